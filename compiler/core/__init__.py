@@ -1,0 +1,1 @@
+"""Vocabulary of the compiler: imports nothing else of it."""

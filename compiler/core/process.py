@@ -1,0 +1,120 @@
+"""The one place that starts programs: an argument list, never a shell; no child outlives its call."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from compiler.core.diagnostics import CrashError, HostError
+
+_GRACE_SECONDS = 0.5
+_lock = threading.Lock()
+_running: set[subprocess.Popen[bytes]] = set()
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A program that has ended; `returncode` is negative when a signal ended it; `seconds` is wall time."""
+
+    argv: tuple[str, ...]
+    returncode: int
+    stdout: str
+    stderr: str
+    seconds: float
+
+
+def run(
+    argv: Sequence[str],
+    *,
+    cwd: Path | None = None,
+    timeout: float | None = None,
+    env: Mapping[str, str] | None = None,
+    input: bytes | None = None,  # noqa: A002 - the name that subprocess uses
+) -> Completed:
+    """Run `argv` to its end with captured output (UTF-8, undecodable bytes escaped).
+
+    The child leads a process group of its own, which is killed as a whole on timeout (seconds) or interrupt.
+    Raises HostError when the program cannot be started and CrashError when it does not end in time.
+    """
+    started = time.monotonic()
+    child = _start(argv, cwd, env, has_input=input is not None)
+    try:
+        stdout, stderr = child.communicate(input, timeout)
+    except subprocess.TimeoutExpired as error:
+        raise CrashError(
+            f"`{argv[0]}` did not end within {timeout:g} s",
+            where=" ".join(argv),
+            hint="raise the time limit, or look for what keeps it busy",
+        ) from error
+    finally:
+        _forget(child)
+    return Completed(
+        argv=tuple(argv),
+        returncode=child.returncode,
+        stdout=stdout.decode(errors="backslashreplace"),
+        stderr=stderr.decode(errors="backslashreplace"),
+        seconds=time.monotonic() - started,
+    )
+
+
+def stop_all() -> None:
+    """Kill every program that `run` is waiting for in any thread; their calls return with a signal's code.
+
+    For the end of a process: an interrupt reaches the main thread only, and children lead their own groups.
+    """
+    with _lock:
+        for child in _running:
+            _kill_group(child)
+
+
+def _start(
+    argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, *, has_input: bool
+) -> subprocess.Popen[bytes]:
+    try:
+        child = subprocess.Popen(
+            list(argv),
+            cwd=cwd,
+            env=None if env is None else dict(env),
+            stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise HostError(
+            f"cannot start `{argv[0]}`",
+            where=" ".join(argv),
+            why=error.strerror or str(error),
+            hint=f"install the package that provides `{Path(argv[0]).name}`, or put it on the PATH",
+        ) from error
+    with _lock:
+        _running.add(child)
+    return child
+
+
+def _forget(child: subprocess.Popen[bytes]) -> None:
+    """Kill the group of a child that has not ended, reap it and close its pipes."""
+    with _lock:
+        _running.discard(child)
+    if child.returncode is None:
+        _kill_group(child)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_GRACE_SECONDS)
+    for stream in (child.stdin, child.stdout, child.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+def _kill_group(child: subprocess.Popen[bytes]) -> None:
+    """Kill the group of a child that was not reaped: until then no one else can be given its process id."""
+    if child.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
