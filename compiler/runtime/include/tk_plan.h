@@ -1,0 +1,128 @@
+/* The contract between generated code and the runtime. C and C++.
+ *
+ * A generated model consists of kernels (tk_k0, tk_k1, ...) and of one table, `tk_plan_model`, that says
+ * in which order they run and on which memory. It holds numbers only: no name of a model occurs in it.
+ * The names of inputs and outputs, the manifest and the constants are data that the linking step puts
+ * into the library (see tk_blobs.h); generated code never mentions them.
+ */
+#ifndef TK_PLAN_H
+#define TK_PLAN_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Goes into tk_plan.version. Raised whenever this file changes in an incompatible way. */
+#define TK_PLAN_VERSION 1
+
+/* Everything the runtime hands out (arena, scratch, constants) is aligned to this many bytes. Buffers of
+ * inputs and outputs come from the caller and are aligned to the size of one element only. */
+#define TK_ALIGNMENT 64
+
+/* Symbols of the plan and the kernels: global between the objects of one library, invisible outside. */
+#if defined(__GNUC__)
+#define TK_HIDDEN __attribute__((visibility("hidden")))
+#else
+#define TK_HIDDEN
+#endif
+
+/* One running inference: threads, scratch, values of symbolic dimensions. */
+typedef struct tk_exec tk_exec;
+
+/* A kernel: bufs[i] is the memory of the step's i-th argument. */
+typedef void (*tk_kernel)(void *const *bufs, tk_exec *exec);
+
+/* The body of a parallel loop over [begin, end), a non-empty part of [0, extent).
+ *   bufs, env  passed through from tk_parallel unchanged (env: values of enclosing loop variables)
+ *   scratch    plan.scratch_bytes of memory that no other running body and no kernel uses; its
+ *              contents are undefined at each call
+ *   tid        number of the executing thread, 0 <= tid < tk_threads(exec); 0 is the caller's
+ * A thread may be given several ranges, one after the other; each index is given exactly once. */
+typedef void (*tk_body)(void *const *bufs, const int64_t *env, int64_t begin, int64_t end,
+                        unsigned char *scratch, int tid);
+
+/* Runs body over [0, extent) and returns when all of it is done. Writes of the bodies are visible to the
+ * caller afterwards. Does nothing when extent <= 0. Not to be called from inside a body. */
+TK_HIDDEN void tk_parallel(tk_exec *exec, tk_body body, void *const *bufs, const int64_t *env, int64_t extent);
+
+/* plan.scratch_bytes of memory for the kernel itself (code outside parallel bodies). It does not overlap
+ * the scratch that bodies get, so it keeps its contents across tk_parallel within one kernel. */
+TK_HIDDEN unsigned char *tk_scratch(tk_exec *exec);
+
+/* Upper bound (exclusive) of tid. */
+TK_HIDDEN int tk_threads(const tk_exec *exec);
+
+/* Values of the plan's symbolic dimensions in this run, indexed as tk_plan.symbols. */
+TK_HIDDEN const int64_t *tk_symbols(const tk_exec *exec);
+
+/* Where an argument of a step lies. */
+enum {
+  TK_ARG_INPUT = 0,  /* input `index` of the model, plus `offset` bytes */
+  TK_ARG_OUTPUT = 1, /* output `index` of the model, plus `offset` bytes */
+  TK_ARG_CONST = 2,  /* `offset` bytes into the constants; index is 0. Never written. */
+  TK_ARG_ARENA = 3   /* `offset` bytes into the arena of the context; index is 0 */
+};
+
+typedef struct tk_arg {
+  int32_t kind;
+  int32_t index;
+  int64_t offset;
+} tk_arg;
+
+typedef struct tk_step {
+  tk_kernel fn;
+  int32_t first_arg; /* into tk_plan.args */
+  int32_t n_args;
+  int32_t kernel;   /* index into the "kernels" list of the manifest */
+  int32_t reserved; /* 0 */
+} tk_step;
+
+/* A dimension: fixed (symbol < 0, value = extent) or symbolic (symbol = index into tk_plan.symbols, value
+ * ignored). */
+typedef struct tk_plan_dim {
+  int64_t value;
+  int32_t symbol;
+  int32_t reserved; /* 0 */
+} tk_plan_dim;
+
+/* A symbolic dimension. Its value is taken from the first input dimension that names it and checked
+ * against all others: min <= value <= max and value % divisor == 0. */
+typedef struct tk_symbol {
+  int64_t min, max, divisor;
+} tk_symbol;
+
+/* dtype as in DLPack: code 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool; bits per element; lanes 1.
+ * Memory is dense and row-major. */
+typedef struct tk_plan_tensor {
+  uint8_t dtype_code;
+  uint8_t dtype_bits;
+  uint16_t dtype_lanes;
+  int32_t rank;
+  const tk_plan_dim *dims; /* rank of them; may be null when rank is 0 */
+} tk_plan_tensor;
+
+typedef struct tk_plan {
+  int32_t version; /* TK_PLAN_VERSION */
+  int32_t n_inputs, n_outputs, n_symbols, n_steps, n_args, n_features;
+  int32_t threads; /* default number of threads; 0: one per core that the process may use */
+  const tk_plan_tensor *inputs;
+  const tk_plan_tensor *outputs;
+  const tk_symbol *symbols;
+  const tk_step *steps; /* run in this order */
+  const tk_arg *args;
+  const char *const *features; /* CPU features the kernels need, by name: "avx2", "fma", "avx512f" ... */
+  int64_t arena_bytes;         /* with every symbol at its maximum */
+  int64_t scratch_bytes;       /* for each thread */
+  int64_t constants_bytes;     /* must equal the size of the constants that are linked in */
+} tk_plan;
+
+/* Defined by the generated source, once per library. */
+extern TK_HIDDEN const tk_plan tk_plan_model;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
