@@ -1,0 +1,116 @@
+"""Base of all IR nodes: immutable records with generic children, rewriting, structural equality and hash."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
+
+T = TypeVar("T", bound="Node")
+
+
+class Node:
+    """One immutable tree node; subclasses are made with :func:`node`.
+
+    Equality is structural. The hash is computed once per object, so comparing and
+    memoising large trees is cheap. Field values are nodes, plain hashable values, or tuples of them.
+    """
+
+    __slots__ = ("_hash",)
+    FIELDS: ClassVar[tuple[str, ...]] = ()
+    _hash: int
+
+    def __hash__(self) -> int:
+        try:
+            return self._hash
+        except AttributeError:
+            value = hash((type(self).__name__, *(getattr(self, name) for name in self.FIELDS)))
+            object.__setattr__(self, "_hash", value)
+            return value
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if type(self) is not type(other) or hash(self) != hash(other):
+            return False
+        return all(getattr(self, name) == getattr(other, name) for name in self.FIELDS)
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with some fields changed."""
+        return type(self)(**{**{name: getattr(self, name) for name in self.FIELDS}, **changes})
+
+    def children(self) -> Iterator[Node]:
+        """Yield the nodes directly below this one, in field order."""
+        for name in self.FIELDS:
+            yield from _nodes_in(getattr(self, name))
+
+    def walk(self) -> Iterator[Node]:
+        """Yield this node and everything below it, parents first."""
+        stack: list[Node] = [self]
+        while stack:
+            current = stack.pop()
+            yield current
+            stack.extend(reversed(list(current.children())))
+
+    def map_children(self, fn: Callable[[Node], Any]) -> Self:
+        """Apply `fn` to each child; the same object comes back when nothing changed."""
+        changes: dict[str, Any] = {}
+        for name in self.FIELDS:
+            old = getattr(self, name)
+            new = _map_value(old, fn)
+            if new is not old:
+                changes[name] = new
+        return self.replace(**changes) if changes else self
+
+
+def _nodes_in(value: Any) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _nodes_in(item)
+
+
+def _map_value(value: Any, fn: Callable[[Node], Any]) -> Any:
+    if isinstance(value, Node):
+        return fn(value)
+    if isinstance(value, tuple) and value:
+        new = tuple(_map_value(item, fn) for item in value)
+        return new if any(a is not b for a, b in zip(new, value, strict=True)) else value
+    return value
+
+
+@dataclass_transform(frozen_default=True)
+def node(cls: type[T]) -> type[T]:
+    """Class decorator: a frozen, slotted dataclass whose equality and hash are those of `Node`."""
+    made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
+    made.FIELDS = tuple(field.name for field in dataclasses.fields(made))  # type: ignore[arg-type]
+    return made
+
+
+def rewrite(root: T, fn: Callable[[Node], Node | None]) -> T:
+    """Rewrite bottom-up: children first, then `fn` on the rebuilt node (None means no change).
+
+    Shared subtrees are rewritten once; the same object comes back when nothing changed.
+    """
+    memo: dict[int, Node] = {}
+
+    def visit(current: Node) -> Node:
+        key = id(current)
+        done = memo.get(key)
+        if done is not None:
+            return done
+        rebuilt = current.map_children(visit)
+        result = fn(rebuilt)
+        result = rebuilt if result is None else result
+        memo[key] = result
+        return result
+
+    return cast(T, visit(root))
+
+
+@cache
+def field_names(cls: type[Node]) -> tuple[str, ...]:
+    """Names of the fields of a node class, in order."""
+    return cls.FIELDS

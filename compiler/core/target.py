@@ -1,0 +1,58 @@
+"""What the middle of the compiler knows about a target: numbers and capabilities, never its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """One level of cache as one core sees it."""
+
+    bytes: int
+    line: int = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFacts:
+    """Frozen facts that graph, schedule and lower receive as an argument; only `compiler.targets` makes them.
+
+    vector_bits: width of the widest vector unit; 0 when the language vectorises by itself.
+    vector_registers: architectural vector registers of one thread.
+    fma_per_cycle: fused multiply-add instructions of full width that start each cycle.
+    bandwidth: bytes per second that one core reads from memory (an order of magnitude for the chooser).
+    features: names of instruction-set features, for intrinsics and for refusal at load.
+    scopes: storage scopes that the target has.
+    limits: named numeric limits (`threads_per_block`, `shared_bytes`, ...).
+    """
+
+    name: str
+    language: str
+    arch: str
+    features: frozenset[str] = frozenset()
+    vector_bits: int = 128
+    vector_registers: int = 16
+    fma_per_cycle: float = 2.0
+    hertz: float = 2.5e9
+    bandwidth: float = 10e9
+    l1: Cache = field(default_factory=lambda: Cache(32 << 10))
+    l2: Cache = field(default_factory=lambda: Cache(1 << 20))
+    l3: Cache = field(default_factory=lambda: Cache(16 << 20))
+    scopes: frozenset[str] = frozenset({"global", "constant", "scratch", "register"})
+    subgroup_sizes: tuple[int, ...] = ()
+    limits: tuple[tuple[str, int], ...] = ()
+    intrinsics: frozenset[str] = frozenset()
+    binds_threads: bool = False
+
+    def lanes(self, bits: int) -> int:
+        """Lanes of one full vector register for elements of `bits` bits (at least 1)."""
+        return max(1, self.vector_bits // bits)
+
+    def limit(self, name: str) -> int | None:
+        """The limit called `name`, or None when the target has none."""
+        return dict(self.limits).get(name)
+
+    @property
+    def peak_flops(self) -> float:
+        """Multiply-adds of one core in f32, counted as two operations, per second."""
+        return 2.0 * self.fma_per_cycle * self.lanes(32) * self.hertz

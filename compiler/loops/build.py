@@ -1,0 +1,180 @@
+"""Build a Func from the mathematical description of what each buffer holds.
+
+This is how op records write their forms: every buffer is either computed point by point
+(`Builder.compute`) or is a reduction (`Builder.reduce`).
+
+>>> b = Builder("scale")
+>>> x = b.input("x", (4, 8))
+>>> y = b.compute("y", (4, 8), lambda i, j: x[i, j] * 2.0)
+>>> func = b.finish([y])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from compiler.core.types import F32, INDEX, DType
+from compiler.loops.ir import (
+    CONSTANT,
+    Block,
+    Buffer,
+    Expr,
+    ExprLike,
+    For,
+    Func,
+    Iter,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    binary,
+    const,
+    wrap,
+)
+from compiler.loops.regions import block_regions
+
+COMBINERS: dict[str, str] = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
+"""Name of a reduction -> the binary operation that combines two values."""
+
+
+def identity_of(combiner: str, dtype: DType) -> Expr:
+    """The neutral element of a combiner for a type."""
+    if combiner == "sum":
+        return const(0, dtype)
+    if combiner == "prod":
+        return const(1, dtype)
+    sign = -1 if combiner == "max" else 1
+    if dtype.is_float:
+        return const(sign * float("inf"), dtype)
+    if not dtype.is_signed:
+        return const(0 if combiner == "max" else 2**dtype.bits - 1, dtype)
+    return const(-(2 ** (dtype.bits - 1)) if combiner == "max" else 2 ** (dtype.bits - 1) - 1, dtype)
+
+
+class Builder:
+    """Collects buffers and blocks in program order; `finish` makes the Func."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._params: list[Buffer] = []
+        self._locals: list[Buffer] = []
+        self._stmts: list[Stmt] = []
+        self._names: set[str] = set()
+
+    def input(self, name: str, shape: Sequence[int], dtype: DType = F32, scope: str = "global") -> Buffer:
+        """Declare a parameter."""
+        buffer = Buffer(self.fresh(name), dtype, tuple(const(int(n)) for n in shape), scope)
+        self._params.append(buffer)
+        return buffer
+
+    def constant(self, name: str, shape: Sequence[int], dtype: DType = F32) -> Buffer:
+        """Declare a parameter whose content is known at compile time (weights)."""
+        return self.input(name, shape, dtype, CONSTANT)
+
+    def compute(
+        self,
+        name: str,
+        shape: Sequence[int],
+        fn: Callable[..., ExprLike],
+        dtype: DType | None = None,
+        annotations: Sequence[tuple[str, Any]] = (),
+    ) -> Buffer:
+        """A buffer whose element at (i, j, ...) is `fn(i, j, ...)`."""
+        spatial = self._iters(name, shape, "spatial")
+        value = fn(*(item.var for item in spatial))
+        value = wrap(value, dtype or F32)
+        target = self._local(name, shape, dtype or value.dtype)
+        body = Store(target, tuple(item.var for item in spatial), value)
+        self._emit(target.name, spatial, body, None, annotations)
+        return target
+
+    def reduce(
+        self,
+        name: str,
+        shape: Sequence[int],
+        reduce_extents: Sequence[int],
+        fn: Callable[..., ExprLike],
+        combiner: str = "sum",
+        dtype: DType | None = None,
+        init: Expr | None = None,
+        annotations: Sequence[tuple[str, Any]] = (),
+    ) -> Buffer:
+        """A buffer that combines `fn(*spatial, *reduce)` over the reduce extents."""
+        spatial = self._iters(name, shape, "spatial")
+        inner = self._iters(name, reduce_extents, "reduce", len(shape))
+        value = wrap(fn(*(item.var for item in (*spatial, *inner))), dtype or F32)
+        target = self._local(name, shape, dtype or value.dtype)
+        at = tuple(item.var for item in spatial)
+        start = identity_of(combiner, target.dtype) if init is None else init
+        body = Store(target, at, binary(COMBINERS[combiner], target[at], value))
+        self._emit(target.name, (*spatial, *inner), body, Store(target, at, start), annotations)
+        return target
+
+    def write(
+        self,
+        name: str,
+        target: Buffer,
+        extents: Sequence[int],
+        fn: Callable[..., tuple[tuple[ExprLike, ...], ExprLike]],
+        annotations: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        """A block that writes part of an existing buffer: `fn(*iters)` gives (indices, value).
+
+        Blocks that fill disjoint parts (interior and border of a padded tensor, pieces of a concatenation)
+        are written this way.
+        """
+        spatial = self._iters(name, extents, "spatial")
+        indices, value = fn(*(item.var for item in spatial))
+        body = Store(target, tuple(wrap(item, INDEX) for item in indices), wrap(value, target.dtype))
+        self._emit(self.fresh(name), spatial, body, None, annotations)
+
+    def local(self, name: str, shape: Sequence[int], dtype: DType = F32) -> Buffer:
+        """Declare a buffer that `write` fills."""
+        return self._local(name, shape, dtype)
+
+    def finish(self, outputs: Sequence[Buffer], attrs: Sequence[tuple[str, Any]] = ()) -> Func:
+        """Make the Func; `outputs` become its last parameters in the given order."""
+        kept = tuple(item for item in self._locals if item not in outputs)
+        params = (*self._params, *outputs)
+        body = self._stmts[0] if len(self._stmts) == 1 else Seq(tuple(self._stmts))
+        return Func(self.name, params, body, kept, len(outputs), (), tuple(attrs))
+
+    def fresh(self, name: str) -> str:
+        """`name`, or `name_1`, `name_2`, ... when it is taken."""
+        candidate, count = name, 0
+        while candidate in self._names:
+            count += 1
+            candidate = f"{name}_{count}"
+        self._names.add(candidate)
+        return candidate
+
+    def _iters(self, name: str, extents: Sequence[int], kind: str, first: int = 0) -> tuple[Iter, ...]:
+        letter = "i" if kind == "spatial" else "r"
+        made = []
+        for number, extent in enumerate(extents):
+            index = self.fresh(f"{name}_{letter}{number}")
+            var, loop = Var(self.fresh(f"v{index}")), Var(index)
+            made.append(Iter(var, const(int(extent)), kind, loop))
+        return tuple(made)
+
+    def _local(self, name: str, shape: Sequence[int], dtype: DType) -> Buffer:
+        buffer = Buffer(self.fresh(name), dtype, tuple(const(int(n)) for n in shape))
+        self._locals.append(buffer)
+        return buffer
+
+    def _emit(
+        self,
+        name: str,
+        iters: tuple[Iter, ...],
+        body: Stmt,
+        init: Stmt | None,
+        annotations: Sequence[tuple[str, Any]],
+    ) -> None:
+        reads, writes = block_regions(body)
+        block = Block(name, iters, reads, writes, body, init, None, tuple(annotations))
+        nest: Stmt = block
+        for item in reversed(iters):
+            assert isinstance(item.binding, Var)
+            nest = For(item.binding, item.extent, nest)
+        self._stmts.append(nest)
