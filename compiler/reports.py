@@ -1,0 +1,155 @@
+"""What the front door takes and gives back: frozen records that print as tables and dump as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+Emit = Literal["source", "object", "library"]
+EMITS: tuple[Emit, ...] = ("source", "object", "library")
+
+
+@dataclass(frozen=True, slots=True)
+class CompileOptions:
+    """How to compile one model.
+
+    `arch` refines the target (feature names of a CPU); `shapes` gives symbolic inputs their dimensions, `binds`
+    fixes inputs that carry shapes; `threads` is the library's default, None for the machine's processors.
+    `dump` is a directory that gets the text of every stage, `stop_after` names the last stage to run and
+    `start_from` is an edited stage file to go on from.
+    """
+
+    output: Path
+    target: str = "cpu"
+    arch: str | None = None
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    binds: Mapping[str, object] = field(default_factory=dict)
+    threads: int | None = None
+    emit: Emit = "library"
+    dump: Path | None = None
+    stop_after: str | None = None
+    start_from: Path | None = None
+    timings: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """Wall seconds of one stage of a compile."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class CompileReport:
+    """What a compile made and what it cost; sizes in bytes, times in wall seconds.
+
+    `path` is what was written (the library, or the directory of sources or objects); `kernels` counts unique
+    kernels, `cache_hits` those whose object code was found in the cache.
+    """
+
+    path: Path
+    target: str
+    arch: str
+    seconds: float
+    stages: tuple[StageTime, ...]
+    kernels: int
+    cache_hits: int
+    library_bytes: int
+    constant_bytes: int
+    peak_memory: int
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """An input or output: element type by its short name, dimensions as numbers or symbols."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpCount:
+    """How often one kind of operator occurs and what it computes (a multiply-add counts as two)."""
+
+    op: str
+    count: int
+    flops: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """A node that cannot be compiled, with the reason in plain words."""
+
+    op: str
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModelReport:
+    """What is inside an ONNX file; `arena_bytes` is the planned memory for intermediates, None if not planned."""
+
+    path: Path
+    opset: int
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    ops: tuple[OpCount, ...]
+    parameters: int
+    parameter_bytes: int
+    flops: int
+    arena_bytes: int | None = None
+    unsupported: tuple[Unsupported, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KernelInfo:
+    """One unique kernel of a library; `steps` counts its uses, `nodes` are the ONNX nodes it computes.
+
+    `func` and `trace` are texts, filled when asked for; `replays` tells whether replaying the trace gave the
+    same source text, None when that was not tried.
+    """
+
+    index: int
+    kind: str
+    steps: int
+    flops: int
+    bytes: int
+    nodes: tuple[str, ...]
+    func: str = ""
+    trace: str = ""
+    replays: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryReport:
+    """What is inside a model library, read from its manifest."""
+
+    path: Path
+    target: str
+    arch: str
+    features: tuple[str, ...]
+    inputs: tuple[TensorInfo, ...]
+    outputs: tuple[TensorInfo, ...]
+    kernels: tuple[KernelInfo, ...]
+    flops: int
+    library_bytes: int
+    constant_bytes: int
+    arena_bytes: int
+    scratch_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class TargetReport:
+    """A target that `tk compile --target` accepts; `ready` tells whether this machine can build for it."""
+
+    name: str
+    language: str
+    device: str
+    arch: str
+    ready: bool
+    note: str = ""
