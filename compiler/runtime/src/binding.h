@@ -1,0 +1,32 @@
+// Checks the tensors of one call against the model and finds out where their memory lies.
+#ifndef TK_BINDING_H
+#define TK_BINDING_H
+
+#include <vector>
+
+#include "memory.h"
+#include "model.h"
+
+namespace tk {
+
+// The memory of one tensor in one run.
+struct Buffer {
+  unsigned char *data = nullptr;
+  int64_t bytes = 0;
+
+  bool overlaps(const Buffer &other) const {
+    return bytes > 0 && other.bytes > 0 && data < other.data + other.bytes && other.data < data + bytes;
+  }
+};
+
+// Checks inputs, fills `symbols` (one per symbol of the plan) and `buffers`.
+tk_status bind_inputs(const tk_model &model, const DLTensor *tensors, std::vector<int64_t> *symbols,
+                      std::vector<Buffer> *buffers);
+
+// Checks outputs, writes back their dimensions, and gives memory of `owned` to those without.
+tk_status bind_outputs(const tk_model &model, DLTensor *tensors, const std::vector<int64_t> &symbols,
+                       std::vector<Mapping> *owned, std::vector<Buffer> *buffers);
+
+}  // namespace tk
+
+#endif

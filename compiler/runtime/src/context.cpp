@@ -1,0 +1,166 @@
+#include "context.h"
+
+#include <time.h>
+
+#include <cstring>
+
+#include "error.h"
+#include "float_mode.h"
+#include "tk_blobs.h"
+
+namespace {
+
+constexpr int32_t kMaxThreads = 1024;
+constexpr int64_t kPage = 4096;
+
+int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
+
+int64_t now_ns() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return int64_t{t.tv_sec} * 1000000000 + t.tv_nsec;
+}
+
+}  // namespace
+
+tk_context::tk_context(const tk_model &model, const tk_context_options &options)
+    : model_(model), options_(options), default_threads_(model.plan->threads) {
+  if (default_threads_ <= 0) default_threads_ = tk::usable_processors();
+  if (default_threads_ > kMaxThreads) default_threads_ = kMaxThreads;
+}
+
+tk_status tk_context::prepare() {
+  const tk_plan &plan = *model_.plan;
+  if (!arena_.allocate(plan.arena_bytes))
+    return tk::fail(TK_ERR_MEMORY, "no memory for the intermediate results (%lld bytes)",
+                    static_cast<long long>(plan.arena_bytes));
+  owned_ = std::vector<tk::Mapping>(model_.outputs.size());
+  targets_.assign(model_.outputs.size(), nullptr);
+  resolve_fixed();
+  find_lifetimes();
+  return set_threads(options_.threads);
+}
+
+tk_status tk_context::set_threads(int32_t threads) {
+  if (threads < 0 || threads > kMaxThreads)
+    return tk::fail(TK_ERR_ARGUMENT, "%d threads: expected 0 (the default) to %d", threads, kMaxThreads);
+  const int32_t count = threads == 0 ? default_threads_ : threads;
+  if (count > 1 && tk::tk_pool_v1.reserve(count - 1) < count - 1)
+    return tk::fail(TK_ERR_MEMORY, "the system does not start %d threads", count);
+  // One part for each thread's bodies, one for the code between them.
+  const int64_t stride = round_up(model_.plan->scratch_bytes, kPage);
+  if (scratch_.data() == nullptr || scratch_.bytes() < stride * (count + 1))
+    if (!scratch_.allocate(stride * (count + 1)))
+      return tk::fail(TK_ERR_MEMORY, "no memory for the scratch of %d threads (%lld bytes each)", count,
+                      static_cast<long long>(stride));
+  scratch_stride_ = stride;
+  threads_ = count;
+  workers_.resize(static_cast<size_t>(count) - 1);
+  return TK_OK;
+}
+
+void tk_context::resolve_fixed() {
+  const tk_plan &plan = *model_.plan;
+  pointers_.assign(static_cast<size_t>(plan.n_args), nullptr);
+  for (size_t i = 0; i < pointers_.size(); ++i) {
+    const tk_arg &arg = plan.args[i];
+    switch (arg.kind) {
+      case TK_ARG_INPUT:
+        open_inputs_.push_back({i, arg.index, arg.offset});
+        break;
+      case TK_ARG_OUTPUT:
+        open_outputs_.push_back({i, arg.index, arg.offset});
+        break;
+      case TK_ARG_CONST:
+        pointers_[i] = const_cast<unsigned char *>(tk_blobs_model.constants) + arg.offset;
+        break;
+      default:
+        pointers_[i] = arena_.data() + arg.offset;
+        break;
+    }
+  }
+}
+
+void tk_context::find_lifetimes() {
+  const tk_plan &plan = *model_.plan;
+  last_use_.assign(model_.inputs.size(), -1);
+  first_write_.assign(model_.outputs.size(), plan.n_steps);
+  for (int32_t step = plan.n_steps - 1; step >= 0; --step) {
+    const tk_arg *args = plan.args + plan.steps[step].first_arg;
+    for (int32_t i = 0; i < plan.steps[step].n_args; ++i) {
+      const size_t index = static_cast<size_t>(args[i].index);
+      if (args[i].kind == TK_ARG_INPUT && last_use_[index] < step) last_use_[index] = step;
+      if (args[i].kind == TK_ARG_OUTPUT) first_write_[index] = step;
+    }
+  }
+}
+
+bool tk_context::overlaps_live_input(size_t output) const {
+  for (size_t input = 0; input < inputs_.size(); ++input)
+    if (last_use_[input] >= first_write_[output] && inputs_[input].overlaps(outputs_[output])) return true;
+  return false;
+}
+
+tk_status tk_context::stage_outputs() {
+  int64_t needed = 0;
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    targets_[i] = overlaps_live_input(i) ? outputs_[i].data : nullptr;
+    if (targets_[i] != nullptr) needed += round_up(outputs_[i].bytes, kPage);
+  }
+  if (needed == 0) return TK_OK;
+  if (staging_.bytes() < needed && !staging_.allocate(needed))
+    return tk::fail(TK_ERR_MEMORY, "no memory for outputs that share memory with inputs (%lld bytes)",
+                    static_cast<long long>(needed));
+  unsigned char *at = staging_.data();
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (targets_[i] == nullptr) continue;
+    outputs_[i].data = at;
+    at += round_up(outputs_[i].bytes, kPage);
+  }
+  return TK_OK;
+}
+
+void tk_context::resolve_open(const std::vector<OpenArg> &open, const std::vector<tk::Buffer> &buffers) {
+  for (const OpenArg &arg : open) {
+    unsigned char *data = buffers[static_cast<size_t>(arg.index)].data;
+    pointers_[arg.position] = data == nullptr ? nullptr : data + arg.offset;
+  }
+}
+
+void tk_context::execute(tk_step_time *times) {
+  const tk_plan &plan = *model_.plan;
+  const bool flush = (options_.flags & TK_CONTEXT_FLUSH_SUBNORMALS) != 0;
+  const tk::FloatScope float_scope(flush);
+  tk_exec exec;
+  exec.team.workers = workers_.data();
+  exec.team.n_workers = threads_ > 1 ? tk::tk_pool_v1.acquire(threads_ - 1, workers_.data()) : 0;
+  exec.team.mode = flush ? tk::kFlushSubnormals : 0;
+  exec.team.scratch = scratch_.data();
+  exec.team.scratch_stride = scratch_stride_;
+  exec.threads = threads_;
+  exec.kernel_scratch = scratch_.data() + threads_ * scratch_stride_;
+  exec.symbols = symbols_.data();
+  int64_t before = times != nullptr ? now_ns() : 0;
+  for (int32_t i = 0; i < plan.n_steps; ++i) {
+    const tk_step &step = plan.steps[i];
+    step.fn(pointers_.data() + step.first_arg, &exec);
+    if (times == nullptr) continue;
+    const int64_t after = now_ns();
+    times[i] = {step.kernel, 0, after - before};
+    before = after;
+  }
+  if (exec.team.n_workers > 0) tk::tk_pool_v1.release(exec.team.n_workers, workers_.data());
+}
+
+tk_status tk_context::run(const DLTensor *inputs, DLTensor *outputs, tk_step_time *times) {
+  if (const tk_status status = tk::bind_inputs(model_, inputs, &symbols_, &inputs_)) return status;
+  if (const tk_status status = tk::bind_outputs(model_, outputs, symbols_, &owned_, &outputs_)) return status;
+  if (const tk_status status = stage_outputs()) return status;
+  resolve_open(open_inputs_, inputs_);
+  resolve_open(open_outputs_, outputs_);
+  execute(times);
+  for (size_t i = 0; i < outputs_.size(); ++i)
+    if (targets_[i] != nullptr)
+      std::memcpy(targets_[i], outputs_[i].data, static_cast<size_t>(outputs_[i].bytes));
+  return TK_OK;
+}

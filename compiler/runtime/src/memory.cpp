@@ -1,0 +1,44 @@
+#include "memory.h"
+
+#include <sys/mman.h>
+
+namespace tk {
+namespace {
+
+constexpr int64_t kPage = 4096;
+constexpr int64_t kHugePage = int64_t{2} << 20;
+constexpr int64_t kLargest = int64_t{1} << 46;  // no machine has more; keeps the sums below from overflowing
+
+}  // namespace
+
+bool Mapping::allocate(int64_t bytes) {
+  reset();
+  if (bytes < 0 || bytes > kLargest) return false;
+  const bool huge = bytes >= kHugePage;
+  const int64_t align = huge ? kHugePage : kPage;
+  const int64_t wanted = (bytes == 0 ? 1 : bytes) + (huge ? align : 0);
+  length_ = static_cast<size_t>((wanted + kPage - 1) / kPage * kPage);
+  base_ = mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (base_ == MAP_FAILED) {
+    base_ = nullptr;
+    length_ = 0;
+    return false;
+  }
+  const uintptr_t start = reinterpret_cast<uintptr_t>(base_);
+  const uintptr_t mask = static_cast<uintptr_t>(align) - 1;
+  const uintptr_t offset = ((start + mask) & ~mask) - start;
+  data_ = static_cast<unsigned char *>(base_) + offset;
+  bytes_ = bytes;
+  if (huge) madvise(data_, length_ - offset, MADV_HUGEPAGE);  // advice: nothing is lost when it is refused
+  return true;
+}
+
+void Mapping::reset() {
+  if (base_ != nullptr) munmap(base_, length_);
+  base_ = nullptr;
+  length_ = 0;
+  data_ = nullptr;
+  bytes_ = 0;
+}
+
+}  // namespace tk

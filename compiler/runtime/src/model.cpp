@@ -1,0 +1,120 @@
+#include "model.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "cpu_features.h"
+#include "error.h"
+#include "tk_blobs.h"
+
+namespace tk {
+namespace {
+
+tk_status check_host(const tk_plan &plan) {
+  char names[512];
+  switch (check_features(plan.features, plan.n_features, names, sizeof names)) {
+    case FeatureCheck::kUnknownOverride:
+      return fail(TK_ERR_ARGUMENT, "TK_CPU_FEATURES: '%s' is not '-' and the name of a CPU feature", names);
+    case FeatureCheck::kMissing:
+      return fail(TK_ERR_HOST,
+                  "this library needs CPU features that this machine lacks: %s; build one for this machine: "
+                  "tk compile MODEL.onnx --target cpu --arch %s -o MODEL.so",
+                  names, best_level());
+    case FeatureCheck::kPresent:
+      break;
+  }
+  if (enable_tiles(plan.features, plan.n_features)) return TK_OK;
+  return fail(TK_ERR_HOST,
+              "the operating system does not let this process use the tile registers (amx-tile); build a library "
+              "without them: tk compile MODEL.onnx --target cpu --arch %s -o MODEL.so",
+              best_level());
+}
+
+tk_status check_library(const tk_plan &plan) {
+  if (plan.version != TK_PLAN_VERSION)
+    return fail(TK_ERR_LIBRARY, "the kernels were generated for version %d of the runtime, this is version %d",
+                plan.version, TK_PLAN_VERSION);
+  if (plan.constants_bytes != tk_blobs_model.constants_bytes)
+    return fail(TK_ERR_LIBRARY, "the kernels expect %lld bytes of constants, the library holds %lld",
+                static_cast<long long>(plan.constants_bytes),
+                static_cast<long long>(tk_blobs_model.constants_bytes));
+  return TK_OK;
+}
+
+bool fill_dims(const tk_plan &plan, const tk_plan_tensor &from, Tensor *to) {
+  to->max_elements = 1;
+  for (int32_t i = 0; i < from.rank; ++i) {
+    const tk_plan_dim &dim = from.dims[i];
+    if (dim.symbol >= plan.n_symbols) return false;
+    tk_dim out = {dim.value, dim.value, 1, -1, 0};
+    if (dim.symbol >= 0) {
+      const tk_symbol &symbol = plan.symbols[dim.symbol];
+      out = {symbol.min, symbol.max, symbol.divisor, dim.symbol, 0};
+    }
+    if (out.min < 0 || out.max < out.min || out.divisor < 1) return false;
+    to->max_elements = checked_product(to->max_elements, out.max);
+    to->dims.push_back(out);
+  }
+  // Room for the bit count, so that Tensor::bytes cannot overflow.
+  return checked_product(to->max_elements, 4096) >= 0;
+}
+
+class Names {
+ public:
+  // The next name, or null at the end of the table.
+  const char *next() {
+    if (at_ >= end_) return nullptr;
+    const char *name = at_;
+    at_ += std::strlen(at_) + 1;
+    return name;
+  }
+
+ private:
+  const char *at_ = tk_blobs_model.names;
+  const char *end_ = tk_blobs_model.names + tk_blobs_model.names_bytes;
+};
+
+bool fill_tensors(const tk_plan &plan, const tk_plan_tensor *from, int32_t count, const char *role, Names *names,
+                  std::vector<Tensor> *to) {
+  for (int32_t i = 0; i < count; ++i) {
+    Tensor tensor;
+    tensor.name = names->next();
+    tensor.role = role;
+    tensor.dtype = {from[i].dtype_code, from[i].dtype_bits, from[i].dtype_lanes};
+    if (tensor.name == nullptr || tensor.dtype.bits == 0 || tensor.dtype.lanes == 0) return false;
+    if (!fill_dims(plan, from[i], &tensor)) return false;
+    to->push_back(tensor);
+  }
+  return true;
+}
+
+// Starts reading the constants ahead: the first inference then rarely waits for the disk.
+void read_ahead() {
+  constexpr uintptr_t kPage = 4096;
+  const uintptr_t start = reinterpret_cast<uintptr_t>(tk_blobs_model.constants) & ~(kPage - 1);
+  const uintptr_t end = reinterpret_cast<uintptr_t>(tk_blobs_model.constants + tk_blobs_model.constants_bytes);
+  if (tk_blobs_model.constants_bytes > 0) madvise(reinterpret_cast<void *>(start), end - start, MADV_WILLNEED);
+}
+
+}  // namespace
+
+int64_t checked_product(int64_t a, int64_t b) {
+  int64_t product;
+  if (a < 0 || b < 0 || __builtin_mul_overflow(a, b, &product)) return -1;
+  return product;
+}
+
+tk_status describe(const tk_plan &plan, tk_model *model) {
+  if (const tk_status status = check_library(plan)) return status;
+  if (const tk_status status = check_host(plan)) return status;
+  model->plan = &plan;
+  Names names;
+  if (!fill_tensors(plan, plan.inputs, plan.n_inputs, "input", &names, &model->inputs) ||
+      !fill_tensors(plan, plan.outputs, plan.n_outputs, "output", &names, &model->outputs))
+    return fail(TK_ERR_LIBRARY, "the description of the inputs and outputs is damaged");
+  read_ahead();
+  return TK_OK;
+}
+
+}  // namespace tk

@@ -1,0 +1,43 @@
+// The immutable part: the plan of this library with the names of its tensors.
+#ifndef TK_MODEL_IMPL_H
+#define TK_MODEL_IMPL_H
+
+#include <vector>
+
+#include "tk_model.h"
+#include "tk_plan.h"
+
+namespace tk {
+
+// An input or output as callers see it.
+struct Tensor {
+  const char *name;
+  const char *role;  // "input" or "output"
+  DLDataType dtype;
+  std::vector<tk_dim> dims;
+  int64_t max_elements;  // with every symbol at its maximum
+
+  int64_t element_bytes() const { return (dtype.bits * int64_t{dtype.lanes} + 7) / 8; }
+  // Elements narrower than a byte are packed.
+  int64_t bytes(int64_t elements) const { return (elements * dtype.bits * dtype.lanes + 7) / 8; }
+};
+
+}  // namespace tk
+
+struct tk_model {
+  const tk_plan *plan;
+  std::vector<tk::Tensor> inputs;
+  std::vector<tk::Tensor> outputs;
+};
+
+namespace tk {
+
+// Checks the library and the machine, then fills `model`.
+tk_status describe(const tk_plan &plan, tk_model *model);
+
+// a * b, or -1 when an operand is negative or the product overflows.
+int64_t checked_product(int64_t a, int64_t b);
+
+}  // namespace tk
+
+#endif
