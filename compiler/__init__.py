@@ -12,77 +12,88 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from compiler.core.diagnostics import (
-        BadInputError,
-        BuildError,
-        CrashError,
-        ExitCode,
-        HostError,
-        InternalError,
-        TkError,
-        UsageError,
-        WrongResultError,
-        did_you_mean,
-    )
-    from compiler.core.files import private_directory, sha256_file, write_atomic
-    from compiler.core.process import stop_all
-    from compiler.core.settings import KNOBS, Knob, Settings, load_settings
+if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
+    from compiler.core.diagnostics import BadInputError as BadInputError
+    from compiler.core.diagnostics import BuildError as BuildError
+    from compiler.core.diagnostics import CrashError as CrashError
+    from compiler.core.diagnostics import ExitCode as ExitCode
+    from compiler.core.diagnostics import HostError as HostError
+    from compiler.core.diagnostics import InternalError as InternalError
+    from compiler.core.diagnostics import TkError as TkError
+    from compiler.core.diagnostics import UsageError as UsageError
+    from compiler.core.diagnostics import WrongResultError as WrongResultError
+    from compiler.core.diagnostics import did_you_mean as did_you_mean
+    from compiler.core.files import private_directory as private_directory
+    from compiler.core.files import replace_atomic as replace_atomic
+    from compiler.core.files import sha256_file as sha256_file
+    from compiler.core.files import write_atomic as write_atomic
+    from compiler.core.process import stop_all as stop_all
+    from compiler.core.settings import KNOBS as KNOBS
+    from compiler.core.settings import Knob as Knob
+    from compiler.core.settings import Settings as Settings
+    from compiler.core.settings import load_settings as load_settings
+    from compiler.reports import EMITS as EMITS
+    from compiler.reports import CompileOptions as CompileOptions
+    from compiler.reports import CompileReport as CompileReport
+    from compiler.reports import Emit as Emit
+    from compiler.reports import KernelInfo as KernelInfo
+    from compiler.reports import LibraryReport as LibraryReport
+    from compiler.reports import ModelReport as ModelReport
+    from compiler.reports import TargetReport as TargetReport
+    from compiler.reports import TensorInfo as TensorInfo
+    from compiler.verify.bench import bench_library as bench_library
+    from compiler.verify.inputs import read_feeds as read_feeds
+    from compiler.verify.isolate import verify_library as verify_library
+    from compiler.verify.report import BenchReport as BenchReport
+    from compiler.verify.report import BenchRequest as BenchRequest
+    from compiler.verify.report import Comparison as Comparison
+    from compiler.verify.report import VerifyReport as VerifyReport
+    from compiler.verify.report import VerifyRequest as VerifyRequest
 
 __version__ = "0.1.0"
 
-# Public name -> module that defines it. Extend the block above together with this table.
 _HOMES = {
-    "BadInputError": "compiler.core.diagnostics",
-    "BuildError": "compiler.core.diagnostics",
-    "CrashError": "compiler.core.diagnostics",
-    "ExitCode": "compiler.core.diagnostics",
-    "HostError": "compiler.core.diagnostics",
-    "InternalError": "compiler.core.diagnostics",
-    "TkError": "compiler.core.diagnostics",
-    "UsageError": "compiler.core.diagnostics",
-    "WrongResultError": "compiler.core.diagnostics",
-    "did_you_mean": "compiler.core.diagnostics",
-    "private_directory": "compiler.core.files",
-    "sha256_file": "compiler.core.files",
-    "write_atomic": "compiler.core.files",
-    "stop_all": "compiler.core.process",
-    "KNOBS": "compiler.core.settings",
-    "Knob": "compiler.core.settings",
-    "Settings": "compiler.core.settings",
-    "load_settings": "compiler.core.settings",
+    "compiler.core.diagnostics": (
+        "BadInputError",
+        "BuildError",
+        "CrashError",
+        "ExitCode",
+        "HostError",
+        "InternalError",
+        "TkError",
+        "UsageError",
+        "WrongResultError",
+        "did_you_mean",
+    ),
+    "compiler.core.files": ("private_directory", "replace_atomic", "sha256_file", "write_atomic"),
+    "compiler.core.process": ("stop_all",),
+    "compiler.core.settings": ("KNOBS", "Knob", "Settings", "load_settings"),
+    "compiler.reports": (
+        "EMITS",
+        "CompileOptions",
+        "CompileReport",
+        "Emit",
+        "KernelInfo",
+        "LibraryReport",
+        "ModelReport",
+        "TargetReport",
+        "TensorInfo",
+    ),
+    "compiler.verify.bench": ("bench_library",),
+    "compiler.verify.inputs": ("read_feeds",),
+    "compiler.verify.isolate": ("verify_library",),
+    "compiler.verify.report": ("BenchReport", "BenchRequest", "Comparison", "VerifyReport", "VerifyRequest"),
 }
-
-__all__ = [
-    "KNOBS",
-    "BadInputError",
-    "BuildError",
-    "CrashError",
-    "ExitCode",
-    "HostError",
-    "InternalError",
-    "Knob",
-    "Settings",
-    "TkError",
-    "UsageError",
-    "WrongResultError",
-    "__version__",
-    "did_you_mean",
-    "load_settings",
-    "private_directory",
-    "sha256_file",
-    "stop_all",
-    "write_atomic",
-]
+_HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(importlib.import_module(_HOMES[name]), name)
+    value = getattr(importlib.import_module(_HOME_OF[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *_HOME_OF})

@@ -1,0 +1,30 @@
+"""From a record to a draft of its model: the table of builders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from toolchain.zoo import classic, light, mobile, modern, resnet
+from toolchain.zoo.builder import Draft
+from toolchain.zoo.record import Network
+
+_BUILDERS: Mapping[str, Callable[..., Draft]] = MappingProxyType(
+    {
+        "light": light.build,
+        "mnist": classic.mnist,
+        "caffenet": classic.caffenet,
+        "vgg": classic.vgg,
+        "perceptron": classic.perceptron,
+        "mobilenetv2": mobile.mobilenetv2,
+        "efficientnet_lite4": mobile.efficientnet_lite4,
+        "resnet": resnet.resnet,
+        "transformer_encoder": modern.transformer_encoder,
+        "unet": modern.unet,
+    }
+)
+
+
+def draft(network: Network) -> Draft:
+    """The network's model with its constants still to be computed. Raises HostError where onnx lacks it."""
+    return _BUILDERS[network.builder](network.name, logit_gain=network.logit_gain, **dict(network.arguments))

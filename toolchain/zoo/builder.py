@@ -1,0 +1,179 @@
+"""A thin layer over `onnx.helper`: nodes with generated names, and initializers made only when written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import helper
+
+from toolchain.zoo import weights
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Initializer:
+    """A constant tensor that is computed when the model is written, so that big models need little memory."""
+
+    name: str
+    shape: tuple[int, ...]
+    data_type: int
+    make: Callable[[], Array]
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the values in row-major order."""
+        return math.prod(self.shape) * int(helper.tensor_dtype_to_np_dtype(self.data_type).itemsize)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A model without its constants' values: the protobuf and the initializers that belong into it."""
+
+    model: onnx.ModelProto
+    initializers: tuple[Initializer, ...]
+
+
+class Builder:
+    """Collects nodes and constants of one network; every method returns the name of the tensor it makes.
+
+    Tensors are NCHW float32. Channel counts are tracked so that layers need only say their output channels.
+    """
+
+    def __init__(self, network: str, *, opset: int, ir_version: int) -> None:
+        self.network = network
+        self.opset = opset
+        self.ir_version = ir_version
+        self._nodes: list[onnx.NodeProto] = []
+        self._inputs: list[onnx.ValueInfoProto] = []
+        self._outputs: list[onnx.ValueInfoProto] = []
+        self._initializers: list[Initializer] = []
+        self._channels: dict[str, int] = {}
+        self._count = 0
+
+    def input(self, name: str, shape: Sequence[int], channels: int | None = None) -> str:
+        """Declare an input; `channels` defaults to the second dimension."""
+        self._inputs.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, list(shape)))
+        self._channels[name] = shape[1] if channels is None else channels
+        return name
+
+    def output(self, name: str, shape: Sequence[int]) -> None:
+        """Declare an existing tensor as a result of the model."""
+        self._outputs.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, list(shape)))
+
+    def add(
+        self, op: str, *inputs: str, name: str = "", channels: int | None = None, **attributes: Any
+    ) -> str:
+        """Append a node with one output, called `name`; channels default to those of its first input."""
+        self._count += 1
+        result = name or f"t{self._count}"
+        self._nodes.append(
+            helper.make_node(op, list(inputs), [result], name=f"{op}_{self._count}", **attributes)
+        )
+        self._channels[result] = self._channels.get(inputs[0], 0) if channels is None else channels
+        return result
+
+    def constant(self, name: str, values: Array) -> str:
+        """A constant with given values."""
+        kind = int(helper.np_dtype_to_tensor_dtype(values.dtype))
+        self._initializers.append(Initializer(name, values.shape, kind, lambda: values))
+        return name
+
+    def ints(self, name: str, values: Sequence[int]) -> str:
+        """A one-dimensional int64 constant, as shapes and axes are given."""
+        return self.constant(name, np.array(values, dtype=np.int64))
+
+    def scalar(self, name: str, value: float) -> str:
+        """A float32 constant without dimensions."""
+        return self.constant(name, np.array(value, dtype=np.float32))
+
+    def random(self, name: str, shape: Sequence[int], low: float, high: float) -> str:
+        """A seeded float32 constant, uniform in [low, high)."""
+        dims = tuple(shape)
+        network = self.network
+        self._initializers.append(
+            Initializer(
+                name, dims, onnx.TensorProto.FLOAT, lambda: weights.uniform(network, name, dims, low, high)
+            )
+        )
+        return name
+
+    def he(self, name: str, shape: Sequence[int], fan_in: int, gain: float = 2.0) -> str:
+        """A seeded weight with variance gain / fan_in."""
+        bound = weights.he_bound(fan_in, gain)
+        return self.random(name, shape, -bound, bound)
+
+    def conv(
+        self,
+        x: str,
+        name: str,
+        channels: int,
+        kernel: int,
+        *,
+        stride: int = 1,
+        pads: Sequence[int] | int = 0,
+        group: int = 1,
+        bias: bool = True,
+        gain: float = 2.0,
+    ) -> str:
+        """A square convolution `[channels, in / group, kernel, kernel]`; `pads` is one number or all four."""
+        depth = self._channels[x] // group
+        inputs = [x, self.he(f"{name}.weight", (channels, depth, kernel, kernel), depth * kernel**2, gain)]
+        if bias:
+            inputs.append(self.random(f"{name}.bias", (channels,), -0.1, 0.1))
+        all_pads = [pads] * 4 if isinstance(pads, int) else list(pads)
+        return self.add(
+            "Conv",
+            *inputs,
+            channels=channels,
+            kernel_shape=[kernel, kernel],
+            strides=[stride, stride],
+            pads=all_pads,
+            group=group,
+        )
+
+    def batch_norm(self, x: str, name: str, *, scale: float = 1.0, epsilon: float = 1e-5) -> str:
+        """BatchNormalization with statistics as after training: scale and variance about 1, mean small."""
+        shape = (self._channels[x],)
+        return self.add(
+            "BatchNormalization",
+            x,
+            self.random(f"{name}.scale", shape, 0.8 * scale, 1.2 * scale),
+            self.random(f"{name}.bias", shape, -0.1, 0.1),
+            self.random(f"{name}.mean", shape, -0.1, 0.1),
+            self.random(f"{name}.var", shape, 0.7, 1.3),
+            epsilon=epsilon,
+        )
+
+    def gemm(
+        self, x: str, name: str, inputs: int, outputs: int, *, gain: float = 2.0, result: str = ""
+    ) -> str:
+        """A dense layer `[1, inputs] -> [1, outputs]` with bias, its weight stored as [outputs, inputs]."""
+        weight = self.he(f"{name}.weight", (outputs, inputs), inputs, gain)
+        bias = self.random(f"{name}.bias", (outputs,), -0.1, 0.1)
+        return self.add("Gemm", x, weight, bias, name=result, channels=outputs, alpha=1.0, beta=1.0, transB=1)
+
+    def channels(self, x: str) -> int:
+        """Channel count of a tensor."""
+        return self._channels[x]
+
+    def draft(self) -> Draft:
+        """The model so far. Before IR version 4 a constant must also be listed as an input, and is."""
+        listed = [
+            helper.make_tensor_value_info(one.name, one.data_type, list(one.shape))
+            for one in self._initializers
+        ]
+        graph = helper.make_graph(
+            self._nodes, self.network, self._inputs + (listed if self.ir_version < 4 else []), self._outputs
+        )
+        opsets = [helper.make_opsetid("", self.opset)]
+        model = helper.make_model(
+            graph, producer_name="tk zoo", opset_imports=opsets, ir_version=self.ir_version
+        )
+        return Draft(model, tuple(self._initializers))

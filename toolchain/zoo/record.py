@@ -1,0 +1,44 @@
+"""What the zoo knows about one network, as data: importing this needs neither numpy nor onnx."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+UNRESOLVED = "unresolved"
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """Where the trained model lies in the ONNX model zoo.
+
+    `path` is relative to the repository's `validated` folder. `sha256` is 64 hexadecimal digits as the model
+    zoo's own manifest states them, or `unresolved` when no statement of it was found; it is never computed
+    here.
+    """
+
+    path: str
+    sha256: str = UNRESOLVED
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """One network: how it is built, what goes in, and what is published about it.
+
+    `builder` names an entry of the table in `toolchain.zoo.build`, `arguments` are its keyword arguments.
+    `inputs` maps an input's name to its dimensions (all float32). `gflop` counts multiply and add as two,
+    over convolutions and matrix products, batch 1; `parameters` counts trained values (weights, biases,
+    normalisation scale and shift). `logit_gain` scales the last layer's weights, so that random weights still
+    give a softmax that is neither flat nor one-hot. `source` says where the architecture comes from.
+    """
+
+    name: str
+    family: str
+    builder: str
+    inputs: tuple[tuple[str, tuple[int, ...]], ...]
+    source: str
+    arguments: tuple[tuple[str, int | str | bool], ...] = ()
+    gflop: float | None = None
+    parameters: int | None = None
+    logit_gain: float = 1.0
+    original: Original | None = None
