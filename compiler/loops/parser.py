@@ -1,0 +1,781 @@
+"""Text to loop IR; the grammar is in `loops/text.py`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from compiler.core.diagnostics import BadInputError, did_you_mean
+from compiler.core.types import BOOL, F32, INDEX, DType, parse_dtype
+from compiler.loops import ir, syntax
+from compiler.loops.ir import Buffer, Const, Expr, For, ForKind, Func, Region, Seq, Stmt, Var
+from compiler.loops.lexer import (
+    END,
+    LINE,
+    NAME,
+    NUMBER,
+    OP,
+    QUOTED,
+    STRING,
+    Source,
+    Token,
+    describe,
+    tokenize,
+)
+
+
+def parse_func(text: str, name: str = "the text") -> Func:
+    """Read exactly one function; `name` is what messages call the text. BadInputError when it is wrong."""
+    funcs = parse_funcs(text, name)
+    if len(funcs) != 1:
+        raise BadInputError(f"expected one function, found {len(funcs)}", where=name)
+    return funcs[0]
+
+
+def parse_funcs(text: str, name: str = "the text") -> tuple[Func, ...]:
+    """Read all functions of a text. BadInputError names line, column and what was expected."""
+    source = Source(text, name)
+    parser = _Parser(source, tokenize(source))
+    funcs: list[Func] = []
+    try:
+        while parser.kind() != END:
+            funcs.append(parser.func())
+    except RecursionError:
+        raise source.error("the text is nested too deeply", parser.tokens[parser.at][2]) from None
+    return tuple(funcs)
+
+
+def parse_expr(
+    text: str, variables: Sequence[Var] = (), buffers: Sequence[Buffer] = (), name: str = "the text"
+) -> Expr:
+    """Read one expression over the given variables and buffers; BadInputError when it is wrong."""
+    source = Source(text, name)
+    parser = _Parser(source, tokenize(source))
+    parser.variables = {item.name: item for item in variables}
+    parser.buffers = {item.name: item for item in buffers}
+    parser.take_kind(LINE, "an expression")
+    result = parser.expr()
+    if parser.kind() != END:
+        raise parser.expected("the end of the expression")
+    return result
+
+
+_INFIX: dict[str, tuple[str, int]] = {symbol: (op, level) for op, (symbol, level) in syntax.INFIX.items()}
+_KINDS = {kind.value: kind for kind in ForKind}
+_DTYPES: dict[str, DType] = {}
+
+
+def _dtype_of(text: str) -> DType | None:
+    found = _DTYPES.get(text)
+    if found is None and syntax.DTYPE.fullmatch(text):
+        found = _DTYPES[text] = parse_dtype(text)
+    return found
+
+
+class _Parser:
+    """Recursive descent over the token list; `at` is the next token."""
+
+    def __init__(self, source: Source, tokens: list[Token]) -> None:
+        self.source = source
+        self.tokens = tokens
+        self.at = 0
+        self.variables: dict[str, Var] = {}
+        self.buffers: dict[str, Buffer] = {}
+        self.literals: dict[str, Const] = {}
+
+    # ------------------------------------------------------------ tokens
+
+    def kind(self) -> str:
+        return self.tokens[self.at][0]
+
+    def expected(self, what: str) -> BadInputError:
+        token = self.tokens[self.at]
+        return self.source.error(f"expected {what}, found {describe(token)}", token[2])
+
+    def wrong(self, what: str, back: int = 1) -> BadInputError:
+        return self.source.error(what, self.tokens[self.at - back][2])
+
+    def take_kind(self, kind: str, what: str) -> str:
+        token = self.tokens[self.at]
+        if token[0] != kind:
+            raise self.expected(what)
+        self.at += 1
+        return token[1]
+
+    def accept(self, op: str) -> bool:
+        token = self.tokens[self.at]
+        if token[1] == op and token[0] == OP:
+            self.at += 1
+            return True
+        return False
+
+    def take(self, op: str) -> None:
+        if not self.accept(op):
+            raise self.expected(f"`{op}`")
+
+    def is_word(self, word: str) -> bool:
+        token = self.tokens[self.at]
+        return token[1] == word and token[0] == NAME
+
+    def accept_word(self, word: str) -> bool:
+        if self.is_word(word):
+            self.at += 1
+            return True
+        return False
+
+    def take_word(self, word: str) -> None:
+        if not self.accept_word(word):
+            raise self.expected(f"`{word}`")
+
+    def name(self, what: str) -> str:
+        kind, text, _ = self.tokens[self.at]
+        if kind == QUOTED or (kind == NAME and text not in syntax.KEYWORDS and _dtype_of(text) is None):
+            self.at += 1
+            return text
+        raise self.expected(what)
+
+    def integer(self, what: str) -> int:
+        sign = -1 if self.accept("-") else 1
+        kind, text, _ = self.tokens[self.at]
+        if kind != NUMBER or not text.isdigit():
+            raise self.expected(what)
+        self.at += 1
+        return sign * int(text)
+
+    def dtype(self) -> DType:
+        kind, text, _ = self.tokens[self.at]
+        found = _dtype_of(text) if kind == NAME else None
+        if found is None:
+            raise self.expected("an element type such as f32 or f32x16")
+        self.at += 1
+        return found
+
+    def commas(self, item: Callable[[], Any], close: str) -> list[Any]:
+        """Items between commas up to the closing bracket, which is taken."""
+        items: list[Any] = []
+        if self.accept(close):
+            return items
+        while True:
+            items.append(item())
+            if self.accept(close):
+                return items
+            if not self.accept(","):
+                raise self.expected(f"`,` or `{close}`")
+
+    # ------------------------------------------------------------ expressions
+
+    def expr(self) -> Expr:
+        return self.infix(1)
+
+    def infix(self, least: int) -> Expr:
+        if least <= syntax.NOT and self.is_word("not"):
+            self.at += 1
+            left: Expr = ir.Unary("not", self.infix(syntax.NOT))
+        else:
+            left = self.unary()
+        while True:
+            found = _INFIX.get(self.tokens[self.at][1])
+            if found is None or found[1] < least or self.tokens[self.at][0] not in (OP, NAME):
+                return left
+            op, level = found
+            self.at += 1
+            left = ir.Binary(op, left, self.infix(level + 1))
+            if level == syntax.COMPARE:
+                following = _INFIX.get(self.tokens[self.at][1])
+                if following is not None and following[1] == level:
+                    raise self.source.error(
+                        "comparisons do not chain; write `a < b and b < c`", self.tokens[self.at][2]
+                    )
+
+    def unary(self) -> Expr:
+        kind, text, _ = self.tokens[self.at]
+        if kind == OP:
+            if text == "-":
+                self.at += 1
+                after = self.tokens[self.at]
+                if after[0] == NUMBER or (after[0] == NAME and after[1] in ("inf", "nan")):
+                    return self.literal("-")
+                return ir.Unary("neg", self.unary())
+            if text == "~":
+                self.at += 1
+                return ir.Unary("bitnot", self.unary())
+        base = self.primary()
+        if self.accept("**"):
+            return ir.Binary("pow", base, self.power())
+        return base
+
+    def power(self) -> Expr:
+        base = self.primary()
+        return ir.Binary("pow", base, self.power()) if self.accept("**") else base
+
+    def primary(self) -> Expr:
+        kind, text, _ = self.tokens[self.at]
+        if kind == NUMBER:
+            return self.literal("")
+        if kind == NAME or kind == QUOTED:
+            return self.named(kind, text)
+        if kind == OP and text == "(":
+            self.at += 1
+            inner = self.expr()
+            self.take(")")
+            return inner
+        if kind == OP and text == "&":
+            self.at += 1
+            buffer, indices, mask, other = self.access()
+            if mask is not None or other is not None:
+                raise self.wrong("an address has no mask")
+            return ir.AddressOf(buffer, indices)
+        raise self.expected("an expression")
+
+    def named(self, kind: str, text: str) -> Expr:
+        after = self.tokens[self.at + 1]
+        if after[0] == OP:
+            if after[1] == "[":
+                return ir.Load(*self.access())
+            if after[1] == "(" and kind == NAME:
+                special = _CALLS.get(text)
+                if special is not None:
+                    self.at += 2
+                    return special(self)
+                target = _dtype_of(text)
+                if target is not None:
+                    self.at += 2
+                    value = self.expr()
+                    self.take(")")
+                    return ir.Cast(target, value)
+            if after[1] == "(" or (after[1] == ":" and self.is_typed_call()):
+                return self.call()
+        if kind == NAME and text in ("true", "false", "inf", "nan"):
+            return self.literal("")
+        found = self.variables.get(text)
+        if found is None or (kind == NAME and text in syntax.KEYWORDS):
+            raise self.unknown("variable", text, self.variables)
+        self.at += 1
+        return found
+
+    def is_typed_call(self) -> bool:
+        two, three = (
+            self.tokens[self.at + 2 : self.at + 4] if self.at + 4 <= len(self.tokens) else (None, None)
+        )
+        return bool(two and three and two[0] == NAME and three[1] == "(" and _dtype_of(two[1]) is not None)
+
+    def unknown(self, what: str, text: str, known: Mapping[str, object]) -> BadInputError:
+        if text in syntax.KEYWORDS or self.tokens[self.at][0] not in (NAME, QUOTED):
+            return self.expected(f"a {what}" if what == "buffer" else "an expression")
+        suggestion = did_you_mean(text, known)
+        tail = f"; {suggestion}" if suggestion else ""
+        return self.source.error(f"unknown {what} `{text}`{tail}", self.tokens[self.at][2])
+
+    def literal(self, sign: str) -> Const:
+        text = self.tokens[self.at][1]
+        self.at += 1
+        kind: DType | None = None
+        after = self.tokens[self.at]
+        if after[1] == ":" and after[0] == OP:
+            self.at += 1
+            kind = self.dtype()
+        key = f"{sign}{text}:{kind}"
+        known = self.literals.get(key)
+        if known is None:
+            known = self.literals[key] = self.make_literal(sign, text, kind)
+        return known
+
+    def make_literal(self, sign: str, text: str, kind: DType | None) -> Const:
+        if text in ("true", "false"):
+            if kind is not None:
+                raise self.wrong("true and false are of type bool already")
+            return Const(text == "true", BOOL)
+        if text.isdigit() or text.startswith("0x"):
+            whole = int(sign + text, 0 if text.startswith("0x") else 10)
+            target = kind or INDEX
+            if target.is_bool:
+                raise self.wrong("a bool is written true or false")
+            return Const(float(whole) if target.is_float else whole, target)
+        target = kind or F32
+        if not target.is_float:
+            raise self.wrong(f"{text} is no {target}")
+        return Const(float(sign + text), target)
+
+    def call(self) -> Expr:
+        name = self.tokens[self.at][1]
+        if self.tokens[self.at][0] == NAME and name in syntax.KEYWORDS:
+            raise self.expected("an expression")
+        self.at += 1
+        kind = self.dtype() if self.accept(":") else None
+        self.take("(")
+        args = self.commas(self.expr, ")")
+        if kind is None:
+            if not args:
+                raise self.wrong(f"a call without arguments names its type: {name}:f32()")
+            kind = args[0].dtype
+        return ir.Call(name, tuple(args), kind)
+
+    def two(self, op: str) -> Expr:
+        a = self.expr()
+        self.take(",")
+        b = self.expr()
+        self.take(")")
+        return ir.Binary(op, a, b)
+
+    def select(self) -> Expr:
+        args = self.commas(self.expr, ")")
+        if len(args) != 3:
+            raise self.wrong(f"select takes condition, then, else; found {len(args)} values")
+        return ir.Select(*args)
+
+    def ramp(self) -> Expr:
+        base = self.expr()
+        self.take(",")
+        stride = self.expr()
+        self.take(",")
+        lanes = self.integer("the number of lanes")
+        self.take(")")
+        return ir.Ramp(base, stride, lanes)
+
+    def broadcast(self) -> Expr:
+        value = self.expr()
+        self.take(",")
+        lanes = self.integer("the number of lanes")
+        self.take(")")
+        return ir.Broadcast(value, lanes)
+
+    def shuffle(self) -> Expr:
+        self.take("[")
+        vectors = self.commas(self.expr, "]")
+        if not vectors:
+            raise self.wrong("shuffle needs a vector")
+        self.take(",")
+        self.take("[")
+        lanes = self.commas(lambda: self.integer("a lane number"), "]")
+        self.take(")")
+        return ir.Shuffle(tuple(vectors), tuple(lanes))
+
+    def reduce(self) -> Expr:
+        op = self.name("an operation such as add")
+        self.take(",")
+        value = self.expr()
+        self.take(")")
+        return ir.ReduceLanes(op, value)
+
+    def access(self) -> tuple[Buffer, tuple[Expr, ...], Expr | None, Expr | None]:
+        buffer = self.buffer_use()
+        indices: list[Expr] = []
+        mask = other = None
+        while not self.accept("]"):
+            if self.accept_word("where"):
+                mask = self.expr()
+            if self.accept_word("else"):
+                other = self.expr()
+            if mask is not None or other is not None:
+                self.take("]")
+                break
+            indices.append(self.expr())
+            if not (self.accept(",") or self.tokens[self.at][1] in ("]", "where", "else")):
+                raise self.expected("`,` or `]`")
+        return buffer, tuple(indices), mask, other
+
+    def buffer_use(self) -> Buffer:
+        kind, text, _ = self.tokens[self.at]
+        found = self.buffers.get(text)
+        if found is None or kind not in (NAME, QUOTED):
+            raise self.unknown("buffer", text, self.buffers)
+        self.at += 1
+        self.take("[")
+        return found
+
+    # ------------------------------------------------------------ declarations
+
+    def buffer(self) -> Buffer:
+        name = self.name("the name of a buffer")
+        self.take(":")
+        kind = self.dtype()
+        self.take("[")
+        shape = tuple(self.commas(self.expr, "]"))
+        fields: dict[str, Any] = {}
+        if self.accept("@"):
+            fields["scope"] = self.name("a scope such as shared")
+        while self.kind() == NAME:
+            word = self.tokens[self.at][1]
+            read = _BUFFER_FIELDS.get(word)
+            if read is None:
+                break
+            self.at += 1
+            fields[read[0]] = read[1](self)
+        made = Buffer(name, kind, shape, **fields)
+        self.buffers[name] = made
+        return made
+
+    def strides(self) -> tuple[Expr, ...]:
+        self.take("[")
+        return tuple(self.commas(self.expr, "]"))
+
+    def region(self) -> Region:
+        buffer = self.buffer_use()
+        spans = self.commas(self.span, "]")
+        return Region(buffer, tuple(begin for begin, _ in spans), tuple(extent for _, extent in spans))
+
+    def span(self) -> tuple[Expr, Expr]:
+        begin = self.expr()
+        return begin, self.expr() if self.accept("+:") else ir.const(1)
+
+    def regions(self) -> tuple[Region, ...]:
+        found = [self.region()]
+        while self.accept(","):
+            found.append(self.region())
+        return tuple(found)
+
+    def notes(self) -> tuple[tuple[str, Any], ...]:
+        if not self.accept("{"):
+            return ()
+        return tuple(self.commas(self.note, "}"))
+
+    def note(self) -> tuple[str, Any]:
+        key = self.name("the name of an annotation")
+        self.take("=")
+        return key, self.value()
+
+    def value(self) -> Any:
+        kind, text, _ = self.tokens[self.at]
+        self.at += 1
+        if kind == STRING:
+            return self.string(text)
+        if kind == OP and text == "(":
+            return tuple(self.commas_trailing(self.value))
+        sign = "-" if kind == OP and text == "-" else ""
+        if sign:
+            kind, text, _ = self.tokens[self.at]
+            self.at += 1
+        if kind == NUMBER:
+            return int(sign + text) if text.isdigit() else float(sign + text)
+        if kind == NAME and text in ("inf", "nan"):
+            return float(sign + text)
+        if kind == NAME and not sign:
+            if text in _WORD_VALUES:
+                return _WORD_VALUES[text]
+            found = _dtype_of(text)
+            if found is not None:
+                return found
+        self.at -= 1
+        raise self.expected("a number, a string, true, false, none, a type or a tuple")
+
+    def string(self, text: str) -> str:
+        try:
+            return str(json.loads(text))
+        except ValueError:
+            raise self.wrong("this string is not valid JSON") from None
+
+    def commas_trailing(self, item: Callable[[], Any]) -> list[Any]:
+        items: list[Any] = []
+        while not self.accept(")"):
+            items.append(item())
+            if not (self.accept(",") or self.tokens[self.at][1] == ")"):
+                raise self.expected("`,` or `)`")
+        return items
+
+    # ------------------------------------------------------------ statements
+
+    def func(self) -> Func:
+        self.variables, self.buffers = {}, {}
+        indent = len(self.take_kind(LINE, "a function"))
+        self.take_word("func")
+        name = self.name("the name of the function")
+        dims = self.commas(self.dim, "]") if self.accept("[") else []
+        self.take("(")
+        inputs = self.commas(self.buffer, ")")
+        self.take("->")
+        self.take("(")
+        outputs = self.commas(self.buffer, ")")
+        attrs = self.notes()
+        allocs: list[Buffer] = []
+        inner = self.indentation(indent)
+        while self.next_line_is(inner, "local"):
+            self.at += 2
+            allocs.append(self.buffer())
+        if self.kind() != LINE:
+            raise self.expected("the end of the line")
+        body = _one(self.suite_at(indent, inner))
+        if self.kind() == LINE and len(self.tokens[self.at][1]) > indent:
+            raise self.misplaced()
+        return Func(name, (*inputs, *outputs), body, tuple(allocs), len(outputs), tuple(dims), attrs)
+
+    def misplaced(self) -> BadInputError:
+        token = self.tokens[self.at]
+        return self.source.error("this indentation matches no enclosing block", token[2] + len(token[1]))
+
+    def dim(self) -> ir.Dim:
+        var = self.variable()
+        self.take_word("in")
+        low = self.integer("the least value")
+        self.take("..")
+        high = self.integer("the greatest value")
+        divisor = self.integer("a divisor") if self.accept_word("by") else 1
+        return ir.Dim(var, low, high, divisor)
+
+    def variable(self) -> Var:
+        name = self.name("the name of a variable")
+        made = Var(name, self.dtype()) if self.accept(":") else Var(name)
+        self.variables[name] = made
+        return made
+
+    def next_line_is(self, indent: int, word: str) -> bool:
+        token, after = self.tokens[self.at], self.tokens[self.at + 1 : self.at + 2]
+        return token[0] == LINE and len(token[1]) == indent and bool(after) and after[0][:2] == (NAME, word)
+
+    def indentation(self, outer: int) -> int:
+        """The indentation of the suite that starts here; it is deeper than `outer`."""
+        token = self.tokens[self.at]
+        if token[0] != LINE:
+            raise self.expected("the end of the line" if token[0] != END else "an indented statement")
+        if len(token[1]) <= outer:
+            self.at += 1
+            raise self.expected(f"a statement indented by more than {outer} spaces")
+        return len(token[1])
+
+    def suite(self, outer: int) -> Stmt:
+        return _one(self.suite_at(outer, self.indentation(outer)))
+
+    def suite_at(self, outer: int, indent: int) -> list[Stmt]:
+        """The statements at one indentation; a binding without `in` takes all that follow it."""
+        frames: list[tuple[list[Stmt], Callable[[Stmt], Stmt]]] = []
+        current: list[Stmt] = []
+        while True:
+            token = self.tokens[self.at]
+            if token[0] != LINE:
+                if token[0] == END:
+                    break
+                raise self.expected("the end of the line")
+            if len(token[1]) != indent:
+                if outer < len(token[1]):
+                    raise self.misplaced()
+                break
+            self.at += 1
+            made = self.statement(indent)
+            if isinstance(made, Stmt):
+                current.append(made)
+            else:
+                frames.append((current, made))
+                current = []
+        if not current:
+            raise self.expected("a statement" if not frames else "a statement that uses the binding above")
+        while frames:
+            body = _one(current)
+            current, bind = frames.pop()
+            current.append(bind(body))
+        return current
+
+    def statement(self, indent: int) -> Stmt | Callable[[Stmt], Stmt]:
+        kind, text, _ = self.tokens[self.at]
+        if kind not in (NAME, QUOTED):
+            raise self.expected("a statement")
+        after = self.tokens[self.at + 1]
+        if after[0] == OP and after[1] == "[":
+            return self.store()
+        if kind == NAME:
+            read = _STATEMENTS.get(text)
+            if read is not None:
+                self.at += 1
+                return read(self, indent)
+            if text in ("mbarrier", "role"):
+                raise self.source.error(
+                    f"`{text}` is reserved and not supported yet", self.tokens[self.at][2]
+                )
+        if after[0] == OP and after[1] in ("(", ":") and text not in _CALLS:
+            value = self.expr()
+            if isinstance(value, ir.Call):
+                return ir.Evaluate(value)
+            raise self.wrong("this value is not used; write `eval` before it if that is meant")
+        raise self.expected("a statement")
+
+    def store(self) -> Stmt:
+        buffer, indices, mask, other = self.access()
+        if other is not None:
+            raise self.wrong("a store has no else value")
+        if self.accept("+="):
+            if mask is not None:
+                raise self.wrong("`+=` takes no mask; write the sum out")
+            return ir.Store(buffer, indices, ir.Binary("add", ir.Load(buffer, indices), self.expr()))
+        if not self.accept("="):
+            raise self.expected("`=` or `+=`")
+        return ir.Store(buffer, indices, self.expr(), mask)
+
+    def loop(self, indent: int) -> Stmt:
+        var = self.variable()
+        self.take_word("in")
+        if self.tokens[self.at][:2] != (NUMBER, "0"):
+            raise self.expected("`0..extent`; loops start at 0")
+        self.at += 1
+        self.take("..")
+        extent = self.expr()
+        kind, tag = ForKind.SERIAL, None
+        word = self.tokens[self.at][1]
+        if self.kind() == NAME and word in _KINDS:
+            self.at += 1
+            kind = _KINDS[word]
+        if kind is ForKind.BOUND or self.accept_word("tag"):
+            self.take("(")
+            if not self.accept(")"):
+                tag = self.name("a tag such as threadIdx.x")
+                self.take(")")
+        notes = self.notes()
+        return For(var, extent, self.suite(indent), kind, tag, notes)
+
+    def block(self, indent: int) -> Stmt:
+        name = self.name("the name of the block")
+        self.take("(")
+        iters = tuple(self.commas(self.iteration, ")"))
+        predicate = self.expr() if self.accept_word("where") else None
+        notes = self.notes()
+        for item in iters:
+            self.variables[item.var.name] = item.var
+        inner = self.indentation(indent)
+        reads = self.region_line(inner, "reads")
+        writes = self.region_line(inner, "writes")
+        init = None
+        if self.next_line_is(inner, "init") and self.tokens[self.at + 2][0] == LINE:
+            self.at += 2
+            init = self.suite(inner)
+        body = _one(self.suite_at(indent, inner))
+        return ir.Block(name, iters, reads, writes, body, init, predicate, notes)
+
+    def region_line(self, indent: int, word: str) -> tuple[Region, ...]:
+        if not self.next_line_is(indent, word):
+            return ()
+        self.at += 2
+        return self.regions()
+
+    def iteration(self) -> ir.Iter:
+        name = self.name("the name of an iteration variable")
+        self.take(":")
+        kind = _dtype_of(self.tokens[self.at][1])
+        if kind is not None:
+            self.at += 1
+        word = self.take_kind(NAME, "`spatial` or `reduce`")
+        if word not in ("spatial", "reduce"):
+            self.at -= 1
+            raise self.expected("`spatial` or `reduce`")
+        extent = self.expr()
+        self.take("=")
+        return ir.Iter(Var(name, kind or INDEX), extent, word, self.expr())
+
+    def branch(self, indent: int) -> Stmt:
+        arms = [(self.expr(), self.suite(indent))]
+        while self.next_line_is(indent, "elif"):
+            self.at += 2
+            arms.append((self.expr(), self.suite(indent)))
+        result: Stmt | None = None
+        if self.next_line_is(indent, "else"):
+            self.at += 2
+            result = self.suite(indent)
+        for cond, then in reversed(arms):
+            result = ir.If(cond, then, result)
+        assert result is not None
+        return result
+
+    def let(self, indent: int) -> Stmt | Callable[[Stmt], Stmt]:
+        name = self.name("the name of a variable")
+        self.take(":")
+        kind = self.dtype()
+        self.take("=")
+        value = self.expr()
+        var = self.variables[name] = Var(name, kind)
+        if self.accept_word("in"):
+            return ir.Let(var, value, self.suite(indent))
+        return lambda body: ir.Let(var, value, body)
+
+    def alloc(self, indent: int) -> Stmt | Callable[[Stmt], Stmt]:
+        made = self.buffer()
+        if self.accept_word("in"):
+            return ir.Alloc(made, self.suite(indent))
+        return lambda body: ir.Alloc(made, body)
+
+    def seq(self, indent: int) -> Stmt:
+        return Seq(tuple(self.suite_at(indent, self.indentation(indent))))
+
+    def scoped(self, indent: int) -> Stmt:
+        inner = self.indentation(indent)
+        parts: list[Stmt] = []
+        for word in ("setup", "body", "teardown"):
+            if not self.next_line_is(inner, word):
+                self.at += self.kind() == LINE
+                raise self.expected(f"`{word}` (scoped holds setup, body and teardown)")
+            self.at += 2
+            parts.append(self.suite(inner))
+        return ir.Scoped(*parts)
+
+    def atomic(self, _indent: int) -> Stmt:
+        token = self.tokens[self.at]
+        op = token[1] if token[1] in syntax.INFIX and token[0] == NAME else ""
+        if op:
+            self.at += 1
+        else:
+            op = self.name("an operation such as add")
+        buffer, indices, mask, other = self.access()
+        if mask is not None or other is not None:
+            raise self.wrong("an atomic update has no mask")
+        self.take(",")
+        return ir.AtomicUpdate(op, buffer, indices, self.expr())
+
+    def evaluate(self, _indent: int) -> Stmt:
+        return ir.Evaluate(self.expr())
+
+    def barrier(self, _indent: int) -> Stmt:
+        return ir.Barrier(self.name("a scope such as shared"))
+
+    def group(self) -> int:
+        return self.integer("a group number") if self.accept_word("group") else 0
+
+    def async_copy(self, _indent: int) -> Stmt:
+        target = self.region()
+        self.take("<-")
+        source = self.region()
+        return ir.AsyncCopy(target, source, self.group())
+
+    def async_wait(self, _indent: int) -> Stmt:
+        self.take_word("pending")
+        pending = self.integer("how many groups may be unfinished")
+        return ir.AsyncWait(self.group(), pending)
+
+
+def _one(stmts: list[Stmt]) -> Stmt:
+    return stmts[0] if len(stmts) == 1 else Seq(tuple(stmts))
+
+
+_WORD_VALUES: dict[str, Any] = {"true": True, "false": False, "none": None}
+
+_CALLS: dict[str, Callable[[_Parser], Expr]] = {
+    "min": lambda p: p.two("min"),
+    "max": lambda p: p.two("max"),
+    "truncdiv": lambda p: p.two("truncdiv"),
+    "truncmod": lambda p: p.two("truncmod"),
+    "select": _Parser.select,
+    "ramp": _Parser.ramp,
+    "broadcast": _Parser.broadcast,
+    "shuffle": _Parser.shuffle,
+    "reduce": _Parser.reduce,
+}
+
+_BUFFER_FIELDS: dict[str, tuple[str, Callable[[_Parser], Any]]] = {
+    "strides": ("strides", _Parser.strides),
+    "offset": ("offset", _Parser.expr),
+    "alias_of": ("alias_of", lambda p: p.name("the name of a buffer")),
+    "align": ("alignment", lambda p: p.integer("an alignment in bytes")),
+    "lane_map": ("lane_map", lambda p: p.name("the name of a lane map")),
+}
+
+_STATEMENTS: dict[str, Callable[[_Parser, int], Stmt | Callable[[Stmt], Stmt]]] = {
+    "for": _Parser.loop,
+    "block": _Parser.block,
+    "if": _Parser.branch,
+    "let": _Parser.let,
+    "alloc": _Parser.alloc,
+    "atomic": _Parser.atomic,
+    "eval": _Parser.evaluate,
+    "scoped": _Parser.scoped,
+    "barrier": _Parser.barrier,
+    "async_copy": _Parser.async_copy,
+    "async_commit": lambda p, _indent: ir.AsyncCommit(p.group()),
+    "async_wait": _Parser.async_wait,
+    "seq": _Parser.seq,
+    "pass": lambda _p, _indent: Seq(()),
+}

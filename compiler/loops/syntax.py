@@ -1,0 +1,38 @@
+"""Words and precedences that the printer and the parser of the text form share (grammar: `loops/text.py`)."""
+
+from __future__ import annotations
+
+import re
+
+KEYWORDS = frozenset(
+    """func for in if elif else let alloc local block reads writes init where seq pass scoped setup body teardown
+    barrier atomic eval async_copy async_commit async_wait and or not true false inf nan none group pending
+    parallel vectorized unrolled bound tag strides offset alias_of align lane_map by spatial mbarrier role""".split()
+)
+"""Words that stand between backticks when they are used as a name."""
+
+FUNCTIONS = frozenset(
+    {"min", "max", "truncdiv", "truncmod", "select", "ramp", "broadcast", "shuffle", "reduce"}
+)
+"""Words that are special only as the name of a call."""
+
+INFIX: dict[str, tuple[str, int]] = {
+    "or": ("or", 1), "and": ("and", 2),
+    "lt": ("<", 4), "le": ("<=", 4), "gt": (">", 4), "ge": (">=", 4), "eq": ("==", 4), "ne": ("!=", 4),
+    "bitor": ("|", 5), "bitxor": ("^", 6), "bitand": ("&", 7), "shl": ("<<", 8), "shr": (">>", 8),
+    "add": ("+", 9), "sub": ("-", 9),
+    "mul": ("*", 10), "div": ("/", 10), "floordiv": ("//", 10), "floormod": ("%", 10),
+}  # fmt: skip
+"""Binary operation -> (symbol, precedence); all associate to the left, comparisons not at all."""
+
+NOT, COMPARE, UNARY, POW, PRIMARY = 3, 4, 11, 12, 13
+"""Precedences that are not in INFIX."""
+
+PREFIX: dict[str, tuple[str, int]] = {"neg": ("-", UNARY), "bitnot": ("~", UNARY), "not": ("not ", NOT)}
+"""Unary operation -> (symbol, precedence)."""
+
+CALLED_BINARY = ("min", "max", "truncdiv", "truncmod")
+"""Binary operations written as calls."""
+
+NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
+DTYPE = re.compile(r"(?:bool|bf16|f8e4m3|f8e5m2|f16|f32|f64|[iu](?:4|8|16|32|64))(?:x[1-9]\d*)?")
