@@ -15,10 +15,10 @@ EMITS: tuple[Emit, ...] = ("source", "object", "library")
 class CompileOptions:
     """How to compile one model.
 
-    `arch` refines the target (feature names of a CPU); `shapes` gives symbolic inputs their dimensions, `binds`
-    fixes inputs that carry shapes; `threads` is the library's default, None for the machine's processors.
-    `dump` is a directory that gets the text of every stage, `stop_after` names the last stage to run and
-    `start_from` is an edited stage file to go on from.
+    `arch` refines the target (feature names of a CPU); `shapes` gives symbolic inputs their dimensions,
+    `binds` fixes inputs that carry shapes; `threads` is the library's default, None for the machine's
+    processors. `dump` is a directory that gets the text of every stage, `stop_after` names the last stage to
+    run and `start_from` is an edited stage file to go on from.
     """
 
     output: Path
@@ -92,7 +92,7 @@ class Unsupported:
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """What is inside an ONNX file; `arena_bytes` is the planned memory for intermediates, None if not planned."""
+    """What is inside an ONNX file; `arena_bytes` is the planned memory for intermediates, if planned."""
 
     path: Path
     opset: int

@@ -1,0 +1,1 @@
+"""Is a library right, and how fast is it: references, tolerances, comparison, measurement."""

@@ -1,0 +1,180 @@
+"""Measure the latency of a library: warm-up by time, percentiles, spread, and the machine's peak beside it."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compiler.core.diagnostics import HostError, TkError
+from compiler.core.settings import load_settings
+from compiler.runtime.loader import Context, Model, load
+from compiler.verify.check import bound_arrays, read_model
+from compiler.verify.inputs import Array, read_feeds
+from compiler.verify.peak import peak_gflops
+from compiler.verify.reference import OnnxRuntime, has_onnxruntime
+from compiler.verify.report import BenchReport, BenchRequest, EngineTimes, KernelTime
+
+_FEWEST_RUNS = 10
+_MOST_RUNS = 200_000
+_BLOCK_SECONDS = 0.25
+_CALM_SPREAD = 0.15
+_PROFILE_RUNS = 20
+
+Run = Callable[[], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Milliseconds; `spread` is (p90 - p10) / p50."""
+
+    p50: float
+    p90: float
+    p99: float
+    spread: float
+    runs: int
+
+
+def bench_library(request: BenchRequest) -> BenchReport:
+    """Carry out `request` in this process.
+
+    Raises HostError if onnxruntime is asked for and missing, BadInputError for files that cannot be read.
+    """
+    library = load(request.library)
+    context = library.context(request.threads)
+    feeds = read_feeds(library.inputs, (), request.seed)
+    runs: dict[str, Run] = {"tk": lambda: context.run(feeds)}
+    other = _other_engine(request, context.threads, feeds)
+    if other is not None:
+        runs[other[0]] = other[1]
+    measured = measure(runs, warmup=request.warmup, seconds=request.seconds)
+    peak, warnings = _peak(context.threads)
+    mine = measured["tk"]
+    flops = library.manifest.get("flops")
+    rate = None if not flops else flops / mine.p50 * 1e-6
+    return BenchReport(
+        library=request.library,
+        target=str(library.manifest.get("target", "")),
+        threads=context.threads,
+        runs=mine.runs,
+        p50_ms=mine.p50,
+        p90_ms=mine.p90,
+        p99_ms=mine.p99,
+        spread=mine.spread,
+        gflops=rate,
+        peak_gflops=peak,
+        percent_of_peak=_percent(rate, peak),
+        beside=None if other is None else _times(other[0], measured[other[0]], flops, peak),
+        kernels=kernel_times(library, context, feeds) if request.profile else (),
+        warnings=(*warnings, *_spread_warning(mine)),
+    )
+
+
+def measure(runs: Mapping[str, Run], *, warmup: float, seconds: float) -> dict[str, Percentiles]:
+    """Time each of `runs` for `seconds`, in turns of a quarter of a second after `warmup` seconds each.
+
+    Turns let all of them see the same state of a shared machine; the first run of a turn, which finds the
+    caches full of the other's data, does not count unless there is only one engine.
+    """
+    for run in runs.values():
+        _repeat(run, warmup, fewest=1)
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    spent = 0.0
+    while spent < seconds or min(map(len, times.values())) < _FEWEST_RUNS:
+        for name, run in runs.items():
+            if len(runs) > 1:
+                run()
+            times[name] += _repeat(run, min(_BLOCK_SECONDS, seconds), fewest=1)
+        spent += min(_BLOCK_SECONDS, seconds)
+    return {name: percentiles(one) for name, one in times.items()}
+
+
+def percentiles(seconds: list[float]) -> Percentiles:
+    """Percentiles of wall times."""
+    p10, p50, p90, p99 = (float(one) for one in np.percentile(np.asarray(seconds) * 1e3, (10, 50, 90, 99)))
+    return Percentiles(p50=p50, p90=p90, p99=p99, spread=(p90 - p10) / p50, runs=len(seconds))
+
+
+def kernel_times(library: Model, context: Context, feeds: Mapping[str, Array]) -> tuple[KernelTime, ...]:
+    """Median time of every kernel over some profiled inferences, the slowest first."""
+    samples: dict[int, list[float]] = {}
+    calls: dict[int, int] = {}
+    for _ in range(_PROFILE_RUNS):
+        totals: dict[int, float] = {}
+        calls = {}
+        for step in context.profile(feeds):
+            totals[step.kernel] = totals.get(step.kernel, 0.0) + step.nanoseconds * 1e-6
+            calls[step.kernel] = calls.get(step.kernel, 0) + 1
+        for kernel, ms in totals.items():
+            samples.setdefault(kernel, []).append(ms)
+    facts = library.manifest.get("kernels", [])
+    found = [
+        _kernel_time(kernel, calls[kernel], statistics.median(ms), facts) for kernel, ms in samples.items()
+    ]
+    return tuple(sorted(found, key=lambda one: -one.ms))
+
+
+def _kernel_time(kernel: int, calls: int, ms: float, facts: list[dict[str, Any]]) -> KernelTime:
+    """Rates count all calls of the kernel: the manifest's numbers are those of one call."""
+    fact = facts[kernel] if kernel < len(facts) else {}
+    rates = [
+        fact.get(name, 0) * calls / ms * 1e-6 if ms and fact.get(name) else None
+        for name in ("flops", "bytes")
+    ]
+    return KernelTime(
+        kernel=kernel,
+        calls=calls,
+        ms=ms,
+        gflops=rates[0],
+        gbytes_per_s=rates[1],
+        nodes=tuple(fact.get("nodes", ())),
+    )
+
+
+def _repeat(run: Run, seconds: float, fewest: int) -> list[float]:
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while len(times) < fewest or (time.perf_counter() < end and len(times) < _MOST_RUNS):
+        started = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - started)
+    return times
+
+
+def _other_engine(request: BenchRequest, threads: int, feeds: Mapping[str, Array]) -> tuple[str, Run] | None:
+    if request.beside is None:
+        return None
+    if not has_onnxruntime():
+        raise HostError(
+            "onnxruntime is not installed", where="--beside", hint="pip install 'tk-toolchain[verify]'"
+        )
+    proto = read_model(request.beside)
+    engine = OnnxRuntime(request.beside, threads)
+    given = {**feeds, **bound_arrays(proto, request.binds)}
+    return engine.name, lambda: engine.run(given)
+
+
+def _peak(threads: int) -> tuple[float | None, tuple[str, ...]]:
+    try:
+        return peak_gflops(threads, load_settings()), ()
+    except TkError as error:
+        return None, (f"this machine's peak was not measured: {error.what}",)
+
+
+def _times(engine: str, one: Percentiles, flops: float | None, peak: float | None) -> EngineTimes:
+    rate = None if not flops else flops / one.p50 * 1e-6
+    return EngineTimes(engine, one.p50, one.p90, one.p99, one.runs, rate, _percent(rate, peak))
+
+
+def _percent(rate: float | None, peak: float | None) -> float | None:
+    return None if rate is None or not peak else 100.0 * rate / peak
+
+
+def _spread_warning(one: Percentiles) -> tuple[str, ...]:
+    if one.spread <= _CALM_SPREAD:
+        return ()
+    return (f"times spread over {100 * one.spread:.0f} % of the median (p10 to p90): the machine is busy",)

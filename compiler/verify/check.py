@@ -1,0 +1,104 @@
+"""Verify a library in this process: run it and the reference on the same inputs and compare all outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+
+from compiler.core.diagnostics import BadInputError
+from compiler.runtime.loader import load
+from compiler.verify.compare import Array, compare, worse
+from compiler.verify.inputs import read_feeds
+from compiler.verify.reference import Reference, make_reference
+from compiler.verify.report import Comparison, VerifyReport, VerifyRequest
+from compiler.verify.tolerance import reduction_length, tolerance_for
+
+
+def verify_here(request: VerifyRequest) -> VerifyReport:
+    """Carry out `request`; a crash of the library is a crash of this process (see isolate.verify_library).
+
+    Raises BadInputError if the library or model cannot be read or they do not belong together.
+    """
+    proto = read_model(request.model)
+    reference, notes = make_reference(request.model, request.reference)
+    library = load(request.library)
+    context = library.context(request.threads)
+    length = reduction_length(proto)
+    bound = bound_arrays(proto, request.binds)
+    worst: dict[str, Comparison] = {}
+    for run in range(request.runs):
+        feeds = read_feeds(library.inputs, request.inputs, request.seed, run)
+        expected = reference_outputs(reference, {**feeds, **bound}, request)
+        for one in compare_outputs(context.run(feeds), expected, length, request.tolerance):
+            worst[one.name] = worse(one, worst[one.name]) if one.name in worst else one
+    return VerifyReport(
+        library=request.library,
+        model=request.model,
+        reference=reference.name,
+        seed=request.seed,
+        runs=request.runs,
+        threads=context.threads,
+        reduction_length=length,
+        outputs=tuple(worst.values()),
+        notes=notes,
+    )
+
+
+def compare_outputs(
+    actual: Mapping[str, Array], expected: Mapping[str, Array], length: int, tolerance: float | None
+) -> list[Comparison]:
+    """Compare all outputs of the library; raises BadInputError if the reference has others."""
+    if missing := [name for name in actual if name not in expected]:
+        raise BadInputError(
+            f"the model has no output `{missing[0]}`",
+            why="the library was made from another model",
+            hint="give the ONNX file that the library was compiled from",
+        )
+    return [
+        compare(name, array, expected[name], _tolerance(expected[name], length, tolerance))
+        for name, array in actual.items()
+    ]
+
+
+def bound_arrays(proto: onnx.ModelProto, binds: Mapping[str, object]) -> dict[str, Array]:
+    """Values of inputs that were fixed when compiling, in the element types that the model declares."""
+    types = {one.name: one.type.tensor_type.elem_type for one in proto.graph.input}
+    return {
+        name: np.asarray(value, onnx.helper.tensor_dtype_to_np_dtype(types[name]))
+        for name, value in binds.items()
+        if name in types
+    }
+
+
+def read_model(model: Path) -> onnx.ModelProto:
+    """The model's graph without its external data; raises BadInputError for a damaged file."""
+    try:
+        return onnx.load(model, load_external_data=False)
+    except Exception as error:
+        # protobuf's error classes differ between its implementations
+        raise BadInputError(
+            "cannot read the ONNX file", where=str(model), why="it is damaged or no ONNX file"
+        ) from error
+
+
+def reference_outputs(
+    reference: Reference, feeds: Mapping[str, Array], request: VerifyRequest
+) -> dict[str, Array]:
+    """Run the reference; its complaints, of whatever class, are about model or inputs."""
+    try:
+        return reference.run(feeds)
+    except Exception as error:
+        raise BadInputError(
+            f"{reference.name} cannot run the model",
+            where=str(request.model),
+            why=str(error).strip().partition("\n")[0],
+            hint="inputs fixed with `--bind` must be given here too; `--reference` chooses another reference",
+        ) from error
+
+
+def _tolerance(expected: np.ndarray[Any, np.dtype[Any]], length: int, given: float | None) -> float:
+    return tolerance_for(expected.dtype, length) if given is None else given

@@ -1,0 +1,31 @@
+"""The process that `isolate.verify_library` starts: request on standard input, answer on standard output."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+
+from compiler.core.diagnostics import TkError
+from compiler.verify.isolate import answer_of, report_fields, request_from
+
+
+def main() -> int:
+    """Answer one request; whatever else is printed in this process goes to standard error."""
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    request = request_from(json.load(sys.stdin))
+    try:
+        from compiler.verify.check import verify_here
+
+        answer = report_fields(verify_here(request))
+        code = 0
+    except TkError as error:
+        answer, code = answer_of(error), int(error.code)
+    with answers:
+        json.dump(answer, answers)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,173 @@
+"""Inputs of a run: read from files where given, else random and the same on every machine."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
+
+Array = npt.NDArray[Any]
+
+
+class Spec(Protocol):
+    """Name, element type and dimensions of an input."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtype(self) -> np.dtype[Any]: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+
+def read_feeds(specs: Sequence[Spec], texts: Iterable[str], seed: int, run: int = 0) -> dict[str, Array]:
+    """Arrays for all `specs`: those that `texts` (NAME=FILE, or an npz FILE) give, the others random.
+
+    Raises UsageError for an unknown name and BadInputError for a file that does not hold the array.
+    """
+    by_name = {spec.name: spec for spec in specs}
+    feeds: dict[str, Array] = {}
+    for text in texts:
+        given = _read_text(text, by_name)
+        if repeated := given.keys() & feeds.keys():
+            raise UsageError(f"input `{min(repeated)}` is given twice", where=f"--input {text}")
+        feeds |= given
+    return {
+        spec.name: feeds[spec.name] if spec.name in feeds else random_array(spec, seed, run) for spec in specs
+    }
+
+
+def random_array(spec: Spec, seed: int, run: int = 0) -> Array:
+    """Standard normal numbers; whole range for 8-bit integers; 0 or 1 for others, which often are indices.
+
+    An array depends on the seed, the run and the input's name alone, not on the other inputs.
+    """
+    generator = np.random.default_rng([seed, run, zlib.crc32(spec.name.encode())])
+    if spec.dtype.kind == "b":
+        return generator.integers(0, 2, spec.shape).astype(spec.dtype)
+    if spec.dtype.kind in "iu":
+        bounds = np.iinfo(spec.dtype)
+        low, high = (int(bounds.min), int(bounds.max) + 1) if spec.dtype.itemsize == 1 else (0, 2)
+        return generator.integers(low, high, spec.shape).astype(spec.dtype)
+    return generator.standard_normal(spec.shape, np.float32).astype(spec.dtype)
+
+
+def _read_text(text: str, by_name: dict[str, Spec]) -> dict[str, Array]:
+    """Split at the `=` that leaves a known name, as names and paths may hold others."""
+    splits = [(text[:i], text[i + 1 :]) for i, char in enumerate(text) if char == "="]
+    for name, file in splits:
+        if name in by_name and file:
+            return {name: _read_file(Path(file), by_name[name])}
+    if Path(text).suffix == ".npz" and (not splits or Path(text).exists()):
+        return _read_all(Path(text), by_name)
+    if not splits:
+        raise UsageError(
+            f"expected NAME=FILE, found `{text}`", where="--input", hint=f"inputs: {_listed(by_name)}"
+        )
+    raise UsageError(
+        f"the model has no input `{splits[0][0]}`",
+        where=f"--input {text}",
+        hint=did_you_mean(splits[0][0], by_name) or f"inputs: {_listed(by_name)}",
+    )
+
+
+def _read_all(path: Path, by_name: dict[str, Spec]) -> dict[str, Array]:
+    arrays = _load(path)
+    assert isinstance(arrays, dict)
+    unknown = [name for name in arrays if name not in by_name]
+    if unknown:
+        raise BadInputError(
+            f"the model has no input `{unknown[0]}`",
+            where=str(path),
+            hint=did_you_mean(unknown[0], by_name) or f"inputs: {_listed(by_name)}",
+        )
+    return {name: _fit(array, by_name[name], path) for name, array in arrays.items()}
+
+
+def _read_file(path: Path, spec: Spec) -> Array:
+    if path.suffix not in (".npy", ".npz"):
+        return _read_raw(path, spec)
+    loaded = _load(path)
+    if not isinstance(loaded, dict):
+        return _fit(loaded, spec, path)
+    if spec.name in loaded:
+        return _fit(loaded[spec.name], spec, path)
+    if len(loaded) == 1:
+        return _fit(next(iter(loaded.values())), spec, path)
+    raise BadInputError(
+        f"the file holds no array `{spec.name}`", where=str(path), why=f"it holds {_listed(loaded)}"
+    )
+
+
+def _load(path: Path) -> Array | dict[str, Array]:
+    """Read an npy or npz file; object arrays, which would need code to be run, are refused."""
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except OSError as error:
+        raise BadInputError(
+            "cannot read an input", where=str(path), why=error.strerror or str(error)
+        ) from error
+    except Exception as error:
+        # numpy and zipfile raise many kinds for a damaged file; all mean the same to the user.
+        raise BadInputError(
+            "cannot read an input", where=str(path), why=f"it is no intact npy or npz file: {error}"
+        ) from error
+
+
+def _read_raw(path: Path, spec: Spec) -> Array:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadInputError(
+            "cannot read an input", where=str(path), why=error.strerror or str(error)
+        ) from error
+    expected = int(np.prod(spec.shape, dtype=np.int64)) * spec.dtype.itemsize
+    if len(data) != expected:
+        raise BadInputError(
+            f"a raw file for input `{spec.name}` has the wrong size",
+            where=str(path),
+            why=f"it has {len(data)} bytes; {_described(spec)} takes {expected}",
+        )
+    little = np.frombuffer(data, spec.dtype.newbyteorder("<"))
+    return little.astype(spec.dtype).reshape(spec.shape)
+
+
+def _fit(array: Array, spec: Spec, path: Path) -> Array:
+    """Check shape and type; a number that the input's type holds exactly is converted."""
+    if array.shape != tuple(spec.shape):
+        raise BadInputError(
+            f"input `{spec.name}` has the wrong shape",
+            where=str(path),
+            why=f"it is {_dims(array.shape)}, the model takes {_dims(spec.shape)}",
+            hint="shapes are fixed when compiling: see `--shape` of `tk compile`",
+        )
+    if not np.can_cast(array.dtype, spec.dtype, casting="safe"):
+        raise BadInputError(
+            f"input `{spec.name}` has the wrong type",
+            where=str(path),
+            why=f"it is {array.dtype}, the model takes {spec.dtype}",
+            hint=f"convert it: array.astype('{spec.dtype}')",
+        )
+    return np.ascontiguousarray(array, spec.dtype)
+
+
+def _described(spec: Spec) -> str:
+    return f"{spec.dtype} of {_dims(spec.shape)}"
+
+
+def _dims(shape: Sequence[int]) -> str:
+    return "x".join(map(str, shape)) or "a scalar"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names) or "none"

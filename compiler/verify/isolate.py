@@ -1,0 +1,97 @@
+"""Verify a library in a child process, so that its crash is a result and not our end."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from compiler.core import diagnostics, process
+from compiler.core.diagnostics import CrashError, InternalError, TkError
+from compiler.core.settings import child_environment
+from compiler.verify.report import Comparison, VerifyReport, VerifyRequest
+
+_TAIL_LINES = 8
+
+
+def verify_library(request: VerifyRequest, *, timeout: float | None = None) -> VerifyReport:
+    """Carry out `request` in a process of its own, for at most `timeout` seconds.
+
+    Raises CrashError if that process crashes or does not end in time, and what `check.verify_here` raises.
+    """
+    package_root = Path(__file__).resolve().parents[2]
+    done = process.run(
+        [sys.executable, "-P", "-m", "compiler.verify.child"],
+        timeout=timeout,
+        env=child_environment(PYTHONPATH=str(package_root), PYTHONFAULTHANDLER="1"),
+        input=json.dumps(_plain(request)).encode(),
+    )
+    if done.returncode < 0:
+        raise CrashError(
+            f"the library crashed with {_signal_name(-done.returncode)}",
+            where=str(request.library),
+            why="\n".join(done.stderr.strip().splitlines()[-_TAIL_LINES:]),
+            hint="this is a defect of the generated code: please report it with the model",
+        )
+    try:
+        answer = json.loads(done.stdout)
+    except ValueError as error:
+        raise InternalError(
+            "the verifying process ended without an answer",
+            where=str(request.library),
+            why="\n".join(done.stderr.strip().splitlines()[-_TAIL_LINES:]) or f"exit code {done.returncode}",
+        ) from error
+    if "error" in answer:
+        raise _error(answer["error"])
+    return _report(answer)
+
+
+def answer_of(error: TkError) -> dict[str, Any]:
+    """An error as the child sends it."""
+    fields = {name: getattr(error, name) for name in ("what", "where", "why", "hint")}
+    return {"error": {"kind": type(error).__name__, "code": int(error.code), **fields}}
+
+
+def _error(fields: dict[str, Any]) -> TkError:
+    kind = getattr(diagnostics, str(fields.pop("kind")), TkError)
+    code = diagnostics.ExitCode(fields.pop("code"))
+    what = fields.pop("what")
+    error = kind(what, code=code, **fields)
+    assert isinstance(error, TkError)
+    return error
+
+
+def request_from(fields: dict[str, Any]) -> VerifyRequest:
+    """Rebuild a request in the child."""
+    paths = {name: Path(fields[name]) for name in ("library", "model")}
+    return VerifyRequest(**{**fields, **paths, "inputs": tuple(fields["inputs"])})
+
+
+def report_fields(report: VerifyReport) -> dict[str, Any]:
+    """A report as the child sends it."""
+    return _plain(report)
+
+
+def _report(fields: dict[str, Any]) -> VerifyReport:
+    paths = {name: Path(fields[name]) for name in ("library", "model")}
+    lists = {name: tuple(_comparison(one) for one in fields[name]) for name in ("outputs", "layers")}
+    return VerifyReport(**{**fields, **paths, **lists, "notes": tuple(fields["notes"])})
+
+
+def _comparison(fields: dict[str, Any]) -> Comparison:
+    return Comparison(**{**fields, "shape": tuple(fields["shape"]), "where": tuple(fields["where"])})
+
+
+def _plain(record: VerifyRequest | VerifyReport) -> dict[str, Any]:
+    fields = dataclasses.asdict(record)
+    return {name: str(value) if isinstance(value, Path) else value for name, value in fields.items()}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,148 @@
+"""What is asked of verification and measurement, and what they answer, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+REFERENCES = ("auto", "onnxruntime", "onnx")
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyRequest:
+    """Compare `library` with a reference run of `model`.
+
+    `inputs` are texts NAME=FILE; inputs that are not given are random, of `seed` and the number of the run.
+    `tolerance` is a part of each output's scale; None lets dtype and reduction length decide. `binds` are
+    values of inputs that were fixed when compiling. `layers` compares values between fused kernels too.
+    """
+
+    library: Path
+    model: Path
+    inputs: tuple[str, ...] = ()
+    binds: Mapping[str, object] = field(default_factory=dict)
+    seed: int = 0
+    threads: int | None = None
+    runs: int = 2
+    tolerance: float | None = None
+    reference: str = "auto"
+    layers: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One output against its reference, at the element where they differ most.
+
+    `scale` is the largest finite magnitude of the reference (1 when it is all zero); `needed` is the error as
+    a part of the scale, to be compared with `tolerance`. `problem` says what made a comparison impossible.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    max_error: float
+    scale: float
+    where: tuple[int, ...]
+    actual: float
+    expected: float
+    tolerance: float
+    needed: float
+    problem: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not self.problem and self.needed <= self.tolerance
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """Every output's worst comparison over all runs; `layers` in the order of execution, if asked for."""
+
+    library: Path
+    model: Path
+    reference: str
+    seed: int
+    runs: int
+    threads: int
+    reduction_length: int
+    outputs: tuple[Comparison, ...]
+    layers: tuple[Comparison, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def passed(self) -> bool:
+        return all(one.passed for one in (*self.outputs, *self.layers))
+
+    @property
+    def needed(self) -> float:
+        """The tolerance with which all outputs would pass; infinite if none would do."""
+        worst = ((float("inf") if one.problem else one.needed) for one in (*self.outputs, *self.layers))
+        return max(worst, default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRequest:
+    """Measure `library` for about `seconds` after `warmup` seconds of runs that do not count.
+
+    `beside` is an ONNX file that onnxruntime runs in turns with the library, so that both see the same
+    machine.
+    """
+
+    library: Path
+    threads: int | None = None
+    seconds: float = 3.0
+    warmup: float = 0.5
+    profile: bool = False
+    beside: Path | None = None
+    binds: Mapping[str, object] = field(default_factory=dict)
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EngineTimes:
+    """Latency of another engine in the same session; rates are None when the operation count is not known."""
+
+    engine: str
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    runs: int
+    gflops: float | None = None
+    percent_of_peak: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """Median time of one kernel in one inference, over all its calls."""
+
+    kernel: int
+    calls: int
+    ms: float
+    gflops: float | None
+    gbytes_per_s: float | None
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BenchReport:
+    """Latency percentiles in milliseconds, and what is needed to judge them.
+
+    `spread` is (p90 - p10) / p50; `peak_gflops` is this machine's fused multiply-add rate with the same
+    threads, measured in the same session, None when no C++ compiler was found.
+    """
+
+    library: Path
+    target: str
+    threads: int
+    runs: int
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    spread: float
+    gflops: float | None
+    peak_gflops: float | None
+    percent_of_peak: float | None
+    beside: EngineTimes | None = None
+    kernels: tuple[KernelTime, ...] = ()
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,93 @@
+"""`tk compile`: model.onnx to one library."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import compiler
+from toolchain import console, options
+
+
+def compile_command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Where to write; default: MODEL with .so, here.")
+    ] = None,
+    target: Annotated[str, typer.Option("--target", help="What to compile for; see `tk targets`.")] = "cpu",
+    arch: Annotated[
+        str | None, typer.Option("--arch", help="CPU features, as `x86-64-v3`; default: this machine's.")
+    ] = None,
+    shape: options.Shape = None,
+    bind: options.Bind = None,
+    threads: Annotated[
+        int | None, typer.Option("--threads", min=1, max=4096, help="Threads the library uses by default.")
+    ] = None,
+    dump: Annotated[
+        Path | None, typer.Option("--dump", metavar="DIR", help="Write the text of every stage there.")
+    ] = None,
+    stop_after: Annotated[
+        str | None, typer.Option("--stop-after", metavar="STAGE", help="Stop when this stage is done.")
+    ] = None,
+    start_from: Annotated[
+        Path | None, typer.Option("--from", metavar="FILE", help="Go on from an edited stage file.")
+    ] = None,
+    emit: Annotated[str, typer.Option("--emit", help="source, object or library.")] = "library",
+    timings: Annotated[bool, typer.Option("--timings", help="Show the time of every stage.")] = False,
+    json: options.Json = False,
+) -> None:
+    """Compile an ONNX model into one self-contained library."""
+    kind = _emit(emit)
+    settings = compiler.CompileOptions(
+        output=output or Path(model.stem + (".so" if kind == "library" else f".{kind}s")),
+        target=target,
+        arch=arch,
+        shapes=options.pairs("--shape", shape, options.read_dims),
+        binds=options.pairs("--bind", bind, options.read_value),
+        threads=threads,
+        emit=kind,
+        dump=dump,
+        stop_after=stop_after,
+        start_from=start_from,
+        timings=timings,
+    )
+    with console.progress(f"compiling {model.name}"):
+        report = compiler.compile_model(options.existing_file(model), settings)
+    for warning in report.warnings:
+        console.warn(warning)
+    if json:
+        console.data_json(report)
+        return
+    console.data(_summary(report))
+    if timings:
+        rows = [(stage.name, stage.seconds * 1e3) for stage in report.stages]
+        console.data(console.table(("stage", "ms"), rows))
+
+
+def _emit(text: str) -> compiler.Emit:
+    for kind in compiler.EMITS:
+        if text == kind:
+            return kind
+    raise compiler.UsageError(
+        f"cannot emit `{text}`",
+        where="--emit",
+        hint=compiler.did_you_mean(text, compiler.EMITS) or "choose source, object or library",
+    )
+
+
+def _summary(report: compiler.CompileReport) -> str:
+    """Where the result is and what it cost."""
+    library, constants = console.size(report.library_bytes), console.size(report.constant_bytes)
+    cached = f", {report.cache_hits} from the cache" if report.cache_hits else ""
+    return "\n".join(
+        (
+            f"{report.path}",
+            f"  target     {report.target} ({report.arch})",
+            f"  time       {report.seconds:.2f} s",
+            f"  kernels    {report.kernels}{cached}",
+            f"  size       {library}, constants {constants}",
+            f"  memory     {console.size(report.peak_memory)} besides the constants while it runs",
+        )
+    )

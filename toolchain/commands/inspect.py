@@ -1,0 +1,115 @@
+"""`tk inspect`: what is inside a model or a library, and what of it cannot be compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import compiler
+from toolchain import console, options
+
+
+def inspect_command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="An ONNX file or a model library.")],
+    kernels: Annotated[bool, typer.Option("--kernels", help="Show every kernel's loops and trace.")] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Replay every kernel's trace; the source must be the same.")
+    ] = False,
+    shape: options.Shape = None,
+    bind: options.Bind = None,
+    json: options.Json = False,
+) -> None:
+    """Show operators, shapes, sizes and kernels of an ONNX file or a model library."""
+    options.existing_file(file)
+    shapes = options.pairs("--shape", shape, options.read_dims)
+    binds = options.pairs("--bind", bind, options.read_value)
+    if _is_library(file):
+        if shapes or binds:
+            raise compiler.UsageError(
+                "a library's shapes are fixed", where="--shape, --bind", hint="leave them out"
+            )
+        _inspect_library(file, kernels=kernels or check, check=check, json=json)
+        return
+    if kernels or check:
+        raise compiler.UsageError(
+            "only a library has kernels", where=str(file), hint="compile it first: `tk compile`"
+        )
+    report = compiler.inspect_model(file, shapes=shapes, binds=binds)
+    if json:
+        console.data_json(report)
+    else:
+        _show_model(report)
+    if report.unsupported:
+        raise typer.Exit(compiler.ExitCode.BAD_INPUT)
+
+
+def _inspect_library(file: Path, *, kernels: bool, check: bool, json: bool) -> None:
+    with console.progress(f"inspecting {file.name}"):
+        report = compiler.inspect_library(file, kernels=kernels, check=check)
+    if json:
+        console.data_json(report)
+    else:
+        _show_library(report, kernels=kernels)
+    broken = [one.index for one in report.kernels if one.replays is False]
+    if broken:
+        raise compiler.WrongResultError(
+            f"{len(broken)} of {len(report.kernels)} kernels do not replay to the same text",
+            where="kernels " + ", ".join(map(str, broken)),
+            hint="the library was built by another version of tk; compile it again",
+        )
+    if check and not json:
+        console.data(f"all {len(report.kernels)} kernels replay to the same text")
+
+
+def _is_library(file: Path) -> bool:
+    with file.open("rb") as stream:
+        return stream.read(4) == b"\x7fELF"
+
+
+def _show_model(report: compiler.ModelReport) -> None:
+    console.data(f"{report.path}  (opset {report.opset})")
+    console.data(_tensors(report.inputs, report.outputs))
+    console.data("")
+    rows = [(one.op, one.count, one.flops / 1e6) for one in report.ops]
+    console.data(console.table(("op", "count", "MFLOP"), rows))
+    console.data("")
+    console.data(f"parameters    {report.parameters:,} ({console.size(report.parameter_bytes)})")
+    console.data(f"computation   {report.flops / 1e9:.3g} GFLOP")
+    if report.arena_bytes is not None:
+        console.data(f"memory plan   {console.size(report.arena_bytes)} for all intermediate values")
+    if report.unsupported:
+        unsupported = [(one.op, one.node, one.reason) for one in report.unsupported]
+        console.data("")
+        console.data(f"cannot be compiled: {len(unsupported)} nodes")
+        console.data(console.table(("op", "node", "reason"), unsupported))
+
+
+def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
+    console.data(f"{report.path}  ({report.target}, {report.arch})")
+    console.data(_tensors(report.inputs, report.outputs))
+    console.data("")
+    console.data(f"CPU features  {' '.join(report.features)}")
+    console.data(f"size          {console.size(report.library_bytes)}")
+    console.data(f"constants     {console.size(report.constant_bytes)}")
+    console.data(f"memory plan   {console.size(report.arena_bytes)} for all intermediate values")
+    console.data(f"scratch       {console.size(report.scratch_bytes)} a thread")
+    console.data(f"computation   {report.flops / 1e9:.3g} GFLOP in {len(report.kernels)} kernels")
+    if not kernels:
+        return
+    rows = [
+        (one.index, one.kind, one.steps, one.flops / 1e6, one.replays, ", ".join(one.nodes[:3]))
+        for one in report.kernels
+    ]
+    console.data("")
+    console.data(console.table(("kernel", "kind", "steps", "MFLOP", "replays", "nodes"), rows))
+    for one in report.kernels:
+        console.data(f"\n# kernel {one.index}\n{one.func.rstrip()}")
+        console.data(f"\n# trace of kernel {one.index}\n{one.trace.rstrip()}")
+
+
+def _tensors(inputs: tuple[compiler.TensorInfo, ...], outputs: tuple[compiler.TensorInfo, ...]) -> str:
+    rows = [("input", one.name, one.dtype, console.shape(one.shape)) for one in inputs]
+    rows += [("output", one.name, one.dtype, console.shape(one.shape)) for one in outputs]
+    return console.table(("", "name", "type", "shape"), rows)

@@ -1,0 +1,48 @@
+"""`tk run`: one inference, inputs from files or random, outputs to files."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import compiler
+from toolchain import console, options
+
+
+def run_command(
+    library: options.Library,
+    inputs: options.Input = None,
+    output_dir: Annotated[
+        Path | None, typer.Option("--output-dir", metavar="DIR", help="Write the outputs there.")
+    ] = None,
+    file_format: Annotated[
+        str, typer.Option("--format", help="Files to write: npy, npz (one file) or raw.")
+    ] = "npy",
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    json: options.Json = False,
+) -> None:
+    """Run a compiled model once; inputs that are not given are random."""
+    from toolchain import tensors
+
+    tensors.check_format(file_format)
+    model = compiler.load(options.existing_file(library))
+    feeds = compiler.read_feeds(model.inputs, inputs or (), seed)
+    context = model.context(threads)
+    started = time.perf_counter()
+    outputs = context.run(feeds)
+    seconds = time.perf_counter() - started
+    files = {} if output_dir is None else tensors.write_outputs(output_dir, outputs, file_format)
+    summaries = [tensors.summary(name, array, files.get(name)) for name, array in outputs.items()]
+    if json:
+        console.data_json({"library": library, "seconds": seconds, "seed": seed, "outputs": summaries})
+        return
+    rows = [
+        (one.name, one.dtype, console.shape(one.shape), one.minimum, one.maximum, one.mean, one.file)
+        for one in summaries
+    ]
+    console.data(console.table(("output", "type", "shape", "min", "max", "mean", "file"), rows))
+    console.talk(f"ran in {seconds * 1e3:.2f} ms; `tk bench` measures properly")

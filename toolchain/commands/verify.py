@@ -1,0 +1,95 @@
+"""`tk verify`: the library against a reference implementation of the same model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import compiler
+from toolchain import console, options
+
+
+def verify_command(
+    library: options.Library,
+    model: Annotated[Path, typer.Option("--model", metavar="MODEL", help="The ONNX file it was made from.")],
+    inputs: options.Input = None,
+    bind: options.Bind = None,
+    seed: options.Seed = 0,
+    threads: options.Threads = None,
+    runs: Annotated[
+        int, typer.Option("--runs", min=1, max=1000, help="Runs, each with inputs of its own.")
+    ] = 2,
+    tolerance: Annotated[
+        float | None, typer.Option("--tolerance", help="Largest error as a part of an output's scale.")
+    ] = None,
+    reference: Annotated[
+        str, typer.Option("--reference", help="auto, onnxruntime or onnx (its reference evaluator).")
+    ] = "auto",
+    layers: Annotated[
+        bool,
+        typer.Option("--layers", help="Compare intermediate values too, to find the first that differs."),
+    ] = False,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", help="Give up after this time.")
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Compare a compiled model's outputs with a reference; exit code 6 if they differ, 7 if it crashes."""
+    request = compiler.VerifyRequest(
+        library=options.existing_file(library),
+        model=options.existing_file(model),
+        inputs=tuple(inputs or ()),
+        binds=options.pairs("--bind", bind, options.read_value),
+        seed=seed,
+        threads=threads,
+        runs=runs,
+        tolerance=tolerance,
+        reference=reference,
+        layers=layers,
+    )
+    with console.progress(f"verifying {library.name}"):
+        report = compiler.verify_library(request, timeout=timeout)
+    for note in report.notes:
+        console.talk(f"note: {note}")
+    if json:
+        console.data_json({"passed": report.passed, **console.jsonable(report)})
+    else:
+        _show(report)
+    if not report.passed:
+        raise typer.Exit(compiler.ExitCode.WRONG_RESULT)
+
+
+def _show(report: compiler.VerifyReport) -> None:
+    if report.layers:
+        console.data(_comparisons("value", report.layers))
+        console.data("")
+    console.data(_comparisons("output", report.outputs))
+    verdict = "within tolerance" if report.passed else "NOT within tolerance"
+    console.data(
+        f"{verdict} of {report.reference}: {report.runs} runs, seed {report.seed}, {report.threads} threads"
+    )
+    if not report.passed:
+        console.talk(f"hint: `--tolerance {report.needed:.2g}` would pass")
+
+
+def _comparisons(kind: str, comparisons: Sequence[compiler.Comparison]) -> str:
+    header = (kind, "type", "shape", "worst error", "at", "got", "expected", "tolerance", "needed", "passed")
+    rows = [
+        (
+            one.name,
+            one.dtype,
+            console.shape(one.shape),
+            one.max_error,
+            ",".join(map(str, one.where)),
+            one.actual,
+            one.expected,
+            one.tolerance,
+            one.needed,
+            one.passed,
+        )
+        for one in comparisons
+    ]
+    return console.table(header, rows)

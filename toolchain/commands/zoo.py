@@ -1,0 +1,63 @@
+"""`tk zoo`: networks to compile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from toolchain import console, options
+from toolchain import zoo as networks
+
+app = typer.Typer(help="Networks to try: list them, make them with random weights, fetch originals.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A network; see `tk zoo list`.")]
+Output = Annotated[
+    Path | None, typer.Option("-o", "--output", help="Where to write; default: NAME.onnx, here.")
+]
+
+
+@app.command("list")
+def list_command(json: options.Json = False) -> None:
+    """List the networks."""
+    records = list(networks.networks().values())
+    if json:
+        console.data_json(records)
+        return
+    rows = [
+        (one.name, _inputs(one), one.gflop, one.parameters or None, "yes" if one.original else "", one.source)
+        for one in records
+    ]
+    console.data(console.table(("network", "input", "GFLOP", "parameters", "original", "source"), rows))
+
+
+@app.command("make")
+def make_command(name: Name, output: Output = None, json: options.Json = False) -> None:
+    """Write a network as ONNX with seeded random weights; the same bytes on every machine."""
+    path = output or Path(f"{name}.onnx")
+    networks.network(name)
+    with console.progress(f"making {name}"):
+        record = networks.make(name, path)
+    if json:
+        console.data_json({"path": path, "network": record})
+    else:
+        console.data(str(path))
+
+
+@app.command("fetch")
+def fetch_command(name: Name, output: Output = None, json: options.Json = False) -> None:
+    """Download a trained network from the ONNX model zoo and check its pinned sha256."""
+    path = output or Path(f"{name}.onnx")
+    with console.progress(f"fetching {name}"):
+        fetched = networks.fetch(name, path)
+    if not fetched.verified:
+        console.warn(f"no sha256 is pinned for `{name}`: the file was not checked")
+    if json:
+        console.data_json(fetched)
+    else:
+        console.data(f"{fetched.path}  sha256 {fetched.sha256}")
+
+
+def _inputs(network: networks.Network) -> str:
+    return ", ".join(f"{name} {console.shape(dims)}" for name, dims in network.inputs)

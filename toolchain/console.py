@@ -1,0 +1,147 @@
+"""How `tk` talks: data to standard output, everything else to standard error, readable without colour."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from compiler import TkError
+from toolchain.settings import console_settings
+
+_PATIENCE_SECONDS = 2.0
+_STYLES = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "hint": "\x1b[1;36m"}
+_RESET = "\x1b[0m"
+
+
+def data(text: str) -> None:
+    """Write a line of the command's result to standard output."""
+    sys.stdout.write(text + "\n")
+
+
+def talk(text: str) -> None:
+    """Write a line for the person to standard error."""
+    sys.stderr.write(text + "\n")
+
+
+def warn(text: str) -> None:
+    """Write a warning to standard error."""
+    talk(f"{_styled('warning')}: {text}")
+
+
+def show_error(error: TkError) -> None:
+    """Write the error's lines to standard error: `error:`, `where:`, `why:`, `hint:`."""
+    for line in error.lines():
+        label, _, text = line.partition(": ")
+        first, *more = text.splitlines() or [""]
+        talk(f"{_styled(label)}: {first}")
+        for part in more:
+            talk(f"  {part}")
+
+
+def data_json(value: object) -> None:
+    """Write one JSON document to standard output."""
+    data(json.dumps(jsonable(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def jsonable(value: object) -> Any:
+    """Turn records, paths and numbers of any kind into what JSON can say; NaN and infinities become text."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {one.name: jsonable(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): jsonable(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [jsonable(one) for one in value]
+    return _jsonable_leaf(value)
+
+
+def _jsonable_leaf(value: object) -> Any:
+    if isinstance(value, enum.Enum):
+        return jsonable(value.value)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return str(value)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return jsonable(value.item()) if hasattr(value, "item") else str(value)
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """Align rows under a header: numbers right, text left, two blanks between columns."""
+    cells = [[_cell(one) for one in row] for row in rows]
+    widths = [max(len(row[i]) for row in [list(header), *cells]) for i in range(len(header))]
+    right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(header))]
+    pads = [f"{'>' if number else '<'}{width}" for number, width in zip(right, widths, strict=True)]
+    lines = ("  ".join(map(format, row, pads)) for row in [list(header), *cells])
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def size(count: float) -> str:
+    """Bytes for people, in powers of 1000."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError("unreachable")
+
+
+def shape(dims: Sequence[int | str]) -> str:
+    """Dimensions as text: `1x3x224x224`, `scalar` when there are none."""
+    return "x".join(str(dim) for dim in dims) or "scalar"
+
+
+@contextlib.contextmanager
+def progress(doing: str) -> Iterator[None]:
+    """Say on an interactive terminal, after two seconds and then once a second, what is being waited for."""
+    if not console_settings().interactive:
+        yield
+        return
+    done = threading.Event()
+    ticker = threading.Thread(target=_tick, args=(doing, done), daemon=True)
+    ticker.start()
+    try:
+        yield
+    finally:
+        done.set()
+        ticker.join()
+
+
+def _tick(doing: str, done: threading.Event) -> None:
+    started = time.monotonic()
+    if done.wait(_PATIENCE_SECONDS):
+        return
+    while True:
+        sys.stderr.write(f"\r\x1b[K{doing} ... {time.monotonic() - started:.0f} s")
+        sys.stderr.flush()
+        if done.wait(1.0):
+            break
+    sys.stderr.write("\r\x1b[K")
+    sys.stderr.flush()
+
+
+def _styled(label: str) -> str:
+    if label not in _STYLES or not console_settings().color:
+        return label
+    return f"{_STYLES[label]}{label}{_RESET}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.3g}" if abs(value) < 1000 else f"{value:.0f}"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "" if value is None else str(value)

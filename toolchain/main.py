@@ -1,0 +1,163 @@
+"""The `tk` command: the list of subcommands, and the one place where errors become text and exit codes."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from compiler import (
+    ExitCode,
+    HostError,
+    TkError,
+    UsageError,
+    __version__,
+    did_you_mean,
+    load_settings,
+    stop_all,
+)
+from toolchain import console
+from toolchain.commands import bench, compile, completion, inspect, run, targets, verify, zoo  # noqa: A004
+
+_EXIT_INTERRUPTED = 130
+_EXIT_TERMINATED = 143
+
+# typer keeps click's exception classes to itself; its public BadParameter is a UsageError is a
+# ClickException.
+_ClickUsageError, _ClickException = typer.BadParameter.__mro__[1:3]
+
+app = typer.Typer(
+    name="tk",
+    help="From model.onnx to one verified, fast model library.",
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("compile")(compile.compile_command)
+app.command("run")(run.run_command)
+app.command("verify")(verify.verify_command)
+app.command("bench")(bench.bench_command)
+app.command("inspect")(inspect.inspect_command)
+app.command("targets")(targets.targets_command)
+app.add_typer(zoo.app, name="zoo")
+app.command("completion")(completion.completion_command)
+
+
+class Terminated(BaseException):
+    """SIGTERM arrived; a BaseException so that no handler for errors swallows it."""
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show tracebacks; accepted anywhere on the line.")
+    ] = False,
+) -> None:
+    """Handle the options of `tk` itself."""
+    del debug  # taken off the line by main(), so that it works after a subcommand too
+    if version:
+        console.data(f"tk {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        console.talk(context.get_help())
+        raise typer.Exit(ExitCode.USAGE)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `tk` with `argv` (by default the process's arguments) and return its exit code."""
+    arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
+    signal.signal(signal.SIGTERM, _terminate)
+    try:
+        debug = load_settings().debug or debug
+        code = _run(arguments)
+    except KeyboardInterrupt:
+        code = _EXIT_INTERRUPTED
+    except Terminated:
+        code = _EXIT_TERMINATED
+    except Exception as error:  # noqa: BLE001 - the one place that turns errors into exit codes
+        code = _fail(error, debug=debug)
+    if code in (_EXIT_INTERRUPTED, _EXIT_TERMINATED):
+        stop_all()
+        console.talk("interrupted" if code == _EXIT_INTERRUPTED else "terminated")
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        code = app(arguments, prog_name="tk", standalone_mode=False)
+    except SystemExit as error:
+        code = error.code
+    except typer.Abort:
+        return _EXIT_INTERRUPTED
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        raise HostError("cannot write to standard output", why=error.strerror or str(error)) from error
+    return code if isinstance(code, int) else ExitCode.OK
+
+
+def _fail(error: Exception, *, debug: bool) -> int:
+    """Show what went wrong and return the exit code that says so."""
+    if debug:
+        traceback.print_exception(error)
+    if isinstance(error, _ClickException):
+        error = _usage_error(error)
+    if isinstance(error, TkError):
+        console.show_error(error)
+        if error.code == ExitCode.INTERNAL:
+            _ask_for_report()
+        return error.code
+    if isinstance(error, MemoryError):
+        console.show_error(HostError("out of memory", hint="free some memory or use a larger machine"))
+        return ExitCode.HOST
+    console.talk(f"error: unexpected {type(error).__name__}: {error}")
+    _ask_for_report()
+    return ExitCode.INTERNAL
+
+
+def _ask_for_report() -> None:
+    console.talk("why: this is a defect of tk, not of your input")
+    console.talk(
+        "hint: please report it with the output of the same command and `--debug`, which shows where"
+    )
+
+
+def _usage_error(error: BaseException) -> UsageError:
+    """Translate the argument parser's complaint: what, on which command, and the closest right spelling."""
+    message = str(getattr(error, "format_message", lambda: str(error))())
+    context = getattr(error, "ctx", None)
+    command = str(getattr(context, "command_path", "tk"))
+    what, found, suggestion = message.partition(". Did you mean ")
+    hint = f"did you mean {suggestion}" if found else _closest_option(error, context)
+    what = what.partition(" (Possible options:")[0].partition(" Did you mean ")[0].rstrip(".")
+    help_line = f"see `{command} --help`"
+    return UsageError(what[:1].lower() + what[1:], where=command, hint=hint or help_line)
+
+
+def _closest_option(error: BaseException, context: object) -> str:
+    name = getattr(error, "option_name", "")
+    params = getattr(getattr(context, "command", None), "params", ())
+    return did_you_mean(name, [option for param in params for option in param.opts]) if name else ""
+
+
+def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
+    """Remove `--debug` before any `--` and tell whether it was there."""
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    kept = [argument for argument in arguments[:end] if argument != "--debug"]
+    return kept + arguments[end:], len(kept) != end
+
+
+def _terminate(_signum: int, _frame: FrameType | None) -> None:
+    raise Terminated
+
+
+if __name__ == "__main__":
+    sys.exit(main())

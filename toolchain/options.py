@@ -1,0 +1,103 @@
+"""Options that several subcommands share, and the reading of NAME=VALUE."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import typer
+
+from compiler import BadInputError, UsageError
+
+T = TypeVar("T")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, max=4096, help="Threads to use; default: as compiled.")
+]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of random inputs.")]
+Shape = Annotated[
+    list[str] | None,
+    typer.Option("--shape", metavar="NAME=1,3,224,224", help="Dimensions of an input; repeatable."),
+]
+Bind = Annotated[
+    list[str] | None,
+    typer.Option("--bind", metavar="NAME=VALUE", help="Fix an input that carries a shape; repeatable."),
+]
+Input = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--input",
+        metavar="NAME=FILE",
+        help="Input from an npy, npz or raw file (or all of an npz); others are random; repeatable.",
+    ),
+]
+Library = Annotated[Path, typer.Argument(metavar="LIBRARY", help="A model library made by `tk compile`.")]
+
+
+def existing_file(path: Path) -> Path:
+    """Return `path` if it is a readable file; raises BadInputError otherwise."""
+    if path.is_dir():
+        raise BadInputError("expected a file, found a directory", where=str(path))
+    try:
+        with path.open("rb"):
+            return path
+    except OSError as error:
+        raise BadInputError(
+            "cannot read a file", where=str(path), why=error.strerror or str(error), hint="check the path"
+        ) from error
+
+
+def pairs(option: str, texts: Sequence[str] | None, read: Callable[[str], T]) -> dict[str, T]:
+    """Read a repeated NAME=VALUE option; the last `=` divides, as names may hold one and values may not.
+
+    Raises UsageError for a text without name or value, an unreadable value or a name given twice.
+    """
+    result: dict[str, T] = {}
+    for text in texts or ():
+        name, equals, value = text.rpartition("=")
+        if not equals or not name or not value:
+            raise UsageError(f"expected NAME=VALUE, found `{text}`", where=option)
+        if name in result:
+            raise UsageError(f"`{name}` is given twice", where=option)
+        try:
+            result[name] = read(value)
+        except ValueError as error:
+            raise UsageError(
+                f"cannot read the value of `{name}`", where=f"{option} {text}", why=str(error)
+            ) from error
+    return result
+
+
+def read_dims(text: str) -> tuple[int, ...]:
+    """Read `1,3,224,224`; raises ValueError unless all are positive whole numbers."""
+    dims = tuple(_whole(part) for part in text.split(","))
+    if any(dim < 1 for dim in dims):
+        raise ValueError(f"dimensions must be positive, found `{text}`")
+    return dims
+
+
+def read_value(text: str) -> object:
+    """Read a number, a list of numbers (`4` or `1,2,3` or JSON); raises ValueError for anything else."""
+    source = text if text.startswith("[") or "," not in text else f"[{text}]"
+    try:
+        value = json.loads(source)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"`{text}` is neither a number nor a list of numbers") from error
+    if not _is_numeric(value):
+        raise ValueError(f"`{text}` is neither a number nor a list of numbers")
+    return value
+
+
+def _is_numeric(value: object) -> bool:
+    if isinstance(value, list):
+        return all(_is_numeric(one) for one in value)
+    return isinstance(value, (int, float, bool))
+
+
+def _whole(text: str) -> int:
+    if not text.strip().isascii() or not text.strip().isdigit():
+        raise ValueError(f"`{text}` is not a whole number")
+    return int(text)
