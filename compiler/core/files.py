@@ -44,6 +44,31 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int | None = None) -> N
         _discard(temporary)
 
 
+@contextlib.contextmanager
+def stream_atomic(path: Path, *, executable: bool = False) -> Iterator[BinaryIO]:
+    """A new seekable stream whose content becomes the file `path` when the block ends without an error.
+
+    For content too large to hold in memory; otherwise as `write_atomic`. `executable`: whoever may read the
+    file may execute it. Raises HostError when the place cannot be written.
+    """
+    temporary = _part_beside(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with _create(temporary) as stream:
+            yield stream
+            if executable:
+                readable = os.fstat(stream.fileno()).st_mode & 0o777
+                os.fchmod(stream.fileno(), readable | (readable & 0o444) >> 2)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+        _sync_directory(path.parent)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+    finally:
+        _discard(temporary)
+
+
 def replace_atomic(source: Path, target: Path) -> None:
     """Move the finished file `source` to `target` so that `target` is old or new at any moment.
 

@@ -1,5 +1,5 @@
-/* The data of a library that is not code. Defined by the assembler file that the linking step writes, so
- * that it costs no compile time, may exceed 2 GiB, and nothing in it can be taken for code. */
+/* The data of a library that is not code. Written by the linking step (elf.py, library.py): it costs no
+ * compile time, may exceed 2 GiB, and nothing in it can be taken for code. */
 #ifndef TK_BLOBS_H
 #define TK_BLOBS_H
 
@@ -11,18 +11,20 @@
 extern "C" {
 #endif
 
-/* Pointers are filled in by the dynamic linker (64-bit relative relocations): no code is tied to the
- * distance between itself and the constants. */
+/* Places are given in bytes from the start of this table: 64-bit distances, so that no instruction is
+ * tied to where the constants lie, and nothing for the dynamic linker to do. */
 typedef struct tk_blobs {
-  const unsigned char *constants; /* aligned to TK_ALIGNMENT, in a read-only segment of the file */
+  int64_t constants; /* aligned to TK_ALIGNMENT, in a read-only segment of the file */
   int64_t constants_bytes;
-  const char *manifest; /* JSON, followed by a zero byte that manifest_bytes does not count */
+  int64_t manifest; /* JSON, followed by a zero byte that manifest_bytes does not count */
   int64_t manifest_bytes;
-  const char *names; /* names of the inputs, then of the outputs, each ended by a zero byte; UTF-8 */
+  int64_t names; /* names of the inputs, then of the outputs, each ended by a zero byte; UTF-8 */
   int64_t names_bytes;
 } tk_blobs;
 
 extern TK_HIDDEN const tk_blobs tk_blobs_model;
+
+static inline const void *tk_blob(int64_t place) { return (const void *)((intptr_t)&tk_blobs_model + (intptr_t)place); }
 
 #ifdef __cplusplus
 }

@@ -77,7 +77,7 @@ tk_status model_output(const tk_model *model, int32_t index, tk_tensor_info *inf
 
 const char *model_manifest(size_t *bytes) {
   if (bytes != nullptr) *bytes = static_cast<size_t>(tk_blobs_model.manifest_bytes);
-  return tk_blobs_model.manifest;
+  return static_cast<const char *>(tk_blob(tk_blobs_model.manifest));
 }
 
 tk_status read_options(const tk_context_options *given, tk_context_options *options) {

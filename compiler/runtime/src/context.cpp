@@ -72,7 +72,7 @@ void tk_context::resolve_fixed() {
         open_outputs_.push_back({i, arg.index, arg.offset});
         break;
       case TK_ARG_CONST:
-        pointers_[i] = const_cast<unsigned char *>(tk_blobs_model.constants) + arg.offset;
+        pointers_[i] = const_cast<void *>(tk_blob(tk_blobs_model.constants + arg.offset));
         break;
       default:
         pointers_[i] = arena_.data() + arg.offset;

@@ -227,7 +227,7 @@ FeatureCheck check_features(const char *const *names, int32_t count, char *missi
 
 #if defined(__x86_64__)
 const char *best_level() {
-  if (!all_present(kLevel2)) return "x86-64-v1";
+  if (!all_present(kLevel2)) return "x86-64";
   if (!all_present(kLevel3)) return "x86-64-v2";
   return all_present(kLevel4) ? "x86-64-v4" : "x86-64-v3";
 }

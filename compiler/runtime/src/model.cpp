@@ -71,8 +71,8 @@ class Names {
   }
 
  private:
-  const char *at_ = tk_blobs_model.names;
-  const char *end_ = tk_blobs_model.names + tk_blobs_model.names_bytes;
+  const char *at_ = static_cast<const char *>(tk_blob(tk_blobs_model.names));
+  const char *end_ = at_ + tk_blobs_model.names_bytes;
 };
 
 bool fill_tensors(const tk_plan &plan, const tk_plan_tensor *from, int32_t count, const char *role, Names *names,
@@ -92,9 +92,10 @@ bool fill_tensors(const tk_plan &plan, const tk_plan_tensor *from, int32_t count
 // Starts reading the constants ahead: the first inference then rarely waits for the disk.
 void read_ahead() {
   constexpr uintptr_t kPage = 4096;
-  const uintptr_t start = reinterpret_cast<uintptr_t>(tk_blobs_model.constants) & ~(kPage - 1);
-  const uintptr_t end = reinterpret_cast<uintptr_t>(tk_blobs_model.constants + tk_blobs_model.constants_bytes);
-  if (tk_blobs_model.constants_bytes > 0) madvise(reinterpret_cast<void *>(start), end - start, MADV_WILLNEED);
+  const uintptr_t begin = reinterpret_cast<uintptr_t>(tk_blob(tk_blobs_model.constants));
+  const uintptr_t end = begin + static_cast<uintptr_t>(tk_blobs_model.constants_bytes);
+  const uintptr_t start = begin & ~(kPage - 1);
+  if (end > begin) madvise(reinterpret_cast<void *>(start), end - start, MADV_WILLNEED);
 }
 
 }  // namespace

@@ -1,0 +1,176 @@
+"""Appends the constants of a model to a linked library as one more read-only segment.
+
+Assemblers and linkers copy data several times and disagree about sections above 2 GiB (clang 14 and lld 14
+know no large sections). So the linker sees no constants at all: they are written behind its output, once, and
+the table of program headers is told about them. The linker is given a note segment whose entry in that
+table is not needed, and an empty section whose header then describes the constants, so that tools such as
+`strip` keep them.
+
+Source of the formats: System V gABI, chapters 4 and 5.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import BinaryIO, NamedTuple, Self
+
+from compiler.core.diagnostics import BuildError, InternalError
+
+TABLE_SECTION = ".tk_blobs"  # begins with struct tk_blobs of tk_blobs.h
+CONSTANTS_SECTION = ".tk_constants"
+
+_PAGE = {62: 0x1000, 183: 0x10000}  # largest usual page of x86-64 and aarch64, by e_machine
+_PT_LOAD, _PT_NOTE = 1, 4
+_PF_R = 4
+_SHT_PROGBITS = 1
+_SHF_ALLOC = 2
+_ALIGNMENT = 64
+
+
+class _Header(NamedTuple):
+    """Elf64_Ehdr after e_ident."""
+
+    e_type: int
+    machine: int
+    version: int
+    entry: int
+    phoff: int
+    shoff: int
+    flags: int
+    ehsize: int
+    phentsize: int
+    phnum: int
+    shentsize: int
+    shnum: int
+    shstrndx: int
+
+
+class _Segment(NamedTuple):
+    """Elf64_Phdr."""
+
+    p_type: int
+    flags: int
+    offset: int
+    vaddr: int
+    paddr: int
+    filesz: int
+    memsz: int
+    align: int
+
+
+class _Section(NamedTuple):
+    """Elf64_Shdr."""
+
+    name: int
+    sh_type: int
+    flags: int
+    addr: int
+    offset: int
+    size: int
+    link: int
+    info: int
+    addralign: int
+    entsize: int
+
+
+_HEADER, _HEADER_AT = struct.Struct("<HHIQQQIHHHHHH"), 16
+_SEGMENT = struct.Struct("<IIQQQQQQ")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_TABLE = struct.Struct("<qq")  # constants, constants_bytes
+
+
+@dataclass(slots=True)
+class _Image:
+    """A small linked library in memory."""
+
+    data: bytearray
+    header: _Header
+    segments: list[_Segment]
+    sections: list[_Section]
+
+    @classmethod
+    def parse(cls, data: bytes) -> Self:
+        if data[:6] != b"\x7fELF\x02\x01":
+            raise BuildError("the linker did not write a 64-bit little-endian ELF library")
+        header = _Header._make(_HEADER.unpack_from(data, _HEADER_AT))
+        if header.machine not in _PAGE:
+            raise BuildError(
+                "the library is neither for x86-64 nor for aarch64", why=f"e_machine is {header.machine}"
+            )
+        segments = [
+            _Segment._make(_SEGMENT.unpack_from(data, header.phoff + i * header.phentsize))
+            for i in range(header.phnum)
+        ]
+        sections = [
+            _Section._make(_SECTION.unpack_from(data, header.shoff + i * header.shentsize))
+            for i in range(header.shnum)
+        ]
+        return cls(bytearray(data), header, segments, sections)
+
+    @property
+    def page(self) -> int:
+        return _PAGE[self.header.machine]
+
+    def section_index(self, name: str) -> int:
+        strings = self.sections[self.header.shstrndx].offset
+        wanted = name.encode() + b"\0"
+        for index, section in enumerate(self.sections):
+            start = strings + section.name
+            if self.data[start : start + len(wanted)] == wanted:
+                return index
+        raise InternalError(f"the linked library has no section {name}")
+
+    def add_segment(self, segment: _Segment) -> None:
+        """Put a loaded segment behind the other loaded ones, in place of a note."""
+        notes = [index for index, item in enumerate(self.segments) if item.p_type == _PT_NOTE]
+        if not notes:
+            raise InternalError("the linked library has no note segment to give up")
+        del self.segments[notes[-1]]
+        last_load = max(index for index, item in enumerate(self.segments) if item.p_type == _PT_LOAD)
+        self.segments.insert(last_load + 1, segment)
+
+    def store(self) -> bytes:
+        for index, segment in enumerate(self.segments):
+            _SEGMENT.pack_into(self.data, self.header.phoff + index * self.header.phentsize, *segment)
+        for index, section in enumerate(self.sections):
+            _SECTION.pack_into(self.data, self.header.shoff + index * self.header.shentsize, *section)
+        return bytes(self.data)
+
+
+def append_constants(linked: bytes, write: Callable[[BinaryIO], object], stream: BinaryIO) -> int:
+    """Write the library `linked` to the empty `stream`, and behind it the constants that `write` produces.
+
+    Returns the size of the library in bytes; constants may have any size that the file system takes. Their
+    place in memory is aligned to a page. Raises BuildError for a library of another format.
+    """
+    image = _Image.parse(linked)
+    offset = _round_up(len(linked), image.page)
+    stream.seek(offset)
+    write(stream)
+    size = stream.tell() - offset
+    if size:
+        _describe(image, offset, size)
+    stream.seek(0)
+    stream.write(image.store())
+    total = offset + size if size else len(linked)
+    stream.truncate(total)
+    return total
+
+
+def _describe(image: _Image, offset: int, size: int) -> None:
+    """Enter `size` bytes at `offset` of the file into headers and table."""
+    end = max(item.vaddr + item.memsz for item in image.segments if item.p_type == _PT_LOAD)
+    address = _round_up(end, image.page)
+    image.add_segment(_Segment(_PT_LOAD, _PF_R, offset, address, address, size, size, image.page))
+    index = image.section_index(CONSTANTS_SECTION)
+    image.sections[index] = image.sections[index]._replace(
+        sh_type=_SHT_PROGBITS, flags=_SHF_ALLOC, addr=address, offset=offset, size=size, addralign=_ALIGNMENT
+    )
+    table = image.sections[image.section_index(TABLE_SECTION)]
+    _TABLE.pack_into(image.data, table.offset, address - table.addr, size)
+
+
+def _round_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit

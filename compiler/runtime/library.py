@@ -1,0 +1,213 @@
+"""Links kernels, runtime, constants and manifest into one self-contained model library.
+
+The runtime is compiled once per C++ compiler, for the oldest processor of the architecture, so that it can
+say what is missing on a machine that cannot run the kernels. The same inputs give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+from compiler.core.cache import ContentCache, content_key
+from compiler.core.diagnostics import BadInputError, BuildError
+from compiler.core.files import private_directory, sha256_file, stream_atomic, write_atomic
+from compiler.core.process import run
+from compiler.core.settings import child_environment
+from compiler.runtime.elf import CONSTANTS_SECTION, TABLE_SECTION, append_constants
+
+ROOT = Path(__file__).resolve().parent
+INCLUDE = ROOT / "include"
+SOURCES = ROOT / "src"
+
+COMPILE_FLAGS = (
+    "-std=c++17",
+    "-O2",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fvisibility-inlines-hidden",
+    "-fno-rtti",
+    "-pthread",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+)
+_EXPORTS = "{ global: tk_*_v1; local: *; };\n"
+LINK_FLAGS = (
+    "-shared",
+    "-pthread",
+    "-Wl,--version-script=exports.map",
+    "-Wl,--build-id=none",
+    "-Wl,--as-needed",
+    "-Wl,-z,defs,-z,relro,-z,now,-z,noexecstack",
+)
+_LIMIT_SECONDS = 600.0
+_SHOWN_LINES = 12
+
+# tk_pool_v1: see src/pool.h. `@gnu_unique_object` cannot be written in C++ for every compiler.
+_ASSEMBLER = f"""\
+    .section {TABLE_SECTION},"a",@progbits
+    .balign 64
+    .globl tk_blobs_model
+    .hidden tk_blobs_model
+    .type tk_blobs_model, @object
+tk_blobs_model:
+    .quad 0
+    .quad 0
+    .quad manifest - tk_blobs_model
+    .quad manifest_end - manifest - 1
+    .quad names - tk_blobs_model
+    .quad names_end - names
+    .size tk_blobs_model, . - tk_blobs_model
+manifest:
+    .incbin "manifest.bin"
+    .byte 0
+manifest_end:
+names:
+    .incbin "names.bin"
+names_end:
+    .byte 0
+
+    .section {CONSTANTS_SECTION},"",@progbits
+    .byte 0
+
+    .section .note.tk,"a",@note
+    .balign 4
+    .long 3, 4, 1
+    .asciz "tk"
+    .balign 4
+    .long 1
+
+    .data
+    .balign 128
+    .globl tk_pool_v1
+    .type tk_pool_v1, @gnu_unique_object
+tk_pool_v1:
+    .quad 0
+    .quad tk_pool_reserve
+    .quad tk_pool_acquire
+    .quad tk_pool_release
+    .quad tk_pool_parallel
+    .size tk_pool_v1, . - tk_pool_v1
+
+    .section .note.GNU-stack,"",@progbits
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Toolchain:
+    """The C++ compiler that builds the runtime and links.
+
+    `identity` changes whenever the compiler's output might; `flags` (a sanitizer) are given to every
+    compilation and to the link, `link_flags` (another linker) to the link only.
+    """
+
+    cxx: str
+    identity: str
+    flags: tuple[str, ...] = ()
+    link_flags: tuple[str, ...] = ()
+    jobs: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a library holds beside code.
+
+    `constants` writes the constants to a stream, in the layout of the plan; `manifest` is JSON in UTF-8;
+    `inputs` and `outputs` are the names of the model's tensors in its order.
+    """
+
+    manifest: bytes
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    constants: Callable[[BinaryIO], object]
+
+
+def link_library(
+    objects: Sequence[Path], contents: Contents, output: Path, toolchain: Toolchain, cache: ContentCache
+) -> int:
+    """Link kernel objects (with `tk_plan_model` among them) into the library `output`; returns its bytes.
+
+    `output` is replaced at the end, in one step. Raises BuildError when the compiler or linker refuses, and
+    BadInputError for a tensor name that no C string can hold.
+    """
+    runtime = runtime_objects(toolchain, cache)
+    with private_directory("tk-link") as directory:
+        names = _write_inputs(directory, contents, [*objects, *runtime])
+        # Assembled on its own: inside a link the compiler would invent a name, which ends up in the library.
+        argv = [toolchain.cxx, "-c", "data.s", "-o", "data.o"]
+        _run(argv, directory, "the assembler refused the data of the model library")
+        flags = (*LINK_FLAGS, *toolchain.flags, *toolchain.link_flags)
+        argv = [toolchain.cxx, *flags, *names, "data.o", "-o", "linked.so"]
+        _run(argv, directory, "the linker refused the model library")
+        linked = (directory / "linked.so").read_bytes()
+        with stream_atomic(output, executable=True) as stream:
+            return append_constants(linked, contents.constants, stream)
+
+
+def runtime_objects(toolchain: Toolchain, cache: ContentCache) -> list[Path]:
+    """Objects of the runtime, compiled where the cache has none; raises BuildError."""
+    headers = [*sorted(INCLUDE.glob("*.h")), *sorted(SOURCES.glob("*.h"))]
+    digest = content_key("headers", *(part for path in headers for part in (path.name, sha256_file(path))))
+    compile_one = partial(_runtime_object, toolchain=toolchain, cache=cache, headers=digest)
+    with ThreadPoolExecutor(max_workers=toolchain.jobs) as pool:
+        return list(pool.map(compile_one, sorted(SOURCES.glob("*.cpp"))))
+
+
+def _runtime_object(source: Path, *, toolchain: Toolchain, cache: ContentCache, headers: str) -> Path:
+    text = source.read_bytes()
+    flags = (*COMPILE_FLAGS, *toolchain.flags)
+    key = content_key("runtime", source.name, text, headers, toolchain.identity, *flags)
+    if found := cache.get(key, ".o"):
+        return found
+    with private_directory("tk-runtime") as directory:
+        # A copy under a plain name, so that no path of this machine gets into the object.
+        write_atomic(directory / source.name, text)
+        argv = [
+            toolchain.cxx,
+            *flags,
+            "-I",
+            str(INCLUDE),
+            "-I",
+            str(SOURCES),
+            "-c",
+            source.name,
+            "-o",
+            "runtime.o",
+        ]
+        _run(argv, directory, f"the C++ compiler rejected the runtime ({source.name})")
+        return cache.put(key, (directory / "runtime.o").read_bytes(), ".o")
+
+
+def _write_inputs(directory: Path, contents: Contents, objects: Sequence[Path]) -> list[str]:
+    """Put what the linker reads into `directory`; returns the objects' names there.
+
+    Objects get plain numbered names: the paths of a cache must not decide over the bytes of a library.
+    """
+    write_atomic(directory / "data.s", _ASSEMBLER)
+    write_atomic(directory / "exports.map", _EXPORTS)
+    write_atomic(directory / "manifest.bin", contents.manifest)
+    write_atomic(directory / "names.bin", b"".join(map(_c_string, (*contents.inputs, *contents.outputs))))
+    names = [f"object{index}.o" for index in range(len(objects))]
+    for name, path in zip(names, objects, strict=True):
+        (directory / name).symlink_to(path.absolute())
+    return names
+
+
+def _c_string(name: str) -> bytes:
+    if "\0" in name:
+        raise BadInputError("the name of a tensor contains a zero byte", where=repr(name))
+    return name.encode("utf-8", "surrogateescape") + b"\0"
+
+
+def _run(argv: Sequence[str], directory: Path, what: str) -> None:
+    done = run(argv, cwd=directory, env=child_environment(), timeout=_LIMIT_SECONDS)
+    if done.returncode != 0:
+        shown = "\n".join((done.stderr or done.stdout).splitlines()[:_SHOWN_LINES])
+        raise BuildError(
+            what, where=" ".join(argv), why=shown, hint="this is a defect of tk: please report it"
+        )
