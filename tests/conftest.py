@@ -1,0 +1,61 @@
+"""Fixtures for all tests: a cache of their own, the command line, golden files."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import command
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A cache that is empty at the start and belongs to this session, also for child processes."""
+    directory = tmp_path_factory.mktemp("cache")
+    before = os.environ.get("TK_CACHE_DIR")
+    os.environ["TK_CACHE_DIR"] = str(directory)
+    yield directory
+    if before is None:
+        del os.environ["TK_CACHE_DIR"]
+    else:
+        os.environ["TK_CACHE_DIR"] = before
+
+
+@pytest.fixture
+def tk(tmp_path: Path) -> Callable[..., command.Result]:
+    """Run `tk` in a directory of this test."""
+
+    def run(*args: object, **options: object) -> command.Result:
+        return command.tk(*args, **{"cwd": tmp_path, **options})  # type: ignore[arg-type]
+
+    return run
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with `golden/<name>` beside the test file; `--update-golden` writes it."""
+
+    def check(name: str, text: str) -> None:
+        path = request.path.parent / "golden" / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            return
+        if not path.exists():
+            pytest.fail(f"{path} is missing: run `bin/just golden` and review what it writes")
+        expected = path.read_text()
+        if text != expected:
+            diff = difflib.unified_diff(
+                expected.splitlines(), text.splitlines(), "expected", "actual", lineterm=""
+            )
+            pytest.fail("\n".join([f"differs from {path}:", *diff, "if right: `bin/just golden`"]))
+
+    return check

@@ -1,0 +1,190 @@
+"""One door each for the environment, for programs and for files; and what nobody may use."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.sources import ROOT, Source, violations
+
+SETTINGS = ("compiler/core/settings.py", "toolchain/settings.py")
+PROGRAMS = ("compiler/core/process.py",)
+# file -> why it opens files for writing itself
+WRITERS = {
+    "compiler/core/files.py": "the door",
+    "toolchain/zoo/download.py": "streams a download into a part file that replace_atomic moves into place",
+    "toolchain/zoo/write.py": "streams constants into a part file that replace_atomic moves into place",
+}
+TARGET_NAMES = {
+    "cpu", "cuda", "rocm", "hip", "dtk", "sycl-cpu", "opencl-cpu", "cuda-nvidia", "sycl-nvidia",
+    "opencl-nvidia", "rocm-amd", "sycl-amd", "opencl-amd", "rocm-hygon", "sycl-hygon", "opencl-hygon",
+    "sycl-intel", "opencl-intel",
+}  # fmt: skip
+
+_ENVIRONMENT = {"environ", "environb", "getenv", "putenv"}
+_STARTERS = {"system", "popen", "fork", "posix_spawn", "posix_spawnp", "startfile"}
+_FORBIDDEN = {
+    "pickle": r"\bc?[pP]ickle\b",
+    "shell=True": r"\bshell\s*=\s*True",
+    "yaml.load": r"\byaml\.(unsafe_|full_)?load\b",
+    "a literal temporary directory": r"""['"]/(var/)?tmp\b""",
+    "eval or exec": r"(?<![\w.])(eval|exec)\(",
+    "a path of somebody's machine": r"""['"]/(root|home|work)/""",
+}
+
+
+def reads_environment(source: Source) -> Iterator[str]:
+    if source.path in SETTINGS:
+        return
+    for node in ast.walk(source.tree()):
+        if _of_os(node) in _ENVIRONMENT:
+            yield f"line {node.lineno}: os.{_of_os(node)}; read it in a settings module"
+        elif isinstance(node, ast.ImportFrom) and node.module == "os":
+            yield from (f"line {node.lineno}: {a.name}" for a in node.names if a.name in _ENVIRONMENT)
+
+
+def starts_programs(source: Source) -> Iterator[str]:
+    if source.path in PROGRAMS:
+        return
+    for node in ast.walk(source.tree()):
+        if isinstance(node, ast.Import):
+            yield from (f"line {node.lineno}: imports {a.name}" for a in node.names if a.name == "subprocess")
+        elif isinstance(node, ast.ImportFrom) and node.module == "subprocess":
+            yield f"line {node.lineno}: imports from subprocess; use core/process.py"
+        elif _of_os(node) in _STARTERS or _of_os(node).startswith(("exec", "spawn")):
+            yield f"line {node.lineno}: os.{_of_os(node)}; use core/process.py"
+
+
+def writes_files(source: Source) -> Iterator[str]:
+    if source.path in WRITERS:
+        return
+    for node in ast.walk(source.tree()):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in ("write_text", "write_bytes"):
+            yield f"line {node.lineno}: {name}; use core/files.py"
+        if name == "open" and any(_is_write_mode(argument) for argument in (*node.args, *_modes(node))):
+            yield f"line {node.lineno}: opens for writing; use core/files.py"
+
+
+def compares_target_names(source: Source) -> Iterator[str]:
+    if source.path.startswith("compiler/targets/"):
+        return
+    for node in ast.walk(source.tree()):
+        if isinstance(node, ast.Compare):
+            yield from (
+                f"line {node.lineno}: {found}" for found in _named_targets([node.left, *node.comparators])
+            )
+        elif isinstance(node, ast.MatchValue):
+            yield from (f"line {node.lineno}: {found}" for found in _named_targets([node.value]))
+
+
+def forbidden_text(source: Source) -> Iterator[str]:
+    for what, pattern in _FORBIDDEN.items():
+        for number, line in enumerate(source.text.splitlines(), 1):
+            if re.search(pattern, line):
+                yield f"line {number}: {what}"
+
+
+def _of_os(node: ast.AST) -> str:
+    """The x of `os.x`, else nothing."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "os":
+        return node.attr
+    return ""
+
+
+def _is_write_mode(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str) and bool(
+        re.fullmatch(r"[rbt]*[wax+][rbt+]*", node.value)
+    )  # fmt: skip
+
+
+def _modes(node: ast.Call) -> list[ast.expr]:
+    return [keyword.value for keyword in node.keywords if keyword.arg == "mode"]
+
+
+def _named_targets(parts: list[ast.expr]) -> Iterator[str]:
+    for part in parts:
+        for node in ast.walk(part):
+            if isinstance(node, ast.Constant) and node.value in TARGET_NAMES:
+                yield f"compares with {node.value!r}; ask the target for a capability"
+        if isinstance(part, ast.Attribute) and part.attr == "name" and _is_target(part.value):
+            yield "compares a target's name; ask the target for a capability"
+
+
+def _is_target(node: ast.expr) -> bool:
+    text = ast.unparse(node).lower()
+    return text.endswith(("target", "facts"))
+
+
+RULES = [reads_environment, starts_programs, writes_files, compares_target_names, forbidden_text]
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
+def test_rule(rule: object) -> None:
+    tops = ("compiler", "toolchain") + (("examples", "benchmarks") if rule is forbidden_text else ())
+    assert violations(rule, *tops) == []  # type: ignore[arg-type]
+
+
+def test_forbidden_text_in_c_sources() -> None:
+    paths = [path for top in ("compiler", "examples") for path in (ROOT / top).rglob("*.[ch]*")]
+    paths = [path for path in paths if path.suffix in (".c", ".h", ".cpp", ".hpp")]
+    found = [
+        f"{path.relative_to(ROOT)}: {one}"
+        for path in paths
+        for one in forbidden_text(Source(path.name, path.read_text()))
+        if "eval" not in one
+    ]
+    assert paths
+    assert found == []
+
+
+def test_writers_exist() -> None:
+    assert [path for path in WRITERS if not Path(ROOT, path).exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (reads_environment, "import os\nx = os.environ['A']"),
+        (reads_environment, "from os import getenv"),
+        (starts_programs, "import subprocess"),
+        (starts_programs, "from subprocess import run"),
+        (starts_programs, "import os\nos.system('ls')"),
+        (starts_programs, "import os\nos.execv('ls', [])"),
+        (writes_files, "path.write_text('x')"),
+        (writes_files, "open(path, 'wb')"),
+        (writes_files, "path.open(mode='a')"),
+        (compares_target_names, "if target.name == other: pass"),
+        (compares_target_names, "if kind == 'cpu': pass"),
+        (compares_target_names, "if kind in ('cuda', 'x'): pass"),
+        (compares_target_names, "match kind:\n    case 'hip': pass"),
+        (forbidden_text, "import pickle"),
+        (forbidden_text, "f(shell=True)"),
+        (forbidden_text, "yaml.load(x)"),
+        (forbidden_text, "path = '/tmp/x'"),
+        (forbidden_text, "eval(text)"),
+        (forbidden_text, "path = '/home/me/x'"),
+    ],
+)
+def test_the_rules_can_fail(rule: object, text: str) -> None:
+    assert list(rule(Source("compiler/graph/x.py", text)))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("rule", "text"),
+    [
+        (writes_files, "path.open('rb')"),
+        (writes_files, "open(path)"),
+        (compares_target_names, "if node.name == other.name: pass"),
+        (forbidden_text, "np.load(path, allow_pickle=False)"),
+        (forbidden_text, "evaluator.eval(text)"),
+    ],
+)
+def test_the_rules_let_pass(rule: object, text: str) -> None:
+    assert not list(rule(Source("compiler/graph/x.py", text)))  # type: ignore[operator]

@@ -1,0 +1,53 @@
+"""`tk --help` answers at once: in under 150 ms, importing neither numpy nor onnx."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.support.command import environment
+
+LIMIT_SECONDS = 0.150
+HEAVY = ("numpy", "onnx", "onnxruntime", "ml_dtypes", "rich")
+_PROBE = """
+import sys
+from toolchain.main import main
+code = main({arguments!r})
+print(sorted(set(sys.modules) & set({heavy!r})), code, file=sys.stderr)
+"""
+
+
+def loaded(*arguments: str) -> str:
+    probe = _PROBE.format(arguments=list(arguments), heavy=HEAVY)
+    done = subprocess.run(
+        [sys.executable, "-c", probe], env=environment(), capture_output=True, text=True, check=True
+    )
+    return done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("compile", "--help"), ("zoo", "list")])
+def test_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
+    assert loaded(*arguments) == "[] 0"
+
+
+def test_the_rule_can_fail() -> None:
+    probe = _PROBE.format(arguments=["--help"], heavy=HEAVY).replace("import sys\n", "import sys, numpy\n")
+    done = subprocess.run(
+        [sys.executable, "-c", probe], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stderr.splitlines()[-1] == "['numpy'] 0"
+
+
+def test_answers_in_time() -> None:
+    """The best of several, as other programs may take the processor away; starting Python alone is not ours."""
+    best = min(seconds("-m", "toolchain", "--help") for _ in range(7))
+    assert best < LIMIT_SECONDS
+
+
+def seconds(*arguments: str) -> float:
+    started = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], env=environment(), capture_output=True, check=True)
+    return time.perf_counter() - started

@@ -1,0 +1,124 @@
+"""Who may import whom: data flows through the compiler in one direction."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.sources import Source, violations
+
+# package of compiler/ -> packages it may import besides itself
+LAYERS: dict[str, set[str]] = {
+    "core": set(),
+    "loops": {"core"},
+    "runtime": {"core"},
+    "graph": {"core", "loops"},
+    "frontend": {"core", "graph"},
+    "schedule": {"core", "loops"},
+    "lower": {"core", "loops"},
+    "render": {"core", "loops"},
+    "targets": {"core", "render"},
+    "reports": {"core"},
+}
+LAYERS["verify"] = {*LAYERS, "pipeline"}
+LAYERS["tune"] = {*LAYERS}
+LAYERS["pipeline"] = {*LAYERS}
+
+# third-party package -> where it may be imported
+THIRD_PARTY: dict[str, set[str]] = {
+    "numpy": {"compiler.graph", "compiler.frontend", "compiler.loops", "compiler.schedule",
+              "compiler.runtime", "compiler.pipeline", "compiler.verify", "compiler.tune", "toolchain.tensors",
+              "toolchain.zoo"},
+    "ml_dtypes": {"compiler.graph", "compiler.frontend", "compiler.loops", "compiler.runtime",
+                  "compiler.verify"},
+    "onnx": {"compiler.frontend", "compiler.verify", "toolchain.zoo"},
+    "typer": {"toolchain.main", "toolchain.options", "toolchain.commands"},
+}  # fmt: skip
+
+
+def imported(source: Source) -> Iterator[str]:
+    """Dotted names of all modules that a file imports, wherever in the file."""
+    for node in ast.walk(source.tree()):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def wrong_layer(source: Source) -> Iterator[str]:
+    if source.path == "compiler/__init__.py":
+        return
+    own = source.package.split(".")[1]
+    allowed = LAYERS.get(own, set(LAYERS)) | {own}
+    for name in sorted(set(imported(source))):
+        parts = name.split(".")
+        if parts[0] == "toolchain":
+            yield f"imports {name}: the compiler knows nothing of the command line"
+        elif parts[0] == "compiler" and len(parts) > 1 and parts[1] in LAYERS and parts[1] not in allowed:
+            yield f"imports {name}: `{own}` may import {sorted(allowed)}"
+
+
+def behind_the_front_door(source: Source) -> Iterator[str]:
+    for node in ast.walk(source.tree()):
+        modules = (
+            [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+        yield from (
+            f"imports {name}: use `compiler` itself" for name in modules if name.startswith("compiler.")
+        )
+
+
+def wrong_third_party(source: Source) -> Iterator[str]:
+    for name in sorted(set(imported(source))):
+        top = name.split(".")[0]
+        if top in sys.stdlib_module_names or top in ("compiler", "toolchain"):
+            continue
+        if top not in THIRD_PARTY:
+            yield f"imports {top}: not a dependency (docs/dependencies.md)"
+        elif source.package not in THIRD_PARTY[top]:
+            yield f"imports {top}, which is allowed in {sorted(THIRD_PARTY[top])}"
+
+
+def test_every_package_has_a_layer() -> None:
+    from tests.support.sources import python_sources
+
+    packages = {source.package.split(".")[1] for source in python_sources("compiler")} - {"__init__"}
+    assert packages - LAYERS.keys() == set(), "add the package to LAYERS"
+
+
+def test_layers() -> None:
+    assert violations(wrong_layer, "compiler") == []
+
+
+def test_toolchain_uses_the_front_door_only() -> None:
+    assert violations(behind_the_front_door, "toolchain") == []
+
+
+def test_third_party_packages_stay_in_their_places() -> None:
+    assert violations(wrong_third_party, "compiler", "toolchain") == []
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "text"),
+    [
+        (wrong_layer, "compiler/loops/x.py", "from compiler.graph.ir import Graph"),
+        (wrong_layer, "compiler/core/x.py", "def f():\n    import compiler.loops.ir"),
+        (wrong_layer, "compiler/render/x.py", "from compiler import targets"),
+        (wrong_layer, "compiler/pipeline.py", "import toolchain.main"),
+        (behind_the_front_door, "toolchain/x.py", "from compiler.core.files import write_atomic"),
+        (behind_the_front_door, "toolchain/x.py", "import compiler.pipeline"),
+        (wrong_third_party, "compiler/core/x.py", "import numpy as np"),
+        (wrong_third_party, "compiler/graph/x.py", "import onnx"),
+        (wrong_third_party, "compiler/graph/x.py", "import scipy"),
+    ],
+)
+def test_the_rules_can_fail(rule: object, path: str, text: str) -> None:
+    assert list(rule(Source(path, text)))  # type: ignore[operator]
