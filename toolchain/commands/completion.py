@@ -33,7 +33,10 @@ _TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) tk" "
 def completion_command(
     shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
 ) -> None:
-    """Print a script that completes `tk` in a shell, as in `source <(tk completion bash)`."""
+    """Print a script that completes `tk` in a shell.
+
+    Load it as in `source <(tk completion bash)`.
+    """
     if shell not in _SCRIPTS:
         raise compiler.UsageError(
             f"no completion for the shell `{shell}`",

@@ -21,7 +21,7 @@ def inspect_command(
     bind: options.Bind = None,
     json: options.Json = False,
 ) -> None:
-    """Show operators, shapes, sizes and kernels of an ONNX file or a model library."""
+    """Show what is inside an ONNX file or a model library."""
     options.existing_file(file)
     shapes = options.pairs("--shape", shape, options.read_dims)
     binds = options.pairs("--bind", bind, options.read_value)

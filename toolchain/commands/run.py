@@ -25,7 +25,7 @@ def run_command(
     threads: options.Threads = None,
     json: options.Json = False,
 ) -> None:
-    """Run a compiled model once; inputs that are not given are random."""
+    """Run a compiled model once, on given or random inputs."""
     from toolchain import tensors
 
     tensors.check_format(file_format)

@@ -37,7 +37,10 @@ def verify_command(
     ] = None,
     json: options.Json = False,
 ) -> None:
-    """Compare a compiled model's outputs with a reference; exit code 6 if they differ, 7 if it crashes."""
+    """Compare a compiled model's outputs with a reference.
+
+    The exit code is 6 when they differ by more than the tolerance and 7 when the library crashes.
+    """
     request = compiler.VerifyRequest(
         library=options.existing_file(library),
         model=options.existing_file(model),

@@ -10,7 +10,7 @@ import typer
 from toolchain import console, options
 from toolchain import zoo as networks
 
-app = typer.Typer(help="Networks to try: list them, make them with random weights, fetch originals.")
+app = typer.Typer(help="Networks to try: list, make, fetch.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A network; see `tk zoo list`.")]
 Output = Annotated[
