@@ -1,0 +1,11 @@
+"""Schedule primitives, one class each; `PRIMITIVES` is the list of all of them by name."""
+
+from __future__ import annotations
+
+from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.primitives.split import Split
+
+PRIMITIVES: dict[str, type[Primitive]] = {
+    "split": Split,
+}
+"""Every primitive by the name that traces use."""

@@ -1,0 +1,311 @@
+"""Split a loop, and what to do with the part that does not fill a whole tile."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from compiler.loops.ir import Block, Const, Expr, For, ForKind, Func, Stmt, Var, const, minimum, seq
+from compiler.loops.simplify import Simplifier, simplify
+from compiler.schedule.primitives.base import (
+    Outputs,
+    Primitive,
+    Program,
+    ScheduleError,
+    add_predicate,
+    duplicate,
+    extent_of,
+    map_blocks,
+    outer_blocks,
+    rebind,
+    reduce_blocks,
+    replace_statements,
+    variables,
+)
+
+TAILS = ("guard", "partition", "shift", "roundup", "mask")
+
+
+@dataclass(frozen=True, slots=True)
+class Split(Primitive):
+    """Split one loop into nested loops.
+
+    loop: the loop. factors: extents of the new loops, outermost first; one may be None and follows from the
+    others. tail: what happens where the extent is no multiple: `guard` puts a predicate on the blocks,
+    `partition` makes a second loop for the rest, `shift` lets the last tile overlap the one before, `roundup`
+    runs over the padded extent, `mask` is a guard that vectorisation turns into a lane mask.
+    Outputs: the new loops, outermost first, then the loop of the rest, if there is one.
+    rewrite: for i in n: B(i) -> for i_0 in n/f: for i_1 in f: B(i_0 * f + i_1)
+    Halide, TVM: split.
+    """
+
+    name: ClassVar[str] = "split"
+
+    loop: str
+    factors: tuple[int | None, ...]
+    tail: str = "guard"
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        program = Program(func)
+        loop = program.loop(self.loop, self.name)
+        _check_serial(loop, self.name)
+        factors = self._factors(loop)
+        parts = tuple(
+            For(Var(program.fresh(f"{self.loop}_{number}")), factor, loop.body)
+            for number, factor in enumerate(factors)
+        )
+        known = program.bounds_at(self.loop)
+        rest = _rest(loop.extent, factors)
+        new, extra = _rewrite(self.tail if rest else "exact", Tail(program, loop, parts, known))
+        return replace_statements(func, {self.loop: new}), (*(part.var.name for part in parts), *extra)
+
+    def _factors(self, loop: For) -> tuple[Expr, ...]:
+        if self.tail not in TAILS:
+            raise self._refuse(f"unknown tail {self.tail!r}", f"one of {', '.join(TAILS)}", "")
+        if len(self.factors) < 2 or self.factors.count(None) > 1:
+            raise self._refuse("needs at least two factors, at most one of them open", f"got {self.factors}")
+        given = [factor for factor in self.factors if factor is not None]
+        if min(given) < 1:
+            raise self._refuse("factors have to be positive", f"got {self.factors}")
+        product = prod(given)
+        if len(given) == len(self.factors):
+            self._check_covers(loop, product)
+        elif not isinstance(loop.extent, Const) and (self.tail != "guard" or self.factors[0] is not None):
+            extent_of(loop, self.name)
+        open_factor = simplify((loop.extent + (product - 1)) // product)
+        return tuple(open_factor if factor is None else const(factor) for factor in self.factors)
+
+    def _check_covers(self, loop: For, product: int) -> None:
+        extent = extent_of(loop, self.name)
+        if product < extent:
+            raise self._refuse(
+                "the factors do not cover the loop",
+                f"{' * '.join(map(str, self.factors))} = {product} < {extent}",
+                "leave one factor open (None)",
+            )
+
+    def _refuse(self, what: str, why: str, hint: str = "") -> ScheduleError:
+        return ScheduleError(f"split {self.loop}: {what}", where=f"loop {self.loop}", why=why, hint=hint)
+
+
+def _check_serial(loop: For, asked: str) -> None:
+    if loop.kind is not ForKind.SERIAL:
+        raise ScheduleError(
+            f"{asked}: loop {loop.var.name} is already {loop.tag or loop.kind.value}",
+            where=f"loop {loop.var.name}",
+            why="the kind of a loop is fixed last",
+            hint=f"{asked} before making the loop {loop.kind.value}",
+        )
+
+
+def _rest(extent: Expr, factors: tuple[Expr, ...]) -> bool:
+    """Whether the new loops run more often than the old one did."""
+    total: Expr = const(1)
+    for factor in factors:
+        total = total * factor
+    return simplify(total - extent) != const(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """One split to be carried out: the program, the loop, the new loops, the ranges known around it."""
+
+    program: Program
+    loop: For
+    parts: tuple[For, ...]
+    around: dict[str, tuple[int, int]]
+
+    @property
+    def name(self) -> str:
+        return self.loop.var.name
+
+    @property
+    def known(self) -> dict[str, tuple[int, int]]:
+        """Ranges of all variables inside the new loops."""
+        known = dict(self.around)
+        for part in self.parts:
+            last = Simplifier(known).interval(part.extent)[1]
+            if last is not None:
+                known[part.var.name] = (0, max(last - 1, 0))
+        return known
+
+    @property
+    def extent(self) -> int:
+        return extent_of(self.loop, f"split {self.name}")
+
+    @property
+    def tile(self) -> int:
+        """Iterations of the loops inside the outermost new one."""
+        return prod(extent_of(part, f"split {self.name}") for part in self.parts[1:])
+
+    def inside(self) -> Expr:
+        """The index within the outermost new loop."""
+        total: Expr = const(0)
+        for part in self.parts[1:]:
+            total = total * part.extent + part.var
+        return total
+
+    def index(self) -> Expr:
+        """The old loop variable in terms of the new ones."""
+        inner: Expr = const(1)
+        for part in self.parts[1:]:
+            inner = inner * part.extent
+        return self.parts[0].var * inner + self.inside()
+
+    def body(self, index: Expr) -> Stmt:
+        """The old body with the old variable replaced."""
+        return rebind(self.loop.body, {self.name: index}, self.known)
+
+    def refuse(self, what: str, why: str, hint: str) -> ScheduleError:
+        return ScheduleError(f"split {self.name}: {what}", where=f"loop {self.name}", why=why, hint=hint)
+
+
+def _rewrite(tail: str, split: Tail) -> tuple[Stmt, tuple[str, ...]]:
+    if tail == "partition":
+        return _partition(split)
+    if tail == "exact":
+        return _nest(split, split.body(split.index())), ()
+    if tail == "shift":
+        return _shift(split), ()
+    if tail == "roundup":
+        return _roundup(split), ()
+    return _guard(split, masked=tail == "mask"), ()
+
+
+def _nest(split: Tail, body: Stmt) -> Stmt:
+    for part in reversed(split.parts[1:]):
+        body = part.replace(body=body)
+    return split.parts[0].replace(body=body, annotations=split.loop.annotations)
+
+
+def _guard(split: Tail, *, masked: bool) -> Stmt:
+    cond = simplify(split.index().lt(split.loop.extent), split.known)
+    body = split.body(split.index())
+    nested = _nest(split, body if isinstance(cond, Const) else add_predicate(body, cond))
+    return _mark_masked(nested, split.parts[-1].var.name) if masked else nested
+
+
+def _mark_masked(stmt: Stmt, loop: str) -> Stmt:
+    assert isinstance(stmt, For)
+    if stmt.var.name == loop:
+        return stmt.replace(annotations=(*stmt.annotations, ("tail", "mask")))
+    return stmt.replace(body=_mark_masked(stmt.body, loop))
+
+
+def _partition(split: Tail) -> tuple[Stmt, tuple[str, ...]]:
+    whole, rest = divmod(split.extent, split.tile)
+    if whole == 0:
+        raise split.refuse(
+            "partition leaves no main part",
+            f"the extent {split.extent} is smaller than one tile of {split.tile}",
+            "use a smaller factor or the tail guard",
+        )
+    parts = (split.parts[0].replace(extent=const(whole)), *split.parts[1:])
+    main = Tail(split.program, split.loop, parts, split.around)
+    first = _nest(main, main.body(main.index()))
+    if rest == 0:
+        return first, ()
+    var = Var(split.program.fresh(f"{split.name}_rest"))
+    copy = duplicate(split.loop.body, split.program.fresh)
+    known = {**split.around, var.name: (0, rest - 1)}
+    second = rebind(copy, {split.name: var + whole * split.tile}, known)
+    return seq(first, For(var, const(rest), second, annotations=split.loop.annotations)), (var.name,)
+
+
+def _shift(split: Tail) -> Stmt:
+    if split.extent < split.tile:
+        raise split.refuse(
+            "the last tile cannot be shifted",
+            f"the extent {split.extent} is smaller than one tile of {split.tile}",
+            "use a smaller factor or the tail guard",
+        )
+    _check_repeatable(split)
+    start = minimum(split.parts[0].var * split.tile, split.extent - split.tile)
+    outer = -(-split.extent // split.tile)
+    parts = (split.parts[0].replace(extent=const(outer)), *split.parts[1:])
+    shifted = Tail(split.program, split.loop, parts, split.around)
+    return _nest(shifted, shifted.body(start + split.inside()))
+
+
+def _check_repeatable(split: Tail) -> None:
+    """Refuse unless running an iteration twice gives what running it once gives."""
+    hint = "use the tail guard or partition"
+    reducing = reduce_blocks(split.loop)
+    if reducing:
+        raise split.refuse(
+            "iterations may not run twice", f"block {reducing[0].name} reduces over the loop", hint
+        )
+    below = outer_blocks(split.loop)
+    for block in below:
+        outside = [
+            loop.var.name
+            for loop in split.program.loops_around(split.name)
+            if any(loop.var.name in variables(it.binding) for it in block.iters if it.kind == "reduce")
+        ]
+        if outside:
+            why = f"block {block.name} reduces over {outside[0]}, outside: the overlap would count twice"
+            raise split.refuse("iterations may not run twice", why, f"{hint}, or move {outside[0]} inside")
+        if _updates(block, below):
+            why = f"block {block.name} updates what it reads, and is not started again in each iteration"
+            raise split.refuse("iterations may not run twice", why, hint)
+
+
+def _updates(block: Block, below: tuple[Block, ...]) -> bool:
+    """Whether a block reads what it writes and nothing below the same loop sets it first."""
+    written = {region.buffer.name for region in block.writes}
+    if block.is_reduction and block.init is None:
+        set_here = {r.buffer.name for b in below if not b.is_reduction for r in b.writes}
+        return not written <= set_here
+    return any(region.buffer.name in written for region in block.reads)
+
+
+def _roundup(split: Tail) -> Stmt:
+    body = split.body(split.index())
+    reducing = reduce_blocks(split.loop)
+    if reducing:
+        raise split.refuse(
+            "the padded part would be reduced, too",
+            f"block {reducing[0].name} reduces over the loop",
+            "pad the operands with the neutral element first (pad_einsum), or use the tail guard",
+        )
+    known = Simplifier(split.known)
+    return _nest(split, map_blocks(body, lambda block: _widen(split, block, known)))
+
+
+def _widen(split: Tail, block: Block, known: Simplifier) -> Block:
+    """Let the iteration variables of a block cover the padded loop, where its buffers allow that."""
+    iters = []
+    inner = Simplifier()
+    for item in block.iters:
+        last = known.interval(item.binding)[1]
+        old = known.interval(item.extent)[1]
+        if last is None or old is None:
+            raise split.refuse("an index is unbounded", f"{item.var.name} of block {block.name}", "use guard")
+        iters.append(item.replace(extent=const(max(last + 1, old))))
+        inner = inner.bind(item.var.name, 0, max(last + 1, old) - 1)
+    _check_room(split, block, inner)
+    return block.replace(iters=tuple(iters))
+
+
+def _check_room(split: Tail, block: Block, known: Simplifier) -> None:
+    for region in (*block.reads, *block.writes):
+        for axis, (begin, extent, size) in enumerate(
+            zip(region.begin, region.extent, region.buffer.shape, strict=True)
+        ):
+            low, high = known.interval(begin + extent - 1)[1], known.interval(size)[0]
+            first = known.interval(begin)[0]
+            if low is None or high is None or first is None or low >= high or first < 0:
+                raise split.refuse(
+                    "the padded part lies outside of a buffer",
+                    f"block {block.name} would access {region.buffer.name} up to {low} on axis {axis}, "
+                    f"which has {high} elements",
+                    "pad the buffer first (transform_layout), or use the tail guard",
+                )
+    for region in block.writes:
+        others = [item.name for item in split.program.writers(region.buffer) if item.name != block.name]
+        if others or region.buffer in split.program.func.params:
+            who = f"block {others[0]} writes it, too" if others else "it is visible outside"
+            raise split.refuse(
+                f"the padding of {region.buffer.name} may not be written", who, "use the tail guard"
+            )
