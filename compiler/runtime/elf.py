@@ -11,12 +11,14 @@ Source of the formats: System V gABI, chapters 4 and 5.
 
 from __future__ import annotations
 
+import mmap
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
 
-from compiler.core.diagnostics import BuildError, InternalError
+from compiler.core.diagnostics import BadInputError, BuildError, InternalError, TkError
 
 TABLE_SECTION = ".tk_blobs"  # begins with struct tk_blobs of tk_blobs.h
 CONSTANTS_SECTION = ".tk_constants"
@@ -174,3 +176,36 @@ def _describe(image: _Image, offset: int, size: int) -> None:
 
 def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
+
+
+def read_manifest(path: Path) -> bytes:
+    """The manifest of the library `path`, read without running any of its code.
+
+    Raises BadInputError when the file cannot be read or is no model library.
+    """
+    try:
+        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            return _manifest_of(view)
+    except (OSError, ValueError, struct.error, IndexError, TkError) as error:
+        why = error.what if isinstance(error, TkError) else str(error)
+        raise BadInputError("this file is no model library", where=str(path), why=why) from error
+
+
+def _manifest_of(view: mmap.mmap) -> bytes:
+    header = _Header._make(_HEADER.unpack_from(view, _HEADER_AT))
+    if view[:6] != b"\x7fELF\x02\x01":
+        raise BuildError("it is no 64-bit little-endian ELF file")
+    sections = [
+        _Section._make(_SECTION.unpack_from(view, header.shoff + i * header.shentsize))
+        for i in range(header.shnum)
+    ]
+    strings = sections[header.shstrndx].offset
+    wanted = TABLE_SECTION.encode() + b"\0"
+    for section in sections:
+        start = strings + section.name
+        if view[start : start + len(wanted)] == wanted:
+            place, size = _TABLE.unpack_from(view, section.offset + _TABLE.size)
+            if place < 0 or size < 0 or place + size > section.size:
+                raise BuildError("its table of contents is damaged")
+            return view[section.offset + place : section.offset + place + size]
+    raise BuildError(f"it has no section {TABLE_SECTION}")

@@ -1,0 +1,357 @@
+"""Loads a model library into this process: numpy arrays and DLPack objects in, numpy arrays out."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+from weakref import finalize
+
+from compiler.core.diagnostics import BadInputError, HostError, InternalError, TkError, UsageError
+from compiler.core.settings import load_settings
+from compiler.runtime import abi
+from compiler.runtime.abi import Status, TkModelApi
+from compiler.runtime.elf import read_manifest
+from compiler.runtime.tensors import (
+    Array,
+    SymbolicDim,
+    TensorArray,
+    TensorInfo,
+    aligned_empty,
+    as_input,
+    dlpack_dtype,
+    dtype_name,
+    numpy_dtype,
+    pick,
+)
+
+__all__ = ["BoundRun", "Context", "Model", "StepTime", "SymbolicDim", "TensorInfo", "load", "manifest_of"]
+
+_ERRORS: dict[int, type[TkError]] = {
+    Status.ARGUMENT: UsageError,
+    Status.INPUT: BadInputError,
+    Status.OUTPUT: BadInputError,
+    Status.HOST: HostError,
+    Status.MEMORY: HostError,
+    Status.DEVICE: BadInputError,
+    Status.BUSY: UsageError,
+    Status.LIBRARY: BadInputError,
+}
+
+# The files that each path was loaded from in this process, in order. The dynamic linker knows a library by
+# the text of its path: without a text of its own, a rebuilt library would give the old one again.
+_lock = threading.Lock()
+_loaded: dict[Path, list[tuple[int, ...]]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """Wall time of one step of a profiled run; `kernel` indexes the manifest's `kernels`."""
+
+    kernel: int
+    nanoseconds: int
+
+
+def load(path: Path | str, *, threads: int | None = None) -> Model:
+    """Load the model library at `path`; `threads` is what its contexts use unless told otherwise.
+
+    A library is a program: load only what you trust. Raises BadInputError when the file is no model library,
+    and HostError when this machine lacks what it needs.
+    """
+    return Model(Path(path), threads=threads if threads is not None else load_settings().threads)
+
+
+def manifest_of(path: Path | str) -> dict[str, Any]:
+    """The manifest of the library at `path`, read from the file: runs none of its code, needs no feature.
+
+    Raises BadInputError when the file is no model library.
+    """
+    return _parse_manifest(read_manifest(Path(path)), str(path))
+
+
+class Model:
+    """A loaded model; immutable, may be shared by threads. `close`, or a with block, gives memory back."""
+
+    def __init__(self, path: Path, *, threads: int | None = None) -> None:
+        self.path = path
+        self._threads = threads
+        self._library = _open_library(path)
+        self._api = _api_of(self._library, path)
+        self._handle = ctypes.c_void_p()
+        _check(self._api, self._api.model_open(ctypes.byref(self._handle)), str(path))
+        self._finalizer = finalize(self, _close_model, self._api, self._handle, self._library)
+        self._finalizer.atexit = False
+        self.inputs = self._describe(self._api.model_input_count, self._api.model_input)
+        self.outputs = self._describe(self._api.model_output_count, self._api.model_output)
+        self._lock = threading.Lock()
+        self._default: Context | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """What the compiler wrote down about this library."""
+        size = ctypes.c_size_t()
+        start = self._api.model_manifest(ctypes.byref(size))
+        return _parse_manifest(ctypes.string_at(start, size.value), str(self.path))
+
+    def run(
+        self, inputs: Mapping[str, object], *, out: Mapping[str, Array] | None = None
+    ) -> dict[str, Array]:
+        """One inference in a context that this model keeps; calls from several threads wait for each other.
+
+        For arguments and errors see `Context.run`.
+        """
+        with self._lock:
+            if self._default is None:
+                self._default = self.context()
+            return self._default.run(inputs, out=out)
+
+    def context(self, threads: int | None = None, *, flush_subnormals: bool = False) -> Context:
+        """A context of its own; open one for each thread that runs the model at the same time.
+
+        `threads` counts the calling thread; None takes the model's default. Raises UsageError for a number
+        out of range and HostError when there is not enough memory.
+        """
+        return Context(self, threads if threads is not None else self._threads, flush_subnormals)
+
+    def close(self) -> None:
+        """Close the model; its contexts must not be used any more. May be called twice."""
+        if self._default is not None:
+            self._default.close()
+        self._finalizer()
+
+    def _describe(self, count: Callable[..., int], describe: Callable[..., int]) -> tuple[TensorInfo, ...]:
+        infos = []
+        for index in range(count(self._handle)):
+            info = abi.TkTensorInfo()
+            _check(self._api, describe(self._handle, index, ctypes.byref(info)), str(self.path))
+            infos.append(_tensor_info(info))
+        return tuple(infos)
+
+
+class Context:
+    """Arena, scratch and threads of one inference at a time; made by `Model.context`."""
+
+    def __init__(self, model: Model, threads: int | None, flush_subnormals: bool) -> None:  # noqa: FBT001
+        self.model = model
+        self._api = model._api  # noqa: SLF001 - two halves of one object
+        options = abi.TkContextOptions(
+            ctypes.sizeof(abi.TkContextOptions), threads or 0, 1 if flush_subnormals else 0, None
+        )
+        self._handle = ctypes.c_void_p()
+        handle = model._handle  # noqa: SLF001
+        if threads is not None and threads < 1:
+            raise UsageError(f"a context cannot have {threads} threads", hint="1 is the calling thread alone")
+        status = self._api.context_open(handle, ctypes.byref(options), ctypes.byref(self._handle))
+        _check(self._api, status, str(model.path))
+        # The finalizer holds the library, so it outlives this context whatever is collected first.
+        self._finalizer = finalize(self, _close_context, self._api, self._handle)
+        self._finalizer.atexit = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def threads(self) -> int:
+        """Threads that a run uses, the calling one included."""
+        return int(self._api.context_threads(self._handle))
+
+    @threads.setter
+    def threads(self, count: int) -> None:
+        _check(self._api, self._api.context_set_threads(self._handle, count), str(self.model.path))
+
+    def run(
+        self, inputs: Mapping[str, object], *, out: Mapping[str, Array] | None = None
+    ) -> dict[str, Array]:
+        """One inference: outputs by name, as new arrays or in the arrays of `out`, which may be inputs too.
+
+        Inputs are numpy arrays or objects that speak DLPack; elements are never converted. With symbolic
+        dimensions the result is a view of the actual shape. Raises BadInputError naming the input or output
+        that does not fit, and UsageError when another thread is running this context.
+        """
+        bound = self.bind(inputs, out=out)
+        bound.run()
+        return bound.outputs()
+
+    def bind(self, inputs: Mapping[str, object], *, out: Mapping[str, Array] | None = None) -> BoundRun:
+        """A run with fixed arrays, to be repeated at the least cost (under 2 us beyond the inference)."""
+        pick("input", self.model.inputs, inputs)
+        pick("output", self.model.outputs, out or {})
+        arrays = [as_input(info, inputs[info.name]) for info in self.model.inputs]
+        return BoundRun(self, arrays, [_output(info, out) for info in self.model.outputs])
+
+    def profile(self, inputs: Mapping[str, object]) -> tuple[StepTime, ...]:
+        """One inference with the time of each step."""
+        return self.bind(inputs).profile()
+
+    def close(self) -> None:
+        """Give memory back; the context must not be used any more. May be called twice."""
+        self._finalizer()
+
+
+class BoundRun:
+    """One context with its input and output arrays; change the inputs in place and `run` again."""
+
+    def __init__(self, context: Context, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+        self.context = context
+        self._inputs = TensorArray(inputs, [dlpack_dtype(array.dtype) for array in inputs])
+        self._outputs = TensorArray(outputs, [dlpack_dtype(array.dtype) for array in outputs])
+        self._arrays = list(outputs)
+        self._api = context._api  # noqa: SLF001
+        self._arguments = (
+            context._handle,  # noqa: SLF001
+            self._inputs.tensors,
+            self._inputs.count,
+            self._outputs.tensors,
+            self._outputs.count,
+        )
+        self._call = self._api.context_run
+
+    def run(self) -> None:
+        """One inference into the bound outputs; errors as `Context.run`."""
+        status = self._call(*self._arguments)
+        if status != 0:
+            self._fail(status)
+
+    def profile(self) -> tuple[StepTime, ...]:
+        """As `run`, with the time of each step."""
+        count = ctypes.c_int32(0)
+        profile = self._api.context_profile
+        self._fail(profile(*self._arguments, None, ctypes.byref(count)))
+        times = (abi.TkStepTime * max(1, count.value))()
+        self._fail(profile(*self._arguments, times, ctypes.byref(count)))
+        return tuple(StepTime(one.kernel, one.nanoseconds) for one in times[: count.value])
+
+    def outputs(self) -> dict[str, Array]:
+        """The outputs of the last run by name, cut to their actual shapes; not copied."""
+        infos = self.context.model.outputs
+        found = {}
+        for info, array, tensor in zip(infos, self._arrays, self._outputs.tensors, strict=True):
+            shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
+            fits = shape == array.shape
+            found[info.name] = array if fits else array.reshape(-1)[: _count(shape)].reshape(shape)
+        return found
+
+    def _fail(self, status: int) -> None:
+        _check(self._api, status, str(self.context.model.path))
+
+
+def _output(info: TensorInfo, out: Mapping[str, Array] | None) -> Array:
+    if out is None or info.name not in out:
+        return aligned_empty(info.largest_shape, numpy_dtype(info.dtype))
+    array = out[info.name]
+    problem = _output_problem(info, array)
+    if problem:
+        raise BadInputError(f"the array for output {info.name!r} does not fit", why=problem)
+    return array
+
+
+def _output_problem(info: TensorInfo, array: Array) -> str:
+    """What keeps `array` from taking the largest size of an output; empty when nothing does."""
+    if array.dtype != numpy_dtype(info.dtype):
+        return f"it holds {array.dtype}, the output is {info.dtype}"
+    if array.shape != info.largest_shape:
+        return f"its shape is {array.shape}, the output takes {info.largest_shape}"
+    if not array.flags.c_contiguous or not array.flags.writeable:
+        return "it is not contiguous and writeable"
+    return ""
+
+
+def _count(shape: tuple[int, ...]) -> int:
+    count = 1
+    for extent in shape:
+        count *= extent
+    return count
+
+
+def _tensor_info(info: abi.TkTensorInfo) -> TensorInfo:
+    shape = tuple(
+        dim.min if dim.symbol < 0 else SymbolicDim(dim.symbol, dim.min, dim.max, dim.divisor)
+        for dim in (info.dims[: info.rank] if info.rank else ())
+    )
+    name = cast(bytes, info.name).decode("utf-8", "surrogateescape")
+    return TensorInfo(name, dtype_name(info.dtype), shape, info.bytes)
+
+
+def _open_library(path: Path) -> ctypes.CDLL:
+    try:
+        absolute = path.resolve(strict=True)
+        stat = absolute.stat()
+        identity = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    except OSError as error:
+        raise BadInputError("cannot read the library", where=str(path), why=error.strerror or "") from error
+    with _lock:
+        seen = _loaded.setdefault(absolute, [])
+        if identity not in seen:
+            seen.append(identity)
+        spelling = "./" * seen.index(identity)
+    try:
+        return ctypes.CDLL(f"{absolute.parent}/{spelling}{absolute.name}")
+    except OSError as error:
+        raise _load_error(path, str(error)) from error
+
+
+def _load_error(path: Path, message: str) -> TkError:
+    """A file that is no library, or a library that needs another one which this machine lacks."""
+    if "cannot open shared object file" in message or "GLIBC" in message:
+        return HostError(
+            "this machine lacks a library that the model needs",
+            where=str(path),
+            why=message,
+            hint="install the C++ runtime (Debian, Ubuntu: apt install libstdc++6), or build on this machine",
+        )
+    return BadInputError("this file is no model library", where=str(path), why=message)
+
+
+def _api_of(library: ctypes.CDLL, path: Path) -> TkModelApi:
+    api = abi.api_of(library)
+    if api is None or api.struct_size < ctypes.sizeof(TkModelApi):
+        why = f"it does not export {abi.API_SYMBOL}" if api is None else "its interface is older"
+        raise BadInputError("this file is no model library of this version", where=str(path), why=why)
+    return api
+
+
+def _check(api: TkModelApi, status: int, where: str) -> None:
+    if status == Status.OK:
+        return
+    message = cast(bytes, api.last_error()).decode("utf-8", "replace")
+    what, _, hint = message.partition("; ")
+    raise _ERRORS.get(status, InternalError)(what or f"status {status}", where=where, hint=hint)
+
+
+def _close_context(api: TkModelApi, handle: ctypes.c_void_p) -> None:
+    api.context_close(handle)
+
+
+def _close_model(api: TkModelApi, handle: ctypes.c_void_p, library: ctypes.CDLL) -> None:
+    # The library stays mapped: a context that is collected later still needs its code.
+    del library
+    api.model_close(handle)
+
+
+def _parse_manifest(data: bytes, where: str) -> dict[str, Any]:
+    try:
+        manifest = json.loads(data)
+    except ValueError as error:
+        raise BadInputError("the manifest of the library is damaged", where=where, why=str(error)) from error
+    if not isinstance(manifest, dict):
+        raise BadInputError("the manifest of the library is damaged", where=where, why="it is no object")
+    return manifest

@@ -1,0 +1,154 @@
+"""numpy arrays as DLTensors of a model, and what a model's tensors look like in Python."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compiler.core.diagnostics import BadInputError, HostError, did_you_mean
+from compiler.runtime.abi import CPU, DLDataType, DLTensor
+
+Array = NDArray[Any]
+
+_ALIGNMENT = 64
+_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolicDim:
+    """A dimension whose extent the inputs decide: minimum..maximum, in multiples of divisor.
+
+    Dimensions of one model with the same symbol have the same extent in one run.
+    """
+
+    symbol: int
+    minimum: int
+    maximum: int
+    divisor: int
+
+    def __str__(self) -> str:
+        return f"{self.minimum}..{self.maximum}"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorInfo:
+    """An input or output of a model. `dtype` is a numpy name such as `float32`; `nbytes` the largest size."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | SymbolicDim, ...]
+    nbytes: int
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
+
+    @property
+    def largest_shape(self) -> tuple[int, ...]:
+        """The shape with every symbolic dimension at its maximum."""
+        return tuple(dim.maximum if isinstance(dim, SymbolicDim) else dim for dim in self.shape)
+
+
+def dtype_name(dtype: DLDataType) -> str:
+    """The numpy name of a DLPack element type."""
+    if dtype.code == 6:
+        return "bool"
+    return f"{_KINDS.get(dtype.code, 'unknown')}{dtype.bits}"
+
+
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """The numpy dtype of a name; raises HostError where numpy needs a package for it that is missing."""
+    if name.startswith("bfloat"):
+        try:
+            import ml_dtypes  # adds bfloat16 to numpy; needed for such models only
+        except ImportError as error:
+            raise HostError(f"numpy knows no {name}", hint="pip install ml_dtypes") from error
+        dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return dtype
+    return np.dtype(name)
+
+
+def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+    """An uninitialised array that starts on a cache line."""
+    count = int(np.prod(shape, dtype=np.int64))
+    raw = np.empty(count * dtype.itemsize + _ALIGNMENT, np.uint8)
+    start = -raw.ctypes.data % _ALIGNMENT
+    return raw[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
+
+
+def as_input(info: TensorInfo, value: object) -> Array:
+    """A dense array of an input: an array as it is, or what a DLPack object holds. Never converts elements.
+
+    Raises BadInputError for anything else.
+    """
+    if not isinstance(value, np.ndarray):
+        value = _from_dlpack(info, value)
+    if value.dtype.isnative and value.flags.c_contiguous:
+        return value
+    return np.ascontiguousarray(value, value.dtype.newbyteorder("="))
+
+
+def _from_dlpack(info: TensorInfo, value: Any) -> Array:
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    if not hasattr(value, "__dlpack__"):
+        raise BadInputError(
+            f"input {info.name!r} is neither an array nor a DLPack object",
+            why=f"it is a {type(value).__name__}",
+            hint=f"pass numpy.asarray(value, {info.dtype!r})",
+        )
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise BadInputError(
+            f"input {info.name!r} cannot be read through DLPack",
+            why=str(error),
+            hint="move it to the CPU first",
+        ) from error
+
+
+def pick(kind: str, infos: Sequence[TensorInfo], given: Mapping[str, object]) -> None:
+    """Check the names in `given`; raises BadInputError for an unknown one or a missing input."""
+    names = [info.name for info in infos]
+    for name in given:
+        if name not in names:
+            raise BadInputError(
+                f"the model has no {kind} {name!r}",
+                why=f"its {kind}s are {', '.join(map(repr, names))}",
+                hint=did_you_mean(name, names),
+            )
+    missing = [name for name in names if name not in given]
+    if kind == "input" and missing:
+        raise BadInputError(
+            f"input {missing[0]!r} is missing", why=f"the model has the inputs {', '.join(names)}"
+        )
+
+
+class TensorArray:
+    """A C array of DLTensors with room for their shapes; the arrays they point to are kept alive."""
+
+    __slots__ = ("_kept", "count", "tensors")
+
+    def __init__(self, arrays: Sequence[Array], dtypes: Sequence[DLDataType]) -> None:
+        self.count = len(arrays)
+        self.tensors = (DLTensor * self.count)()
+        self._kept: list[object] = list(arrays)
+        for tensor, array, dtype in zip(self.tensors, arrays, dtypes, strict=True):
+            shape = (ctypes.c_int64 * max(1, array.ndim))(*array.shape)
+            self._kept.append(shape)
+            tensor.data = array.ctypes.data
+            tensor.device.device_type = CPU
+            tensor.ndim = array.ndim
+            tensor.dtype = dtype
+            tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
+
+
+def dlpack_dtype(dtype: np.dtype[Any]) -> DLDataType:
+    """The DLPack element type of a numpy dtype; an unknown one becomes an opaque type that no model has."""
+    codes = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
+    code = 4 if dtype.name.startswith("bfloat") else codes.get(dtype.kind, 3)
+    return DLDataType(code, min(255, dtype.itemsize * 8), 1)
