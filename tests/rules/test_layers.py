@@ -30,8 +30,8 @@ LAYERS["pipeline"] = {*LAYERS}
 # third-party package -> where it may be imported
 THIRD_PARTY: dict[str, set[str]] = {
     "numpy": {"compiler.graph", "compiler.frontend", "compiler.loops", "compiler.schedule",
-              "compiler.runtime", "compiler.pipeline", "compiler.verify", "compiler.tune", "toolchain.tensors",
-              "toolchain.zoo"},
+              "compiler.runtime", "compiler.pipeline", "compiler.verify", "compiler.tune",
+              "toolchain.tensors", "toolchain.zoo"},
     "ml_dtypes": {"compiler.graph", "compiler.frontend", "compiler.loops", "compiler.runtime",
                   "compiler.verify"},
     "onnx": {"compiler.frontend", "compiler.verify", "toolchain.zoo"},
