@@ -1,0 +1,65 @@
+# Recipes for people who work on tk. `bin/just` sets up what they need; `bin/just --list` shows them.
+
+set shell := ["sh", "-eu", "-c"]
+set positional-arguments
+
+demo_dir := justfile_directory() / "build" / "demo"
+
+# list the recipes
+default:
+    @just --list --unsorted
+
+# compile, run, verify and time ResNet-50 beside onnxruntime
+demo *args:
+    @python -m toolchain.demo --directory "{{demo_dir}}" "$@"
+
+# all tests that need neither network nor a quiet machine
+test *args:
+    @python -m pytest -m "not network and not perf" "$@"
+
+# the ten-second test from end to end
+tiny:
+    @python -m pytest -q tests/test_tiny.py
+
+# before every commit: lint, types, rules, unit tests
+check: lint types
+    @python -m pytest -q -m "not slow and not network and not perf" tests/rules tests/unit tests/errors
+
+# formatting and lint
+lint:
+    @ruff format --check .
+    @ruff check .
+
+# put the formatting right
+format:
+    @ruff format .
+    @ruff check --fix .
+
+# static types
+types:
+    @mypy
+
+# rewrite golden files and generated pages; review the difference
+golden:
+    @python -m pytest -q tests --update-golden -k golden
+    @python -m toolchain.reference docs/cli.md
+
+# generated pages of the documentation
+docs:
+    @python -m toolchain.reference docs/cli.md
+
+# latency beside onnxruntime: a table with ratios
+bench *args:
+    @python benchmarks/peers.py "$@"
+
+# no vector spill in the innermost loops of the convolution and GEMM kernels
+asm-check *args:
+    @python benchmarks/asm_check.py "$@"
+
+# tests that measure time; on a quiet machine
+perf *args:
+    @python -m pytest -m perf "$@"
+
+# source distribution and wheel
+wheel:
+    @python -m pip wheel --quiet --no-deps --wheel-dir dist .
