@@ -41,6 +41,9 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.reports import ModelReport as ModelReport
     from compiler.reports import TargetReport as TargetReport
     from compiler.reports import TensorInfo as TensorInfo
+    from compiler.runtime.loader import Context as Context
+    from compiler.runtime.loader import Model as Model
+    from compiler.runtime.loader import load as load
     from compiler.verify.bench import bench_library as bench_library
     from compiler.verify.inputs import read_feeds as read_feeds
     from compiler.verify.isolate import verify_library as verify_library
@@ -79,6 +82,7 @@ _HOMES = {
         "TargetReport",
         "TensorInfo",
     ),
+    "compiler.runtime.loader": ("Context", "Model", "load"),
     "compiler.verify.bench": ("bench_library",),
     "compiler.verify.inputs": ("read_feeds",),
     "compiler.verify.isolate": ("verify_library",),

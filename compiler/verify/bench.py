@@ -1,4 +1,4 @@
-"""Measure the latency of a library: warm-up by time, percentiles, spread, and the machine's peak beside it."""
+"""Measure the latency of a library: warm-up by time, percentiles, spread, the machine's peak beside it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import numpy as np
 from compiler.core.diagnostics import HostError, TkError
 from compiler.core.settings import load_settings
 from compiler.runtime.loader import Context, Model, load
+from compiler.runtime.tensors import Array
 from compiler.verify.check import bound_arrays, read_model
-from compiler.verify.inputs import Array, read_feeds
+from compiler.verify.inputs import read_feeds
 from compiler.verify.peak import peak_gflops
 from compiler.verify.reference import OnnxRuntime, has_onnxruntime
 from compiler.verify.report import BenchReport, BenchRequest, EngineTimes, KernelTime
@@ -47,7 +48,7 @@ def bench_library(request: BenchRequest) -> BenchReport:
     library = load(request.library)
     context = library.context(request.threads)
     feeds = read_feeds(library.inputs, (), request.seed)
-    runs: dict[str, Run] = {"tk": lambda: context.run(feeds)}
+    runs: dict[str, Run] = {"tk": context.bind(feeds).run}
     other = _other_engine(request, context.threads, feeds)
     if other is not None:
         runs[other[0]] = other[1]

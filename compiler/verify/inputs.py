@@ -5,28 +5,16 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
-
-Array = npt.NDArray[Any]
-
-
-class Spec(Protocol):
-    """Name, element type and dimensions of an input."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def dtype(self) -> np.dtype[Any]: ...
-    @property
-    def shape(self) -> tuple[int, ...]: ...
+from compiler.runtime.tensors import Array, TensorInfo, numpy_dtype
 
 
-def read_feeds(specs: Sequence[Spec], texts: Iterable[str], seed: int, run: int = 0) -> dict[str, Array]:
+def read_feeds(
+    specs: Sequence[TensorInfo], texts: Iterable[str], seed: int, run: int = 0
+) -> dict[str, Array]:
     """Arrays for all `specs`: those that `texts` (NAME=FILE, or an npz FILE) give, the others random.
 
     Raises UsageError for an unknown name and BadInputError for a file that does not hold the array.
@@ -43,22 +31,22 @@ def read_feeds(specs: Sequence[Spec], texts: Iterable[str], seed: int, run: int 
     }
 
 
-def random_array(spec: Spec, seed: int, run: int = 0) -> Array:
+def random_array(spec: TensorInfo, seed: int, run: int = 0) -> Array:
     """Standard normal numbers; whole range for 8-bit integers; 0 or 1 for others, which often are indices.
 
     An array depends on the seed, the run and the input's name alone, not on the other inputs.
     """
     generator = np.random.default_rng([seed, run, zlib.crc32(spec.name.encode())])
-    if spec.dtype.kind == "b":
-        return generator.integers(0, 2, spec.shape).astype(spec.dtype)
-    if spec.dtype.kind in "iu":
-        bounds = np.iinfo(spec.dtype)
-        low, high = (int(bounds.min), int(bounds.max) + 1) if spec.dtype.itemsize == 1 else (0, 2)
-        return generator.integers(low, high, spec.shape).astype(spec.dtype)
-    return generator.standard_normal(spec.shape, np.float32).astype(spec.dtype)
+    dtype, shape = numpy_dtype(spec.dtype), spec.largest_shape
+    if dtype.kind not in "biu":
+        return generator.standard_normal(shape, np.float32).astype(dtype)
+    low, high = 0, 2
+    if dtype.kind != "b" and dtype.itemsize == 1:
+        low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max) + 1
+    return generator.integers(low, high, shape).astype(dtype)
 
 
-def _read_text(text: str, by_name: dict[str, Spec]) -> dict[str, Array]:
+def _read_text(text: str, by_name: dict[str, TensorInfo]) -> dict[str, Array]:
     """Split at the `=` that leaves a known name, as names and paths may hold others."""
     splits = [(text[:i], text[i + 1 :]) for i, char in enumerate(text) if char == "="]
     for name, file in splits:
@@ -77,7 +65,7 @@ def _read_text(text: str, by_name: dict[str, Spec]) -> dict[str, Array]:
     )
 
 
-def _read_all(path: Path, by_name: dict[str, Spec]) -> dict[str, Array]:
+def _read_all(path: Path, by_name: dict[str, TensorInfo]) -> dict[str, Array]:
     arrays = _load(path)
     assert isinstance(arrays, dict)
     unknown = [name for name in arrays if name not in by_name]
@@ -90,7 +78,7 @@ def _read_all(path: Path, by_name: dict[str, Spec]) -> dict[str, Array]:
     return {name: _fit(array, by_name[name], path) for name, array in arrays.items()}
 
 
-def _read_file(path: Path, spec: Spec) -> Array:
+def _read_file(path: Path, spec: TensorInfo) -> Array:
     if path.suffix not in (".npy", ".npz"):
         return _read_raw(path, spec)
     loaded = _load(path)
@@ -124,48 +112,50 @@ def _load(path: Path) -> Array | dict[str, Array]:
         ) from error
 
 
-def _read_raw(path: Path, spec: Spec) -> Array:
+def _read_raw(path: Path, spec: TensorInfo) -> Array:
     try:
         data = path.read_bytes()
     except OSError as error:
         raise BadInputError(
             "cannot read an input", where=str(path), why=error.strerror or str(error)
         ) from error
-    expected = int(np.prod(spec.shape, dtype=np.int64)) * spec.dtype.itemsize
-    if len(data) != expected:
+    if len(data) != spec.nbytes:
         raise BadInputError(
             f"a raw file for input `{spec.name}` has the wrong size",
             where=str(path),
-            why=f"it has {len(data)} bytes; {_described(spec)} takes {expected}",
+            why=f"it has {len(data)} bytes; {spec.dtype} of {_dims(spec.largest_shape)} takes {spec.nbytes}",
         )
-    little = np.frombuffer(data, spec.dtype.newbyteorder("<"))
-    return little.astype(spec.dtype).reshape(spec.shape)
+    dtype = numpy_dtype(spec.dtype)
+    return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(spec.largest_shape)
 
 
-def _fit(array: Array, spec: Spec, path: Path) -> Array:
-    """Check shape and type; a number that the input's type holds exactly is converted."""
-    if array.shape != tuple(spec.shape):
+def _fit(array: Array, spec: TensorInfo, path: Path) -> Array:
+    """Check shape and type; numbers of a type that the input's type holds exactly are converted."""
+    if not _shape_fits(array.shape, spec):
         raise BadInputError(
             f"input `{spec.name}` has the wrong shape",
             where=str(path),
             why=f"it is {_dims(array.shape)}, the model takes {_dims(spec.shape)}",
             hint="shapes are fixed when compiling: see `--shape` of `tk compile`",
         )
-    if not np.can_cast(array.dtype, spec.dtype, casting="safe"):
+    if not np.can_cast(array.dtype, numpy_dtype(spec.dtype), casting="safe"):
         raise BadInputError(
             f"input `{spec.name}` has the wrong type",
             where=str(path),
             why=f"it is {array.dtype}, the model takes {spec.dtype}",
             hint=f"convert it: array.astype('{spec.dtype}')",
         )
-    return np.ascontiguousarray(array, spec.dtype)
+    # Not ascontiguousarray, which makes a scalar a vector.
+    return np.asarray(array, numpy_dtype(spec.dtype), order="C")
 
 
-def _described(spec: Spec) -> str:
-    return f"{spec.dtype} of {_dims(spec.shape)}"
+def _shape_fits(shape: tuple[int, ...], spec: TensorInfo) -> bool:
+    """Symbolic dimensions are left to the library, which knows how they depend on each other."""
+    pairs = zip(shape, spec.shape, strict=False)
+    return len(shape) == len(spec.shape) and all(d == s for d, s in pairs if isinstance(s, int))
 
 
-def _dims(shape: Sequence[int]) -> str:
+def _dims(shape: Sequence[object]) -> str:
     return "x".join(map(str, shape)) or "a scalar"
 
 

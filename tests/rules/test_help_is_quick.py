@@ -38,7 +38,7 @@ def test_the_rule_can_fail() -> None:
 
 
 def test_answers_in_time() -> None:
-    """The best of several, as other programs may take the processor away; starting Python alone is not ours."""
+    """The best of several counts, as other programs may take the processor away."""
     best = min(seconds("-m", "toolchain", "--help") for _ in range(7))
     assert best < LIMIT_SECONDS
 
