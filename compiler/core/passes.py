@@ -13,7 +13,8 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+# No slots: Python 3.11 fails on `Pass[X](...)` for frozen classes with slots.
+@dataclass(frozen=True)
 class Pass(Generic[T]):
     """One step of a pipeline; `run` returns the same object when it changed nothing."""
 
@@ -21,7 +22,7 @@ class Pass(Generic[T]):
     run: Callable[[T], T]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class PassEvent(Generic[T]):
     """What an observer is told after a pass: its name, the program before and after, and wall seconds."""
 
@@ -38,9 +39,9 @@ class PassEvent(Generic[T]):
 def run_passes(
     passes: Iterable[Pass[T]], program: T, observers: Sequence[Callable[[PassEvent[T]], None]] = ()
 ) -> T:
-    """Apply the passes in order and tell every observer after each; whatever a pass or observer raises is let go.
+    """Apply the passes in order and tell every observer after each.
 
-    The name of the pass that raised is attached to the exception as a note, for the traceback of a defect.
+    Whatever a pass or observer raises goes on to the caller, with the name of the pass as a note.
     """
     for step in passes:
         started = time.perf_counter()

@@ -1,0 +1,124 @@
+"""Files are old or new, never a part."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from compiler.core import files
+from compiler.core.diagnostics import HostError
+from tests.support.command import environment
+
+
+def test_write_makes_directories_and_replaces(tmp_path: Path) -> None:
+    target = tmp_path / "a" / "b.txt"
+    files.write_atomic(target, "erster Text: ä")
+    files.write_atomic(target, b"\x00second")
+    assert target.read_bytes() == b"\x00second"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_write_follows_the_umask_or_the_given_mode(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        files.write_atomic(tmp_path / "plain", "x")
+    finally:
+        os.umask(before)
+    files.write_atomic(tmp_path / "tool", "x", mode=0o750)
+    assert stat.S_IMODE((tmp_path / "plain").stat().st_mode) == 0o640
+    assert stat.S_IMODE((tmp_path / "tool").stat().st_mode) == 0o750
+
+
+def test_failed_write_leaves_the_old_file_and_no_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "file"
+    files.write_atomic(target, "old")
+
+    def no_space(_handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", no_space)
+    with pytest.raises(HostError, match="cannot write a file") as caught:
+        files.write_atomic(target, "new")
+    assert caught.value.why == "No space left on device"
+    assert target.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_write_into_a_file_as_directory_is_a_host_error(tmp_path: Path) -> None:
+    files.write_atomic(tmp_path / "file", "x")
+    with pytest.raises(HostError):
+        files.write_atomic(tmp_path / "file" / "below", "x")
+
+
+def test_replace_moves(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "d" / "target"
+    source.write_text("new")
+    files.replace_atomic(source, target)
+    assert target.read_text() == "new"
+    assert not source.exists()
+
+
+def test_replace_across_file_systems(tmp_path: Path) -> None:
+    other = Path("/dev/shm")
+    if not other.is_dir() or other.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("needs /dev/shm on a file system of its own")
+    source = other / f"tk-test-{os.getpid()}"
+    source.write_text("new")
+    source.chmod(0o755)
+    files.replace_atomic(source, tmp_path / "target")
+    assert (tmp_path / "target").read_text() == "new"
+    assert stat.S_IMODE((tmp_path / "target").stat().st_mode) == 0o755
+    assert not source.exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["target"]
+
+
+def test_private_directory_is_private_and_goes_away() -> None:
+    with files.private_directory("tk-test") as directory:
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700
+        (directory / "x").write_text("x")
+    assert not directory.exists()
+
+
+def test_digests(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"abc")
+    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"  # FIPS 180-2, appendix B.1
+    assert files.sha256_bytes(b"abc") == expected
+    assert files.sha256_file(tmp_path / "x") == expected
+
+
+_WRITER = """
+import sys
+from pathlib import Path
+from compiler.core.files import write_atomic
+target = Path(sys.argv[1])
+print("ready", flush=True)
+while True:
+    write_atomic(target, b"a" * 4_000_000)
+    write_atomic(target, b"b" * 4_000_000)
+"""
+
+
+def test_kill_leaves_old_or_new(tmp_path: Path) -> None:
+    target = tmp_path / "file"
+    for round_number in range(5):
+        writer = subprocess.Popen(
+            [sys.executable, "-c", _WRITER, str(target)], env=environment(), stdout=subprocess.PIPE
+        )
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        time.sleep(0.02 + 0.013 * round_number)
+        writer.send_signal(signal.SIGKILL)
+        writer.communicate()
+        if target.exists():
+            data = target.read_bytes()
+            assert len(data) == 4_000_000
+            assert len(set(data)) == 1

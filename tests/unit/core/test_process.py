@@ -1,0 +1,93 @@
+"""Programs: no shell, everything captured, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from compiler.core import process
+from compiler.core.diagnostics import CrashError, HostError
+
+
+def python(code: str) -> list[str]:
+    return [sys.executable, "-c", code]
+
+
+def test_captures_both_streams_and_the_code() -> None:
+    done = process.run(python("import sys; print('out'); print('err', file=sys.stderr); sys.exit(3)"))
+    assert (done.stdout, done.stderr, done.returncode) == ("out\n", "err\n", 3)
+    assert done.seconds > 0
+
+
+def test_no_shell_expands_arguments() -> None:
+    done = process.run([*python("import sys; print(sys.argv[1])"), "$HOME; ls *"])
+    assert done.stdout == "$HOME; ls *\n"
+
+
+def test_input_environment_and_directory(tmp_path: Path) -> None:
+    code = "import os, sys; print(sys.stdin.read(), os.environ.get('A'), os.getcwd())"
+    done = process.run(python(code), input=b"text", env={"A": "1"}, cwd=tmp_path)
+    assert done.stdout == f"text 1 {tmp_path}\n"
+
+
+def test_without_input_reads_nothing() -> None:
+    assert process.run(python("import sys; print(repr(sys.stdin.read()))")).stdout == "''\n"
+
+
+def test_undecodable_output_is_kept_as_escapes() -> None:
+    done = process.run(python(r"import sys; sys.stdout.buffer.write(b'\xff')"))
+    assert done.stdout == r"\xff"
+
+
+def test_signal_is_a_negative_code() -> None:
+    assert process.run(python("import os; os.abort()")).returncode == -6
+
+
+def test_missing_program_is_named_with_a_hint() -> None:
+    with pytest.raises(HostError, match="no-such-program") as caught:
+        process.run(["no-such-program"])
+    assert "install" in caught.value.hint
+
+
+def test_timeout_kills_the_whole_group(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    code = (
+        "import subprocess, sys, time; from pathlib import Path\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        f"Path({str(note)!r}).write_text(str(child.pid)); time.sleep(60)"
+    )
+    with pytest.raises(CrashError, match="did not end within 2 s"):
+        process.run(python(code), timeout=2)
+    assert ended(int(note.read_text()))
+
+
+def test_stop_all_ends_what_other_threads_wait_for() -> None:
+    results: list[process.Completed] = []
+    waiting = threading.Thread(
+        target=lambda: results.append(process.run(python("import time; time.sleep(60)")))
+    )
+    waiting.start()
+    deadline = time.monotonic() + 10
+    while not results and time.monotonic() < deadline:
+        process.stop_all()
+        waiting.join(0.05)
+    assert results[0].returncode == -9
+
+
+def ended(pid: int) -> bool:
+    """Whether a process is gone or only waits to be reaped by its adopter."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        try:
+            os.kill(pid, 0)
+            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except (ProcessLookupError, FileNotFoundError):
+            return True
+        time.sleep(0.02)
+    return False
