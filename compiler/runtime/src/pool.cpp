@@ -24,7 +24,6 @@ constexpr size_t kStackBytes = size_t{2} << 20;
 // between two inferences in a row, short enough to leave the processor to others on a busy machine.
 constexpr int64_t kSpinMaxNs = 100 * 1000;
 constexpr int64_t kSpinMinNs = 2 * 1000;
-constexpr int64_t kYieldAfterNs = 10 * 1000;  // of waiting for a worker that has begun
 constexpr int64_t kPreemptedNs = 200 * 1000;  // two looks at the clock so far apart: someone else ran
 constexpr int kPollsPerLook = 64;
 
@@ -69,10 +68,15 @@ constexpr std::memory_order kLook = std::memory_order_acquire;
 inline void full_fence() { std::atomic_thread_fence(std::memory_order_seq_cst); }
 #endif
 
+// Whether a poller offers its processor to others at each look at the clock. A worker without work must:
+// when it was woken on the processor of the thread that it is to help, polling would keep that thread
+// from running. A thread that waits for the end of its loop must not: others would take a whole time slice.
+enum class Polling { kPolite, kEager };
+
 // Polls until `done()`; false when the time is over or the thread lost its processor. `budget` adapts: on a
 // machine that takes the processor away from pollers, they soon stop polling, and slowly try again.
 template <typename Done>
-bool spin(int64_t *budget, int64_t yield_after, Done done) {
+bool spin(int64_t *budget, Polling polling, Done done) {
   int64_t start = 0, last = 0;
   for (;;) {
     for (int i = 0; i < kPollsPerLook; ++i) {
@@ -90,7 +94,10 @@ bool spin(int64_t *budget, int64_t yield_after, Done done) {
     }
     if (now - start > *budget) return done();
     last = now;
-    if (now - start > yield_after) sched_yield(), last = now_ns();
+    if (polling == Polling::kPolite) {
+      sched_yield();
+      last = now_ns();
+    }
   }
 }
 
@@ -126,7 +133,7 @@ void *worker_main(void *argument) {
   int64_t budget = kSpinMaxNs;
   const auto posted = [self] { return self->state.load(std::memory_order_acquire) == kPosted; };
   for (;;) {
-    if (!spin(&budget, INT64_MAX, posted)) {
+    if (!spin(&budget, Polling::kPolite, posted)) {
       park(self);
       grow(&budget);
       continue;
@@ -206,7 +213,7 @@ Pool *the_pool() {
 // Waits until a worker that took its range has finished it.
 void join(Worker *worker, int64_t budget) {
   const auto finished = [worker] { return worker->state.load(std::memory_order_acquire) == kIdle; };
-  while (!spin(&budget, kYieldAfterNs, finished)) {
+  while (!spin(&budget, Polling::kEager, finished)) {
     uint32_t expected = kTaken;
     if (!worker->state.compare_exchange_strong(expected, kAwaited, std::memory_order_acq_rel)) continue;
     while (worker->state.load(std::memory_order_acquire) == kAwaited) futex_wait(&worker->state, kAwaited);
