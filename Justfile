@@ -11,7 +11,7 @@ default:
 
 # compile, run, verify and time ResNet-50 beside onnxruntime
 demo *args:
-    @python -m toolchain.demo --directory "{{demo_dir}}" "$@"
+    @tk demo --directory "{{demo_dir}}" "$@"
 
 # all tests that need neither network nor a quiet machine
 test *args:

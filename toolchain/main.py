@@ -22,7 +22,7 @@ from compiler import (
     stop_all,
 )
 from toolchain import console
-from toolchain.commands import bench, compile, completion, inspect, run, targets, verify, zoo  # noqa: A004
+from toolchain.commands import bench, compile, completion, demo, inspect, run, targets, verify, zoo  # noqa: A004
 
 _EXIT_INTERRUPTED = 130
 _EXIT_TERMINATED = 143
@@ -46,6 +46,7 @@ app.command("bench")(bench.bench_command)
 app.command("inspect")(inspect.inspect_command)
 app.command("targets")(targets.targets_command)
 app.add_typer(zoo.app, name="zoo")
+app.command("demo")(demo.demo_command)
 app.command("completion")(completion.completion_command)
 
 

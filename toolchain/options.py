@@ -15,9 +15,10 @@ T = TypeVar("T")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, max=4096, help="Threads to use; default: as compiled.")
+    int | None,
+    typer.Option("--threads", metavar="N", min=1, max=4096, help="Threads to use; default: as compiled."),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of random inputs.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of random inputs.")]
 Shape = Annotated[
     list[str] | None,
     typer.Option("--shape", metavar="NAME=1,3,224,224", help="Dimensions of an input; repeatable."),

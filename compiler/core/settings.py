@@ -22,7 +22,7 @@ class Knob:
 KNOBS: tuple[Knob, ...] = (
     Knob("TK_CACHE_DIR", "directory of everything that is cached by content", "the user's cache directory"),
     Knob(
-        "TK_CXX", "C++ compiler that builds model libraries", "the first of c++, g++, clang++ that is found"
+        "TK_CXX", "C++ compiler that builds model libraries", "the first of g++, c++, clang++ that is found"
     ),
     Knob("TK_JOBS", "compilations that run at the same time", "the processors this process may use"),
     Knob(

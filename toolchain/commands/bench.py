@@ -14,9 +14,11 @@ from toolchain import console, options
 def bench_command(
     library: options.Library,
     threads: options.Threads = None,
-    seconds: Annotated[float, typer.Option("--seconds", min=0.01, help="Time to measure for.")] = 3.0,
+    seconds: Annotated[
+        float, typer.Option("--seconds", metavar="SECONDS", min=0.01, help="Time to measure for.")
+    ] = 3.0,
     warmup: Annotated[
-        float, typer.Option("--warmup", min=0.0, help="Seconds to run before measuring.")
+        float, typer.Option("--warmup", metavar="SECONDS", min=0.0, help="Seconds to run before measuring.")
     ] = 0.5,
     profile: Annotated[bool, typer.Option("--profile", help="Show the time of every kernel.")] = False,
     beside: Annotated[

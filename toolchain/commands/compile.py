@@ -14,16 +14,21 @@ from toolchain import console, options
 def compile_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Where to write; default: MODEL with .so, here.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: MODEL with .so, here."),
     ] = None,
-    target: Annotated[str, typer.Option("--target", help="What to compile for; see `tk targets`.")] = "cpu",
+    target: Annotated[
+        str, typer.Option("--target", metavar="NAME", help="What to compile for; see `tk targets`.")
+    ] = "cpu",
     arch: Annotated[
-        str | None, typer.Option("--arch", help="CPU features, as `x86-64-v3`; default: this machine's.")
+        str | None,
+        typer.Option("--arch", metavar="NAME", help="CPU features, as `x86-64-v3`; default: this machine's."),
     ] = None,
     shape: options.Shape = None,
     bind: options.Bind = None,
     threads: Annotated[
-        int | None, typer.Option("--threads", min=1, max=4096, help="Threads the library uses by default.")
+        int | None,
+        typer.Option("--threads", metavar="N", min=1, max=4096, help="Threads the library uses by default."),
     ] = None,
     dump: Annotated[
         Path | None, typer.Option("--dump", metavar="DIR", help="Write the text of every stage there.")
@@ -34,7 +39,9 @@ def compile_command(
     start_from: Annotated[
         Path | None, typer.Option("--from", metavar="FILE", help="Go on from an edited stage file.")
     ] = None,
-    emit: Annotated[str, typer.Option("--emit", help="source, object or library.")] = "library",
+    emit: Annotated[
+        str, typer.Option("--emit", metavar="KIND", help="source, object or library.")
+    ] = "library",
     timings: Annotated[bool, typer.Option("--timings", help="Show the time of every stage.")] = False,
     json: options.Json = False,
 ) -> None:

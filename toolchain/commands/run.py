@@ -19,7 +19,7 @@ def run_command(
         Path | None, typer.Option("--output-dir", metavar="DIR", help="Write the outputs there.")
     ] = None,
     file_format: Annotated[
-        str, typer.Option("--format", help="Files to write: npy, npz (one file) or raw.")
+        str, typer.Option("--format", metavar="KIND", help="Files to write: npy, npz (one file) or raw.")
     ] = "npy",
     seed: options.Seed = 0,
     threads: options.Threads = None,

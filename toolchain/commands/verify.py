@@ -20,13 +20,17 @@ def verify_command(
     seed: options.Seed = 0,
     threads: options.Threads = None,
     runs: Annotated[
-        int, typer.Option("--runs", min=1, max=1000, help="Runs, each with inputs of its own.")
+        int, typer.Option("--runs", metavar="N", min=1, max=1000, help="Runs, each with inputs of its own.")
     ] = 2,
     tolerance: Annotated[
-        float | None, typer.Option("--tolerance", help="Largest error as a part of an output's scale.")
+        float | None,
+        typer.Option("--tolerance", metavar="X", help="Largest error as a part of an output's scale."),
     ] = None,
     reference: Annotated[
-        str, typer.Option("--reference", help="auto, onnxruntime or onnx (its reference evaluator).")
+        str,
+        typer.Option(
+            "--reference", metavar="NAME", help="auto, onnxruntime or onnx (its reference evaluator)."
+        ),
     ] = "auto",
     layers: Annotated[
         bool,

@@ -14,7 +14,8 @@ app = typer.Typer(help="Networks to try: list, make, fetch.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A network; see `tk zoo list`.")]
 Output = Annotated[
-    Path | None, typer.Option("-o", "--output", help="Where to write; default: NAME.onnx, here.")
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: NAME.onnx, here."),
 ]
 
 
