@@ -1,0 +1,445 @@
+"""Statements of the interpreter: a Func becomes one Python function, made once and run many times."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any
+
+import numpy as np
+
+from compiler.core.node import Node
+from compiler.loops import interp_math, interp_values, intrinsics, ir
+from compiler.loops.interp_expr import Emitter, Place, known_span
+from compiler.loops.interp_threads import Scheduler, Thread
+from compiler.loops.interp_values import Address, ProgramError, dense_strides
+from compiler.loops.intervals import span_of, wrapped
+from compiler.loops.ir import Buffer, Expr, Func, Region, Stmt
+
+_NESTING = 12
+"""Loops in one Python function; CPython allows 20 nested blocks."""
+
+FILE = "<loop program>"
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A compiled Func: `entry(buffers by name, dims by name, options)`, and the statement of each line."""
+
+    entry: Callable[..., None]
+    source: str
+    lines: dict[int, Stmt]
+
+
+@dataclass(slots=True)
+class Options:
+    """How to run: `order(n)` gives the order of parallel iterations; `subgroup` is the lanes of a sub-group."""
+
+    order: Callable[[int], Sequence[int]] = range
+    subgroup: int = 32
+    dims: dict[str, int] = field(default_factory=dict)
+
+
+@functools.lru_cache(maxsize=256)
+def compile_func(func: Func) -> Code:
+    """Make the code of a function; ProgramError where it means nothing."""
+    return _Statements(func).code()
+
+
+def _base_space() -> dict[str, Any]:
+    return {
+        "oob": _oob, "truncdiv": interp_values.truncdiv, "truncmod": interp_values.truncmod,
+        "nonzero": interp_values.nonzero, "larger": interp_math.larger, "smaller": interp_math.smaller,
+        "minimum": np.minimum, "maximum": np.maximum, "floor": np.floor, "trunc": np.trunc, "fmod": np.fmod,
+        "mod": np.mod, "where": np.where, "tile": np.tile, "full": np.full, "atleast_1d": np.atleast_1d,
+        "concatenate": np.concatenate, "float32": np.float32, "Address": Address, "Thread": Thread,
+        "Scheduler": Scheduler, "allocate": interp_values.allocate, "region": _region, "domain": _domain,
+        "flat_of": _flat_of,
+    }  # fmt: skip
+
+
+def _oob(view: interp_values.View, dim: int, index: int) -> int:
+    raise interp_values.out_of_bounds(view.buffer, dim, index, view.shape[dim])
+
+
+def _flat_of(view: interp_values.View, indices: Sequence[int]) -> int:
+    return view.flat(indices)
+
+
+def _domain(block: str, var: str, value: int, extent: int) -> None:
+    raise ProgramError(
+        f"block `{block}` runs outside of its domain",
+        why=f"{var} is {value}, and its extent is {extent}",
+        hint="the block needs a predicate (`where`), or its bindings are wrong",
+    )
+
+
+def _region(view: interp_values.View, begin: Sequence[int], extent: Sequence[int]) -> Any:
+    """Positions of all elements of a box, in row-major order, checked."""
+    at = np.full((1,), view.offset, np.int64)
+    for dim, (low, size) in enumerate(zip(begin, extent, strict=True)):
+        if low < 0 or low + size > view.shape[dim]:
+            worst = low if low < 0 else low + size - 1
+            raise interp_values.out_of_bounds(view.buffer, dim, worst, view.shape[dim])
+        at = (at[:, None] + (np.arange(low, low + size) * view.strides[dim])[None, :]).reshape(-1)
+    return at
+
+
+def _is_thread(stmt: ir.For) -> bool:
+    return stmt.kind is ir.ForKind.BOUND and (stmt.tag or "").startswith("threadIdx.")
+
+
+class _Statements:
+    """Writes the lines of one function."""
+
+    def __init__(self, func: Func) -> None:
+        self.func = func
+        self.out = Emitter(space=_base_space())
+        self.text: list[str] = []
+        self.lines: dict[int, Stmt] = {}
+        self.depth = 1
+        self.loops = 0
+        self.meets: dict[int, bool] = {}
+
+    # ------------------------------------------------------------ the whole
+
+    def code(self) -> Code:
+        out, func = self.out, self.func
+        self.text.append("def entry(views, dims, order, subgroup):")
+        self.line("t0 = Thread()")
+        for dim in func.dims:
+            name = out.names[dim.var.name] = out.fresh("v")
+            out.spans[dim.var.name] = (dim.minimum, dim.maximum)
+            self.line(f"{name} = dims[{out.keep(('name', dim.var.name), dim.var.name)}]")
+        for buffer in func.params:
+            place = self.declare(buffer)
+            self.line(f"{place.view} = views[{out.keep(('name', buffer.name), buffer.name)}]")
+            self.line(f"{place.data} = {place.view}.data")
+        for buffer in _bases_first(func.allocs):
+            self.allocate(buffer)
+        self.stmt(func.body)
+        source = "\n".join(self.text) + "\n"
+        space = out.space
+        exec(compile(source, FILE, "exec"), space)  # noqa: S102 - numbered names only, made above
+        return Code(space["entry"], source, self.lines)
+
+    def line(self, text: str) -> None:
+        self.text.append(" " * self.depth + text)
+
+    def declare(self, buffer: Buffer) -> Place:
+        self.out.count += 1
+        shape = _constants(buffer.shape)
+        if buffer.strides:
+            strides = _constants(buffer.strides)
+        else:
+            strides = dense_strides(shape) if shape is not None else None
+        offset = 0 if buffer.offset is None else (_constants((buffer.offset,)) or (None,))[0]
+        known = shape is not None and strides is not None and offset is not None
+        place = Place(buffer, self.out.count, shape if known else None, strides, offset)
+        self.out.places[buffer.name] = place
+        return place
+
+    def allocate(self, buffer: Buffer) -> None:
+        base = "None"
+        if buffer.alias_of is not None:
+            found = self.out.places.get(buffer.alias_of)
+            if found is None:
+                raise ProgramError(
+                    f"`{buffer.name}` is an alias of `{buffer.alias_of}`, which does not exist"
+                )
+            base = found.view
+        place = self.declare(buffer)
+        key = self.out.keep(("buffer", buffer.name), buffer)
+        shape = self.out.tuple(buffer.shape)
+        strides = self.out.tuple(buffer.strides) if buffer.strides else "None"
+        offset = "0" if buffer.offset is None else self.out.expr(buffer.offset)
+        self.line(f"{place.view} = allocate({key}, {shape}, {strides}, {offset}, {base})")
+        self.line(f"{place.data} = {place.view}.data")
+
+    # ------------------------------------------------------------ statements
+
+    def stmt(self, stmt: Stmt) -> None:
+        write = _WRITERS.get(type(stmt))
+        if write is None:
+            raise ProgramError(f"a statement of kind {type(stmt).__name__} has no meaning")
+        before = len(self.text)
+        try:
+            write(self, stmt)
+        except ProgramError as error:
+            if not error.where:
+                error.where = describe(self.func, stmt)
+            raise
+        for number in range(before, len(self.text)):
+            self.lines.setdefault(number + 1, stmt)
+
+    def suite(self, stmt: Stmt) -> None:
+        self.depth += 1
+        before = len(self.text)
+        self.stmt(stmt)
+        if len(self.text) == before:
+            self.line("pass")
+        self.depth -= 1
+
+    def seq(self, stmt: ir.Seq) -> None:
+        for item in stmt.stmts:
+            self.stmt(item)
+
+    def loop(self, stmt: ir.For) -> None:
+        if _is_thread(stmt) and (self.out.in_threads or self.needs_threads(stmt)):
+            self.thread_loop(stmt)
+            return
+        if self.loops >= _NESTING:
+            self.outline(stmt)
+            return
+        out = self.out
+        extent = out.expr(stmt.extent)
+        name = out.names[stmt.var.name] = out.fresh("v")
+        high = span_of(stmt.extent, out.spans)[1] - 1
+        out.spans[stmt.var.name] = known_span(0, high)
+        free = stmt.kind is ir.ForKind.PARALLEL or (stmt.kind is ir.ForKind.BOUND and not out.in_threads)
+        if isinstance(stmt.extent, ir.Const) and stmt.extent.value == 1:
+            self.line(f"{name} = 0")
+            self.stmt(stmt.body)
+            return
+        self.line(f"for {name} in {'order' if free else 'range'}({extent}):")
+        self.loops += 1
+        outer = out.thread
+        if free:
+            out.thread = out.fresh("t")
+            self.line(f" {out.thread} = Thread()")
+        self.suite(stmt.body)
+        out.thread = outer
+        self.loops -= 1
+
+    def outline(self, stmt: Stmt) -> None:
+        """A nested Python function for what is nested too deeply for one."""
+        name, loops = self.out.fresh("f"), self.loops
+        self.loops = 0
+        self.line(f"def {name}():")
+        self.suite(stmt)
+        self.loops = loops
+        waits = self.out.in_threads and self.needs_threads(stmt)
+        self.line(f"yield from {name}()" if waits else f"{name}()")
+
+    def thread_loop(self, stmt: ir.For) -> None:
+        """A loop over threads that meet: its body becomes a coroutine."""
+        out = self.out
+        outermost = not out.in_threads
+        if outermost:
+            for item in stmt.body.walk():
+                if isinstance(item, ir.Alloc) and item.buffer.scope == ir.SHARED:
+                    self.allocate(item.buffer)
+        program, name, thread, loops = out.fresh("p"), out.fresh("v"), out.fresh("t"), self.loops
+        outer, out.in_threads = out.thread, True
+        out.names[stmt.var.name], out.thread, self.loops = name, thread, 0
+        out.spans[stmt.var.name] = known_span(0, span_of(stmt.extent, out.spans)[1] - 1)
+        tag = out.keep(("name", stmt.tag), stmt.tag)
+        extent = out.expr(stmt.extent)
+        self.line(f"def {program}({name}, {thread}):")
+        self.line(" if False: yield")
+        self.suite(stmt.body)
+        out.thread, self.loops, out.in_threads = outer, loops, not outermost
+        if outermost:
+            self.line(f"Scheduler(subgroup).run({tag}, {extent}, {program}, order({extent}))")
+        else:
+            self.line(f"yield ('spawn', {tag}, {extent}, {program})")
+
+    def needs_threads(self, stmt: Stmt) -> bool:
+        """Whether threads meet somewhere inside: barriers, sub-group operations (or loops that hold them)."""
+        known = self.meets.get(id(stmt))
+        if known is None:
+            known = self.meets[id(stmt)] = any(_meets(item) for item in stmt.walk())
+        return known
+
+    def block(self, stmt: ir.Block) -> None:
+        depth = self.depth
+        if stmt.predicate is not None:
+            self.line(f"if {self.out.expr(stmt.predicate)}:")
+            self.depth += 1
+        first = []
+        for item in stmt.iters:
+            name = self.iteration(stmt, item)
+            if item.kind == "reduce" and self.out.spans[item.var.name][1] > 0:
+                first.append(f"{name} == 0")
+        if stmt.init is not None and first:
+            self.line(f"if {' and '.join(first)}:")
+            self.suite(stmt.init)
+        elif stmt.init is not None:
+            self.stmt(stmt.init)
+        before = len(self.text)
+        self.stmt(stmt.body)
+        if len(self.text) == before:
+            self.line("pass")
+        self.depth = depth
+
+    def iteration(self, block: ir.Block, item: ir.Iter) -> str:
+        """Bind one iteration variable and check its domain."""
+        out = self.out
+        binding, extent = out.expr(item.binding), out.expr(item.extent)
+        low, high = span_of(item.binding, out.spans)
+        least, most = span_of(item.extent, out.spans)
+        known = out.names.get(item.binding.name) if isinstance(item.binding, ir.Var) else None
+        name = known or out.fresh("v")
+        if known is None:
+            self.line(f"{name} = {binding}")
+        if low < 0 or high >= least:
+            words = (
+                out.keep(("name", block.name), block.name),
+                out.keep(("name", item.var.name), item.var.name),
+            )
+            self.line(f"if not 0 <= {name} < {extent}: domain({words[0]}, {words[1]}, {name}, {extent})")
+        out.names[item.var.name] = name
+        out.spans[item.var.name] = known_span(max(0, int(low)) if low > -inf else 0, min(high, most - 1))
+        return name
+
+    def store(self, stmt: ir.Store) -> None:
+        out, kind = self.out, stmt.buffer.dtype
+        place = out.place(stmt.buffer)
+        lanes = max((item.dtype.lanes for item in stmt.indices), default=1)
+        value = out.expr(stmt.value)
+        if lanes > 1:
+            piece = out.contiguous(stmt.buffer, stmt.indices) if stmt.mask is None else None
+            if piece is not None:
+                self.line(f"{piece} = {value}")
+                return
+            mask = "None" if stmt.mask is None else out.expr(stmt.mask)
+            self.line(f"{place.view}.store({out.tuple(stmt.indices)}, {lanes}, {mask}, {value})")
+            return
+        if stmt.mask is not None:
+            self.line(f"if {out.expr(stmt.mask)}:")
+            self.depth += 1
+        flat = out.flat(stmt.buffer, stmt.indices)
+        if place.plain:
+            target = f"{place.data}[{flat}]"
+            self.line(f"{target} = {self.fitting(value, stmt.value, kind)}")
+        else:
+            self.line(f"{place.view}.put({flat}, {value})")
+        if stmt.mask is not None:
+            self.depth -= 1
+
+    def fitting(self, value: str, expr: Expr, kind: ir.DType) -> str:
+        """A value for a store; a type that differs from the buffer's is an error of the program."""
+        if expr.dtype != kind:
+            raise ProgramError(f"a value of type {expr.dtype} is stored into a buffer of {kind}")
+        return value
+
+    def atomic(self, stmt: ir.AtomicUpdate) -> None:
+        lanes = max((item.dtype.lanes for item in stmt.indices), default=1)
+        if lanes > 1:
+            raise ProgramError("an atomic update takes one element; reduce the lanes, or loop over them")
+        load = ir.Load(stmt.buffer, stmt.indices)
+        self.store(ir.Store(stmt.buffer, stmt.indices, ir.Binary(stmt.op, load, stmt.value)))
+
+    def branch(self, stmt: ir.If) -> None:
+        self.line(f"if {self.out.expr(stmt.cond)}:")
+        self.suite(stmt.then)
+        if stmt.orelse is not None:
+            self.line("else:")
+            self.suite(stmt.orelse)
+
+    def let(self, stmt: ir.Let) -> None:
+        out = self.out
+        value = out.expr(stmt.value)
+        name = out.names[stmt.var.name] = out.fresh("v")
+        if stmt.var.type.is_int:
+            out.spans[stmt.var.name] = wrapped(stmt.value, out.spans)
+        self.line(f"{name} = {value}")
+        self.stmt(stmt.body)
+
+    def alloc(self, stmt: ir.Alloc) -> None:
+        if not (self.out.in_threads and stmt.buffer.scope == ir.SHARED):
+            self.allocate(stmt.buffer)
+        self.stmt(stmt.body)
+
+    def evaluate(self, stmt: ir.Evaluate) -> None:
+        self.line(self.out.expr(stmt.value))
+
+    def scoped(self, stmt: ir.Scoped) -> None:
+        for part in (stmt.setup, stmt.body, stmt.teardown):
+            self.stmt(part)
+
+    def barrier(self, stmt: ir.Barrier) -> None:
+        if self.out.in_threads:
+            scope = self.out.keep(("name", stmt.scope), stmt.scope)
+            self.out.count += 1
+            self.line(f"yield ('barrier', {scope}, {self.out.count})")
+
+    def copy(self, stmt: ir.AsyncCopy) -> None:
+        target, source = self.out.place(stmt.target.buffer), self.out.place(stmt.source.buffer)
+        self.line(
+            f"{self.out.thread}.copy({target.view}, {self.box(stmt.target)}, "
+            f"{source.view}, {self.box(stmt.source)}, {stmt.group})"
+        )
+
+    def box(self, region: Region) -> str:
+        place = self.out.place(region.buffer)
+        return f"region({place.view}, {self.out.tuple(region.begin)}, {self.out.tuple(region.extent)})"
+
+    def commit(self, stmt: ir.AsyncCommit) -> None:
+        self.line(f"{self.out.thread}.commit({stmt.group})")
+
+    def wait(self, stmt: ir.AsyncWait) -> None:
+        self.line(f"{self.out.thread}.wait({stmt.group}, {stmt.pending})")
+
+
+def _constants(exprs: Sequence[Expr]) -> tuple[int, ...] | None:
+    values = [int(item.value) for item in exprs if isinstance(item, ir.Const)]
+    return tuple(values) if len(values) == len(exprs) else None
+
+
+def _bases_first(buffers: Sequence[Buffer]) -> list[Buffer]:
+    """Buffers in an order in which an alias comes after the buffer whose memory it shares."""
+    by_name = {item.name: item for item in buffers}
+    ordered: dict[str, Buffer] = {}
+
+    def visit(item: Buffer, path: tuple[str, ...]) -> None:
+        if item.name in ordered:
+            return
+        if item.name in path:
+            raise ProgramError(f"buffer `{item.name}` is an alias of itself")
+        base = by_name.get(item.alias_of or "")
+        if base is not None:
+            visit(base, (*path, item.name))
+        ordered[item.name] = item
+
+    for item in buffers:
+        visit(item, ())
+    return list(ordered.values())
+
+
+def _meets(item: Node) -> bool:
+    if isinstance(item, ir.Barrier):
+        return True
+    if not isinstance(item, ir.Call):
+        return False
+    known = intrinsics.intrinsic(item.name)
+    return known is not None and known.collective is not None
+
+
+def describe(func: Func, stmt: Stmt | None) -> str:
+    """Function and first line of a statement, for messages."""
+    from compiler.loops.printer import print_stmt
+
+    if stmt is None:
+        return f"function `{func.name}`"
+    return f"function `{func.name}`: {print_stmt(stmt).split(chr(10), 1)[0].strip()}"
+
+
+_WRITERS: dict[type, Callable[[_Statements, Any], None]] = {
+    ir.Seq: _Statements.seq,
+    ir.For: _Statements.loop,
+    ir.Block: _Statements.block,
+    ir.Store: _Statements.store,
+    ir.AtomicUpdate: _Statements.atomic,
+    ir.If: _Statements.branch,
+    ir.Let: _Statements.let,
+    ir.Alloc: _Statements.alloc,
+    ir.Evaluate: _Statements.evaluate,
+    ir.Scoped: _Statements.scoped,
+    ir.Barrier: _Statements.barrier,
+    ir.AsyncCopy: _Statements.copy,
+    ir.AsyncCommit: _Statements.commit,
+    ir.AsyncWait: _Statements.wait,
+}

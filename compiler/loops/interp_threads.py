@@ -1,0 +1,216 @@
+"""Bound threads of the interpreter: coroutines that run in lock-step from barrier to barrier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.loops.interp_values import Array, ProgramError, View
+
+Event = tuple[Any, ...]
+Program = Generator[Event, Any, None]
+
+_AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+
+
+class Copies:
+    """The asynchronous copies of one thread and one group number: those started and those committed."""
+
+    __slots__ = ("committed", "open")
+
+    def __init__(self) -> None:
+        self.open: list[tuple[View, list[int], View, list[int], list[Any]]] = []
+        self.committed: list[list[tuple[View, list[int], View, list[int], list[Any]]]] = []
+
+
+class Thread:
+    """What one thread has for itself: its place, its copies in flight, and the state of its matrix unit."""
+
+    __slots__ = ("copies", "place", "state")
+
+    def __init__(self, place: dict[str, int] | None = None) -> None:
+        self.place = place or {}
+        self.copies: dict[int, Copies] = {}
+        self.state: dict[str, Any] = {}
+
+    # ------------------------------------------------------------ asynchronous copies
+
+    def copy(self, target: View, to: Array, source: View, of: Array, group: int) -> None:
+        """Start a copy: the target is undefined until the group was waited for."""
+        into = [int(flat) for flat in to]
+        out_of = [int(flat) for flat in of]
+        if len(into) != len(out_of):
+            raise ProgramError(
+                f"a copy from `{source.buffer.name}` to `{target.buffer.name}` changes size",
+                why=f"{len(out_of)} elements go where {len(into)} are expected",
+            )
+        values = [source.get(flat) for flat in out_of]
+        for flat in into:
+            target.poison(flat)
+        self.copies.setdefault(group, Copies()).open.append((target, into, source, out_of, values))
+
+    def commit(self, group: int) -> None:
+        """Close the open group; a group may be empty."""
+        queue = self.copies.setdefault(group, Copies())
+        queue.committed.append(queue.open)
+        queue.open = []
+
+    def wait(self, group: int, pending: int) -> None:
+        """Let the data of all but the newest `pending` groups arrive."""
+        queue = self.copies.setdefault(group, Copies())
+        while len(queue.committed) > pending:
+            for target, into, source, out_of, values in queue.committed.pop(0):
+                self._arrive(target, into, source, out_of, values)
+
+    @staticmethod
+    def _arrive(target: View, into: list[int], source: View, out_of: list[int], values: list[Any]) -> None:
+        for to, of, value in zip(into, out_of, values, strict=True):
+            if not np.array_equal(source.get(of), value, equal_nan=source.buffer.dtype.is_float):
+                raise ProgramError(
+                    f"`{source.buffer.name}` was overwritten while an asynchronous copy read it",
+                    why=f"the copy into `{target.buffer.name}` had not been waited for",
+                )
+            target.put(to, value)
+
+
+class _Task:
+    """One running coroutine; `children` while it waits for the loop that it started."""
+
+    __slots__ = ("blocked", "children", "group", "parent", "program", "result", "thread")
+
+    def __init__(self, program: Program, thread: Thread, parent: _Task | None, group: list[_Task]) -> None:
+        self.program = program
+        self.thread = thread
+        self.parent = parent
+        self.group = group
+        self.children = 0
+        self.blocked: Event | None = None
+        self.result: Any = None
+
+
+class Scheduler:
+    """Runs the threads of one block.
+
+    Events that a thread yields: ("barrier", scope), ("spawn", tag, extent, program), ("collective", run, args).
+    A barrier that only some of the threads reach is an error.
+    """
+
+    def __init__(self, subgroup: int) -> None:
+        self.subgroup = subgroup
+        self.extents: dict[str, int] = {}
+        self.tasks: list[_Task] = []
+
+    def run(
+        self, tag: str, extent: int, program: Callable[[int, Thread], Program], order: Sequence[int]
+    ) -> None:
+        """Run `program(value, thread)` for every value of the axis, to the end."""
+        self._spawn(None, tag, extent, program, order)
+        while self.tasks:
+            for task in list(self.tasks):
+                if task.blocked is None and task.children == 0:
+                    self._advance(task)
+            self._release()
+
+    def _spawn(
+        self,
+        parent: _Task | None,
+        tag: str,
+        extent: int,
+        program: Callable[[int, Thread], Program],
+        order: Sequence[int],
+    ) -> None:
+        if self.extents.setdefault(tag, extent) != extent:
+            raise ProgramError(
+                f"loops bound to {tag} have different extents", why=f"{self.extents[tag]} and {extent}"
+            )
+        outer = parent.thread.place if parent else {}
+        group: list[_Task] = []
+        for value in order:
+            thread = Thread({**outer, tag: value})
+            task = _Task(program(value, thread), thread, parent, group)
+            group.append(task)
+            self.tasks.append(task)
+        if parent is not None:
+            parent.children = len(group)
+
+    def _advance(self, task: _Task) -> None:
+        try:
+            result, task.result = task.result, None
+            event = task.program.send(result)
+        except StopIteration:
+            self.tasks.remove(task)
+            task.blocked = ("finished",)
+            if task.parent is not None:
+                task.parent.children -= 1
+            return
+        if event[0] == "spawn":
+            _, tag, extent, program = event
+            self._spawn(task, tag, extent, program, range(extent))
+        else:
+            task.blocked = event
+
+    def _release(self) -> None:
+        """Let blocked threads go on once all that belong together have arrived."""
+        if any(task.blocked is None and task.children == 0 for task in self.tasks):
+            return
+        waiting = [task for task in self.tasks if task.blocked is not None]
+        for group in {id(task.group): task.group for task in waiting}.values():
+            self._check_together(group)
+        small = [task for task in waiting if task.blocked is not None and task.blocked[0] == "collective"]
+        small += [
+            task
+            for task in waiting
+            if task.blocked is not None and task.blocked[:2] == ("barrier", "subgroup")
+        ]
+        if small:
+            self._release_subgroups(small)
+            return
+        if len({task.blocked for task in waiting}) > 1:
+            raise _divergent("threads of one block wait at different barriers")
+        for task in waiting:
+            task.blocked = None
+
+    @staticmethod
+    def _check_together(group: list[_Task]) -> None:
+        if any(task.blocked == ("finished",) for task in group):
+            raise _divergent("some threads of the block have ended without it")
+
+    def _release_subgroups(self, waiting: list[_Task]) -> None:
+        members: dict[int, list[_Task]] = {}
+        for task in self.tasks:
+            if task.children == 0:
+                members.setdefault(self.linear(task.thread) // self.subgroup, []).append(task)
+        touched = {self.linear(task.thread) // self.subgroup for task in waiting}
+        for number in sorted(touched):
+            self._resolve(sorted(members[number], key=lambda task: self.linear(task.thread)))
+
+    def _resolve(self, tasks: list[_Task]) -> None:
+        events = [task.blocked for task in tasks]
+        first = events[0]
+        assert first is not None
+        if any(event is None or event[:2] != first[:2] for event in events):
+            raise _divergent("threads of one sub-group wait at different places")
+        if first[0] == "collective":
+            results = first[1]([task.thread for task in tasks], [event[2] for event in events if event])
+            for task, result in zip(tasks, results, strict=True):
+                task.result = result
+        for task in tasks:
+            task.blocked = None
+
+    def linear(self, thread: Thread) -> int:
+        """Number of a thread in its block, x fastest."""
+        number, step = 0, 1
+        for axis in _AXES:
+            number += thread.place.get(axis, 0) * step
+            step *= self.extents.get(axis, 1)
+        return number
+
+
+def _divergent(why: str) -> ProgramError:
+    return ProgramError(
+        "a barrier or sub-group operation is reached by only some of the threads",
+        why=why,
+        hint="move it out of the condition or loop that not all threads take",
+    )

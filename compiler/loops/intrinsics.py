@@ -1,0 +1,298 @@
+"""Meaning of target intrinsics, by name: what a call does when the interpreter meets it.
+
+A target that brings intrinsics registers their meaning here, so that a tensorised program can be checked on
+any machine. `run(thread, args)` gets what the call was given (numbers, vectors, `Address`es); a collective one is
+called once for a sub-group: `run(threads, args of each)` returns one result per thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compiler.core.diagnostics import InternalError
+from compiler.loops.interp_math import REDUCERS
+from compiler.loops.interp_threads import Thread
+from compiler.loops.interp_values import Address, ProgramError
+
+
+@dataclass(frozen=True, slots=True)
+class Intrinsic:
+    """The meaning of one intrinsic; exactly one of `single` and `collective` is given."""
+
+    name: str
+    single: Callable[[Thread, Sequence[Any]], Any] | None = None
+    collective: Callable[[Sequence[Thread], Sequence[Sequence[Any]]], Sequence[Any]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaneMap:
+    """How a matrix tile is spread over the lanes of a sub-group: (lane, register) -> (row, column)."""
+
+    name: str
+    rows: int
+    columns: int
+    lanes: int
+    registers: int
+    place: Callable[[int, int], tuple[int, int]]
+
+
+_INTRINSICS: dict[str, Intrinsic] = {}
+_LANE_MAPS: dict[str, LaneMap] = {}
+
+
+def register(item: Intrinsic) -> Intrinsic:
+    """Make an intrinsic known; a name has one meaning."""
+    if item.name in _INTRINSICS:
+        raise InternalError(f"the intrinsic {item.name} is registered twice")
+    if (item.single is None) == (item.collective is None):
+        raise InternalError(f"the intrinsic {item.name} needs one meaning, single or collective")
+    _INTRINSICS[item.name] = item
+    return item
+
+
+def register_lane_map(item: LaneMap) -> LaneMap:
+    """Make a lane map known."""
+    if item.name in _LANE_MAPS:
+        raise InternalError(f"the lane map {item.name} is registered twice")
+    _LANE_MAPS[item.name] = item
+    return item
+
+
+def intrinsic(name: str) -> Intrinsic | None:
+    """The intrinsic called `name`, or None."""
+    return _INTRINSICS.get(name)
+
+
+def lane_map(name: str) -> LaneMap | None:
+    """The lane map called `name`, or None."""
+    return _LANE_MAPS.get(name)
+
+
+def names() -> tuple[str, ...]:
+    """All intrinsics, sorted."""
+    return tuple(sorted(_INTRINSICS))
+
+
+# ---------------------------------------------------------------- sub-groups
+
+_Lanes = Sequence[Thread]
+_Args = Sequence[Sequence[Any]]
+
+
+def _pick(source: Callable[[int, Sequence[Any]], int]) -> Callable[[_Lanes, _Args], list[Any]]:
+    """Each lane reads the value of lane `source(own number, own arguments)`, its own when there is none."""
+
+    def run(_threads: _Lanes, args: _Args) -> list[Any]:
+        chosen = [source(lane, own) for lane, own in enumerate(args)]
+        return [args[at if 0 <= at < len(args) else lane][0] for lane, at in enumerate(chosen)]
+
+    return run
+
+
+def _combine(op: str) -> Callable[[_Lanes, _Args], list[Any]]:
+    def run(_threads: _Lanes, args: _Args) -> list[Any]:
+        total = args[0][0]
+        for own in args[1:]:
+            total = REDUCERS[op](total, own[0])
+        return [total] * len(args)
+
+    return run
+
+
+register(Intrinsic("subgroup_shuffle", collective=_pick(lambda _lane, args: args[1])))
+register(Intrinsic("subgroup_shuffle_xor", collective=_pick(lambda lane, args: lane ^ args[1])))
+register(Intrinsic("subgroup_shuffle_down", collective=_pick(lambda lane, args: lane + args[1])))
+register(Intrinsic("subgroup_shuffle_up", collective=_pick(lambda lane, args: lane - args[1])))
+for _op in ("add", "mul", "min", "max", "and", "or"):
+    register(Intrinsic(f"subgroup_{_op}", collective=_combine(_op)))
+
+
+# ---------------------------------------------------------------- atomics and hints
+
+
+def _atomic(op: str) -> Callable[[Thread, Sequence[Any]], Any]:
+    def run(_thread: Thread, args: Sequence[Any]) -> Any:
+        address: Address = args[0]
+        old = address.get()
+        address.put(args[1] if op == "exchange" else REDUCERS[op](old, args[1]))
+        return old
+
+    return run
+
+
+for _op in ("add", "min", "max", "bitand", "bitor", "bitxor", "exchange"):
+    register(Intrinsic(f"atomic_{_op}", single=_atomic(_op)))
+
+
+def _prefetch(_thread: Thread, _args: Sequence[Any]) -> Any:
+    return 0
+
+
+register(Intrinsic("prefetch", single=_prefetch))
+
+
+# ---------------------------------------------------------------- Intel AMX tiles
+
+_TILE_ROWS, _TILE_BYTES = 16, 64
+
+
+def _configured(thread: Thread, name: str) -> None:
+    if not thread.state.get("amx"):
+        raise ProgramError(
+            f"{name} runs while the tile unit is not configured",
+            hint="put it into the body of `scoped`, with amx.ldtilecfg as setup",
+        )
+
+
+def _tile(address: Address, name: str) -> Address:
+    view = address.view
+    if view.buffer.scope != "amx.tile":
+        raise ProgramError(
+            f"{name} works on a tile, and `{view.buffer.name}` is in scope {view.buffer.scope}"
+        )
+    rows, row_bytes = view.shape[0], view.shape[-1] * address.dtype.bytes
+    if rows > _TILE_ROWS or row_bytes > _TILE_BYTES:
+        raise ProgramError(
+            f"`{view.buffer.name}` is too large for a tile",
+            why=f"{rows} rows of {row_bytes} bytes; a tile holds {_TILE_ROWS} of {_TILE_BYTES}",
+        )
+    return address
+
+
+def _ldtilecfg(thread: Thread, _args: Sequence[Any]) -> Any:
+    thread.state["amx"] = True
+    return 0
+
+
+def _tilerelease(thread: Thread, _args: Sequence[Any]) -> Any:
+    _configured(thread, "amx.tilerelease")
+    thread.state["amx"] = False
+    return 0
+
+
+def _tilezero(thread: Thread, args: Sequence[Any]) -> Any:
+    _configured(thread, "amx.tilezero")
+    tile = _tile(args[0], "amx.tilezero")
+    rows, columns = tile.view.shape
+    for index in range(rows * columns):
+        tile.put(0, index)
+    return 0
+
+
+def _tileload(thread: Thread, args: Sequence[Any]) -> Any:
+    """`amx.tileload(&tile, &memory, stride in elements)`."""
+    _configured(thread, "amx.tileload")
+    tile, memory, stride = _tile(args[0], "amx.tileload"), args[1], int(args[2])
+    rows, columns = tile.view.shape
+    for row in range(rows):
+        for column in range(columns):
+            tile.put(memory.get(row * stride + column), row * columns + column)
+    return 0
+
+
+def _tilestore(thread: Thread, args: Sequence[Any]) -> Any:
+    """`amx.tilestore(&memory, &tile, stride in elements)`."""
+    _configured(thread, "amx.tilestore")
+    memory, tile, stride = args[0], _tile(args[1], "amx.tilestore"), int(args[2])
+    rows, columns = tile.view.shape
+    for row in range(rows):
+        for column in range(columns):
+            memory.put(tile.get(row * columns + column), row * stride + column)
+    return 0
+
+
+def _tile_product(pairs: int, name: str) -> Callable[[Thread, Sequence[Any]], Any]:
+    """c[m, n] += sum over k and p of a[m, k * pairs + p] * b[k, n * pairs + p] (Intel SDM, TDPBF16PS, TDPBSSD)."""
+
+    def run(thread: Thread, args: Sequence[Any]) -> Any:
+        _configured(thread, name)
+        c, a, b = (_tile(item, name) for item in args)
+        (rows, columns), depth = c.view.shape, a.view.shape[1] // pairs
+        if b.view.shape != (depth, columns * pairs) or a.view.shape != (rows, depth * pairs):
+            raise ProgramError(
+                f"the tiles of {name} do not fit together",
+                why=f"c {c.view.shape}, a {a.view.shape}, b {b.view.shape}",
+            )
+        for m in range(rows):
+            for n in range(columns):
+                total = c.get(m * columns + n)
+                for k in range(depth):
+                    for p in range(pairs):
+                        total = total + a.get((m * depth + k) * pairs + p) * b.get(
+                            (k * columns + n) * pairs + p
+                        )
+                c.put(total, m * columns + n)
+        return 0
+
+    return run
+
+
+register(Intrinsic("amx.ldtilecfg", single=_ldtilecfg))
+register(Intrinsic("amx.tilerelease", single=_tilerelease))
+register(Intrinsic("amx.tilezero", single=_tilezero))
+register(Intrinsic("amx.tileload", single=_tileload))
+register(Intrinsic("amx.tilestore", single=_tilestore))
+register(Intrinsic("amx.tdpbf16ps", single=_tile_product(2, "amx.tdpbf16ps")))
+register(Intrinsic("amx.tdpbssd", single=_tile_product(4, "amx.tdpbssd")))
+
+
+# ---------------------------------------------------------------- matrix fragments over a sub-group
+
+
+def _m16n8k8_a(lane: int, register: int) -> tuple[int, int]:
+    return lane // 4 + 8 * (register % 2), lane % 4 + 4 * (register // 2)
+
+
+def _m16n8k8_b(lane: int, register: int) -> tuple[int, int]:
+    return lane % 4 + 4 * register, lane // 4
+
+
+def _m16n8k8_c(lane: int, register: int) -> tuple[int, int]:
+    return lane // 4 + 8 * (register // 2), lane % 4 * 2 + register % 2
+
+
+register_lane_map(LaneMap("m16n8k8.a", 16, 8, 32, 4, _m16n8k8_a))
+register_lane_map(LaneMap("m16n8k8.b", 8, 8, 32, 2, _m16n8k8_b))
+register_lane_map(LaneMap("m16n8k8.c", 16, 8, 32, 4, _m16n8k8_c))
+
+
+def _gather_tile(addresses: Sequence[Address], expected: str) -> list[list[Any]]:
+    place = _lane_map_of(addresses, expected)
+    tile: list[list[Any]] = [[None] * place.columns for _ in range(place.rows)]
+    for lane, address in enumerate(addresses):
+        for number in range(place.registers):
+            row, column = place.place(lane, number)
+            tile[row][column] = address.get(number)
+    return tile
+
+
+def _lane_map_of(addresses: Sequence[Address], expected: str) -> LaneMap:
+    buffer = addresses[0].view.buffer
+    if buffer.lane_map != expected:
+        raise ProgramError(
+            f"the fragment `{buffer.name}` is laid out as {buffer.lane_map or 'nothing'}, not as {expected}"
+        )
+    place = _LANE_MAPS[expected]
+    if len(addresses) != place.lanes:
+        raise ProgramError(f"{expected} needs {place.lanes} lanes, the sub-group has {len(addresses)}")
+    return place
+
+
+def _mma_m16n8k8(_threads: _Lanes, args: _Args) -> list[Any]:
+    """`mma.m16n8k8(&c, &a, &b)`: c += a @ b, the tiles spread over the lanes (PTX ISA, mma.m16n8k8)."""
+    a = _gather_tile([own[1] for own in args], "m16n8k8.a")
+    b = _gather_tile([own[2] for own in args], "m16n8k8.b")
+    place = _lane_map_of([own[0] for own in args], "m16n8k8.c")
+    for lane, own in enumerate(args):
+        for number in range(place.registers):
+            row, column = place.place(lane, number)
+            total = own[0].get(number)
+            for k in range(8):
+                total = total + a[row][k] * b[k][column]
+            own[0].put(total, number)
+    return [0] * len(args)
+
+
+register(Intrinsic("mma.m16n8k8", collective=_mma_m16n8k8))
