@@ -1,0 +1,1 @@
+"""ONNX models -> Graph: the only place that knows ONNX."""

@@ -1,0 +1,370 @@
+"""Read an ONNX model into a Graph.
+
+Everything in a model is untrusted. What cannot be used ends in one error that says where and why; operators
+that are not supported are collected and reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import AttributeProto, inliner
+
+from compiler.core.diagnostics import BadInputError, did_you_mean
+from compiler.frontend.external import ExternalData
+from compiler.frontend.shapes import Bind, input_types
+from compiler.frontend.signatures import apply_signature
+from compiler.frontend.tensors import LIMIT_BYTES, element_type, tensor_array
+from compiler.graph.attrs import AttrValue
+from compiler.graph.dtypes import Array
+from compiler.graph.edit import Editor
+from compiler.graph.ir import Graph, Node, TensorType, Value
+from compiler.graph.op import InvalidError, OnnxNode, Op, UnsupportedError
+from compiler.graph.ops import find, onnx_names
+
+OLDEST_OPSET = 7
+EAGER_FOLD_ELEMENTS = 1 << 16
+"""The importer folds what could be arithmetic on shapes; large constants wait for the pass that folds them."""
+
+_TYPE_ATTRIBUTES = frozenset({"to", "dtype"})
+_CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+_HEADS = {"": "ai.onnx"}
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """One node that cannot be compiled."""
+
+    node: str
+    op: str
+    reason: str
+
+
+class UnsupportedModelError(BadInputError):
+    """The model uses operators that are not supported; `refusals` lists all of them."""
+
+    def __init__(self, path: str, refusals: Sequence[Refusal]) -> None:
+        self.refusals = tuple(refusals)
+        count = len(self.refusals)
+        width = max(len(item.op) for item in self.refusals)
+        rows = [f"{item.op:<{width}}  {item.node}: {item.reason}" for item in self.refusals]
+        super().__init__(
+            f"{count} node{'s' if count > 1 else ''} of the model cannot be compiled",
+            where=path,
+            why="\n".join(["", *(f"  {row}" for row in rows)]),
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copy with the list, also across process pools."""
+        return (UnsupportedModelError, (self.where, self.refusals))
+
+
+def import_model(
+    path: Path | str, shapes: Mapping[str, Sequence[int]] | None = None, binds: Mapping[str, Bind] | None = None
+) -> Graph:
+    """The graph of the model in `path`.
+
+    `shapes` fixes inputs' shapes by name (needed for symbolic dimensions), `binds` makes inputs constants. Raises
+    UsageError (a dimension left open, an unknown name) and BadInputError (the file, or what is in it).
+    """
+    path = Path(path)
+    return import_proto(read_model(path), path.parent, shapes or {}, binds or {}, str(path))
+
+
+def read_model(path: Path) -> onnx.ModelProto:
+    """Parse a model file, without its external data; raises BadInputError."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadInputError("the model cannot be read", where=str(path), why=error.strerror or str(error)) from error
+    model = onnx.ModelProto()
+    try:
+        model.ParseFromString(data)
+    except DecodeError as error:
+        raise _broken(str(path), "it is no protobuf message, or cut off") from error
+    if not model.HasField("graph") or not model.ir_version:
+        raise _broken(str(path), "it has no graph" if model.ir_version else "it has no ir_version")
+    return model
+
+
+def _broken(where: str, why: str) -> BadInputError:
+    return BadInputError("this is no valid ONNX model", where=where, why=why, hint="copy or export the file again")
+
+
+def import_proto(
+    model: onnx.ModelProto,
+    directory: Path,
+    shapes: Mapping[str, Sequence[int]],
+    binds: Mapping[str, Bind],
+    where: str = "model",
+) -> Graph:
+    """The graph of a parsed model; external data is looked for below `directory`."""
+    try:
+        return _Importer(_inlined(model, where), ExternalData(directory), where).run(shapes, binds)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise _broken(where, str(error)) from error
+
+
+def _inlined(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
+    """The model without functions: its own, and ONNX's where we have no record of the operator."""
+    if model.functions:
+        try:
+            model = inliner.inline_local_functions(model)
+        except Exception as error:  # the inliner raises whatever its C++ side does
+            raise _broken(where, f"its functions cannot be inlined: {_first_line(error)}") from error
+    return model
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+
+
+class _Importer:
+    """State of one import: values by ONNX name, and what was refused so far."""
+
+    def __init__(self, model: onnx.ModelProto, external: ExternalData, where: str) -> None:
+        self.graph = model.graph
+        self.opsets = _opsets(model, where)
+        self.external = external
+        self.where = where
+        self.editor = Editor()
+        self.values: dict[str, Value] = {}
+        self.unknown: set[str] = set()
+        self.refusals: list[Refusal] = []
+
+    def run(self, shapes: Mapping[str, Sequence[int]], binds: Mapping[str, Bind]) -> Graph:
+        self._constants()
+        inputs = self._inputs(shapes, binds)
+        nodes = _in_order(self.graph, set(self.values), self.where)
+        used = {name for item in nodes for name in item.input} | {item.name for item in self.graph.output}
+        for number, item in enumerate(nodes):
+            self._node(item, number, used)
+        if self.refusals:
+            raise UnsupportedModelError(self.where, self.refusals)
+        return self._finish(inputs)
+
+    def _constants(self) -> None:
+        if self.graph.sparse_initializer:
+            raise BadInputError("sparse initializers are not supported", where=self.where)
+        for tensor in self.graph.initializer:
+            if not tensor.name or tensor.name in self.values:
+                raise _broken(self.where, f"initializer {tensor.name!r} has no name of its own")
+            self.values[tensor.name] = self.editor.constant(tensor_array(tensor, self.external), tensor.name)
+
+    def _inputs(self, shapes: Mapping[str, Sequence[int]], binds: Mapping[str, Bind]) -> list[Value]:
+        """Initializers may be listed as inputs, too (ir_version 3): they are constants all the same."""
+        free = [item for item in self.graph.input if item.name not in self.values]
+        names = [item.name for item in free]
+        if len(set(names)) != len(names) or "" in names:
+            raise _broken(self.where, "its inputs have no names of their own")
+        types, bound = input_types(free, shapes, binds)
+        inputs = []
+        for name, kind in types.items():
+            if name in bound:
+                self.values[name] = self.editor.constant(bound[name], name)
+                continue
+            self.values[name] = self.editor.value(kind, name)
+            inputs.append(self.values[name])
+        return inputs
+
+    def _finish(self, inputs: list[Value]) -> Graph:
+        names = [item.name for item in self.graph.output]
+        missing = [name for name in names if name not in self.values]
+        if missing or not names or len(set(names)) != len(names):
+            raise _broken(self.where, f"output {missing[0]!r} is never computed" if missing else "bad outputs")
+        outputs = tuple(self.values[name] for name in names)
+        return Graph(
+            tuple(inputs),
+            outputs,
+            tuple(self.editor.nodes),
+            self.editor.constants,
+            tuple(value.name for value in inputs),
+            tuple(names),
+        )
+
+    # ------------------------------------------------------------ one node
+
+    def _node(self, item: onnx.NodeProto, number: int, used: set[str]) -> None:
+        name = item.name or f"(node {number}, makes {', '.join(item.output)[:80]})"
+        domain = "" if item.domain == "ai.onnx" else item.domain
+        try:
+            made = self._convert(item, domain, name, used)
+        except UnsupportedError as error:
+            self.refusals.append(Refusal(name, _op_text(item, domain), error.reason))
+            made = None
+        except InvalidError as error:
+            raise BadInputError(
+                f"node {name!r} ({_op_text(item, domain)}) is not valid", where=self.where, why=error.reason
+            ) from error
+        except (TypeError, KeyError, ValueError, OverflowError, MemoryError) as error:
+            raise BadInputError(
+                f"node {name!r} ({_op_text(item, domain)}) is not valid", where=self.where, why=_reason(error)
+            ) from error
+        for at, output in enumerate(item.output):
+            if not output:
+                continue
+            if output in self.values or output in self.unknown:
+                raise _broken(self.where, f"{output!r} is computed twice")
+            if made is not None and at < len(made):
+                self.values[output] = made[at]
+            else:
+                self.unknown.add(output)
+
+    def _convert(
+        self, item: onnx.NodeProto, domain: str, name: str, used: set[str]
+    ) -> tuple[Value, ...] | None:
+        """The values a node makes; None when it depends on a node that was refused."""
+        if domain == "" and item.op_type in _CONTROL_FLOW:
+            raise UnsupportedError("control flow is not supported")
+        attrs = {attr.name: self._attribute(attr) for attr in item.attribute}
+        if domain == "" and item.op_type == "Constant":
+            return (self.editor.constant(_constant(attrs), item.output[0]),)
+        op = find(domain, item.op_type)
+        if op is None:
+            hint = did_you_mean(item.op_type, (known for _, known in onnx_names()))
+            raise UnsupportedError("there is no record of this operator" + (f" ({hint})" if hint else ""))
+        opset = self.opsets.get(domain)
+        if opset is None:
+            raise InvalidError(f"the model imports no version of domain {domain or 'ai.onnx'}")
+        if any(value in self.unknown for value in item.input):
+            return None
+        inputs = tuple(self._input(value) for value in item.input)
+        known = tuple(None if value is None else self.editor.known(value) for value in inputs)
+        outputs = tuple(bool(output) and output in used for output in item.output)
+        node = OnnxNode(attrs, inputs, known, outputs)
+        operands, canonical = apply_signature(op, opset, node)
+        types = op.infer(tuple(value.type for value in operands), canonical)
+        _check_types(types)
+        folded = self._fold(op, operands, types, canonical)
+        if folded is not None:
+            return folded
+        made = tuple(
+            self.editor.value(kind, output) for kind, output in zip(types, item.output, strict=False)
+        )
+        made += tuple(self.editor.value(kind) for kind in types[len(made) :])
+        self.editor.append(Node(op, operands, made, canonical, (name,)))
+        return made
+
+    def _fold(
+        self, op: Op, operands: Sequence[Value], types: Sequence[TensorType], attrs: Mapping[str, AttrValue]
+    ) -> tuple[Value, ...] | None:
+        if operands and sum(kind.size for kind in types) > EAGER_FOLD_ELEMENTS:
+            return None
+        return self.editor.fold(op, operands, attrs, types)  # type: ignore[arg-type]
+
+    def _input(self, name: str) -> Value | None:
+        if not name:
+            return None
+        if name not in self.values:
+            raise InvalidError(f"its input {name!r} is computed nowhere")
+        return self.values[name]
+
+    def _attribute(self, attr: AttributeProto) -> AttrValue | Array:
+        kind = attr.type
+        if attr.ref_attr_name:
+            raise InvalidError(f"attribute {attr.name} refers to {attr.ref_attr_name!r} outside of a function")
+        if kind == AttributeProto.INT:
+            return element_type(attr.i) if attr.name in _TYPE_ATTRIBUTES else attr.i
+        if kind == AttributeProto.TENSOR:
+            return tensor_array(attr.t, self.external)
+        found = _PLAIN.get(kind)
+        if found is None:
+            kinds = AttributeProto.AttributeType
+            text = kinds.Name(kind) if kind in kinds.values() else str(kind)
+            raise UnsupportedError(f"attribute {attr.name} of kind {text} is not supported")
+        return found(attr)
+
+
+def _text(data: bytes) -> str:
+    return data.decode()
+
+
+_PLAIN = {
+    AttributeProto.FLOAT: lambda attr: attr.f,
+    AttributeProto.STRING: lambda attr: _text(attr.s),
+    AttributeProto.INTS: lambda attr: tuple(attr.ints),
+    AttributeProto.FLOATS: lambda attr: tuple(attr.floats),
+}
+
+
+def _constant(attrs: Mapping[str, AttrValue | Array]) -> Array:
+    for name, value in attrs.items():
+        if name == "value" and isinstance(value, np.ndarray):
+            return value
+        if name in ("value_int", "value_ints"):
+            return np.asarray(value, np.int64)
+        if name in ("value_float", "value_floats"):
+            return np.asarray(value, np.float32)
+    raise UnsupportedError(f"Constant with {', '.join(attrs) or 'no value'} is not supported")
+
+
+def _check_types(types: Iterable[TensorType]) -> None:
+    for kind in types:
+        if kind.bytes > LIMIT_BYTES:
+            raise InvalidError(f"the result {kind} would be larger than {LIMIT_BYTES >> 30} GiB")
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, KeyError):
+        return f"attribute {error.args[0]} is missing"
+    return _first_line(error)
+
+
+def _op_text(item: onnx.NodeProto, domain: str) -> str:
+    return f"{domain}.{item.op_type}" if domain else item.op_type
+
+
+def _opsets(model: onnx.ModelProto, where: str) -> dict[str, int]:
+    found = {("" if item.domain == "ai.onnx" else item.domain): item.version for item in model.opset_import}
+    if not found and model.ir_version < 3:
+        found = {"": 1}
+    newest, opset = onnx.defs.onnx_opset_version(), found.get("", OLDEST_OPSET)
+    if opset < OLDEST_OPSET or opset > newest:
+        raise BadInputError(
+            f"opset {opset} is not supported",
+            where=where,
+            why=f"opsets {OLDEST_OPSET} to {newest} are",
+            hint="convert the model with onnx.version_converter.convert_version",
+        )
+    return found
+
+
+def _in_order(graph: onnx.GraphProto, defined: set[str], where: str) -> list[onnx.NodeProto]:
+    """The nodes, each after those it reads from; raises BadInputError for a cycle."""
+    nodes = list(graph.node)
+    if _is_ordered(nodes, defined):
+        return nodes
+    maker = {output: at for at, item in enumerate(nodes) for output in item.output if output}
+    waiting = [len({maker[name] for name in item.input if name in maker}) for item in nodes]
+    readers: dict[int, set[int]] = {}
+    for at, item in enumerate(nodes):
+        for name in item.input:
+            if name in maker:
+                readers.setdefault(maker[name], set()).add(at)
+    ready = [at for at, count in enumerate(waiting) if count == 0]
+    ordered: list[int] = []
+    while ready:
+        at = ready.pop(0)
+        ordered.append(at)
+        for reader in sorted(readers.get(at, ())):
+            waiting[reader] -= 1
+            if waiting[reader] == 0:
+                ready.append(reader)
+    if len(ordered) < len(nodes):
+        stuck = next(at for at in range(len(nodes)) if waiting[at])
+        raise _broken(where, f"node {nodes[stuck].name or stuck!r} depends on its own result")
+    return [nodes[at] for at in ordered]
+
+
+def _is_ordered(nodes: Sequence[onnx.NodeProto], defined: set[str]) -> bool:
+    seen = set(defined)
+    for item in nodes:
+        if any(name and name not in seen for name in item.input):
+            return False
+        seen.update(item.output)
+    return True

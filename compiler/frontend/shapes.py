@@ -1,0 +1,147 @@
+"""Shapes of the model's inputs: fixed dimensions, symbols, `--shape` and `--bind`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import onnx
+
+from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
+from compiler.core.types import DType
+from compiler.frontend.tensors import LIMIT_BYTES, element_type
+from compiler.graph.dtypes import Array, to_numpy
+from compiler.graph.ir import TensorType
+
+Bind = float | int | bool | Sequence[float] | Sequence[int] | Array
+Declared = tuple[int | str, ...]
+
+
+def input_types(
+    inputs: Sequence[onnx.ValueInfoProto], shapes: Mapping[str, Sequence[int]], binds: Mapping[str, Bind]
+) -> tuple[dict[str, TensorType], dict[str, Array]]:
+    """Types of the inputs, and the content of those that are bound.
+
+    A symbol that one input fixes is fixed for all. Raises UsageError for an unknown name, a shape that does not
+    fit or a dimension left open; BadInputError for inputs that are no tensors.
+    """
+    names = [item.name for item in inputs]
+    _check_names("--shape", shapes, names)
+    _check_names("--bind", binds, names)
+    declared = {item.name: _declared(item) for item in inputs}
+    given = {name: tuple(int(extent) for extent in shape) for name, shape in shapes.items()}
+    kinds = {item.name: _element(item) for item in inputs}
+    bound = {name: _bound(name, value, to_numpy(kinds[name])) for name, value in binds.items()}
+    for name, array in bound.items():
+        given.setdefault(name, _bound_shape(array, declared[name]))
+    symbols: dict[str, int] = {}
+    for name, shape in given.items():
+        _fit(name, shape, declared[name], symbols)
+    types = {}
+    for name in names:
+        shape = given.get(name) or _resolved(name, declared[name], symbols)
+        types[name] = TensorType(kinds[name], shape)
+        if types[name].bytes > LIMIT_BYTES:
+            raise BadInputError(f"input {name!r} is too large", why=f"{types[name]}")
+    arrays = {name: np.ascontiguousarray(array).reshape(types[name].shape) for name, array in bound.items()}
+    return types, arrays
+
+
+def _check_names(option: str, given: Mapping[str, object], names: Sequence[str]) -> None:
+    for name in given:
+        if name not in names:
+            hint = did_you_mean(name, names) or f"the model's inputs are: {', '.join(names)}"
+            raise UsageError(f"{option} {name!r}: the model has no such input", hint=hint)
+
+
+def _element(item: onnx.ValueInfoProto) -> DType:
+    kind = item.type.WhichOneof("value")
+    if kind != "tensor_type":
+        raise BadInputError(
+            f"input {item.name!r} cannot be used", why=f"it is a {kind or 'thing without type'}, not a tensor"
+        )
+    try:
+        return element_type(item.type.tensor_type.elem_type)
+    except ValueError as error:
+        raise BadInputError(f"input {item.name!r} cannot be used", why=str(error)) from error
+
+
+def _declared(item: onnx.ValueInfoProto) -> Declared | None:
+    """Extents and symbols; an empty symbol stands for a dimension without name; None: not even the rank."""
+    tensor = item.type.tensor_type
+    if not tensor.HasField("shape"):
+        return None
+    found: list[int | str] = []
+    for dim in tensor.shape.dim:
+        if dim.WhichOneof("value") == "dim_value" and dim.dim_value > 0:
+            found.append(dim.dim_value)
+        else:
+            found.append(dim.dim_param)
+    return tuple(found)
+
+
+def _fit(name: str, shape: Sequence[int], declared: Declared | None, symbols: dict[str, int]) -> None:
+    if min(shape, default=1) < 1:
+        raise UsageError(f"--shape {name}: extents must be positive", why=f"got {list(shape)}")
+    if declared is None:
+        return
+    if len(shape) != len(declared):
+        raise UsageError(
+            f"--shape {name}: wrong number of dimensions", why=f"got {list(shape)}, the model says {_text(declared)}"
+        )
+    for extent, wanted in zip(shape, declared, strict=True):
+        if isinstance(wanted, int):
+            if extent != wanted:
+                raise UsageError(
+                    f"--shape {name}: a fixed dimension differs",
+                    why=f"got {list(shape)}, the model says {_text(declared)}",
+                )
+        elif wanted and symbols.setdefault(wanted, extent) != extent:
+            raise UsageError(
+                f"--shape {name}: dimension {wanted!r} is {extent} here and {symbols[wanted]} elsewhere"
+            )
+
+
+def _resolved(name: str, declared: Declared | None, symbols: Mapping[str, int]) -> tuple[int, ...]:
+    if declared is None:
+        raise UsageError(
+            f"the shape of input {name!r} is unknown", hint=f"give it with --shape {name}=1,3,224,224 (for example)"
+        )
+    shape = tuple(symbols.get(item, 0) if isinstance(item, str) else item for item in declared)
+    if 0 not in shape:
+        return shape
+    open_dims = [
+        f"{at} ({item!r})" if item else str(at)
+        for at, (item, extent) in enumerate(zip(declared, shape, strict=True))
+        if extent == 0
+    ]
+    example = ",".join(str(extent or 1) for extent in shape)
+    raise UsageError(
+        f"input {name!r} has a dimension without a value: {', '.join(open_dims)}",
+        why=f"the model says {_text(declared)}",
+        hint=f"give it with --shape {name}={example} (for example)",
+    )
+
+
+def _text(declared: Declared) -> str:
+    return f"[{', '.join(str(item) if item != '' else '?' for item in declared)}]"
+
+
+def _bound(name: str, value: Bind, kind: np.dtype) -> Array:  # type: ignore[type-arg]
+    try:
+        array = np.asarray(value)
+        found = array.astype(kind)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise UsageError(f"--bind {name}: {value!r} is no value of {kind}", why=str(error)) from error
+    if array.size and not np.array_equal(found.astype(np.float64), array.astype(np.float64)):
+        raise UsageError(f"--bind {name}: {value!r} does not fit into {kind}")
+    return found
+
+
+def _bound_shape(array: Array, declared: Declared | None) -> tuple[int, ...]:
+    """A bound value takes the declared shape where it has as many elements (one number for `[1]`)."""
+    if declared is not None and all(isinstance(item, int) for item in declared):
+        shape = tuple(item for item in declared if isinstance(item, int))
+        return shape if math.prod(shape) == array.size else array.shape
+    return array.shape

@@ -1,0 +1,82 @@
+"""ONNX element types and tensors -> ours."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, numpy_helper
+
+from compiler.core.diagnostics import BadInputError
+from compiler.core.types import DType, dtype
+from compiler.frontend.external import ExternalData
+from compiler.graph.dtypes import Array, from_numpy, to_numpy
+
+_TYPES: dict[int, str] = {
+    TensorProto.FLOAT: "f32", TensorProto.DOUBLE: "f64", TensorProto.FLOAT16: "f16", TensorProto.BFLOAT16: "bf16",
+    TensorProto.FLOAT8E4M3FN: "f8e4m3", TensorProto.FLOAT8E5M2: "f8e5m2",
+    TensorProto.INT64: "i64", TensorProto.INT32: "i32", TensorProto.INT16: "i16", TensorProto.INT8: "i8",
+    TensorProto.UINT64: "u64", TensorProto.UINT32: "u32", TensorProto.UINT16: "u16", TensorProto.UINT8: "u8",
+    TensorProto.INT4: "i4", TensorProto.UINT4: "u4", TensorProto.BOOL: "bool",
+}  # fmt: skip
+
+LIMIT_BYTES = 64 << 30
+"""No single tensor may be larger: an absurd shape is refused before anything is allocated."""
+
+
+def element_type(code: int) -> DType:
+    """Our type for ONNX's; raises ValueError naming those that we do not have."""
+    if code not in _TYPES:
+        known = code in TensorProto.DataType.values()
+        name = TensorProto.DataType.Name(code) if known else f"number {code}"  # type: ignore[arg-type]
+        raise ValueError(f"element type {name} is not supported")
+    return dtype(_TYPES[code])
+
+
+def tensor_array(tensor: onnx.TensorProto, external: ExternalData) -> Array:
+    """The content of a tensor, inline or external; raises BadInputError when it is not what it says."""
+    name = tensor.name or "(unnamed)"
+    shape = tuple(tensor.dims)
+    try:
+        kind = element_type(tensor.data_type)
+    except ValueError as error:
+        raise BadInputError(f"tensor {name!r} cannot be used", why=str(error)) from error
+    if min(shape, default=0) < 0 or math.prod(shape) * kind.bits // 8 > LIMIT_BYTES:
+        raise BadInputError(f"tensor {name!r} has an impossible shape", why=f"{list(shape)} of {kind}")
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return _external(tensor, name, shape, kind, external)
+    try:
+        array = numpy_helper.to_array(tensor)
+    except (ValueError, TypeError, KeyError) as error:
+        raise BadInputError(f"tensor {name!r} is broken", why=str(error).split("\n")[0]) from error
+    if array.shape != shape or from_numpy(array.dtype) != kind:
+        raise BadInputError(f"tensor {name!r} is broken", why=f"it holds {array.shape} instead of {shape}")
+    return array
+
+
+def _external(
+    tensor: onnx.TensorProto, name: str, shape: tuple[int, ...], kind: DType, external: ExternalData
+) -> Array:
+    facts = {entry.key: entry.value for entry in tensor.external_data}
+    if kind.bits < 8:
+        raise BadInputError(f"tensor {name!r} cannot be used", why=f"external data of {kind} is not supported")
+    size = math.prod(shape) * kind.bytes
+    offset, length = _number(facts, "offset", 0, name), _number(facts, "length", size, name)
+    if length != size:
+        raise BadInputError(
+            f"external data of {name!r} has the wrong length", why=f"{length} bytes for {kind}{list(shape)} = {size}"
+        )
+    data = external.read(facts.get("location", ""), offset, size, name)
+    stored: np.dtype[Any] = to_numpy(kind)
+    return np.frombuffer(data, stored).reshape(shape) if size else np.zeros(shape, stored)
+
+
+def _number(facts: dict[str, str], key: str, default: int, name: str) -> int:
+    text = facts.get(key, "")
+    if not text:
+        return default
+    if not text.isdecimal() or len(text) > 18:
+        raise BadInputError(f"external data of {name!r} is broken", why=f"its {key} is {text[:40]!r}")
+    return int(text)

@@ -1,0 +1,1 @@
+"""The graph: tensors and operators, their records, rewrites, fusion."""

@@ -1,0 +1,170 @@
+"""Build and rewrite graphs: `Editor` adds nodes and constants, `rewrite` applies a rule to every node.
+
+The editor folds what is known as it goes: a node all of whose inputs are constants becomes a constant. With
+`expand` it also brings every node it adds to canonical form.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.dtypes import Array, from_numpy
+from compiler.graph.interpret import apply
+from compiler.graph.ir import Graph, Node, TensorType, Value
+from compiler.graph.op import Op
+from compiler.graph.ops import OPS
+
+FOLD_LIMIT_BYTES = 256 << 20
+"""A result larger than this and than its inputs together is computed at run time, not stored."""
+
+
+class Editor:
+    """A graph under construction. Values of the graph that it starts from keep their numbers."""
+
+    def __init__(self, graph: Graph | None = None, *, expand: bool = False) -> None:
+        self.nodes: list[Node] = []
+        self.constants: dict[Value, Array] = dict(graph.constants) if graph else {}
+        self.producers: dict[Value, int] = {}
+        self.uses: Counter[Value] = _count_uses(graph) if graph else Counter()
+        self.origin: tuple[str, ...] = ()
+        self.expand = expand
+        self._scalars: dict[tuple[str, bytes], Value] = {}
+        self._next = 1 + max((v.id for v in _all_values(graph)), default=-1) if graph else 0
+
+    # ------------------------------------------------------------ adding
+
+    def value(self, kind: TensorType, name: str = "") -> Value:
+        """A fresh value."""
+        made = Value(self._next, kind, name)
+        self._next += 1
+        return made
+
+    def constant(self, array: Array, name: str = "") -> Value:
+        """Add a constant; equal scalars are one constant."""
+        key = (array.dtype.name, array.tobytes()) if array.ndim == 0 and not name else None
+        if key is not None and key in self._scalars:
+            return self._scalars[key]
+        made = self.value(TensorType(from_numpy(array.dtype), array.shape), name)
+        self.constants[made] = array
+        if key is not None:
+            self._scalars[key] = made
+        return made
+
+    def emit(self, op: str, *inputs: Value, **attrs: AttrValue) -> Value:
+        """Add a node and return its first output."""
+        return self.emit_all(OPS[op], inputs, Attrs(attrs))[0]
+
+    def emit_all(self, op: Op, inputs: Sequence[Value], attrs: Attrs) -> tuple[Value, ...]:
+        """Add a node and return its outputs; known results become constants."""
+        types = op.infer(tuple(value.type for value in inputs), attrs)
+        folded = self.fold(op, inputs, attrs, types)
+        if folded is not None:
+            return folded
+        item = Node(op, tuple(inputs), tuple(self.value(kind) for kind in types), attrs, self.origin)
+        if self.expand:
+            expanded = self.expanded(item)
+            if expanded is not None:
+                return expanded
+        self.append(item)
+        self.uses.update(set(item.inputs))
+        return item.outputs
+
+    def append(self, item: Node) -> None:
+        """Add a finished node as it is."""
+        for value in item.outputs:
+            self.producers[value] = len(self.nodes)
+        self.nodes.append(item)
+
+    def expanded(self, item: Node) -> tuple[Value, ...] | None:
+        """What the record's expansion makes of a node, or None where it has nothing to do."""
+        return item.op.expand(self, item) if item.op.expand else None
+
+    def fold(
+        self, op: Op, inputs: Sequence[Value], attrs: Attrs, types: Sequence[TensorType]
+    ) -> tuple[Value, ...] | None:
+        """The results as constants, when all inputs are known and the results are not too large to store."""
+        arrays = [self.constants.get(value) for value in inputs]
+        known = [array for array in arrays if array is not None]
+        if len(known) != len(arrays):
+            return None
+        made, read = sum(kind.bytes for kind in types), sum(array.nbytes for array in known)
+        results = None if made > max(FOLD_LIMIT_BYTES, read) and known else apply(op, known, attrs, types)
+        return None if results is None else tuple(self.constant(array) for array in results)
+
+    # ------------------------------------------------------------ looking
+
+    def known(self, value: Value) -> Array | None:
+        """The content of `value` where it is a constant."""
+        return self.constants.get(value)
+
+    def producer(self, value: Value, op: str = "") -> Node | None:
+        """The node that makes `value` (of the given operator only), or None."""
+        at = self.producers.get(value)
+        if at is None or (op and self.nodes[at].op.name != op):
+            return None
+        return self.nodes[at]
+
+    def rename(self, value: Value, name: str) -> Value:
+        """Give a value without a name that of the value it stands for."""
+        at = self.producers.get(value)
+        if at is None or value.name or not name:
+            return value
+        named, item = Value(value.id, value.type, name), self.nodes[at]
+        outputs = tuple(named if out == value else out for out in item.outputs)
+        self.nodes[at] = Node(item.op, item.inputs, outputs, item.attrs, item.origin)
+        return named
+
+
+def _all_values(graph: Graph) -> Iterable[Value]:
+    yield from graph.inputs
+    yield from graph.constants
+    for item in graph.nodes:
+        yield from item.outputs
+
+
+def _count_uses(graph: Graph) -> Counter[Value]:
+    """How many nodes read each value; leaving the graph is a use, too."""
+    uses: Counter[Value] = Counter()
+    for item in graph.nodes:
+        uses.update(set(item.inputs))
+    uses.update(set(graph.outputs))
+    return uses
+
+
+Rule = Callable[[Editor, Node], "tuple[Value, ...] | None"]
+
+
+def rewrite(graph: Graph, rule: Rule, *, expand: bool = False) -> Graph:
+    """Apply `rule` to every node, in order; it returns what stands for the node's outputs, or None to keep it.
+
+    A rule sees nodes whose inputs are already rewritten. Nodes that lost their last use stay until `drop_dead`.
+    The same graph comes back when nothing changed.
+    """
+    editor = Editor(graph, expand=expand)
+    moved: dict[Value, Value] = {}
+    for item in graph.nodes:
+        current = _with_inputs(item, moved)
+        editor.origin = item.origin
+        result = rule(editor, current)
+        if result is None:
+            editor.append(current)
+            continue
+        for value in set(current.inputs):
+            editor.uses[value] -= 1
+        for old, new in zip(current.outputs, result, strict=True):
+            if old != new:
+                moved[old] = editor.rename(new, old.name)
+                editor.uses[new] += editor.uses[old]
+    if not moved:
+        return graph
+    outputs = tuple(moved.get(value, value) for value in graph.outputs)
+    return graph.replace(nodes=editor.nodes, outputs=outputs, constants=editor.constants)
+
+
+def _with_inputs(item: Node, moved: dict[Value, Value]) -> Node:
+    if not any(value in moved for value in item.inputs):
+        return item
+    inputs = tuple(moved.get(value, value) for value in item.inputs)
+    return Node(item.op, inputs, item.outputs, item.attrs, item.origin)

@@ -1,0 +1,266 @@
+"""The op record: everything the compiler knows about one operator, in one place.
+
+Importer, interpreter, rewrites, loop generation and tests are generated from these records. A new op is one
+record in `graph/ops/<family>.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from compiler.core.types import DType
+from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.dtypes import Array, accumulate_type, from_numpy
+from compiler.graph.ir import Node, NodeInfo, TensorType, Value
+from compiler.loops.build import Builder
+from compiler.loops.ir import Buffer
+
+
+class Kind(StrEnum):
+    """What an operator does to its elements; decides how it may be fused."""
+
+    VIEW = "view"  # another shape over the same dense elements
+    INJECTIVE = "injective"  # each output element from a fixed set of input elements
+    REDUCTION = "reduction"  # output elements combine many input elements
+    ANCHOR = "anchor"  # a reduction heavy enough that a group is scheduled around it
+    OPAQUE = "opaque"  # none of these: no loops can be built
+
+
+class Sign(StrEnum):
+    """What is known about the sign of the results."""
+
+    UNKNOWN = "unknown"
+    NONNEGATIVE = "nonnegative"  # results are never negative
+    KEEPS = "keeps"  # results are not negative where all inputs are not
+
+
+class RefusedError(Exception):
+    """Why a node cannot be imported; the importer adds the name of the node."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class UnsupportedError(RefusedError):
+    """The node is legal ONNX, and we do not do it."""
+
+
+class InvalidError(RefusedError):
+    """The node breaks ONNX's rules: shapes or types that do not fit."""
+
+
+# ---------------------------------------------------------------- how ONNX writes an op
+
+
+@dataclass(frozen=True, slots=True)
+class OnnxNode:
+    """A node as the model has it: raw attributes, inputs (None: left out) and what is known of them."""
+
+    attrs: Mapping[str, AttrValue | Array]
+    inputs: tuple[Value | None, ...]
+    known: tuple[Array | None, ...]
+    used_outputs: tuple[bool, ...]
+
+    def has(self, index: int) -> bool:
+        """Whether input `index` is given."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def known_at(self, index: int) -> Array | None:
+        """The content of input `index`, when it is given and known."""
+        return self.known[index] if index < len(self.known) else None
+
+
+Imported = tuple[tuple[Value, ...], dict[str, AttrValue]]
+Adapt = Callable[[OnnxNode, tuple[Value, ...], dict[str, AttrValue]], Imported]
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """How ONNX writes the op from opset `since` on, until the record's next signature.
+
+    `attrs`: the attributes that matter, with their defaults (None: no default, left out when not given).
+    `known`: inputs whose content must be known at compile time; they become attributes of that name.
+    `ignored`: attributes that change nothing at inference. `adapt` finishes what a table cannot say: it gets
+    the node, the remaining inputs and the attributes, and returns both. `outputs`: how many may be used.
+    """
+
+    since: int = 1
+    attrs: Mapping[str, AttrValue | None] = field(default_factory=dict)
+    known: Mapping[int, str] = field(default_factory=dict)
+    ignored: frozenset[str] = frozenset()
+    adapt: Adapt | None = None
+    outputs: int = 1
+    optional: frozenset[int] = frozenset()
+
+
+# ---------------------------------------------------------------- the record
+
+
+class Emitter(Protocol):
+    """What an expansion writes to: it adds nodes and constants to the graph under construction."""
+
+    def emit(self, op: str, *inputs: Value, **attrs: AttrValue) -> Value:
+        """Add a node and return its first output."""
+        ...
+
+    def constant(self, array: Array) -> Value:
+        """Add a constant."""
+        ...
+
+    def known(self, value: Value) -> Array | None:
+        """The content of `value` where it is a constant."""
+        ...
+
+
+Infer = Callable[[Sequence[TensorType], Attrs], tuple[TensorType, ...]]
+Reference = Callable[[Sequence[Array], Attrs], Sequence[Array]]
+Build = Callable[[Builder, Sequence[Buffer], NodeInfo], tuple[Buffer, ...]]
+Expand = Callable[[Emitter, Node], "tuple[Value, ...] | None"]
+Flops = Callable[[NodeInfo], int]
+
+
+def output_size(info: NodeInfo) -> int:
+    """One operation per output element."""
+    return sum(item.size for item in info.out_types)
+
+
+def input_size(info: NodeInfo) -> int:
+    """One operation per element of the first input."""
+    return info.in_types[0].size
+
+
+def no_flops(info: NodeInfo) -> int:  # noqa: ARG001
+    """Data movement computes nothing."""
+    return 0
+
+
+def everywhere(info: NodeInfo) -> bool:  # noqa: ARG001
+    """A form that fits every node of its operator."""
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to compute an operator as loops; `applies` says to which nodes it fits."""
+
+    build: Build
+    applies: Callable[[NodeInfo], bool] = everywhere
+
+    def __call__(self, b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> tuple[Buffer, ...]:
+        return self.build(b, inputs, info)
+
+
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """One operator.
+
+    - `name`: its name in the graph; `domain` and `onnx_name` (default: the same) say what ONNX calls it;
+      without `signatures` it is ours alone (canonical forms).
+    - `infer`: types of the outputs; raises InvalidError or UnsupportedError.
+    - `reference`: numpy meaning. Sums in f16 and bf16 run in f32.
+    - `forms`: named ways to compute it as loops; the first that applies is the default.
+    - `expand`: rewrites the node into simpler ones (canonical form); returns None where it has nothing to do.
+    - `flops`: estimate of floating-point operations.
+    - `inputs`: least and greatest number of inputs (None: any number).
+    """
+
+    name: str
+    kind: Kind
+    infer: Infer
+    reference: Reference
+    inputs: tuple[int, int | None] = (1, 1)
+    signatures: tuple[Signature, ...] = ()
+    domain: str = ""
+    onnx_name: str = ""
+    forms: Mapping[str, Form] = field(default_factory=dict)
+    expand: Expand | None = None
+    flops: Flops = output_size
+    sign: Sign | Callable[[Attrs], Sign] = Sign.UNKNOWN
+    elementwise: bool = False
+    """Output element i reads input elements at i (broadcast) only."""
+    channels: bool = False
+    """It combines elements over channels or space of (batch, channels, space): worth a layout of its own."""
+    keeps_channels: bool = False
+    """Moves elements along space only, or joins channels: channel blocks stay channel blocks."""
+    accumulate: Callable[[DType], DType] = accumulate_type
+
+    def __repr__(self) -> str:
+        return f"<Op {self.name}>"
+
+    def sign_of(self, attrs: Attrs) -> Sign:
+        """What is known about the sign of the results with these attributes."""
+        return self.sign if isinstance(self.sign, Sign) else self.sign(attrs)
+
+    def forms_for(self, info: NodeInfo) -> dict[str, Form]:
+        """The forms that fit a node, the default first."""
+        return {name: form for name, form in self.forms.items() if form.applies(info)}
+
+    def signature(self, opset: int) -> Signature | None:
+        """The signature in force at `opset`, or None when ONNX did not have the op yet."""
+        chosen = None
+        for item in self.signatures:
+            if item.since <= opset:
+                chosen = item
+        return chosen
+
+
+# ---------------------------------------------------------------- helpers that records share
+
+
+def normal_axis(axis: int, rank: int, extra: int = 0) -> int:
+    """`axis` counted from the front; raises InvalidError outside -rank..rank-1 (+ `extra` at the end)."""
+    limit = rank + extra
+    if not -limit <= axis < max(limit, 1):
+        raise InvalidError(f"axis {axis} does not exist in a tensor of rank {rank}")
+    return axis + limit if axis < 0 else axis
+
+
+def normal_axes(axes: Sequence[int], rank: int, extra: int = 0) -> tuple[int, ...]:
+    """Axes counted from the front, sorted; raises InvalidError for repeated ones."""
+    found = sorted(normal_axis(axis, rank, extra) for axis in axes)
+    if len(set(found)) != len(found):
+        raise InvalidError(f"axes {list(axes)} name one axis twice")
+    return tuple(found)
+
+
+def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The common shape under numpy's broadcasting rules; raises InvalidError."""
+    rank = max((len(shape) for shape in shapes), default=0)
+    result = [1] * rank
+    for shape in shapes:
+        for at, extent in enumerate(shape, rank - len(shape)):
+            if extent == 1 or extent == result[at]:
+                continue
+            if result[at] != 1:
+                texts = " and ".join(str(list(item)) for item in shapes)
+                raise InvalidError(f"shapes {texts} do not broadcast")
+            result[at] = extent
+    return tuple(result)
+
+
+def same_dtype(types: Sequence[TensorType]) -> DType:
+    """The common element type; raises InvalidError when they differ."""
+    first = types[0].dtype
+    for item in types[1:]:
+        if item.dtype != first:
+            raise InvalidError(f"element types {first} and {item.dtype} differ")
+    return first
+
+
+def array_type(array: Array) -> TensorType:
+    """The type of a numpy array."""
+    return TensorType(from_numpy(array.dtype), array.shape)
+
+
+def one(
+    build: Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer],
+    applies: Callable[[NodeInfo], bool] = everywhere,
+) -> Form:
+    """A form with a single result."""
+    return Form(lambda b, inputs, info: (build(b, inputs, info),), applies)

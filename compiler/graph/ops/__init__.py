@@ -1,0 +1,49 @@
+"""All op records: `OPS` by our name, `find` by ONNX's domain and name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from compiler.graph.op import Op
+from compiler.graph.ops import (
+    elementwise,
+    indexing,
+    linear,
+    movement,
+    norm,
+    pooling,
+    reduction,
+    resize,
+    source,
+    transposed,
+)
+
+FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
+    {
+        "elementwise": elementwise.OPS,
+        "movement": movement.OPS,
+        "indexing": indexing.OPS,
+        "resize": resize.OPS,
+        "reduction": reduction.OPS,
+        "pooling": pooling.OPS,
+        "norm": norm.OPS,
+        "linear": linear.OPS,
+        "transposed": transposed.OPS,
+        "source": source.OPS,
+    }
+)
+
+OPS: Mapping[str, Op] = MappingProxyType({op.name: op for family in FAMILIES.values() for op in family})
+
+_ONNX = {(op.domain, op.onnx_name or op.name): op for op in OPS.values() if op.signatures}
+
+
+def find(domain: str, name: str) -> Op | None:
+    """The record of an ONNX operator, or None; `ai.onnx` is the default domain."""
+    return _ONNX.get(("" if domain == "ai.onnx" else domain, name))
+
+
+def onnx_names() -> tuple[tuple[str, str], ...]:
+    """Domain and name of every ONNX operator that has a record."""
+    return tuple(sorted(_ONNX))

@@ -1,0 +1,515 @@
+"""Operators that pick, join, pad and repeat parts of tensors.
+
+Canonical attributes: axes count from the front; `Slice` has one begin, step and size per axis; `Pad` has one
+`before` and `after` per axis; `Expand` and `Tile` the whole shape or repeats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from compiler.core.types import INDEX
+from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.dtypes import Array
+from compiler.graph.ir import Node, NodeInfo, TensorType, Value
+from compiler.graph.op import (
+    Emitter,
+    Imported,
+    InvalidError,
+    Kind,
+    OnnxNode,
+    Op,
+    Sign,
+    Signature,
+    UnsupportedError,
+    broadcast_shape,
+    no_flops,
+    normal_axis,
+    one,
+    same_dtype,
+)
+from compiler.graph.ops.elementwise import read_broadcast
+from compiler.loops.build import Builder
+from compiler.loops.ir import Buffer, Expr, Select, all_of, maximum, minimum, wrap
+from compiler.loops.ir import Cast as CastExpr
+
+Types = Sequence[TensorType]
+Raw = dict[str, AttrValue]
+Values = tuple[Value, ...]
+
+# ---------------------------------------------------------------- slices
+
+
+def _slice_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    given, shape = Attrs(attrs), inputs[0].type.shape
+    starts, ends = given.integers("starts"), given.integers("ends")
+    axes = given.integers("axes", tuple(range(len(starts))))
+    steps = given.integers("steps", (1,) * len(starts))
+    if not len(starts) == len(ends) == len(axes) == len(steps):
+        raise InvalidError("starts, ends, axes and steps of Slice differ in length")
+    begin, step, size = [0] * len(shape), [1] * len(shape), list(shape)
+    for axis, first, last, by in zip(axes, starts, ends, steps, strict=True):
+        at = normal_axis(axis, len(shape))
+        if by == 0:
+            raise InvalidError("a step of Slice is 0")
+        taken = range(*slice(first, last, by).indices(shape[at]))
+        begin[at], step[at], size[at] = (taken.start if taken else 0), by, len(taken)
+    return inputs, {"begin": tuple(begin), "step": tuple(step), "size": tuple(size)}
+
+
+def _slice_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    begin, step, size = (attrs.integers(name) for name in ("begin", "step", "size"))
+    if not len(begin) == len(step) == len(size) == types[0].rank:
+        raise InvalidError(f"Slice of {types[0]} needs one begin, step and size per axis")
+    for extent, first, by, count in zip(types[0].shape, begin, step, size, strict=True):
+        last = first + by * (count - 1)
+        if count and not (0 <= first < extent and 0 <= last < extent):
+            raise InvalidError(f"Slice reads {first}..{last} of an axis of extent {extent}")
+    return (types[0].with_shape(size),)
+
+
+def slice_index(attrs: Attrs) -> tuple[slice, ...]:
+    """The numpy index of a Slice."""
+    begin, step, size = (attrs.integers(name) for name in ("begin", "step", "size"))
+    found = []
+    for first, by, count in zip(begin, step, size, strict=True):
+        last = first + by * count
+        found.append(slice(first, None if last < 0 else last, by))
+    return tuple(found)
+
+
+def _slice_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    begin, step = info.attrs.integers("begin"), info.attrs.integers("step")
+
+    def at(*index: Expr) -> Expr:
+        return inputs[0][tuple(i * by + first for i, by, first in zip(index, step, begin, strict=True))]
+
+    return b.compute("slice", info.out_types[0].shape, at, info.out_types[0].dtype)
+
+
+def _no_change(e: Emitter, item: Node) -> Values | None:  # noqa: ARG001
+    return item.inputs[:1] if item.inputs[0].type == item.output.type else None
+
+
+def _slice_expand(e: Emitter, item: Node) -> Values | None:
+    forward = all(
+        by > 0 for by, n in zip(item.attrs.integers("step"), item.output.type.shape, strict=True) if n > 1
+    )
+    return _no_change(e, item) if forward else None
+
+
+_ENDS = {1: "starts", 2: "ends", 3: "axes", 4: "steps"}
+SLICE = Op(
+    "Slice", Kind.INJECTIVE, _slice_infer, lambda x, a: (x[0][slice_index(a)],), (1, 1),
+    (
+        Signature(1, {"starts": None, "ends": None, "axes": None}, adapt=_slice_import),
+        Signature(10, known=_ENDS, optional=frozenset({3, 4}), adapt=_slice_import),
+    ),
+    forms={"direct": one(_slice_form)}, expand=_slice_expand, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+
+
+def _split_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+    given, count = Attrs(attrs), len(node.used_outputs)
+    axis = normal_axis(given.integer("axis"), inputs[0].type.rank)
+    extent = inputs[0].type.shape[axis]
+    parts = given.integer("num_outputs", count)
+    even = -(-extent // parts)
+    sizes = given.integers("split", tuple(max(min(even, extent - even * i), 0) for i in range(parts)))
+    if sum(sizes) != extent or min(sizes, default=0) < 0 or len(sizes) != count:
+        raise InvalidError(f"split {list(sizes)} into {count} outputs does not add up to extent {extent}")
+    return inputs, {"axis": axis, "split": sizes}
+
+
+def _split_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    axis, shape = attrs.integer("axis"), types[0].shape
+    return tuple(
+        types[0].with_shape((*shape[:axis], size, *shape[axis + 1 :])) for size in attrs.integers("split")
+    )
+
+
+def _split_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    cuts = np.cumsum(attrs.integers("split"))[:-1]
+    return np.split(arrays[0], cuts, axis=attrs.integer("axis"))
+
+
+def _split_expand(e: Emitter, item: Node) -> Values:
+    axis, shape = item.attrs.integer("axis"), item.inputs[0].type.shape
+    made, first = [], 0
+    for size in item.attrs.integers("split"):
+        made.append(emit_slice(e, item.inputs[0], axis, first, size))
+        first += size
+    assert first == shape[axis]
+    return tuple(made)
+
+
+def emit_slice(e: Emitter, value: Value, axis: int, first: int, size: int) -> Value:
+    """Elements first..first+size of one axis."""
+    shape = value.type.shape
+    if first == 0 and size == shape[axis]:
+        return value
+    begin = tuple(first if at == axis else 0 for at in range(len(shape)))
+    sizes = tuple(size if at == axis else extent for at, extent in enumerate(shape))
+    return e.emit("Slice", value, begin=begin, step=(1,) * len(shape), size=sizes)
+
+
+SPLIT = Op(
+    "Split", Kind.INJECTIVE, _split_infer, _split_reference, (1, 1),
+    (
+        Signature(2, {"axis": 0, "split": None}, adapt=_split_import, outputs=1 << 30),
+        Signature(13, {"axis": 0}, {1: "split"}, optional=frozenset({1}), adapt=_split_import, outputs=1 << 30),
+        Signature(18, {"axis": 0, "num_outputs": None}, {1: "split"}, optional=frozenset({1}),
+                  adapt=_split_import, outputs=1 << 30),
+    ),
+    expand=_split_expand, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+
+# ---------------------------------------------------------------- joins
+
+
+def _concat_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    return inputs, {"axis": normal_axis(Attrs(attrs).integer("axis"), inputs[0].type.rank)}
+
+
+def _concat_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    axis, kind = attrs.integer("axis"), same_dtype(types)
+    first = types[0].shape
+    for item in types[1:]:
+        if item.rank != len(first) or any(
+            a != b for at, (a, b) in enumerate(zip(item.shape, first, strict=True)) if at != axis
+        ):
+            raise InvalidError(f"{types[0]} and {item} cannot be joined along axis {axis}")
+    total = sum(item.shape[axis] for item in types)
+    return (TensorType(kind, (*first[:axis], total, *first[axis + 1 :])),)
+
+
+def _concat_pieces(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """One block per input, each writing its part of the result."""
+    axis, out = info.attrs.integer("axis"), info.out_types[0]
+    target = b.local("concat", out.shape, out.dtype)
+    first = 0
+    for buffer, kind in zip(inputs, info.in_types, strict=True):
+
+        def piece(*index: Expr, start: int = first, source: Buffer = buffer) -> tuple[tuple[Expr, ...], Expr]:
+            return (*index[:axis], index[axis] + start, *index[axis + 1 :]), source[index]
+
+        b.write("concat_part", target, kind.shape, piece)
+        first += kind.shape[axis]
+    return target
+
+
+def _concat_select(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """One block that chooses the input by index; can be inlined into its reader."""
+    axis, out = info.attrs.integer("axis"), info.out_types[0]
+    ends = np.cumsum([kind.shape[axis] for kind in info.in_types]).tolist()
+
+    def at(*index: Expr) -> Expr:
+        def part(number: int) -> Expr:
+            start = ends[number - 1] if number else 0
+            return inputs[number][(*index[:axis], index[axis] - start, *index[axis + 1 :])]
+
+        result = part(len(inputs) - 1)
+        for number in reversed(range(len(inputs) - 1)):
+            result = Select(index[axis].lt(ends[number]), part(number), result)
+        return result
+
+    return b.compute("concat", out.shape, at, out.dtype)
+
+
+def _concat_expand(e: Emitter, item: Node) -> Values | None:
+    """Parts of extent 0 vanish."""
+    axis = item.attrs.integer("axis")
+    kept = tuple(value for value in item.inputs if value.type.shape[axis])
+    if len(kept) == 1:
+        return kept
+    return None if len(kept) == len(item.inputs) or not kept else (e.emit("Concat", *kept, axis=axis),)
+
+
+CONCAT = Op(
+    "Concat", Kind.INJECTIVE, _concat_infer, lambda x, a: (np.concatenate(x, a.integer("axis")),), (1, None),
+    (Signature(4, {"axis": 1}, adapt=_concat_import),),
+    forms={"pieces": one(_concat_pieces), "select": one(_concat_select)},
+    expand=_concat_expand, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+
+# ---------------------------------------------------------------- padding
+
+_PAD_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
+
+
+def _pad_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    given, rank = Attrs(attrs), inputs[0].type.rank
+    pads = given.integers("pads")
+    axes = tuple(normal_axis(axis, rank) for axis in given.integers("axes", tuple(range(rank))))
+    if len(pads) != 2 * len(axes):
+        raise InvalidError(f"Pad has {len(pads)} pads for {len(axes)} axes")
+    before, after = [0] * rank, [0] * rank
+    for axis, low, high in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
+        before[axis], after[axis] = low, high
+    value = given["value"]
+    value = value[0] if isinstance(value, tuple) and value else value
+    if given.text("mode") not in _PAD_MODES:
+        raise InvalidError(f"Pad has no mode {given.text('mode')!r}")
+    assert isinstance(value, (bool, int, float))
+    return inputs, {
+        "before": tuple(before),
+        "after": tuple(after),
+        "mode": given.text("mode"),
+        "value": value,
+    }
+
+
+def _pad_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    before, after = attrs.integers("before"), attrs.integers("after")
+    if not len(before) == len(after) == types[0].rank:
+        raise InvalidError(f"Pad of {types[0]} needs one `before` and `after` per axis")
+    shape = tuple(low + n + high for low, n, high in zip(before, types[0].shape, after, strict=True))
+    if min(shape, default=0) < 0:
+        raise InvalidError(f"Pad cuts more than there is from {types[0]}")
+    mode = attrs.text("mode")
+    if mode != "constant" and min((*before, *after), default=0) < 0:
+        raise UnsupportedError(f"Pad with negative pads in mode {mode} is not supported")
+    if mode == "reflect":
+        for low, n, high in zip(before, types[0].shape, after, strict=True):
+            if max(low, high) >= n and max(low, high) > 0:
+                raise UnsupportedError(f"Pad reflects {max(low, high)} elements of an axis of extent {n}")
+    return (types[0].with_shape(shape),)
+
+
+def _pad_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    pairs = list(zip(attrs.integers("before"), attrs.integers("after"), strict=True))
+    x, mode = arrays[0], attrs.text("mode")
+    cut = tuple(slice(max(-low, 0), n - max(-high, 0)) for (low, high), n in zip(pairs, x.shape, strict=True))
+    grown = [(max(low, 0), max(high, 0)) for low, high in pairs]
+    if mode == "constant":
+        return (np.pad(x[cut], grown, constant_values=x.dtype.type(attrs.number("value"))),)
+    kinds = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
+    return (np.pad(x, grown, mode=kinds[mode]),)  # type: ignore[call-overload]
+
+
+def _pad_at(mode: str, position: Expr, extent: int) -> Expr:
+    """The source position of a padded position that may lie outside 0..extent."""
+    if mode == "edge":
+        return minimum(maximum(position, 0), extent - 1)
+    if mode == "wrap":
+        return position % extent
+    folded = maximum(position, -position)
+    return minimum(folded, folded * -1 + 2 * (extent - 1))
+
+
+def _pad_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out, shape, mode = info.out_types[0], info.in_types[0].shape, info.attrs.text("mode")
+    before, after = info.attrs.integers("before"), info.attrs.integers("after")
+
+    def at(*index: Expr) -> Expr:
+        moved, inside = [], []
+        for i, low, high, extent in zip(index, before, after, shape, strict=True):
+            position = i - low
+            if mode != "constant" and (low or high):
+                position = _pad_at(mode, position, extent)
+            moved.append(position)
+            inside.append(position.ge(0) if low > 0 else None)
+            inside.append(position.lt(extent) if high > 0 else None)
+        guard = all_of(*inside) if mode == "constant" else None
+        if guard is None:
+            return inputs[0][tuple(moved)]
+        return Select(guard, inputs[0][tuple(moved)], wrap(info.attrs.number("value"), out.dtype))
+
+    return b.compute("pad", out.shape, at, out.dtype)
+
+
+def _pad_pieces(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """Interior and border as disjoint blocks: nothing is decided per element (constant mode, no cuts)."""
+    before, after = info.attrs.integers("before"), info.attrs.integers("after")
+    if info.attrs.text("mode") != "constant" or min((*before, *after), default=0) < 0:
+        return _pad_form(b, inputs, info)
+    out, shape = info.out_types[0], info.in_types[0].shape
+    target, value = b.local("pad", out.shape, out.dtype), info.attrs.number("value")
+    for origin, extents in border_boxes(shape, before, after):
+        b.write("pad_border", target, extents, _fill_at(origin, wrap(value, out.dtype)))
+    b.write("pad_inside", target, shape, lambda *i: (_shifted(i, before), inputs[0][i]))
+    return target
+
+
+def _shifted(index: Sequence[Expr], by: Sequence[int]) -> tuple[Expr, ...]:
+    return tuple(i + offset for i, offset in zip(index, by, strict=True))
+
+
+def _fill_at(origin: Sequence[int], value: Expr) -> Callable[..., tuple[tuple[Expr, ...], Expr]]:
+    return lambda *index: (_shifted(index, origin), value)
+
+
+def border_boxes(
+    shape: Sequence[int], before: Sequence[int], after: Sequence[int]
+) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Disjoint boxes (origin, extents) that cover a padded tensor except its interior."""
+    full = [low + n + high for low, n, high in zip(before, shape, after, strict=True)]
+    found = []
+    for axis, (low, n, high) in enumerate(zip(before, shape, after, strict=True)):
+        for first, extent in ((0, low), (low + n, high)):
+            if extent:
+                origin = (*before[:axis], first, *([0] * (len(full) - axis - 1)))
+                found.append((origin, (*shape[:axis], extent, *full[axis + 1 :])))
+    return found
+
+
+def _pad_sign(attrs: Attrs) -> Sign:
+    return Sign.KEEPS if attrs.text("mode") != "constant" or attrs.number("value") >= 0 else Sign.UNKNOWN
+
+
+def _pad_expand(e: Emitter, item: Node) -> Values | None:  # noqa: ARG001
+    unpadded = not any((*item.attrs.integers("before"), *item.attrs.integers("after")))
+    return item.inputs if unpadded else None
+
+
+PAD = Op(
+    "Pad", Kind.INJECTIVE, _pad_infer, _pad_reference, (1, 1),
+    (
+        Signature(2, {"pads": None, "mode": "constant", "value": 0.0}, adapt=_pad_import),
+        Signature(11, {"mode": "constant", "value": 0.0}, known={1: "pads", 2: "value", 3: "axes"},
+                  optional=frozenset({2, 3}), adapt=_pad_import),
+    ),
+    forms={"select": one(_pad_form), "pieces": one(_pad_pieces)}, expand=_pad_expand, flops=no_flops, sign=_pad_sign,
+)  # fmt: skip
+
+# ---------------------------------------------------------------- gathering and repeating
+
+
+def _gather_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+    axis = normal_axis(Attrs(attrs).integer("axis"), inputs[0].type.rank)
+    extent, known = inputs[0].type.shape[axis], node.known_at(1)
+    if known is not None and known.size and not (-extent <= known.min() and known.max() < extent):
+        raise InvalidError(f"Gather takes index {known.min()} or {known.max()} of an axis of extent {extent}")
+    return inputs, {"axis": axis}
+
+
+def _gather_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    axis, shape = attrs.integer("axis"), types[0].shape
+    if types[1].dtype.name not in ("i32", "i64"):
+        raise InvalidError(f"the indices of Gather are {types[1].dtype}, expected i32 or i64")
+    return (types[0].with_shape((*shape[:axis], *types[1].shape, *shape[axis + 1 :])),)
+
+
+def _gather_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    extent = arrays[0].shape[attrs.integer("axis")]
+    indices = np.where(arrays[1] < 0, arrays[1] + extent, arrays[1]).clip(0, max(extent - 1, 0))
+    return (np.take(arrays[0], indices, axis=attrs.integer("axis")),)
+
+
+def _gather_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """Indices known to be within the axis (`safe`) are used as they are, others wrapped once and clamped."""
+    axis, out, count = info.attrs.integer("axis"), info.out_types[0], info.in_types[1].rank
+    extent = info.in_types[0].shape[axis]
+
+    def at(*index: Expr) -> Expr:
+        found: Expr = inputs[1][index[axis : axis + count]]
+        found = found if found.dtype == INDEX else CastExpr(INDEX, found)
+        if not info.attrs.flag("safe", False):
+            found = Select(found.lt(0), found + extent, found)
+            found = minimum(maximum(found, 0), extent - 1)
+        return inputs[0][(*index[:axis], found, *index[axis + count :])]
+
+    return b.compute("gather", out.shape, at, out.dtype)
+
+
+def _gather_expand(e: Emitter, item: Node) -> Values | None:
+    """Known indices: one index or a run of them is a Slice; others are counted from the front."""
+    known, axis = e.known(item.inputs[1]), item.attrs.integer("axis")
+    if known is None or item.attrs.flag("safe", False) or not known.size:
+        return None
+    data = item.inputs[0]
+    indices = np.where(known < 0, known + data.type.shape[axis], known)
+    flat = indices.reshape(-1)
+    if np.array_equal(flat, np.arange(flat[0], flat[0] + flat.size)):
+        piece = emit_slice(e, data, axis, int(flat[0]), flat.size)
+        if piece.type.shape == item.output.type.shape:
+            return (piece,)
+        return (e.emit("Reshape", piece, shape=item.output.type.shape),)
+    return (e.emit("Gather", data, e.constant(indices.astype(known.dtype)), axis=axis, safe=True),)
+
+
+GATHER = Op(
+    "Gather", Kind.INJECTIVE, _gather_infer, _gather_reference, (2, 2),
+    (Signature(1, {"axis": 0}, adapt=_gather_import),),
+    forms={"direct": one(_gather_form)}, expand=_gather_expand, flops=no_flops,
+)  # fmt: skip
+
+
+def _expand_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    return inputs, {"shape": broadcast_shape(inputs[0].type.shape, Attrs(attrs).integers("shape"))}
+
+
+def _expand_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    shape = attrs.integers("shape")
+    if broadcast_shape(types[0].shape, shape) != shape:
+        raise InvalidError(f"{types[0]} does not expand to {list(shape)}")
+    return (types[0].with_shape(shape),)
+
+
+def _expand_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out, source = info.out_types[0], info.in_types[0].shape
+    return b.compute("expand", out.shape, lambda *i: read_broadcast(inputs[0], source, i), out.dtype)
+
+
+EXPAND = Op(
+    "Expand", Kind.INJECTIVE, _expand_infer, lambda x, a: (np.broadcast_to(x[0], a.integers("shape")),), (1, 1),
+    (Signature(8, known={1: "shape"}, adapt=_expand_import),),
+    forms={"direct": one(_expand_form)}, expand=_no_change, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+
+
+def _tile_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    repeats = attrs.integers("repeats")
+    if len(repeats) != types[0].rank or min(repeats, default=1) < 0:
+        raise InvalidError(f"repeats {list(repeats)} do not fit {types[0]}")
+    return (types[0].with_shape(tuple(n * times for n, times in zip(types[0].shape, repeats, strict=True))),)
+
+
+def _tile_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out, source = info.out_types[0], info.in_types[0].shape
+
+    def at(*index: Expr) -> Expr:
+        return inputs[0][
+            tuple(i if n == m else i % n for i, n, m in zip(index, source, out.shape, strict=True))
+        ]
+
+    return b.compute("tile", out.shape, at, out.dtype)
+
+
+TILE = Op(
+    "Tile", Kind.INJECTIVE, _tile_infer, lambda x, a: (np.tile(x[0], a.integers("repeats")),), (1, 1),
+    (Signature(6, known={1: "repeats"}),),
+    forms={"direct": one(_tile_form)}, expand=_no_change, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+
+
+def _repeat_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    repeats = attrs.integers("repeats")
+    return (types[0].with_shape(tuple(n * times for n, times in zip(types[0].shape, repeats, strict=True))),)
+
+
+def _repeat_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    x = arrays[0]
+    for axis, times in enumerate(attrs.integers("repeats")):
+        x = np.repeat(x, times, axis) if times != 1 else x
+    return (x,)
+
+
+def _repeat_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out, repeats = info.out_types[0], info.attrs.integers("repeats")
+
+    def at(*index: Expr) -> Expr:
+        return inputs[0][tuple(i // times for i, times in zip(index, repeats, strict=True))]
+
+    return b.compute("repeat", out.shape, at, out.dtype)
+
+
+REPEAT = Op(
+    "Repeat", Kind.INJECTIVE, _repeat_infer, _repeat_reference, (1, 1),
+    forms={"direct": one(_repeat_form)}, expand=_no_change, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+"""Ours: every element repeated in place along each axis (nearest-neighbour enlargement by whole factors)."""
+
+OPS = (SLICE, SPLIT, CONCAT, PAD, GATHER, EXPAND, TILE, REPEAT)

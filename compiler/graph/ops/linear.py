@@ -1,0 +1,291 @@
+"""Sums of products: convolutions and matrix products, the operators that a network's time goes into."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
+from compiler.graph.ir import Node, NodeInfo, TensorType, Value
+from compiler.graph.op import (
+    Emitter,
+    Imported,
+    InvalidError,
+    Kind,
+    OnnxNode,
+    Op,
+    Signature,
+    UnsupportedError,
+    broadcast_shape,
+    one,
+    same_dtype,
+)
+from compiler.graph.ops.elementwise import read_broadcast
+from compiler.graph.ops.reduction import emit_scalar, reduce_block, widened
+from compiler.graph.ops.windows import (
+    import_windows,
+    pad_array,
+    padded_buffer,
+    spatial_type,
+    window_view,
+    windows_of,
+    zero,
+)
+from compiler.loops.build import Builder
+from compiler.loops.ir import Buffer, Expr
+
+Types = Sequence[TensorType]
+Raw = dict[str, AttrValue]
+Values = tuple[Value, ...]
+
+# ---------------------------------------------------------------- convolution
+
+
+def check_weights(inputs: Sequence[TensorType], given: Attrs) -> tuple[int, ...]:
+    """The kernel's shape; raises InvalidError where input, weights and `kernel_shape` do not fit."""
+    source, weights = inputs[0], inputs[1]
+    if source.rank < 3 or weights.rank != source.rank:
+        raise InvalidError(f"input {source} and weights {weights} do not make a convolution")
+    kernel = weights.shape[2:]
+    if given.integers("kernel_shape", kernel) != kernel:
+        raise InvalidError(
+            f"kernel_shape {list(given.integers('kernel_shape'))} differs from weights {weights}"
+        )
+    return kernel
+
+
+def _conv_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    given = Attrs(attrs)
+    kernel = check_weights([value.type for value in inputs], given)
+    windows = import_windows(given, kernel, inputs[0].type.shape[2:])
+    return inputs, {**windows.attrs(), "group": given.integer("group")}
+
+
+def _conv_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    same_dtype(types)
+    if not types[0].dtype.is_float:
+        raise UnsupportedError(f"convolution of {types[0].dtype} is not supported")
+    kernel, group = check_weights(types, Attrs()), attrs.integer("group")
+    out, per_group = types[1].shape[:2]
+    if group < 1 or types[0].shape[1] != per_group * group or out % group:
+        raise InvalidError(f"{types[0].shape[1]} channels, {group} groups and weights {types[1]} do not fit")
+    if len(types) > 2 and types[2].shape != (out,):
+        raise InvalidError(f"the bias is {types[2]}, expected {out} elements")
+    windows = windows_of(attrs)
+    if windows.kernel != kernel:
+        raise InvalidError(f"kernel {list(windows.kernel)} differs from weights {types[1]}")
+    return (spatial_type(types[0], out, windows),)
+
+
+def _conv_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    x, w, *rest = arrays
+    windows, group = windows_of(attrs), attrs.integer("group")
+    wide = to_numpy(accumulate_type(from_numpy(x.dtype)))
+    view = window_view(pad_array(x.astype(wide, copy=False), windows, 0), windows)
+    w = w.astype(wide, copy=False)
+    inner, outer = w.shape[1], w.shape[0] // group
+    spatial = view.shape[2 : 2 + len(windows.kernel)]
+    result = np.empty((x.shape[0], w.shape[0], *spatial), wide)
+    axes = [1, *range(2 + len(spatial), view.ndim)]
+    for at in range(group):
+        part = view[:, at * inner : (at + 1) * inner]
+        filters = w[at * outer : (at + 1) * outer]
+        found = np.tensordot(filters, part, (list(range(1, w.ndim)), axes))
+        result[:, at * outer : (at + 1) * outer] = np.moveaxis(found, 0, 1)
+    if rest:
+        result += rest[0].astype(wide).reshape(-1, *([1] * len(spatial)))
+    return (result.astype(x.dtype, copy=False),)
+
+
+def conv_flops(info: NodeInfo) -> int:
+    """Two operations per product."""
+    return 2 * info.out_types[0].size * info.in_types[1].size // info.in_types[1].shape[0]
+
+
+def _with_bias(b: Builder, sums: Buffer, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    if len(inputs) < 3:
+        return sums
+    return b.compute(
+        "bias", info.out_types[0].shape, lambda *i: sums[i] + inputs[2][i[1]], info.out_types[0].dtype
+    )
+
+
+def _conv_direct(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """The definition: for each output element the sum over input channels and taps."""
+    windows, out = windows_of(info.attrs), info.out_types[0]
+    channels, per_group = info.out_types[0].shape[1], info.in_types[1].shape[1]
+    outer = channels // info.attrs.integer("group")
+    padded = padded_buffer(b, inputs[0], info.in_types[0], windows, zero(info.in_types[0]))
+
+    def at(n: Expr, k: Expr, *rest: Expr) -> Expr:
+        spatial, c, taps = rest[: out.rank - 2], rest[out.rank - 2], rest[out.rank - 1 :]
+        channel = c if outer == channels else k // outer * per_group + c
+        element = widened(padded[(n, channel, *windows.position(spatial, taps))])
+        return element * widened(inputs[1][(k, c, *taps)])
+
+    sums = reduce_block(b, "conv", out.shape, (per_group, *windows.kernel), at, "sum", out.dtype)
+    return _with_bias(b, sums, inputs, info)
+
+
+def is_depthwise(info: NodeInfo) -> bool:
+    """Whether each output channel reads one input channel."""
+    return info.in_types[1].shape[1] == 1 and info.attrs.integer("group") > 1
+
+
+def _conv_depthwise(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """One input channel per output channel: nothing to sum but the taps."""
+    windows, out = windows_of(info.attrs), info.out_types[0]
+    multiplier = out.shape[1] // info.in_types[0].shape[1]
+    padded = padded_buffer(b, inputs[0], info.in_types[0], windows, zero(info.in_types[0]))
+
+    def at(n: Expr, k: Expr, *rest: Expr) -> Expr:
+        spatial, taps = rest[: out.rank - 2], rest[out.rank - 2 :]
+        element = widened(padded[(n, k // multiplier, *windows.position(spatial, taps))])
+        return element * widened(inputs[1][(k, 0, *taps)])
+
+    sums = reduce_block(b, "conv", out.shape, windows.kernel, at, "sum", out.dtype)
+    return _with_bias(b, sums, inputs, info)
+
+
+_WINDOW: dict[str, AttrValue | None] = {
+    "kernel_shape": None, "strides": None, "dilations": None, "pads": None, "auto_pad": "NOTSET", "group": 1,
+}  # fmt: skip
+
+CONV = Op(
+    "Conv", Kind.ANCHOR, _conv_infer, _conv_reference, (2, 3),
+    (Signature(1, _WINDOW, adapt=_conv_import, optional=frozenset({2})),),
+    forms={"depthwise": one(_conv_depthwise, is_depthwise), "direct": one(_conv_direct)}, flops=conv_flops,
+)  # fmt: skip
+
+# ---------------------------------------------------------------- matrix products
+
+
+def _product_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    if not a or not b:
+        raise InvalidError("a matrix product needs tensors of rank 1 or more")
+    left, right = (tuple(a) if len(a) > 1 else (1, *a)), (tuple(b) if len(b) > 1 else (*b, 1))
+    if left[-1] != right[-2]:
+        raise InvalidError(f"{list(a)} and {list(b)} do not multiply: {left[-1]} columns, {right[-2]} rows")
+    batch = broadcast_shape(left[:-2], right[:-2])
+    return (*batch, *((left[-2],) if len(a) > 1 else ()), *((right[-1],) if len(b) > 1 else ()))
+
+
+def _matmul_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+    kind = same_dtype(types)
+    if kind.is_bool:
+        raise UnsupportedError("matrix products of bool are not supported")
+    return (TensorType(kind, _product_shape(types[0].shape, types[1].shape)),)
+
+
+def _matmul_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:  # noqa: ARG001
+    wide = to_numpy(accumulate_type(from_numpy(arrays[0].dtype)))
+    found = np.matmul(arrays[0].astype(wide, copy=False), arrays[1].astype(wide, copy=False))
+    return (np.asarray(found).astype(arrays[0].dtype, copy=False),)
+
+
+def _matmul_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """The definition, with the batch axes broadcast."""
+    left, right, out = info.in_types[0].shape, info.in_types[1].shape, info.out_types[0]
+
+    def at(*index: Expr) -> Expr:
+        *batch, m, n, k = index
+        a = read_broadcast(inputs[0], left, _matrix_index(batch, m, k))
+        return widened(a) * widened(read_broadcast(inputs[1], right, _matrix_index(batch, k, n)))
+
+    return reduce_block(b, "matmul", out.shape, (left[-1],), at, "sum", out.dtype)
+
+
+def _matrix_index(batch: Sequence[Expr], row: Expr, column: Expr) -> tuple[Expr, ...]:
+    return (*batch, row, column)
+
+
+def _is_matrix(info: NodeInfo) -> bool:
+    return all(item.rank > 1 for item in info.in_types)
+
+
+def _matmul_expand(e: Emitter, item: Node) -> Values | None:
+    """Vectors become matrices; a batch that only the left side has becomes rows."""
+    left, right = item.inputs
+    shape = item.output.type.shape
+    if left.type.rank == 1 or right.type.rank == 1:
+        left = left if left.type.rank > 1 else e.emit("Reshape", left, shape=(1, *left.type.shape))
+        right = right if right.type.rank > 1 else e.emit("Reshape", right, shape=(*right.type.shape, 1))
+        return (e.emit("Reshape", e.emit("MatMul", left, right), shape=shape),)
+    if left.type.rank == right.type.rank == 2:
+        return None
+    rows, inner = left.type.shape[-2:]
+    right_batch, left_batch = right.type.shape[:-2], left.type.size // max(rows * inner, 1)
+    if any(extent != 1 for extent in right_batch):
+        return None
+    flat = e.emit("Reshape", left, shape=(left_batch * rows, inner))
+    matrix = e.emit("Reshape", right, shape=right.type.shape[-2:])
+    return (e.emit("Reshape", e.emit("MatMul", flat, matrix), shape=shape),)
+
+
+def _matmul_flops(info: NodeInfo) -> int:
+    return 2 * info.out_types[0].size * info.in_types[0].shape[-1]
+
+
+MATMUL = Op(
+    "MatMul", Kind.ANCHOR, _matmul_infer, _matmul_reference, (2, 2), (Signature(1),),
+    forms={"matmul": one(_matmul_form, _is_matrix)}, expand=_matmul_expand, flops=_matmul_flops,
+)  # fmt: skip
+
+
+def _gemm_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    kind = same_dtype(types)
+    if types[0].rank != 2 or types[1].rank != 2:
+        raise InvalidError(f"Gemm of {types[0]} and {types[1]}, expected matrices")
+    left = types[0].shape[::-1] if attrs.flag("transA") else types[0].shape
+    right = types[1].shape[::-1] if attrs.flag("transB") else types[1].shape
+    shape = _product_shape(left, right)
+    if len(types) > 2 and broadcast_shape(types[2].shape, shape) != shape:
+        raise InvalidError(f"C of Gemm is {types[2]} and does not broadcast to {list(shape)}")
+    return (TensorType(kind, shape),)
+
+
+def _gemm_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    wide = to_numpy(accumulate_type(from_numpy(arrays[0].dtype)))
+    a, b, *rest = (item.astype(wide, copy=False) for item in arrays)
+    found = (a.T if attrs.flag("transA") else a) @ (b.T if attrs.flag("transB") else b)
+    found = found * wide.type(attrs.number("alpha"))
+    if rest:
+        found = found + rest[0] * wide.type(attrs.number("beta"))
+    return (found.astype(arrays[0].dtype, copy=False),)
+
+
+def _gemm_expand(e: Emitter, item: Node) -> Values:
+    """MatMul and Add; the factors go to what is known, so that they cost nothing."""
+    a, b, *rest = item.inputs
+    alpha, beta = item.attrs.number("alpha"), item.attrs.number("beta")
+    a = e.emit("Transpose", a, perm=(1, 0)) if item.attrs.flag("transA") else a
+    b = e.emit("Transpose", b, perm=(1, 0)) if item.attrs.flag("transB") else b
+    if alpha != 1:
+        b = e.emit("Mul", b, emit_scalar(e, alpha, b))
+    result = e.emit("MatMul", a, b)
+    if not rest or beta == 0:
+        return (result,)
+    c = rest[0] if beta == 1 else e.emit("Mul", rest[0], emit_scalar(e, beta, rest[0]))
+    return (e.emit("Add", result, c),)
+
+
+def _gemm_flops(info: NodeInfo) -> int:
+    inner = info.in_types[0].shape[0 if info.attrs.flag("transA") else 1]
+    return 2 * info.out_types[0].size * inner
+
+
+GEMM = Op(
+    "Gemm", Kind.ANCHOR, _gemm_infer, _gemm_reference, (2, 3),
+    (
+        Signature(
+            7,
+            {"alpha": 1.0, "beta": 1.0, "transA": 0, "transB": 0},
+            optional=frozenset({2}),
+        ),
+    ),
+    expand=_gemm_expand, flops=_gemm_flops,
+)  # fmt: skip
+
+OPS = (CONV, MATMUL, GEMM)

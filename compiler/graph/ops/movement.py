@@ -1,0 +1,328 @@
+"""Operators that rearrange all elements: views (Reshape and its kin) and permutations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.dtypes import Array
+from compiler.graph.ir import Node, NodeInfo, TensorType, Value
+from compiler.graph.op import (
+    Emitter,
+    Imported,
+    InvalidError,
+    Kind,
+    OnnxNode,
+    Op,
+    Sign,
+    Signature,
+    UnsupportedError,
+    array_type,
+    no_flops,
+    normal_axes,
+    normal_axis,
+    one,
+)
+from compiler.loops.build import Builder
+from compiler.loops.ir import Buffer, Expr, const
+
+Types = Sequence[TensorType]
+Raw = dict[str, AttrValue]
+Values = tuple[Value, ...]
+
+# ---------------------------------------------------------------- views
+
+
+def _view_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """Read the element with the same row-major position."""
+    source, target = info.in_types[0].shape, info.out_types[0].shape
+
+    def at(*index: Expr) -> Expr:
+        return inputs[0][unravel(ravel(index, target), source)]
+
+    return b.compute("view", target, at, info.out_types[0].dtype)
+
+
+def ravel(index: Sequence[Expr], shape: Sequence[int]) -> Expr:
+    """The row-major position of `index` in a tensor of `shape`."""
+    position: Expr = const(0)
+    for at, extent in zip(index, shape, strict=True):
+        position = position * extent + at
+    return position
+
+
+def unravel(position: Expr, shape: Sequence[int]) -> tuple[Expr, ...]:
+    """The index of the row-major `position` in a tensor of `shape`."""
+    found: list[Expr] = []
+    stride = math.prod(shape)
+    for axis, extent in enumerate(shape):
+        stride //= max(extent, 1)
+        at = position // stride
+        found.append(const(0) if extent == 1 else at if axis == 0 else at % extent)
+    return tuple(found)
+
+
+def _reshape_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    result = types[0].with_shape(attrs.integers("shape"))
+    if result.size != types[0].size:
+        raise InvalidError(f"{types[0]} cannot be reshaped to {list(result.shape)}")
+    return (result,)
+
+
+def resolve_shape(wanted: Sequence[int], source: TensorType, *, allow_zero: bool) -> tuple[int, ...]:
+    """The shape that Reshape means: 0 copies the input's extent, one -1 is what is left over."""
+    shape = list(wanted)
+    for axis, extent in enumerate(shape):
+        if extent < -1:
+            raise InvalidError(f"{list(wanted)} is no shape: extent {extent}")
+        if extent == 0 and not allow_zero:
+            if axis >= source.rank:
+                raise InvalidError(
+                    f"shape {list(wanted)} copies extent {axis} of {source}, which does not exist"
+                )
+            shape[axis] = source.shape[axis]
+    if shape.count(-1) > 1:
+        raise InvalidError(f"shape {list(wanted)} has more than one -1")
+    if -1 in shape:
+        rest = math.prod(extent for extent in shape if extent != -1)
+        if rest == 0 or source.size % rest:
+            raise InvalidError(f"{source} cannot be reshaped to {list(wanted)}")
+        shape[shape.index(-1)] = source.size // rest
+    return tuple(shape)
+
+
+def _integers(attrs: Raw, name: str) -> tuple[int, ...]:
+    return Attrs(attrs).integers(name)
+
+
+def _reshape_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    given = Attrs(attrs)
+    shape = resolve_shape(given.integers("shape"), inputs[0].type, allow_zero=given.flag("allowzero", False))
+    return inputs, {"shape": shape}
+
+
+def _no_change(e: Emitter, item: Node) -> Values | None:  # noqa: ARG001
+    return item.inputs if item.inputs[0].type == item.output.type else None
+
+
+RESHAPE = Op(
+    "Reshape", Kind.VIEW, _reshape_infer, lambda x, a: (x[0].reshape(a.integers("shape")),), (1, 1),
+    (
+        Signature(5, known={1: "shape"}, adapt=_reshape_import),
+        Signature(14, {"allowzero": 0}, known={1: "shape"}, adapt=_reshape_import),
+    ),
+    forms={"direct": one(_view_form)}, expand=_no_change, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+
+
+def _as_reshape(e: Emitter, item: Node) -> Values:
+    if item.inputs[0].type == item.output.type:
+        return item.inputs
+    return (e.emit("Reshape", item.inputs[0], shape=item.output.type.shape),)
+
+
+def _flatten_shape(types: Types, attrs: Attrs) -> tuple[int, ...]:
+    shape, axis = types[0].shape, attrs.integer("axis")
+    return math.prod(shape[:axis]), math.prod(shape[axis:])
+
+
+def _flatten_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    rank = inputs[0].type.rank
+    axis = Attrs(attrs).integer("axis")
+    return inputs, {"axis": rank if axis == rank else normal_axis(axis, rank)}
+
+
+FLATTEN = Op(
+    "Flatten", Kind.VIEW, lambda t, a: (t[0].with_shape(_flatten_shape(t, a)),),
+    lambda x, a: (x[0].reshape(math.prod(x[0].shape[: a.integer("axis")]), -1),), (1, 1),
+    (Signature(1, {"axis": 1}, adapt=_flatten_import),),
+    forms={"direct": one(_view_form)}, expand=_as_reshape, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+
+
+def _squeeze_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    shape = inputs[0].type.shape
+    if "axes" not in attrs:
+        return inputs, {"axes": tuple(axis for axis, extent in enumerate(shape) if extent == 1)}
+    axes = normal_axes(_integers(attrs, "axes"), len(shape))
+    for axis in axes:
+        if shape[axis] != 1:
+            raise InvalidError(f"axis {axis} of {inputs[0].type} has extent {shape[axis]}, expected 1")
+    return inputs, {"axes": axes}
+
+
+def _squeeze_shape(types: Types, attrs: Attrs) -> tuple[int, ...]:
+    gone = attrs.integers("axes")
+    return tuple(extent for axis, extent in enumerate(types[0].shape) if axis not in gone)
+
+
+SQUEEZE = Op(
+    "Squeeze", Kind.VIEW, lambda t, a: (t[0].with_shape(_squeeze_shape(t, a)),),
+    lambda x, a: (np.squeeze(x[0], a.integers("axes")),), (1, 1),
+    (
+        Signature(1, {"axes": None}, adapt=_squeeze_import),
+        Signature(13, known={1: "axes"}, optional=frozenset({1}), adapt=_squeeze_import),
+    ),
+    forms={"direct": one(_view_form)}, expand=_as_reshape, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+
+
+def _unsqueeze_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    axes = _integers(attrs, "axes")
+    return inputs, {"axes": normal_axes(axes, inputs[0].type.rank, len(axes))}
+
+
+def _unsqueeze_shape(types: Types, attrs: Attrs) -> tuple[int, ...]:
+    shape = list(types[0].shape)
+    for axis in attrs.integers("axes"):
+        shape.insert(axis, 1)
+    return tuple(shape)
+
+
+UNSQUEEZE = Op(
+    "Unsqueeze", Kind.VIEW, lambda t, a: (t[0].with_shape(_unsqueeze_shape(t, a)),),
+    lambda x, a: (np.expand_dims(x[0], a.integers("axes")),), (1, 1),
+    (
+        Signature(1, {"axes": None}, adapt=_unsqueeze_import),
+        Signature(13, known={1: "axes"}, adapt=_unsqueeze_import),
+    ),
+    forms={"direct": one(_view_form)}, expand=_as_reshape, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+
+
+def _first_only(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    training = node.known_at(2)
+    if node.has(2) and (training is None or bool(training.any())):
+        raise UnsupportedError("Dropout in training mode is not supported")
+    return inputs[:1], {}
+
+
+def _copy_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    return b.compute("copy", info.out_types[0].shape, lambda *i: inputs[0][i], info.out_types[0].dtype)
+
+
+def _identity(name: str, *signatures: Signature) -> Op:
+    return Op(
+        name, Kind.VIEW, lambda t, _a: (t[0],), lambda x, _a: (x[0],), (1, 1), signatures,
+        forms={"direct": one(_copy_form)}, expand=lambda _e, item: item.inputs, flops=no_flops, sign=Sign.KEEPS,
+    )  # fmt: skip
+
+
+IDENTITY = _identity("Identity", Signature(1))
+DROPOUT = _identity(
+    "Dropout",
+    Signature(7, ignored=frozenset({"ratio"})),
+    Signature(12, ignored=frozenset({"seed"}), optional=frozenset({1, 2}), adapt=_first_only),
+)
+
+# ---------------------------------------------------------------- permutation
+
+
+def _transpose_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    rank = inputs[0].type.rank
+    return inputs, {"perm": Attrs(attrs).integers("perm", tuple(reversed(range(rank))))}
+
+
+def _transpose_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    perm = attrs.integers("perm")
+    if sorted(perm) != list(range(types[0].rank)):
+        raise InvalidError(f"perm {list(perm)} is no permutation of the axes of {types[0]}")
+    return (types[0].with_shape(tuple(types[0].shape[axis] for axis in perm)),)
+
+
+def _transpose_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    perm = info.attrs.integers("perm")
+
+    def at(*index: Expr) -> Expr:
+        return inputs[0][tuple(index[perm.index(axis)] for axis in range(len(perm)))]
+
+    return b.compute("transpose", info.out_types[0].shape, at, info.out_types[0].dtype)
+
+
+def _transpose_expand(e: Emitter, item: Node) -> Values | None:
+    """A permutation that only moves axes of extent 1 is a view."""
+    source = item.inputs[0].type.shape
+    moved = [axis for axis in item.attrs.integers("perm") if source[axis] != 1]
+    return _as_reshape(e, item) if moved == sorted(moved) else None
+
+
+TRANSPOSE = Op(
+    "Transpose", Kind.INJECTIVE, _transpose_infer, lambda x, a: (np.transpose(x[0], a.integers("perm")),), (1, 1),
+    (Signature(1, {"perm": None}, adapt=_transpose_import),),
+    forms={"direct": one(_transpose_form)}, expand=_transpose_expand, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+
+
+def _depth_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    if inputs[0].type.rank != 4:
+        raise InvalidError(f"expected a tensor of rank 4, got {inputs[0].type}")
+    return inputs, attrs
+
+
+def _depth_to_space_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    (n, c, h, w), block = types[0].shape, attrs.integer("blocksize")
+    if block < 1 or c % (block * block):
+        raise InvalidError(f"{c} channels do not divide into blocks of {block}")
+    return (types[0].with_shape((n, c // block**2, h * block, w * block)),)
+
+
+def _depth_steps(shape: Sequence[int], attrs: Attrs) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    (n, c, h, w), block = shape, attrs.integer("blocksize")
+    if attrs.text("mode") == "DCR":
+        return (n, block, block, c // block**2, h, w), (0, 3, 4, 1, 5, 2)
+    return (n, c // block**2, block, block, h, w), (0, 1, 4, 2, 5, 3)
+
+
+def _space_to_depth_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    (n, c, h, w), block = types[0].shape, attrs.integer("blocksize")
+    if block < 1 or h % block or w % block:
+        raise InvalidError(f"{h} x {w} does not divide into blocks of {block}")
+    return (types[0].with_shape((n, c * block**2, h // block, w // block)),)
+
+
+def _space_steps(shape: Sequence[int], attrs: Attrs) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    (n, c, h, w), block = shape, attrs.integer("blocksize")
+    return (n, c, h // block, block, w // block, block), (0, 3, 5, 1, 2, 4)
+
+
+def _shuffled(x: Array, steps: tuple[tuple[int, ...], tuple[int, ...]], shape: Sequence[int]) -> Array:
+    return x.reshape(steps[0]).transpose(steps[1]).reshape(shape)
+
+
+def _emit_shuffle(e: Emitter, item: Node, steps: tuple[tuple[int, ...], tuple[int, ...]]) -> Values:
+    apart = e.emit("Reshape", item.inputs[0], shape=steps[0])
+    return (e.emit("Reshape", e.emit("Transpose", apart, perm=steps[1]), shape=item.output.type.shape),)
+
+
+DEPTH_TO_SPACE = Op(
+    "DepthToSpace", Kind.INJECTIVE, _depth_to_space_infer,
+    lambda x, a: (_shuffled(x[0], _depth_steps(x[0].shape, a),
+                            _depth_to_space_infer((array_type(x[0]),), a)[0].shape),), (1, 1),
+    (Signature(1, {"blocksize": None, "mode": "DCR"}, adapt=_depth_import),),
+    expand=lambda e, item: _emit_shuffle(e, item, _depth_steps(item.inputs[0].type.shape, item.attrs)),
+    flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+SPACE_TO_DEPTH = Op(
+    "SpaceToDepth", Kind.INJECTIVE, _space_to_depth_infer,
+    lambda x, a: (_shuffled(x[0], _space_steps(x[0].shape, a),
+                            _space_to_depth_infer((array_type(x[0]),), a)[0].shape),), (1, 1),
+    (Signature(1, {"blocksize": None}, adapt=_depth_import),),
+    expand=lambda e, item: _emit_shuffle(e, item, _space_steps(item.inputs[0].type.shape, item.attrs)),
+    flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+
+
+OPS = (
+    RESHAPE,
+    FLATTEN,
+    SQUEEZE,
+    UNSQUEEZE,
+    IDENTITY,
+    DROPOUT,
+    TRANSPOSE,
+    DEPTH_TO_SPACE,
+    SPACE_TO_DEPTH,
+)

@@ -1,0 +1,400 @@
+"""Normalisation: batch, layer, instance, group, local response; Softmax.
+
+All but LRN and Softmax expand: batch normalisation into a multiplication and an addition with known factors,
+the others into `Standardize` (zero mean and unit variance over the trailing axes) and elementwise operators.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
+from compiler.graph.ir import Node, NodeInfo, TensorType, Value
+from compiler.graph.op import (
+    Emitter,
+    Imported,
+    InvalidError,
+    Kind,
+    OnnxNode,
+    Op,
+    Sign,
+    Signature,
+    UnsupportedError,
+    broadcast_shape,
+    normal_axis,
+    one,
+    same_dtype,
+)
+from compiler.graph.ops.reduction import emit_scalar, widened
+from compiler.loops.build import Builder
+from compiler.loops.ir import Binary, Buffer, Expr, Select, all_of, call, const
+from compiler.loops.ir import Cast as CastExpr
+
+Types = Sequence[TensorType]
+Raw = dict[str, AttrValue]
+Values = tuple[Value, ...]
+
+
+def _floats_only(types: Types) -> None:
+    if not types[0].dtype.is_float:
+        raise UnsupportedError(f"normalisation of {types[0].dtype} is not supported")
+
+
+def _same_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+    _floats_only(types)
+    return (types[0],)
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(to_numpy(accumulate_type(from_numpy(x.dtype))), copy=False)
+
+
+def _per_channel(e: Emitter, value: Value, rank: int) -> Value:
+    """A vector over channels, shaped to broadcast against (N, C, ...)."""
+    return e.emit("Reshape", value, shape=(value.type.size, *([1] * (rank - 2))))
+
+
+# ---------------------------------------------------------------- batch normalisation
+
+
+def _batch_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    if Attrs(attrs).flag("training_mode", False):
+        raise UnsupportedError("BatchNormalization in training mode is not supported")
+    if not Attrs(attrs).flag("spatial", True):
+        raise UnsupportedError("BatchNormalization with spatial=0 is not supported")
+    return inputs, {"epsilon": attrs["epsilon"]}
+
+
+def _batch_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+    _floats_only(types)
+    if types[0].rank < 2:
+        raise InvalidError(f"BatchNormalization needs batch and channels, got {types[0]}")
+    for item in types[1:]:
+        if item.shape != (types[0].shape[1],):
+            raise InvalidError(
+                f"a parameter of BatchNormalization is {item}, expected {types[0].shape[1]} elements"
+            )
+    return (types[0],)
+
+
+def _batch_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    x, *parameters = (_wide(item) for item in arrays)
+    shape = (-1, *([1] * (x.ndim - 2)))
+    scale, bias, mean, var = (item.reshape(shape) for item in parameters)
+    found = (x - mean) / np.sqrt(var + attrs.number("epsilon")) * scale + bias
+    return (found.astype(arrays[0].dtype, copy=False),)
+
+
+def _batch_expand(e: Emitter, item: Node) -> Values:
+    x, scale, bias, mean, var = item.inputs
+    spread = e.emit("Sqrt", e.emit("Add", var, emit_scalar(e, item.attrs.number("epsilon"), var)))
+    factor = e.emit("Div", scale, spread)
+    shift = e.emit("Sub", bias, e.emit("Mul", mean, factor))
+    rank = x.type.rank
+    return (e.emit("Add", e.emit("Mul", x, _per_channel(e, factor, rank)), _per_channel(e, shift, rank)),)
+
+
+_EPSILON = 1e-5
+_FORGET = frozenset({"momentum"})
+BATCH = Op(
+    "BatchNormalization", Kind.INJECTIVE, _batch_infer, _batch_reference, (5, 5),
+    (
+        Signature(7, {"epsilon": _EPSILON, "spatial": 1}, ignored=_FORGET, adapt=_batch_import),
+        Signature(9, {"epsilon": _EPSILON}, ignored=_FORGET, adapt=_batch_import),
+        Signature(14, {"epsilon": _EPSILON, "training_mode": 0}, ignored=_FORGET, adapt=_batch_import),
+    ),
+    expand=_batch_expand, flops=lambda info: 2 * info.out_types[0].size,
+)  # fmt: skip
+
+# ---------------------------------------------------------------- zero mean and unit variance
+
+
+def _standardize_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    x = _wide(arrays[0])
+    axes = tuple(range(attrs.integer("axis"), x.ndim))
+    centred = x - x.mean(axes, keepdims=True)
+    found = centred / np.sqrt((centred * centred).mean(axes, keepdims=True) + attrs.number("epsilon"))
+    return (found.astype(arrays[0].dtype, copy=False),)
+
+
+def _standardize_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """Two sums per row: of the elements, then of the squared distances from their mean."""
+    axis, out = info.attrs.integer("axis"), info.out_types[0]
+    rows, inner = out.shape[:axis], out.shape[axis:]
+    count, kind = math.prod(inner), accumulate_type(out.dtype)
+
+    def element(*index: Expr) -> Expr:
+        return widened(inputs[0][index])
+
+    total = b.reduce("total", rows, inner, element, "sum", kind)
+    mean = b.compute("mean", rows, lambda *i: total[i] * (1 / count), kind)
+
+    def squared(*index: Expr) -> Expr:
+        distance = element(*index) - mean[index[:axis]]
+        return distance * distance
+
+    spread = b.reduce("spread", rows, inner, squared, "sum", kind)
+    epsilon = info.attrs.number("epsilon")
+    scale = b.compute("scale", rows, lambda *i: 1.0 / call("sqrt", spread[i] * (1 / count) + epsilon), kind)
+
+    def result(*index: Expr) -> Expr:
+        found = (element(*index) - mean[index[:axis]]) * scale[index[:axis]]
+        return found if kind == out.dtype else CastExpr(out.dtype, found)
+
+    return b.compute("standardize", out.shape, result, out.dtype)
+
+
+STANDARDIZE = Op(
+    "Standardize", Kind.REDUCTION, _same_infer, _standardize_reference, (1, 1),
+    forms={"direct": one(_standardize_form)}, flops=lambda info: 6 * info.out_types[0].size,
+)  # fmt: skip
+"""Ours: (x - mean) / sqrt(variance + epsilon) over the axes from `axis` on."""
+
+
+def _layer_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    given = Attrs(attrs)
+    if given.integer("stash_type") != 1:
+        raise UnsupportedError("LayerNormalization with stash_type other than f32 is not supported")
+    axis = normal_axis(given.integer("axis"), inputs[0].type.rank)
+    return inputs, {"axis": axis, "epsilon": given.number("epsilon")}
+
+
+def _layer_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+    _floats_only(types)
+    same_dtype(types)
+    if broadcast_shape(*(item.shape for item in types)) != types[0].shape:
+        raise InvalidError(f"scale or bias does not broadcast to {types[0]}")
+    return (types[0],)
+
+
+def _layer_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    x, scale, *rest = (_wide(item) for item in arrays)
+    (found,) = _standardize_reference([x], attrs)
+    found = found * scale + (rest[0] if rest else 0)
+    return (found.astype(arrays[0].dtype, copy=False),)
+
+
+def _scaled(e: Emitter, value: Value, factors: Sequence[Value]) -> Value:
+    value = e.emit("Mul", value, factors[0])
+    return e.emit("Add", value, factors[1]) if len(factors) > 1 else value
+
+
+def _layer_expand(e: Emitter, item: Node) -> Values:
+    x, *factors = item.inputs
+    core = e.emit("Standardize", x, axis=item.attrs.integer("axis"), epsilon=item.attrs.number("epsilon"))
+    return (_scaled(e, core, factors),)
+
+
+LAYER = Op(
+    "LayerNormalization", Kind.REDUCTION, _layer_infer, _layer_reference, (2, 3),
+    (Signature(17, {"axis": -1, "epsilon": _EPSILON, "stash_type": 1}, adapt=_layer_import,
+               optional=frozenset({2})),),
+    expand=_layer_expand, flops=lambda info: 8 * info.out_types[0].size,
+)  # fmt: skip
+
+
+def _instance_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+    _floats_only(types)
+    if types[0].rank < 3:
+        raise InvalidError(f"normalisation over spatial axes of {types[0]}, which has none")
+    return (types[0],)
+
+
+def _grouped(x: Array, group: int, epsilon: float) -> Array:
+    flat = x.reshape(x.shape[0], group, -1)
+    (found,) = _standardize_reference([flat], Attrs(axis=2, epsilon=epsilon))
+    return found.reshape(x.shape)
+
+
+def _instance_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    x, scale, bias = (_wide(item) for item in arrays)
+    shape = (-1, *([1] * (x.ndim - 2)))
+    found = _grouped(x, attrs.integer("num_groups", x.shape[1]), attrs.number("epsilon"))
+    if scale.size != x.shape[1]:  # one factor per group
+        scale, bias = (np.repeat(item, x.shape[1] // item.size) for item in (scale, bias))
+    return ((found * scale.reshape(shape) + bias.reshape(shape)).astype(arrays[0].dtype, copy=False),)
+
+
+def _instance_expand(e: Emitter, item: Node) -> Values:
+    x, *factors = item.inputs
+    (batch, channels, *_), rank = x.type.shape, x.type.rank
+    group = item.attrs.integer("num_groups", channels)
+    flat = e.emit("Reshape", x, shape=(batch, group, x.type.size // (batch * group)))
+    core = e.emit("Standardize", flat, axis=2, epsilon=item.attrs.number("epsilon"))
+    back = e.emit("Reshape", core, shape=x.type.shape)
+    return (_scaled(e, back, [_per_channel(e, _each_channel(e, f, channels), rank) for f in factors]),)
+
+
+def _each_channel(e: Emitter, factor: Value, channels: int) -> Value:
+    count = factor.type.size
+    if count == channels:
+        return factor
+    column = e.emit("Reshape", factor, shape=(count, 1))
+    return e.emit("Reshape", e.emit("Expand", column, shape=(count, channels // count)), shape=(channels,))
+
+
+INSTANCE = Op(
+    "InstanceNormalization", Kind.REDUCTION, _instance_infer, _instance_reference, (3, 3),
+    (Signature(6, {"epsilon": _EPSILON}),), expand=_instance_expand, flops=lambda info: 8 * info.out_types[0].size,
+)  # fmt: skip
+GROUP = Op(
+    "GroupNormalization", Kind.REDUCTION, _instance_infer, _instance_reference, (3, 3),
+    (
+        Signature(18, {"epsilon": _EPSILON, "num_groups": None}),
+        Signature(21, {"epsilon": _EPSILON, "num_groups": None}, ignored=frozenset({"stash_type"})),
+    ),
+    expand=_instance_expand, flops=lambda info: 8 * info.out_types[0].size,
+)  # fmt: skip
+
+# ---------------------------------------------------------------- local response
+
+
+def _lrn_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    if inputs[0].type.rank < 3 or Attrs(attrs).integer("size") < 1:
+        raise InvalidError(f"LRN of {inputs[0].type} over {attrs.get('size')} channels")
+    return inputs, attrs
+
+
+def _lrn_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    x, size = _wide(arrays[0]), attrs.integer("size")
+    low = (size - 1) // 2
+    squares = np.pad(x * x, [(0, 0), (low, size - 1 - low), *[(0, 0)] * (x.ndim - 2)])
+    total = sum(squares[:, at : at + x.shape[1]] for at in range(size))
+    base = attrs.number("bias") + attrs.number("alpha") / size * total
+    return ((x / np.power(base, attrs.number("beta"))).astype(arrays[0].dtype, copy=False),)
+
+
+def _power(base: Expr, exponent: float) -> Expr:
+    """`base` to a known exponent; multiples of a quarter need square roots only."""
+    root = call("sqrt", base)
+    if exponent == 0.5:
+        return root
+    if exponent == 0.75:
+        return root * call("sqrt", root)
+    return base if exponent == 1 else Binary("pow", base, const(exponent, base.dtype))
+
+
+def _lrn_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out, size, attrs = info.out_types[0], info.attrs.integer("size"), info.attrs
+    low, channels, kind = (size - 1) // 2, out.shape[1], accumulate_type(out.dtype)
+
+    def square(n: Expr, c: Expr, *rest: Expr) -> Expr:
+        at = c + rest[-1] - low
+        element = widened(inputs[0][(n, at, *rest[:-1])])
+        inside = all_of(at.ge(0), at.lt(channels))
+        assert inside is not None
+        return Select(inside, element * element, const(0, kind))
+
+    total = b.reduce("squares", out.shape, (size,), square, "sum", kind)
+    scale = attrs.number("alpha") / size
+
+    def result(*index: Expr) -> Expr:
+        base = total[index] * scale + attrs.number("bias")
+        found = widened(inputs[0][index]) / _power(base, attrs.number("beta"))
+        return found if kind == out.dtype else CastExpr(out.dtype, found)
+
+    return b.compute("lrn", out.shape, result, out.dtype)
+
+
+LRN = Op(
+    "LRN", Kind.REDUCTION, _same_infer, _lrn_reference, (1, 1),
+    (Signature(1, {"size": None, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}, adapt=_lrn_import),),
+    forms={"direct": one(_lrn_form)}, sign=Sign.KEEPS,
+    flops=lambda info: (2 * info.attrs.integer("size") + 20) * info.out_types[0].size,
+)  # fmt: skip
+
+# ---------------------------------------------------------------- softmax
+
+
+def _softmax_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    return inputs, {"axis": normal_axis(Attrs(attrs).integer("axis"), inputs[0].type.rank), "flatten": False}
+
+
+def _softmax_import_old(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    """Before opset 13 all axes from `axis` on are one row."""
+    rank = inputs[0].type.rank
+    axis = normal_axis(Attrs(attrs).integer("axis"), rank)
+    trailing = inputs[0].type.shape[axis + 1 :]
+    return inputs, {"axis": axis, "flatten": any(extent != 1 for extent in trailing)}
+
+
+def _softmax_axes(rank: int, attrs: Attrs) -> tuple[int, ...]:
+    axis = attrs.integer("axis")
+    return tuple(range(axis, rank)) if attrs.flag("flatten") else (axis,)
+
+
+def _softmax_array(x: Array, axes: tuple[int, ...]) -> Array:
+    powers = np.exp(x - x.max(axes, keepdims=True))
+    return np.asarray(powers / powers.sum(axes, keepdims=True))
+
+
+def _log_softmax_array(x: Array, axes: tuple[int, ...]) -> Array:
+    shifted = x - x.max(axes, keepdims=True)
+    return np.asarray(shifted - np.log(np.exp(shifted).sum(axes, keepdims=True)))
+
+
+def _softmax_expand(e: Emitter, item: Node) -> Values | None:
+    """Rows that span several axes are flattened, so that there is one axis."""
+    if not item.attrs.flag("flatten"):
+        return None
+    shape, axis = item.output.type.shape, item.attrs.integer("axis")
+    rows = math.prod(shape[:axis])
+    flat = e.emit("Reshape", item.inputs[0], shape=(rows, math.prod(shape[axis:])))
+    return (e.emit("Reshape", e.emit(item.op.name, flat, axis=1, flatten=False), shape=shape),)
+
+
+def _softmax_form(*, log: bool) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]:
+    """Largest element of each row, exponentials of the distances from it, their sum, the quotient."""
+
+    def form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+        axis, out = info.attrs.integer("axis"), info.out_types[0]
+        kind = accumulate_type(out.dtype)
+        rows, inner = (*out.shape[:axis], *out.shape[axis + 1 :]), (out.shape[axis],)
+
+        def row(index: Sequence[Expr]) -> tuple[Expr, ...]:
+            return (*index[:axis], *index[axis + 1 :])
+
+        def full(index: Sequence[Expr]) -> tuple[Expr, ...]:
+            return (*index[:axis], index[-1], *index[axis:-1])
+
+        top = b.reduce("largest", rows, inner, lambda *i: widened(inputs[0][full(i)]), "max", kind)
+
+        def power(*index: Expr) -> Expr:
+            return call("exp", widened(inputs[0][index]) - top[row(index)])
+
+        powers = b.compute("powers", out.shape, power, kind)
+        total = b.reduce("total", rows, inner, lambda *i: powers[full(i)], "sum", kind)
+
+        def result(*index: Expr) -> Expr:
+            if log:
+                found = widened(inputs[0][index]) - top[row(index)] - call("log", total[row(index)])
+            else:
+                found = powers[index] / total[row(index)]
+            return found if kind == out.dtype else CastExpr(out.dtype, found)
+
+        return b.compute("softmax", out.shape, result, out.dtype)
+
+    return form
+
+
+def _softmax(name: str, fn: Callable[[Array, tuple[int, ...]], Array], sign: Sign, *, log: bool) -> Op:
+    def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+        found = fn(_wide(arrays[0]), _softmax_axes(arrays[0].ndim, attrs))
+        return (found.astype(arrays[0].dtype, copy=False),)
+
+    return Op(
+        name, Kind.REDUCTION, _same_infer, reference, (1, 1),
+        (Signature(1, {"axis": 1}, adapt=_softmax_import_old), Signature(13, {"axis": -1}, adapt=_softmax_import)),
+        forms={"direct": one(_softmax_form(log=log))}, expand=_softmax_expand,
+        flops=lambda info: 12 * info.out_types[0].size, sign=sign,
+    )  # fmt: skip
+
+
+SOFTMAX = _softmax("Softmax", _softmax_array, Sign.NONNEGATIVE, log=False)
+LOG_SOFTMAX = _softmax("LogSoftmax", _log_softmax_array, Sign.UNKNOWN, log=True)
+
+OPS = (BATCH, STANDARDIZE, LAYER, INSTANCE, GROUP, LRN, SOFTMAX, LOG_SOFTMAX)

@@ -1,0 +1,280 @@
+"""Reductions over whole axes: ReduceSum and its kin, ArgMax, ArgMin.
+
+Only Sum, Max, Min and Prod are computed as such; the others expand into one of these with elementwise
+operators before or after, which fuse with it. Attributes: `axes` (sorted, from the front) and `keepdims`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from compiler.core.types import I64, INDEX, DType
+from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
+from compiler.graph.ir import Node, NodeInfo, TensorType, Value
+from compiler.graph.op import (
+    Emitter,
+    Imported,
+    Kind,
+    OnnxNode,
+    Op,
+    Sign,
+    Signature,
+    UnsupportedError,
+    input_size,
+    normal_axes,
+    normal_axis,
+    one,
+)
+from compiler.loops.build import Builder, identity_of
+from compiler.loops.ir import Buffer, Expr, ExprLike, Select, maximum, minimum
+from compiler.loops.ir import Cast as CastExpr
+
+Types = Sequence[TensorType]
+Raw = dict[str, AttrValue]
+Values = tuple[Value, ...]
+
+
+def widened(value: Expr) -> Expr:
+    """An element in the type in which it is accumulated."""
+    wide = accumulate_type(value.dtype)
+    return value if wide == value.dtype else CastExpr(wide, value)
+
+
+def reduce_block(
+    b: Builder,
+    name: str,
+    shape: Sequence[int],
+    extents: Sequence[int],
+    fn: Callable[..., ExprLike],
+    combiner: str,
+    dtype: DType,
+) -> Buffer:
+    """A reduction in the accumulate type of `dtype`, rounded once at the end where that differs."""
+    wide = accumulate_type(dtype)
+    found = b.reduce(name, shape, extents, fn, combiner, wide)
+    return (
+        found
+        if wide == dtype
+        else b.compute(f"{name}_round", shape, lambda *i: CastExpr(dtype, found[i]), dtype)
+    )
+
+
+def _reduced_shape(shape: Sequence[int], axes: Sequence[int], *, keep: bool) -> tuple[int, ...]:
+    if keep:
+        return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
+    return tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
+
+
+def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    if types[0].dtype.is_bool:
+        raise UnsupportedError("reductions of bool are not supported")
+    shape = _reduced_shape(types[0].shape, attrs.integers("axes"), keep=attrs.flag("keepdims"))
+    return (types[0].with_shape(shape),)
+
+
+def _import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    given, rank = Attrs(attrs), inputs[0].type.rank
+    axes = normal_axes(given.integers("axes", ()), rank)
+    if not axes and not given.flag("noop_with_empty_axes", False):
+        axes = tuple(range(rank))
+    return inputs, {"axes": axes, "keepdims": given.flag("keepdims")}
+
+
+def _form(combiner: str) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]:
+    def form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+        axes, source, out = info.attrs.integers("axes"), info.in_types[0].shape, info.out_types[0]
+        keep = info.attrs.flag("keepdims")
+
+        def at(*index: Expr) -> Expr:
+            spatial, inner = list(index[: out.rank]), list(index[out.rank :])
+            found = []
+            for axis in range(len(source)):
+                if axis in axes:
+                    found.append(inner.pop(0))
+                    if keep:
+                        spatial.pop(0)
+                else:
+                    found.append(spatial.pop(0))
+            return widened(inputs[0][tuple(found)])
+
+        extents = [source[axis] for axis in axes]
+        return reduce_block(b, f"reduce_{combiner}", out.shape, extents, at, combiner, out.dtype)
+
+    return form
+
+
+def _nothing_reduced(e: Emitter, item: Node) -> Values | None:
+    source = item.inputs[0]
+    if any(source.type.shape[axis] != 1 for axis in item.attrs.integers("axes")):
+        return None
+    return (e.emit("Reshape", source, shape=item.output.type.shape),)
+
+
+def _signatures(axes_input_since: int) -> tuple[Signature, ...]:
+    return (
+        Signature(1, {"axes": None, "keepdims": 1}, adapt=_import),
+        Signature(axes_input_since, {"keepdims": 1, "noop_with_empty_axes": 0}, {1: "axes"},
+                  optional=frozenset({1}), adapt=_import),
+    )  # fmt: skip
+
+
+Fold = Callable[..., Array]
+
+
+def _fold_reference(fn: Fold) -> Callable[[Sequence[Array], Attrs], Sequence[Array]]:
+    def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+        x = arrays[0]
+        wide = x.astype(to_numpy(accumulate_type(from_numpy(x.dtype))), copy=False)
+        with np.errstate(all="ignore"):
+            found = fn(wide, axis=attrs.integers("axes"), keepdims=attrs.flag("keepdims"))
+        return (np.asarray(found).astype(x.dtype, copy=False),)
+
+    return reference
+
+
+def _reduce(name: str, combiner: str, fn: Fold, sign: Sign, since: int = 18) -> Op:
+    return Op(
+        name, Kind.REDUCTION, _infer, _fold_reference(fn), (1, 1), _signatures(since),
+        forms={"direct": one(_form(combiner))}, expand=_nothing_reduced, flops=input_size, sign=sign,
+    )  # fmt: skip
+
+
+PRIMITIVE = (
+    _reduce("ReduceSum", "sum", np.sum, Sign.KEEPS, 13),
+    _reduce("ReduceMax", "max", np.max, Sign.KEEPS),
+    _reduce("ReduceMin", "min", np.min, Sign.KEEPS),
+    _reduce("ReduceProd", "prod", np.prod, Sign.KEEPS),
+)
+
+
+def _derived(name: str, fn: Fold, expand: Callable[[Emitter, Node], Values], sign: Sign = Sign.UNKNOWN) -> Op:
+    return Op(
+        name, Kind.REDUCTION, _infer, _fold_reference(fn), (1, 1), _signatures(18),
+        expand=expand, flops=input_size, sign=sign,
+    )  # fmt: skip
+
+
+def emit_scalar(e: Emitter, value: float, like: Value) -> Value:
+    """A constant scalar of the element type of `like`."""
+    return e.constant(np.asarray(value, to_numpy(like.type.dtype)))
+
+
+def _sum(e: Emitter, value: Value, item: Node) -> Value:
+    axes, keep = item.attrs.integers("axes"), item.attrs.flag("keepdims")
+    return e.emit("ReduceSum", value, axes=axes, keepdims=keep)
+
+
+def _mean_expand(e: Emitter, item: Node) -> Values:
+    source = item.inputs[0]
+    count = math.prod(source.type.shape[axis] for axis in item.attrs.integers("axes"))
+    total = _sum(e, source, item)
+    if source.type.dtype.is_float:
+        return (e.emit("Mul", total, emit_scalar(e, 1 / count, source)),)
+    return (e.emit("Div", total, emit_scalar(e, count, source)),)
+
+
+def _log_sum_exp_expand(e: Emitter, item: Node) -> Values:
+    source, axes = item.inputs[0], item.attrs.integers("axes")
+    top = e.emit("ReduceMax", source, axes=axes, keepdims=True)
+    total = _sum(e, e.emit("Exp", e.emit("Sub", source, top)), item)
+    return (e.emit("Add", e.emit("Log", total), e.emit("Reshape", top, shape=item.output.type.shape)),)
+
+
+def _sum_of(op: str, after: str = "") -> Callable[[Emitter, Node], Values]:
+    def expand(e: Emitter, item: Node) -> Values:
+        source = item.inputs[0]
+        prepared = e.emit("Mul", source, source) if op == "Mul" else e.emit(op, source) if op else source
+        total = _sum(e, prepared, item)
+        return (e.emit(after, total) if after else total,)
+
+    return expand
+
+
+def _mean_array(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:  # noqa: FBT001
+    total = np.asarray(np.sum(x, axis=axis, keepdims=keepdims))
+    count = math.prod(x.shape[i] for i in axis)
+    return total / count if x.dtype.kind == "f" else np.trunc(total / count)
+
+
+def _log_sum_exp_array(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:  # noqa: FBT001
+    top = np.max(x, axis=axis, keepdims=True)
+    total = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
+    return total if keepdims else np.squeeze(total, axis=axis)
+
+
+DERIVED = (
+    _derived("ReduceMean", _mean_array, _mean_expand, Sign.KEEPS),
+    _derived("ReduceL1", lambda x, **k: np.sum(np.abs(x), **k), _sum_of("Abs"), Sign.NONNEGATIVE),
+    _derived(
+        "ReduceL2", lambda x, **k: np.sqrt(np.sum(x * x, **k)), _sum_of("Mul", "Sqrt"), Sign.NONNEGATIVE
+    ),
+    _derived("ReduceSumSquare", lambda x, **k: np.sum(x * x, **k), _sum_of("Mul"), Sign.NONNEGATIVE),
+    _derived("ReduceLogSum", lambda x, **k: np.log(np.sum(x, **k)), _sum_of("", "Log")),
+    _derived("ReduceLogSumExp", _log_sum_exp_array, _log_sum_exp_expand),
+)
+
+# ---------------------------------------------------------------- position of the extreme
+
+
+def _arg_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    given = Attrs(attrs)
+    axis = normal_axis(given.integer("axis"), inputs[0].type.rank)
+    return inputs, {"axes": (axis,), "keepdims": given.flag("keepdims"),
+                    "last": given.flag("select_last_index", False)}  # fmt: skip
+
+
+def _arg_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    return (_infer(types, attrs)[0].with_dtype(I64),)
+
+
+def _arg_reference(fn: Callable[..., Array]) -> Callable[[Sequence[Array], Attrs], Sequence[Array]]:
+    def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+        x, (axis,) = arrays[0], attrs.integers("axes")
+        if attrs.flag("last"):
+            found = x.shape[axis] - 1 - fn(np.flip(x, axis), axis=axis)
+        else:
+            found = fn(x, axis=axis)
+        return (np.expand_dims(found, axis) if attrs.flag("keepdims") else found,)
+
+    return reference
+
+
+def _arg_form(combiner: str) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]:
+    """Two reductions: the extreme value, then the first (or last) position that has it."""
+
+    def form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+        (axis,), out = info.attrs.integers("axes"), info.out_types[0]
+        source, kind = info.in_types[0].shape, info.in_types[0].dtype
+        last, keep = info.attrs.flag("last"), info.attrs.flag("keepdims")
+
+        def element(*index: Expr) -> Expr:
+            rest = (*index[:axis], *index[axis + keep : out.rank])
+            return inputs[0][(*rest[:axis], index[-1], *rest[axis:])]
+
+        best = b.reduce("extreme", out.shape, [source[axis]], element, combiner, kind)
+        none = identity_of("max" if last else "min", INDEX)
+
+        def place(*index: Expr) -> Expr:
+            return Select(element(*index).eq(best[index[: out.rank]]), index[-1], none)
+
+        found = b.reduce("position", out.shape, [source[axis]], place, "max" if last else "min", I64)
+        # Where nothing equals the extreme (NaN) the position would lie outside the axis.
+        return b.compute("arg", out.shape, lambda *i: maximum(minimum(found[i], source[axis] - 1), 0), I64)
+
+    return form
+
+
+def _arg(name: str, combiner: str, fn: Callable[..., Array]) -> Op:
+    first = {"axis": 0, "keepdims": 1}
+    return Op(
+        name, Kind.REDUCTION, _arg_infer, _arg_reference(fn), (1, 1),
+        (Signature(1, first, adapt=_arg_import), Signature(12, {**first, "select_last_index": 0}, adapt=_arg_import)),
+        forms={"direct": one(_arg_form(combiner))}, flops=input_size, sign=Sign.NONNEGATIVE,
+    )  # fmt: skip
+
+
+OPS = (*PRIMITIVE, *DERIVED, _arg("ArgMax", "max", np.argmax), _arg("ArgMin", "min", np.argmin))

@@ -1,0 +1,260 @@
+"""Resize and Upsample: nearest, linear and cubic, in every coordinate mode of ONNX that needs no region.
+
+Resizing is separable. Whole-factor nearest enlargement becomes `Repeat`; everything else becomes, per axis, a
+weighted sum of `Gather`s whose indices and weights are constants, so that no loop computes coordinates.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
+from compiler.graph.ir import Node, NodeInfo, TensorType, Value
+from compiler.graph.op import (
+    Emitter,
+    Imported,
+    InvalidError,
+    Kind,
+    OnnxNode,
+    Op,
+    Signature,
+    UnsupportedError,
+    normal_axis,
+)
+
+Types = Sequence[TensorType]
+Raw = dict[str, AttrValue]
+Values = tuple[Value, ...]
+
+Coordinate = Callable[[Array, float, int, int], Array]
+
+
+def _pytorch_half_pixel(at: Array, scale: float, source: int, target: int) -> Array:  # noqa: ARG001
+    return (at + 0.5) / scale - 0.5 if target > 1 else np.zeros_like(at)
+
+
+def _align_corners(at: Array, scale: float, source: int, target: int) -> Array:  # noqa: ARG001
+    return at * ((source - 1) / (target - 1)) if target > 1 else np.zeros_like(at)
+
+
+def _half_pixel_symmetric(at: Array, scale: float, source: int, target: int) -> Array:
+    adjustment = target / (scale * source)  # how much rounding the result's extent stretched the scale
+    offset = source / 2 * (1 - adjustment)
+    return offset + (at + 0.5) / scale - 0.5
+
+
+_COORDINATES: dict[str, Coordinate] = {
+    "half_pixel": lambda at, scale, _source, _target: (at + 0.5) / scale - 0.5,
+    "half_pixel_symmetric": _half_pixel_symmetric,
+    "pytorch_half_pixel": _pytorch_half_pixel,
+    "align_corners": _align_corners,
+    "asymmetric": lambda at, scale, _source, _target: at / scale,
+    "tf_half_pixel_for_nn": lambda at, scale, _source, _target: (at + 0.5) / scale,
+}
+_ROUNDINGS: dict[str, Callable[[Array], Array]] = {
+    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
+    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
+    "floor": np.floor,
+    "ceil": np.ceil,
+}
+_DEFAULTS: dict[str, AttrValue] = {
+    "coordinate_transformation_mode": "half_pixel",
+    "cubic_coeff_a": -0.75,
+    "exclude_outside": 0,
+    "mode": "nearest",
+    "nearest_mode": "round_prefer_floor",
+}
+
+
+def _resize_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    given, source = Attrs(attrs), inputs[0].type
+    if given.flag("antialias", False):
+        raise UnsupportedError("Resize with antialias is not supported")
+    axes = tuple(normal_axis(axis, source.rank) for axis in given.integers("axes", tuple(range(source.rank))))
+    scales, sizes = [1.0] * source.rank, list(source.shape)
+    wanted, factors = given.integers("sizes", ()), given.numbers("scales", ())
+    if len(wanted or factors) != len(axes):
+        raise InvalidError(
+            f"Resize of {source} has {len(wanted or factors)} sizes or scales for {len(axes)} axes"
+        )
+    if wanted:
+        wanted = _keep_ratio(given.text("keep_aspect_ratio_policy", "stretch"), wanted, axes, source.shape)
+    for at, axis in enumerate(axes):
+        scales[axis] = wanted[at] / source.shape[axis] if wanted else factors[at]
+        sizes[axis] = wanted[at] if wanted else math.floor(source.shape[axis] * factors[at])
+    policy = given.text("keep_aspect_ratio_policy", "stretch")
+    if wanted and policy != "stretch":
+        ratio = min if policy == "not_larger" else max
+        common = ratio(w / source.shape[axis] for w, axis in zip(_asked(given), axes, strict=True))
+        for axis in axes:
+            scales[axis] = common
+    return inputs, {**_kept(given), "scales": tuple(scales), "sizes": tuple(sizes)}
+
+
+def _asked(given: Attrs) -> tuple[int, ...]:
+    return given.integers("sizes", ())
+
+
+def _keep_ratio(
+    policy: str, wanted: tuple[int, ...], axes: Sequence[int], shape: Sequence[int]
+) -> tuple[int, ...]:
+    if policy == "stretch":
+        return wanted
+    if policy not in ("not_larger", "not_smaller"):
+        raise InvalidError(f"Resize has no keep_aspect_ratio_policy {policy!r}")
+    ratios = [w / shape[axis] for w, axis in zip(wanted, axes, strict=True)]
+    scale = min(ratios) if policy == "not_larger" else max(ratios)
+    return tuple(math.floor(scale * shape[axis] + 0.5) for axis in axes)
+
+
+def _kept(given: Attrs) -> Raw:
+    kept = {name: given.get(name, default) for name, default in _DEFAULTS.items()}
+    mode = kept["coordinate_transformation_mode"]
+    if mode not in _COORDINATES:
+        raise UnsupportedError(f"Resize with coordinate_transformation_mode {mode} is not supported")
+    if kept["mode"] not in ("nearest", "linear", "cubic"):
+        raise InvalidError(f"Resize has no mode {kept['mode']!r}")
+    if kept["nearest_mode"] not in _ROUNDINGS:
+        raise InvalidError(f"Resize has no nearest_mode {kept['nearest_mode']!r}")
+    return kept
+
+
+def _old_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+    """Upsample, and Resize of opset 10: floor of the asymmetric coordinate."""
+    mode = "linear" if attrs["mode"] in ("linear", "bilinear") else attrs["mode"]
+    more: Raw = {"mode": mode, "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+    return _resize_import(node, inputs, {**attrs, **more})
+
+
+def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    sizes = attrs.integers("sizes")
+    if len(sizes) != types[0].rank or min(sizes, default=1) < 1:
+        raise InvalidError(f"Resize of {types[0]} to {list(sizes)}")
+    if attrs.text("mode") != "nearest" and not types[0].dtype.is_float:
+        raise UnsupportedError(f"Resize of {types[0].dtype} in mode {attrs.text('mode')} is not supported")
+    return (types[0].with_shape(sizes),)
+
+
+def axis_table(attrs: Attrs, axis: int, source: int) -> tuple[Array, Array]:
+    """Which elements of an axis each result element is made of: indices and weights, (target, taps)."""
+    target, scale = attrs.integers("sizes")[axis], attrs.numbers("scales")[axis]
+    mode = attrs.text("coordinate_transformation_mode")
+    at = _COORDINATES[mode](np.arange(target, dtype=np.float64), scale, source, target)
+    kind = attrs.text("mode")
+    if kind == "nearest":
+        # Runtimes compute coordinates in f32: a value that is a whole number there must not be rounded up.
+        indices = _ROUNDINGS[attrs.text("nearest_mode")](at.astype(np.float32)).astype(np.int64)[:, None]
+        return indices.clip(0, source - 1), np.ones((target, 1))
+    low = np.floor(at)
+    part = at - low
+    if kind == "linear":
+        offsets, weights = np.arange(2), np.stack([1 - part, part], axis=1)
+    else:
+        offsets, weights = np.arange(-1, 3), _cubic(part, attrs.number("cubic_coeff_a"))
+    indices = low[:, None].astype(np.int64) + offsets
+    if attrs.flag("exclude_outside"):
+        weights = weights * ((indices >= 0) & (indices < source))
+        weights = weights / weights.sum(axis=1, keepdims=True)
+    return indices.clip(0, source - 1), weights
+
+
+def _cubic(part: Array, a: float) -> Array:
+    """Weights of the four neighbours (Keys' kernel)."""
+
+    def near(x: Array) -> Array:
+        return ((a + 2) * x - (a + 3)) * x * x + 1
+
+    def far(x: Array) -> Array:
+        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+
+    return np.stack([far(1 + part), near(part), near(1 - part), far(2 - part)], axis=1)
+
+
+def _reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    x, kind = arrays[0], arrays[0].dtype
+    for axis, target in enumerate(attrs.integers("sizes")):
+        if attrs.numbers("scales")[axis] == 1 and target == x.shape[axis]:
+            continue
+        indices, weights = axis_table(attrs, axis, x.shape[axis])
+        if weights.shape[1] == 1:
+            x = np.take(x, indices[:, 0], axis=axis)
+            continue
+        wide = x.astype(to_numpy(accumulate_type(from_numpy(x.dtype))), copy=False)
+        shape = [-1 if at == axis else 1 for at in range(x.ndim)]
+        taps = zip(indices.T, weights.T.astype(wide.dtype), strict=True)
+        x = sum((np.take(wide, i, axis=axis) * w.reshape(shape) for i, w in taps), np.zeros((), wide.dtype))
+    return (x.astype(kind, copy=False),)
+
+
+def _whole_factor(attrs: Attrs, axis: int, source: int) -> int:
+    """R when result element i is source element i // r, else 0."""
+    target = attrs.integers("sizes")[axis]
+    if attrs.text("mode") != "nearest" or target % source:
+        return 0
+    indices, _ = axis_table(attrs, axis, source)
+    factor = target // source
+    return factor if np.array_equal(indices[:, 0], np.arange(target) // factor) else 0
+
+
+def _expand(e: Emitter, item: Node) -> Values:
+    value, attrs = item.inputs[0], item.attrs
+    shape = value.type.shape
+    factors = tuple(_whole_factor(attrs, axis, n) for axis, n in enumerate(shape))
+    if all(factors):
+        return (e.emit("Repeat", value, repeats=factors),)
+    for axis, target in enumerate(attrs.integers("sizes")):
+        if attrs.numbers("scales")[axis] == 1 and target == shape[axis]:
+            continue
+        value = _resize_axis(e, value, axis, *axis_table(attrs, axis, shape[axis]))
+    return (value,)
+
+
+def _resize_axis(e: Emitter, value: Value, axis: int, indices: Array, weights: Array) -> Value:
+    parts = []
+    for at, weight in zip(indices.T, weights.T, strict=True):
+        part = e.emit("Gather", value, e.constant(at.astype(np.int64)), axis=axis)
+        if weights.shape[1] > 1:
+            column = weight.astype(to_numpy(value.type.dtype)).reshape(
+                -1, *([1] * (value.type.rank - axis - 1))
+            )
+            part = e.emit("Mul", part, e.constant(column))
+        parts.append(part)
+    result = parts[0]
+    for part in parts[1:]:
+        result = e.emit("Add", result, part)
+    return result
+
+
+def _flops(info: NodeInfo) -> int:
+    taps = {"nearest": 0, "linear": 4, "cubic": 8}[info.attrs.text("mode")]
+    return taps * info.out_types[0].size
+
+
+_NEW: dict[str, AttrValue | None] = {**_DEFAULTS, "extrapolation_value": 0.0}
+_UNUSED = frozenset({"extrapolation_value"})
+_INPUTS = {1: "roi", 2: "scales", 3: "sizes"}
+_MAYBE = frozenset({1, 2, 3})
+RESIZE = Op(
+    "Resize", Kind.INJECTIVE, _infer, _reference, (1, 1),
+    (
+        Signature(10, {"mode": "nearest"}, {1: "scales"}, adapt=_old_import),
+        Signature(11, _NEW, _INPUTS, _UNUSED, _resize_import, optional=_MAYBE),
+        Signature(18, {**_NEW, "antialias": 0, "axes": None, "keep_aspect_ratio_policy": "stretch"}, _INPUTS,
+                  _UNUSED, _resize_import, optional=_MAYBE),
+    ),
+    expand=_expand, flops=_flops,
+)  # fmt: skip
+UPSAMPLE = Op(
+    "Upsample", Kind.INJECTIVE, _infer, _reference, (1, 1),
+    (
+        Signature(7, {"mode": "nearest", "scales": None}, adapt=_old_import),
+        Signature(9, {"mode": "nearest"}, {1: "scales"}, adapt=_old_import),
+    ),
+    expand=_expand, flops=_flops,
+)  # fmt: skip
+
+OPS = (RESIZE, UPSAMPLE)
