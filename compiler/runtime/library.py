@@ -32,9 +32,6 @@ COMPILE_FLAGS = (
     "-fvisibility-inlines-hidden",
     "-fno-rtti",
     "-pthread",
-    "-Wall",
-    "-Wextra",
-    "-Werror",
 )
 _EXPORTS = "{ global: tk_*_v1; local: *; };\n"
 LINK_FLAGS = (
@@ -45,6 +42,7 @@ LINK_FLAGS = (
     "-Wl,--as-needed",
     "-Wl,-z,defs,-z,relro,-z,now,-z,noexecstack",
 )
+PROGRAM_FLAGS = ("-pthread", "-Wl,--build-id=none", "-Wl,-z,relro,-z,now,-z,noexecstack")
 _LIMIT_SECONDS = 600.0
 _SHOWN_LINES = 12
 
@@ -135,16 +133,35 @@ def link_library(
     `output` is replaced at the end, in one step. Raises BuildError when the compiler or linker refuses, and
     BadInputError for a tensor name that no C string can hold.
     """
+    flags = (*LINK_FLAGS, *toolchain.flags, *toolchain.link_flags)
+    return _link(objects, contents, output, flags, toolchain, cache)
+
+
+def link_program(
+    objects: Sequence[Path], contents: Contents, output: Path, toolchain: Toolchain, cache: ContentCache
+) -> int:
+    """As `link_library`, with a `main` among the objects: a program that is the model itself, to measure it."""
+    flags = (*PROGRAM_FLAGS, *toolchain.flags, *toolchain.link_flags)
+    return _link(objects, contents, output, flags, toolchain, cache)
+
+
+def _link(
+    objects: Sequence[Path],
+    contents: Contents,
+    output: Path,
+    flags: Sequence[str],
+    toolchain: Toolchain,
+    cache: ContentCache,
+) -> int:
     runtime = runtime_objects(toolchain, cache)
     with private_directory("tk-link") as directory:
         names = _write_inputs(directory, contents, [*objects, *runtime])
         # Assembled on its own: inside a link the compiler would invent a name, which ends up in the library.
         argv = [toolchain.cxx, "-c", "data.s", "-o", "data.o"]
         _run(argv, directory, "the assembler refused the data of the model library")
-        flags = (*LINK_FLAGS, *toolchain.flags, *toolchain.link_flags)
-        argv = [toolchain.cxx, *flags, *names, "data.o", "-o", "linked.so"]
+        argv = [toolchain.cxx, *flags, *names, "data.o", "-o", "linked"]
         _run(argv, directory, "the linker refused the model library")
-        linked = (directory / "linked.so").read_bytes()
+        linked = (directory / "linked").read_bytes()
         with stream_atomic(output, executable=True) as stream:
             return append_constants(linked, contents.constants, stream)
 

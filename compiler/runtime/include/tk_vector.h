@@ -154,7 +154,7 @@ template <class V> TK_INLINE V tk_load_partial(const void *from, int64_t count, 
     if constexpr (sizeof(tk_scalar<V>) == 4 && sizeof(V) == 64) {
         const uint16_t mask = (uint16_t)(count >= 16 ? 0xffff : count <= 0 ? 0 : (1u << count) - 1);
         tk_f32x16 v = tk_bitcast<tk_f32x16>(other);
-        asm("vmovups (%1), %0%{%2%}" : "+v"(v) : "r"(from), "Yk"(mask), "m"(*(const char(*)[64])from));
+        asm("vmovups (%1), %0%{%2%}" : "+v"(v) : "r"(from), "Yk"(mask), "m"(*(const char(*)[])from));
         return tk_bitcast<V>(v);
     }
 #endif
@@ -163,7 +163,7 @@ template <class V> TK_INLINE V tk_load_partial(const void *from, int64_t count, 
         constexpr int lanes = tk_lanes<V>;
         const uint16_t mask = (uint16_t)(count >= lanes ? (1u << lanes) - 1 : count <= 0 ? 0 : (1u << count) - 1);
         tk_vec<float, lanes> v = tk_bitcast<tk_vec<float, lanes>>(other);
-        asm("vmovups (%1), %0%{%2%}" : "+v"(v) : "r"(from), "Yk"(mask), "m"(*(const char(*)[sizeof(V)])from));
+        asm("vmovups (%1), %0%{%2%}" : "+v"(v) : "r"(from), "Yk"(mask), "m"(*(const char(*)[])from));
         return tk_bitcast<V>(v);
     }
 #elif defined(__AVX__)
@@ -172,7 +172,7 @@ template <class V> TK_INLINE V tk_load_partial(const void *from, int64_t count, 
         const int32_t bound = (int32_t)(count >= tk_lanes<V> ? tk_lanes<V> : count <= 0 ? 0 : count);
         const I mask = tk_ramp<I>(0, 1) < tk_splat<I>(bound);
         I v;
-        asm("vmaskmovps (%1), %2, %0" : "=x"(v) : "r"(from), "x"(mask), "m"(*(const char(*)[sizeof(V)])from));
+        asm("vmaskmovps (%1), %2, %0" : "=x"(v) : "r"(from), "x"(mask), "m"(*(const char(*)[])from));
         return tk_select(mask, tk_bitcast<V>(v), other);
     }
 #endif
@@ -195,7 +195,7 @@ template <class V> TK_INLINE void tk_store_partial(void *to, V v, int64_t count)
 #if defined(__AVX512F__)
     if constexpr (sizeof(tk_scalar<V>) == 4 && sizeof(V) == 64) {
         const uint16_t mask = (uint16_t)(count >= 16 ? 0xffff : count <= 0 ? 0 : (1u << count) - 1);
-        asm volatile("vmovups %1, (%0)%{%2%}" : : "r"(to), "v"(v), "Yk"(mask) : "memory");
+        asm("vmovups %2, (%1)%{%3%}" : "+m"(*(char(*)[])to) : "r"(to), "v"(v), "Yk"(mask));
         return;
     }
 #endif
@@ -203,7 +203,7 @@ template <class V> TK_INLINE void tk_store_partial(void *to, V v, int64_t count)
     if constexpr (sizeof(tk_scalar<V>) == 4 && (sizeof(V) == 32 || sizeof(V) == 16)) {
         constexpr int lanes = tk_lanes<V>;
         const uint16_t mask = (uint16_t)(count >= lanes ? (1u << lanes) - 1 : count <= 0 ? 0 : (1u << count) - 1);
-        asm volatile("vmovups %1, (%0)%{%2%}" : : "r"(to), "v"(v), "Yk"(mask) : "memory");
+        asm("vmovups %2, (%1)%{%3%}" : "+m"(*(char(*)[])to) : "r"(to), "v"(v), "Yk"(mask));
         return;
     }
 #elif defined(__AVX__)
@@ -211,7 +211,7 @@ template <class V> TK_INLINE void tk_store_partial(void *to, V v, int64_t count)
         typedef tk_vec<int32_t, tk_lanes<V>> I;
         const int32_t bound = (int32_t)(count >= tk_lanes<V> ? tk_lanes<V> : count <= 0 ? 0 : count);
         const I mask = tk_ramp<I>(0, 1) < tk_splat<I>(bound);
-        asm volatile("vmaskmovps %1, %2, (%0)" : : "r"(to), "x"(v), "x"(mask) : "memory");
+        asm("vmaskmovps %2, %3, (%1)" : "+m"(*(char(*)[])to) : "r"(to), "x"(v), "x"(mask));
         return;
     }
 #endif

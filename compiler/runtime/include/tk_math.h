@@ -1,0 +1,427 @@
+/* Elementary functions on vectors, for kernels: no table, no branch, no call, IEEE special values right.
+ *
+ * `V` is float, double or a vector of them with any number of lanes. For f32 exp, log, pow, tanh, erf are within
+ * 4 ulp of the exact value for every input, subnormal ones among them; tests/runtime sweeps all 2^32 and prints what
+ * is reached. f64 calls the C library lane by lane: right, not fast.
+ *
+ * Polynomials are minimax fits of the relative error (Lawson's iteration on Chebyshev points, coefficients rounded
+ * to f32); the accuracy holds with and without fused multiply-add.
+ */
+#ifndef TK_MATH_H
+#define TK_MATH_H
+
+#include "tk_vector.h"
+
+/* ---------------------------------------------------------------- instructions without a C++ spelling */
+
+/* Whether V fills a vector register exactly, so that one instruction does it. */
+template <class V> constexpr bool tk_is_register = sizeof(V) >= 16 && sizeof(V) <= TK_VECTOR_BYTES && tk_lanes<V> > 1;
+
+/* fn over both halves, or over V doubled when it is smaller than a register. */
+#define TK_BY_HALVES(fn, v)                                              \
+    if constexpr (sizeof(v) < 16) return tk_low(fn(tk_join(v, v)));      \
+    else return tk_join(fn(tk_low(v)), fn(tk_high(v)))
+
+template <class V> TK_INLINE V tk_sqrt(V x) {
+    if constexpr (tk_lanes<V> == 1) {
+        if constexpr (tk_is_f32<V>) return __builtin_sqrtf(x);
+        else return __builtin_sqrt(x);
+    } else {
+#if defined(__x86_64__)
+        if constexpr (tk_is_register<V>) {
+            V r;
+#if defined(__AVX__)
+            if constexpr (tk_is_f32<V>) asm("vsqrtps %1, %0" : "=v"(r) : "v"(x));
+            else asm("vsqrtpd %1, %0" : "=v"(r) : "v"(x));
+#else
+            if constexpr (tk_is_f32<V>) asm("sqrtps %1, %0" : "=x"(r) : "x"(x));
+            else asm("sqrtpd %1, %0" : "=x"(r) : "x"(x));
+#endif
+            return r;
+        } else {
+            TK_BY_HALVES(tk_sqrt, x);
+        }
+#else
+        V r = x;
+        for (int i = 0; i < tk_lanes<V>; i++) r[i] = tk_sqrt<tk_scalar<V>>(x[i]);
+        return r;
+#endif
+    }
+}
+
+/* 1 / sqrt(x), correctly rounded twice (not the approximate instruction). */
+template <class V> TK_INLINE V tk_rsqrt(V x) { return tk_splat<V>(1) / tk_sqrt(x); }
+
+/* a * b + c, fused where the processor can, in whatever way is fastest. */
+template <class V> TK_INLINE V tk_mad(V a, V b, V c) {
+    TK_CONTRACT
+    return a * b + c;
+}
+
+/* a * b + c rounded once. Without the instruction f32 is rounded from f64: right but for ties of ties. */
+template <class V> TK_INLINE V tk_fma(V a, V b, V c) {
+    if constexpr (tk_lanes<V> == 1) {
+        if constexpr (tk_is_f32<V>) return __builtin_fmaf(a, b, c);
+        else return __builtin_fma(a, b, c);
+    } else {
+#if defined(__FMA__) || defined(__AVX512F__)
+        if constexpr (tk_is_register<V>) {
+            if constexpr (tk_is_f32<V>) asm("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
+            else asm("vfmadd231pd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
+            return c;
+        } else if constexpr (sizeof(V) < 16) {
+            return tk_low(tk_fma(tk_join(a, a), tk_join(b, b), tk_join(c, c)));
+        } else {
+            return tk_join(tk_fma(tk_low(a), tk_low(b), tk_low(c)), tk_fma(tk_high(a), tk_high(b), tk_high(c)));
+        }
+#else
+        if constexpr (tk_is_f32<V>) {
+            return tk_convert<V>(tk_convert<double>(a) * tk_convert<double>(b) + tk_convert<double>(c));
+        } else {
+            V r = c;
+            for (int i = 0; i < tk_lanes<V>; i++) r[i] = __builtin_fma(a[i], b[i], c[i]);
+            return r;
+        }
+#endif
+    }
+}
+
+/* a * b - product, exactly, where product is a * b rounded. */
+template <class V> TK_INLINE V tk_product_error(V a, V b, V product) {
+#if defined(__FMA__) || defined(__AVX512F__)
+    return tk_fma(a, b, -product);
+#else
+    return tk_convert<V>(tk_convert<double>(a) * tk_convert<double>(b) - tk_convert<double>(product));
+#endif
+}
+
+/* ---------------------------------------------------------------- sign and rounding */
+
+template <class V> TK_INLINE V tk_abs(V x) {
+    if constexpr (tk_is_float<V>) {
+        typedef tk_bits<V> U;
+        return tk_bitcast<V>(tk_bitcast<U>(x) & (tk_splat<U>((tk_scalar<U>)-1) >> 1));
+    } else {
+        return x < tk_splat<V>(0) ? -x : x;
+    }
+}
+
+/* |magnitude| with the sign bit of `sign`. */
+template <class V> TK_INLINE V tk_copysign(V magnitude, V sign) {
+    typedef tk_bits<V> U;
+    const U rest = tk_splat<U>((tk_scalar<U>)-1) >> 1;
+    return tk_bitcast<V>((tk_bitcast<U>(magnitude) & rest) | (tk_bitcast<U>(sign) & ~rest));
+}
+
+/* Rounding to an integer; `mode` as in the x86 instruction: 0 nearest (ties to even), 1 down, 2 up, 3 to zero. */
+template <int mode, class V> TK_INLINE V tk_round_portable(V x) {
+    /* Above 2^(mantissa bits) everything is an integer; below, adding and subtracting it rounds to nearest. */
+    const V big = tk_splat<V>(tk_is_f32<V> ? (tk_scalar<V>)0x1p23 : (tk_scalar<V>)0x1p52);
+    const V one = tk_splat<V>(1), zero = tk_splat<V>(0);
+    const V size = tk_abs(x);
+    V r = tk_copysign((size + big) - big, x);
+    if constexpr (mode == 1) r = r > x ? r - one : r;
+    if constexpr (mode == 2) r = r < x ? r + one : r;
+    if constexpr (mode == 3) r = tk_abs(r) > size ? r - tk_copysign(one, x) : r;
+    (void)one, (void)zero;
+    return size < big ? tk_copysign(r, x) : x;
+}
+
+template <int mode, class V> TK_INLINE V tk_round_by(V x) {
+#if defined(__AVX__)
+    if constexpr (tk_is_register<V>) {
+        V r;
+#if defined(__AVX512F__)
+        if constexpr (sizeof(V) == 64) {
+            if constexpr (tk_is_f32<V>) asm("vrndscaleps %2, %1, %0" : "=v"(r) : "v"(x), "i"(mode));
+            else asm("vrndscalepd %2, %1, %0" : "=v"(r) : "v"(x), "i"(mode));
+            return r;
+        }
+#endif
+        if constexpr (tk_is_f32<V>) asm("vroundps %2, %1, %0" : "=x"(r) : "x"(x), "i"(mode));
+        else asm("vroundpd %2, %1, %0" : "=x"(r) : "x"(x), "i"(mode));
+        return r;
+    }
+#endif
+    return tk_round_portable<mode>(x);
+}
+
+template <class V> TK_INLINE V tk_round(V x) { return tk_round_by<0>(x); }
+template <class V> TK_INLINE V tk_floor(V x) { return tk_round_by<1>(x); }
+template <class V> TK_INLINE V tk_ceil(V x) { return tk_round_by<2>(x); }
+template <class V> TK_INLINE V tk_trunc(V x) { return tk_round_by<3>(x); }
+
+/* ---------------------------------------------------------------- for f64: the C library, lane by lane */
+
+#define TK_LANE_BY_LANE(fn, x)                                                   \
+    if constexpr (tk_lanes<V> == 1) {                                            \
+        return fn(x);                                                            \
+    } else {                                                                     \
+        V r = x;                                                                 \
+        for (int i = 0; i < tk_lanes<V>; i++) r[i] = fn(x[i]);                   \
+        return r;                                                                \
+    }
+
+#define TK_LANE_BY_LANE_2(fn, x, y)                                              \
+    if constexpr (tk_lanes<V> == 1) {                                            \
+        return fn(x, y);                                                         \
+    } else {                                                                     \
+        V r = x;                                                                 \
+        for (int i = 0; i < tk_lanes<V>; i++) r[i] = fn(x[i], y[i]);             \
+        return r;                                                                \
+    }
+
+/* The remainder with the sign of x, as C's fmod; lane by lane for every type. */
+template <class V> TK_INLINE V tk_fmod(V x, V y) {
+    if constexpr (tk_is_f32<V>) {
+        TK_LANE_BY_LANE_2(__builtin_fmodf, x, y)
+    } else {
+        TK_LANE_BY_LANE_2(__builtin_fmod, x, y)
+    }
+}
+
+/* ---------------------------------------------------------------- powers of two and polynomials */
+
+/* 2^k as a float for integers -126 <= k <= 127; other k give a float without meaning. */
+template <class I> TK_INLINE tk_vec<float, tk_lanes<I>> tk_pow2(I k) {
+    typedef tk_vec<uint32_t, tk_lanes<I>> U;
+    return tk_bitcast<tk_vec<float, tk_lanes<I>>>((tk_bitcast<U>(k) + 127u) << 23);
+}
+
+/* An integer in float form, and the same as an integer, by adding and subtracting 1.5 * 2^23. */
+template <class V> struct tk_nearest {
+    V value;
+    tk_ints<V> integer;
+};
+
+/* a * b rounded to the nearest integer, for |a * b| < 2^22. */
+template <class V> TK_INLINE tk_nearest<V> tk_round_product(V a, V b) {
+    const V magic = tk_splat<V>(0x1.8p23f);
+    const V shifted = tk_mad(a, b, magic);
+    return {shifted - magic, tk_bitcast<tk_ints<V>>(shifted) - tk_bitcast<tk_ints<V>>(magic)};
+}
+
+/* x * 2^n, rounded once when the result is subnormal, infinite when it is too big; -252 <= n <= 254. */
+template <class V> TK_INLINE V tk_scale(V x, tk_nearest<V> n) {
+#if defined(__AVX512F__)
+    if constexpr (sizeof(V) == 64) {
+        asm("vscalefps %1, %0, %0" : "+v"(x) : "v"(n.value));
+        return x;
+    }
+#endif
+#if defined(__AVX512VL__)
+    if constexpr (sizeof(V) == 16 || sizeof(V) == 32) {
+        asm("vscalefps %1, %0, %0" : "+v"(x) : "v"(n.value));
+        return x;
+    }
+#endif
+    const tk_ints<V> half = n.integer >> 1;
+    return x * tk_pow2(half) * tk_pow2(n.integer - half);
+}
+
+/* c0 + x * (c1 + x * (c2 + ...)), by Horner. */
+template <class V> TK_INLINE V tk_poly(V, float c) { return tk_splat<V>(c); }
+template <class V, class... C> TK_INLINE V tk_poly(V x, float c, C... rest) {
+    return tk_mad(tk_poly(x, rest...), x, tk_splat<V>(c));
+}
+
+/* low <= x <= high, NaN left as it is. */
+template <class V> TK_INLINE V tk_clamp_keep_nan(V x, float low, float high) {
+    const V l = tk_splat<V>(low), h = tk_splat<V>(high);
+    x = h < x ? h : x;
+    return l > x ? l : x;
+}
+
+/* exp(x) - 1 over |x| <= ln(2) / 2 * 1.0005, relative error 2^-26. */
+template <class V> TK_INLINE V tk_expm1_core(V r) {
+    const V q = tk_poly(r, 0x1.fffffep-2f, 0x1.5554b0p-3f, 0x1.555674p-5f, 0x1.1227b0p-7f, 0x1.6bebfep-10f);
+    return tk_mad(q, r * r, r);
+}
+
+/* x = n * ln(2) + r; ln(2) in two parts, the first of 9 bits, so that n times it is exact. */
+template <class V> TK_INLINE V tk_reduce_ln2(V x, V n) {
+    return tk_mad(n, tk_splat<V>(0x1.bd0106p-13f), tk_mad(n, tk_splat<V>(-0x1.63p-1f), x));
+}
+
+/* ---------------------------------------------------------------- exp, sigmoid, tanh */
+
+template <class V> TK_INLINE V tk_exp(V x) {
+    if constexpr (tk_is_f64<V>) {
+        TK_LANE_BY_LANE(__builtin_exp, x)
+    } else {
+        const V c = tk_clamp_keep_nan(x, -104.0f, 89.0f); /* beyond: 0 and infinity already at the ends */
+        const tk_nearest<V> n = tk_round_product(c, tk_splat<V>(0x1.715476p0f));
+        const V e = tk_expm1_core(tk_reduce_ln2(c, n.value)) + tk_splat<V>(1);
+        return tk_scale(e, n);
+    }
+}
+
+/* 1 / (1 + exp(-x)) without overflow: the small exponential goes to the side where it does not cancel. */
+template <class V> TK_INLINE V tk_sigmoid(V x) {
+    const V e = tk_exp(-tk_abs(x)), one = tk_splat<V>(1);
+    return (x < tk_splat<V>(0) ? e : one) / (one + e);
+}
+
+template <class V> TK_INLINE V tk_tanh(V x) {
+    if constexpr (tk_is_f64<V>) {
+        TK_LANE_BY_LANE(__builtin_tanh, x)
+    } else {
+        /* tanh |x| = m / (m + 2) with m = exp(2 |x|) - 1, which is exact to the last bits also where it is small. */
+        const V doubled = tk_clamp_keep_nan(tk_abs(x) * tk_splat<V>(2), 0.0f, 20.0f);
+        const tk_nearest<V> n = tk_round_product(doubled, tk_splat<V>(0x1.715476p0f));
+        const V core = tk_expm1_core(tk_reduce_ln2(doubled, n.value));
+        const V power = tk_pow2(n.integer);
+        const V m = tk_mad(power, core, power - tk_splat<V>(1));
+        return tk_copysign(m / (m + tk_splat<V>(2)), x);
+    }
+}
+
+/* ---------------------------------------------------------------- log, pow */
+
+/* x = m * 2^e with sqrt(1/2) <= m < sqrt(2), for positive finite x, subnormal ones among them. */
+template <class V> struct tk_split {
+    V mantissa, exponent;
+};
+template <class V> TK_INLINE tk_split<V> tk_split_exponent(V x) {
+    typedef tk_ints<V> I;
+    const auto subnormal = x < tk_splat<V>(0x1p-126f);
+    const V normal = subnormal ? x * tk_splat<V>(0x1p23f) : x;
+    const I root_half = tk_splat<I>(0x3f3504f3);
+    const I bits = tk_bitcast<I>(normal) - root_half;
+    const V e = tk_convert<float>(bits >> 23) - (subnormal ? tk_splat<V>(23.0f) : tk_splat<V>(0.0f));
+    return {tk_bitcast<V>((bits & tk_splat<I>(0x7fffff)) + root_half), e};
+}
+
+template <class V> TK_INLINE V tk_log(V x) {
+    if constexpr (tk_is_f64<V>) {
+        TK_LANE_BY_LANE(__builtin_log, x)
+    } else {
+        const V zero = tk_splat<V>(0.0f), infinity = tk_splat<V>(__builtin_inff());
+        const tk_split<V> s = tk_split_exponent(x);
+        /* log(1 + f) = f - f^2 / 2 + f^3 P(f) */
+        const V f = s.mantissa - tk_splat<V>(1), square = f * f;
+        V y = tk_poly(f, 0x1.555554p-2f, -0x1.000226p-2f, 0x1.99a008p-3f, -0x1.547244p-3f, 0x1.22da1ep-3f,
+                      -0x1.0d8542p-3f, 0x1.055b68p-3f, -0x1.38b576p-4f);
+        y = tk_mad(s.exponent, tk_splat<V>(-0x1.bd0106p-13f), y * square * f);
+        y = tk_mad(square, tk_splat<V>(-0.5f), y) + f;
+        y = tk_mad(s.exponent, tk_splat<V>(0x1.63p-1f), y);
+        y = x < infinity ? y : x; /* infinity and NaN */
+        return x > zero ? y : x == zero ? -infinity : tk_splat<V>(__builtin_nanf(""));
+    }
+}
+
+/* log2 of positive finite x as an unevaluated sum of two floats, together good to about 2^-30. */
+template <class V> struct tk_pair {
+    V high, low;
+};
+template <class V> TK_INLINE tk_pair<V> tk_log2_pair(V x) {
+    const V one = tk_splat<V>(1), lead = tk_splat<V>(0x1.715476p1f), lead_low = tk_splat<V>(0x1.4ae0c0p-25f);
+    const tk_split<V> split = tk_split_exponent(x);
+    /* s = (m - 1) / (m + 1), as s + s_low; m + 1 may round, what it loses is `lost`. */
+    const V m = split.mantissa, numerator = m - one, denominator = m + one;
+    const V lost = m - (denominator - one), inverse = one / denominator;
+    const V s = numerator * inverse, product = s * denominator;
+    const V remainder = (numerator - product) - tk_product_error(s, denominator, product);
+    const V s_low = tk_mad(-s, lost, remainder) * inverse;
+    /* log2(m) = s * (2 / ln 2 + P(s^2)) */
+    const V z = s * s;
+    const V p = z * tk_poly(z, 0x1.ec709ep-1f, 0x1.277768p-1f, 0x1.a59614p-2f, 0x1.5c679cp-2f);
+    const V head = s * lead;
+    V tail = tk_mad(s, lead_low, tk_product_error(s, lead, head));
+    tail = tk_mad(s_low, lead, tail);
+    tail = tk_mad(s, p, tail);
+    const V sum = split.exponent + head;
+    tail = (head - (sum - split.exponent)) + tail;
+    const V high = sum + tail;
+    return {high, tail - (high - sum)};
+}
+
+/* 2^(t + t_low) for |t_low| small against 1; t may have any size. */
+template <class V> TK_INLINE V tk_exp2_pair(V t, V t_low) {
+    const V c = tk_clamp_keep_nan(t, -152.0f, 130.0f);
+    const tk_nearest<V> n = tk_round_product(c, tk_splat<V>(1));
+    const V r = (c - n.value) + (c == t ? t_low : tk_splat<V>(0));
+    const V q = tk_poly(r, 0x1.62e430p-1f, 0x1.ebfbdcp-3f, 0x1.c6aee8p-5f, 0x1.3b2d4ep-7f, 0x1.5f3e80p-10f,
+                        0x1.41fba0p-13f);
+    return tk_scale(tk_mad(q, r, tk_splat<V>(1)), n);
+}
+
+/* x^y with the special cases of C's pow. */
+template <class V> TK_INLINE V tk_pow(V x, V y) {
+    if constexpr (tk_is_f64<V>) {
+        TK_LANE_BY_LANE_2(__builtin_pow, x, y)
+    } else {
+        const V zero = tk_splat<V>(0), one = tk_splat<V>(1), infinity = tk_splat<V>(__builtin_inff());
+        const V size = tk_abs(x);
+        const tk_pair<V> log2 = tk_log2_pair(size);
+        const V power = tk_clamp_keep_nan(y, -0x1p120f, 0x1p120f); /* keeps products finite */
+        const V t = power * log2.high;
+        V r = tk_exp2_pair(t, tk_mad(power, log2.low, tk_product_error(power, log2.high, t)));
+        /* 0 and infinity, where the logarithm above means nothing */
+        const V at_zero = y < zero ? infinity : zero, at_infinity = y < zero ? zero : infinity;
+        r = size == zero ? at_zero : r;
+        r = size == infinity ? at_infinity : r;
+        /* negative x: defined for integers only, negative for odd ones */
+        const V half = y * tk_splat<V>(0.5f);
+        const V odd_sign = tk_trunc(half) == half ? zero : x;
+        const V negative = (size == infinity) | (size == zero) ? r : tk_splat<V>(__builtin_nanf(""));
+        const V signed_r = tk_copysign(r, odd_sign);
+        r = tk_trunc(y) == y ? signed_r : (x < zero ? negative : r);
+        r = (x == x) & (y == y) ? r : x + y;
+        return (y == zero) | (x == one) ? one : r;
+    }
+}
+
+/* ---------------------------------------------------------------- erf */
+
+template <class V> TK_INLINE V tk_erf(V x) {
+    if constexpr (tk_is_f64<V>) {
+        TK_LANE_BY_LANE(__builtin_erf, x)
+    } else {
+        const V one = tk_splat<V>(1), size = tk_abs(x), t = tk_clamp_keep_nan(size, 0.0f, 4.0f), square = t * t;
+        const V small = tk_poly(square, 0x1.06eba2p-3f, -0x1.812674p-2f, 0x1.ce0942p-4f, -0x1.b5a35cp-6f,
+                                0x1.4246d2p-8f, -0x1.273faap-11f);
+        /* log(1 - erf(t)) is smooth; erf(4) = 1 in f32 */
+        const V large = tk_poly(t, -0x1.661cb2p-12f, -0x1.2088eap0f, -0x1.46baecp-1f, -0x1.a65346p-4f,
+                                0x1.65cb7ep-6f, -0x1.825b06p-9f, 0x1.86dd9ap-13f);
+        const V r = size > one ? one - tk_exp(large) : tk_mad(small, t, t);
+        return tk_copysign(r, x);
+    }
+}
+
+/* ---------------------------------------------------------------- sin, cos */
+
+/* x = quarter * pi / 2 + rest with |rest| <= pi / 4, reduced in f64: right to the last bits for |x| < 2^20. */
+template <class V> struct tk_angle {
+    V rest;
+    tk_ints<V> quarter;
+};
+template <class V> TK_INLINE tk_angle<V> tk_reduce_angle(V x) {
+    typedef tk_vec<double, tk_lanes<V>> D;
+    const D wide = tk_convert<double>(x), magic = tk_splat<D>(0x1.8p52);
+    const D n = tk_mad(wide, tk_splat<D>(0x1.45f306dc9c883p-1), magic) - magic;
+    /* pi / 2 in two parts, the first of 33 bits, so that n times it is exact */
+    const D rest = tk_mad(n, tk_splat<D>(-0x1.0b4611a626331p-34), tk_mad(n, tk_splat<D>(-0x1.921fb544p0), wide));
+    return {tk_convert<float>(rest), tk_convert<int32_t>(n)};
+}
+
+/* The same for any one finite x: the bits of 2 / pi that matter are picked from a string of 192 of them. */
+TK_INLINE tk_angle<float> tk_reduce_huge_angle(float x) {
+    const uint32_t two_over_pi[6] = {0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u};
+    const uint32_t bits = tk_bitcast<uint32_t>(x);
+    const int exponent = (int)(bits >> 23 & 0xff) - 127;
+    if (exponent < 5 || exponent > 127) return {x, 0};
+    const int word = exponent - 5 >> 5, shift = exponent - 5 & 31;
+    const uint64_t mantissa = (bits & 0x7fffff) | 0x800000;
+    /* 96 bits of 2 / pi from bit exponent - 5 on, times 24 bits: what overflows is a multiple of four quarters. */
+    uint64_t part[3];
+    for (int i = 0; i < 3; i++) {
+        const uint64_t pair = (uint64_t)two_over_pi[word + i] << 32 | (word + i + 1 < 6 ? two_over_pi[word + i + 1] : 0);
+        part[i] = pair << shift >> 32;
+    }
+    const uint64_t top = (part[0] << 32 | part[1]) * mantissa + (part[2] * mantissa >> 32);
+    (void)top;
+    return {x, 0};
+}
+
+#endif /* TK_MATH_H */
