@@ -4,10 +4,11 @@
 
 What it fixes:
 
-- Narrow floats (f16, bf16, f8) are computed with in f32; a store or a cast rounds to nearest even. Other types
-  compute in themselves; integers wrap in two's complement. `min` and `max` of floats give NaN when one is NaN.
-- `and`, `or` and scalar `select` evaluate only what they need; lanes that a vector `select` or a mask leaves out
-  are not accessed.
+- Narrow floats (f16, bf16, f8) are computed with in f32; a store or a cast rounds to nearest even. Other
+  types compute in themselves; integers wrap in two's complement. `min` and `max` of floats give NaN when
+  one is NaN.
+- `and`, `or` and scalar `select` evaluate only what they need; lanes that a vector `select` or a mask
+  leaves out are not accessed.
 - Memory starts poisoned: NaN for floats, bytes 0xA5 for integers. Outputs, too.
 - Every access is checked against the shape of its buffer, each dimension by itself.
 - A block runs where its predicate holds; its iteration variables must then lie in their domains; `init` runs
@@ -15,7 +16,8 @@ What it fixes:
 - Parallel and block-bound iterations run in order, or in a random order when asked. Threads bound to
   `threadIdx.*` run in lock-step from barrier to barrier; one `shared` allocation belongs to all of them.
 - Asynchronous copies arrive at the wait; until then their target is poison.
-- The memory of an alias is that of the named buffer, from its first byte on; `offset` counts elements of the alias.
+- The memory of an alias is that of the named buffer, from its first byte on; `offset` counts elements of
+  the alias.
 - Intrinsics mean what `loops/intrinsics.py` says.
 
 The function is compiled to Python text once (cached by structure) and run from there.
@@ -47,9 +49,9 @@ def run(
 ) -> dict[str, Array]:
     """Run a function and return its outputs by name.
 
-    inputs: an array per input buffer (of its type; its shape, or any shape of the same size for a flat buffer),
-    a number per `dim` that no input's shape tells; an output's name gives its first content. i4 and u4 are
-    taken and returned as int8 and uint8.
+    inputs: an array per input buffer (of its type; its shape, or any shape of the same size for a flat
+    buffer), a number per `dim` that no input's shape tells; an output's name gives its first content. i4
+    and u4 are taken and returned as int8 and uint8.
     shuffle: a seed: parallel iterations run in a random order, which shows races that depend on it.
     subgroup: lanes of a sub-group.
     Raises ProgramError for what no program may do, BadInputError for wrong inputs.

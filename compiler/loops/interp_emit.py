@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 from typing import Any
 
 import numpy as np
 
 from compiler.core.node import Node
+from compiler.core.types import DType
 from compiler.loops import interp_math, interp_values, intrinsics, ir
 from compiler.loops.interp_expr import Emitter, Place, known_span
 from compiler.loops.interp_threads import Scheduler, Thread
@@ -33,15 +34,6 @@ class Code:
     lines: dict[int, Stmt]
 
 
-@dataclass(slots=True)
-class Options:
-    """How to run: `order(n)` gives the order of parallel iterations; `subgroup` is the lanes of a sub-group."""
-
-    order: Callable[[int], Sequence[int]] = range
-    subgroup: int = 32
-    dims: dict[str, int] = field(default_factory=dict)
-
-
 @functools.lru_cache(maxsize=256)
 def compile_func(func: Func) -> Code:
     """Make the code of a function; ProgramError where it means nothing."""
@@ -56,16 +48,11 @@ def _base_space() -> dict[str, Any]:
         "mod": np.mod, "where": np.where, "tile": np.tile, "full": np.full, "atleast_1d": np.atleast_1d,
         "concatenate": np.concatenate, "float32": np.float32, "Address": Address, "Thread": Thread,
         "Scheduler": Scheduler, "allocate": interp_values.allocate, "region": _region, "domain": _domain,
-        "flat_of": _flat_of,
     }  # fmt: skip
 
 
 def _oob(view: interp_values.View, dim: int, index: int) -> int:
     raise interp_values.out_of_bounds(view.buffer, dim, index, view.shape[dim])
-
-
-def _flat_of(view: interp_values.View, indices: Sequence[int]) -> int:
-    return view.flat(indices)
 
 
 def _domain(block: str, var: str, value: int, extent: int) -> None:
@@ -319,7 +306,7 @@ class _Statements:
         if stmt.mask is not None:
             self.depth -= 1
 
-    def fitting(self, value: str, expr: Expr, kind: ir.DType) -> str:
+    def fitting(self, value: str, expr: Expr, kind: DType) -> str:
         """A value for a store; a type that differs from the buffer's is an error of the program."""
         if expr.dtype != kind:
             raise ProgramError(f"a value of type {expr.dtype} is stored into a buffer of {kind}")

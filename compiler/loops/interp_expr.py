@@ -25,7 +25,7 @@ _BITS = {"bitand": "&", "bitor": "|", "bitxor": "^"}
 
 @dataclass(slots=True)
 class Place:
-    """What is known about a buffer while code is made: its Python names, and its extents where constant."""
+    """A buffer while code is made: its Python names, and its extents where they are constant."""
 
     buffer: Buffer
     number: int
@@ -50,7 +50,7 @@ class Place:
 
 @dataclass(slots=True)
 class Emitter:
-    """State of making code: names, what is known about variables, constants, and the lanes that are active."""
+    """State of making code: names, what is known of variables, constants, the lanes that are active."""
 
     names: dict[str, str] = field(default_factory=dict)
     spans: dict[str, Span] = field(default_factory=dict)
@@ -274,7 +274,7 @@ class Emitter:
         size = place.shape[dim]
         low, high = wrapped(expr, self.spans)
         text = self.expr(expr)
-        if 0 <= low and high < size:
+        if low >= 0 and high < size:
             return text
         name = self.fresh("i")
         return f"({name} if 0 <= ({name} := {text}) < {size} else oob({place.view}, {dim}, {name}))"
@@ -297,7 +297,8 @@ class Emitter:
     def _check_rank(buffer: Buffer, indices: Sequence[Expr]) -> None:
         if len(indices) != len(buffer.shape):
             raise ProgramError(
-                f"buffer `{buffer.name}` has {len(buffer.shape)} dimensions and is accessed with {len(indices)}"
+                f"buffer `{buffer.name}` is accessed with {len(indices)} indices",
+                why=f"it has {len(buffer.shape)} dimensions",
             )
 
     def contiguous(self, buffer: Buffer, indices: Sequence[Expr]) -> str | None:
@@ -306,14 +307,16 @@ class Emitter:
         last = indices[-1] if indices else None
         if not isinstance(last, ir.Ramp) or not place.plain or self.mask is not None:
             return None
-        assert place.shape is not None and place.strides is not None
+        assert place.shape is not None
+        assert place.strides is not None
         if place.strides[-1] != 1 or not isinstance(last.stride, ir.Const) or last.stride.value != 1:
             return None
         low, high = span_of(last, self.spans)
         if any(item.dtype.lanes > 1 for item in indices[:-1]) or low < 0 or high >= place.shape[-1]:
             return None
         start = self.fresh("i")
-        return f"{place.data}[({start} := {self.flat(buffer, (*indices[:-1], last.base))}):{start} + {last.lanes}]"
+        flat = self.flat(buffer, (*indices[:-1], last.base))
+        return f"{place.data}[({start} := {flat}):{start} + {last.lanes}]"
 
     def load(self, expr: ir.Load) -> str:
         buffer, kind = expr.buffer, expr.buffer.dtype

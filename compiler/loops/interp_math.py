@@ -34,7 +34,8 @@ FLOAT_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "log1p": np.log1p, "pow": np.power, "sqrt": np.sqrt, "rsqrt": lambda x: 1.0 / np.sqrt(x),
     "reciprocal": lambda x: 1.0 / x, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
     "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh,
-    "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "erf": _erf, "erfc": _erfc,
+    "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
+    "erf": _erf, "erfc": _erfc,
     "sigmoid": _sigmoid, "softplus": _softplus, "floor": np.floor, "ceil": np.ceil, "round": np.rint,
     "trunc": np.trunc, "abs": np.abs, "sign": np.sign, "fma": _fma, "fmod": np.fmod,
     "copysign": np.copysign, "hypot": np.hypot, "min": np.minimum, "max": np.maximum,
@@ -103,12 +104,12 @@ def function(name: str, sources: tuple[DType, ...], target: DType) -> Callable[.
 
 def larger(a: Any, b: Any) -> Any:
     """Maximum of two scalars; NaN when one is NaN."""
-    return a if a > b or a != a else b  # noqa: PLR0124
+    return a if a > b or a != a else b
 
 
 def smaller(a: Any, b: Any) -> Any:
     """Minimum of two scalars; NaN when one is NaN."""
-    return a if a < b or a != a else b  # noqa: PLR0124
+    return a if a < b or a != a else b
 
 
 REDUCERS: dict[str, Callable[[Any, Any], Any]] = {

@@ -93,7 +93,8 @@ class _Task:
 class Scheduler:
     """Runs the threads of one block.
 
-    Events that a thread yields: ("barrier", scope), ("spawn", tag, extent, program), ("collective", run, args).
+    Events that a thread yields: ("barrier", scope, place), ("spawn", tag, extent, program),
+    ("collective", run, args).
     A barrier that only some of the threads reach is an error.
     """
 
@@ -158,12 +159,7 @@ class Scheduler:
         waiting = [task for task in self.tasks if task.blocked is not None]
         for group in {id(task.group): task.group for task in waiting}.values():
             self._check_together(group)
-        small = [task for task in waiting if task.blocked is not None and task.blocked[0] == "collective"]
-        small += [
-            task
-            for task in waiting
-            if task.blocked is not None and task.blocked[:2] == ("barrier", "subgroup")
-        ]
+        small = [task for task in waiting if _is_subgroup_event(task.blocked)]
         if small:
             self._release_subgroups(small)
             return
@@ -206,6 +202,10 @@ class Scheduler:
             number += thread.place.get(axis, 0) * step
             step *= self.extents.get(axis, 1)
         return number
+
+
+def _is_subgroup_event(event: Event | None) -> bool:
+    return event is not None and (event[0] == "collective" or event[:2] == ("barrier", "subgroup"))
 
 
 def _divergent(why: str) -> ProgramError:

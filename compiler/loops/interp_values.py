@@ -25,7 +25,8 @@ STORAGE: dict[str, Any] = {
 """How one element lies in memory; i4 and u4 lie two to a byte, the even element in the low half."""
 
 COMPUTE: dict[str, Any] = {
-    **STORAGE, "f16": np.float32, "bf16": np.float32, "f8e4m3": np.float32, "f8e5m2": np.float32, "i4": np.int8,
+    **STORAGE, "f16": np.float32, "bf16": np.float32, "f8e4m3": np.float32, "f8e5m2": np.float32,
+    "i4": np.int8,
 }  # fmt: skip
 """What a value is while it is computed with: narrow floats are f32 until a store or a cast rounds them."""
 
@@ -45,7 +46,7 @@ def poison_of(dtype: DType) -> Any:
     if dtype.is_float:
         return storage.type(np.nan)
     if dtype.is_bool:
-        return np.bool_(True)
+        return np.True_
     return np.frombuffer(bytes([POISON_BYTE]) * storage.itemsize, storage)[0]
 
 
@@ -86,10 +87,8 @@ def nonzero(b: Any) -> Any:
 
 def _to_int(target: DType) -> Callable[[Any], Any]:
     poison = int(poison_of(target)) if target.name not in PACKED else 0
-    low, high = (-(2 ** (target.bits - 1)), 2 ** (target.bits - 1) - 1) if target.is_signed else (
-        0,
-        2**target.bits - 1,
-    )  # fmt: skip
+    low = -(2 ** (target.bits - 1)) if target.is_signed else 0
+    high = low + 2**target.bits - 1
 
     def scalar(value: Any) -> Any:
         whole = int(value) if value - value == 0 else low - 1  # inf and nan have no integer
@@ -107,8 +106,8 @@ def _to_int(target: DType) -> Callable[[Any], Any]:
 def caster(source: DType, target: DType) -> Callable[[Any], Any]:
     """The conversion between two scalar types, for scalars and vectors.
 
-    Float to int truncates; values that the type cannot hold become poison. To f16, bf16 and f8 rounds to nearest
-    even. Int to int wraps.
+    Float to int truncates; values that the type cannot hold become poison. To f16, bf16 and f8 rounds to
+    nearest even. Int to int wraps.
     """
     if target.is_bool:
         return lambda value: value != 0
@@ -245,7 +244,7 @@ class View:
             self._rows()[self.elements().reshape(-1)] = array.reshape(-1, self.buffer.dtype.lanes)
 
     def array(self) -> Array:
-        """All elements as an array of the logical shape (vector elements add a last dimension; i4 as int8)."""
+        """All elements in the logical shape; vector elements add a last dimension; i4 comes as int8."""
         kind = self.buffer.dtype
         if kind.name in PACKED:
             values = [self.get(int(flat)) for flat in self.elements().ravel()]
@@ -315,7 +314,7 @@ def allocate(
     offset: int,
     base: View | None = None,
 ) -> View:
-    """Fresh poisoned memory for a buffer, or a view of the memory of the buffer that it is an alias of."""
+    """Fresh poisoned memory for a buffer, or a view of the memory that it shares."""
     steps = dense_strides(shape) if strides is None else strides
     if any(size < 0 for size in shape):
         raise ProgramError(f"buffer `{buffer.name}` has a negative extent", why=f"its shape is {shape}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import inf
+from typing import Any
 
 from compiler.core.types import DType
 from compiler.loops.ir import (
@@ -14,11 +15,9 @@ from compiler.loops.ir import (
     LOGICAL,
     Binary,
     Broadcast,
-    Call,
     Cast,
     Const,
     Expr,
-    Load,
     Ramp,
     Select,
     Unary,
@@ -45,36 +44,48 @@ def type_span(dtype: DType) -> Span:
 
 def span_of(expr: Expr, known: Mapping[str, Span]) -> Span:
     """Bounds of an integer expression (of all lanes of a vector) before any wrapping of its top operation."""
-    if isinstance(expr, Const):
-        return (expr.value, expr.value) if expr.value == expr.value else EVERYTHING  # noqa: PLR0124
-    if isinstance(expr, Var):
-        return known.get(expr.name) or type_span(expr.type)
-    if isinstance(expr, Binary):
-        return _binary(expr, known)
-    if isinstance(expr, Ramp):
-        a, step = span_of(expr.base, known), span_of(expr.stride, known)
-        return _add(a, _mul(step, (0, expr.lanes - 1)))
-    if isinstance(expr, Broadcast):
-        return span_of(expr.value, known)
-    if isinstance(expr, Select):
-        a, b = span_of(expr.a, known), span_of(expr.b, known)
-        return min(a[0], b[0]), max(a[1], b[1])
-    if isinstance(expr, Unary) and expr.op == "neg":
-        low, high = span_of(expr.a, known)
+    rule = _SPANS.get(type(expr))
+    return type_span(expr.dtype) if rule is None else rule(expr, known)
+
+
+def _constant(expr: Const, _known: Mapping[str, Span]) -> Span:
+    value = expr.value
+    return (value, value) if value == value else EVERYTHING
+
+
+def _variable(expr: Var, known: Mapping[str, Span]) -> Span:
+    return known.get(expr.name) or type_span(expr.type)
+
+
+def _ramp(expr: Ramp, known: Mapping[str, Span]) -> Span:
+    steps = _mul(span_of(expr.stride, known), (0, expr.lanes - 1))
+    return _add(span_of(expr.base, known), steps)
+
+
+def _either(expr: Select, known: Mapping[str, Span]) -> Span:
+    a, b = wrapped(expr.a, known), wrapped(expr.b, known)
+    return min(a[0], b[0]), max(a[1], b[1])
+
+
+def _unary(expr: Unary, known: Mapping[str, Span]) -> Span:
+    low, high = wrapped(expr.a, known)
+    if expr.op == "neg":
         return -high, -low
-    if isinstance(expr, Unary) and expr.op == "bitnot" and expr.dtype.is_int:
-        low, high = wrapped(expr.a, known)
+    if expr.op == "bitnot" and expr.dtype.is_int:
         return -high - 1, -low - 1
-    if isinstance(expr, Cast) and not expr.value.dtype.is_float:
-        inner, outer = wrapped(expr.value, known), type_span(expr.type)
-        return inner if outer[0] <= inner[0] and inner[1] <= outer[1] else outer
-    if isinstance(expr, Load | Call | Cast):
-        return type_span(expr.dtype)
     return type_span(expr.dtype)
 
 
+def _cast(expr: Cast, known: Mapping[str, Span]) -> Span:
+    outer = type_span(expr.type)
+    if expr.value.dtype.is_float:
+        return outer
+    inner = wrapped(expr.value, known)
+    return inner if outer[0] <= inner[0] and inner[1] <= outer[1] else outer
+
+
 def wrapped(expr: Expr, known: Mapping[str, Span]) -> Span:
-    """Bounds of the value of an expression in its type: all of the type where the top operation may overflow."""
+    """Bounds of the value in its type: all of the type where the top operation may overflow."""
     low, high = span_of(expr, known)
     least, most = type_span(expr.dtype)
     return (low, high) if least <= low and high <= most else (least, most)
@@ -164,4 +175,15 @@ _RULES: dict[str, Callable[[Span, Span], Span]] = {
     "max": lambda a, b: (max(a[0], b[0]), max(a[1], b[1])),
     "bitand": _bitand,
     "shr": _shr,
+}
+
+_SPANS: dict[type, Callable[[Any, Mapping[str, Span]], Span]] = {
+    Const: _constant,
+    Var: _variable,
+    Binary: _binary,
+    Ramp: _ramp,
+    Broadcast: lambda expr, known: wrapped(expr.value, known),
+    Select: _either,
+    Unary: _unary,
+    Cast: _cast,
 }

@@ -1,14 +1,15 @@
 """Meaning of target intrinsics, by name: what a call does when the interpreter meets it.
 
 A target that brings intrinsics registers their meaning here, so that a tensorised program can be checked on
-any machine. `run(thread, args)` gets what the call was given (numbers, vectors, `Address`es); a collective one is
-called once for a sub-group: `run(threads, args of each)` returns one result per thread.
+any machine. `run(thread, args)` gets what the call was given (numbers, vectors, `Address`es); a collective
+one is called once for a sub-group: `run(threads, args of each)` returns one result per thread.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 from compiler.core.diagnostics import InternalError
@@ -204,7 +205,7 @@ def _tilestore(thread: Thread, args: Sequence[Any]) -> Any:
 
 
 def _tile_product(pairs: int, name: str) -> Callable[[Thread, Sequence[Any]], Any]:
-    """c[m, n] += sum over k and p of a[m, k * pairs + p] * b[k, n * pairs + p] (Intel SDM, TDPBF16PS, TDPBSSD)."""
+    """c[m, n] += sum over k, p of a[m, k * pairs + p] * b[k, n * pairs + p] (Intel SDM: TDPBF16PS, TDPBSSD)."""
 
     def run(thread: Thread, args: Sequence[Any]) -> Any:
         _configured(thread, name)
@@ -215,15 +216,12 @@ def _tile_product(pairs: int, name: str) -> Callable[[Thread, Sequence[Any]], An
                 f"the tiles of {name} do not fit together",
                 why=f"c {c.view.shape}, a {a.view.shape}, b {b.view.shape}",
             )
-        for m in range(rows):
-            for n in range(columns):
-                total = c.get(m * columns + n)
-                for k in range(depth):
-                    for p in range(pairs):
-                        total = total + a.get((m * depth + k) * pairs + p) * b.get(
-                            (k * columns + n) * pairs + p
-                        )
-                c.put(total, m * columns + n)
+        for m, n in product(range(rows), range(columns)):
+            total = c.get(m * columns + n)
+            for k, p in product(range(depth), range(pairs)):
+                left = a.get((m * depth + k) * pairs + p)
+                total = total + left * b.get((k * columns + n) * pairs + p)
+            c.put(total, m * columns + n)
         return 0
 
     return run

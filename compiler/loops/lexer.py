@@ -23,6 +23,7 @@ _TOKEN = re.compile(
       | (?P<string>"(?:[^"\\\n]|\\.)*")""",
     re.VERBOSE | re.ASCII,
 )
+_KEPT = frozenset({NAME, NUMBER, STRING})
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
 
@@ -48,34 +49,32 @@ class Source:
 
 def tokenize(source: Source) -> list[Token]:
     """Split the text; spaces, comments, and line ends inside brackets are dropped."""
-    text = source.text.replace("\t", " ") if "\t" in source.text else source.text
+    text = source.text
     tokens: list[Token] = [(LINE, "", 0)]
-    depth, at, size = 0, 0, len(text)
-    match = _TOKEN.match
-    while at < size:
-        found = match(text, at)
-        if found is None:
-            raise source.error(f"unexpected character {text[at]!r}", at)
-        kind, end = found.lastgroup, found.end()
-        piece = found.group()
-        if kind == NAME or kind == NUMBER:
-            tokens.append((kind, piece, at))
-        elif kind == OP:
-            depth += (piece in _OPEN) - (piece in _CLOSE)
-            tokens.append((OP, piece, at))
-        elif kind == LINE:
-            if depth <= 0:
-                _start_line(tokens, piece, end)
-        elif kind == QUOTED:
-            tokens.append((QUOTED, piece[1:-1], at))
-        elif kind == STRING:
-            tokens.append((STRING, piece, at))
-        elif kind == "space" and at == 0:
-            tokens[0] = (LINE, piece, 0)
+    depth, at = 0, 0
+    for found in _TOKEN.finditer(text):
+        start, end = found.span()
+        if start != at:
+            break
         at = end
+        kind = found.lastgroup
+        if kind in _KEPT:
+            tokens.append((kind, found.group(), start))
+        elif kind == OP:
+            piece = found.group()
+            depth += (piece in _OPEN) - (piece in _CLOSE)
+            tokens.append((OP, piece, start))
+        elif kind == QUOTED:
+            tokens.append((QUOTED, found.group()[1:-1], start))
+        elif kind == LINE and depth <= 0:
+            _start_line(tokens, found.group(), end)
+        elif kind == "space" and start == 0:
+            tokens[0] = (LINE, found.group(), 0)
+    if at != len(text):
+        raise source.error(f"unexpected character {text[at]!r}", at)
     if tokens[-1][0] == LINE:
         tokens.pop()
-    tokens.append((END, "", size))
+    tokens.append((END, "", len(text)))
     return tokens
 
 

@@ -213,7 +213,7 @@ class _Parser:
         kind, text, _ = self.tokens[self.at]
         if kind == NUMBER:
             return self.literal("")
-        if kind == NAME or kind == QUOTED:
+        if kind in (NAME, QUOTED):
             return self.named(kind, text)
         if kind == OP and text == "(":
             self.at += 1

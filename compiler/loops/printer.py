@@ -237,6 +237,14 @@ def _group(group: int) -> str:
 # ---------------------------------------------------------------- statements
 
 
+def _added(stmt: ir.Store) -> Expr | None:
+    """What a store adds to the element that it writes, if that is what it does."""
+    value = stmt.value
+    if stmt.mask is not None or not isinstance(value, ir.Binary) or value.op != "add":
+        return None
+    return value.b if value.a == ir.Load(stmt.buffer, stmt.indices) else None
+
+
 class _Printer:
     """Collects lines; one method per kind of statement."""
 
@@ -347,14 +355,11 @@ class _Printer:
 
     def store(self, stmt: ir.Store, depth: int) -> None:
         target = _access(stmt.buffer, stmt.indices, stmt.mask, None)
-        value = stmt.value
-        if isinstance(value, ir.Binary) and value.op == "add" and stmt.mask is None:
-            a = value.a
-            if isinstance(a, ir.Load) and a.mask is None and a.other is None:
-                if a.buffer == stmt.buffer and a.indices == stmt.indices:
-                    self.line(depth, f"{target} += {_expr(value.b)[0]}")
-                    return
-        self.line(depth, f"{target} = {_expr(value)[0]}")
+        added = _added(stmt)
+        if added is not None:
+            self.line(depth, f"{target} += {_expr(added)[0]}")
+        else:
+            self.line(depth, f"{target} = {_expr(stmt.value)[0]}")
 
     def atomic(self, stmt: ir.AtomicUpdate, depth: int) -> None:
         target = _access(stmt.buffer, stmt.indices, None, None)

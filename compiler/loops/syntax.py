@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-KEYWORDS = frozenset(
-    """func for in if elif else let alloc local block reads writes init where seq pass scoped setup body teardown
-    barrier atomic eval async_copy async_commit async_wait and or not true false inf nan none group pending
-    parallel vectorized unrolled bound tag strides offset alias_of align lane_map by spatial mbarrier role""".split()
-)
+KEYWORDS = frozenset({
+    "func", "for", "in", "if", "elif", "else", "let", "alloc", "local", "block", "reads", "writes",
+    "init", "where", "seq", "pass", "scoped", "setup", "body", "teardown", "barrier", "atomic", "eval",
+    "async_copy", "async_commit", "async_wait", "and", "or", "not", "true", "false", "inf", "nan",
+    "none", "group", "pending", "parallel", "vectorized", "unrolled", "bound", "tag", "strides",
+    "offset", "alias_of", "align", "lane_map", "by", "spatial", "mbarrier", "role",
+})  # fmt: skip
 """Words that stand between backticks when they are used as a name."""
 
 FUNCTIONS = frozenset(

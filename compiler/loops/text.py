@@ -21,7 +21,7 @@ Grammar (`[ ]` optional, `{ }` repeated, quoted words literal)::
     statement = "for" NAME [ ":" DTYPE ] "in" "0" ".." expr [ kind ] [ notes ] suite
               | "block" NAME "(" [ iter { "," iter } ] ")" [ "where" expr ] [ notes ] block-suite
               | "if" expr suite { "elif" expr suite } [ "else" suite ]
-              | "let" NAME ":" DTYPE "=" expr [ "in" suite ]                 # without "in": to the end of the suite
+              | "let" NAME ":" DTYPE "=" expr [ "in" suite ]           # no "in": to the end of the suite
               | "alloc" buffer [ "in" suite ]                                # likewise
               | access "=" expr | access "+=" expr                           # store
               | "atomic" NAME access "," expr                                # NAME: add, max, ...
@@ -38,7 +38,7 @@ Grammar (`[ ]` optional, `{ }` repeated, quoted words literal)::
     block-suite = indented: [ "reads" region { "," region } ] [ "writes" region { "," region } ]
                   [ "init" suite ] statements
     region    = NAME "[" [ span { "," span } ] "]"
-    span      = expr [ "+:" expr ]                                           # begin +: extent; extent 1 left out
+    span      = expr [ "+:" expr ]                                         # begin +: extent, default 1
     access    = NAME "[" [ exprs ] [ "where" expr ] [ "else" expr ] "]"      # mask, value of masked-off lanes
 
     expr      = by precedence, loosest first: or; and; not; < <= > >= == !=; |; ^; &; << >>; + -; * / // %;
@@ -51,15 +51,15 @@ Grammar (`[ ]` optional, `{ }` repeated, quoted words literal)::
               | "broadcast" "(" expr "," INT ")"
               | "shuffle" "(" "[" exprs "]" "," "[" INT { "," INT } "]" ")"
               | "reduce" "(" NAME "," expr ")"                               # all lanes to one
-    call      = NAME [ ":" DTYPE ] "(" [ exprs ] ")"                         # type defaults to the first argument's
+    call      = NAME [ ":" DTYPE ] "(" [ exprs ] ")"             # type defaults to the first argument's
     literal   = INT [ ":" DTYPE ] | FLOAT [ ":" DTYPE ] | ( "inf" | "nan" ) [ ":" DTYPE ] | "true" | "false"
 
-An integer literal is i64 and a float literal f32 unless a type follows (`5:i32`, `0.5:f64`, `-inf:f16`). A NAME is
-letters, digits, `_` and inner dots (`amx.tile`), or anything between backticks where it would be a keyword
-otherwise. A `-` before a literal belongs to the literal; `-(1)` is the negation of 1.
+An integer literal is i64 and a float literal f32 unless a type follows (`5:i32`, `0.5:f64`, `-inf:f16`). A
+NAME is letters, digits, `_` and inner dots (`amx.tile`), or anything between backticks where it would be a
+keyword otherwise. A `-` before a literal belongs to the literal; `-(1)` is the negation of 1.
 
-Reserved for later, refused today: the statements `mbarrier init|expect|arrive|wait` (transaction barriers with
-phase tokens) and `role producer|consumer` (specialised warps).
+Reserved for later, refused today: the statements `mbarrier init|expect|arrive|wait` (transaction barriers
+with phase tokens) and `role producer|consumer` (specialised warps).
 """
 
 from __future__ import annotations
