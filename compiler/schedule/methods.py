@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from typing import cast
 
-from compiler.schedule.primitives.base import Outputs, Primitive
+from compiler.schedule.primitives.base import Outputs, Primitive, Value
+from compiler.schedule.primitives.loops import (
+    Annotate,
+    Bind,
+    Fuse,
+    Parallel,
+    Reorder,
+    Tile,
+    Unannotate,
+    Unroll,
+    Vectorize,
+)
 from compiler.schedule.primitives.split import Split
 
 
@@ -38,3 +49,41 @@ class LoopMethods(Applies):
         if (factors is None) == (nparts is None):
             raise TypeError("split takes either factors or nparts")
         return self.names(Split(loop, factors if factors is not None else (nparts, None), tail))
+
+    def fuse(self, *loops: str) -> str:
+        """Join directly nested loops; returns the new loop."""
+        return self.names(Fuse(loops))[0]
+
+    def reorder(self, *loops: str) -> None:
+        """Put nested loops in this order."""
+        self.apply(Reorder(loops))
+
+    def tile(
+        self, loops: tuple[str, ...], sizes: tuple[int, ...], *, tail: str = "guard"
+    ) -> tuple[str, ...]:
+        """Cut nested loops into tiles; returns the outer loops, then the inner ones."""
+        return self.names(Tile(loops, sizes, tail))
+
+    def parallel(self, loop: str) -> None:
+        """Run the iterations of a loop on several threads."""
+        self.apply(Parallel(loop))
+
+    def vectorize(self, loop: str) -> None:
+        """Run the iterations of an innermost loop in the lanes of a vector."""
+        self.apply(Vectorize(loop))
+
+    def unroll(self, loop: str) -> None:
+        """Write out the iterations of a loop."""
+        self.apply(Unroll(loop))
+
+    def bind(self, loop: str, tag: str) -> None:
+        """Give the iterations of a loop to an axis of the hardware or to virtual threads."""
+        self.apply(Bind(loop, tag))
+
+    def annotate(self, target: str, key: str, value: Value) -> None:
+        """Put a note on a loop or block."""
+        self.apply(Annotate(target, key, value))
+
+    def unannotate(self, target: str, key: str) -> None:
+        """Take a note off a loop or block."""
+        self.apply(Unannotate(target, key))

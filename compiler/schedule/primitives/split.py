@@ -49,7 +49,7 @@ class Split(Primitive):
     def apply(self, func: Func) -> tuple[Func, Outputs]:
         program = Program(func)
         loop = program.loop(self.loop, self.name)
-        _check_serial(loop, self.name)
+        check_serial(loop, self.name)
         factors = self._factors(loop)
         parts = tuple(
             For(Var(program.fresh(f"{self.loop}_{number}")), factor, loop.body)
@@ -89,7 +89,8 @@ class Split(Primitive):
         return ScheduleError(f"split {self.loop}: {what}", where=f"loop {self.loop}", why=why, hint=hint)
 
 
-def _check_serial(loop: For, asked: str) -> None:
+def check_serial(loop: For, asked: str) -> None:
+    """Refuse a loop that is already parallel, vectorised, unrolled or bound."""
     if loop.kind is not ForKind.SERIAL:
         raise ScheduleError(
             f"{asked}: loop {loop.var.name} is already {loop.tag or loop.kind.value}",

@@ -1,0 +1,262 @@
+"""Dependences between iterations: whether a loop may run in parallel, and whether loops may change places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf
+from typing import TypeAlias
+
+from compiler.loops.ir import Binary, Block, Buffer, Const, Expr, For, Region, Var
+from compiler.loops.linear import is_division, single
+from compiler.loops.simplify import Simplifier
+from compiler.schedule.primitives.base import (
+    Program,
+    ScheduleError,
+    inner_loops,
+    iter_kinds,
+    outer_blocks,
+    variables,
+)
+from compiler.schedule.regions import Inner, Span, box, covers, hull, int_of, relax
+
+Box: TypeAlias = Sequence[Span | None]
+
+
+def check_independent(asked: str, program: Program, loop: For) -> None:
+    """Refuse when iterations of a loop touch the same elements; buffers that live inside it do not count."""
+    name = loop.var.name
+    below = outer_blocks(loop)
+    known = Simplifier(_bounds_below(program, loop))
+    for block in below:
+        for region in block.writes:
+            if _lives_inside(program, region.buffer, below):
+                continue
+            why = _overlap(program, block, loop, known)
+            if why:
+                raise ScheduleError(
+                    f"{asked}: iterations of {name} write the same elements of {region.buffer.name}",
+                    where=f"loop {name}, block {block.name}",
+                    why=why,
+                    hint="choose another loop",
+                )
+    pair = _carried(below, _Scope(program, (loop,), known))
+    if pair is not None:
+        raise ScheduleError(
+            f"{asked}: an iteration of {name} needs what another one makes",
+            where=f"loop {name}",
+            why=f"block {pair[1].name} uses more of {pair[2].name} than block {pair[0].name} made in the "
+            "same iteration",
+            hint="choose a loop around one block only",
+        )
+
+
+def check_reorder(asked: str, program: Program, chain: Sequence[For], order: Sequence[For]) -> None:
+    """Refuse a new order of directly nested loops in which a block would see other values."""
+    below = outer_blocks(chain[-1])
+    place = {loop.var.name: number for number, loop in enumerate(order)}
+    for block in below:
+        for inner in sorted(overlapping_loops(block) & place.keys()):
+            for outer in sorted(place):
+                if place[outer] < place[inner] and "reduce" in iter_kinds(block, outer):
+                    raise ScheduleError(
+                        f"{asked}: reduce loop {outer} cannot go outside of {inner}",
+                        where=f"block {block.name}",
+                        why=f"tiles of {inner} overlap (tail shift), so their sums would be added twice",
+                        hint=f"keep {outer} inside {inner}, or split with another tail",
+                    )
+    if len(below) == 1:
+        return
+    known = Simplifier(_bounds_below(program, chain[0]))
+    pair = _carried(below, _Scope(program, tuple(chain), known))
+    if pair is None:
+        pair = _reduced_and_used(below, chain)
+    if pair is not None:
+        raise ScheduleError(
+            f"{asked}: blocks {pair[0].name} and {pair[1].name} depend on the order of the loops",
+            where=f"loops {', '.join(loop.var.name for loop in chain)}",
+            why=f"{pair[1].name} uses {pair[2].name} before or beyond what the same iteration of "
+            f"{pair[0].name} made",
+            hint="reorder before placing other blocks there",
+        )
+
+
+def overlapping_loops(block: Block) -> frozenset[str]:
+    """Loops whose tiles overlap for a block: those inside a minimum or maximum in a spatial binding."""
+    found: set[str] = set()
+    for item in block.iters:
+        if item.kind == "spatial":
+            for part in item.binding.walk():
+                if isinstance(part, Binary) and part.op in {"min", "max"}:
+                    found |= variables(part)
+    return frozenset(found)
+
+
+def _bounds_below(program: Program, loop: For) -> dict[str, tuple[int, int]]:
+    known = program.bounds_at(loop.var.name)
+    known.update(program.bounds(inner_loops(loop)))
+    return known
+
+
+def _lives_inside(program: Program, buffer: Buffer, below: Sequence[Block]) -> bool:
+    """Whether all that touches a local buffer is among the given blocks (or inside them)."""
+    if buffer not in program.func.allocs:
+        return False
+    names = {block.name for block in below}
+    for user in (*program.writers(buffer), *program.readers(buffer)):
+        around = {item.name for item in program.path(user.name) if isinstance(item, Block)}
+        if user.name not in names and not around & names:
+            return False
+    return True
+
+
+def _loops_inside(program: Program, block: Block, loop: For) -> Inner:
+    around = program.loops_around(block.name)
+    names = [item.var.name for item in around]
+    inside = around[names.index(loop.var.name) + 1 :]
+    return Inner({item.var.name: int_of(item.extent) or 1 << 30 for item in inside})
+
+
+def _overlap(program: Program, block: Block, loop: For, known: Simplifier) -> str:
+    """Why two iterations of a loop may do the same work of a block; empty when they cannot."""
+    name = loop.var.name
+    bindings = [item.binding for item in block.iters if name in variables(item.binding)]
+    if not bindings:
+        return f"the work of block {block.name} does not depend on {name}"
+    if name in overlapping_loops(block):
+        return f"tiles of {name} overlap (tail shift)"
+    inner = _loops_inside(program, block, loop)
+    if _is_fused_index(name, bindings, inner, known):
+        return ""
+    return _overlap_of_spans(bindings, loop, inner, known)
+
+
+def _overlap_of_spans(bindings: Sequence[Expr], loop: For, inner: Inner, known: Simplifier) -> str:
+    name = loop.var.name
+    atoms: dict[Expr, None] = {}
+    for binding in bindings:
+        span = relax(known.linear(binding), inner, known)
+        if span is None:
+            return f"the index {name} is used in is not a sum"
+        for atom, factor in span.begin.terms.items():
+            if name not in variables(atom):
+                continue
+            if abs(factor) < span.extent:
+                return f"neighbouring iterations of {name} overlap"
+            if isinstance(atom, Var):
+                return ""
+            atoms[atom] = None
+    return _dropped_digits(name, atoms, loop, known)
+
+
+def _is_fused_index(name: str, bindings: Sequence[Expr], inner: Inner, known: Simplifier) -> bool:
+    """Whether the bindings are the digits of one sum, and that sum differs between iterations of a loop."""
+    bases: set[Expr] = set()
+    values: float = 1
+    for binding in bindings:
+        form = known.linear(binding)
+        if len(form.terms) != 1:
+            return False
+        (atom,) = form.terms
+        low, high = known.range(single(atom))
+        values *= high - low + 1
+        while is_division(atom, "floordiv") or is_division(atom, "floormod"):
+            atom = atom.a
+        bases.add(atom)
+    if len(bases) != 1:
+        return False
+    total = known.linear(bases.pop())
+    low, high = known.range(total)
+    span = relax(total, inner, known)
+    return values >= high - low + 1 and span is not None and abs(span.begin.coefficient(name)) >= span.extent
+
+
+def _dropped_digits(name: str, atoms: dict[Expr, None], loop: For, known: Simplifier) -> str:
+    """Whether quotients and remainders of a variable tell all its values apart."""
+    values: float = 1
+    for atom in atoms:
+        low, high = known.range(single(atom))
+        values *= high - low + 1
+    extent = loop.extent.value if isinstance(loop.extent, Const) else inf
+    return "" if values >= extent else f"the work depends on a part of {name} only"
+
+
+@dataclass(frozen=True, slots=True)
+class _Scope:
+    """Nested loops whose iterations are compared, and what is known inside them."""
+
+    program: Program
+    loops: tuple[For, ...]
+    known: Simplifier
+
+    def box(self, block: Block, region: Region, *, relaxed: bool = False) -> list[Span | None]:
+        """What a block touches in one iteration of all the loops, or, relaxed, in all of their iterations."""
+        around = self.program.loops_around(block.name)
+        names = [item.var.name for item in around]
+        first = names.index(self.loops[0].var.name) if relaxed else names.index(self.loops[-1].var.name) + 1
+        inner = Inner({item.var.name: int_of(item.extent) or 1 << 30 for item in around[first:]})
+        return box(region, {item.var.name: item.binding for item in block.iters}, inner, self.known)
+
+
+def _carried(below: Sequence[Block], scope: _Scope) -> tuple[Block, Block, Buffer] | None:
+    """Two blocks and a buffer through which an iteration of the loops may depend on another one."""
+    for number, first in enumerate(below):
+        for second in below[number + 1 :]:
+            for made, used in _conflicts(first, second):
+                if not _harmless((first, made), (second, used), scope):
+                    return first, second, made.buffer
+    return None
+
+
+def _conflicts(first: Block, second: Block) -> list[tuple[Region, Region]]:
+    """Pairs of regions of the same buffer that two blocks touch, at least one of them writing."""
+    writes = [(a, b) for a in first.writes for b in (*second.reads, *second.writes)]
+    reads = [(a, b) for a in first.reads for b in second.writes]
+    return [(a, b) for a, b in (*writes, *reads) if a.buffer.name == b.buffer.name]
+
+
+def _harmless(first: tuple[Block, Region], second: tuple[Block, Region], scope: _Scope) -> bool:
+    """Whether two accesses meet never, or within one iteration only, or the first makes all anew."""
+    spans = zip(scope.box(*first, relaxed=True), scope.box(*second, relaxed=True), strict=True)
+    if any(_disjoint(a, b) for a, b in spans):
+        return True
+    made, used = scope.box(*first), scope.box(*second)
+    dense = [span for span in made if span is not None]
+    makes = first[1] in first[0].writes
+    if makes and len(dense) == len(made) and covers(dense, used, scope.known):
+        return True
+    return all(_told_apart(loop, made, used, scope.known) for loop in scope.loops)
+
+
+def _disjoint(a: Span | None, b: Span | None) -> bool:
+    if a is None or b is None:
+        return False
+    apart = b.begin.plus(a.begin, -1)
+    return not apart.terms and (apart.constant >= a.extent or -apart.constant >= b.extent)
+
+
+def _told_apart(
+    loop: For, made: Sequence[Span | None], used: Sequence[Span | None], known: Simplifier
+) -> bool:
+    """Whether two boxes of different iterations of a loop never meet."""
+    name = loop.var.name
+    atoms: dict[Expr, None] = {}
+    for a, b in zip(made, used, strict=True):
+        both = hull(a, b)
+        if both is not None:
+            for atom, factor in both.begin.terms.items():
+                if name in variables(atom) and abs(factor) >= both.extent:
+                    atoms[atom] = None
+    return Var(name) in atoms or (bool(atoms) and not _dropped_digits(name, atoms, loop, known))
+
+
+def _reduced_and_used(below: Sequence[Block], chain: Sequence[For]) -> tuple[Block, Block, Buffer] | None:
+    """A block that reduces over one of the loops while another one uses its result."""
+    for block in below:
+        if not any("reduce" in iter_kinds(block, loop.var.name) for loop in chain):
+            continue
+        for other in below:
+            if other is not block:
+                for a, _ in (*_conflicts(block, other), *_conflicts(other, block)):
+                    return block, other, a.buffer
+    return None
