@@ -1,0 +1,72 @@
+"""Layout selection: how each intermediate tensor lies in memory.
+
+Image-like tensors (batch, channels, space) between convolutions and pools are kept in channel blocks of one
+vector register, `n, c, h, w -> n, c // 16, h, w, c % 16`: their kernels read and write whole registers
+whatever the image size. Everything else, and all inputs and outputs of the model, stays row-major. Conversions are
+never kernels of their own: a kernel reads and writes through the maps of its operands, so a
+conversion happens in a kernel that has to touch the tensor anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from compiler.graph.fuse import FusedGraph, Group
+from compiler.graph.ir import Node, TensorType, Value
+from compiler.graph.op import Kind
+from compiler.loops.layout import NAMES, Layout, blocked, row_major
+
+
+def choose_layouts(fused: FusedGraph, lanes: int) -> Mapping[Value, Layout]:
+    """A layout for every tensor that a kernel reads or writes, constants excepted.
+
+    Blocking starts at the operators that work on channels and spreads through the groups that keep channels
+    and space apart; where a group cannot keep blocks, its result is row-major.
+    """
+    graph = fused.graph
+    fixed = (*graph.inputs, *graph.outputs)
+    chosen: dict[Value, Layout] = {value: row_major(value.type.shape) for value in fixed}
+    for group in fused.groups:
+        blocking = _blocking_of(group, chosen, lanes)
+        for value in group.outputs:
+            if value in chosen:
+                continue
+            if blocking is None or not _can_block(value.type, lanes):
+                chosen[value] = row_major(value.type.shape)
+            else:
+                fits = blocking and value.type.shape[1] % blocking == 0
+                chosen[value] = blocked(value.type.shape, lanes, blocking if fits else 0)
+    return chosen
+
+
+def _can_block(type: TensorType, lanes: int) -> bool:
+    return 3 <= type.rank <= len(NAMES) and type.dtype.bits == 32 and 2 * type.shape[1] >= lanes
+
+
+def _blocking_of(group: Group, chosen: Mapping[Value, Layout], lanes: int) -> int | None:
+    """Channels per group (0: one group) that the outputs are blocked by; None for row-major."""
+    if not all(_keeps_channels(node) for node in group.nodes):
+        return None
+    wanted = [_own_blocking(node, lanes) for node in group.nodes if node.op.channels]
+    inherited = [chosen[value].group for value in group.inputs if value in chosen and chosen[value].lanes]
+    if wanted and any(wanted):
+        return max(wanted)
+    if inherited:
+        return max(inherited)
+    return 0 if wanted else None
+
+
+def _own_blocking(node: Node, lanes: int) -> int:
+    """Channels per group of a grouped convolution whose groups do not fill whole blocks; else 0."""
+    count = int(node.attrs.get("group", 1) or 1)
+    channels = node.output.type.shape[1]
+    per_group = channels // count
+    return per_group if count > 1 and per_group >= lanes // 2 and per_group % lanes else 0
+
+
+def _keeps_channels(node: Node) -> bool:
+    """Whether an operator maps channels to channels (so that blocks stay blocks)."""
+    if node.op.channels:
+        return True
+    same = node.inputs[0].type.rank == node.output.type.rank >= 3
+    return same and node.op.kind is Kind.INJECTIVE and (node.op.elementwise or node.op.keeps_channels)

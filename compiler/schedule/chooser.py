@@ -1,0 +1,70 @@
+"""Choosers: what fills the open decisions of a design space.
+
+Rules offer `Option`s with an estimated cost and take the one that comes back. The analytic chooser
+takes the cheapest, so an untuned compile is already good; the random chooser is what search starts from; the
+replay chooser repeats recorded decisions. There is no other path to a schedule.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to go: what it is (numbers), and what it costs by estimate (seconds of one core, or any one unit)."""
+
+    value: tuple[int, ...]
+    cost: float
+
+
+class Chooser(Protocol):
+    """Picks one of several options for the decision called `name`."""
+
+    def choose(self, name: str, options: Sequence[Option]) -> tuple[int, ...]:
+        """Return the value of the chosen option; `options` is never empty."""
+        ...
+
+
+@dataclass(slots=True)
+class AnalyticChooser:
+    """Takes the cheapest option; the first one among equals."""
+
+    decisions: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def choose(self, name: str, options: Sequence[Option]) -> tuple[int, ...]:
+        value = min(options, key=lambda option: option.cost).value
+        self.decisions[name] = value
+        return value
+
+
+@dataclass(slots=True)
+class RandomChooser:
+    """Takes any option, all with the same probability, from a seeded source."""
+
+    source: random.Random
+    decisions: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def choose(self, name: str, options: Sequence[Option]) -> tuple[int, ...]:
+        value = self.source.choice(options).value
+        self.decisions[name] = value
+        return value
+
+
+@dataclass(slots=True)
+class ReplayChooser:
+    """Takes recorded decisions where they are still on offer, and leaves the rest to another chooser."""
+
+    recorded: Mapping[str, tuple[int, ...]]
+    otherwise: Chooser
+    decisions: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def choose(self, name: str, options: Sequence[Option]) -> tuple[int, ...]:
+        wanted = self.recorded.get(name)
+        offered = any(option.value == wanted for option in options)
+        value = wanted if offered and wanted is not None else self.otherwise.choose(name, options)
+        self.decisions[name] = value
+        return value

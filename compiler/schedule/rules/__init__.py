@@ -1,0 +1,51 @@
+"""The design space of a kernel: rules write its schedule, a chooser fills the open decisions.
+
+There is no other way to a schedule: the untuned compile, the tuner and the replay of a database record differ in
+the chooser only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from compiler.core.target import TargetFacts
+from compiler.loops.ir import Func
+from compiler.loops.layout import Layout
+from compiler.schedule.chooser import Chooser
+from compiler.schedule.rules.common import blocks_by_name, inline_injective
+from compiler.schedule.rules.contraction import contraction
+from compiler.schedule.rules.elementwise import elementwise
+from compiler.schedule.rules.rows import rows
+from compiler.schedule.schedule import Schedule
+
+
+def schedule_func(
+    func: Func, layouts: Mapping[str, Layout], facts: TargetFacts, chooser: Chooser
+) -> Schedule:
+    """Schedule a kernel for a target; `layouts` has the layout of each parameter that is not row-major."""
+    schedule = Schedule(func)
+    inline_injective(schedule)
+    for name, layout in layouts.items():
+        if layout.map:
+            schedule.transform_layout(name, layout.map)
+    for name in blocks_by_name(schedule.func):
+        if name in blocks_by_name(schedule.func) and schedule.block(name).is_reduction:
+            contraction(schedule, name, facts, chooser) or rows(schedule, name, facts)
+    for name, block in blocks_by_name(schedule.func).items():
+        if not block.is_reduction and not _placed(schedule, name):
+            elementwise(schedule, name, facts)
+    return schedule
+
+
+def _placed(schedule: Schedule, name: str) -> bool:
+    """Whether a block was already moved under the loops of another one, or has loops of its own kind."""
+    from compiler.loops.ir import ForKind  # noqa: PLC0415
+
+    loops = [schedule.loop(loop) for loop in schedule.loops(name)]
+    shared = {
+        loop
+        for other in blocks_by_name(schedule.func)
+        if other != name
+        for loop in schedule.loops(other)
+    }
+    return any(loop.kind is not ForKind.SERIAL for loop in loops) or any(loop.var.name in shared for loop in loops)

@@ -1,0 +1,69 @@
+"""Steps that several rules share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from compiler.loops.ir import Block, Func, Load, Store
+from compiler.loops.layout import NAMES, split_terms
+from compiler.schedule.schedule import Schedule
+
+SMALL = 16_384
+"""A loop nest with fewer scalar iterations than this is not worth waking another thread."""
+
+
+def blocks_by_name(func: Func) -> dict[str, Block]:
+    """All blocks of a Func, in program order."""
+    return {item.name: item for item in func.blocks()}
+
+
+def readers(func: Func, buffer: str) -> list[str]:
+    """Names of the blocks that read `buffer` (an accumulator's own update does not count)."""
+    found = []
+    for block in func.blocks():
+        if writes(block) == buffer:
+            continue
+        if any(isinstance(item, Load) and item.buffer.name == buffer for item in block.body.walk()):
+            found.append(block.name)
+    return found
+
+
+def writes(block: Block) -> str | None:
+    """Name of the buffer that a block stores to; None when there are several."""
+    stores = {item.buffer.name for item in block.body.walk() if isinstance(item, Store)}
+    return next(iter(stores)) if len(stores) == 1 else None
+
+
+def is_output(func: Func, buffer: str) -> bool:
+    """Whether `buffer` is one of the written parameters."""
+    return any(item.name == buffer for item in func.params[len(func.params) - func.outputs :])
+
+
+def inline_injective(schedule: Schedule) -> None:
+    """Compute every injective intermediate where it is used; what remains are reductions and outputs."""
+    for name in list(blocks_by_name(schedule.func)):
+        block = schedule.block(name)
+        target = writes(block)
+        if block.is_reduction or target is None or is_output(schedule.func, target):
+            continue
+        if len([b for b in schedule.func.blocks() if writes(b) == target]) == 1:
+            schedule.compute_inline(name)
+
+
+def fuse_all(schedule: Schedule, loops: Sequence[str]) -> str:
+    """Fuse loops that follow each other; one loop stays itself."""
+    return loops[0] if len(loops) == 1 else schedule.fuse(*loops)
+
+
+def reiterate(schedule: Schedule, block: str, var: str, lanes: int, group: int = 0) -> None:
+    """Let a block run over blocks of lanes and lanes instead of the single channels of iteration `var`."""
+    iters = schedule.block(block).iters
+    names = dict(zip((item.var.name for item in iters), NAMES, strict=False))
+    outer, inner = split_terms(names[var], lanes, group)
+    spatial: list[str] = []
+    for item in iters:
+        name = item.var.name
+        if item.kind == "spatial":
+            spatial += outer if name == var else [names[name]]
+    reduce = [names[item.var.name] for item in iters if item.kind == "reduce"]
+    schedule.transform_block_layout(block, f"{', '.join(names.values())} -> {', '.join([*spatial, inner, *reduce])}")

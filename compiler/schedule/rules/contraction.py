@@ -1,0 +1,412 @@
+"""The rule for reductions with reuse: convolutions, matrix products, pooling.
+
+One structure covers them all. A spatial axis gives the vector lanes, `kt` vectors of it and `mt` rows of
+another spatial axis make a register tile; all reduction loops run inside, the epilogue follows while the tile
+is in registers:
+
+    parallel (outer spatial axes, k_outer, ...)
+      for m_outer
+        tile = 0
+        for reduce...
+          tile[m_tile, k_tile, lane] += ...
+        output[...] = epilogue(tile)
+
+Weights are constants, so they are repacked into exactly the order in which the tile reads them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from compiler.core.node import Node
+from compiler.core.target import TargetFacts
+from compiler.loops.ir import CONSTANT, Binary, Const, Expr, Iter, Var
+from compiler.schedule.analysis import (
+    Access,
+    BlockFacts,
+    block_facts,
+    extent_of,
+    static_shape,
+    variables,
+)
+from compiler.schedule.chooser import Chooser, Option
+from compiler.loops.layout import NAMES, lane_map, split_terms
+from compiler.schedule.rules.common import SMALL, fuse_all, is_output, readers, reiterate, writes
+from compiler.schedule.schedule import Schedule
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """Which axis of a reduction block does what (indices into the block's iterations).
+
+    lane: the spatial axis spread over vector lanes; row: the spatial axis tiled in registers beside it
+    (None: none); packed: the constant operand that is repacked (None: none); groups: number of
+    independent channel groups along the lane axis; group: their size where it is not a whole number of
+    vectors (each group is padded then), else 0.
+    """
+
+    lane: int
+    row: int | None
+    packed: Access | None
+    groups: int = 1
+    group: int = 0
+
+
+def find_roles(facts: BlockFacts, lanes: int) -> Roles | None:
+    """Recognise a contraction; None when no axis can be spread over lanes."""
+    spatial = facts.spatial
+    order = {item.var.name: number for number, item in enumerate(facts.block.iters)}
+    constants = [load for load in facts.loads if load.buffer.scope == CONSTANT and _repackable(load, facts)]
+    others = [load for load in facts.loads if load not in constants]
+    packed = constants[0] if len(constants) == 1 else None
+    lane = _lane_axis(spatial, packed, others)
+    if lane is None:
+        return None
+    sizes = {size for load in others for size in _group_sizes(load, lane)}
+    if len(sizes) > 1:
+        return None
+    size = sizes.pop() if sizes else extent_of(lane.extent)
+    rows = [
+        item
+        for item in spatial
+        if item is not lane and extent_of(item.extent) > 1 and _is_row(item, packed, facts.loads, lane)
+    ]
+    row = order[rows[-1].var.name] if rows else None
+    groups = extent_of(lane.extent) // size
+    return Roles(order[lane.var.name], row, packed, groups, size if groups > 1 and size % lanes else 0)
+
+
+def _repackable(load: Access, facts: BlockFacts) -> bool:
+    """Every index is one iteration variable of the block, or 0."""
+    return all(isinstance(index, Var | Const) for index in load.indices)
+
+
+def _lane_axis(spatial: tuple[Iter, ...], packed: Access | None, others: list[Access]) -> Iter | None:
+    if packed is not None:
+        own = [item for item in spatial if item.var.name in packed.uses]
+        free = [item for item in own if not any(_varies(load, item.var.name) for load in others)]
+        if free:
+            return max(free, key=lambda item: extent_of(item.extent))
+    for item in reversed(spatial):
+        touching = [load for load in others if item.var.name in load.uses]
+        if touching and all(_adjacent(load, item.var.name) for load in touching) and extent_of(item.extent) > 1:
+            return item
+    return None
+
+
+def _varies(load: Access, name: str) -> bool:
+    """Whether neighbours along `name` read different elements (a whole group of channels reads the same)."""
+    for index in load.indices:
+        rest = _without_groups(index, name)
+        if name in rest:
+            return True
+    return False
+
+
+def _without_groups(index: Expr, name: str) -> frozenset[str]:
+    """Variables of an index, where `name // size` does not count as a use of `name`."""
+    if isinstance(index, Binary) and index.op == "floordiv" and index.a == Var(name):
+        return frozenset()
+    if isinstance(index, Var):
+        return frozenset({index.name})
+    found: frozenset[str] = frozenset()
+    for child in index.children():
+        if isinstance(child, Expr):
+            found |= _without_groups(child, name)
+    return found
+
+
+def _group_sizes(load: Access, lane: Iter) -> Iterator[int]:
+    """Sizes of the channel groups that an access tells apart along the lane axis."""
+    for index in load.indices:
+        for item in index.walk():
+            if _divides(item, lane.var):
+                assert isinstance(item, Binary) and isinstance(item.b, Const)
+                yield int(item.b.value)
+
+
+def _divides(item: Node, var: Var) -> bool:
+    return isinstance(item, Binary) and item.op == "floordiv" and item.a == var and isinstance(item.b, Const)
+
+
+def _adjacent(load: Access, name: str) -> bool:
+    """Whether neighbours along `name` are neighbours in memory (lanes of a blocked layout, or stride 1)."""
+    last = load.indices[-1]
+    if any(name in variables(index) for index in load.indices[:-1]):
+        return _is_lane_of(last, name)
+    return last == Var(name) or _is_lane_of(last, name)
+
+
+def _is_lane_of(index: Expr, name: str) -> bool:
+    return isinstance(index, Binary) and index.op == "floormod" and index.a == Var(name)
+
+
+def _is_row(item: Iter, packed: Access | None, loads: tuple[Access, ...], lane: Iter) -> bool:
+    """Rows share the operand that the lanes are read from."""
+    if packed is not None:
+        return item.var.name not in packed.uses
+    shared = [load for load in loads if lane.var.name in load.uses]
+    others = [load for load in loads if lane.var.name not in load.uses]
+    if not others:  # pooling: any axis will do
+        return True
+    return all(item.var.name not in load.uses for load in shared)
+
+
+# ---------------------------------------------------------------- the choice of a tile
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Sizes that the choice of a register tile depends on.
+
+    vectors: lane blocks (of one group); rows: extent of the row axis; steps: trips of the reduction;
+    outer: iterations of the remaining spatial axes; broadcast: the row operand is a scalar per lane block
+    (else it is read as a vector); packed_bytes: all of the repacked operand.
+    """
+
+    vectors: int
+    rows: int
+    steps: int
+    outer: int
+    broadcast: bool
+    packed_bytes: int
+
+
+def tile_options(problem: Problem, facts: TargetFacts) -> list[Option]:
+    """Register tiles (vectors, rows) that fit the register file, with their estimated cost in cycles."""
+    options = []
+    for vectors in (n for n in range(1, 17) if problem.vectors % n == 0):
+        for rows in range(1, min(problem.rows, facts.vector_registers) + 1):
+            if _registers(vectors, rows, problem) <= facts.vector_registers:
+                options.append(Option((vectors, rows), _tile_cost(vectors, rows, problem, facts)))
+    return options
+
+
+def _registers(vectors: int, rows: int, problem: Problem) -> int:
+    return vectors * rows + (min(vectors, rows) + 1 if problem.broadcast else 2)
+
+
+def _tile_cost(vectors: int, rows: int, problem: Problem, facts: TargetFacts) -> float:
+    """Cycles for the whole problem: arithmetic, loads and latency of one step of the tile, times steps."""
+    tile = vectors * rows
+    arithmetic = tile / facts.fma_per_cycle
+    reads = rows + vectors if problem.broadcast else tile + vectors
+    latency = 4.0
+    step = max(arithmetic, reads / 2.0, latency if problem.steps > 1 else 0.0) + 0.05 * reads
+    tiles = problem.outer * (problem.vectors // vectors) * math.ceil(problem.rows / rows)
+    per_tile = step * problem.steps + 2.0 * tile
+    return tiles * per_tile
+
+
+def _lane_first_cost(problem: Problem, vectors: int, facts: TargetFacts, row_bytes: int) -> tuple[float, float]:
+    """Bytes that come from beyond the second-level cache: (weights outermost, rows outermost)."""
+    blocks = max(1, problem.vectors // vectors)
+    room = facts.l2.bytes // 2
+    inputs = row_bytes * (1 if row_bytes <= room else blocks)
+    weights = problem.packed_bytes * (1 if problem.packed_bytes <= room else problem.outer)
+    return inputs + problem.packed_bytes, row_bytes + weights
+
+
+# ---------------------------------------------------------------- the rule
+
+
+def contraction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
+    """Schedule the reduction block `name` and its epilogue; False when the structure does not fit."""
+    block = block_facts(schedule.block(name))
+    if block is None or not block.reduce:
+        return False
+    lanes = facts.lanes(block.store.buffer.dtype.bits)
+    roles = find_roles(block, lanes)
+    if roles is None:
+        return False
+    epilogue = readers(schedule.func, block.store.buffer.name)
+    if len(epilogue) > 1:
+        return False
+    _Contraction(schedule, name, block, roles, lanes, facts, chooser).run(epilogue[0] if epilogue else None)
+    return True
+
+
+class _Contraction:
+    """The steps of the rule, in the order in which they are applied."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        name: str,
+        block: BlockFacts,
+        roles: Roles,
+        lanes: int,
+        facts: TargetFacts,
+        chooser: Chooser,
+    ) -> None:
+        self.s, self.name, self.block, self.roles = schedule, name, block, roles
+        self.lanes, self.facts, self.chooser = lanes, facts, chooser
+        iters = block.block.iters
+        self.lane, self.row = iters[roles.lane], iters[roles.row] if roles.row is not None else None
+
+    def run(self, epilogue: str | None) -> None:
+        problem = self.problem()
+        vectors, rows = self.chooser.choose(f"{self.name}.tile", tile_options(problem, self.facts))
+        accumulator = self.block.store.buffer.name
+        if epilogue is None or is_output(self.s.func, accumulator):
+            epilogue = self.s.cache_write(self.name, accumulator, "register")
+            accumulator = writes(self.s.block(self.name)) or accumulator
+        else:
+            self.s.set_scope(accumulator, "register")
+        self.choose_layouts(accumulator, epilogue, vectors)
+        self.arrange(problem, epilogue, vectors, rows)
+
+    def problem(self) -> Problem:
+        iters = self.block.block.iters
+        group = extent_of(self.lane.extent) // self.roles.groups
+        used = {self.lane.var.name} | ({self.row.var.name} if self.row else set())
+        packed = self.roles.packed
+        return Problem(
+            vectors=-(-group // self.lanes),
+            rows=extent_of(self.row.extent) if self.row else 1,
+            steps=math.prod(extent_of(item.extent) for item in self.block.reduce),
+            outer=self.roles.groups
+            * math.prod(extent_of(i.extent) for i in iters if i.kind == "spatial" and i.var.name not in used),
+            broadcast=any(self.lane.var.name not in load.uses or load is not packed for load in self.block.loads),
+            packed_bytes=math.prod(static_shape(packed.buffer)) * 4 if packed else 0,
+        )
+
+    # -- layouts
+
+    def choose_layouts(self, accumulator: str, epilogue: str, vectors: int) -> None:
+        """Lanes innermost: in the accumulator, in the repacked operand, in constants of the epilogue."""
+        packed = self.roles.packed
+        if packed is not None:
+            self.s.transform_layout(packed.buffer.name, self.packed_map(packed, vectors))
+        lane_dim = self._dim_of(self.block.store, self.lane)
+        rank = len(self.block.store.indices)
+        self.s.transform_layout(accumulator, lane_map(rank, lane_dim, self.lanes, 0, self.roles.group))
+        reader = block_facts(self.s.block(epilogue))
+        assert reader is not None
+        lane_var = self._epilogue_lane(reader, accumulator)
+        for load in reader.loads:
+            if load.buffer.scope == CONSTANT and lane_var is not None:
+                dims = [n for n, index in enumerate(load.indices) if index == lane_var]
+                if len(dims) == 1:
+                    self.s.transform_layout(load.buffer.name, lane_map(len(load.indices), dims[0], self.lanes, 0, self.roles.group))
+        reiterate(self.s, self.name, self.lane.var.name, self.lanes, self.roles.group)
+        lane_iter = next((item for item in reader.spatial if item.var == lane_var), None)
+        if lane_iter is not None:
+            reiterate(self.s, epilogue, lane_iter.var.name, self.lanes, self.roles.group)
+
+    def packed_map(self, packed: Access, vectors: int) -> str:
+        """The order in which the tile reads the constant: lane blocks, reduction, lane."""
+        names = list(NAMES[: len(packed.indices)])
+        dims = {index.name: n for n, index in enumerate(packed.indices) if isinstance(index, Var)}
+        if self.lane.var.name not in dims:
+            return f"{', '.join(names)} -> {', '.join(names)}"
+        lane = names[dims[self.lane.var.name]]
+        width = vectors * self.lanes
+        outer = [n for n in names if n != lane and not self._is_reduce(packed, names.index(n))]
+        inner = [n for n in names if self._is_reduce(packed, names.index(n))]
+        split = self.reduce_split()
+        tail: list[str] = []
+        if split is not None and inner:
+            first = names[dims[self.block.reduce[0].var.name]] if self.block.reduce[0].var.name in dims else ""
+            if first:
+                rest = [n for n in inner if n != first]
+                inner, tail = [f"{first} // {split}", *rest], [f"{first} % {split}"]
+        blocks, last = split_terms(lane, width, self.roles.group)
+        target = [*outer, *blocks, *inner, *tail, last]
+        return f"{', '.join(names)} -> {', '.join(target)}"
+
+    def _is_reduce(self, packed: Access, dim: int) -> bool:
+        index = packed.indices[dim]
+        return isinstance(index, Var) and any(item.var == index for item in self.block.reduce)
+
+    def _dim_of(self, access: Access, item: Iter) -> int:
+        return next(n for n, index in enumerate(access.indices) if item.var.name in variables(index))
+
+    def _epilogue_lane(self, reader: BlockFacts, accumulator: str) -> Var | None:
+        """The epilogue's variable that runs along the lanes of the accumulator."""
+        load = next(item for item in reader.loads if item.buffer.name == accumulator)
+        last = load.indices[-1]
+        found = [item.var for item in reader.spatial if item.var.name in variables(last)]
+        return found[0] if len(found) == 1 else None
+
+    def reduce_split(self) -> int | None:
+        """Trips of the innermost part of the first reduction axis, when its operand is blocked along it."""
+        if len(self.block.reduce) == 0:
+            return None
+        first = self.block.reduce[0]
+        blocked = any(
+            _is_lane_of(load.indices[-1], first.var.name) for load in self.block.loads if load is not self.roles.packed
+        )
+        size = math.gcd(extent_of(first.extent), self.lanes)
+        return size if blocked and 4 <= size < extent_of(first.extent) else None
+
+    # -- loops
+
+    def arrange(self, problem: Problem, epilogue: str, vectors: int, rows: int) -> None:
+        s, iters = self.s, self.block.block.iters
+        loops = list(s.loops(self.name))
+        reduce = loops[len(loops) - len(self.block.reduce) :]
+        lane_loop = loops[len(loops) - len(reduce) - 1]
+        spatial = loops[: len(loops) - len(reduce) - 1]
+        extra = 1 if self.roles.group else 0  # a padded group makes two loops of the lane axis: group, block
+        position = [item.var.name for item in iters if item.kind == "spatial"]
+        lane_at = position.index(self.lane.var.name)
+        block_loop = spatial[lane_at + extra]
+        row_loop = None
+        if self.row is not None:
+            row_at = position.index(self.row.var.name)
+            row_loop = spatial[row_at + (extra if row_at > lane_at else 0)]
+        others = [loop for loop in spatial if loop not in (block_loop, row_loop)]
+        k_outer, k_tile = s.split(block_loop, (None, vectors))
+        m_outer: str | None = None
+        tile = []
+        if row_loop is not None:
+            tail = "guard" if problem.rows % rows == 0 else "shift"
+            m_outer, m_tile = s.split(row_loop, (None, rows), tail=tail)
+            tile.append(m_tile)
+        tile += [k_tile, lane_loop]
+        reduce = self._split_reduce(reduce)
+        outer = self._outer_order(problem, vectors, others, k_outer)
+        s.reorder(*outer, *([m_outer] if m_outer else []), *reduce, *tile)
+        self._finish(epilogue, outer, m_outer, reduce, tile)
+
+    def _split_reduce(self, reduce: list[str]) -> list[str]:
+        size = self.reduce_split()
+        if size is None:
+            return reduce
+        first, inner = self.s.split(reduce[0], (None, size))
+        return [first, *reduce[1:], inner]
+
+    def _outer_order(self, problem: Problem, vectors: int, others: list[str], k_outer: str) -> list[str]:
+        """Whether the lane blocks or the other axes run outermost, by the traffic that each causes."""
+        streamed = [load for load in self.block.loads if load is not self.roles.packed]
+        row_bytes = sum(math.prod(static_shape(load.buffer)) * 4 for load in streamed)
+        lane_first, rows_first = _lane_first_cost(problem, vectors, self.facts, row_bytes)
+        options = [Option((0,), lane_first), Option((1,), rows_first)]
+        (order,) = self.chooser.choose(f"{self.name}.order", options)
+        batch, rest = others[:1], others[1:]
+        return [*batch, k_outer, *rest] if order == 0 else [*batch, *rest, k_outer]
+
+    def _finish(
+        self, epilogue: str, outer: list[str], m_outer: str | None, reduce: list[str], tile: list[str]
+    ) -> None:
+        s = self.s
+        work = math.prod(extent_of(item.extent) for item in self.block.block.iters)
+        fused = fuse_all(s, outer)
+        at = m_outer or fused
+        s.reverse_compute_at(epilogue, at)
+        init = s.decompose_reduction(self.name, reduce[0])
+        for block in (init, self.name, epilogue):
+            inner = self._inside(block, at)
+            inner = [loop for loop in inner if loop not in reduce]
+            for loop in inner[:-1]:
+                s.unroll(loop)
+            s.vectorize(inner[-1])
+        if work >= SMALL:
+            s.parallel(fused)
+
+    def _inside(self, block: str, at: str) -> list[str]:
+        loops = list(self.s.loops(block))
+        return loops[loops.index(at) + 1 :]

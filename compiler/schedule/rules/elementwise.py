@@ -1,0 +1,68 @@
+"""The rule for blocks without a reduction: one pass over the output, whole vectors at a time."""
+
+from __future__ import annotations
+
+import math
+
+from compiler.core.target import TargetFacts
+from compiler.loops.ir import Binary, Const, Expr, Var
+from compiler.schedule.analysis import BlockFacts, block_facts, extent_of
+from compiler.schedule.rules.common import SMALL, fuse_all, reiterate
+from compiler.schedule.schedule import Schedule
+
+
+def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
+    """Vectorise the innermost axis of the output and run the outer ones in parallel."""
+    block = block_facts(schedule.block(name))
+    if block is None or block.reduce:
+        return False
+    lanes = facts.lanes(block.store.buffer.dtype.bits)
+    blocked = _blocked_axis(block)
+    if blocked is not None:
+        var, size, group = blocked
+        reiterate(schedule, name, var, size, group)
+        loops = list(schedule.loops(name))
+        schedule.vectorize(loops.pop())
+    else:
+        loops = list(schedule.loops(name))
+        _vectorize_inner(schedule, block, loops, lanes)
+    work = math.prod(extent_of(item.extent) for item in block.spatial)
+    if loops and work >= SMALL:
+        schedule.parallel(fuse_all(schedule, loops))
+    return True
+
+
+def _blocked_axis(block: BlockFacts) -> tuple[str, int, int] | None:
+    """(variable, lanes, group size) of a store into a channel-blocked buffer; None for other stores."""
+    last = block.store.indices[-1] if block.store.indices else None
+    if not isinstance(last, Binary) or last.op != "floormod" or not isinstance(last.b, Const):
+        return None
+    lanes = int(last.b.value)
+    inner: Expr = last.a
+    group = 0
+    if isinstance(inner, Binary) and inner.op == "floormod" and isinstance(inner.b, Const):
+        group, inner = int(inner.b.value), inner.a
+    if isinstance(inner, Var):
+        return inner.name, lanes, group
+    return None
+
+
+def _vectorize_inner(schedule: Schedule, block: BlockFacts, loops: list[str], lanes: int) -> None:
+    """Split the innermost loop into vectors where the store is contiguous and the axis long enough."""
+    if not loops:
+        return
+    last = block.store.indices[-1]
+    inner = block.spatial[-1]
+    extent = extent_of(inner.extent)
+    contiguous = block.stride(block.store, inner.var.name) == 1 and inner.var.name in {
+        item.name for item in last.walk() if isinstance(item, Var)
+    }
+    if not contiguous or extent < lanes // 2:
+        return
+    if extent <= lanes:
+        schedule.vectorize(loops.pop())
+        return
+    tail = "guard" if extent % lanes == 0 else "mask"
+    outer, vector = schedule.split(loops[-1], (None, lanes), tail=tail)
+    loops[-1] = outer
+    schedule.vectorize(vector)

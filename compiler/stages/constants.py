@@ -1,0 +1,51 @@
+"""The constants of a model library: each array once per layout, packed, at aligned offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+import numpy as np
+
+from compiler.graph.dtypes import Array
+from compiler.graph.ir import Value
+from compiler.graph.memory import ALIGNMENT
+from compiler.schedule.index_map import IndexMap
+from compiler.schedule.repack import repack
+
+Maps = tuple[str, ...]
+"""Index maps as text, applied one after the other; empty for row-major."""
+
+
+@dataclass(slots=True)
+class ConstantPool:
+    """Collects (tensor, index maps) pairs and hands out byte offsets; `write` packs them one at a time."""
+
+    arrays: Mapping[Value, Array]
+    bytes: int = 0
+    _offsets: dict[tuple[Value, Maps], int] = field(default_factory=dict)
+
+    def offset(self, value: Value, maps: Maps) -> int:
+        """Byte offset of a constant in the layout that `maps` lead to."""
+        key = (value, maps)
+        if key not in self._offsets:
+            self._offsets[key] = self.bytes
+            array = self.arrays[value]
+            shape: tuple[int, ...] = array.shape
+            for text in maps:
+                shape = IndexMap.parse(text).shape(shape)
+            size = int(np.prod(shape, dtype=np.int64)) * array.dtype.itemsize
+            self.bytes += -(-size // ALIGNMENT) * ALIGNMENT
+        return self._offsets[key]
+
+    def write(self, stream: BinaryIO) -> None:
+        """Write all constants in order, each padded with zeros to the alignment."""
+        for value, maps in self._offsets:
+            array = self.arrays[value]
+            for text in maps:
+                array = repack(IndexMap.parse(text), array, 0)
+            data = np.ascontiguousarray(array)
+            if data.size:
+                stream.write(memoryview(data.reshape(-1).view(np.uint8)))
+            stream.write(b"\0" * (-data.nbytes % ALIGNMENT))
