@@ -1,0 +1,51 @@
+"""Scheduled loops -> flat loops that can be printed, as one list of passes; each keeps the meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from compiler.core.passes import Pass
+from compiler.core.target import TargetFacts
+from compiler.loops.ir import Func
+from compiler.loops.simplify import simplify_stmt
+from compiler.lower.compact_buffers import compact_buffers
+from compiler.lower.flatten_buffers import flatten_buffers
+from compiler.lower.loop_kinds import settle_loop_kinds
+from compiler.lower.lower_blocks import lower_blocks
+from compiler.lower.partition_loops import partition_loops
+from compiler.lower.place_allocations import place_allocations
+from compiler.lower.reductions import accumulate_in_vectors
+from compiler.lower.rewriter import with_body
+from compiler.lower.vector_buffers import retype_vector_buffers
+from compiler.lower.vectorize import vectorize
+
+__all__ = ["PASSES", "lowering"]
+
+
+def _simplify(func: Func) -> Func:
+    """Simplify all expressions; drop what never runs."""
+    return with_body(func, simplify_stmt(func.body, drop_unit_loops=True))
+
+
+PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
+    ("place_allocations", lambda func, _: place_allocations(func)),
+    ("lower_blocks", lambda func, _: lower_blocks(func)),
+    ("settle_loop_kinds", lambda func, _: settle_loop_kinds(func)),
+    ("compact_buffers", lambda func, _: compact_buffers(func)),
+    ("flatten_buffers", lambda func, _: flatten_buffers(func)),
+    ("partition_loops", lambda func, _: partition_loops(func)),
+    ("vectorize", vectorize),
+    ("accumulate_in_vectors", lambda func, _: accumulate_in_vectors(func)),
+    ("retype_vector_buffers", lambda func, _: retype_vector_buffers(func)),
+    ("simplify", lambda func, _: _simplify(func)),
+)
+"""Every pass of the lowering, in order."""
+
+
+def lowering(target: TargetFacts) -> tuple[Pass[Func], ...]:
+    """The passes for one target, for `run_passes`."""
+
+    def bound(run: Callable[[Func, TargetFacts], Func]) -> Callable[[Func], Func]:
+        return lambda func: run(func, target)
+
+    return tuple(Pass(name, bound(run)) for name, run in PASSES)

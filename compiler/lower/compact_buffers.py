@@ -1,0 +1,166 @@
+"""A buffer that is allocated inside loops shrinks to the box that is accessed there.
+
+For each dimension the accesses are written as (part that is fixed outside the allocation) + (rest). Where
+the fixed parts agree, the box begins at fixed part + smallest rest, and is as long as the rest varies.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compiler.core.node import Node
+from compiler.loops.ir import (
+    AddressOf,
+    Alloc,
+    AsyncCopy,
+    AtomicUpdate,
+    Buffer,
+    Expr,
+    For,
+    Func,
+    Let,
+    Load,
+    Region,
+    Stmt,
+    Store,
+    Var,
+    binary,
+    const,
+)
+from compiler.loops.simplify import Linear, Simplifier, simplify_stmt
+from compiler.lower.rewriter import Rewriter, bind_loop, constant_of, extents, with_body
+
+ACCESSES = (Load, Store, AtomicUpdate, AddressOf)
+
+
+def compact_buffers(func: Func) -> Func:
+    """Shrink every `Alloc` whose accesses stay inside a smaller box; indices become relative to it."""
+    body = _Compact().visit(func.body)
+    return func if body is func.body else with_body(func, simplify_stmt(body))
+
+
+@dataclass(frozen=True, slots=True)
+class _Box:
+    begin: tuple[Expr, ...]
+    extent: tuple[int, ...]
+
+
+class _Compact(Rewriter):
+    def visit_alloc(self, item: Alloc) -> Stmt:
+        box = None if item.buffer.strides or item.buffer.alias_of else _box(item, self.sim)
+        if box is None:
+            return self.children(item)
+        smaller = item.buffer.replace(shape=tuple(const(size) for size in box.extent))
+        body = _Shift(item.buffer, smaller, box.begin).visit(item.body)
+        assert isinstance(body, Stmt)
+        return Alloc(smaller, self.visit(body))
+
+
+class _Shift(Rewriter):
+    """Exchanges a buffer for its smaller version and subtracts the beginning of the box from the indices."""
+
+    def __init__(self, old: Buffer, new: Buffer, begin: tuple[Expr, ...]) -> None:
+        super().__init__()
+        self._old = old
+        self._new = new
+        self._begin = begin
+
+    def visit(self, item: Node) -> Node:  # type: ignore[override]
+        done = self.children(item)
+        if isinstance(done, ACCESSES) and done.buffer == self._old:
+            return done.replace(buffer=self._new, indices=self._moved(done.indices))
+        if isinstance(done, Region) and done.buffer == self._old:
+            return done.replace(buffer=self._new, begin=self._moved(done.begin))
+        return done
+
+    def children(self, item: Node) -> Node:  # type: ignore[override]
+        return item if isinstance(item, Buffer) else item.map_children(self.visit)
+
+    def _moved(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        pairs = zip(indices, self._begin, strict=True)
+        return tuple(binary("sub", index, begin) for index, begin in pairs)
+
+
+def _box(alloc: Alloc, sim: Simplifier) -> _Box | None:
+    """The box of all accesses below an allocation; None when it is not smaller than the buffer."""
+    found = _Accesses(alloc.buffer, sim)
+    found.visit(alloc.body)
+    if not found.indices or found.unknown:
+        return None
+    shape = extents(alloc.buffer)
+    dims = []
+    for number, size in enumerate(shape):
+        uses = [(access[number], inner) for access, inner in found.indices]
+        dims.append(_range(uses, found.inner, size))
+    if any(extent is None for _, extent in dims):
+        return None
+    lengths = tuple(extent for _, extent in dims if extent is not None)
+    if lengths == shape and all(constant_of(begin) == 0 for begin, _ in dims):
+        return None
+    return _Box(tuple(begin for begin, _ in dims), lengths)
+
+
+def _range(uses: list[tuple[Expr, Simplifier]], inner: set[str], size: int | None) -> tuple[Expr, int | None]:
+    """Beginning and length of one dimension."""
+    split = [_split(index, inner, known) for index, known in uses]
+    if any(item is None for item in split):
+        return const(0), size
+    parts = [item for item in split if item is not None]
+    if any(part.fixed.terms != parts[0].fixed.terms for part in parts):
+        return const(0), size
+    low = min(part.low + part.fixed.constant for part in parts)
+    high = max(part.high + part.fixed.constant for part in parts)
+    length = high - low + 1
+    if size is not None and length >= size:
+        return const(0), size
+    begin = Linear(parts[0].fixed.terms, low)
+    return uses[0][1].emit(begin), length
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    fixed: Linear
+    low: int
+    high: int
+
+
+def _split(index: Expr, inner: set[str], known: Simplifier) -> _Parts | None:
+    """Fixed part and range of the rest; None when the rest is unbounded or mixes both in one atom."""
+    linear = known.linear(index)
+    fixed: dict[Expr, int] = {}
+    rest: dict[Expr, int] = {}
+    for atom, factor in linear.terms.items():
+        names = {item.name for item in atom.walk() if isinstance(item, Var)}
+        if any(isinstance(item, Load) for item in atom.walk()):
+            return None
+        (rest if names & inner else fixed)[atom] = factor
+    low, high = known.range(Linear(rest, 0))
+    if low == float("-inf") or high == float("inf"):
+        return None
+    return _Parts(Linear(fixed, linear.constant), int(low), int(high))
+
+
+class _Accesses:
+    """Collects the indices of a buffer, each with what is known where it stands."""
+
+    def __init__(self, buffer: Buffer, sim: Simplifier) -> None:
+        self._buffer = buffer
+        self._sim = sim
+        self.inner: set[str] = set()
+        self.indices: list[tuple[tuple[Expr, ...], Simplifier]] = []
+        self.unknown = False
+
+    def visit(self, item: Node) -> None:
+        if isinstance(item, For | Let):
+            self.inner.add(item.var.name)
+        if isinstance(item, AddressOf | AsyncCopy) and any(node == self._buffer for node in item.walk()):
+            self.unknown = True
+        elif isinstance(item, ACCESSES) and item.buffer == self._buffer:
+            self.indices.append((item.indices, self._sim))
+        outer = self._sim
+        if isinstance(item, For):
+            self._sim = bind_loop(outer, item)
+        for child in item.children():
+            if not isinstance(child, Buffer):
+                self.visit(child)
+        self._sim = outer

@@ -1,0 +1,118 @@
+"""Blocks become plain statements: iteration variables are replaced by their bindings, predicates by `if`.
+
+The start value of a reduction moves in front of its outermost reduction loop, as a loop nest of its own over
+the spatial loops it depends on. Where another statement inside that loop uses the same buffer, this would
+change the result; there the start value stays with the block, under "all reduce iterations are 0".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compiler.core.node import Node
+from compiler.loops.ir import (
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Func,
+    If,
+    Load,
+    Stmt,
+    Store,
+    Var,
+    all_of,
+    const,
+)
+from compiler.loops.simplify import simplify_stmt, substitute
+from compiler.lower.rewriter import Rewriter, sequence, with_body
+
+
+def lower_blocks(func: Func) -> Func:
+    """Remove all blocks; loops keep their kinds."""
+    return with_body(func, simplify_stmt(_LowerBlocks().visit(func.body)))
+
+
+class _LowerBlocks(Rewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self._hoisted: set[str] = set()
+
+    def visit_for(self, item: For) -> Stmt:
+        starts = [_start(item, block) for block in self._reductions(item)]
+        return sequence([*starts, self.loop(item)]) if starts else self.loop(item)
+
+    def visit_block(self, block: Block) -> Stmt:
+        body = block.body
+        if block.init is not None and block.name not in self._hoisted:
+            first = all_of(*(item.var.eq(0) for item in block.iters if item.kind == "reduce"))
+            body = sequence([_when(first, block.init), body])
+        body = self.visit(body)
+        return _when(block.predicate, substitute(body, {item.var.name: item.binding for item in block.iters}))
+
+    def _reductions(self, loop: For) -> list[Block]:
+        """Blocks whose outermost reduction loop is this one and whose start value may move in front of it."""
+        found = []
+        for block in _blocks(loop):
+            if block.init is None or block.name in self._hoisted:
+                continue
+            if loop.var.name in _reduce_names(block) and _alone(block, loop):
+                self._hoisted.add(block.name)
+                found.append(block)
+        return found
+
+
+def _start(loop: For, block: Block) -> Stmt:
+    """The loop nest that stores the start value of a block inside `loop`."""
+    reduced = _reduce_names(block)
+    needed = {name for item in block.iters if item.kind == "spatial" for name in _names(item.binding)}
+    path = _path_to(loop, block) or []
+    kept = [item for item in path if item.var.name in needed - reduced]
+    values: dict[str, Expr] = {item.var.name: const(0) for item in path if item not in kept}
+    values.update({item.var.name: Var(f"{item.var.name}_init") for item in kept})
+    assert block.init is not None
+    bindings = {item.var.name: substitute(item.binding, values) for item in block.iters}
+    predicate = None if block.predicate is None else substitute(block.predicate, values)
+    nest = _when(predicate, substitute(block.init, bindings))
+    for item in reversed(kept):
+        var = Var(f"{item.var.name}_init")
+        nest = For(var, item.extent, nest, item.kind, item.tag, item.annotations)
+    return nest
+
+
+def _reduce_names(block: Block) -> set[str]:
+    return {name for item in block.iters if item.kind == "reduce" for name in _names(item.binding)}
+
+
+def _blocks(root: Node) -> Iterator[Block]:
+    return (item for item in root.walk() if isinstance(item, Block))
+
+
+def _names(expr: Node) -> set[str]:
+    return {item.name for item in expr.walk() if isinstance(item, Var)}
+
+
+def _alone(block: Block, loop: For) -> bool:
+    """Whether only this block touches what it writes, everywhere inside `loop`, and it is not nested."""
+    mine = {item.buffer for item in block.writes}
+    others = [item for item in _blocks(loop) if item is not block]
+    return not any(_touched(other) & mine or block in _blocks(other.body) for other in others)
+
+
+def _touched(block: Block) -> set[Buffer]:
+    return {item.buffer for item in block.body.walk() if isinstance(item, Load | Store)}
+
+
+def _path_to(stmt: Node, block: Block) -> list[For] | None:
+    """The loops from `stmt` (if it is one) down to `block`; None when it is not inside."""
+    if stmt is block:
+        return []
+    for child in stmt.children():
+        below = _path_to(child, block) if isinstance(child, Stmt) else None
+        if below is not None:
+            return [stmt, *below] if isinstance(stmt, For) else below
+    return None
+
+
+def _when(cond: Expr | None, body: Stmt) -> Stmt:
+    return body if cond is None else If(cond, body)

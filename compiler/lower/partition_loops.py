@@ -1,0 +1,200 @@
+"""Split loops where a condition changes: an interior without it, and borders with what is left of it.
+
+A condition that is linear in a loop variable is surely true on one interval of it, and surely false on
+another, whatever the other variables are. These intervals cut the loop into pieces; in each piece the
+condition is decided, or is handed to the loops further in. A parallel loop is not cut, because its pieces
+would run one after the other; it chooses the piece of each iteration. Unrolled loops need nothing: their
+conditions are decided when they are printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from compiler.core.node import Node
+from compiler.loops.ir import (
+    Alloc,
+    Binary,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    If,
+    Let,
+    Load,
+    Select,
+    Stmt,
+    Unary,
+    Var,
+    binary,
+    const,
+)
+from compiler.loops.simplify import Bounds, Simplifier, simplify_stmt, substitute
+from compiler.lower.rewriter import (
+    bind_loop,
+    constant_of,
+    is_empty,
+    replace_buffers,
+    sequence,
+    with_body,
+)
+
+MAX_PIECES = 6
+MAX_WEIGHT = 6000
+"""Nodes (with unrolled loops counted as often as they are printed) that the copies may have together."""
+
+_COMPARED = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+
+
+def partition_loops(func: Func) -> Func:
+    """Cut loops so that conditions on loop variables do not stand in inner loops."""
+    body = func.body
+    if next(_conditions(body), None) is None:
+        return func
+    return with_body(func, _Partition(_names(func)).visit(body, {}))
+
+
+class _Partition:
+    def __init__(self, names: set[str]) -> None:
+        self._names = names
+
+    def visit(self, stmt: Stmt, bounds: Bounds) -> Stmt:
+        if isinstance(stmt, For):
+            return self._loop(stmt, bounds)
+        return stmt.map_children(lambda item: self.visit(item, bounds) if isinstance(item, Stmt) else item)
+
+    def _loop(self, loop: For, bounds: Bounds) -> Stmt:
+        extent = constant_of(loop.extent)
+        if extent is None:
+            return self._inside(loop, bounds)
+        inner = {**bounds, loop.var.name: (0, extent - 1)}
+        cuts = [] if loop.kind in (ForKind.UNROLLED, ForKind.BOUND) else _cuts(loop, extent, inner)
+        if not cuts:
+            return self._inside(loop, inner)
+        points = [0, *cuts, extent]
+        pieces = list(pairwise(points))
+        if loop.kind is ForKind.PARALLEL:
+            return self._choose(loop, pieces, bounds)
+        return sequence([self._piece(loop, low, high, bounds) for low, high in pieces])
+
+    def _inside(self, loop: For, bounds: Bounds) -> Stmt:
+        body = self.visit(loop.body, bounds)
+        return loop if body is loop.body else loop.replace(body=body)
+
+    def _choose(self, loop: For, pieces: list[tuple[int, int]], bounds: Bounds) -> Stmt:
+        """One loop whose body is the piece that the variable lies in."""
+        bodies = []
+        for low, high in pieces:
+            inner = {**bounds, loop.var.name: (low, high - 1)}
+            body = simplify_stmt(self._renamed(loop.body) if low else loop.body, inner)
+            bodies.append((high, self.visit(body, inner)))
+        *firsts, (_, result) = bodies
+        for high, body in reversed(firsts):
+            result = If(binary("lt", loop.var, high), body, None if is_empty(result) else result)
+        return loop.replace(body=result)
+
+    def _piece(self, loop: For, low: int, high: int, bounds: Bounds) -> Stmt:
+        """The iterations low..high-1 as a loop of their own, with fresh names inside."""
+        body = self._renamed(loop.body) if low else loop.body
+        if high - low == 1:
+            return self.visit(simplify_stmt(substitute(body, {loop.var.name: const(low)}), bounds), bounds)
+        var = Var(self._fresh(loop.var.name)) if low else loop.var
+        moved = substitute(body, {loop.var.name: binary("add", var, low)}) if low else body
+        inner = {**bounds, var.name: (0, high - low - 1)}
+        piece = self.visit(simplify_stmt(moved, inner), inner)
+        return piece if is_empty(piece) else loop.replace(var=var, extent=const(high - low), body=piece)
+
+    def _renamed(self, body: Stmt) -> Stmt:
+        """A copy whose loops, lets and buffers have names of their own."""
+        bound = [item.var for item in body.walk() if isinstance(item, For | Let)]
+        buffers = [item.buffer for item in body.walk() if isinstance(item, Alloc)]
+        copies = {item: item.replace(name=self._fresh(item.name)) for item in buffers}
+        renamed = substitute(body, {var.name: Var(self._fresh(var.name), var.type) for var in bound})
+        return replace_buffers(renamed, copies)
+
+    def _fresh(self, name: str) -> str:
+        count = 1
+        while f"{name}_{count}" in self._names:
+            count += 1
+        self._names.add(f"{name}_{count}")
+        return f"{name}_{count}"
+
+
+def _cuts(loop: For, extent: int, bounds: Bounds) -> list[int]:
+    """Values of the loop variable at which a piece begins, without 0; empty when cutting is no use."""
+    sim = _below(loop, Simplifier(bounds))
+    found: set[int] = set()
+    for cond in _conditions(loop.body):
+        found.update(_changes(cond, loop.var, sim))
+    cuts = sorted(point for point in found if 0 < point < extent)
+    if not cuts or len(cuts) >= MAX_PIECES or _weight(loop.body) * (len(cuts) + 1) > MAX_WEIGHT:
+        return []
+    return cuts
+
+
+def _below(loop: For, sim: Simplifier) -> Simplifier:
+    """The simplifier that knows all loops inside `loop`, too; names are unique."""
+    for item in loop.body.walk():
+        if isinstance(item, For):
+            sim = bind_loop(sim, item)
+    return sim
+
+
+def _conditions(root: Node) -> Iterator[Expr]:
+    """Comparisons inside the conditions of branches and selections below a node."""
+    for item in root.walk():
+        if isinstance(item, If | Select) and item.cond.dtype.lanes == 1:
+            yield from _comparisons(item.cond)
+
+
+def _comparisons(cond: Expr) -> Iterator[Expr]:
+    if isinstance(cond, Binary) and cond.op in ("and", "or"):
+        yield from _comparisons(cond.a)
+        yield from _comparisons(cond.b)
+    elif isinstance(cond, Unary) and cond.op == "not":
+        yield from _comparisons(cond.a)
+    elif isinstance(cond, Binary) and cond.op in _COMPARED and cond.a.dtype.is_int:
+        yield cond
+
+
+def _changes(cond: Expr, var: Var, sim: Simplifier) -> Iterator[int]:
+    """Where the condition begins or stops to be surely true or surely false, as `var` grows."""
+    assert isinstance(cond, Binary)
+    if any(isinstance(item, Load) for item in cond.walk()):
+        return
+    difference = sim.linear(cond.a).plus(sim.linear(cond.b), -1)
+    factor = difference.coefficient(var.name)
+    rest = {atom: count for atom, count in difference.terms.items() if atom != var}
+    if factor == 0 or any(item == var for atom in rest for item in atom.walk()):
+        return
+    low, high = sim.range(type(difference)(rest, difference.constant))
+    for limit in _limits(cond.op):
+        for bound in (low, high):
+            if abs(bound) != float("inf"):
+                yield _first_above(factor, int(bound) - limit)
+
+
+def _limits(op: str) -> tuple[int, ...]:
+    """Truth of `d op 0` changes where d passes from below a limit to at or above it."""
+    return {"lt": (0,), "ge": (0,), "le": (1,), "gt": (1,)}.get(op, (0, 1))
+
+
+def _first_above(factor: int, rest: int) -> int:
+    """Smallest v with factor * v + rest >= 0 (factor > 0), or with factor * v + rest < 0 (factor < 0)."""
+    return -(rest // factor) if factor > 0 else rest // -factor + 1
+
+
+def _weight(root: Node) -> int:
+    total = 1
+    for child in root.children():
+        total += _weight(child) if not isinstance(child, Const) else 1
+    if isinstance(root, For) and root.kind is ForKind.UNROLLED:
+        total *= constant_of(root.extent) or 1
+    return total
+
+
+def _names(func: Func) -> set[str]:
+    return {item.name for item in func.body.walk() if isinstance(item, Var | Buffer)}

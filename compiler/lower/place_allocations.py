@@ -1,0 +1,175 @@
+"""Give every local buffer its place: the innermost statement that contains all its accesses.
+
+A buffer that is combined over reduction loops is placed outside of them. A buffer of scope `global` becomes
+private to the thread (`scratch`) when its place lies inside a parallel loop; otherwise its content passes
+from one loop nest to the next, and it becomes a workspace parameter: the caller of the kernel provides the
+memory. Workspace parameters stand between inputs and outputs; the attribute `workspace` counts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from compiler.core.node import Node
+from compiler.loops.ir import (
+    GLOBAL,
+    REGISTER,
+    SCRATCH,
+    Alloc,
+    AtomicUpdate,
+    Block,
+    Buffer,
+    For,
+    ForKind,
+    Func,
+    Stmt,
+    Var,
+)
+from compiler.lower.rewriter import replace_buffers
+
+WORKSPACE = "workspace"
+"""Func attribute: how many parameters just before the outputs are workspace."""
+
+_Path = tuple[Stmt, ...]
+
+
+def place_allocations(func: Func) -> Func:
+    """Wrap the body with an `Alloc` for each local buffer; see the module's text for scopes."""
+    if not func.allocs:
+        return func
+    paths = _Accesses(func).paths
+    places: dict[int, list[Buffer]] = {}
+    changes: dict[Buffer, Buffer] = {}
+    workspace: list[Buffer] = []
+    for buffer in func.allocs:
+        if not paths[buffer]:
+            continue
+        path = _common(paths[buffer])
+        placed = _placed(buffer, path)
+        changes[buffer] = placed
+        if placed.scope == GLOBAL:
+            workspace.append(placed)
+        else:
+            places.setdefault(id(path[-1]), []).append(placed)
+    body = _wrap(func.body, places)
+    moved = {old: new for old, new in changes.items() if old is not new}
+    attrs = tuple(item for item in func.attrs if item[0] != WORKSPACE)
+    if workspace:
+        attrs += ((WORKSPACE, len(workspace)),)
+    inputs, outputs = _split(func)
+    params = (*inputs, *workspace, *outputs)
+    return func.replace(body=replace_buffers(body, moved), allocs=(), params=params, attrs=attrs)
+
+
+def workspace_buffers(func: Func) -> tuple[Buffer, ...]:
+    """The workspace parameters of a lowered Func."""
+    inputs, _ = _split(func)
+    count = dict(func.attrs).get(WORKSPACE, 0)
+    return inputs[len(inputs) - count :] if count else ()
+
+
+def _split(func: Func) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
+    first = len(func.params) - func.outputs
+    return func.params[:first], func.params[first:]
+
+
+def _placed(buffer: Buffer, path: _Path) -> Buffer:
+    private = any(isinstance(item, For) and item.kind is ForKind.PARALLEL for item in path[:-1])
+    if buffer.scope == GLOBAL and private:
+        return buffer.replace(scope=SCRATCH)
+    if buffer.scope in (SCRATCH, REGISTER) and not private and _has_parallel(path[-1]):
+        return buffer.replace(scope=GLOBAL)  # written by some threads and read by others
+    return buffer
+
+
+def _has_parallel(stmt: Stmt) -> bool:
+    return any(isinstance(item, For) and item.kind is ForKind.PARALLEL for item in stmt.walk())
+
+
+class _Accesses:
+    """For every local buffer, the paths (outermost statement first) to its accesses."""
+
+    def __init__(self, func: Func) -> None:
+        self.paths: dict[Buffer, list[_Path]] = {item: [] for item in func.allocs}
+        self._stack: list[Stmt] = []
+        self._visit(func.body)
+
+    def _visit(self, stmt: Stmt) -> None:
+        self._stack.append(stmt)
+        if isinstance(stmt, Block):
+            self._block(stmt)
+        if not isinstance(stmt, Block):
+            for child in stmt.children():
+                self._child(child)
+        elif is_compound(stmt):
+            self._visit(stmt.body)
+        self._stack.pop()
+
+    def _child(self, child: Node) -> None:
+        if isinstance(child, Stmt):
+            self._visit(child)
+        else:
+            self._note(child, tuple(self._stack))
+
+    def _block(self, block: Block) -> None:
+        whole = tuple(self._stack)
+        lifted = self._above(_reduce_variables(block))
+        if any(isinstance(item, AtomicUpdate) for item in block.body.walk()):
+            lifted = whole[:1]
+        for region in block.reads:
+            self._add(region.buffer, whole)
+        for region in block.writes:
+            self._add(region.buffer, lifted)
+
+    def _above(self, names: set[Var]) -> _Path:
+        """The path that ends at the outermost loop over one of the variables, or at this statement."""
+        for depth, stmt in enumerate(self._stack):
+            if isinstance(stmt, For) and stmt.var in names:
+                return tuple(self._stack[: depth + 1])
+        return tuple(self._stack)
+
+    def _note(self, root: Node, path: _Path) -> None:
+        for item in root.walk():
+            if isinstance(item, Buffer):
+                self._add(item, path)
+
+    def _add(self, buffer: Buffer, path: _Path) -> None:
+        if buffer in self.paths:
+            self.paths[buffer].append(path)
+
+
+def _reduce_variables(block: Block) -> set[Var]:
+    found: set[Var] = set()
+    for item in block.iters:
+        if item.kind == "reduce":
+            found.update(node for node in item.binding.walk() if isinstance(node, Var))
+    return found
+
+
+def _common(paths: Iterable[_Path]) -> _Path:
+    """The longest common beginning; it is never empty, because all paths start at the body."""
+    first, *others = paths
+    length = len(first)
+    for other in others:
+        length = min(length, len(other))
+        while any(first[depth] is not other[depth] for depth in range(length)):
+            length -= 1
+    return first[:length]
+
+
+def _wrap(stmt: Stmt, places: dict[int, list[Buffer]]) -> Stmt:
+    """Put allocations around the statements they belong to; the same object where there are none."""
+
+    def visit(item: Node) -> Node:
+        return _wrap(item, places) if isinstance(item, Stmt) else item
+
+    leaf = isinstance(stmt, Block) and not is_compound(stmt)
+    result = stmt if leaf else stmt.map_children(visit)
+    for buffer in reversed(places.get(id(stmt), [])):
+        result = Alloc(buffer, result)
+    return result
+
+
+def is_compound(block: Block) -> bool:
+    """Whether a block contains loops or blocks of its own."""
+    return any(isinstance(item, For | Block) for item in block.body.walk())

@@ -1,0 +1,104 @@
+"""Reductions over vectors: keep one accumulator per lane in the loops, combine the lanes once at the end.
+
+Vectorising a reduction loop leaves `y[i] = y[i] + sum of lanes(x)` inside the loops around it. Where those
+loops do not move `i`, the sum of lanes goes behind them.
+"""
+
+from __future__ import annotations
+
+from compiler.core.node import Node
+from compiler.core.types import DType
+from compiler.loops.build import identity_of
+from compiler.loops.ir import (
+    REGISTER,
+    Alloc,
+    Binary,
+    Broadcast,
+    Buffer,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    Load,
+    ReduceLanes,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    const,
+)
+from compiler.lower.rewriter import Rewriter, with_body
+
+_COMBINERS = {"add": "sum", "mul": "prod", "min": "min", "max": "max"}
+
+
+def neutral(op: str, dtype: DType) -> Expr:
+    """The neutral element of a combining operation for a scalar type."""
+    return identity_of(_COMBINERS[op], dtype.scalar)
+
+
+def accumulate_in_vectors(func: Func) -> Func:
+    """Move the combination of lanes out of the loops that only accumulate."""
+    return with_body(func, _Accumulate(func).visit(func.body))
+
+
+class _Accumulate(Rewriter):
+    def __init__(self, func: Func) -> None:
+        super().__init__()
+        self._names = {item.name for item in func.body.walk() if isinstance(item, Buffer)}
+
+    def visit_for(self, item: For) -> Stmt:
+        store = _only_store(item)
+        if store is None or not self._fits(item, store):
+            return self.loop(item)
+        value = store.value
+        assert isinstance(value, Binary)
+        assert isinstance(value.b, ReduceLanes)
+        lanes = value.b.value
+        vector = lanes.dtype
+        held = Buffer(self._fresh(f"{store.buffer.name}_lanes"), vector, (const(1),), REGISTER)
+        here = Load(held, (const(0),))
+        start = Store(held, here.indices, Broadcast(neutral(value.op, vector), vector.lanes))
+        update = Store(held, here.indices, Binary(value.op, here, lanes))
+        total = Store(store.buffer, store.indices, value.replace(b=ReduceLanes(value.op, here)))
+        return Alloc(held, Seq((start, _with_store(item, update), total)))
+
+    def _fits(self, loop: For, store: Store) -> bool:
+        """Whether the store accumulates lanes into an element that the loops do not move."""
+        value = store.value
+        if not (isinstance(value, Binary) and isinstance(value.b, ReduceLanes) and value.op == value.b.op):
+            return False
+        if value.a != Load(store.buffer, store.indices) or store.mask is not None:
+            return False
+        moved = {item.var for item in loop.walk() if isinstance(item, For)}
+        steady = not any(part in moved for part in _variables(store.indices[0]))
+        return steady and not any(
+            isinstance(part, Load) and part.buffer == store.buffer for part in value.b.walk()
+        )
+
+    def _fresh(self, name: str) -> str:
+        made, count = name, 0
+        while made in self._names:
+            count += 1
+            made = f"{name}_{count}"
+        self._names.add(made)
+        return made
+
+
+def _variables(expr: Expr) -> set[Node]:
+    return {item for item in expr.walk() if isinstance(item, Var)}
+
+
+def _only_store(loop: For) -> Store | None:
+    """The single store of a nest of serial loops with nothing else in it."""
+    inner: Stmt = loop
+    while isinstance(inner, For):
+        if inner.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+            return None
+        inner = inner.body
+    return inner if isinstance(inner, Store) else None
+
+
+def _with_store(loop: For, store: Store) -> For:
+    body = _with_store(loop.body, store) if isinstance(loop.body, For) else store
+    return loop.replace(body=body)

@@ -1,0 +1,93 @@
+"""Private buffers that are only accessed as whole aligned vectors become buffers of vectors.
+
+An accumulator tile of 2 x 14 x 16 floats becomes 28 vectors of 16, which a register machine can name.
+"""
+
+from __future__ import annotations
+
+from compiler.core.node import Node
+from compiler.loops.ir import (
+    REGISTER,
+    SCRATCH,
+    AddressOf,
+    Alloc,
+    Buffer,
+    Expr,
+    For,
+    Func,
+    Load,
+    Ramp,
+    Store,
+    const,
+)
+from compiler.loops.simplify import Simplifier
+from compiler.lower.rewriter import Rewriter, bind_loop, constant_of, with_body
+
+_PRIVATE = (REGISTER, SCRATCH)
+
+
+def retype_vector_buffers(func: Func) -> Func:
+    """Give private buffers a vector element type where every access allows it."""
+    return with_body(func, _Retype().visit(func.body))
+
+
+class _Retype(Rewriter):
+    def visit_alloc(self, item: Alloc) -> Alloc:
+        buffer = item.buffer
+        lanes = _common_lanes(item, self.sim) if buffer.scope in _PRIVATE and not buffer.alias_of else 0
+        size = constant_of(buffer.shape[0])
+        if lanes < 2 or size is None:
+            return self.children(item)
+        count = const(-(-size // lanes))
+        vectors = buffer.replace(dtype=buffer.dtype.with_lanes(lanes), shape=(count,))
+        body = _Exchange(buffer, vectors, lanes, self.sim).visit(item.body)
+        return self.children(item.replace(buffer=vectors, body=body))
+
+
+class _Exchange(Rewriter):
+    def __init__(self, old: Buffer, new: Buffer, lanes: int, sim: Simplifier) -> None:
+        super().__init__()
+        self.sim = sim
+        self._old = old
+        self._new = new
+        self._lanes = lanes
+
+    def visit_load(self, item: Load) -> Load:
+        if item.buffer != self._old:
+            return self.children(item)
+        return Load(self._new, (self._number(item.indices[0]),))
+
+    def visit_store(self, item: Store) -> Store:
+        if item.buffer != self._old:
+            return self.children(item)
+        return Store(self._new, (self._number(item.indices[0]),), self.visit(item.value))
+
+    def _number(self, index: Expr) -> Expr:
+        assert isinstance(index, Ramp)
+        linear = self.sim.linear(index.base)
+        terms = {atom: factor // self._lanes for atom, factor in linear.terms.items()}
+        return self.sim.emit(type(linear)(terms, linear.constant // self._lanes))
+
+
+def _common_lanes(alloc: Alloc, sim: Simplifier) -> int:
+    """The one number of lanes of all accesses to a buffer; 0 when they differ or are not aligned."""
+    lanes: set[int] = set()
+
+    def visit(item: Node, known: Simplifier) -> None:
+        inner = bind_loop(known, item) if isinstance(item, For) else known
+        if isinstance(item, Load | Store | AddressOf) and item.buffer == alloc.buffer:
+            masked = not isinstance(item, AddressOf) and item.mask is not None
+            lanes.add(0 if masked else _aligned(item.indices[0], inner))
+        for child in item.children():
+            visit(child, inner)
+
+    visit(alloc.body, sim)
+    return lanes.pop() if len(lanes) == 1 else 0
+
+
+def _aligned(index: Expr, sim: Simplifier) -> int:
+    if not isinstance(index, Ramp) or index.stride != const(1):
+        return 0
+    linear = sim.linear(index.base)
+    steps = (*linear.terms.values(), linear.constant)
+    return index.lanes if all(step % index.lanes == 0 for step in steps) else 0

@@ -1,0 +1,327 @@
+"""Vectorised loops become vector expressions; what does not fit stays a loop.
+
+A loop over n iterations is cut into pieces of at most one machine register: full vectors first, then the rest
+in powers of two. Inside a piece the loop variable is a ramp: loads and stores whose index has stride 1 become
+vector accesses, other strides gather lane by lane, conditions become masks, and a combination into an
+element that does not move becomes a combination of all lanes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar, cast
+
+from compiler.core.node import Node
+from compiler.core.target import TargetFacts
+from compiler.loops.ir import (
+    Alloc,
+    Binary,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    If,
+    Let,
+    Load,
+    Ramp,
+    ReduceLanes,
+    Select,
+    Seq,
+    Stmt,
+    Store,
+    Unary,
+    Var,
+    binary,
+    const,
+)
+from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
+from compiler.lower.reductions import neutral
+from compiler.lower.rewriter import Rewriter, bind_loop, constant_of, sequence, with_body
+
+UNROLLED_PIECES = 4
+"""Up to so many full vectors one loop is cut into an unrolled loop, beyond that into a serial one."""
+
+_REDUCTIONS = frozenset({"add", "mul", "min", "max"})
+
+
+def vectorize(func: Func, target: TargetFacts) -> Func:
+    """Replace the vectorised loops of a Func with flat buffers by vector code for the target's registers."""
+    return with_body(func, simplify_stmt(_Vectorize(target, func).visit(func.body)))
+
+
+class _NotVectorizableError(Exception):
+    """This loop has to stay a loop."""
+
+
+class _Vectorize(Rewriter):
+    def __init__(self, target: TargetFacts, func: Func) -> None:
+        super().__init__()
+        self._target = target
+        self._names = {item.name for item in func.body.walk() if isinstance(item, Var | Buffer)}
+
+    def visit_for(self, item: For) -> Stmt:
+        loop = self.loop(item)
+        if loop.kind is not ForKind.VECTORIZED:
+            return loop
+        extent = constant_of(loop.extent)
+        if extent is None or self._target.vector_bits == 0:
+            return loop.replace(kind=ForKind.SERIAL)
+        lanes = self._target.lanes(_widest(loop.body))
+        try:
+            return self._pieces(loop, extent, lanes)
+        except _NotVectorizableError:
+            return loop.replace(kind=ForKind.SERIAL)
+
+    def _pieces(self, loop: For, extent: int, lanes: int) -> Stmt:
+        """Full vectors, then the rest in powers of two."""
+        done: list[Stmt] = []
+        full, rest = divmod(extent, lanes)
+        if full == 1:
+            done.append(self._vector(loop, const(0), lanes))
+        elif full > 1:
+            outer = Var(self._fresh(f"{loop.var.name}_vec"))
+            known = self.sim
+            self.sim = known.bind(outer.name, 0, full - 1)
+            body = self._vector(loop, binary("mul", outer, lanes), lanes)
+            self.sim = known
+            kind = ForKind.UNROLLED if full <= UNROLLED_PIECES else ForKind.SERIAL
+            done.append(For(outer, const(full), body, kind))
+        start = full * lanes
+        while rest:
+            size = 1 << (rest.bit_length() - 1)
+            done.append(self._vector(loop, const(start), size))
+            start, rest = start + size, rest - size
+        return sequence(done)
+
+    def _vector(self, loop: For, base: Expr, lanes: int) -> Stmt:
+        """The body for iterations base .. base + lanes - 1, all at once."""
+        if lanes == 1:
+            return substitute(loop.body, {loop.var.name: base})
+        lane = Var(self._fresh(f"{loop.var.name}_lane"))
+        body = substitute(loop.body, {loop.var.name: binary("add", base, lane)})
+        return _Lanes(lane, lanes, self.sim.bind(lane.name, 0, lanes - 1)).stmt(body, None)
+
+    def _fresh(self, name: str) -> str:
+        made, count = name, 0
+        while made in self._names:
+            count += 1
+            made = f"{name}{count}"
+        self._names.add(made)
+        return made
+
+
+def _widest(body: Stmt) -> int:
+    """Bits of the widest element that is loaded or stored."""
+    return max((item.buffer.dtype.bits for item in body.walk() if isinstance(item, Load | Store)), default=32)
+
+
+class _Lanes:
+    """Turns statements over one lane into statements over all lanes of a piece."""
+
+    def __init__(self, lane: Var, lanes: int, sim: Simplifier) -> None:
+        self._lane = lane
+        self._lanes = lanes
+        self._sim = sim
+        self._private: dict[Buffer, Buffer] = {}
+        self._vectors: dict[str, Var] = {}
+
+    # ------------------------------------------------------------ statements
+
+    def stmt(self, item: Stmt, mask: Expr | None) -> Stmt:
+        """A statement for all lanes where `mask` holds."""
+        rule = self._STATEMENTS.get(type(item))
+        if rule is None:
+            raise _NotVectorizableError
+        return cast(Stmt, rule(self, item, mask))
+
+    def _seq(self, item: Seq, mask: Expr | None) -> Stmt:
+        return sequence([self.stmt(part, mask) for part in item.stmts])
+
+    def _for(self, item: For, mask: Expr | None) -> Stmt:
+        if self._varies(item.extent) or item.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+            raise _NotVectorizableError
+        outer = self._sim
+        self._sim = bind_loop(outer, item)
+        body = self.stmt(item.body, mask)
+        self._sim = outer
+        return item.replace(body=body)
+
+    def _if(self, item: If, mask: Expr | None) -> Stmt:
+        cond = self.expr(item.cond, None)
+        if cond.dtype.lanes == 1:
+            orelse = None if item.orelse is None else self.stmt(item.orelse, mask)
+            return If(cond, self.stmt(item.then, mask), orelse)
+        done = [self.stmt(item.then, _both(mask, cond))]
+        if item.orelse is not None:
+            done.append(self.stmt(item.orelse, _both(mask, Unary("not", cond))))
+        return sequence(done)
+
+    def _let(self, item: Let, mask: Expr | None) -> Stmt:
+        value = self.expr(item.value, mask)
+        if value.dtype.lanes == 1:
+            return item.replace(value=value, body=self.stmt(item.body, mask))
+        var = Var(item.var.name, value.dtype)
+        self._vectors[item.var.name] = var
+        return Let(var, value, self.stmt(item.body, mask))
+
+    def _alloc(self, item: Alloc, mask: Expr | None) -> Stmt:
+        """Each lane has its own copy; copies of one element lie side by side."""
+        buffer = item.buffer
+        wide = buffer.replace(shape=(binary("mul", buffer.shape[0], self._lanes),))
+        self._private[buffer] = wide
+        return Alloc(wide, self.stmt(item.body, mask))
+
+    def _store(self, item: Store, mask: Expr | None) -> Stmt:
+        if item.mask is not None:
+            raise _NotVectorizableError
+        index = self._index(item.buffer, item.indices[0])
+        if index.dtype.lanes == 1:
+            return self._combine(item, index, mask)
+        value = self._wide(self.expr(item.value, mask))
+        return Store(self._private.get(item.buffer, item.buffer), (index,), value, mask)
+
+    def _combine(self, item: Store, index: Expr, mask: Expr | None) -> Stmt:
+        """All lanes meet in one element: their combination is combined with it."""
+        value = item.value
+        if not isinstance(value, Binary) or value.op not in _REDUCTIONS:
+            if mask is None and not self._varies(value):
+                return item.replace(indices=(index,), value=self.expr(value, None))
+            raise _NotVectorizableError
+        here = Load(item.buffer, item.indices)
+        other = value.b if value.a == here else value.a if value.b == here else None
+        if other is None or any(load == here for load in other.walk()):
+            raise _NotVectorizableError
+        lanes = self._wide(self.expr(other, mask))
+        if mask is not None:
+            lanes = Select(mask, lanes, Broadcast(neutral(value.op, other.dtype), self._lanes))
+        total = Binary(value.op, here.replace(indices=(index,)), ReduceLanes(value.op, lanes))
+        return Store(item.buffer, (index,), total)
+
+    # ------------------------------------------------------------ expressions
+
+    def expr(self, item: Expr, mask: Expr | None) -> Expr:
+        """A value for all lanes: a scalar where the lanes agree, else a vector."""
+        if not self._varies(item):
+            if mask is not None and not self._safe(item):
+                raise _NotVectorizableError
+            return self._sim.simplify(item)
+        rule = self._EXPRESSIONS.get(type(item))
+        if rule is None or item.dtype.lanes != 1:
+            raise _NotVectorizableError
+        return cast(Expr, rule(self, item, mask))
+
+    def _varies(self, item: Node) -> bool:
+        """Whether a value depends on the lane."""
+        for part in item.walk():
+            if isinstance(part, Var) and (part == self._lane or part.name in self._vectors):
+                return True
+            if isinstance(part, Load) and part.buffer in self._private:
+                return True
+        return False
+
+    def _safe(self, item: Expr) -> bool:
+        """Whether a value may be computed although no lane needs it: its loads stay inside their buffers."""
+        loads = (part for part in item.walk() if isinstance(part, Load))
+        return all(self._inside(part.buffer, part.indices[0]) for part in loads)
+
+    def _wide(self, item: Expr) -> Expr:
+        return item if item.dtype.lanes > 1 else Broadcast(item, self._lanes)
+
+    def _var(self, item: Var, mask: Expr | None) -> Expr:  # noqa: ARG002
+        known = self._vectors.get(item.name)
+        return Ramp(const(0), const(1), self._lanes) if known is None else known
+
+    def _binary(self, item: Binary, mask: Expr | None) -> Expr:
+        if item.dtype.is_int and not any(isinstance(part, Load) for part in item.walk()):
+            ramp = self._ramp(item)
+            if ramp is not None:
+                return ramp
+        return Binary(item.op, self._wide(self.expr(item.a, mask)), self._wide(self.expr(item.b, mask)))
+
+    def _unary(self, item: Unary, mask: Expr | None) -> Expr:
+        return Unary(item.op, self.expr(item.a, mask))
+
+    def _cast(self, item: Cast, mask: Expr | None) -> Expr:
+        return Cast(item.type.with_lanes(self._lanes), self.expr(item.value, mask))
+
+    def _call(self, item: Call, mask: Expr | None) -> Expr:
+        args = tuple(self._wide(self.expr(arg, mask)) for arg in item.args)
+        return Call(item.name, args, item.type.with_lanes(self._lanes))
+
+    def _select(self, item: Select, mask: Expr | None) -> Expr:
+        cond = self.expr(item.cond, mask)
+        if cond.dtype.lanes == 1:
+            return Select(cond, self._wide(self.expr(item.a, mask)), self._wide(self.expr(item.b, mask)))
+        a = self._wide(self.expr(item.a, _both(mask, cond)))
+        b = self._wide(self.expr(item.b, _both(mask, Unary("not", cond))))
+        return Select(cond, a, b)
+
+    def _load(self, item: Load, mask: Expr | None) -> Expr:
+        if item.mask is not None:
+            raise _NotVectorizableError
+        buffer = self._private.get(item.buffer, item.buffer)
+        index = self._index(item.buffer, item.indices[0])
+        if mask is None or self._inside(buffer, index):
+            return Load(buffer, (index,))
+        if index.dtype.lanes == 1:
+            raise _NotVectorizableError
+        zero = const(0, buffer.dtype)
+        return Load(buffer, (index,), mask, Broadcast(zero, self._lanes))
+
+    def _index(self, buffer: Buffer, index: Expr) -> Expr:
+        if buffer in self._private:
+            base = self.expr(index, None)
+            if base.dtype.lanes > 1:
+                raise _NotVectorizableError
+            return Ramp(binary("mul", base, self._lanes), const(1), self._lanes)
+        return self._ramp(index) or self.expr(index, None)
+
+    def _ramp(self, index: Expr) -> Expr | None:
+        """The index as a ramp (or a scalar), when it is linear in the lane."""
+        linear = self._sim.linear(index)
+        stride = linear.coefficient(self._lane.name)
+        rest = linear.plus(self._sim.linear(self._lane), -stride)
+        base = self._sim.emit(rest)
+        if self._varies(base):
+            return None
+        return Ramp(base, const(stride), self._lanes) if stride else base
+
+    def _inside(self, buffer: Buffer, index: Expr) -> bool:
+        """Whether the access is surely inside the buffer in every lane."""
+        size = constant_of(buffer.shape[0])
+        base, reach = index, 0
+        if isinstance(index, Ramp) and isinstance(index.stride, Const):
+            base, reach = index.base, int(index.stride.value) * (self._lanes - 1)
+        if size is None or base.dtype.lanes > 1:
+            return False
+        low, high = self._sim.interval(base)
+        return (
+            low is not None and high is not None and low + min(reach, 0) >= 0 and high + max(reach, 0) < size
+        )
+
+    _STATEMENTS: ClassVar[dict[type[Node], Callable[..., Any]]] = {
+        Seq: _seq,
+        For: _for,
+        If: _if,
+        Let: _let,
+        Alloc: _alloc,
+        Store: _store,
+    }
+    _EXPRESSIONS: ClassVar[dict[type[Node], Callable[..., Any]]] = {
+        Var: _var,
+        Binary: _binary,
+        Unary: _unary,
+        Cast: _cast,
+        Call: _call,
+        Select: _select,
+        Load: _load,
+    }
+
+
+def _both(a: Expr | None, b: Expr) -> Expr:
+    return b if a is None else Binary("and", a, b)

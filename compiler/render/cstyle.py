@@ -1,0 +1,417 @@
+"""Flat loops as C text: one kernel function, and one body function for each parallel loop.
+
+    extern "C" void tk_k0(void *const *bufs, tk_exec *exec)       the kernel
+    static void tk_k0_p0(bufs, env, begin, end, scratch, tid)     iterations begin .. end-1 of a parallel loop
+
+Unrolled loops are expanded here, with their variables put in as numbers; buffers whose indices are then all
+numbers become variables (registers). Identifiers are numbered: nothing of a model's text reaches the code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from compiler.core.diagnostics import InternalError
+from compiler.core.node import Node
+from compiler.core.target import TargetFacts
+from compiler.core.types import INDEX
+from compiler.loops.ir import (
+    Alloc,
+    AtomicUpdate,
+    Binary,
+    Buffer,
+    Const,
+    Evaluate,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    If,
+    Let,
+    Load,
+    Ramp,
+    Scoped,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    const,
+)
+from compiler.loops.simplify import Simplifier
+from compiler.render.expressions import Expressions
+from compiler.render.registers import register_buffers
+from compiler.render.vocabulary import Vocabulary, memory_type
+
+_COMPOUND = {"add": "+=", "sub": "-=", "mul": "*="}
+_SCRATCH_ALIGNMENT = 64
+
+
+@dataclass(frozen=True, slots=True)
+class KernelText:
+    """A kernel as text: `scratch_bytes` is what each thread needs."""
+
+    name: str
+    text: str
+    scratch_bytes: int
+
+
+def render_kernel(func: Func, number: int, words: Vocabulary, facts: TargetFacts) -> KernelText:
+    """Print a lowered Func (flat buffers, no blocks) as kernel `tk_k<number>`.
+
+    The argument `bufs[i]` of the kernel is the memory of `func.params[i]`. The text needs `words.prelude` in
+    front of it once per file.
+    """
+    return _Kernel(func, f"tk_k{number}", words, facts).render()
+
+
+class _Kernel:
+    """What the functions of one kernel share."""
+
+    def __init__(self, func: Func, name: str, words: Vocabulary, facts: TargetFacts) -> None:
+        self.func = func
+        self.name = name
+        self.words = words
+        self.stack_bytes = facts.limit("stack_bytes") or 0
+        self.written = {item.buffer for item in func.body.walk() if isinstance(item, Store | AtomicUpdate)}
+        self.registers = register_buffers(func, facts)
+        self.functions: list[str] = []
+        self.scratch_bytes = 0
+
+    def render(self) -> KernelText:
+        main = _Function(self, in_body=False)
+        self.functions.append(main.kernel())
+        return KernelText(self.name, "\n".join(self.functions), self.scratch_bytes)
+
+
+class _Function(Expressions):
+    """Prints one C function."""
+
+    def __init__(self, kernel: _Kernel, *, in_body: bool) -> None:
+        super().__init__(kernel.words)
+        self.kernel_parts = kernel
+        self._in_body = in_body
+        self._scratch_used = 0
+        self._uses_scratch = False
+        self._arenas: dict[str, str] = {}
+
+    # ------------------------------------------------------------ functions
+
+    def kernel(self) -> str:
+        """The kernel itself."""
+        parts = self.kernel_parts
+        self.writer.open()
+        for number, item in enumerate(parts.func.dims):
+            self.values[item.var.name] = self._declare(f"tk_symbols(exec)[{number}]")
+        self._params(parts.func.body)
+        at = len(self.writer.lines)
+        self.stmt(parts.func.body)
+        if self._uses_scratch:
+            self.writer.lines.insert(at, "  unsigned char *const scratch = tk_scratch(exec);")
+        self.writer.close()
+        head = f'extern "C" void {parts.name}(void *const *bufs, tk_exec *exec)'
+        return _function(head, self.writer.lines, ("bufs", "exec"))
+
+    def body(self, loop: For, name: str, captured: list[str], sim: Simplifier) -> str:
+        """The body function of a parallel loop; `captured` are the enclosing variables, in order of `env`."""
+        self.sim = sim
+        self.writer.open()
+        for number, item in enumerate(captured):
+            self.values[item] = self._declare(f"env[{number}]")
+        self._params(loop.body)
+        var = self.writer.fresh("i")
+        self.values[loop.var.name] = var
+        self.writer.line(f"for (int64_t {var} = begin; {var} < end; ++{var}) {{")
+        self._scope(loop.body, var)
+        self.writer.line("}")
+        self.writer.close()
+        head = (
+            f"static void {name}(void *const *bufs, const int64_t *env, int64_t begin, int64_t end,\n"
+            f"    unsigned char *scratch, int tid)"
+        )
+        return _function(head, self.writer.lines, ("bufs", "env", "scratch", "tid"))
+
+    def _declare(self, text: str) -> str:
+        name = self.writer.fresh("n")
+        self.writer.line(f"const int64_t {name} = {text};")
+        self.writer.scopes[-1].variables.add(name)
+        return name
+
+    def _params(self, body: Stmt) -> None:
+        """Pointers for those parameters that the function itself accesses."""
+        used = _direct_buffers(body)
+        for number, buffer in enumerate(self.kernel_parts.func.params):
+            if buffer in used:
+                kind = self.pointer_type(buffer)
+                self.pointers[buffer] = f"b{number}"
+                self.writer.line(f"{kind} {self.words.restrict} b{number} = ({kind})bufs[{number}];")
+
+    def pointer_type(self, buffer: Buffer) -> str:
+        kind = self.words.memory[buffer.dtype.name]
+        if buffer.dtype.lanes > 1:
+            kind = self.words.vector(memory_type(buffer.dtype))
+        return f"{kind} *" if buffer in self.kernel_parts.written else f"const {kind} *"
+
+    # ------------------------------------------------------------ statements
+
+    def stmt(self, item: Stmt) -> None:
+        """Print one statement in the current scope."""
+        rule = self._STATEMENTS.get(type(item))
+        if rule is None:
+            raise InternalError(f"cannot print the statement {type(item).__name__}")
+        rule(self, item)
+
+    def _scope(self, body: Stmt, *variables: str) -> None:
+        self.writer.open(*variables)
+        self.stmt(body)
+        self.writer.close()
+
+    def _seq(self, item: Seq) -> None:
+        for part in item.stmts:
+            self.stmt(part)
+
+    def _for(self, item: For) -> None:
+        outer = self.sim
+        if item.kind is ForKind.UNROLLED and isinstance(item.extent, Const):
+            for number in range(int(item.extent.value)):
+                self.values[item.var.name] = number
+                self.stmt(item.body)
+            return
+        if item.kind is ForKind.BOUND:
+            raise InternalError("a loop bound to a hardware axis has no place in host code")
+        high = self.sim.interval(item.extent)[1]
+        if high is not None and high > 0:
+            self.sim = self.sim.bind(item.var.name, 0, high - 1)
+        if item.kind is ForKind.PARALLEL and not self._in_body:
+            self._parallel(item)
+        else:
+            self._serial(item)
+        self.sim = outer
+
+    def _serial(self, item: For) -> None:
+        extent = self(item.extent)
+        var = self.writer.fresh("i")
+        self.values[item.var.name] = var
+        self.writer.line(f"for (int64_t {var} = 0; {var} < {extent}; ++{var}) {{")
+        self._scope(item.body, var)
+        self.writer.line("}")
+
+    def _parallel(self, item: For) -> None:
+        parts = self.kernel_parts
+        captured = sorted(name for name in _free(item.body, item.var) if name in self.values)
+        name = f"{parts.name}_p{len(parts.functions)}"
+        parts.functions.append("")  # its place: before the functions that come after it
+        place = len(parts.functions) - 1
+        function = _Function(parts, in_body=True)
+        parts.functions[place] = function.body(item, name, captured, self.sim)
+        env = "nullptr"
+        if captured:
+            env = self.writer.fresh("env")
+            values = ", ".join(str(self.values[item]) for item in captured)
+            self.writer.line(f"const int64_t {env}[] = {{{values}}};")
+        self.writer.line(f"tk_parallel(exec, {name}, bufs, {env}, {self(item.extent)});")
+
+    def _if(self, item: If) -> None:
+        cond = self.condition(item.cond)
+        if isinstance(cond, Const):
+            chosen = item.then if cond.value else item.orelse
+            if chosen is not None:
+                self.stmt(chosen)
+            return
+        self.writer.line(f"if ({_stripped(self(cond))}) {{")
+        self._scope(item.then)
+        if item.orelse is not None:
+            self.writer.line("} else {")
+            self._scope(item.orelse)
+        self.writer.line("}")
+
+    def _let(self, item: Let) -> None:
+        self.writer.line("{")
+        self.writer.open()
+        letter = "n" if item.var.dtype == INDEX else "x"
+        name = self.writer.fresh(letter)
+        self.writer.line(f"const {self.words.type_of(item.var.dtype)} {name} = {self(item.value)};")
+        self.values[item.var.name] = name
+        self._scope(item.body, name)
+        self.writer.close()
+        self.writer.line("}")
+
+    def _store(self, item: Store) -> None:
+        buffer, index = item.buffer, item.indices[0]
+        name = self.register(buffer, index.base if isinstance(index, Ramp) else index)
+        if name is not None:
+            self._assign(name, item, item.value)
+        elif index.dtype.lanes == 1:
+            self._store_element(item)
+        else:
+            self._store_vector(item)
+        if name is None:
+            self.writer.stored(self.base(buffer))
+
+    def _assign(self, target: str, item: Store, value: Expr) -> None:
+        """`target = value`, or `target += rest` where the value says so."""
+        if isinstance(value, Binary) and value.op in _COMPOUND:
+            here = Load(item.buffer, item.indices)
+            rest = value.b if value.a == here else value.a if value.op != "sub" and value.b == here else None
+            if rest is not None:
+                self.writer.line(f"{target} {_COMPOUND[value.op]} {_stripped(self(rest))};")
+                return
+        self.writer.line(f"{target} = {_stripped(self(value))};")
+
+    def _store_element(self, item: Store) -> None:
+        buffer, value = item.buffer, item.value
+        target = self.element(buffer, item.indices[0])
+        if memory_type(buffer.dtype) == buffer.dtype:
+            self._assign(target, item, value)
+        else:
+            self.writer.line(f"{target} = {_stripped(self._memory_value(buffer, value))};")
+
+    def _memory_value(self, buffer: Buffer, value: Expr) -> str:
+        """A value as it lies in memory."""
+        if buffer.dtype.is_bool and value.dtype.lanes > 1:
+            return f"(-{self.mask(value, 8)})"
+        return self.words.narrow(value.dtype, self(value))
+
+    def _store_vector(self, item: Store) -> None:
+        buffer, index = item.buffer, item.indices[0]
+        kind = buffer.dtype.with_lanes(index.dtype.lanes)
+        if item.mask is not None:
+            self._store_masked(item)
+            return
+        value = _stripped(self._memory_value(buffer, item.value))
+        if isinstance(index, Ramp) and index.stride == const(1):
+            self.writer.line(f"{self.words.store(kind, self.address(buffer, index.base), value)};")
+            return
+        if isinstance(index, Ramp):
+            base, steps = (
+                self.address(buffer, index.base),
+                self.words.ramp(index.dtype, "0", self(index.stride)),
+            )
+        else:
+            base, steps = self.base(buffer), self(index)
+        self.writer.line(f"{self.words.scatter(kind, base, steps, value)};")
+
+    def _store_masked(self, item: Store) -> None:
+        assert item.mask is not None
+        mask = self.named(item.mask)
+        lanes = item.indices[0].dtype.lanes
+        value = self.writer.fresh("t")
+        kind = memory_type(item.buffer.dtype.with_lanes(lanes))
+        text = _stripped(self._memory_value(item.buffer, item.value))
+        self.writer.line(f"const {self.words.type_of(kind)} {value} = {text};")
+        for lane, element in enumerate(self.lane_elements(item.buffer, item.indices[0], lanes)):
+            self.writer.line(f"if ({mask}[{lane}]) {element} = {value}[{lane}];")
+
+    # ------------------------------------------------------------ buffers
+
+    def _alloc(self, item: Alloc) -> None:
+        buffer = item.buffer
+        size = int(buffer.shape[0].value) if isinstance(buffer.shape[0], Const) else None
+        if size is None:
+            raise InternalError("a private buffer has no fixed size", where=buffer.name)
+        used = self._scratch_used
+        if buffer in self.kernel_parts.registers:
+            self._declare_registers(buffer, size)
+        elif buffer.alias_of is not None:
+            self._declare_alias(buffer)
+        elif size * buffer.dtype.bytes <= self.kernel_parts.stack_bytes:
+            self._declare_array(buffer, size)
+        else:
+            self._declare_scratch(buffer, size)
+        self.stmt(item.body)
+        self._scratch_used = used
+
+    def _declare_registers(self, buffer: Buffer, size: int) -> None:
+        kind = self.words.type_of(buffer.dtype)
+        names = [self.writer.fresh("v") for _ in range(size)]
+        self.writer.line(f"{kind} {', '.join(names)};")
+        self.registers.update({(buffer, number): name for number, name in enumerate(names)})
+
+    def _declare_array(self, buffer: Buffer, size: int) -> None:
+        name = self.writer.fresh("s")
+        self.pointers[buffer] = name
+        kind = self.pointer_type(buffer).removeprefix("const ").removesuffix(" *")
+        self.writer.line(f"alignas({_SCRATCH_ALIGNMENT}) {kind} {name}[{size}];")
+
+    def _declare_scratch(self, buffer: Buffer, size: int) -> None:
+        start = -(-self._scratch_used // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
+        self._scratch_used = start + size * buffer.dtype.bytes
+        parts = self.kernel_parts
+        parts.scratch_bytes = max(parts.scratch_bytes, self._scratch_used)
+        self._point(buffer, f"scratch + {start}")
+
+    def _point(self, buffer: Buffer, text: str) -> None:
+        self._uses_scratch = True
+        name = self.writer.fresh("s")
+        self.pointers[buffer] = name
+        kind = self.pointer_type(buffer).removeprefix("const ")
+        self.writer.line(f"{kind} {self.words.restrict} {name} = ({kind})({text});")
+
+    def _declare_alias(self, buffer: Buffer) -> None:
+        """A part of another private buffer; not `restrict`, because what they share may change owners."""
+        base = next(name for item, name in self.pointers.items() if item.name == buffer.alias_of)
+        name = self.writer.fresh("s")
+        self.pointers[buffer] = name
+        kind = self.pointer_type(buffer).removeprefix("const ")
+        offset = 0 if buffer.offset is None else int(getattr(buffer.offset, "value", 0)) * buffer.dtype.bytes
+        self.writer.line(f"{kind} {name} = ({kind})((unsigned char *){base} + {offset});")
+
+    # ------------------------------------------------------------ effects
+
+    def _evaluate(self, item: Evaluate) -> None:
+        self.writer.line(f"{_stripped(self(item.value))};")
+
+    def _scoped(self, item: Scoped) -> None:
+        for part in (item.setup, item.body, item.teardown):
+            self.stmt(part)
+
+    _STATEMENTS: ClassVar[dict[type[Node], Callable[..., Any]]] = {
+        Seq: _seq,
+        For: _for,
+        If: _if,
+        Let: _let,
+        Store: _store,
+        Alloc: _alloc,
+        Evaluate: _evaluate,
+        Scoped: _scoped,
+    }
+
+
+def _function(head: str, lines: list[str], optional: tuple[str, ...]) -> str:
+    text = "\n".join(lines)
+    unused = [f"  (void){name};" for name in optional if name not in text]
+    return "\n".join([f"{head} {{", *unused, *lines, "}", ""])
+
+
+def _stripped(text: str) -> str:
+    """Without the parentheses around the whole."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for number, char in enumerate(text):
+        depth += (char == "(") - (char == ")")
+        if depth == 0 and number < len(text) - 1:
+            return text
+    return text[1:-1]
+
+
+def _direct_buffers(root: Node) -> set[Buffer]:
+    """Buffers that are accessed outside of parallel loops."""
+    found: set[Buffer] = set()
+    stack: list[Node] = [root]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, For) and item.kind is ForKind.PARALLEL:
+            continue
+        if isinstance(item, Buffer):
+            found.add(item)
+        else:
+            stack.extend(item.children())
+    return found
+
+
+def _free(body: Stmt, var: Var) -> set[str]:
+    bound = {item.var.name for item in body.walk() if isinstance(item, For | Let)}
+    used = {item.name for item in body.walk() if isinstance(item, Var)}
+    return used - bound - {var.name}

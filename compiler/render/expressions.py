@@ -1,0 +1,431 @@
+"""Expressions as C text: index sums against named pointers, vectors, masks."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from typing import Any, ClassVar, TypeAlias
+
+from compiler.core.diagnostics import InternalError
+from compiler.core.node import Node
+from compiler.core.types import INDEX, DType, dtype
+from compiler.loops.ir import (
+    COMPARISONS,
+    LOGICAL,
+    AddressOf,
+    Binary,
+    Broadcast,
+    Buffer,
+    Call,
+    Cast,
+    Const,
+    Expr,
+    Load,
+    Ramp,
+    ReduceLanes,
+    Select,
+    Shuffle,
+    Unary,
+    Var,
+    const,
+)
+from compiler.loops.simplify import Simplifier, substitute
+from compiler.render.scopes import Writer
+from compiler.render.vocabulary import Vocabulary, computed, memory_type
+
+Value: TypeAlias = int | str
+"""A variable while printing: a number (its loop is being unrolled) or a C identifier."""
+
+_OPERATORS = {
+    "add": "+", "sub": "-", "mul": "*", "div": "/", "truncdiv": "/", "truncmod": "%",
+    "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",
+    "bitand": "&", "bitor": "|", "bitxor": "^", "shl": "<<", "shr": ">>",
+}  # fmt: skip
+_SMALL_INT_BITS = 32
+
+
+class Expressions:
+    """Prints expressions of one C function; `values` says what each variable is at this point."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.words = vocabulary
+        self.values: dict[str, Value] = {}
+        self.sim = Simplifier()
+        self.writer = Writer()
+        self.pointers: dict[Buffer, str] = {}
+        self.registers: dict[tuple[Buffer, int], str] = {}
+        self._lazy = 0
+
+    # ------------------------------------------------------------ places in memory
+
+    def place(self, buffer: Buffer, index: Expr) -> tuple[str, str]:
+        """(pointer, offset) of a scalar index: the offset is a number where the pointer takes the rest."""
+        terms, offset = self._sum(index)
+        base = self.base(buffer)
+        if not terms:
+            return base, str(offset)
+        text = _sum_text(terms)
+        if any(isinstance(part, Load) for part in index.walk()):
+            return base, f"{text} + {offset}" if offset else text
+        used = {name for part in index.walk() if isinstance(part, Var) for name in self._names(part)}
+        kind = self.pointer_type(buffer)
+        return self.writer.pointer(base, text, used, kind), str(offset)
+
+    def _names(self, var: Var) -> list[str]:
+        value = self.values[var.name]
+        return [value] if isinstance(value, str) else []
+
+    def base(self, buffer: Buffer) -> str:
+        """The pointer to the beginning of a buffer."""
+        return self.pointers[buffer]
+
+    def pointer_type(self, buffer: Buffer) -> str:
+        """`const float *`, without const where the function writes to the buffer."""
+        raise NotImplementedError
+
+    def element(self, buffer: Buffer, index: Expr) -> str:
+        """One scalar element as an lvalue."""
+        pointer, offset = self.place(buffer, index)
+        return f"{pointer}[{offset}]"
+
+    def address(self, buffer: Buffer, index: Expr) -> str:
+        """The address of one element."""
+        pointer, offset = self.place(buffer, index)
+        return pointer if offset == "0" else f"{pointer} + {offset}"
+
+    def register(self, buffer: Buffer, index: Expr) -> str | None:
+        """The variable that holds an element of a buffer that lives in registers."""
+        if (buffer, 0) not in self.registers:
+            return None
+        terms, offset = self._sum(index)
+        name = self.registers.get((buffer, offset))
+        if terms or name is None:
+            raise InternalError("an index of a register buffer is not constant", where=buffer.name)
+        return name
+
+    def _sum(self, index: Expr) -> tuple[dict[str, int], int]:
+        """An index as text -> factor, and a number, with known variables put in."""
+        linear = self.sim.linear(index)
+        terms: dict[str, int] = {}
+        offset = linear.constant
+        for atom, factor in linear.terms.items():
+            value = self._atom(atom)
+            if isinstance(value, int):
+                offset += factor * value
+            elif isinstance(value, str):
+                terms[value] = terms.get(value, 0) + factor
+            else:
+                inner, more = self._sum(value)
+                offset += factor * more
+                for text, count in inner.items():
+                    terms[text] = terms.get(text, 0) + factor * count
+        return {text: factor for text, factor in terms.items() if factor}, offset
+
+    def _atom(self, atom: Expr) -> Value | Expr:
+        """A number, a text, or (for a division of known variables) what it simplifies to."""
+        if isinstance(atom, Var):
+            return self.values[atom.name]
+        known = self._known(atom)
+        return self(atom) if known is None else known
+
+    def _known(self, expr: Expr) -> Expr | None:
+        """The expression with the variables of unrolled loops put in; None when there are none."""
+        numbers = {
+            item.name: const(value)
+            for item in expr.walk()
+            if isinstance(item, Var) and isinstance(value := self.values.get(item.name), int)
+        }
+        return self.sim.simplify(substitute(expr, dict(numbers))) if numbers else None
+
+    def condition(self, cond: Expr) -> Expr:
+        """A scalar condition with everything known put in; a literal when it is decided."""
+        return self._known(cond) or self.sim.simplify(cond)
+
+    # ------------------------------------------------------------ values
+
+    def __call__(self, expr: Expr) -> str:
+        """The text of a value; composite texts are in parentheses or are calls."""
+        if expr.dtype == INDEX and isinstance(expr, Binary) and expr.op in ("add", "sub", "mul"):
+            terms, offset = self._sum(expr)
+            text = _sum_text(terms)
+            if not terms:
+                return _int_literal(offset, INDEX)
+            return f"({text} + {offset})" if offset else f"({text})"
+        rule = self._EXPRESSIONS.get(type(expr))
+        if rule is None:
+            raise InternalError(f"cannot print {type(expr).__name__}")
+        return str(rule(self, expr))
+
+    def _var(self, expr: Var) -> str:
+        value = self.values[expr.name]
+        return value if isinstance(value, str) else str(value)
+
+    def _const(self, expr: Const) -> str:
+        return literal(expr)
+
+    def _binary(self, expr: Binary) -> str:
+        kind = expr.a.dtype
+        if kind.is_bool and kind.lanes > 1 and expr.op in (*LOGICAL, "eq", "ne"):
+            return self._mask_binary(expr)
+        if expr.op in LOGICAL:
+            return f"({self(expr.a)} {'&&' if expr.op == 'and' else '||'} {self.lazily(expr.b)})"
+        if expr.op in ("min", "max"):
+            return self._extremum(expr)
+        if expr.op == "pow":
+            return f"{self.words.math('pow')}({self(expr.a)}, {self(expr.b)})"
+        if expr.op in ("floordiv", "floormod"):
+            return self._floor(expr)
+        text = f"({self(expr.a)} {_OPERATORS[expr.op]} {self(expr.b)})"
+        small = kind.is_int and kind.bits < _SMALL_INT_BITS and kind.lanes == 1 and expr.op not in COMPARISONS
+        return f"({self.words.types[kind.name]}){text}" if small else text
+
+    def _extremum(self, expr: Binary) -> str:
+        if expr.op == "max" and expr.dtype.is_float:
+            for value, bound in ((expr.a, expr.b), (expr.b, expr.a)):
+                if _is_zero(bound):
+                    return f"{self.words.math('relu')}({self(value)})"
+        kind = self.words.type_of(expr.dtype)
+        return f"{self.words.math(expr.op)}<{kind}>({self(expr.a)}, {self(expr.b)})"
+
+    def _floor(self, expr: Binary) -> str:
+        """C rounds to zero, which is the floor where both sides are known to be positive."""
+        low, divisor = self._interval(expr.a)[0], self._interval(expr.b)[0]
+        if low is not None and divisor is not None and low >= 0 and divisor > 0:
+            return f"({self(expr.a)} {'/' if expr.op == 'floordiv' else '%'} {self(expr.b)})"
+        return f"{self.words.math(expr.op)}({self(expr.a)}, {self(expr.b)})"
+
+    def _interval(self, expr: Expr) -> tuple[int | None, int | None]:
+        return self.sim.interval(expr) if expr.dtype.lanes == 1 else (None, None)
+
+    def _unary(self, expr: Unary) -> str:
+        if expr.op == "not":
+            return f"(~{self(expr.a)})" if expr.dtype.lanes > 1 else f"(!{self(expr.a)})"
+        text = f"({'-' if expr.op == 'neg' else '~'}{self(expr.a)})"
+        kind = expr.dtype
+        small = kind.is_int and kind.bits < _SMALL_INT_BITS and kind.lanes == 1
+        return f"({self.words.types[kind.name]}){text}" if small else text
+
+    def _select(self, expr: Select) -> str:
+        if expr.cond.dtype.lanes == 1:
+            cond = self.condition(expr.cond)
+            if isinstance(cond, Const):
+                return self(expr.a if cond.value else expr.b)
+            return f"({self(cond)} ? {self.lazily(expr.a)} : {self.lazily(expr.b)})"
+        mask = self.mask(expr.cond, computed(expr.dtype).bits)
+        if expr.dtype.is_bool:
+            bits = mask_bits(expr)
+            mask = self.mask(expr.cond, bits)
+            return self.words.select(mask, self.mask(expr.a, bits), self.mask(expr.b, bits))
+        return self.words.select(mask, self(expr.a), self(expr.b))
+
+    def lazily(self, expr: Expr) -> str:
+        """A value that may only be computed when it is needed: its loads stay where they are."""
+        self._lazy += 1
+        text = self(expr)
+        self._lazy -= 1
+        return text
+
+    def _cast(self, expr: Cast) -> str:
+        source, target = computed(expr.value.dtype), computed(expr.type)
+        if expr.type != target and expr.value.dtype != expr.type:  # rounds to a narrow float
+            return self.words.widen(
+                expr.type, self.words.narrow(expr.type, self._cast_plain(expr, source, target))
+            )
+        return self._cast_plain(expr, source, target)
+
+    def _cast_plain(self, expr: Cast, source: DType, target: DType) -> str:
+        if source == target:
+            return self(expr.value)
+        if target.lanes == 1:
+            value = self(expr.value)
+            return f"({value} != 0)" if target.is_bool else f"(({self.words.types[target.name]}){value})"
+        if target.is_bool:
+            return f"({self(expr.value)} != 0)"
+        if source.is_bool:
+            bits = mask_bits(expr.value)
+            ones = f"(-{self(expr.value)})"
+            signed = dtype(f"i{bits}", target.lanes)
+            return ones if signed == target else self.words.convert(target.scalar, ones)
+        return self.words.convert(target.scalar, self(expr.value))
+
+    def _call(self, expr: Call) -> str:
+        if expr.name in ("min", "max"):
+            return self._extremum(Binary(expr.name, expr.args[0], expr.args[1]))
+        args = ", ".join(self(item) for item in expr.args)
+        return f"{self.words.math(expr.name)}({args})"
+
+    def _address_of(self, expr: AddressOf) -> str:
+        return self.address(expr.buffer, expr.indices[0])
+
+    def _ramp(self, expr: Ramp) -> str:
+        return self.words.ramp(expr.dtype, self(expr.base), self(expr.stride))
+
+    def _broadcast(self, expr: Broadcast) -> str:
+        if expr.dtype.is_bool:
+            return self.words.splat(dtype("i32", expr.lanes), f"-(int32_t){self(expr.value)}")
+        scalar = self(expr.value)
+        text = self.words.splat(computed(expr.dtype), scalar)
+        if isinstance(expr.value, Load) and (expr.value.buffer, 0) not in self.registers and not self._lazy:
+            return self._share(expr.value.buffer, expr.dtype, text)
+        return text
+
+    def _reduce_lanes(self, expr: ReduceLanes) -> str:
+        return self.words.reduce(expr.op, self(expr.value))
+
+    def _shuffle(self, expr: Shuffle) -> str:
+        first, second = expr.vectors[0], expr.vectors[-1]
+        return self.words.shuffle(expr.lanes, self(first), self(second))
+
+    # ------------------------------------------------------------ loads
+
+    def _load(self, expr: Load) -> str:
+        buffer, index = expr.buffer, expr.indices[0]
+        if name := self.register(buffer, index if not isinstance(index, Ramp) else index.base):
+            return name
+        if expr.dtype.lanes == 1:
+            return self.words.widen(buffer.dtype, self.element(buffer, index))
+        if expr.mask is not None:
+            return self._masked_load(expr)
+        text = self.words.widen(expr.dtype, self._vector_load(expr))
+        simple = isinstance(index, Ramp) or index.dtype.lanes == 1
+        return self._share(buffer, expr.dtype, text) if simple and not self._lazy else text
+
+    def _vector_load(self, expr: Load) -> str:
+        buffer, index = expr.buffer, expr.indices[0]
+        if index.dtype.lanes == 1:  # a buffer of vectors
+            return self.element(buffer, index)
+        if isinstance(index, Ramp) and index.stride == const(1):
+            return self.words.load(expr.dtype, self.address(buffer, index.base))
+        if isinstance(index, Ramp):
+            ramp = self.words.ramp(index.dtype, "0", self(index.stride))
+            return self.words.gather(expr.dtype, self.address(buffer, index.base), ramp)
+        return self.words.gather(expr.dtype, self.base(buffer), self(index))
+
+    def _masked_load(self, expr: Load) -> str:
+        """Lane by lane: memory of the lanes that are off is not touched."""
+        assert expr.mask is not None
+        buffer, lanes = expr.buffer, expr.dtype.lanes
+        mask = self.named(expr.mask)
+        other = literal(const(0, computed(buffer.dtype.scalar)))
+        if isinstance(expr.other, Broadcast):
+            other = self(expr.other.value)
+        items = []
+        for lane, element in enumerate(self.lane_elements(buffer, expr.indices[0], lanes)):
+            here = self.words.widen(buffer.dtype, element)
+            items.append(f"{mask}[{lane}] ? {here} : {other}")
+        return f"{self.words.type_of(expr.dtype)}{{{', '.join(items)}}}"
+
+    def lane_elements(self, buffer: Buffer, index: Expr, lanes: int) -> list[str]:
+        """The elements that the lanes of an index refer to, as lvalues."""
+        if isinstance(index, Ramp):
+            return [self.element(buffer, index.base + index.stride * lane) for lane in range(lanes)]
+        name = self.named(index)
+        return [f"{self.base(buffer)}[{name}[{lane}]]" for lane in range(lanes)]
+
+    def named(self, expr: Expr) -> str:
+        """A value that is written more than once: a variable in front of the statement."""
+        kind = dtype(f"i{mask_bits(expr)}", expr.dtype.lanes) if expr.dtype.is_bool else expr.dtype
+        name = self.writer.fresh("t")
+        self.writer.line(f"const {self.words.type_of(kind)} {name} = {self(expr)};")
+        return name
+
+    def _share(self, buffer: Buffer, kind: DType, text: str) -> str:
+        return self.writer.shared_load(self.base(buffer), self.words.type_of(kind), text)
+
+    # ------------------------------------------------------------ masks
+
+    def mask(self, expr: Expr, bits: int) -> str:
+        """A vector of bool as a vector of integers (0 or -1) of the given width."""
+        text = self(expr)
+        return text if mask_bits(expr) == bits else self.words.convert(dtype(f"i{bits}"), text)
+
+    def _mask_binary(self, expr: Binary) -> str:
+        bits = max(mask_bits(expr.a), mask_bits(expr.b))
+        operator = {"and": "&", "or": "|", "eq": "==", "ne": "!="}[expr.op]
+        return f"({self.mask(expr.a, bits)} {operator} {self.mask(expr.b, bits)})"
+
+    _EXPRESSIONS: ClassVar[dict[type[Node], Callable[..., Any]]] = {
+        Var: _var,
+        Const: _const,
+        Binary: _binary,
+        Unary: _unary,
+        Select: _select,
+        Cast: _cast,
+        Call: _call,
+        AddressOf: _address_of,
+        Ramp: _ramp,
+        Broadcast: _broadcast,
+        ReduceLanes: _reduce_lanes,
+        Shuffle: _shuffle,
+        Load: _load,
+    }
+
+
+def mask_bits(expr: Expr) -> int:
+    """Width of the integers that a vector of bool consists of: that of what was compared."""
+    if isinstance(expr, Binary) and not expr.a.dtype.is_bool:
+        return computed(expr.a.dtype).bits
+    if isinstance(expr, Binary):
+        return max(mask_bits(expr.a), mask_bits(expr.b))
+    if isinstance(expr, Unary):
+        return mask_bits(expr.a)
+    if isinstance(expr, Cast):
+        return mask_bits(expr.value) if expr.value.dtype.is_bool else computed(expr.value.dtype).bits
+    if isinstance(expr, Select):
+        return max(mask_bits(expr.a), mask_bits(expr.b))
+    return memory_type(expr.dtype).bits if isinstance(expr, Load) else 32
+
+
+def _is_zero(expr: Expr) -> bool:
+    if isinstance(expr, Broadcast):
+        return _is_zero(expr.value)
+    return isinstance(expr, Const) and expr.value == 0
+
+
+def _sum_text(terms: dict[str, int]) -> str:
+    parts: list[str] = []
+    for text, factor in terms.items():
+        size = abs(factor)
+        term = text if size == 1 else f"{text} * {size}"
+        if parts:
+            parts.append(f"{'-' if factor < 0 else '+'} {term}")
+        else:
+            parts.append(f"-{term}" if factor < 0 else term)
+    return " ".join(parts)
+
+
+def literal(expr: Const) -> str:
+    """A literal of its type."""
+    kind = expr.type
+    if kind.is_bool:
+        return "true" if expr.value else "false"
+    return _float_literal(float(expr.value), kind) if kind.is_float else _int_literal(int(expr.value), kind)
+
+
+def _int_literal(value: int, kind: DType) -> str:
+    if kind.name == "u64":
+        return f"{value}u"
+    if value == -(2**63):
+        return "(-9223372036854775807 - 1)"
+    return str(value) if value >= 0 else f"({value})"
+
+
+def _float_literal(value: float, kind: DType) -> str:
+    double = kind.name == "f64"
+    if value != value:
+        return '__builtin_nan("")' if double else '__builtin_nanf("")'
+    if value in (float("inf"), float("-inf")):
+        text = "__builtin_inf()" if double else "__builtin_inff()"
+        return f"(-{text})" if value < 0 else text
+    text = repr(value if double else _as_f32(value))
+    if text in ("inf", "-inf"):
+        return "__builtin_inff()" if text == "inf" else "(-__builtin_inff())"
+    text = text if double else f"{text}f"
+    return f"({text})" if text.startswith("-") else text
+
+
+def _as_f32(value: float) -> float:
+    try:
+        return float(struct.unpack("f", struct.pack("f", value))[0])
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")

@@ -1,0 +1,111 @@
+"""Lines of text in nested C scopes: pointers that are declared where their parts are known, shared loads.
+
+A load that occurs more than once between two stores is given a name where it occurs first.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+_TOKEN = re.compile(r"\x01(\d+)\x02")
+
+
+@dataclass(slots=True)
+class Scope:
+    """One pair of braces: the variables declared in it, its pointers, and the loads since the last store."""
+
+    start: int
+    indent: str
+    variables: set[str] = field(default_factory=set)
+    pointers: dict[tuple[str, str], str] = field(default_factory=dict)
+    declarations: list[str] = field(default_factory=list)
+    loads: dict[tuple[str, str], int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _SharedLoad:
+    kind: str
+    text: str
+    uses: int = 0
+
+
+class Writer:
+    """Collects the lines of one function."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.scopes: list[Scope] = []
+        self._shared: dict[int, _SharedLoad] = {}
+        self._counts: dict[str, int] = {}
+
+    def fresh(self, letter: str) -> str:
+        """The next identifier that begins with a letter: i0, i1, ..."""
+        count = self._counts.get(letter, 0)
+        self._counts[letter] = count + 1
+        return f"{letter}{count}"
+
+    def line(self, text: str) -> None:
+        """One line in the current scope."""
+        self.lines.append(f"{self.scopes[-1].indent}{text}")
+
+    def open(self, *variables: str) -> None:
+        """Enter a scope that declares some variables."""
+        indent = "  " * (len(self.scopes) + 1)
+        self.scopes.append(Scope(len(self.lines), indent, set(variables)))
+
+    def close(self) -> None:
+        """Leave a scope: its pointers go to its beginning, its loads are named or put in place."""
+        scope = self.scopes.pop()
+        body = self._resolve(self.lines[scope.start :], scope.indent)
+        declarations = [f"{scope.indent}{text}" for text in scope.declarations]
+        self.lines[scope.start :] = [*declarations, *body]
+
+    def pointer(self, base: str, offset: str, used: set[str], kind: str) -> str:
+        """The pointer base + offset, declared in the outermost scope that knows the variables used."""
+        for scope in self.scopes:
+            if name := scope.pointers.get((base, offset)):
+                return name
+        missing = set(used)
+        for scope in self.scopes:
+            missing -= scope.variables
+            if not missing:
+                break
+        else:
+            scope = self.scopes[-1]
+        name = self.fresh("p")
+        scope.pointers[base, offset] = name
+        scope.declarations.append(f"{kind} {name} = {base} + {offset};")
+        return name
+
+    def shared_load(self, buffer: str, kind: str, text: str) -> str:
+        """A load that may be written once and used often; stands for its text until the scope closes."""
+        loads = self.scopes[-1].loads
+        number = loads.get((buffer, text))
+        if number is None:
+            number = len(self._shared)
+            loads[buffer, text] = number
+            self._shared[number] = _SharedLoad(kind, text)
+        self._shared[number].uses += 1
+        return f"\x01{number}\x02"
+
+    def stored(self, buffer: str) -> None:
+        """Loads of a buffer before a store are not those after it."""
+        for scope in self.scopes:
+            for key in [key for key in scope.loads if key[0] == buffer]:
+                del scope.loads[key]
+
+    def _resolve(self, lines: list[str], indent: str) -> list[str]:
+        names: dict[int, str] = {}
+        done: list[str] = []
+        for line in lines:
+            for number in map(int, _TOKEN.findall(line)):
+                load = self._shared[number]
+                if load.uses > 1 and number not in names:
+                    names[number] = self.fresh("t")
+                    done.append(f"{indent}const {load.kind} {names[number]} = {load.text};")
+            done.append(_TOKEN.sub(lambda found: self._spelled(int(found[1]), names), line))
+        return done
+
+    def _spelled(self, number: int, names: dict[int, str]) -> str:
+        return names.get(number) or self._shared[number].text

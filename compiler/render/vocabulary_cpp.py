@@ -1,0 +1,73 @@
+"""C++17 with the vector extensions of g++ and clang++; helpers are in `tk_vector.h` and `tk_math.h`."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+
+from compiler.core.types import DType
+from compiler.render.vocabulary import NARROW_FLOATS, Vocabulary, memory_type
+
+_MEMORY = {
+    "f64": "double", "f32": "float", "f16": "uint16_t", "bf16": "uint16_t",
+    "f8e4m3": "uint8_t", "f8e5m2": "uint8_t",
+    "i64": "int64_t", "i32": "int32_t", "i16": "int16_t", "i8": "int8_t",
+    "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "uint8_t",
+}  # fmt: skip
+_TYPES = {**_MEMORY, **dict.fromkeys(NARROW_FLOATS, "float"), "bool": "bool"}
+
+_PRELUDE = """\
+#include "tk_math.h"
+#include "tk_plan.h"
+#include "tk_vector.h"
+
+TK_CONTRACT
+"""
+
+
+def _vector(kind: DType) -> str:
+    return f"tk_{kind.name}x{kind.lanes}"
+
+
+def _load(kind: DType, pointer: str) -> str:
+    return f"tk_load<{_vector(memory_type(kind))}>({pointer})"
+
+
+def _gather(kind: DType, pointer: str, index: str) -> str:
+    return f"tk_gather<{_vector(memory_type(kind))}>({pointer}, {index})"
+
+
+def _widen(kind: DType, value: str) -> str:
+    if kind.name in NARROW_FLOATS:
+        return f"tk_{kind.name}_to_f32({value})"
+    return f"({value} != 0)" if kind.is_bool else value
+
+
+def _narrow(kind: DType, value: str) -> str:
+    return f"tk_f32_to_{kind.name}({value})" if kind.name in NARROW_FLOATS else value
+
+
+def _shuffle(lanes: tuple[int, ...], a: str, b: str) -> str:
+    return f"tk_shuffle<{', '.join(map(str, lanes))}>({a}, {b})"
+
+
+CPP = Vocabulary(
+    name="c++",
+    types=MappingProxyType(_TYPES),
+    memory=MappingProxyType(_MEMORY),
+    restrict="__restrict",
+    prelude=_PRELUDE,
+    vector=_vector,
+    load=_load,
+    store=lambda _, pointer, value: f"tk_store({pointer}, {value})",
+    splat=lambda kind, scalar: f"tk_splat<{_vector(kind)}>({scalar})",
+    ramp=lambda kind, base, step: f"tk_ramp<{_vector(kind)}>({base}, {step})",
+    gather=_gather,
+    scatter=lambda _, pointer, index, value: f"tk_scatter({pointer}, {index}, {value})",
+    convert=lambda kind, value: f"tk_convert<{_MEMORY[kind.name]}>({value})",
+    select=lambda mask, a, b: f"tk_select({mask}, {a}, {b})",
+    reduce=lambda op, value: f"tk_reduce_{op}({value})",
+    shuffle=_shuffle,
+    widen=_widen,
+    narrow=_narrow,
+    math=lambda name: f"tk_{name}",
+)

@@ -1,0 +1,88 @@
+"""Compile kernel sources to objects: in parallel, cached by content, each as soon as its text is there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from compiler.core.cache import ContentCache, content_key
+from compiler.core.diagnostics import BuildError
+from compiler.core.files import private_directory, sha256_file, write_atomic
+from compiler.core.process import run
+from compiler.core.settings import Settings, child_environment
+from compiler.targets.target import Target
+from compiler.targets.toolchain import Cxx, find_cxx
+
+INCLUDE = Path(__file__).resolve().parent.parent / "runtime" / "include"
+_LIMIT_SECONDS = 900.0
+_SHOWN_LINES = 12
+
+
+class KernelBuild:
+    """Compiles sources in the background; use as a context manager and call `submit` for each source.
+
+    `hits` counts the objects that came from the cache.
+    """
+
+    def __init__(self, target: Target, settings: Settings, *, extra_flags: Sequence[str] = ()) -> None:
+        self.cxx = find_cxx(settings)
+        self.flags = (*target.flags(self.cxx), *extra_flags)
+        self.hits = 0
+        self._cache = ContentCache(settings.cache_dir / "objects")
+        self._pool = ThreadPoolExecutor(max_workers=settings.jobs)
+        self._headers = headers_digest()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=error is not None)
+
+    def submit(self, name: str, text: str) -> Future[Path]:
+        """Start compiling one source; the result is the path of the object. Raises BuildError through it.
+
+        `name` appears in messages only.
+        """
+        return self._pool.submit(self._object, name, text)
+
+    def _object(self, name: str, text: str) -> Path:
+        key = content_key("object", text, self._headers, self.cxx.identity, *self.flags)
+        if found := self._cache.get(key, ".o"):
+            self.hits += 1
+            return found
+        return self._cache.put(key, compile_object(self.cxx, self.flags, name, text), ".o")
+
+
+def compile_kernels(sources: Sequence[tuple[str, str]], target: Target, settings: Settings) -> list[Path]:
+    """Objects of the (name, text) pairs, in their order; raises BuildError for the first that fails."""
+    with KernelBuild(target, settings) as build:
+        waiting = [build.submit(name, text) for name, text in sources]
+        return [item.result() for item in waiting]
+
+
+def compile_object(cxx: Cxx, flags: Sequence[str], name: str, text: str, *, output: str = "-c") -> bytes:
+    """The bytes that the compiler makes of `text`: an object with `-c`, assembly with `-S`."""
+    with private_directory("tk-object") as directory:
+        write_atomic(directory / "kernel.cpp", text)
+        argv = [cxx.path, *flags, "-I", str(INCLUDE), output, "kernel.cpp", "-o", "kernel.out"]
+        done = run(argv, cwd=directory, env=child_environment(), timeout=_LIMIT_SECONDS)
+        if done.returncode != 0:
+            shown = "\n".join(done.stderr.splitlines()[:_SHOWN_LINES])
+            raise BuildError(
+                f"the C++ compiler rejected generated code ({name})",
+                where=" ".join(argv),
+                why=shown,
+                hint="this is a defect of tk: please report it with the output of --dump",
+            )
+        return (directory / "kernel.out").read_bytes()
+
+
+def headers_digest() -> str:
+    """One digest over every header that kernels may include."""
+    parts = [part for path in sorted(INCLUDE.glob("*.h")) for part in (path.name, sha256_file(path))]
+    return content_key("headers", *parts)

@@ -1,0 +1,30 @@
+"""What a target is to the rest of the compiler: facts for the middle, a vocabulary and a build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from compiler.core.target import TargetFacts
+from compiler.render.vocabulary import Vocabulary
+from compiler.targets.toolchain import Cxx
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One target with one architecture.
+
+    text: what selects it again (`cpu:x86-64-v3`).
+    features: processor features that the library requires, by name, in a fixed order.
+    compiler_flags: options for a given compiler; raises HostError when it cannot serve this target.
+    """
+
+    text: str
+    facts: TargetFacts
+    vocabulary: Vocabulary
+    features: tuple[str, ...]
+    compiler_flags: Callable[[TargetFacts, Cxx], tuple[str, ...]]
+
+    def flags(self, cxx: Cxx) -> tuple[str, ...]:
+        """Options that make `cxx` compile kernels for this target."""
+        return self.compiler_flags(self.facts, cxx)

@@ -1,0 +1,101 @@
+"""The C++ compiler: which one, is it new enough, and its identity for cache keys."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from functools import lru_cache
+
+from compiler.core.cache import content_key
+from compiler.core.diagnostics import HostError
+from compiler.core.process import run
+from compiler.core.settings import Settings, child_environment, search_path
+
+CANDIDATES = ("g++", "c++", "clang++")
+OLDEST = {"gcc": 9, "clang": 11}
+_INSTALL = "install g++ >= 9 or clang++ >= 11 (Debian, Ubuntu: apt install g++), or set TK_CXX to one"
+_PROBE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cxx:
+    """A C++ compiler that was asked who it is; `identity` changes whenever its output might."""
+
+    path: str
+    family: str  # "gcc" | "clang"
+    version: tuple[int, int, int]
+    machine: str
+    identity: str
+
+    @property
+    def description(self) -> str:
+        """`g++ 12.2.0`, for people."""
+        name = "g++" if self.family == "gcc" else "clang++"
+        return f"{name} {'.'.join(str(part) for part in self.version)}"
+
+
+def find_cxx(settings: Settings) -> Cxx:
+    """The compiler that the settings name, else the first of g++, c++, clang++ that is found.
+
+    Raises HostError when there is none, when it does not run, or when it is too old.
+    """
+    if settings.cxx is not None:
+        path = shutil.which(settings.cxx, path=search_path())
+        if path is None:
+            raise HostError(
+                f"the C++ compiler `{settings.cxx}` was not found",
+                where="TK_CXX",
+                hint="set TK_CXX to a program on the PATH or to a full path, or unset it",
+            )
+        return probe_cxx(path)
+    for name in CANDIDATES:
+        if path := shutil.which(name, path=search_path()):
+            return probe_cxx(path)
+    raise HostError(
+        "no C++ compiler was found",
+        why=f"none of {', '.join(CANDIDATES)} is on the PATH",
+        hint=_INSTALL,
+    )
+
+
+@lru_cache(maxsize=16)
+def probe_cxx(path: str) -> Cxx:
+    """Ask the compiler at `path` for its family and version; raises HostError when it will not do."""
+    macros = run(
+        [path, "-x", "c++", "-E", "-dM", "-"], input=b"", env=child_environment(), timeout=_PROBE_SECONDS
+    )
+    if macros.returncode != 0:
+        raise HostError(
+            f"`{path}` cannot compile C++",
+            where=path,
+            why=macros.stderr.strip().splitlines()[-1] if macros.stderr.strip() else "",
+            hint=_INSTALL,
+        )
+    defined = dict(re.findall(r"^#define (\w+) (.*)$", macros.stdout, re.MULTILINE))
+    banner = run([path, "--version"], env=child_environment(), timeout=_PROBE_SECONDS).stdout
+    found = _read(path, defined, banner)
+    if found.version[0] < OLDEST[found.family]:
+        raise HostError(
+            f"the C++ compiler is too old: {found.description}",
+            where=path,
+            why=f"needed is {found.family} {OLDEST[found.family]} or newer",
+            hint=_INSTALL,
+        )
+    return found
+
+
+def _read(path: str, defined: dict[str, str], banner: str) -> Cxx:
+    clang = "__clang__" in defined
+    keys = (
+        ("__clang_major__", "__clang_minor__", "__clang_patchlevel__")
+        if clang
+        else ("__GNUC__", "__GNUC_MINOR__", "__GNUC_PATCHLEVEL__")
+    )
+    if any(not defined.get(key, "").isdigit() for key in keys):
+        raise HostError(f"`{path}` is neither g++ nor clang++", where=path, hint=_INSTALL)
+    major, minor, patch = (int(defined[key]) for key in keys)
+    machine = "x86_64" if "__x86_64__" in defined else "aarch64" if "__aarch64__" in defined else "other"
+    macros = "\n".join(f"{name} {value}" for name, value in sorted(defined.items()))
+    identity = content_key("cxx", banner.partition("\n")[0], macros)
+    return Cxx(path, "clang" if clang else "gcc", (major, minor, patch), machine, identity)
