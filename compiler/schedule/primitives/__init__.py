@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.primitives.cache import CacheInplace, CacheRead, CacheWrite
+from compiler.schedule.primitives.layout import TransformBlockLayout, TransformLayout
 from compiler.schedule.primitives.loops import (
     Annotate,
     Bind,
@@ -14,7 +16,9 @@ from compiler.schedule.primitives.loops import (
     Unroll,
     Vectorize,
 )
+from compiler.schedule.primitives.placement import ComputeAt, ReverseComputeAt
 from compiler.schedule.primitives.split import Split
+from compiler.schedule.primitives.storage import SetScope, StorageAlign
 
 PRIMITIVES: dict[str, type[Primitive]] = {
     "split": Split,
@@ -27,5 +31,14 @@ PRIMITIVES: dict[str, type[Primitive]] = {
     "bind": Bind,
     "annotate": Annotate,
     "unannotate": Unannotate,
+    "compute_at": ComputeAt,
+    "reverse_compute_at": ReverseComputeAt,
+    "cache_read": CacheRead,
+    "cache_write": CacheWrite,
+    "cache_inplace": CacheInplace,
+    "set_scope": SetScope,
+    "storage_align": StorageAlign,
+    "transform_layout": TransformLayout,
+    "transform_block_layout": TransformBlockLayout,
 }
 """Every primitive by the name that traces use."""

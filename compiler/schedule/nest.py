@@ -1,0 +1,330 @@
+"""Where blocks are in a Func, and taking them out of and putting them into loop nests."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from compiler.core.diagnostics import did_you_mean
+from compiler.core.node import Node, rewrite
+from compiler.core.types import INDEX
+from compiler.loops.ir import (
+    AddressOf,
+    AtomicUpdate,
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Func,
+    Iter,
+    Load,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    const,
+    seq,
+)
+from compiler.loops.linear import Linear, operands
+from compiler.loops.regions import block_regions
+from compiler.loops.simplify import Simplifier
+from compiler.schedule.primitives.base import Program, ScheduleError
+from compiler.schedule.regions import Span, int_of, names_in
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A block and the loops around it, outermost first; `inside` names the block that contains it."""
+
+    block: Block
+    loops: tuple[For, ...]
+    inside: str | None
+    order: int
+
+    @property
+    def name(self) -> str:
+        return self.block.name
+
+    def under(self, loop: str) -> bool:
+        return any(item.var.name == loop for item in self.loops)
+
+    def reads(self, buffer: str) -> list[Region]:
+        return [item for item in self.block.reads if item.buffer.name == buffer]
+
+    def writes(self, buffer: str) -> list[Region]:
+        return [item for item in self.block.writes if item.buffer.name == buffer]
+
+    @property
+    def values(self) -> dict[str, Expr]:
+        """What the iteration variables stand for."""
+        return {item.var.name: item.binding for item in self.block.iters}
+
+
+def sites(func: Func) -> dict[str, Site]:
+    """All blocks by name, in program order."""
+    found: dict[str, Site] = {}
+
+    def visit(item: Node, loops: tuple[For, ...], inside: str | None) -> None:
+        if isinstance(item, Block):
+            found[item.name] = Site(item, loops, inside, len(found))
+            loops, inside = (), item.name
+        elif isinstance(item, For):
+            loops = (*loops, item)
+        for child in item.children():
+            if isinstance(child, Stmt):
+                visit(child, loops, inside)
+
+    visit(func.body, (), None)
+    return found
+
+
+def loop_bounds(loops: Iterable[For]) -> dict[str, tuple[int, int]]:
+    """Ranges of the variables of loops with literal extents."""
+    found: dict[str, tuple[int, int]] = {}
+    for item in loops:
+        extent = int_of(item.extent)
+        if extent is not None and extent > 0:
+            found[item.var.name] = (0, extent - 1)
+    return found
+
+
+def iter_bounds(iters: Iterable[Iter]) -> dict[str, tuple[int, int]]:
+    """Ranges of iteration variables with literal extents."""
+    found: dict[str, tuple[int, int]] = {}
+    for item in iters:
+        extent = int_of(item.extent)
+        if extent is not None and extent > 0:
+            found[item.var.name] = (0, extent - 1)
+    return found
+
+
+def loop_name_of(item: Iter) -> str:
+    """The name for a new loop over an iteration variable: that of its loop when it has one."""
+    if isinstance(item.binding, Var):
+        return item.binding.name
+    return item.var.name.removeprefix("v") or item.var.name
+
+
+# ---------------------------------------------------------------- editing
+
+
+def without_block(body: Stmt, name: str) -> Stmt:
+    """The statement without a block and without the loops that only held it."""
+    if isinstance(body, Block) and body.name == name:
+        return Seq(())
+    if isinstance(body, Seq):
+        kept = [without_block(item, name) for item in body.stmts]
+        if all(a is b for a, b in zip(kept, body.stmts, strict=True)):
+            return body
+        return seq(*kept)
+    if isinstance(body, For | Block):
+        inner = without_block(body.body, name)
+        if inner is body.body:
+            return body
+        return inner if inner == Seq(()) and isinstance(body, For) else body.replace(body=inner)
+    return body.map_children(lambda child: without_block(child, name) if isinstance(child, Stmt) else child)
+
+
+def holds(item: Node, names: set[str]) -> bool:
+    """Whether one of the named blocks is in a statement."""
+    return any(isinstance(found, Block) and found.name in names for found in item.walk())
+
+
+def replace_loop_body(func: Func, loop: str, change: Callable[[Stmt], Stmt]) -> Func:
+    """The Func with the body of one loop changed."""
+
+    def visit(item: Node) -> Node:
+        if isinstance(item, For) and item.var.name == loop:
+            return item.replace(body=change(item.body))
+        return item.map_children(lambda child: visit(child) if isinstance(child, Stmt) else child)
+
+    body = visit(func.body)
+    assert isinstance(body, Stmt)
+    return func if body is func.body else func.replace(body=body)
+
+
+def put_before(body: Stmt, names: set[str], new: Stmt) -> Stmt:
+    """`new` before the first of the statements in sequence that holds one of the named blocks."""
+    parts = body.stmts if isinstance(body, Seq) else (body,)
+    at = next(number for number, item in enumerate(parts) if holds(item, names))
+    return seq(*parts[:at], new, *parts[at:])
+
+
+def put_after(body: Stmt, names: set[str], new: Stmt) -> Stmt:
+    """`new` after the last of the statements in sequence that holds one of the named blocks."""
+    parts = body.stmts if isinstance(body, Seq) else (body,)
+    at = max(number for number, item in enumerate(parts) if holds(item, names)) + 1
+    return seq(*parts[:at], new, *parts[at:])
+
+
+def replace_block(func: Func, name: str, new: Block) -> Func:
+    """The Func with one block exchanged."""
+
+    def visit(item: Node) -> Node:
+        if isinstance(item, Block) and item.name == name:
+            return new
+        return item.map_children(lambda child: visit(child) if isinstance(child, Stmt) else child)
+
+    body = visit(func.body)
+    assert isinstance(body, Stmt)
+    return func.replace(body=body)
+
+
+def find_buffer(func: Func, name: str, asked: str) -> Buffer:
+    """The parameter or local buffer called `name`; ScheduleError when there is none."""
+    for item in func.buffers:
+        if item.name == name:
+            return item
+    names = [item.name for item in func.buffers]
+    raise ScheduleError(
+        f"{asked}: no buffer {name!r}",
+        why="the program has no buffer of that name",
+        hint=did_you_mean(name, names) or f"buffers here: {', '.join(names)}",
+    )
+
+
+def swap_buffer(func: Func, new: Buffer) -> Func:
+    """The declaration of the buffer with the name of `new` exchanged; uses in the body stay as they are."""
+    return func.replace(
+        params=tuple(new if item.name == new.name else item for item in func.params),
+        allocs=tuple(new if item.name == new.name else item for item in func.allocs),
+    )
+
+
+N = TypeVar("N", bound=Node)
+
+
+def use_buffer(item: N, old: str, new: Buffer) -> N:
+    """The node with every use of a buffer exchanged; indices stay."""
+    return rewrite(item, lambda found: new if isinstance(found, Buffer) and found.name == old else None)
+
+
+def accessed(item: Node) -> set[str]:
+    """Names of the buffers that loads, stores and addresses below a node touch."""
+    kinds = Load | Store | AtomicUpdate | AddressOf
+    return {found.buffer.name for found in item.walk() if isinstance(found, kinds)}
+
+
+def declared(block: Block) -> Block:
+    """A block of one piece with its region declarations made anew from its body.
+
+    What a reduction starts from (`init`) touches the elements that the body updates, so it adds nothing.
+    """
+    reads, writes = block_regions(block.body)
+    return block.replace(reads=reads, writes=writes)
+
+
+# ---------------------------------------------------------------- new nests
+
+
+@dataclass(frozen=True, slots=True)
+class Nest:
+    """A block under new loops, and their names."""
+
+    stmt: Stmt
+    loops: tuple[str, ...]
+
+
+def make_nest(
+    block: Block,
+    spans: Mapping[str, Span],
+    conditions: Callable[[dict[str, Expr], Simplifier], list[Expr]],
+    known: Simplifier,
+    program: Program,
+) -> Nest:
+    """The block under one new loop for each iteration variable that runs over more than one value.
+
+    spans: where each variable runs; a variable that is missing runs over its whole domain. conditions: more
+    conditions, made from the new bindings. Only what cannot be proved becomes a predicate.
+    """
+    loops: list[tuple[Var, Expr]] = []
+    iters: list[Iter] = []
+    checks: list[Expr] = []
+    for item in block.iters:
+        span = spans.get(item.var.name)
+        begin = Linear({}, 0) if span is None else span.begin
+        extent = item.extent if span is None else const(span.extent)
+        binding = known.emit(begin)
+        if int_of(extent) != 1:
+            var = Var(program.fresh(loop_name_of(item)))
+            loops.append((var, extent))
+            length = int_of(extent)
+            if length is not None:
+                known = known.bind(var.name, 0, length - 1)
+            binding = known.simplify(var if not begin.terms and not begin.constant else binding + var)
+        if span is not None:
+            checks.append(known.simplify(binding.ge(const(0, INDEX))))
+            checks.append(known.simplify(binding.lt(item.extent)))
+        iters.append(item.replace(binding=binding))
+    checks.extend(conditions({item.var.name: item.binding for item in iters}, known))
+    stmt: Stmt = block.replace(iters=tuple(iters), predicate=conjunction(checks))
+    for var, extent in reversed(loops):
+        stmt = For(var, extent, stmt)
+    return Nest(stmt, tuple(var.name for var, _ in loops))
+
+
+def conjunction(items: Iterable[Expr]) -> Expr | None:
+    """The conditions joined with `and`, without repetition; None when nothing is left to check."""
+    result: Expr | None = None
+    for item in dict.fromkeys(part for whole in items for part in operands(whole, "and")):
+        if not (isinstance(item, Const) and item.value):
+            result = item if result is None else Binary("and", result, item)
+    return result
+
+
+def own_conditions(site: Site, shared: set[str]) -> list[Expr] | None:
+    """The predicate of a block in terms of its iteration variables, without what their domains imply.
+
+    shared: loop variables that stay around the block wherever it goes. None when a condition is about other
+    loop variables.
+    """
+    if site.block.predicate is None:
+        return []
+    known = Simplifier({**loop_bounds(site.loops), **iter_bounds(site.block.iters)})
+    sums = _binding_sums(site.block.iters, known)
+    allowed = shared | {item.var.name for item in site.block.iters}
+    result: list[Expr] = []
+    for cond in operands(site.block.predicate, "and"):
+        renamed = _in_iters(cond, sums, known)
+        if renamed is None or not names_in(renamed) <= allowed:
+            return None
+        simple = known.simplify(renamed)
+        if not (isinstance(simple, Const) and simple.value):
+            result.append(simple)
+    return result
+
+
+def _binding_sums(iters: Sequence[Iter], known: Simplifier) -> list[tuple[Linear, Linear]]:
+    """(loop variables, iteration variables) sums that are equal: bindings, and bindings fused row-major."""
+    found = []
+    for last in range(len(iters)):
+        loops, variables, stride = Linear({}, 0), Linear({}, 0), 1
+        for item in reversed(iters[: last + 1]):
+            extent = int_of(item.extent)
+            term = known.simplify(item.binding * stride)
+            loops = known.linear(Binary("add", known.emit(loops), term))
+            variables = variables.plus(Linear({item.var: stride}, 0))
+            if loops.terms:
+                found.append((loops, variables))
+            if extent is None:
+                break
+            stride *= extent
+    return sorted(found, key=lambda pair: len(pair[1].terms))
+
+
+def _in_iters(cond: Expr, sums: list[tuple[Linear, Linear]], known: Simplifier) -> Expr | None:
+    if not isinstance(cond, Binary):
+        return None
+    total = known.linear(cond.a).plus(known.linear(cond.b), -1)
+    for loops, variables in sums:
+        atom, factor = next(iter(loops.terms.items()))
+        times = total.terms.get(atom, 0)
+        if times and times % factor == 0:
+            reduced = total.plus(loops, -times // factor)
+            if all(item not in reduced.terms for item in loops.terms):
+                total = reduced.plus(variables, times // factor)
+    return Binary(cond.op, known.emit(total), const(0))

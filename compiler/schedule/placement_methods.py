@@ -1,0 +1,49 @@
+"""The typed methods of `Schedule` for primitives that move computation and data."""
+
+from __future__ import annotations
+
+from compiler.schedule.methods import Applies
+from compiler.schedule.primitives.cache import CacheInplace, CacheRead, CacheWrite
+from compiler.schedule.primitives.layout import TransformBlockLayout, TransformLayout
+from compiler.schedule.primitives.placement import ComputeAt, ReverseComputeAt
+from compiler.schedule.primitives.storage import SetScope, StorageAlign
+
+
+class PlacementMethods(Applies):
+    """Primitives about places: of computation, of data, in memory."""
+
+    def compute_at(self, block: str, loop: str) -> tuple[str, ...]:
+        """Compute a producer under a loop of its consumers; gives the new loops."""
+        return self.names(ComputeAt(block, loop))
+
+    def reverse_compute_at(self, block: str, loop: str) -> tuple[str, ...]:
+        """Compute a consumer under a loop of its producers; gives the new loops."""
+        return self.names(ReverseComputeAt(block, loop))
+
+    def cache_read(self, block: str, buffer: str, scope: str) -> str:
+        """Let a block read a copy of a buffer; gives the block that copies."""
+        return self.names(CacheRead(block, buffer, scope))[0]
+
+    def cache_write(self, block: str, buffer: str, scope: str) -> str:
+        """Let a block write a cache; gives the block that copies it to the buffer."""
+        return self.names(CacheWrite(block, buffer, scope))[0]
+
+    def cache_inplace(self, block: str, buffer: str, scope: str, loop: str) -> tuple[str, ...]:
+        """Update an accumulator tile by tile in a cache; gives the blocks that load and store."""
+        return self.names(CacheInplace(block, buffer, scope, loop))
+
+    def set_scope(self, buffer: str, scope: str) -> None:
+        """Say in which memory a local buffer lives."""
+        self.names(SetScope(buffer, scope))
+
+    def storage_align(self, buffer: str, axis: int, factor: int, offset: int = 0) -> None:
+        """Put the rows of a local buffer at distances `factor * n + offset`."""
+        self.names(StorageAlign(buffer, axis, factor, offset))
+
+    def transform_layout(self, buffer: str, index_map: str, pad: float | None = None) -> tuple[str, ...]:
+        """Store a buffer in another layout; gives the blocks that write padding."""
+        return self.names(TransformLayout(buffer, index_map, pad))
+
+    def transform_block_layout(self, block: str, index_map: str) -> tuple[str, ...]:
+        """Iterate a block over other variables; gives the new loops, one for each output of the map."""
+        return self.names(TransformBlockLayout(block, index_map))

@@ -1,0 +1,407 @@
+"""Primitives that change how buffers lie in memory and how blocks iterate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar, cast
+
+from compiler.core.diagnostics import UsageError
+from compiler.core.node import Node
+from compiler.loops.ir import (
+    CONSTANT,
+    AddressOf,
+    AtomicUpdate,
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Func,
+    Iter,
+    Load,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    all_of,
+    const,
+    seq,
+)
+from compiler.loops.regions import block_regions
+from compiler.loops.simplify import Simplifier, substitute
+from compiler.schedule.index_map import IndexMap
+from compiler.schedule.layouts import Layout, cannot_round_up, layouts_of, with_layouts
+from compiler.schedule.nest import Site, find_buffer, iter_bounds, put_after, sites, swap_buffer
+from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError, variables
+from compiler.schedule.regions import Inner, int_of, names_in, relax
+
+
+@dataclass(frozen=True, slots=True)
+class TransformLayout(Primitive):
+    """Store a buffer in another order, or in tiles.
+
+    buffer: a parameter or local buffer. index_map: `n, c -> n, c // 16, c % 16`, from old to new indices;
+    it has to be invertible. pad: content of the elements that tiles add where an extent is no multiple; None
+    leaves it open (constants: 0). A written buffer with a pad value gets blocks that write it.
+    The map is recorded in the attribute `layout:BUFFER` of the Func. Outputs: the blocks that write padding.
+    rewrite: x[i] -> x'[i // 16, i % 16] in every block; shape (n) -> (ceil(n / 16), 16)
+    TVM: transform_layout.
+    """
+
+    name: ClassVar[str] = "transform_layout"
+
+    buffer: str
+    index_map: str
+    pad: float | None = None
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        buffer = find_buffer(func, self.buffer, self.name)
+        shape = static_shape(buffer, self.name)
+        index_map = _checked_map(self.index_map, shape, f"{self.name} {self.buffer}")
+        if buffer.strides or buffer.offset is not None or buffer.alias_of is not None:
+            raise ScheduleError(
+                f"transform_layout {self.buffer}: the buffer has its own strides, offset or alias",
+                where=f"buffer {self.buffer}",
+                why="the memory layout was fixed already",
+                hint="transform the layout before lowering",
+            )
+        new = buffer.replace(shape=tuple(const(n) for n in index_map.shape(shape)))
+        changed = cast(Func, _Accesses(buffer, new, index_map).func(func))
+        pad = 0.0 if buffer.scope == CONSTANT and self.pad is None else self.pad
+        layout = Layout(shape, index_map, pad)
+        changed = with_layouts(changed, self.buffer, (*layouts_of(func, self.buffer), layout))
+        if (
+            pad is None
+            or not layout.padded
+            or not any(s.writes(self.buffer) for s in sites(changed).values())
+        ):
+            return changed, ()
+        return _fill_padding(changed, new, layout)
+
+
+def static_shape(buffer: Buffer, asked: str) -> tuple[int, ...]:
+    """The shape of a buffer as numbers; ScheduleError when an extent is symbolic."""
+    shape = [int_of(item) for item in buffer.shape]
+    if any(item is None for item in shape):
+        raise ScheduleError(
+            f"{asked}: buffer {buffer.name} has a symbolic extent",
+            where=f"buffer {buffer.name}",
+            why="a layout needs extents that are numbers",
+            hint="compile for a fixed shape",
+        )
+    return tuple(item for item in shape if item is not None)
+
+
+def _checked_map(text: str, shape: tuple[int, ...], asked: str) -> IndexMap:
+    try:
+        index_map = IndexMap.parse(text)
+        _check_rank(index_map, shape)
+        index_map.inverse(shape)
+    except UsageError as error:
+        raise ScheduleError(
+            f"{asked}: {error.what}", where=error.where, why=error.why, hint=error.hint
+        ) from error
+    return index_map
+
+
+def _check_rank(index_map: IndexMap, shape: tuple[int, ...]) -> None:
+    if len(index_map.inputs) != len(shape):
+        raise UsageError(
+            f"the index map has {len(index_map.inputs)} inputs for {len(shape)} dimensions",
+            where=index_map.text,
+        )
+
+
+class _Accesses:
+    """Rewrites the accesses of one buffer, with the ranges of the variables around each."""
+
+    def __init__(self, old: Buffer, new: Buffer, index_map: IndexMap) -> None:
+        self.old, self.new, self.map = old, new, index_map
+
+    def func(self, func: Func) -> Node:
+        func = swap_buffer(func, self.new)
+        return func.replace(body=self.visit(func.body, Simplifier()))
+
+    def visit(self, item: Node, known: Simplifier) -> Node:
+        if isinstance(item, Block):
+            return self.block(item, known)
+        if isinstance(item, For):
+            extent = int_of(item.extent)
+            inner = known if extent is None or extent < 1 else known.bind(item.var.name, 0, extent - 1)
+            return item.map_children(lambda child: self.visit(child, inner))
+        changed = item.map_children(lambda child: self.visit(child, known))
+        if (
+            isinstance(changed, Load | Store | AtomicUpdate | AddressOf)
+            and changed.buffer.name == self.old.name
+        ):
+            return changed.replace(buffer=self.new, indices=self.mapped(changed.indices, known))
+        return changed
+
+    def block(self, block: Block, known: Simplifier) -> Block:
+        for name, (low, high) in iter_bounds(block.iters).items():
+            known = known.bind(name, low, high)
+        if not _touches(block, self.old.name):
+            return block
+        inside = known
+        body = cast(Stmt, self.visit(block.body, inside))
+        init = None if block.init is None else cast(Stmt, self.visit(block.init, inside))
+        return block.replace(
+            body=body,
+            init=init,
+            reads=tuple(self.region(item, known) for item in block.reads),
+            writes=tuple(self.region(item, known) for item in block.writes),
+        )
+
+    def mapped(self, indices: tuple[Expr, ...], known: Simplifier) -> tuple[Expr, ...]:
+        return tuple(known.simplify(item) for item in self.map.apply(indices))
+
+    def region(self, region: Region, known: Simplifier) -> Region:
+        """The box around the new places of a box."""
+        if region.buffer.name != self.old.name:
+            return region
+        inside = [Var(f"@{number}") for number in range(len(region.begin))]
+        sizes = [int_of(item) or 1 for item in region.extent]
+        for var, size in zip(inside, sizes, strict=True):
+            known = known.bind(var.name, 0, size - 1)
+        moving = Inner({var.name: size for var, size in zip(inside, sizes, strict=True) if size > 1})
+        at = tuple(
+            begin + var if size > 1 else begin
+            for begin, var, size in zip(region.begin, inside, sizes, strict=True)
+        )
+        begins, extents = [], []
+        for index, whole in zip(self.map.apply(at), self.new.shape, strict=True):
+            span = relax(known.linear(index), moving, known)
+            begins.append(const(0) if span is None else known.emit(span.begin))
+            extents.append(whole if span is None else const(span.extent))
+        return Region(self.new, tuple(begins), tuple(extents))
+
+
+def _touches(block: Block, buffer: str) -> bool:
+    return any(isinstance(item, Buffer) and item.name == buffer for item in block.walk())
+
+
+def _fill_padding(func: Func, buffer: Buffer, layout: Layout) -> tuple[Func, Outputs]:
+    """Add blocks that write the pad value to the new elements of a written buffer."""
+    program = Program(func)
+    extents = [int_of(item) or 1 for item in buffer.shape]
+    inverse = layout.index_map.inverse(layout.shape)
+    made: list[str] = []
+    nests: list[Stmt] = []
+    for axis, size in enumerate(layout.shape):
+        known = Simplifier({name: (0, n - 1) for name, n in zip(inverse.inputs, extents, strict=True)})
+        if known.prove(inverse.outputs[axis].lt(size)):
+            continue
+        name = program.fresh(f"{buffer.name}_pad{axis}")
+        made.append(name)
+        nests.append(_fill(program, name, buffer, inverse, axis, layout, extents))
+    writers = {site.name for site in sites(func).values() if site.writes(buffer.name)}
+    return func.replace(body=put_after(func.body, writers, seq(*nests))), tuple(made)
+
+
+def _fill(
+    program: Program,
+    name: str,
+    buffer: Buffer,
+    inverse: IndexMap,
+    axis: int,
+    layout: Layout,
+    extents: Sequence[int],
+) -> Stmt:
+    iters, loops = [], []
+    for number, extent in enumerate(extents):
+        loop = Var(program.fresh(f"{name}_i{number}"))
+        iters.append(Iter(Var(program.fresh(f"v{loop.name}")), const(extent), "spatial", loop))
+        loops.append(loop)
+    outside = inverse.apply(loops)[axis].ge(layout.shape[axis])
+    known = Simplifier({loop.name: (0, n - 1) for loop, n in zip(loops, extents, strict=True)})
+    body = Store(buffer, tuple(item.var for item in iters), const(layout.pad or 0, buffer.dtype))
+    reads, writes = block_regions(body)
+    block = Block(name, tuple(iters), reads, writes, body, None, all_of(known.simplify(outside)))
+    stmt: Stmt = block
+    for loop, extent in reversed(list(zip(loops, extents, strict=True))):
+        stmt = For(loop, const(extent), stmt)
+    return stmt
+
+
+@dataclass(frozen=True, slots=True)
+class TransformBlockLayout(Primitive):
+    """Iterate a block over other variables.
+
+    block: a block alone in its loops, each of which gives one iteration variable its value. index_map: from
+    the old to the new iteration variables, `n, k -> n, k // 16, k % 16`; no output mixes spatial and reduce
+    inputs. Where tiles stick out, the block runs over them when it touches only padding there, else it gets a
+    predicate.
+    Outputs: the new loops, outermost first, one for each output of the map.
+    rewrite: for k in 32: B(k) -> for k_0 in 2: for k_1 in 16: B(k_0 * 16 + k_1)
+    TVM: transform_block_layout.
+    """
+
+    name: ClassVar[str] = "transform_block_layout"
+
+    block: str
+    index_map: str
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        program = Program(func)
+        program.block(self.block, self.name)
+        site = sites(func)[self.block]
+        own = self._own_loops(site)
+        shape = tuple(self._extent(item) for item in site.block.iters)
+        index_map = _checked_map(self.index_map, shape, f"{self.name} {self.block}")
+        kinds = self._kinds(index_map, site.block)
+        extents = index_map.shape(shape)
+        names = _new_names(index_map, site.block, program)
+        loops = tuple(Var(name) for name, _ in names)
+        iters = tuple(
+            Iter(Var(var), const(extent), kind, loop)
+            for (_, var), extent, kind, loop in zip(names, extents, kinds, loops, strict=True)
+        )
+        block = self._rewritten(func, site, index_map, shape, iters)
+        nest: Stmt = block
+        for loop, extent in reversed(list(zip(loops, extents, strict=True))):
+            nest = For(loop, const(extent), nest)
+        changed = _replace_nest(func, own[0] if own else site.block, nest)
+        return changed, tuple(loop.name for loop in loops)
+
+    def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
+        return ScheduleError(
+            f"transform_block_layout {self.block}: {what}", where=f"block {self.block}", why=why, hint=hint
+        )
+
+    def _extent(self, item: Iter) -> int:
+        extent = int_of(item.extent)
+        if extent is None:
+            raise self._refuse(
+                f"the extent of {item.var.name} is symbolic",
+                "an index map needs extents that are numbers",
+                "compile for a fixed shape",
+            )
+        return extent
+
+    def _own_loops(self, site: Site) -> list[For]:
+        """The loops that hold only this block and stand for its iteration variables, outermost first."""
+        wanted = {item.binding.name for item in site.block.iters if isinstance(item.binding, Var)}
+        if len(wanted) < len([i for i in site.block.iters if int_of(i.extent) != 1 or variables(i.binding)]):
+            raise self._refuse(
+                "its loops were split or fused",
+                "an iteration variable is not the variable of one loop",
+                "transform the block before splitting and fusing its loops",
+            )
+        own = [loop for loop in site.loops if loop.var.name in wanted]
+        first = len(site.loops) - len(own)
+        if list(site.loops[first:]) != own or site.block.predicate is not None:
+            raise self._refuse(
+                "other loops lie between its loops",
+                "the loops of the block have to be innermost and without predicate",
+                "transform the block before moving it",
+            )
+        for loop in own:
+            if isinstance(loop.body, Seq):
+                raise self._refuse(
+                    f"loop {loop.var.name} holds other blocks too",
+                    "only the loops of this block can be replaced",
+                    "transform the block before computing others at its loops",
+                )
+            if loop.kind.value != "serial":
+                raise self._refuse(
+                    f"loop {loop.var.name} is already {loop.kind.value}",
+                    "the new loops have no place for that",
+                    f"make loops {loop.kind.value} after transforming the block",
+                )
+        return own
+
+    def _kinds(self, index_map: IndexMap, block: Block) -> list[str]:
+        of = {name: item.kind for name, item in zip(index_map.inputs, block.iters, strict=True)}
+        kinds = []
+        for output in index_map.outputs:
+            used = {of[name] for name in names_in(output)}
+            if len(used) > 1:
+                raise self._refuse(
+                    "an output of the map mixes spatial and reduction variables",
+                    index_map.text,
+                    "keep them in different outputs",
+                )
+            kinds.append(next(iter(used), "spatial"))
+        return kinds
+
+    def _rewritten(
+        self, func: Func, site: Site, index_map: IndexMap, shape: tuple[int, ...], iters: tuple[Iter, ...]
+    ) -> Block:
+        back = index_map.inverse(shape).apply([item.var for item in iters])
+        known = Simplifier(iter_bounds(iters))
+        values = {old.var.name: new for old, new in zip(site.block.iters, back, strict=True)}
+        to_loops = {item.var.name: item.binding for item in iters}
+        checks: list[Expr] = []
+        for old, value, size in zip(site.block.iters, back, shape, strict=True):
+            high = known.interval(value)[1]
+            if high is None or (high >= size and cannot_round_up(func, site.block, old.var.name, high + 1)):
+                checks.append(known.simplify(Binary("lt", value, const(size))))
+        predicate = all_of(*(item for item in checks if not isinstance(item, Const)))
+        tidy = _Tidy(values, known)
+        return site.block.replace(
+            iters=iters,
+            body=tidy.visit(site.block.body),
+            init=None if site.block.init is None else tidy.visit(site.block.init),
+            reads=tuple(tidy.visit(item) for item in site.block.reads),
+            writes=tuple(tidy.visit(item) for item in site.block.writes),
+            predicate=None if predicate is None else substitute(predicate, to_loops),
+        )
+
+
+T = TypeVar("T", bound=Node)
+
+
+class _Tidy:
+    """Replaces iteration variables and simplifies the indices that change."""
+
+    def __init__(self, values: dict[str, Expr], known: Simplifier) -> None:
+        self.values, self.known = values, known
+
+    def visit(self, item: T) -> T:
+        return cast(T, self._visit(item))
+
+    def _visit(self, item: Node) -> Node:
+        if isinstance(item, Expr) and (item.dtype == Var("").dtype or item.dtype.is_bool):
+            if not names_in(item).isdisjoint(self.values):
+                return self.known.simplify(substitute(item, self.values))
+            return item
+        return item.map_children(self._visit)
+
+
+def _new_names(index_map: IndexMap, block: Block, program: Program) -> list[tuple[str, str]]:
+    """(loop, iteration variable) names for the outputs: the old ones where an output is just an input."""
+    of = dict(zip(index_map.inputs, block.iters, strict=True))
+    parts = {name: sum(name in names_in(item) for item in index_map.outputs) for name in index_map.inputs}
+    seen: dict[str, int] = {}
+    names = []
+    for output in index_map.outputs:
+        if isinstance(output, Var) and parts[output.name] == 1:
+            item = of[output.name]
+            assert isinstance(item.binding, Expr)
+            loop = item.binding.name if isinstance(item.binding, Var) else program.fresh(item.var.name[1:])
+            names.append((loop, item.var.name))
+            continue
+        used = [name for name in index_map.inputs if name in names_in(output)]
+        base = "_".join(_base_name(of[name]) for name in used) or f"{block.name}_u"
+        if len(used) == 1 and parts[used[0]] > 1:
+            seen[base] = seen.get(base, -1) + 1
+            base = f"{base}_{seen[base]}"
+        loop = program.fresh(base)
+        names.append((loop, program.fresh(f"v{loop}")))
+    return names
+
+
+def _base_name(item: Iter) -> str:
+    return item.binding.name if isinstance(item.binding, Var) else item.var.name.removeprefix("v")
+
+
+def _replace_nest(func: Func, old: Stmt, new: Stmt) -> Func:
+    def visit(item: Node) -> Node:
+        if item is old:
+            return new
+        return item.map_children(lambda child: visit(child) if isinstance(child, Stmt) else child)
+
+    return func.replace(body=cast(Stmt, visit(func.body)))

@@ -1,0 +1,232 @@
+"""Primitives that move a block under a loop of another: compute_at, reverse_compute_at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from compiler.loops.ir import Block, Expr, For, Func
+from compiler.loops.simplify import Simplifier
+from compiler.schedule.nest import Nest, Site, iter_bounds, loop_bounds, put_after, put_before
+from compiler.schedule.primitives.base import Outputs, Primitive
+from compiler.schedule.regions import Span, clip, covers, hull, int_of, names_in, solve
+from compiler.schedule.scene import Scene, box_of, check_whole, disjoint, is_narrower, output_names
+from compiler.schedule.tile import Tile
+
+
+def _no_conditions(_values: dict[str, Expr], _known: Simplifier) -> list[Expr]:
+    return []
+
+
+# ---------------------------------------------------------------- compute_at
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeAt(Primitive):
+    """Compute a block inside a loop of its consumers, just before they need it.
+
+    block: a block that writes a local buffer. loop: a loop around all consumers of that buffer. The new loops
+    cover the box that the consumers read in one iteration; where it can stick out of the block's domain, a
+    predicate keeps the block inside. Overlapping boxes are computed more than once.
+    Outputs: the new loops, outermost first; a variable with one value gets no loop.
+    rewrite: for i: P(i); for j: C(j) reads P(2j .. 2j+2) -> for j: (for i in 3: P(2j + i)); C(j)
+    TVM: compute_at.
+    """
+
+    name: ClassVar[str] = "compute_at"
+
+    block: str
+    loop: str
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        scene = Scene(func, self.block, self.loop, self.name)
+        consumers = self._consumers(scene)
+        spans = self._needed(scene, consumers)
+        nest = scene.moved(spans, _no_conditions)
+        names = {site.name for site in consumers}
+        return scene.rebuilt(lambda body: put_before(body, names, nest.stmt)), nest.loops
+
+    def _consumers(self, scene: Scene) -> list[Site]:
+        """The blocks that read what the block writes; all of them have to be under the loop."""
+        site = scene.site
+        written = {region.buffer.name for region in site.block.writes}
+        check_whole(scene)
+        if outputs := written & output_names(scene.func):
+            raise scene.refuse(
+                f"{', '.join(sorted(outputs))} is an output of the kernel",
+                "an output has to be written completely, not where another block needs it",
+                "use reverse_compute_at, or cache_write first",
+            )
+        readers = [s for s in scene.sites.values() if s is not site and any(s.reads(b) for b in written)]
+        if not readers:
+            raise scene.refuse(
+                "nothing reads what it computes", "compute_at follows the consumers", "move another block"
+            )
+        outside = [s.name for s in readers if not s.under(self.loop)]
+        if outside:
+            raise scene.refuse(
+                f"{', '.join(outside)} reads it outside of {self.loop}",
+                "what is computed under the loop has to be used there",
+                f"move {', '.join(outside)} under {self.loop} first, or name a loop around all consumers",
+            )
+        self._check_sources(scene, readers)
+        self._check_other_writers(scene, written, readers)
+        return readers
+
+    def _check_sources(self, scene: Scene, readers: Sequence[Site]) -> None:
+        """Nothing may change the inputs of the block between its old and its new place."""
+        first = min(s.order for s in readers)
+        inputs = {region.buffer.name for region in scene.site.block.reads}
+        for other in scene.sites.values():
+            late = scene.site.order < other.order and (other.order < first or other.under(self.loop))
+            if late and any(other.writes(name) for name in inputs):
+                raise scene.refuse(
+                    f"{other.name} changes what it reads before {self.loop} gets there",
+                    f"{other.name} writes one of {', '.join(sorted(inputs))}",
+                    f"move {other.name} out of the way first",
+                )
+
+    def _check_other_writers(self, scene: Scene, written: set[str], readers: Sequence[Site]) -> None:
+        """Other blocks that write the same buffer must write other elements of it."""
+        first = min(s.order for s in readers)
+        for other in scene.sites.values():
+            if other is scene.site or not scene.site.order < other.order < first:
+                continue
+            for name in written:
+                if other.writes(name) and not disjoint(scene, scene.site, other, name):
+                    raise scene.refuse(
+                        f"{other.name} writes {name}, too, and may overwrite it",
+                        "the order of the two would change",
+                        f"move {other.name} first",
+                    )
+
+    def _needed(self, scene: Scene, readers: Sequence[Site]) -> dict[str, Span]:
+        found: dict[str, Span] = {}
+        first = True
+        iters = [item for item in scene.site.block.iters if item.kind == "spatial"]
+        for region in scene.site.block.writes:
+            name = region.buffer.name
+            target: list[Span] | None = None
+            for reader in (s for s in readers if s.reads(name)):
+                spans = scene.read(reader, name)
+                target = spans if target is None else _around(target, spans, region.buffer.shape, scene.known)
+            begins = [scene.known.linear(item) for item in region.begin]
+            lengths = [int_of(item) or 1 for item in region.extent]
+            solved = solve(begins, lengths, target or [], iters, scene.known) if target else {}
+            found = solved if first else _agreed(found, solved)
+            first = False
+        return {
+            name: span for name, span in found.items() if is_narrower(scene.site, name, span, scene.known)
+        }
+
+
+def _around(a: Sequence[Span], b: Sequence[Span], shape: Sequence[Expr], known: Simplifier) -> list[Span]:
+    return [clip(hull(x, y), int_of(n) or 0, known) for x, y, n in zip(a, b, shape, strict=True)]
+
+
+def _agreed(a: dict[str, Span], b: dict[str, Span]) -> dict[str, Span]:
+    """Spans around both; variables that one leaves free are free."""
+    joined = {name: hull(a[name], b[name]) for name in a.keys() & b.keys()}
+    return {name: span for name, span in joined.items() if span is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class ReverseComputeAt(Primitive):
+    """Compute a block inside a loop of its producers, as soon as they have made what it reads.
+
+    block: a block that reads what blocks under the loop write. loop: a loop that is not part of a reduction
+    of theirs. The new loops run over exactly those iterations whose inputs one iteration of the loop makes.
+    Outputs: the new loops, outermost first; a variable with one value gets no loop.
+    rewrite: for i, j: P(i, j); for i, j: C(i, j) reads P(i, j) -> for i: (for j: P(i, j)); (for j: C(i, j))
+    TVM: reverse_compute_at.
+    """
+
+    name: ClassVar[str] = "reverse_compute_at"
+
+    block: str
+    loop: str
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        scene = Scene(func, self.block, self.loop, self.name)
+        producers = self._producers(scene)
+        self._check_order(scene, producers)
+        spans, exact = Tile(scene, producers).iterations()
+        nest = scene.moved(spans, exact)
+        _check_other_inputs(scene, producers, nest)
+        names = {site.name for site in producers}
+        return scene.rebuilt(lambda body: put_after(body, names, nest.stmt)), nest.loops
+
+    def _producers(self, scene: Scene) -> list[Site]:
+        """The blocks under the loop that write what the block reads."""
+        check_whole(scene)
+        read = {region.buffer.name for region in scene.site.block.reads}
+        found = [s for s in scene.inside() if any(s.writes(name) for name in read)]
+        if not found:
+            raise scene.refuse(
+                f"nothing under {self.loop} writes what it reads",
+                f"it reads {', '.join(sorted(read)) or 'nothing'}",
+                "name a loop of a producer",
+            )
+        for site in found:
+            for item in site.block.iters:
+                used = names_in(item.binding) & scene.outer_names
+                if item.kind == "reduce" and used:
+                    raise scene.refuse(
+                        f"{site.name} is not complete under {self.loop}",
+                        f"loop {', '.join(sorted(used))} is part of its reduction",
+                        "name a loop outside of the reduction, or use cache_inplace",
+                    )
+        return found
+
+    def _check_order(self, scene: Scene, producers: Sequence[Site]) -> None:
+        site = scene.site
+        last = max(s.order for s in producers)
+        if last > site.order:
+            raise scene.refuse(
+                f"{site.name} comes before {self.loop}",
+                "it reads what was there before the loop",
+                "name a loop before the block",
+            )
+        inputs = {region.buffer.name for region in site.block.reads}
+        outputs = {region.buffer.name for region in site.block.writes}
+        for other in scene.sites.values():
+            passed = last < other.order < site.order or (other.under(self.loop) and other not in producers)
+            if other is site or not passed:
+                continue
+            if any(other.writes(name) for name in inputs) or any(other.reads(name) for name in outputs):
+                raise scene.refuse(
+                    f"{other.name} lies between and touches the same buffers",
+                    "their order would change",
+                    f"move {other.name} under {self.loop} first",
+                )
+            for name in outputs:
+                if other.writes(name) and not disjoint(scene, site, other, name):
+                    raise scene.refuse(
+                        f"{other.name} writes {name}, too, and may be overwritten",
+                        "the order of the two would change",
+                        f"move {other.name} under {self.loop} first",
+                    )
+
+
+def _check_other_inputs(scene: Scene, producers: Sequence[Site], nest: Nest) -> None:
+    """Inputs made beside the loop, under a loop around both, have to be complete where the block goes."""
+    block = next(item for item in nest.stmt.walk() if isinstance(item, Block))
+    loops = [item for item in nest.stmt.walk() if isinstance(item, For)]
+    moved = Site(block, (*scene.outer, *loops), None, scene.site.order)
+    known = Simplifier({**loop_bounds(moved.loops), **iter_bounds(moved.block.iters)})
+    for other in scene.sites.values():
+        if other in producers or other is scene.site:
+            continue
+        shared = {loop.var.name for loop in other.loops} & scene.outer_names
+        for name in {region.buffer.name for region in moved.block.reads}:
+            if not shared or not other.writes(name):
+                continue
+            made = scene.made(other, name, shared)
+            needed = box_of(moved, name, scene.inner_of(moved, shared), known, write=False)
+            if not covers(made, needed, known):
+                raise scene.refuse(
+                    f"it also reads {name}, which {other.name} makes in other iterations",
+                    f"of loop {', '.join(sorted(shared))}",
+                    "name a loop that holds all its producers",
+                )

@@ -1,0 +1,112 @@
+"""Primitives about the memory of buffers: set_scope, storage_align."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from compiler.loops.ir import Buffer, Func, const
+from compiler.schedule.nest import find_buffer, swap_buffer, use_buffer
+from compiler.schedule.primitives.base import Outputs, Primitive, ScheduleError
+from compiler.schedule.regions import int_of
+
+
+def _refuse(asked: str, where: str, what: str, why: str, hint: str) -> ScheduleError:
+    return ScheduleError(f"{asked} {where}: {what}", where=where, why=why, hint=hint)
+
+
+@dataclass(frozen=True, slots=True)
+class SetScope(Primitive):
+    """Say in which memory a local buffer lives.
+
+    buffer: a local buffer. scope: `global`, `scratch`, `register`, `shared`, ... or one of the target's own.
+    Outputs: none.
+    rewrite: local t -> local t @register
+    TVM: set_scope.
+    """
+
+    name: ClassVar[str] = "set_scope"
+
+    buffer: str
+    scope: str
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        buffer = find_buffer(func, self.buffer, self.name)
+        if buffer in func.params:
+            raise _refuse(
+                self.name,
+                f"buffer {self.buffer}",
+                "it is a parameter",
+                "the caller decides where parameters live",
+                "put cache_read or cache_write between and set the scope of the cache",
+            )
+        if not self.scope or not all(part.isidentifier() for part in self.scope.split(".")):
+            raise _refuse(
+                self.name,
+                f"buffer {self.buffer}",
+                f"{self.scope!r} is not the name of a scope",
+                "scopes are names, with dots between",
+                "global, scratch, register, shared, fragment, ...",
+            )
+        return _with_buffer(func, buffer.replace(scope=self.scope)), ()
+
+
+def _with_buffer(func: Func, new: Buffer) -> Func:
+    changed = swap_buffer(func, new)
+    return changed.replace(body=use_buffer(changed.body, new.name, new))
+
+
+@dataclass(frozen=True, slots=True)
+class StorageAlign(Primitive):
+    """Put the rows of a buffer at distances `factor * n + offset`.
+
+    buffer: a local buffer. axis: the dimension whose stride is rounded up (not the last). factor, offset: in
+    elements. Avoids bank conflicts of shared memory and cache set conflicts. Outputs: none.
+    rewrite: strides (33 * 7, 7, 1) of (n, 33, 7), axis 1, factor 8 -> (33 * 8, 8, 1)
+    TVM: storage_align.
+    """
+
+    name: ClassVar[str] = "storage_align"
+
+    buffer: str
+    axis: int
+    factor: int
+    offset: int = 0
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        buffer = find_buffer(func, self.buffer, self.name)
+        self._check(func, buffer)
+        strides = [1]
+        for axis in reversed(range(len(buffer.shape) - 1)):
+            stride = strides[0] * self._extent(buffer, axis + 1)
+            if axis == self.axis:
+                stride += (self.offset - stride) % self.factor
+            strides.insert(0, stride)
+        return _with_buffer(func, buffer.replace(strides=tuple(const(n) for n in strides))), ()
+
+    def _extent(self, buffer: Buffer, axis: int) -> int:
+        extent = int_of(buffer.shape[axis])
+        if extent is None:
+            raise self._no("it has a symbolic extent", f"dimension {axis}", "compile for a fixed shape")
+        return extent
+
+    def _no(self, what: str, why: str, hint: str) -> ScheduleError:
+        return _refuse(self.name, f"buffer {self.buffer}", what, why, hint)
+
+    def _check(self, func: Func, buffer: Buffer) -> None:
+        if buffer in func.params:
+            raise self._no("it is a parameter", "its strides are the caller's", "align a cache of it")
+        if buffer.strides:
+            raise self._no("it has strides already", "they were set before", "align a buffer once")
+        if not 0 <= self.axis < len(buffer.shape) - 1:
+            raise self._no(
+                f"axis {self.axis} cannot be aligned",
+                f"the buffer has {len(buffer.shape)} dimensions and the last one is dense",
+                f"an axis from 0 to {len(buffer.shape) - 2}",
+            )
+        if self.factor < 1 or not 0 <= self.offset < self.factor:
+            raise self._no(
+                f"factor {self.factor} with offset {self.offset} is no alignment",
+                "the stride becomes factor * n + offset",
+                "a positive factor and an offset from 0 to factor - 1",
+            )

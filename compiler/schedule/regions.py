@@ -1,0 +1,327 @@
+"""Region inference: which box of a buffer is touched under a loop, and which iterations touch a box.
+
+A `Span` is one dimension of a box: it begins at a sum over outer loop variables and is a known number of
+elements long. Spans may be larger than what is really touched; `is_dense` tells when they are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd, inf, prod
+
+from compiler.loops.ir import Binary, Const, Expr, Iter, Region, Var, const
+from compiler.loops.linear import Linear, constant_sum, divisor, is_division, operands, single
+from compiler.loops.simplify import Simplifier, substitute
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """`extent` consecutive values from `begin` on."""
+
+    begin: Linear
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Inner:
+    """The variables that move while the others are fixed: name -> number of values.
+
+    `limits` are known sums over these variables that stay below a bound (tails of splits): (sum, bound).
+    """
+
+    extents: Mapping[str, int]
+    limits: tuple[tuple[Linear, int], ...] = ()
+
+
+def whole(extent: int) -> Span:
+    """0..extent."""
+    return Span(constant_sum(0), extent)
+
+
+def names_in(expr: Expr) -> set[str]:
+    """The variables of an expression."""
+    return {item.name for item in expr.walk() if isinstance(item, Var)}
+
+
+def int_of(expr: Expr) -> int | None:
+    """The value of a literal, None for anything else."""
+    return int(expr.value) if isinstance(expr, Const) else None
+
+
+# ---------------------------------------------------------------- boxes touched under a loop
+
+
+def relax(value: Linear, inner: Inner, known: Simplifier) -> Span | None:
+    """The span of a sum while the inner variables run over their values; None when there is no such span."""
+    begin, low, high = constant_sum(value.constant), 0, 0
+    for atom, factor in _limited(value, inner, known).items():
+        part = _relax_atom(atom, inner, known)
+        if part is None:
+            return None
+        begin = begin.plus(part.begin, factor)
+        reach = (part.extent - 1) * factor
+        low, high = low + min(reach, 0), high + max(reach, 0)
+    return Span(begin.plus(constant_sum(low)), high - low + 1)
+
+
+def _limited(value: Linear, inner: Inner, known: Simplifier) -> dict[Expr, int]:
+    """The terms, with sums that are known to stay below a bound gathered in one variable each."""
+    terms = dict(value.terms)
+    for number, (total, bound) in enumerate(inner.limits):
+        first = next(iter(total.terms))
+        factor, rest = divmod(terms.get(first, 0), total.terms[first])
+        if factor == 0 or rest or any(terms.get(a) != c * factor for a, c in total.terms.items()):
+            continue
+        for atom in total.terms:
+            del terms[atom]
+        low = known.range(Linear(total.terms, 0))[0]
+        if low == 0:
+            terms[Var(_limit_name(number, bound))] = factor
+        else:
+            terms.update({a: c * factor for a, c in total.terms.items()})
+    return terms
+
+
+def _limit_name(number: int, bound: int) -> str:
+    return f"#{number}:{bound}"
+
+
+def _relax_atom(atom: Expr, inner: Inner, known: Simplifier) -> Span | None:
+    if isinstance(atom, Var):
+        if atom.name.startswith("#"):
+            return Span(constant_sum(0), int(atom.name.partition(":")[2]))
+        extent = inner.extents.get(atom.name)
+        return Span(single(atom), 1) if extent is None else whole(extent)
+    names = names_in(atom)
+    if names.isdisjoint(inner.extents):
+        return Span(single(atom), 1)
+    if is_division(atom, "floordiv") or is_division(atom, "floormod"):
+        return _relax_division(atom, inner, known)
+    if names <= inner.extents.keys():
+        low, high = known.range(single(atom))
+        return None if -inf in (low, high) or inf in (low, high) else _fixed(int(low), int(high))
+    return None
+
+
+def _fixed(low: int, high: int) -> Span:
+    return Span(constant_sum(low), high - low + 1)
+
+
+def _relax_division(atom: Binary, inner: Inner, known: Simplifier) -> Span | None:
+    part = relax(known.linear(atom.a), inner, known)
+    if part is None:
+        return None
+    by = divisor(atom)
+    step = gcd(by, *part.begin.terms.values())
+    largest = by - step + part.begin.constant % step  # largest possible remainder of the begin
+    if atom.op == "floordiv":
+        return Span(known.divide(part.begin, by), (largest + part.extent - 1) // by + 1)
+    if largest + part.extent <= by:
+        return Span(known.modulo(part.begin, by), part.extent)
+    return whole(by)
+
+
+def clip(span: Span | None, extent: int, known: Simplifier) -> Span:
+    """The part of a span that can lie inside 0..extent."""
+    if span is None or span.extent >= extent:
+        return whole(extent)
+    if span.begin.terms:
+        low, high = known.range(span.begin)
+        fixed = low == high
+        return whole(extent) if fixed and low <= 0 and span.extent + low >= extent else span
+    begin = max(0, span.begin.constant)
+    end = min(extent, span.begin.constant + span.extent)
+    return Span(constant_sum(begin), max(1, end - begin))
+
+
+def hull(first: Span | None, second: Span | None) -> Span | None:
+    """A span around both; None when their distance is not known."""
+    if first is None or second is None:
+        return None
+    apart = second.begin.plus(first.begin, -1)
+    if apart.terms:
+        return None
+    begin = first.begin if apart.constant >= 0 else second.begin
+    ends = max(first.extent, apart.constant + second.extent)
+    return Span(begin, ends - min(0, apart.constant))
+
+
+def box(region: Region, values: Mapping[str, Expr], inner: Inner, known: Simplifier) -> list[Span | None]:
+    """A region with the iteration variables replaced by `values`, relaxed over the inner variables."""
+    spans: list[Span | None] = []
+    for begin, extent in zip(region.begin, region.extent, strict=True):
+        span, length = relax(known.linear(substitute(begin, values)), inner, known), int_of(extent)
+        spans.append(None if span is None or length is None else Span(span.begin, span.extent + length - 1))
+    return spans
+
+
+def is_dense(region: Region, values: Mapping[str, Expr], inner: Inner, known: Simplifier) -> bool:
+    """Whether the box of a region has no holes, given that different iterations touch different elements."""
+    sums = [known.linear(substitute(item, values)) for item in region.begin]
+    groups: list[tuple[set[str], list[int]]] = []
+    for number, value in enumerate(sums):
+        names = {n for atom in _limited(value, inner, known) for n in names_in(atom)}
+        moving = {n for n in names if n in inner.extents or n.startswith("#")}
+        dims = [number]
+        for group in [g for g in groups if not moving.isdisjoint(g[0])]:
+            groups.remove(group)
+            moving, dims = moving | group[0], group[1] + dims
+        groups.append((moving, dims))
+    return all(_group_dense(names, dims, sums, region, inner, known) for names, dims in groups)
+
+
+def _group_dense(
+    names: set[str], dims: list[int], sums: list[Linear], region: Region, inner: Inner, known: Simplifier
+) -> bool:
+    if not names:
+        return True
+    lengths = [int_of(region.extent[d]) for d in dims]
+    if len(dims) == 1 and lengths[0] is not None and _contiguous(sums[dims[0]], lengths[0], inner, known):
+        return True
+    spans = [relax(sums[d], inner, known) for d in dims]
+    points = prod(int(n.partition(":")[2]) if n.startswith("#") else inner.extents[n] for n in names)
+    return all(n == 1 for n in lengths) and prod(0 if s is None else s.extent for s in spans) == points
+
+
+def _contiguous(value: Linear, length: int, inner: Inner, known: Simplifier) -> bool:
+    """Whether the values of the sum, each `length` long, leave no gaps."""
+    steps = []
+    for atom, factor in _limited(value, inner, known).items():
+        span = _relax_atom(atom, inner, known)
+        if span is None or (not isinstance(atom, Var) and not names_in(atom).isdisjoint(inner.extents)):
+            return False
+        if span.extent > 1:
+            steps.append((abs(factor), span.extent))
+    reach = length
+    for step, count in sorted(steps):
+        if step > reach:
+            return False
+        reach += step * (count - 1)
+    return True
+
+
+def limits_of(predicate: Expr | None, inner: Mapping[str, int], known: Simplifier) -> Inner:
+    """The inner variables with what a predicate says about them alone."""
+    extents, limits = dict(inner), []
+    for cond in operands(predicate, "and") if predicate is not None else ():
+        found = _upper_bound(cond, known)
+        if found is None or not all(isinstance(a, Var) and a.name in inner for a in found[0].terms):
+            continue
+        total, bound = found
+        if len(total.terms) == 1:
+            ((atom, factor),) = total.terms.items()
+            assert isinstance(atom, Var)
+            if factor > 0:
+                extents[atom.name] = max(1, min(extents[atom.name], (bound - 1) // factor + 1))
+        elif bound > 0:
+            limits.append((total, bound))
+    return Inner(extents, tuple(limits))
+
+
+def _upper_bound(cond: Expr, known: Simplifier) -> tuple[Linear, int] | None:
+    """`(sum, bound)` for a condition `sum < bound`."""
+    if not isinstance(cond, Binary) or cond.op not in {"lt", "le"}:
+        return None
+    difference = known.linear(cond.a).plus(known.linear(cond.b), -1)
+    bound = -difference.constant + (cond.op == "le")
+    return (Linear(difference.terms, 0), bound) if difference.terms else None
+
+
+# ---------------------------------------------------------------- iterations that touch a box
+
+
+def solve(
+    begins: Sequence[Linear],
+    lengths: Sequence[int],
+    target: Sequence[Span],
+    iters: Sequence[Iter],
+    known: Simplifier,
+) -> dict[str, Span]:
+    """Spans of iteration variables such that every iteration that touches the target box is inside.
+
+    begins, lengths: where each dimension begins, in terms of the iteration variables, and how long it is.
+    Variables that the box says nothing about are missing from the result.
+    """
+    found: dict[str, Span] = {}
+    digits: dict[str, dict[str, tuple[int, Span]]] = {}
+    for begin, length, span in zip(begins, lengths, target, strict=True):
+        wide = Span(span.begin.plus(constant_sum(1 - length)), span.extent + length - 1)
+        _solve_dimension(begin, wide, {i.var.name for i in iters}, known, found, digits)
+    for name, parts in digits.items():
+        joined = _from_digits(parts)
+        if joined is not None:
+            _keep_smaller(found, name, joined)
+    return found
+
+
+def _solve_dimension(
+    begin: Linear,
+    span: Span,
+    names: set[str],
+    known: Simplifier,
+    found: dict[str, Span],
+    digits: dict[str, dict[str, tuple[int, Span]]],
+) -> None:
+    for atom, factor in begin.terms.items():
+        if isinstance(atom, Var) and atom.name in names:
+            solved = _solve_atom(begin, atom, factor, span, known)
+            if solved is not None:
+                _keep_smaller(found, atom.name, solved)
+        elif len(begin.terms) == 1 and isinstance(atom, Binary) and isinstance(atom.a, Var):
+            solved = _solve_atom(begin, atom, factor, span, known)
+            if solved is not None and (is_division(atom, "floordiv") or is_division(atom, "floormod")):
+                digits.setdefault(atom.a.name, {})[atom.op] = (divisor(atom), solved)
+
+
+def _solve_atom(begin: Linear, atom: Expr, factor: int, span: Span, known: Simplifier) -> Span | None:
+    """Values of `atom` for which `begin`, whose other atoms are free, can lie in the span."""
+    rest = begin.plus(single(atom), -factor)
+    low, high = known.range(rest)
+    if low == -inf or high == inf:
+        return None
+    first = span.begin.plus(constant_sum(-high))
+    count = span.extent + int(high - low)
+    if factor < 0:
+        first, factor = first.plus(constant_sum(count - 1)).times(-1), -factor
+    if all(c % factor == 0 for c in first.terms.values()):
+        skipped = -first.constant % factor
+        extent = (count - 1 - skipped) // factor + 1
+    else:
+        extent = (count - 1) // factor + 1
+    return Span(known.divide(first.plus(constant_sum(factor - 1)), factor), max(1, extent))
+
+
+def _from_digits(parts: Mapping[str, tuple[int, Span]]) -> Span | None:
+    """The span of `v` from what is known about `v // m` and `v % m`."""
+    if "floordiv" not in parts:
+        return None
+    by, quotient = parts["floordiv"]
+    remainder = parts.get("floormod")
+    begin = quotient.begin.times(by)
+    if quotient.extent == 1 and remainder is not None and remainder[0] == by:
+        return Span(begin.plus(remainder[1].begin), remainder[1].extent)
+    return Span(begin, quotient.extent * by)
+
+
+def _keep_smaller(found: dict[str, Span], name: str, span: Span) -> None:
+    if name not in found or span.extent < found[name].extent:
+        found[name] = span
+
+
+def within(value: Linear, length: int, span: Span, known: Simplifier) -> list[Expr]:
+    """The conditions, not provable, under which `value..value+length` lies inside the span."""
+    below = known.emit(value.plus(span.begin, -1))
+    above = known.emit(value.plus(span.begin, -1).plus(constant_sum(length)))
+    conditions = [
+        known.simplify(Binary("ge", below, const(0))),
+        known.simplify(Binary("le", above, const(span.extent))),
+    ]
+    return [item for item in conditions if not (isinstance(item, Const) and item.value)]
+
+
+def covers(outer: Iterable[Span], inner: Iterable[Span | None], known: Simplifier) -> bool:
+    """Whether a box provably contains another."""
+    return all(
+        b is not None and not within(b.begin, b.extent, a, known) for a, b in zip(outer, inner, strict=True)
+    )

@@ -1,0 +1,169 @@
+"""A block that is to be moved under a loop, and what is known about it there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from compiler.loops.ir import Expr, ForKind, Func, Load, Stmt
+from compiler.loops.simplify import Simplifier, substitute
+from compiler.schedule.nest import (
+    Nest,
+    Site,
+    iter_bounds,
+    loop_bounds,
+    make_nest,
+    own_conditions,
+    replace_loop_body,
+    sites,
+    without_block,
+)
+from compiler.schedule.primitives.base import Program, ScheduleError
+from compiler.schedule.regions import Inner, Span, box, clip, hull, int_of, limits_of, whole
+
+
+class Scene:
+    """A block to be moved, the loop it is moved under, and what is known about the variables there."""
+
+    def __init__(self, func: Func, block: str, loop: str, asked: str) -> None:
+        program = Program(func)
+        program.block(block, asked)
+        self.loop = program.loop(loop, asked)
+        self.func, self.asked = func, asked
+        every_site = sites(func)
+        self.site = every_site[block]
+        self.sites = {name: site for name, site in every_site.items() if site.inside == self.site.inside}
+        self.where = f"{asked} {block} at {loop}"
+        self.outer = (*program.loops_around(loop), self.loop)
+        self.outer_names = {item.var.name for item in self.outer}
+        every = [loop for site in self.sites.values() for loop in site.loops]
+        iters = [item for site in self.sites.values() for item in site.block.iters]
+        self.known = Simplifier(
+            {**program.bounds_at(loop), **loop_bounds((*every, *self.outer)), **iter_bounds(iters)}
+        )
+        self._check()
+
+    def refuse(self, what: str, why: str, hint: str) -> ScheduleError:
+        return ScheduleError(f"{self.where}: {what}", where=f"block {self.site.name}", why=why, hint=hint)
+
+    def _check(self) -> None:
+        loop = self.loop.var.name
+        if self.site.under(loop):
+            raise self.refuse(
+                f"{self.site.name} is already under {loop}",
+                "a block cannot move to a loop around itself",
+                "name a loop of another block",
+            )
+        if self.loop.kind in {ForKind.VECTORIZED, ForKind.UNROLLED}:
+            raise self.refuse(
+                f"loop {loop} is already {self.loop.kind.value}",
+                "a nest of loops cannot be put under it",
+                f"make it {self.loop.kind.value} after this step",
+            )
+        if not self.inside():
+            raise self.refuse(
+                f"{self.site.name} and {loop} are not in the same block",
+                "a block stays in the block around it",
+                "name a loop beside the block",
+            )
+
+    def inside(self) -> list[Site]:
+        """The blocks under the loop, in program order."""
+        return [site for site in self.sites.values() if site.under(self.loop.var.name)]
+
+    def inner_of(self, site: Site, fixed: set[str] | None = None) -> Inner:
+        """The loops of a block that move while the outer ones (or those named `fixed`) stand still."""
+        stay = self.outer_names if fixed is None else fixed
+        extents = {
+            loop.var.name: int_of(loop.extent) or 1 for loop in site.loops if loop.var.name not in stay
+        }
+        return limits_of(site.block.predicate, extents, self.known)
+
+    def read(self, site: Site, buffer: str, fixed: set[str] | None = None) -> list[Span]:
+        """A box around what a block reads of a buffer under the loop, clipped to the buffer."""
+        shape = site.reads(buffer)[0].buffer.shape
+        spans = box_of(site, buffer, self.inner_of(site, fixed), self.known, write=False)
+        return [clip(s, int_of(extent) or 0, self.known) for s, extent in zip(spans, shape, strict=True)]
+
+    def made(self, site: Site, buffer: str, fixed: set[str] | None = None) -> list[Span]:
+        """A box around what a block writes of a buffer under the loop, not clipped."""
+        shape = site.writes(buffer)[0].buffer.shape
+        spans = box_of(site, buffer, self.inner_of(site, fixed), self.known, write=True)
+        return [whole(int_of(n) or 0) if s is None else s for s, n in zip(spans, shape, strict=True)]
+
+    def moved(
+        self, spans: dict[str, Span], exact: Callable[[dict[str, Expr], Simplifier], list[Expr]]
+    ) -> Nest:
+        """The block in a new nest for the place under the loop."""
+        own = own_conditions(self.site, self.outer_names)
+        if own is None:
+            raise self.refuse(
+                "its predicate is about loops that do not come along",
+                "the condition cannot be said in terms of the iteration variables",
+                "move the block before splitting and fusing its loops",
+            )
+
+        def conditions(values: dict[str, Expr], known: Simplifier) -> list[Expr]:
+            carried = [known.simplify(substitute(item, values)) for item in own]
+            return carried + exact(values, known)
+
+        remaining = Program(self.func.replace(body=without_block(self.func.body, self.site.name)))
+        return make_nest(self.site.block, spans, conditions, self.known, remaining)
+
+    def rebuilt(self, change: Callable[[Stmt], Stmt]) -> Func:
+        """The Func without the block at its old place and with the body of the loop changed."""
+        left = self.func.replace(body=without_block(self.func.body, self.site.name))
+        return replace_loop_body(left, self.loop.var.name, change)
+
+
+def output_names(func: Func) -> set[str]:
+    """Names of the parameters that the Func writes."""
+    return {item.name for item in func.params[len(func.params) - func.outputs :]}
+
+
+def check_whole(scene: Scene) -> None:
+    """A block that adds to what another one wrote cannot move alone."""
+    block = scene.site.block
+    written = {region.buffer.name for region in block.writes}
+    if block.init is None and any(reads_itself(block.body, name) for name in written):
+        raise scene.refuse(
+            f"{block.name} updates what another block started",
+            "the two would come apart",
+            "move the block before decompose_reduction",
+        )
+
+
+def reads_itself(body: Stmt, name: str) -> bool:
+    """Whether a statement loads from the buffer called `name`."""
+    return any(isinstance(item, Load) and item.buffer.name == name for item in body.walk())
+
+
+def disjoint(scene: Scene, a: Site, b: Site, buffer: str) -> bool:
+    """Whether two blocks provably write different elements of a buffer."""
+    boxes = [scene.made(site, buffer, set()) for site in (a, b)]
+    for first, second in zip(*boxes, strict=True):
+        apart = second.begin.plus(first.begin, -1)
+        low, high = scene.known.range(apart)
+        if low >= first.extent or -high >= second.extent:
+            return True
+    return False
+
+
+def is_narrower(site: Site, name: str, span: Span, known: Simplifier) -> bool:
+    """Whether a span is less than the domain of its variable."""
+    extent = next(int_of(item.extent) for item in site.block.iters if item.var.name == name)
+    if extent is None:
+        return True
+    clipped = clip(span, extent, known)
+    return clipped != whole(extent) or extent == 1
+
+
+# ---------------------------------------------------------------- reverse_compute_at
+
+
+def box_of(site: Site, buffer: str, inner: Inner, known: Simplifier, *, write: bool) -> list[Span | None]:
+    """The box around all reads or writes of a buffer by a block."""
+    found: list[Span | None] | None = None
+    for region in site.writes(buffer) if write else site.reads(buffer):
+        spans = box(region, site.values, inner, known)
+        found = spans if found is None else [hull(a, b) for a, b in zip(found, spans, strict=True)]
+    return found or []

@@ -1,0 +1,193 @@
+"""What one iteration of a loop makes of a buffer, and which iterations of a consumer it feeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import inf
+
+from compiler.core.types import BOOL
+from compiler.loops.ir import Const, Expr, Region, Var, const
+from compiler.loops.linear import Linear, constant_sum
+from compiler.loops.simplify import Simplifier, substitute
+from compiler.schedule.nest import Site, own_conditions
+from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.regions import Span, covers, int_of, is_dense, names_in, relax, solve, within
+from compiler.schedule.scene import Scene, is_narrower
+
+
+class Tile:
+    """What one iteration of the loop produces, and which iterations of the block it feeds."""
+
+    def __init__(self, scene: Scene, producers: Sequence[Site]) -> None:
+        self.scene, self.producers = scene, producers
+        self.block = scene.site.block
+        self.spatial = [item for item in self.block.iters if item.kind == "spatial"]
+        self.reduce = {item.var.name for item in self.block.iters if item.kind == "reduce"}
+        self.checks: list[tuple[Linear, int, Span]] = []
+
+    def iterations(
+        self,
+    ) -> tuple[dict[str, Span], Callable[[dict[str, Expr], Simplifier], list[Expr]]]:
+        """(spans of the iteration variables, conditions that make them exact)."""
+        found = self._before()
+        for region in self.block.reads:
+            writers = [s for s in self.producers if s.writes(region.buffer.name)]
+            if writers:
+                self._one(region, writers, found)
+        narrow = {
+            name: span
+            for name, span in found.items()
+            if is_narrower(self.scene.site, name, span, self.scene.known)
+        }
+        return narrow, self._exact
+
+    def _exact(self, values: dict[str, Expr], known: Simplifier) -> list[Expr]:
+        conditions: list[Expr] = []
+        for begin, length, span in self.checks:
+            conditions.extend(
+                within(known.linear(substitute(known.emit(begin), values)), length, span, known)
+            )
+        return conditions
+
+    def _before(self) -> dict[str, Span]:
+        """Where loops around both places already say where the block is."""
+        scene = self.scene
+        shared = {loop.var.name for loop in scene.site.loops} & scene.outer_names
+        if not shared:
+            return {}
+        inner = scene.inner_of(scene.site, shared)
+        found = {}
+        for item in self.spatial:
+            extent = int_of(item.extent)
+            span = relax(scene.known.linear(item.binding), inner, scene.known)
+            if span is not None and extent is not None and not names_in(item.binding).isdisjoint(shared):
+                found[item.var.name] = span
+                self.checks.append((Linear({item.var: 1}, 0), 1, span))
+        return found
+
+    def _one(self, region: Region, writers: Sequence[Site], found: dict[str, Span]) -> None:
+        """Take one read into account."""
+        scene = self.scene
+        tile = self._tile(region, writers)
+        begins = [scene.known.linear(item) for item in region.begin]
+        lengths = [int_of(item) or 1 for item in region.extent]
+        wanted: list[tuple[Linear, int, Span]] = []
+        for begin, length, span in zip(begins, lengths, tile, strict=True):
+            if within(begin, length, span, scene.known):
+                wanted.append(self._window(begin, length, span, region))
+        solved = solve(
+            [item[0] for item in wanted],
+            [item[1] for item in wanted],
+            [item[2] for item in wanted],
+            self.spatial,
+            scene.known,
+        )
+        for name, span in solved.items():
+            if name not in found or span.extent < found[name].extent:
+                found[name] = span
+        self.checks.extend(wanted)
+
+    def _window(self, begin: Linear, length: int, span: Span, region: Region) -> tuple[Linear, int, Span]:
+        """One dimension of a read as a condition on spatial variables only."""
+        scene = self.scene
+        moving: dict[Expr, int] = {
+            a: f for a, f in begin.terms.items() if not names_in(a).isdisjoint(self.reduce)
+        }
+        low, high = scene.known.range(Linear(moving, 0))
+        fixed = Linear({a: f for a, f in begin.terms.items() if a not in moving}, begin.constant)
+        if low == -inf or high == inf:
+            raise self._shared_windows(region, span, "unknown")
+        reach = length + int(high - low)
+        if reach > 1 and not (low + fixed.constant == 0 and _holds_windows(fixed, reach, span)):
+            raise self._shared_windows(region, span, str(reach))
+        return fixed.plus(constant_sum(int(low))), reach, span
+
+    def _shared_windows(self, region: Region, span: Span, reach: str) -> ScheduleError:
+        loop = self.scene.loop.var.name
+        return self.scene.refuse(
+            f"it reads windows of {region.buffer.name} that two iterations of {loop} share",
+            f"windows of {reach} elements, tiles of {span.extent}",
+            "name a loop whose tiles hold whole windows, or use compute_at on the producer",
+        )
+
+    def _tile(self, region: Region, writers: Sequence[Site]) -> list[Span]:
+        """The box that one iteration of the loop writes: exactly that box, and all of it."""
+        scene, name, loop = self.scene, region.buffer.name, self.scene.loop.var.name
+        boxes = [scene.made(site, name) for site in writers]
+        if any(other != boxes[0] for other in boxes[1:]):
+            raise scene.refuse(
+                f"{_names(writers)} write different parts of {name} under {loop}",
+                "what one iteration makes is not one box",
+                "name a loop around all of them that makes all of the buffer",
+            )
+        for site in writers:
+            if not self._fills(site, name, None):
+                raise scene.refuse(
+                    f"{site.name} makes pieces of {name} under {loop} that are not one box",
+                    "the iterations that use them cannot be told apart",
+                    "name another loop, or move the block before fusing and splitting",
+                )
+            self._check_conditions(site, region)
+        self._check_complete(region, writers)
+        return boxes[0]
+
+    def _fills(self, site: Site, buffer: str, fixed: set[str] | None) -> bool:
+        inner = self.scene.inner_of(site, fixed)
+        return all(is_dense(item, site.values, inner, self.scene.known) for item in site.writes(buffer))
+
+    def _check_complete(self, region: Region, writers: Sequence[Site]) -> None:
+        """All that the block reads of a buffer has to be made under the loop, in some iteration."""
+        scene, name = self.scene, region.buffer.name
+        made = scene.made(writers[-1], name, set())
+        needed = scene.read(scene.site, name, set())
+        others = [s for s in scene.sites.values() if s.writes(name) and s not in writers]
+        alone = not others or self._fills(writers[-1], name, set())
+        if not alone or not covers(made, needed, scene.known):
+            raise scene.refuse(
+                f"{_names(writers)} does not make all of {name} that it reads",
+                f"{_names(others) or 'another block'} makes the rest" if others else "a part has no writer",
+                "move all blocks that write the buffer under the loop",
+            )
+
+    def _check_conditions(self, writer: Site, region: Region) -> None:
+        """Where the writer has a predicate, what the block reads has to satisfy it."""
+        scene = self.scene
+        conditions = own_conditions(writer, scene.outer_names)
+        if not conditions and conditions is not None:
+            return
+        places = _places(writer.writes(region.buffer.name)[0], region, scene.known)
+        own = own_conditions(scene.site, scene.outer_names) or []
+        for cond in conditions or (const(0, BOOL),):
+            mapped = names_in(cond) <= places.keys()
+            here = scene.known.simplify(substitute(cond, places))
+            if not mapped or not ((isinstance(here, Const) and here.value) or here in own):
+                raise scene.refuse(
+                    f"{writer.name} runs under a condition that the block does not share",
+                    "what is skipped would be used",
+                    "transform both blocks in the same way first",
+                )
+
+
+def _names(found: Sequence[Site]) -> str:
+    return ", ".join(site.name for site in found)
+
+
+def _places(write: Region, read: Region, known: Simplifier) -> dict[str, Expr]:
+    """What the writer's iteration variables are where it writes what is read."""
+    found: dict[str, Expr] = {}
+    for target, source in zip(write.begin, read.begin, strict=True):
+        value = known.linear(target)
+        names = [atom.name for atom in value.terms if isinstance(atom, Var)]
+        if len(value.terms) == 1 and names and value.terms[Var(names[0])] == 1:
+            found[names[0]] = known.emit(known.linear(source).plus(constant_sum(-value.constant)))
+    return found
+
+
+def _holds_windows(start: Linear, reach: int, span: Span) -> bool:
+    """Whether windows at multiples of a step lie in one of the tiles that `span` is one of."""
+    if len(start.terms) != 1:
+        return False
+    ((_, step),) = start.terms.items()
+    begin = span.begin
+    steps = (span.extent, begin.constant, *begin.terms.values())
+    return reach <= step and all(value % step == 0 for value in steps)
