@@ -11,9 +11,10 @@ Source of the formats: System V gABI, chapters 4 and 5.
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, Self
@@ -87,20 +88,18 @@ _TABLE = struct.Struct("<qq")  # constants, constants_bytes
 class _Image:
     """A small linked library in memory."""
 
-    data: bytearray
+    data: bytes | bytearray | mmap.mmap
     header: _Header
     segments: list[_Segment]
     sections: list[_Section]
 
     @classmethod
-    def parse(cls, data: bytes) -> Self:
+    def parse(cls, data: bytes | bytearray | mmap.mmap) -> Self:
         if data[:6] != b"\x7fELF\x02\x01":
-            raise BuildError("the linker did not write a 64-bit little-endian ELF library")
+            raise BuildError("it is no 64-bit little-endian ELF file")
         header = _Header._make(_HEADER.unpack_from(data, _HEADER_AT))
         if header.machine not in _PAGE:
-            raise BuildError(
-                "the library is neither for x86-64 nor for aarch64", why=f"e_machine is {header.machine}"
-            )
+            raise BuildError("it is neither for x86-64 nor for aarch64", why=f"e_machine is {header.machine}")
         segments = [
             _Segment._make(_SEGMENT.unpack_from(data, header.phoff + i * header.phentsize))
             for i in range(header.phnum)
@@ -109,7 +108,7 @@ class _Image:
             _Section._make(_SECTION.unpack_from(data, header.shoff + i * header.shentsize))
             for i in range(header.shnum)
         ]
-        return cls(bytearray(data), header, segments, sections)
+        return cls(data, header, segments, sections)
 
     @property
     def page(self) -> int:
@@ -122,7 +121,7 @@ class _Image:
             start = strings + section.name
             if self.data[start : start + len(wanted)] == wanted:
                 return index
-        raise InternalError(f"the linked library has no section {name}")
+        raise BuildError(f"it has no section {name}")
 
     def add_segment(self, segment: _Segment) -> None:
         """Put a loaded segment behind the other loaded ones, in place of a note."""
@@ -133,12 +132,13 @@ class _Image:
         last_load = max(index for index, item in enumerate(self.segments) if item.p_type == _PT_LOAD)
         self.segments.insert(last_load + 1, segment)
 
-    def store(self) -> bytes:
+    def stored(self) -> bytearray:
+        data = bytearray(self.data)
         for index, segment in enumerate(self.segments):
-            _SEGMENT.pack_into(self.data, self.header.phoff + index * self.header.phentsize, *segment)
+            _SEGMENT.pack_into(data, self.header.phoff + index * self.header.phentsize, *segment)
         for index, section in enumerate(self.sections):
-            _SECTION.pack_into(self.data, self.header.shoff + index * self.header.shentsize, *section)
-        return bytes(self.data)
+            _SECTION.pack_into(data, self.header.shoff + index * self.header.shentsize, *section)
+        return data
 
 
 def append_constants(linked: bytes, write: Callable[[BinaryIO], object], stream: BinaryIO) -> int:
@@ -152,17 +152,20 @@ def append_constants(linked: bytes, write: Callable[[BinaryIO], object], stream:
     stream.seek(offset)
     write(stream)
     size = stream.tell() - offset
+    data = bytearray(linked)
     if size:
-        _describe(image, offset, size)
+        table, address = _describe(image, offset, size)
+        data = image.stored()
+        _TABLE.pack_into(data, table.offset, address - table.addr, size)
     stream.seek(0)
-    stream.write(image.store())
+    stream.write(data)
     total = offset + size if size else len(linked)
     stream.truncate(total)
     return total
 
 
-def _describe(image: _Image, offset: int, size: int) -> None:
-    """Enter `size` bytes at `offset` of the file into headers and table."""
+def _describe(image: _Image, offset: int, size: int) -> tuple[_Section, int]:
+    """Enter `size` bytes at `offset` of the file into the headers; returns the table and their address."""
     end = max(item.vaddr + item.memsz for item in image.segments if item.p_type == _PT_LOAD)
     address = _round_up(end, image.page)
     image.add_segment(_Segment(_PT_LOAD, _PF_R, offset, address, address, size, size, image.page))
@@ -170,12 +173,20 @@ def _describe(image: _Image, offset: int, size: int) -> None:
     image.sections[index] = image.sections[index]._replace(
         sh_type=_SHT_PROGBITS, flags=_SHF_ALLOC, addr=address, offset=offset, size=size, addralign=_ALIGNMENT
     )
-    table = image.sections[image.section_index(TABLE_SECTION)]
-    _TABLE.pack_into(image.data, table.offset, address - table.addr, size)
+    return image.sections[image.section_index(TABLE_SECTION)], address
 
 
 def _round_up(value: int, unit: int) -> int:
     return -(-value // unit) * unit
+
+
+def check_library(path: Path) -> None:
+    """Make sure that `path` is a complete model library: loading half a file ends the process.
+
+    Reads headers only. Raises BadInputError.
+    """
+    with _opened(path) as view:
+        _table(view)
 
 
 def read_manifest(path: Path) -> bytes:
@@ -183,29 +194,29 @@ def read_manifest(path: Path) -> bytes:
 
     Raises BadInputError when the file cannot be read or is no model library.
     """
+    with _opened(path) as view:
+        section = _table(view)
+        place, size = _TABLE.unpack_from(view, section.offset + _TABLE.size)
+        if place < 0 or size < 0 or place + size > section.size:
+            raise BuildError("its table of contents is damaged")
+        return view[section.offset + place : section.offset + place + size]
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[mmap.mmap]:
+    """The bytes of a file; whatever is found wrong with them becomes a BadInputError."""
     try:
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as view:
-            return _manifest_of(view)
+            yield view
     except (OSError, ValueError, struct.error, IndexError, TkError) as error:
-        why = error.what if isinstance(error, TkError) else str(error)
+        why = error.what if isinstance(error, TkError) else getattr(error, "strerror", None) or str(error)
         raise BadInputError("this file is no model library", where=str(path), why=why) from error
 
 
-def _manifest_of(view: mmap.mmap) -> bytes:
-    header = _Header._make(_HEADER.unpack_from(view, _HEADER_AT))
-    if view[:6] != b"\x7fELF\x02\x01":
-        raise BuildError("it is no 64-bit little-endian ELF file")
-    sections = [
-        _Section._make(_SECTION.unpack_from(view, header.shoff + i * header.shentsize))
-        for i in range(header.shnum)
-    ]
-    strings = sections[header.shstrndx].offset
-    wanted = TABLE_SECTION.encode() + b"\0"
-    for section in sections:
-        start = strings + section.name
-        if view[start : start + len(wanted)] == wanted:
-            place, size = _TABLE.unpack_from(view, section.offset + _TABLE.size)
-            if place < 0 or size < 0 or place + size > section.size:
-                raise BuildError("its table of contents is damaged")
-            return view[section.offset + place : section.offset + place + size]
-    raise BuildError(f"it has no section {TABLE_SECTION}")
+def _table(view: mmap.mmap) -> _Section:
+    """The section with the table of contents, after a look at all that must be there."""
+    image = _Image.parse(view)
+    for segment in image.segments:
+        if segment.p_type == _PT_LOAD and segment.offset + segment.filesz > len(view):
+            raise BuildError(f"it ends after {len(view)} of {segment.offset + segment.filesz} bytes")
+    return image.sections[image.section_index(TABLE_SECTION)]

@@ -140,7 +140,7 @@ def link_library(
 def link_program(
     objects: Sequence[Path], contents: Contents, output: Path, toolchain: Toolchain, cache: ContentCache
 ) -> int:
-    """As `link_library`, with a `main` among the objects: a program that is the model itself, to measure it."""
+    """As `link_library`, with a `main` among the objects: a program around its model, for measuring."""
     flags = (*PROGRAM_FLAGS, *toolchain.flags, *toolchain.link_flags)
     return _link(objects, contents, output, flags, toolchain, cache)
 

@@ -17,7 +17,7 @@ from compiler.core.diagnostics import BadInputError, HostError, InternalError, T
 from compiler.core.settings import load_settings
 from compiler.runtime import abi
 from compiler.runtime.abi import Status, TkModelApi
-from compiler.runtime.elf import read_manifest
+from compiler.runtime.elf import check_library, read_manifest
 from compiler.runtime.tensors import (
     Array,
     SymbolicDim,
@@ -298,6 +298,7 @@ def _open_library(path: Path) -> ctypes.CDLL:
         identity = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
     except OSError as error:
         raise BadInputError("cannot read the library", where=str(path), why=error.strerror or "") from error
+    check_library(absolute)
     with _lock:
         seen = _loaded.setdefault(absolute, [])
         if identity not in seen:

@@ -364,11 +364,11 @@ template <class V> TK_INLINE V tk_pow(V x, V y) {
         /* negative x: defined for integers only, negative for odd ones */
         const V half = y * tk_splat<V>(0.5f);
         const V odd_sign = tk_trunc(half) == half ? zero : x;
-        const V negative = (size == infinity) | (size == zero) ? r : tk_splat<V>(__builtin_nanf(""));
+        const V negative = ((size == infinity) | (size == zero)) ? r : tk_splat<V>(__builtin_nanf(""));
         const V signed_r = tk_copysign(r, odd_sign);
         r = tk_trunc(y) == y ? signed_r : (x < zero ? negative : r);
-        r = (x == x) & (y == y) ? r : x + y;
-        return (y == zero) | (x == one) ? one : r;
+        r = ((x == x) & (y == y)) ? r : x + y;
+        return ((y == zero) | (x == one)) ? one : r;
     }
 }
 
@@ -405,23 +405,70 @@ template <class V> TK_INLINE tk_angle<V> tk_reduce_angle(V x) {
     return {tk_convert<float>(rest), tk_convert<int32_t>(n)};
 }
 
-/* The same for any one finite x: the bits of 2 / pi that matter are picked from a string of 192 of them. */
+/* The same for one float of 2^20 <= |x| < infinity: x * 2 / pi from the 96 bits of 2 / pi that matter at its size.
+ * Bits of weight 4 and more count whole turns and are left out (Payne and Hanek, 1983). */
 TK_INLINE tk_angle<float> tk_reduce_huge_angle(float x) {
-    const uint32_t two_over_pi[6] = {0xa2f9836eu, 0x4e441529u, 0xfc2757d1u, 0xf534ddc0u, 0xdb629599u, 0x3c439041u};
+    const uint32_t two_over_pi[8] = {0,           0xa2f9836eu, 0x4e441529u, 0xfc2757d1u,
+                                     0xf534ddc0u, 0xdb629599u, 0x3c439041u, 0xfe5163abu};
     const uint32_t bits = tk_bitcast<uint32_t>(x);
-    const int exponent = (int)(bits >> 23 & 0xff) - 127;
-    if (exponent < 5 || exponent > 127) return {x, 0};
-    const int word = exponent - 5 >> 5, shift = exponent - 5 & 31;
+    const uint32_t start = (bits >> 23 & 0xff) - 127 + 7, word = start >> 5, shift = start & 31;
     const uint64_t mantissa = (bits & 0x7fffff) | 0x800000;
-    /* 96 bits of 2 / pi from bit exponent - 5 on, times 24 bits: what overflows is a multiple of four quarters. */
-    uint64_t part[3];
-    for (int i = 0; i < 3; i++) {
-        const uint64_t pair = (uint64_t)two_over_pi[word + i] << 32 | (word + i + 1 < 6 ? two_over_pi[word + i + 1] : 0);
-        part[i] = pair << shift >> 32;
+    uint64_t sum = 0, window[3];
+    for (uint32_t i = 0; i < 3; i++)
+        window[i] = ((uint64_t)two_over_pi[word + i] << 32 | two_over_pi[word + i + 1]) << shift >> 32;
+    sum = window[2] * mantissa >> 32;
+    sum += window[1] * mantissa;
+    sum += window[0] * mantissa << 32;
+    /* Now sum / 2^62 is the angle in quarters, modulo 4; split off the nearest whole one. */
+    const int64_t fraction = (int64_t)(sum << 2);
+    const int32_t quarter = (int32_t)(sum >> 62) + (fraction < 0);
+    const float rest = (float)((double)fraction * 0x1.921fb54442d18p-64);
+    return (int32_t)bits < 0 ? tk_angle<float>{-rest, -quarter} : tk_angle<float>{rest, quarter};
+}
+
+/* sin(x + turn * pi / 2). */
+template <class V> TK_INLINE V tk_sin_turned(V x, int turn) {
+    typedef tk_ints<V> I;
+    const V limit = tk_splat<V>(0x1p20f), size = tk_abs(x), one = tk_splat<V>(1);
+    const auto fits = size < limit;
+    tk_angle<V> angle = tk_reduce_angle(fits ? x : tk_splat<V>(0));
+    angle.rest = fits ? angle.rest : x - x; /* NaN for infinity and NaN */
+    const auto huge = (size >= limit) & (size < tk_splat<V>(__builtin_inff()));
+    if (__builtin_expect(tk_any(huge), 0)) {
+        if constexpr (tk_lanes<V> == 1) {
+            angle = tk_reduce_huge_angle(x);
+        } else {
+            for (int i = 0; i < tk_lanes<V>; i++) {
+                if (!huge[i]) continue;
+                const tk_angle<float> one_angle = tk_reduce_huge_angle(x[i]);
+                angle.rest[i] = one_angle.rest, angle.quarter[i] = one_angle.quarter;
+            }
+        }
     }
-    const uint64_t top = (part[0] << 32 | part[1]) * mantissa + (part[2] * mantissa >> 32);
-    (void)top;
-    return {x, 0};
+    const V r = angle.rest, square = r * r;
+    const I quarter = angle.quarter + turn, bit = tk_splat<I>(1);
+    const V sine = tk_mad(square * r, tk_poly(square, -0x1.555546p-3f, 0x1.110730p-7f, -0x1.994062p-13f), r);
+    const V tail = tk_poly(square, 0x1.55554ap-5f, -0x1.6c0c28p-10f, 0x1.99e86ap-16f);
+    const V cosine = tk_mad(square * square, tail, tk_mad(square, tk_splat<V>(-0.5f), one));
+    const V y = (quarter & bit) == bit ? cosine : sine;
+    return (quarter >> 1 & bit) == bit ? -y : y;
+}
+
+template <class V> TK_INLINE V tk_sin(V x) {
+    if constexpr (tk_is_f64<V>) {
+        TK_LANE_BY_LANE(__builtin_sin, x)
+    } else {
+        const V y = tk_sin_turned(x, 0);
+        return x == tk_splat<V>(0) ? x : y; /* keeps the sign of zero */
+    }
+}
+
+template <class V> TK_INLINE V tk_cos(V x) {
+    if constexpr (tk_is_f64<V>) {
+        TK_LANE_BY_LANE(__builtin_cos, x)
+    } else {
+        return tk_sin_turned(x, 1);
+    }
 }
 
 #endif /* TK_MATH_H */

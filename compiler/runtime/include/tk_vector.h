@@ -20,6 +20,13 @@
 #define TK_CONTRACT
 #endif
 
+/* For inline assembly: memory at `p` of which some bytes, not known which, are read or written. */
+#if defined(__clang__)
+#define TK_SOME_BYTES(kind, p) (*(kind char(*)[64])(p))
+#else
+#define TK_SOME_BYTES(kind, p) (*(kind char(*)[])(p))
+#endif
+
 /* The widest vector register, in bytes. */
 #if defined(__AVX512F__)
 #define TK_VECTOR_BYTES 64
@@ -154,7 +161,7 @@ template <class V> TK_INLINE V tk_load_partial(const void *from, int64_t count, 
     if constexpr (sizeof(tk_scalar<V>) == 4 && sizeof(V) == 64) {
         const uint16_t mask = (uint16_t)(count >= 16 ? 0xffff : count <= 0 ? 0 : (1u << count) - 1);
         tk_f32x16 v = tk_bitcast<tk_f32x16>(other);
-        asm("vmovups (%1), %0%{%2%}" : "+v"(v) : "r"(from), "Yk"(mask), "m"(*(const char(*)[])from));
+        asm("vmovups (%1), %0%{%2%}" : "+v"(v) : "r"(from), "Yk"(mask), "m"(TK_SOME_BYTES(const, from)));
         return tk_bitcast<V>(v);
     }
 #endif
@@ -163,7 +170,7 @@ template <class V> TK_INLINE V tk_load_partial(const void *from, int64_t count, 
         constexpr int lanes = tk_lanes<V>;
         const uint16_t mask = (uint16_t)(count >= lanes ? (1u << lanes) - 1 : count <= 0 ? 0 : (1u << count) - 1);
         tk_vec<float, lanes> v = tk_bitcast<tk_vec<float, lanes>>(other);
-        asm("vmovups (%1), %0%{%2%}" : "+v"(v) : "r"(from), "Yk"(mask), "m"(*(const char(*)[])from));
+        asm("vmovups (%1), %0%{%2%}" : "+v"(v) : "r"(from), "Yk"(mask), "m"(TK_SOME_BYTES(const, from)));
         return tk_bitcast<V>(v);
     }
 #elif defined(__AVX__)
@@ -172,7 +179,7 @@ template <class V> TK_INLINE V tk_load_partial(const void *from, int64_t count, 
         const int32_t bound = (int32_t)(count >= tk_lanes<V> ? tk_lanes<V> : count <= 0 ? 0 : count);
         const I mask = tk_ramp<I>(0, 1) < tk_splat<I>(bound);
         I v;
-        asm("vmaskmovps (%1), %2, %0" : "=x"(v) : "r"(from), "x"(mask), "m"(*(const char(*)[])from));
+        asm("vmaskmovps (%1), %2, %0" : "=x"(v) : "r"(from), "x"(mask), "m"(TK_SOME_BYTES(const, from)));
         return tk_select(mask, tk_bitcast<V>(v), other);
     }
 #endif
@@ -195,7 +202,7 @@ template <class V> TK_INLINE void tk_store_partial(void *to, V v, int64_t count)
 #if defined(__AVX512F__)
     if constexpr (sizeof(tk_scalar<V>) == 4 && sizeof(V) == 64) {
         const uint16_t mask = (uint16_t)(count >= 16 ? 0xffff : count <= 0 ? 0 : (1u << count) - 1);
-        asm("vmovups %2, (%1)%{%3%}" : "+m"(*(char(*)[])to) : "r"(to), "v"(v), "Yk"(mask));
+        asm("vmovups %2, (%1)%{%3%}" : "+m"(TK_SOME_BYTES(, to)) : "r"(to), "v"(v), "Yk"(mask));
         return;
     }
 #endif
@@ -203,7 +210,7 @@ template <class V> TK_INLINE void tk_store_partial(void *to, V v, int64_t count)
     if constexpr (sizeof(tk_scalar<V>) == 4 && (sizeof(V) == 32 || sizeof(V) == 16)) {
         constexpr int lanes = tk_lanes<V>;
         const uint16_t mask = (uint16_t)(count >= lanes ? (1u << lanes) - 1 : count <= 0 ? 0 : (1u << count) - 1);
-        asm("vmovups %2, (%1)%{%3%}" : "+m"(*(char(*)[])to) : "r"(to), "v"(v), "Yk"(mask));
+        asm("vmovups %2, (%1)%{%3%}" : "+m"(TK_SOME_BYTES(, to)) : "r"(to), "v"(v), "Yk"(mask));
         return;
     }
 #elif defined(__AVX__)
@@ -211,7 +218,7 @@ template <class V> TK_INLINE void tk_store_partial(void *to, V v, int64_t count)
         typedef tk_vec<int32_t, tk_lanes<V>> I;
         const int32_t bound = (int32_t)(count >= tk_lanes<V> ? tk_lanes<V> : count <= 0 ? 0 : count);
         const I mask = tk_ramp<I>(0, 1) < tk_splat<I>(bound);
-        asm("vmaskmovps %2, %3, (%1)" : "+m"(*(char(*)[])to) : "r"(to), "x"(v), "x"(mask));
+        asm("vmaskmovps %2, %3, (%1)" : "+m"(TK_SOME_BYTES(, to)) : "r"(to), "x"(v), "x"(mask));
         return;
     }
 #endif
@@ -320,5 +327,11 @@ TK_DECLARE_REDUCTION(add, a + b)
 TK_DECLARE_REDUCTION(mul, a * b)
 TK_DECLARE_REDUCTION(max, tk_max(a, b))
 TK_DECLARE_REDUCTION(min, tk_min(a, b))
+
+/* Whether some lane of a mask is set. */
+template <class M> TK_INLINE bool tk_any(M mask) {
+    if constexpr (tk_lanes<M> == 1) return mask;
+    else return tk_any((tk_low(mask) | tk_high(mask)) != 0);
+}
 
 #endif /* TK_VECTOR_H */

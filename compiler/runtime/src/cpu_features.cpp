@@ -168,6 +168,7 @@ template <typename Use>
 bool each_hidden(Use use) {
   const char *list = std::getenv("TK_CPU_FEATURES");
   while (list != nullptr && *list != '\0') {
+    while (*list == ' ') ++list;
     const char *end = std::strchr(list, ',');
     const char *stop = end != nullptr ? end : list + std::strlen(list);
     if (stop != list && !use(list, stop)) return false;

@@ -1,0 +1,91 @@
+"""A model library around kernels written by hand, for tests of the runtime."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compiler.core.cache import ContentCache
+from compiler.core.process import run
+from compiler.runtime.library import COMPILE_FLAGS, INCLUDE, Contents, Toolchain, link_library, link_program
+
+FIXTURES = Path(__file__).parents[1] / "runtime" / "fixtures"
+STRICT = ("-Wall", "-Wextra", "-Werror")
+COMPILERS = [name for name in ("g++", "clang++") if shutil.which(name)]
+
+WEIGHTS = np.linspace(-2, 2, 8, dtype=np.float32)
+CONSTANTS = bytes(64) + WEIGHTS.tobytes()  # the plan wants the weights at byte 64
+MANIFEST = b'{"flops": 3, "kernels": []}'
+NAMES = (("x", "z"), ("y", "total"))
+
+
+Arrays = dict[str, NDArray[np.float32]]
+Feeds = Callable[[int], Arrays]
+
+
+def expected(feeds: Arrays) -> Arrays:
+    """What the model computes, by numpy."""
+    y = feeds["x"] * WEIGHTS + feeds["z"]
+    return {"y": y, "total": np.asarray(y.sum(dtype=np.float64), np.float32)}
+
+
+def assert_right(outputs: Mapping[str, NDArray[Any]], feeds: Arrays) -> None:
+    want = expected(feeds)
+    np.testing.assert_allclose(outputs["y"], want["y"], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(outputs["total"], want["total"], rtol=1e-5, atol=1e-5)
+
+
+class Builder:
+    """Compiles and links fixtures with one compiler."""
+
+    def __init__(self, cxx: str, cache: ContentCache, directory: Path) -> None:
+        self.cxx = cxx
+        self.cache = cache
+        self.directory = directory
+
+    def compile(self, source: Path, *flags: str) -> Path:
+        output = self.directory / f"{source.stem}-{abs(hash(flags))}.o"
+        done = run(
+            [
+                self.cxx,
+                *COMPILE_FLAGS,
+                *STRICT,
+                *flags,
+                "-I",
+                str(INCLUDE),
+                "-c",
+                str(source),
+                "-o",
+                str(output),
+            ]
+        )
+        assert done.returncode == 0, done.stderr
+        return output
+
+    def toolchain(self, *flags: str, link_flags: tuple[str, ...] = ()) -> Toolchain:
+        return Toolchain(self.cxx, f"test {self.cxx}", (*STRICT, *flags), link_flags, jobs=2)
+
+    def library(
+        self,
+        output: Path,
+        *defines: str,
+        constants: bytes = CONSTANTS,
+        manifest: bytes = MANIFEST,
+        names: tuple[tuple[str, ...], tuple[str, ...]] = NAMES,
+        link_flags: tuple[str, ...] = (),
+    ) -> Path:
+        kernels = self.compile(FIXTURES / "scale_add.cpp", *defines)
+        contents = Contents(manifest, *names, lambda stream: stream.write(constants))
+        link_library([kernels], contents, output, self.toolchain(link_flags=link_flags), self.cache)
+        return output
+
+    def program(self, output: Path, sources: Sequence[str], *flags: str) -> Path:
+        objects = [self.compile(FIXTURES / source, *flags) for source in sources]
+        contents = Contents(MANIFEST, *NAMES, lambda stream: stream.write(CONSTANTS))
+        link_program(objects, contents, output, self.toolchain(*flags), self.cache)
+        return output
