@@ -210,7 +210,9 @@ class View:
         kind = self.buffer.dtype
         width = kind.lanes
         result = np.empty(lanes * width, COMPUTE[kind.name])
-        fill = poison_of(kind.scalar) if other is None and kind.name not in PACKED else (other or 0)
+        fill = other
+        if other is None:
+            fill = 0 if kind.name in PACKED else poison_of(kind.scalar)
         fills = np.broadcast_to(np.asarray(fill, result.dtype), (lanes * width,))
         for lane, flat in enumerate(self.places(indices, lanes, mask)):
             part = slice(lane * width, (lane + 1) * width)

@@ -130,7 +130,7 @@ class _Parser:
 
     def name(self, what: str) -> str:
         kind, text, _ = self.tokens[self.at]
-        if kind == QUOTED or (kind == NAME and text not in syntax.KEYWORDS and _dtype_of(text) is None):
+        if kind == QUOTED or (kind == NAME and text not in syntax.KEYWORDS):
             self.at += 1
             return text
         raise self.expected(what)

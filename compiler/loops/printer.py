@@ -43,11 +43,7 @@ def quote(name: str) -> str:
     """A name as it is written: bare where possible, between backticks where it would be a keyword."""
     safe = _SAFE_UNQUOTED.get(name)
     if safe is None:
-        safe = (
-            syntax.NAME.fullmatch(name) is not None
-            and name not in syntax.KEYWORDS
-            and syntax.DTYPE.fullmatch(name) is None
-        )
+        safe = syntax.NAME.fullmatch(name) is not None and name not in syntax.KEYWORDS
         if not safe and ("`" in name or not name.isprintable() or not name):
             raise InternalError(
                 f"the name {name!r} has no text form", why="it is empty or holds ` or a control"
@@ -118,7 +114,8 @@ def _unary(expr: ir.Unary) -> _Text:
 
 
 def _call(expr: ir.Call) -> _Text:
-    name = f"`{expr.name}`" if expr.name in syntax.FUNCTIONS else quote(expr.name)
+    special = expr.name in syntax.FUNCTIONS or syntax.DTYPE.fullmatch(expr.name)
+    name = f"`{expr.name}`" if special else quote(expr.name)
     plain = expr.args and expr.args[0].dtype == expr.type
     suffix = "" if plain else f":{expr.type}"
     return f"{name}{suffix}({_list(expr.args)})", syntax.PRIMARY

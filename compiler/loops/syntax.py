@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 
 KEYWORDS = frozenset({
-    "func", "for", "in", "if", "elif", "else", "let", "alloc", "local", "block", "reads", "writes",
-    "init", "where", "seq", "pass", "scoped", "setup", "body", "teardown", "barrier", "atomic", "eval",
-    "async_copy", "async_commit", "async_wait", "and", "or", "not", "true", "false", "inf", "nan",
-    "none", "group", "pending", "parallel", "vectorized", "unrolled", "bound", "tag", "strides",
-    "offset", "alias_of", "align", "lane_map", "by", "spatial", "mbarrier", "role",
+    "func", "for", "in", "if", "elif", "else", "let", "alloc", "local", "block", "reads", "writes", "init",
+    "where", "seq", "pass", "eval", "and", "or", "not", "true", "false", "inf", "nan", "none",
 })  # fmt: skip
 """Words that stand between backticks when they are used as a name."""
 
-FUNCTIONS = frozenset(
-    {"min", "max", "truncdiv", "truncmod", "select", "ramp", "broadcast", "shuffle", "reduce"}
-)
-"""Words that are special only as the name of a call."""
+FUNCTIONS = frozenset({
+    "min", "max", "truncdiv", "truncmod", "select", "ramp", "broadcast", "shuffle", "reduce",
+    "scoped", "barrier", "atomic", "async_copy", "async_commit", "async_wait", "mbarrier", "role",
+})  # fmt: skip
+"""Words that stand between backticks when they are used as the name of a call."""
 
 INFIX: dict[str, tuple[str, int]] = {
     "or": ("or", 1), "and": ("and", 2),
