@@ -28,6 +28,9 @@ _OPERATORS: dict[type[ast.operator], str] = {
     ast.FloorDiv: "floordiv",
     ast.Mod: "floormod",
 }
+_MANY = 1 << 40
+"""More than any extent: under this bound no division of an input is trivial."""
+
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "floormod": "%"}
 
 
@@ -137,22 +140,21 @@ class IndexMap:
 
     def _digits_of(self, output: Expr, index: Var, shape: tuple[int, ...]) -> list[tuple[Digit, Expr, int]]:
         """(digit, its value from the output index, number of its values) for the parts of one output."""
-        known = Simplifier(self.bounds(shape))
+        known, open_known = Simplifier(self.bounds(shape)), Simplifier({name: (0, _MANY) for name in self.inputs})
         found: list[tuple[Digit, Expr, int]] = []
-        terms = sorted(known.linear(output).terms.items(), key=lambda item: item[1])
+        terms = sorted(open_known.linear(output).terms.items(), key=lambda item: item[1])
         for number, (atom, factor) in enumerate(terms):
             digit = _digit(atom)
-            low, high = known.range(Linear({atom: 1}, 0))
-            if digit is None or factor <= 0 or low != 0:
+            high = known.interval(atom)[1]
+            if digit is None or factor <= 0 or high is None:
                 raise self._not_invertible(f"output {_show(output)!r} is not made of digits of the inputs")
             value: Expr = binary("floordiv", index, const(factor))
             if number + 1 < len(terms):
                 above = terms[number + 1][1]
-                if above % factor or above < factor * (int(high) + 1):
+                if above % factor or above < factor * (high + 1):
                     raise self._not_invertible(f"parts of output {_show(output)!r} overlap")
                 value = binary("floormod", value, const(above // factor))
-            count = digit.count if digit.count is not None else int(high) + 1
-            found.append((digit, value, count))
+            found.append((digit, value, digit.count if digit.count is not None else high + 1))
         return found
 
     def _not_invertible(self, why: str) -> UsageError:
@@ -170,6 +172,12 @@ class IndexMap:
         from compiler.schedule.repack import repack
 
         return np.ascontiguousarray(repack(self, array, pad))
+
+    def undo_numpy(self, array: np.ndarray[Any, Any], shape: Sequence[int]) -> np.ndarray[Any, Any]:
+        """The array of shape `shape` whose output layout is `array`; padding is dropped."""
+        from compiler.schedule.repack import unpack
+
+        return unpack(self, array, shape)
 
 
 def _digit(atom: Expr) -> Digit | None:

@@ -94,3 +94,11 @@ def _evaluate(item: Expr, values: dict[str, Array]) -> Any:
     if item.op == "mul":
         return a * b
     return a // b if item.op == "floordiv" else a % b
+
+
+def unpack(index_map: IndexMap, array: Array, shape: Sequence[int]) -> Array:
+    """The array of the input shape `shape` that `repack` would turn into `array`; padding is dropped."""
+    values: dict[str, Array] = dict(zip(index_map.inputs, np.indices(shape, sparse=True), strict=True))
+    places = tuple(np.broadcast_to(_evaluate(item, values), tuple(shape)) for item in index_map.outputs)
+    result: Array = array[places]
+    return result
