@@ -22,6 +22,8 @@ WEIGHTS = np.linspace(-2, 2, 8, dtype=np.float32)
 CONSTANTS = bytes(64) + WEIGHTS.tobytes()  # the plan wants the weights at byte 64
 MANIFEST = b'{"flops": 3, "kernels": []}'
 NAMES = (("x", "z"), ("y", "total"))
+SCALE_ADD = Contents(MANIFEST, *NAMES, lambda stream: stream.write(CONSTANTS))
+NOTHING = Contents(b"{}", (), (), lambda _: None)
 
 
 Arrays = dict[str, NDArray[np.float32]]
@@ -84,8 +86,9 @@ class Builder:
         link_library([kernels], contents, output, self.toolchain(link_flags=link_flags), self.cache)
         return output
 
-    def program(self, output: Path, sources: Sequence[str], *flags: str) -> Path:
+    def program(
+        self, output: Path, sources: Sequence[str], *flags: str, contents: Contents = NOTHING
+    ) -> Path:
         objects = [self.compile(FIXTURES / source, *flags) for source in sources]
-        contents = Contents(MANIFEST, *NAMES, lambda stream: stream.write(CONSTANTS))
         link_program(objects, contents, output, self.toolchain(*flags), self.cache)
         return output

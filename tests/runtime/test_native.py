@@ -1,0 +1,35 @@
+"""The C interface and the pool of threads under stress, plain and under sanitizers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from compiler.core.process import run
+from compiler.core.settings import child_environment
+from tests.support.model_library import SCALE_ADD, Builder
+
+SANITIZERS = {
+    "plain": (),
+    "address": ("-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-g1"),
+    "thread": ("-fsanitize=thread", "-g1"),
+}
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+@pytest.mark.parametrize("threads", [1, 4])
+def test_stress(builder: Builder, tmp_path: Path, sanitizer: str, threads: int) -> None:
+    program = builder.program(tmp_path / "stress", ["pool_stress.cpp"], *SANITIZERS[sanitizer])
+    environment = child_environment(TSAN_OPTIONS="halt_on_error=1", ASAN_OPTIONS="detect_leaks=1")
+    done = run([str(program), str(threads), "0.5"], env=environment, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert int(done.stdout.split()[0]) > 100
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_c_interface(builder: Builder, tmp_path: Path, sanitizer: str) -> None:
+    sources = ["api_calls.cpp", "scale_add.cpp"]
+    program = builder.program(tmp_path / "calls", sources, *SANITIZERS[sanitizer], contents=SCALE_ADD)
+    done = run([str(program)], env=child_environment(ASAN_OPTIONS="detect_leaks=1"), timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
