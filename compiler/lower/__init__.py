@@ -12,6 +12,7 @@ from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.flatten_buffers import flatten_buffers
 from compiler.lower.loop_kinds import settle_loop_kinds
 from compiler.lower.lower_blocks import lower_blocks
+from compiler.lower.order_unrolled import order_unrolled
 from compiler.lower.partition_loops import partition_loops
 from compiler.lower.place_allocations import place_allocations
 from compiler.lower.reductions import accumulate_in_vectors
@@ -37,6 +38,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("vectorize", vectorize),
     ("accumulate_in_vectors", lambda func, _: accumulate_in_vectors(func)),
     ("retype_vector_buffers", lambda func, _: retype_vector_buffers(func)),
+    ("order_unrolled", lambda func, _: order_unrolled(func)),
     ("simplify", lambda func, _: _simplify(func)),
 )
 """Every pass of the lowering, in order."""

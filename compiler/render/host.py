@@ -1,0 +1,166 @@
+"""The source of a model's plan: the tables of `tk_plan.h`.
+
+Numbers only: names and constants are data that the linking step adds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from compiler.core.types import DType
+
+PLAN_VERSION = 1
+_DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "bf": 4, "b": 6}
+
+
+class ArgKind(IntEnum):
+    """Where an argument of a step lies; the values are those of `tk_plan.h`."""
+
+    INPUT = 0
+    OUTPUT = 1
+    CONST = 2
+    ARENA = 3
+
+
+@dataclass(frozen=True, slots=True)
+class PlanArg:
+    """One argument of a step: input or output `index` of the model (else 0), plus `offset` bytes."""
+
+    kind: ArgKind
+    index: int = 0
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlanStep:
+    """One call: the kernel function `tk_k<function>`, its arguments, its entry in the manifest's list."""
+
+    function: int
+    args: tuple[PlanArg, ...]
+    kernel: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlanDim:
+    """A fixed extent, or (symbol >= 0) the symbolic dimension of that number."""
+
+    value: int
+    symbol: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PlanTensor:
+    """An input or output of the model."""
+
+    dtype: DType
+    dims: tuple[PlanDim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanSymbol:
+    """A symbolic dimension: its range and what divides it."""
+
+    minimum: int
+    maximum: int
+    divisor: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the runtime executes: steps in order, on memory given by their arguments.
+
+    features: names of processor features that the kernels need. threads: default, 0 = one per core.
+    All sizes are in bytes; scratch_bytes is for each thread.
+    """
+
+    inputs: tuple[PlanTensor, ...]
+    outputs: tuple[PlanTensor, ...]
+    steps: tuple[PlanStep, ...]
+    arena_bytes: int
+    scratch_bytes: int
+    constants_bytes: int
+    features: tuple[str, ...] = ()
+    symbols: tuple[PlanSymbol, ...] = ()
+    threads: int = 0
+
+
+def render_plan(plan: Plan) -> str:
+    """The C++ source that defines `tk_plan_model`; the same plan gives the same text."""
+    functions = sorted({step.function for step in plan.steps})
+    tensors = (("inputs", plan.inputs), ("outputs", plan.outputs))
+    parts = ['#include "tk_plan.h"', ""]
+    parts += [f'extern "C" TK_HIDDEN void tk_k{n}(void *const *bufs, tk_exec *exec);' for n in functions]
+    parts += ["", "namespace {"]
+    for name, items in tensors:
+        parts += _tensors(name, items)
+    parts += _table("tk_symbol", "symbols", [_braces(s.minimum, s.maximum, s.divisor) for s in plan.symbols])
+    args = [_braces(int(arg.kind), arg.index, arg.offset) for step in plan.steps for arg in step.args]
+    parts += _table("tk_arg", "args", args)
+    parts += _table("tk_step", "steps", _steps(plan.steps))
+    parts += _table("char *const", "features", [f'"{_checked(name)}"' for name in plan.features])
+    parts += ["}", "", 'extern "C" {', "const tk_plan tk_plan_model = {"]
+    parts += [f"  {text}," for text in _fields(plan, len(args))]
+    parts += ["};", "}", ""]
+    return "\n".join(parts)
+
+
+def _fields(plan: Plan, args: int) -> list[str]:
+    """The initialiser of tk_plan, field by field in the order of the header."""
+    counts = (PLAN_VERSION, len(plan.inputs), len(plan.outputs), len(plan.symbols), len(plan.steps), args)
+    pointers = [
+        name if items else "nullptr"
+        for name, items in (
+            ("inputs", plan.inputs),
+            ("outputs", plan.outputs),
+            ("symbols", plan.symbols),
+            ("steps", plan.steps),
+            ("args", range(args)),
+            ("features", plan.features),
+        )
+    ]
+    numbers = (*counts, len(plan.features), plan.threads)
+    sizes = (plan.arena_bytes, plan.scratch_bytes, plan.constants_bytes)
+    return [*map(str, numbers), *pointers, *map(str, sizes)]
+
+
+def _tensors(name: str, items: Sequence[PlanTensor]) -> list[str]:
+    lines: list[str] = []
+    rows: list[str] = []
+    for number, item in enumerate(items):
+        dims = [_braces(dim.value, dim.symbol, 0) for dim in item.dims]
+        lines += _table("tk_plan_dim", f"{name}_{number}", dims)
+        code, bits = _dlpack(item.dtype)
+        rows.append(_braces(code, bits, 1, len(dims), f"{name}_{number}" if dims else "nullptr"))
+    return lines + _table("tk_plan_tensor", name, rows)
+
+
+def _steps(steps: Sequence[PlanStep]) -> list[str]:
+    rows, first = [], 0
+    for step in steps:
+        rows.append(_braces(f"tk_k{step.function}", first, len(step.args), step.kernel, 0))
+        first += len(step.args)
+    return rows
+
+
+def _dlpack(kind: DType) -> tuple[int, int]:
+    name = "bf" if kind.name == "bf16" else kind.name.rstrip("0123456789")
+    return _DLPACK_CODES["b" if kind.is_bool else name[:2] if name == "bf" else name[0]], kind.bits
+
+
+def _table(kind: str, name: str, rows: Sequence[str]) -> list[str]:
+    """An array; nothing when it would be empty, which C++ does not allow."""
+    if not rows:
+        return []
+    return [f"const {kind} {name}[] = {{", *(f"  {row}," for row in rows), "};"]
+
+
+def _braces(*items: object) -> str:
+    return f"{{{', '.join(str(item) for item in items)}}}"
+
+
+def _checked(name: str) -> str:
+    """A feature's name, which goes into a string literal; it comes from our own table."""
+    assert all(char.isalnum() or char in ".-_" for char in name), name
+    return name
