@@ -107,7 +107,7 @@ SLICE = Op(
         Signature(1, {"starts": None, "ends": None, "axes": None}, adapt=_slice_import),
         Signature(10, known=_ENDS, optional=frozenset({3, 4}), adapt=_slice_import),
     ),
-    forms={"direct": one(_slice_form)}, expand=_slice_expand, flops=no_flops, sign=Sign.KEEPS,
+    forms={"direct": one(_slice_form)}, keeps_channels=True, expand=_slice_expand, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 
 
@@ -230,7 +230,7 @@ def _concat_expand(e: Emitter, item: Node) -> Values | None:
 CONCAT = Op(
     "Concat", Kind.INJECTIVE, _concat_infer, lambda x, a: (np.concatenate(x, a.integer("axis")),), (1, None),
     (Signature(4, {"axis": 1}, adapt=_concat_import),),
-    forms={"pieces": one(_concat_pieces), "select": one(_concat_select)},
+    forms={"pieces": one(_concat_pieces), "select": one(_concat_select)}, keeps_channels=True,
     expand=_concat_expand, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 
@@ -371,7 +371,7 @@ PAD = Op(
         Signature(11, {"mode": "constant", "value": 0.0}, known={1: "pads", 2: "value", 3: "axes"},
                   optional=frozenset({2, 3}), adapt=_pad_import),
     ),
-    forms={"select": one(_pad_form), "pieces": one(_pad_pieces)}, expand=_pad_expand, flops=no_flops, sign=_pad_sign,
+    forms={"select": one(_pad_form), "pieces": one(_pad_pieces)}, keeps_channels=True, expand=_pad_expand, flops=no_flops, sign=_pad_sign,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- gathering and repeating
@@ -508,8 +508,38 @@ def _repeat_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
 
 REPEAT = Op(
     "Repeat", Kind.INJECTIVE, _repeat_infer, _repeat_reference, (1, 1),
-    forms={"direct": one(_repeat_form)}, expand=_no_change, flops=no_flops, sign=Sign.KEEPS,
+    forms={"direct": one(_repeat_form)}, keeps_channels=True, expand=_no_change, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 """Ours: every element repeated in place along each axis (nearest-neighbour enlargement by whole factors)."""
 
-OPS = (SLICE, SPLIT, CONCAT, PAD, GATHER, EXPAND, TILE, REPEAT)
+def _shuffle_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    axis, groups = attrs.integer("axis"), attrs.integer("groups")
+    if types[0].shape[axis] % groups:
+        raise InvalidError(f"axis {axis} of {types[0]} does not divide into {groups} groups")
+    return (types[0],)
+
+
+def _shuffle_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    axis, groups, x = attrs.integer("axis"), attrs.integer("groups"), arrays[0]
+    apart = x.reshape(*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
+    return (apart.swapaxes(axis, axis + 1).reshape(x.shape),)
+
+
+def _shuffle_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out, axis, groups = info.out_types[0], info.attrs.integer("axis"), info.attrs.integer("groups")
+    members = out.shape[axis] // groups
+
+    def at(*index: Expr) -> Expr:
+        source = index[axis] % groups * members + index[axis] // groups
+        return inputs[0][(*index[:axis], source, *index[axis + 1 :])]
+
+    return b.compute("shuffle", out.shape, at, out.dtype)
+
+
+SHUFFLE = Op(
+    "ChannelShuffle", Kind.INJECTIVE, _shuffle_infer, _shuffle_reference, (1, 1),
+    forms={"direct": one(_shuffle_form)}, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+"""Ours: element i * members + j of an axis, seen as (groups, members), goes to j * groups + i."""
+
+OPS = (SLICE, SPLIT, CONCAT, PAD, GATHER, EXPAND, TILE, REPEAT, SHUFFLE)

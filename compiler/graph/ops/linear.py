@@ -157,6 +157,7 @@ CONV = Op(
     "Conv", Kind.ANCHOR, _conv_infer, _conv_reference, (2, 3),
     (Signature(1, _WINDOW, adapt=_conv_import, optional=frozenset({2})),),
     forms={"depthwise": one(_conv_depthwise, is_depthwise), "direct": one(_conv_direct)}, flops=conv_flops,
+    channels=True,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- matrix products

@@ -211,6 +211,12 @@ def _identity(name: str, *signatures: Signature) -> Op:
     )  # fmt: skip
 
 
+COPY = Op(
+    "Copy", Kind.INJECTIVE, lambda t, _a: (t[0],), lambda x, _a: (x[0],), (1, 1),
+    forms={"direct": one(_copy_form)}, flops=no_flops, sign=Sign.KEEPS, elementwise=True,
+)  # fmt: skip
+"""Ours: the same elements in memory of their own."""
+
 IDENTITY = _identity("Identity", Signature(1))
 DROPOUT = _identity(
     "Dropout",
@@ -322,6 +328,7 @@ OPS = (
     UNSQUEEZE,
     IDENTITY,
     DROPOUT,
+    COPY,
     TRANSPOSE,
     DEPTH_TO_SPACE,
     SPACE_TO_DEPTH,

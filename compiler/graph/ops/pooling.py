@@ -154,7 +154,7 @@ MAX_POOL = Op(
         Signature(1, _SHARED, ignored=_ORDER, adapt=_pool_import),
         Signature(10, _FULL, ignored=_ORDER, adapt=_pool_import),
     ),
-    forms={"direct": one(_window_form("max"))}, flops=_pool_flops, sign=Sign.KEEPS,
+    forms={"direct": one(_window_form("max"))}, channels=True, flops=_pool_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 AVERAGE_POOL = Op(
     "AveragePool", Kind.REDUCTION, _pool_infer, _average_reference, (1, 1),
@@ -167,7 +167,7 @@ AVERAGE_POOL = Op(
 )  # fmt: skip
 SUM_POOL = Op(
     "SumPool", Kind.REDUCTION, _pool_infer, _sum_reference, (1, 1),
-    forms={"direct": one(_window_form("sum"))}, flops=_pool_flops, sign=Sign.KEEPS,
+    forms={"direct": one(_window_form("sum"))}, channels=True, flops=_pool_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 """Ours: the sum of each window, what AveragePool is made of."""
 

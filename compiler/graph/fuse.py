@@ -1,0 +1,181 @@
+"""Group operators into kernels.
+
+A group is computed by one kernel: a heavy operator (anchor or reduction) with the elementwise operators
+that follow it and a padding at the end, or a chain of injective operators. Every group has one result, which is what
+makes the order of groups simple: a group runs where its last operator stood.
+
+Views cost nothing: they are another shape over the memory of the value that they view. Slices and expansions
+are repeated in every group that reads them, as index arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from compiler.graph.ir import Graph, Node, Value
+from compiler.graph.op import Kind
+from compiler.graph.ops.windows import windows_of
+
+_INLINE = frozenset({"Slice", "Expand"})
+_POOLS = frozenset({"MaxPool", "SumPool"})
+_READS_FEW_TIMES = frozenset({"Softmax", "LogSoftmax", "Standardize"})
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Operators that one kernel computes, in order; `anchor` is the heavy one, if any."""
+
+    nodes: tuple[Node, ...]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    anchor: Node | None
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the anchor, or injective."""
+        return self.anchor.op.kind if self.anchor is not None else Kind.INJECTIVE
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of one run."""
+        return sum(item.op.flops(item.info) for item in self.nodes)
+
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """Names of the ONNX nodes that the group computes, each once."""
+        return tuple(dict.fromkeys(name for item in self.nodes for name in item.origin))
+
+    def __str__(self) -> str:
+        body = " + ".join(item.op.name for item in self.nodes)
+        reads, makes = ", ".join(map(str, self.inputs)), ", ".join(map(str, self.outputs))
+        return f"{makes} = {self.kind}[{body}]({reads})"
+
+
+@dataclass(frozen=True, slots=True)
+class FusedGraph:
+    """A graph cut into groups, in the order in which they run; `views` are (source, view) pairs."""
+
+    graph: Graph
+    groups: tuple[Group, ...]
+    views: tuple[tuple[Value, Value], ...]
+
+    def __str__(self) -> str:
+        lines = ["fused"]
+        lines += [f"  view {view}: {view.type} of {source}: {source.type}" for source, view in self.views]
+        lines += [f"  {item}" for item in self.groups]
+        return "\n".join(lines) + "\n"
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A group under construction; `tail` is its result."""
+
+    nodes: list[Node]
+    tail: Value
+    anchor: Node | None = None
+    closed: bool = False
+
+
+def fuse(graph: Graph) -> FusedGraph:
+    """Cut a graph in canonical form into groups."""
+    drafts: dict[Value, _Draft] = {}
+    inlined: dict[Value, Node] = {}
+    views: list[tuple[Value, Value]] = []
+    for item in graph.nodes:
+        if item.op.kind is Kind.VIEW:
+            views.append((item.inputs[0], item.output))
+        elif _is_index_arithmetic(graph, item):
+            inlined[item.output] = item
+        else:
+            _place(graph, item, drafts)
+    ready = [_finish(graph, draft, inlined) for draft in drafts.values()]
+    return FusedGraph(graph, tuple(ready), tuple(views))
+
+
+def _is_index_arithmetic(graph: Graph, item: Node) -> bool:
+    """Whether a node can be repeated in all its readers: it only says where to read."""
+    outside = item.output in graph.output_set
+    readable = all(user.op.kind is not Kind.VIEW for user in graph.users(item.output))
+    return item.op.name in _INLINE and not outside and readable and bool(graph.users(item.output))
+
+
+def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft]) -> None:
+    """Put a node into a group with those producers that only it reads and that fit, or into one of its own."""
+    feeding = [drafts[v] for v in dict.fromkeys(item.inputs) if v in drafts and graph.only_user(v) is item]
+    joined: list[_Draft] = []
+    if item.op.kind is Kind.INJECTIVE:
+        anchored = [d for d in feeding if d.anchor is not None and _continues(item, d)]
+        joined = anchored[-1:] + [d for d in feeding if d.anchor is None and _inlines(item, d)]
+    elif item.op.kind is Kind.REDUCTION and _reads_once(item):
+        joined = [d for d in feeding if d.anchor is None and _inlines(item, d)]
+    anchor = next((d.anchor for d in joined if d.anchor is not None), None)
+    if item.op.kind in (Kind.ANCHOR, Kind.REDUCTION, Kind.OPAQUE):
+        anchor = item
+    nodes = [node for draft in joined for node in draft.nodes]
+    for draft in joined:
+        del drafts[draft.tail]
+    drafts[item.output] = _Draft([*nodes, item], item.output, anchor, closed=_ends(item))
+
+
+def _ends(item: Node) -> bool:
+    return item.op.name == "Pad" or len(item.outputs) > 1
+
+
+def _continues(item: Node, draft: _Draft) -> bool:
+    """Whether a node can follow the anchor of a group, element by element, or pad its result."""
+    if draft.closed:
+        return False
+    if item.op.name == "Pad":
+        return item.attrs.text("mode") == "constant" and min(_pads(item)) >= 0
+    return item.op.elementwise and item.output.type.shape == draft.tail.type.shape
+
+
+def _pads(item: Node) -> Sequence[int]:
+    return (0, *item.attrs.integers("before"), *item.attrs.integers("after"))
+
+
+def _inlines(item: Node, draft: _Draft) -> bool:
+    """Whether computing a group's elements where `item` reads them repeats no work to speak of."""
+    if draft.closed:
+        return False
+    repeats = item.op.kind is Kind.INJECTIVE and item.output.type.size >= 2 * draft.tail.type.size
+    if item.op.name == "Concat":
+        repeats = False
+    return not repeats or all(node.op.flops(node.info) == 0 for node in draft.nodes)
+
+
+def _reads_once(item: Node) -> bool:
+    """Whether a reduction reads each element about once, so that its producers can be computed in place."""
+    if item.op.name in _POOLS:
+        windows = windows_of(item.attrs)
+        return all(reach <= stride for reach, stride in zip(windows.reach, windows.strides, strict=True))
+    return item.op.name.startswith("Reduce") or item.op.name in _READS_FEW_TIMES
+
+
+def _finish(graph: Graph, draft: _Draft, inlined: dict[Value, Node]) -> Group:
+    """Order the nodes, bring in the index arithmetic that they read through, and list what comes from outside."""
+    ordered: list[Node] = []
+    seen: set[Value] = set()
+    for item in draft.nodes:
+        for value in item.inputs:
+            for extra in _through(value, inlined, seen):
+                ordered.append(extra)
+                seen.add(extra.output)
+        ordered.append(item)
+    made = {value for item in ordered for value in item.outputs}
+    inputs = dict.fromkeys(value for item in ordered for value in item.inputs if value not in made)
+    outputs = tuple(
+        value
+        for value in draft.nodes[-1].outputs
+        if value in graph.output_set or graph.users(value) or value == draft.tail
+    )
+    return Group(tuple(ordered), tuple(inputs), outputs, draft.anchor)
+
+
+def _through(value: Value, inlined: dict[Value, Node], seen: set[Value]) -> Iterator[Node]:
+    item = inlined.get(value)
+    if item is None or value in seen:
+        return
+    yield from _through(item.inputs[0], inlined, seen)
+    yield item

@@ -1,0 +1,43 @@
+"""Graph rewrites: each a pure function `Graph -> Graph` in a file of its own, and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from compiler.core.passes import Pass, PassEvent, run_passes
+from compiler.graph.ir import Graph
+from compiler.graph.rewrites.cancel_transposes import cancel_transposes
+from compiler.graph.rewrites.canonicalise import canonicalise
+from compiler.graph.rewrites.drop_dead import drop_dead
+from compiler.graph.rewrites.explicit_pads import explicit_pads
+from compiler.graph.rewrites.fold_batchnorm import fold_batchnorm
+from compiler.graph.rewrites.fold_constants import fold_constants
+from compiler.graph.rewrites.merge_pads import merge_pads
+from compiler.graph.rewrites.separate_outputs import separate_outputs
+from compiler.graph.rewrites.share_common import share_common
+from compiler.graph.rewrites.simplify_reshapes import simplify_reshapes
+
+PASSES: tuple[Pass[Graph], ...] = (
+    Pass("fold-constants", fold_constants),
+    Pass("canonicalise", canonicalise),
+    Pass("drop-dead", drop_dead),
+    Pass("fold-batchnorm", fold_batchnorm),
+    Pass("cancel-transposes", cancel_transposes),
+    Pass("simplify-reshapes", simplify_reshapes),
+    Pass("drop-dead-again", drop_dead),
+    Pass("share-common", share_common),
+    Pass("explicit-pads", explicit_pads),
+    Pass("drop-dead-pads", drop_dead),
+    Pass("merge-pads", merge_pads),
+    Pass("separate-outputs", separate_outputs),
+    Pass("drop-dead-last", drop_dead),
+)
+"""From the imported graph to the form that fusion reads."""
+
+
+def rewrite_graph(graph: Graph, observers: Sequence[Callable[[PassEvent[Graph]], None]] = ()) -> Graph:
+    """Run all passes in order."""
+    return run_passes(PASSES, graph, observers)
+
+
+__all__ = ["PASSES", "rewrite_graph"]

@@ -1,0 +1,56 @@
+"""Canonical form: few operators, written one way.
+
+The records' expansions turn derived operators into simpler ones (Gemm, normalisations, averages, Resize, ...). Here
+are the forms that concern several records: constants stand second, subtraction and division of constants are
+addition and multiplication, and neutral elements vanish.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from compiler.graph.dtypes import Array
+from compiler.graph.edit import Editor, rewrite
+from compiler.graph.ir import Graph, Node, Value
+
+_COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
+_NEUTRAL = {"Add": 0, "Mul": 1}
+
+
+def canonicalise(graph: Graph) -> Graph:
+    """Bring all nodes to canonical form."""
+    return rewrite(graph, _step, expand=True)
+
+
+def _step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
+    types = tuple(value.type for value in item.outputs)
+    folded = editor.fold(item.op, item.inputs, item.attrs, types)
+    if folded is not None:
+        return folded
+    expanded = editor.expanded(item)
+    return _arithmetic(editor, item) if expanded is None else expanded
+
+
+def _arithmetic(editor: Editor, item: Node) -> tuple[Value, ...] | None:
+    if not item.op.elementwise or len(item.inputs) != 2:
+        return None
+    name, (a, b) = item.op.name, item.inputs
+    if name in _COMMUTATIVE and editor.known(a) is not None:
+        return (editor.emit(name, b, a),)
+    known = editor.known(b)
+    if known is None or not b.type.dtype.is_float:
+        return None
+    if name == "Sub":
+        return (editor.emit("Add", a, editor.constant(-known)),)
+    if name == "Div" and bool((known != 0).all()):
+        return (editor.emit("Mul", a, editor.constant(_reciprocal(known))),)
+    if name in _NEUTRAL and a.type == item.output.type and bool((known == _NEUTRAL[name]).all()):
+        return (a,)
+    return None
+
+
+def _reciprocal(array: Array) -> Array:
+    """1 / array, rounded once; all zero strides stay so (a constant of one element, broadcast)."""
+    if array.ndim and not any(array.strides):
+        return np.broadcast_to(_reciprocal(array[(0,) * array.ndim][...]), array.shape)
+    return np.asarray(1 / array.astype(np.float64)).astype(array.dtype)
