@@ -13,14 +13,13 @@ import pytest
 from compiler.core.diagnostics import BadInputError, BuildError, HostError
 from compiler.core.process import run
 from compiler.runtime.loader import load
-from tests.support.model_library import WEIGHTS, Builder
+from tests.support.model_library import LINKERS, WEIGHTS, Builder
 
 ABI = {
     "model_open", "model_close", "model_input_count", "model_output_count", "model_input", "model_output",
     "model_manifest", "model_api", "context_open", "context_close", "context_set_threads", "context_threads",
     "context_run", "context_profile", "last_error", "status_text", "pool",
 }  # fmt: skip
-LINKERS = [(), *([("-fuse-ld=lld",)] if shutil.which("ld.lld") else [])]
 ONES = {"x": np.ones((2, 8), np.float32), "z": np.zeros((2, 8), np.float32)}
 
 

@@ -16,6 +16,7 @@ from compiler.runtime.library import COMPILE_FLAGS, INCLUDE, Contents, Toolchain
 
 FIXTURES = Path(__file__).parents[1] / "runtime" / "fixtures"
 STRICT = ("-Wall", "-Wextra", "-Werror")
+LINKERS = [(), *([("-fuse-ld=lld",)] if shutil.which("ld.lld") else [])]
 COMPILERS = [name for name in ("g++", "clang++") if shutil.which(name)]
 
 WEIGHTS = np.linspace(-2, 2, 8, dtype=np.float32)
