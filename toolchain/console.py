@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from compiler import TkError
+from compiler import HostError, TkError
 from toolchain.settings import console_settings
 
 _PATIENCE_SECONDS = 2.0
@@ -22,8 +22,25 @@ _RESET = "\x1b[0m"
 
 
 def data(text: str) -> None:
-    """Write a line of the command's result to standard output."""
-    sys.stdout.write(text + "\n")
+    """Write a line of the command's result to standard output; raises HostError if it cannot be written."""
+    with _writing():
+        sys.stdout.write(text + "\n")
+
+
+def flush() -> None:
+    """Make sure that standard output has everything; raises HostError if it cannot be written."""
+    with _writing():
+        sys.stdout.flush()
+
+
+@contextlib.contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            sys.stdout.close()  # else Python tries again at its end, and complains in its own way
+        raise HostError("cannot write to standard output", why=error.strerror or str(error)) from error
 
 
 def talk(text: str) -> None:

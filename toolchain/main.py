@@ -48,6 +48,7 @@ app.command("targets")(targets.targets_command)
 app.add_typer(zoo.app, name="zoo")
 app.command("demo")(demo.demo_command)
 app.command("completion")(completion.completion_command)
+app.command("complete-words", hidden=True)(completion.complete_words_command)
 
 
 class Terminated(BaseException):
@@ -75,6 +76,7 @@ def root(
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `tk` with `argv` (by default the process's arguments) and return its exit code."""
     arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
+    signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _terminate)
     try:
         debug = load_settings().debug or debug
@@ -86,7 +88,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the one place that turns errors into exit codes
         code = _fail(error, debug=debug)
     if code in (_EXIT_INTERRUPTED, _EXIT_TERMINATED):
-        stop_all()
         console.talk("interrupted" if code == _EXIT_INTERRUPTED else "terminated")
     return code
 
@@ -98,10 +99,7 @@ def _run(arguments: list[str]) -> int:
         code = error.code
     except typer.Abort:
         return _EXIT_INTERRUPTED
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        raise HostError("cannot write to standard output", why=error.strerror or str(error)) from error
+    console.flush()
     return code if isinstance(code, int) else ExitCode.OK
 
 
@@ -156,7 +154,13 @@ def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:
     return kept + arguments[end:], len(kept) != end
 
 
+def _interrupt(_signum: int, _frame: FrameType | None) -> None:
+    stop_all()
+    raise KeyboardInterrupt
+
+
 def _terminate(_signum: int, _frame: FrameType | None) -> None:
+    stop_all()
     raise Terminated
 
 

@@ -45,6 +45,8 @@ def _commands(path: str, command: Any) -> Iterator[str]:
     if not children or path == "tk":
         yield _section(path, command)
     for name, child in children.items():
+        if child.hidden:
+            continue
         yield from _commands(f"{path} {name}", child)
 
 

@@ -8,15 +8,16 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.core.diagnostics import CrashError, HostError
 
 _GRACE_SECONDS = 0.5
-_lock = threading.Lock()
+_lock = threading.RLock()  # re-entrant: a signal handler may call stop_all while its own thread holds it
 _running: set[subprocess.Popen[bytes]] = set()
+_stopped = threading.Event()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +66,14 @@ def run(
 
 
 def stop_all() -> None:
-    """Kill every program that `run` is waiting for in any thread; their calls return with a signal's code.
+    """Kill every program that `run` waits for in any thread, and from now on each one as soon as it starts.
 
     For the end of a process: an interrupt reaches the main thread only, and children lead their own groups.
+    Safe in a signal handler.
     """
+    _stopped.set()
     with _lock:
-        for child in _running:
+        for child in tuple(_running):
             _kill_group(child)
 
 
@@ -78,15 +81,21 @@ def _start(
     argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, *, has_input: bool
 ) -> subprocess.Popen[bytes]:
     try:
-        child = subprocess.Popen(
-            list(argv),
-            cwd=cwd,
-            env=None if env is None else dict(env),
-            stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
+        with _deferred_signals():
+            child = subprocess.Popen(
+                list(argv),
+                cwd=cwd,
+                env=None if env is None else dict(env),
+                stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+            with _lock:
+                _running.add(child)
+                if _stopped.is_set():
+                    _kill_group(child)
+            return child
     except OSError as error:
         raise HostError(
             f"cannot start `{argv[0]}`",
@@ -94,9 +103,29 @@ def _start(
             why=error.strerror or str(error),
             hint=f"install the package that provides `{Path(argv[0]).name}`, or put it on the PATH",
         ) from error
-    with _lock:
-        _running.add(child)
-    return child
+
+
+@contextlib.contextmanager
+def _deferred_signals() -> Iterator[None]:
+    """Let SIGINT and SIGTERM wait until a child that was started is known, else no one could stop it.
+
+    Python runs signal handlers in the main thread only, so other threads need nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    arrived: list[int] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    raising = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for number in raising:
+        signal.signal(number, lambda number, _frame: arrived.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in raising.items():
+            signal.signal(number, handler)
+        for one in arrived:
+            signal.raise_signal(one)
 
 
 def _forget(child: subprocess.Popen[bytes]) -> None:

@@ -25,6 +25,15 @@ TARGET_NAMES = {
     "sycl-intel", "opencl-intel",
 }  # fmt: skip
 
+# (file, what is forbidden) -> why it is right there
+ALLOWED_TEXT = {
+    (
+        "compiler/loops/interp_emit.py",
+        "eval or exec",
+    ): "runs Python that it wrote itself, with numbered names only",
+}
+
+_COMPARES_A_NAME = "compares a target's name; ask the target for a capability"
 _ENVIRONMENT = {"environ", "environb", "getenv", "putenv"}
 _STARTERS = {"system", "popen", "fork", "posix_spawn", "posix_spawnp", "startfile"}
 _FORBIDDEN = {
@@ -75,10 +84,13 @@ def writes_files(source: Source) -> Iterator[str]:
 def compares_target_names(source: Source) -> Iterator[str]:
     if source.path.startswith("compiler/targets/"):
         return
+    # In loops/, which knows no targets, `target` is what a cast or a store aims at.
+    knows_targets = not source.path.startswith("compiler/loops/")
     for node in ast.walk(source.tree()):
         if isinstance(node, ast.Compare):
+            named = _named_targets([node.left, *node.comparators])
             yield from (
-                f"line {node.lineno}: {found}" for found in _named_targets([node.left, *node.comparators])
+                f"line {node.lineno}: {one}" for one in named if knows_targets or one != _COMPARES_A_NAME
             )
         elif isinstance(node, ast.MatchValue):
             yield from (f"line {node.lineno}: {found}" for found in _named_targets([node.value]))
@@ -87,7 +99,7 @@ def compares_target_names(source: Source) -> Iterator[str]:
 def forbidden_text(source: Source) -> Iterator[str]:
     for what, pattern in _FORBIDDEN.items():
         for number, line in enumerate(source.text.splitlines(), 1):
-            if re.search(pattern, line):
+            if re.search(pattern, line) and (source.path, what) not in ALLOWED_TEXT:
                 yield f"line {number}: {what}"
 
 
@@ -114,7 +126,7 @@ def _named_targets(parts: list[ast.expr]) -> Iterator[str]:
             if isinstance(node, ast.Constant) and node.value in TARGET_NAMES:
                 yield f"compares with {node.value!r}; ask the target for a capability"
         if isinstance(part, ast.Attribute) and part.attr == "name" and _is_target(part.value):
-            yield "compares a target's name; ask the target for a capability"
+            yield _COMPARES_A_NAME
 
 
 def _is_target(node: ast.expr) -> bool:

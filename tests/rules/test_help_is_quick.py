@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -38,12 +38,12 @@ def test_the_rule_can_fail() -> None:
 
 
 def test_answers_in_time() -> None:
-    """The best of several counts, as other programs may take the processor away."""
-    best = min(seconds("-m", "toolchain", "--help") for _ in range(7))
-    assert best < LIMIT_SECONDS
+    """Processor time, the best of several: on a busy machine the clock on the wall measures the others."""
+    assert min(seconds("-m", "toolchain", "--help") for _ in range(7)) < LIMIT_SECONDS
 
 
 def seconds(*arguments: str) -> float:
-    started = time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *arguments], env=environment(), capture_output=True, check=True)
-    return time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime

@@ -23,19 +23,21 @@ LAYERS: dict[str, set[str]] = {
     "targets": {"core", "render"},
     "reports": {"core"},
 }
-LAYERS["verify"] = {*LAYERS, "pipeline"}
+LAYERS["verify"] = {*LAYERS, "stages", "pipeline"}
 LAYERS["tune"] = {*LAYERS}
+LAYERS["stages"] = {*LAYERS} - {"verify", "tune"}
 LAYERS["pipeline"] = {*LAYERS}
 
 # third-party package -> where it may be imported
 THIRD_PARTY: dict[str, set[str]] = {
     "numpy": {"compiler.graph", "compiler.frontend", "compiler.loops", "compiler.schedule",
-              "compiler.runtime", "compiler.pipeline", "compiler.verify", "compiler.tune",
+              "compiler.runtime", "compiler.stages", "compiler.pipeline", "compiler.verify", "compiler.tune",
               "toolchain.tensors", "toolchain.zoo"},
     "ml_dtypes": {"compiler.graph", "compiler.frontend", "compiler.loops", "compiler.runtime",
                   "compiler.verify"},
     "onnx": {"compiler.frontend", "compiler.verify", "toolchain.zoo"},
-    "typer": {"toolchain.main", "toolchain.options", "toolchain.commands"},
+    "google": {"compiler.frontend"},  # protobuf, which onnx brings along
+    "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands"},
 }  # fmt: skip
 
 

@@ -60,8 +60,9 @@ def compile_command(
         start_from=start_from,
         timings=timings,
     )
+    options.existing_file(model)
     with console.progress(f"compiling {model.name}"):
-        report = compiler.compile_model(options.existing_file(model), settings)
+        report = compiler.compile_model(model, settings)
     for warning in report.warnings:
         console.warn(warning)
     if json:

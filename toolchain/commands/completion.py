@@ -1,32 +1,36 @@
-"""`tk completion`: shell completion as a script to source."""
+"""`tk completion`: shell completion as a script to source, and the hidden command that the scripts ask."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import compiler
-from toolchain import console
+from toolchain import console, zoo
 
-# Each asks `tk` itself, in the protocol of typer: _TK_COMPLETE names the shell, the words are in variables.
+# Each script asks `tk complete-words -- WORDS`, the words up to the cursor, and falls back to file names.
 _SCRIPTS = {
     "bash": """\
 _tk_complete() {
   local IFS=$'\\n'
-  COMPREPLY=( $(COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _TK_COMPLETE=complete_bash tk) )
+  COMPREPLY=( $(tk complete-words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null) )
 }
 complete -o default -F _tk_complete tk""",
     "zsh": """\
 #compdef tk
 _tk_complete() {
-  eval $(env _TYPER_COMPLETE_ARGS="${words[1,$CURRENT]}" _TK_COMPLETE=complete_zsh tk)
+  local -a found
+  found=( ${(f)"$(tk complete-words -- "${(@)words[2,CURRENT]}" 2>/dev/null)"} )
+  if (( $#found )); then compadd -- $found; else _files; fi
 }
 compdef _tk_complete tk""",
     "fish": """\
-complete --command tk --arguments "(env _TK_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args \
-_TYPER_COMPLETE_ARGS=(commandline -cp) tk)" --condition "env _TK_COMPLETE=complete_fish \
-_TYPER_COMPLETE_FISH_ACTION=is-args _TYPER_COMPLETE_ARGS=(commandline -cp) tk" """,
+function __tk_complete
+  set --local before (commandline --tokenize --cut-at-cursor --current-process)
+  tk complete-words -- $before[2..] (commandline --current-token --cut-at-cursor) 2>/dev/null
+end
+complete --command tk --arguments '(__tk_complete)'""",
 }
 
 
@@ -42,4 +46,29 @@ def completion_command(
             f"no completion for the shell `{shell}`",
             hint=compiler.did_you_mean(shell, _SCRIPTS) or "choose bash, zsh or fish",
         )
-    console.data(_SCRIPTS[shell].rstrip())
+    console.data(_SCRIPTS[shell])
+
+
+def complete_words_command(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+    """Print what the last of the words may become, one candidate a line."""
+    from toolchain.main import app
+
+    for candidate in candidates(typer.main.get_command(app), words or [""]):
+        console.data(candidate)
+
+
+def candidates(root: Any, words: list[str]) -> list[str]:
+    """Subcommands, options or networks that begin with the last word, in the order of the help."""
+    *before, last = words
+    command, path = root, []
+    for word in before:
+        if word in getattr(command, "commands", {}):
+            command = command.commands[word]
+            path.append(word)
+    if last.startswith("-"):
+        choices = [name for param in command.params for name in param.opts if name.startswith("-")]
+    elif hasattr(command, "commands"):
+        choices = [name for name, child in command.commands.items() if not child.hidden]
+    else:
+        choices = list(zoo.networks()) if path in (["zoo", "make"], ["zoo", "fetch"], ["demo"]) else []
+    return [choice for choice in choices if choice.startswith(last)]

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from compiler.core import process
 from compiler.core.diagnostics import CrashError, HostError
+from tests.support.processes import ended
 
 
 def python(code: str) -> list[str]:
@@ -72,22 +71,10 @@ def test_stop_all_ends_what_other_threads_wait_for() -> None:
         target=lambda: results.append(process.run(python("import time; time.sleep(60)")))
     )
     waiting.start()
-    deadline = time.monotonic() + 10
-    while not results and time.monotonic() < deadline:
+    try:
         process.stop_all()
-        waiting.join(0.05)
-    assert results[0].returncode == -9
-
-
-def ended(pid: int) -> bool:
-    """Whether a process is gone or only waits to be reaped by its adopter."""
-    deadline = time.monotonic() + 5
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-                return True
-        except (ProcessLookupError, FileNotFoundError):
-            return True
-        time.sleep(0.02)
-    return False
+        waiting.join(10)
+        assert results[0].returncode == -9
+        assert process.run(python("import time; time.sleep(60)")).returncode == -9
+    finally:
+        process._stopped.clear()
