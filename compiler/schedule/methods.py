@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from compiler.schedule.primitives.base import Outputs, Primitive, Value
+from compiler.schedule.primitives.inline import ComputeInline, ReverseComputeInline
 from compiler.schedule.primitives.loops import (
     Annotate,
     Bind,
@@ -19,6 +20,8 @@ from compiler.schedule.primitives.loops import (
     Unroll,
     Vectorize,
 )
+from compiler.schedule.primitives.reduction import DecomposeReduction, RFactor
+from compiler.schedule.primitives.sampling import SampleCategorical, SampleComputeLocation, SampleTile
 from compiler.schedule.primitives.split import Split
 
 
@@ -58,9 +61,7 @@ class LoopMethods(Applies):
         """Put nested loops in this order."""
         self.apply(Reorder(loops))
 
-    def tile(
-        self, loops: tuple[str, ...], sizes: tuple[int, ...], *, tail: str = "guard"
-    ) -> tuple[str, ...]:
+    def tile(self, loops: tuple[str, ...], sizes: tuple[int, ...], *, tail: str = "guard") -> tuple[str, ...]:
         """Cut nested loops into tiles; returns the outer loops, then the inner ones."""
         return self.names(Tile(loops, sizes, tail))
 
@@ -87,3 +88,56 @@ class LoopMethods(Applies):
     def unannotate(self, target: str, key: str) -> None:
         """Take a note off a loop or block."""
         self.apply(Unannotate(target, key))
+
+
+class BlockMethods(Applies):
+    """Primitives about blocks: inlining and reductions."""
+
+    def compute_inline(self, block: str) -> None:
+        """Put a block into all blocks that read its result."""
+        self.apply(ComputeInline(block))
+
+    def reverse_compute_inline(self, block: str) -> None:
+        """Put a block into the producer of what it reads."""
+        self.apply(ReverseComputeInline(block))
+
+    def decompose_reduction(self, block: str, loop: str) -> str:
+        """Start a reduction in a block of its own before `loop`; returns that block."""
+        return self.names(DecomposeReduction(block, loop))[0]
+
+    def rfactor(self, block: str, loop: str, axis: int = 0) -> tuple[str, str]:
+        """Make a reduce loop spatial; returns the block of partial results and their buffer."""
+        made, buffer = self.names(RFactor(block, loop, axis))
+        return made, buffer
+
+
+class SamplingMethods(Applies):
+    """Steps that pick values; without a decision they draw from the source of the Schedule."""
+
+    def sample_tile(
+        self,
+        loop: str,
+        parts: int,
+        *,
+        largest: int = 64,
+        dividing: bool = True,
+        decision: tuple[int, ...] | None = None,
+    ) -> tuple[int, ...]:
+        """Pick factors for a split of `loop`, outermost first."""
+        return cast(
+            "tuple[int, ...]", self.apply(SampleTile(loop, parts, largest, dividing, decision=decision))
+        )
+
+    def sample_categorical(
+        self,
+        candidates: tuple[int | str, ...],
+        weights: tuple[float, ...] = (),
+        *,
+        decision: int | None = None,
+    ) -> int | str:
+        """Pick one of the candidates; the decision is its number."""
+        return self.apply(SampleCategorical(candidates, weights, decision=decision))[0]
+
+    def sample_compute_location(self, block: str, *, decision: str | None = None) -> str:
+        """Pick a loop under which compute_at accepts a block."""
+        return self.names(SampleComputeLocation(block, decision=decision))[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
 from math import inf
 from typing import TypeAlias
 
@@ -54,17 +55,14 @@ def check_independent(asked: str, program: Program, loop: For) -> None:
 def check_reorder(asked: str, program: Program, chain: Sequence[For], order: Sequence[For]) -> None:
     """Refuse a new order of directly nested loops in which a block would see other values."""
     below = outer_blocks(chain[-1])
-    place = {loop.var.name: number for number, loop in enumerate(order)}
+    old = {loop.var.name: number for number, loop in enumerate(chain)}
+    new = {loop.var.name: number for number, loop in enumerate(order)}
     for block in below:
-        for inner in sorted(overlapping_loops(block) & place.keys()):
-            for outer in sorted(place):
-                if place[outer] < place[inner] and "reduce" in iter_kinds(block, outer):
-                    raise ScheduleError(
-                        f"{asked}: reduce loop {outer} cannot go outside of {inner}",
-                        where=f"block {block.name}",
-                        why=f"tiles of {inner} overlap (tail shift), so their sums would be added twice",
-                        hint=f"keep {outer} inside {inner}, or split with another tail",
-                    )
+        for outer, inner in product(chain, chain):
+            names = outer.var.name, inner.var.name
+            moved = old[names[0]] > old[names[1]] and new[names[0]] < new[names[1]]
+            if moved and "reduce" in iter_kinds(block, names[0]):
+                _check_sum_once(asked, program, block, names[0], inner)
     if len(below) == 1:
         return
     known = Simplifier(_bounds_below(program, chain[0]))
@@ -79,6 +77,27 @@ def check_reorder(asked: str, program: Program, chain: Sequence[For], order: Seq
             f"{pair[0].name} made",
             hint="reorder before placing other blocks there",
         )
+
+
+def _check_sum_once(asked: str, program: Program, block: Block, outer: str, inner: For) -> None:
+    name = inner.var.name
+    if "reduce" in iter_kinds(block, name):
+        return
+    why = repeated_work(program, block, inner)
+    if why:
+        raise ScheduleError(
+            f"{asked}: reduce loop {outer} cannot go outside of {name}",
+            where=f"block {block.name}",
+            why=f"{why}, so their sums would be added more than once",
+            hint=f"keep {outer} inside {name}",
+        )
+
+
+def repeated_work(program: Program, block: Block, loop: For) -> str:
+    """Why two iterations of a loop may do the same work of a block; empty when they cannot."""
+    if isinstance(loop.extent, Const) and loop.extent.value == 1:
+        return ""
+    return _overlap(program, block, loop, Simplifier(_bounds_below(program, loop)))
 
 
 def overlapping_loops(block: Block) -> frozenset[str]:
@@ -118,7 +137,6 @@ def _loops_inside(program: Program, block: Block, loop: For) -> Inner:
 
 
 def _overlap(program: Program, block: Block, loop: For, known: Simplifier) -> str:
-    """Why two iterations of a loop may do the same work of a block; empty when they cannot."""
     name = loop.var.name
     bindings = [item.binding for item in block.iters if name in variables(item.binding)]
     if not bindings:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 from compiler.core.diagnostics import BadInputError
 from compiler.loops.ir import Block, For, Func
-from compiler.schedule.methods import LoopMethods
+from compiler.schedule.methods import BlockMethods, LoopMethods, SamplingMethods
 from compiler.schedule.placement_methods import PlacementMethods
 from compiler.schedule.primitives.base import Outputs, Primitive, Program, Sampling, Value
 from compiler.schedule.trace import Ref, SampledInt, SampledName, Trace, record
 
 
-class Schedule(LoopMethods, PlacementMethods):
+class Schedule(LoopMethods, BlockMethods, PlacementMethods, SamplingMethods):
     """Rewrites a Func step by step and records each step.
 
     `func` is the program now, `trace` what was done. `source` is where sampling steps draw from; without one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.primitives.cache import CacheInplace, CacheRead, CacheWrite
+from compiler.schedule.primitives.inline import ComputeInline, ReverseComputeInline
 from compiler.schedule.primitives.layout import TransformBlockLayout, TransformLayout
 from compiler.schedule.primitives.loops import (
     Annotate,
@@ -17,6 +18,8 @@ from compiler.schedule.primitives.loops import (
     Vectorize,
 )
 from compiler.schedule.primitives.placement import ComputeAt, ReverseComputeAt
+from compiler.schedule.primitives.reduction import DecomposeReduction, RFactor
+from compiler.schedule.primitives.sampling import SampleCategorical, SampleComputeLocation, SampleTile
 from compiler.schedule.primitives.split import Split
 from compiler.schedule.primitives.storage import SetScope, StorageAlign
 
@@ -31,6 +34,13 @@ PRIMITIVES: dict[str, type[Primitive]] = {
     "bind": Bind,
     "annotate": Annotate,
     "unannotate": Unannotate,
+    "compute_inline": ComputeInline,
+    "reverse_compute_inline": ReverseComputeInline,
+    "decompose_reduction": DecomposeReduction,
+    "rfactor": RFactor,
+    "sample_tile": SampleTile,
+    "sample_categorical": SampleCategorical,
+    "sample_compute_location": SampleComputeLocation,
     "compute_at": ComputeAt,
     "reverse_compute_at": ReverseComputeAt,
     "cache_read": CacheRead,

@@ -24,10 +24,12 @@ from compiler.loops.ir import (
     Iter,
     Let,
     Region,
+    Seq,
     Stmt,
     Var,
     all_of,
     const,
+    seq,
 )
 from compiler.loops.simplify import Simplifier, substitute
 
@@ -243,11 +245,15 @@ def extent_of(loop: For, asked: str) -> int:
 
 
 def map_statements(stmt: Stmt, fn: Callable[[Stmt], Stmt | None]) -> Stmt:
-    """Rewrite top-down: where `fn` gives a statement it is taken as it is, else the children are visited."""
+    """Rewrite top-down: where `fn` gives a statement it is taken as it is, else the children are visited.
+
+    Sequences in sequences are flattened.
+    """
     new = fn(stmt)
     if new is not None:
         return new
-    return stmt.map_children(lambda child: map_statements(child, fn) if isinstance(child, Stmt) else child)
+    rebuilt = stmt.map_children(lambda child: map_statements(child, fn) if isinstance(child, Stmt) else child)
+    return seq(*rebuilt.stmts) if isinstance(rebuilt, Seq) and rebuilt is not stmt else rebuilt
 
 
 def replace_statements(func: Func, new: Mapping[str, Stmt]) -> Func:

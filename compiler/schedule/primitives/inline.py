@@ -1,0 +1,382 @@
+"""Primitives that dissolve a block in its consumers or its producer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar
+
+from compiler.core.diagnostics import UsageError
+from compiler.core.node import Node, rewrite
+from compiler.loops.ir import (
+    AddressOf,
+    AsyncCopy,
+    AtomicUpdate,
+    Block,
+    Buffer,
+    Cast,
+    Const,
+    Expr,
+    Func,
+    Load,
+    Region,
+    Stmt,
+    Store,
+    Var,
+    all_of,
+)
+from compiler.loops.simplify import Simplifier, substitute
+from compiler.schedule.index_map import IndexMap
+from compiler.schedule.nest import declared, without_block
+from compiler.schedule.primitives.base import (
+    Outputs,
+    Primitive,
+    Program,
+    replace_statements,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ComputeInline(Primitive):
+    """Put the computation of a block into all blocks that read its result.
+
+    block: a block that computes each element of a local buffer from its indices, and is its only writer.
+    Outputs: none.
+    rewrite: T(i) = f(x(i)); C(j) = T(j + 1) * 2 -> C(j) = f(x(j + 1)) * 2
+    Halide: compute_inline (the default); TVM: compute_inline.
+    """
+
+    name: ClassVar[str] = "compute_inline"
+
+    block: str
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        program = Program(func)
+        block = program.block(self.block, self.name)
+        store = _pointwise(self, block)
+        _check_private(self, program, block, store.buffer)
+        inverse = self._inverse(block, store)
+        padded = prod(_sizes(store.buffer.shape)) != prod(_sizes(item.extent for item in block.iters))
+        readers = _readers(program, store.buffer, self.block)
+        if not readers:
+            raise self.refuse(
+                f"nothing reads {store.buffer.name}", where=f"block {self.block}", hint="leave the block out"
+            )
+        use = _Inlined(block, store, inverse, padded)
+        new: dict[str, Stmt] = {}
+        for reader in readers:
+            self._check_reader(reader, store.buffer)
+            new[reader.name] = self._into(reader, use)
+        func = replace_statements(func, new)
+        return _without(func, self.block, store.buffer), ()
+
+    def _inverse(self, block: Block, store: Store) -> IndexMap:
+        names = tuple(item.var.name for item in block.iters)
+        try:
+            return IndexMap(names, store.indices).inverse(tuple(_sizes(item.extent for item in block.iters)))
+        except UsageError as error:
+            raise self.refuse(
+                f"it is not known which iteration of {self.block} makes which element",
+                where=f"block {self.block}",
+                why=error.why or error.what,
+                hint="store to plain indices, or to whole digits of them (i // n, i % n)",
+            ) from None
+
+    def _check_reader(self, reader: Block, buffer: Buffer) -> None:
+        kinds = AddressOf | AsyncCopy | AtomicUpdate
+        opaque = any(isinstance(item, kinds) and _mentions(item, buffer) for item in reader.body.walk())
+        masked = any(
+            isinstance(item, Load) and item.buffer == buffer and item.mask is not None
+            for item in reader.body.walk()
+        )
+        nested = any(isinstance(item, Block) for item in reader.body.walk())
+        if opaque or masked or nested:
+            why = "its reads are hidden in an intrinsic, a mask or inner blocks"
+            raise self.refuse(
+                f"block {reader.name} reads {buffer.name} in a way that cannot be replaced",
+                where=f"block {reader.name}",
+                why=why,
+                hint="inline before tensorize and blockize",
+            )
+
+    def _into(self, reader: Block, use: _Inlined) -> Block:
+        known = Simplifier(_iter_bounds(reader))
+
+        def swap(item: Node) -> Node | None:
+            if not isinstance(item, Load) or item.buffer != use.store.buffer:
+                return None
+            indices = tuple(known.simplify(at) for at in use.inverse.apply(item.indices))
+            if use.padded:
+                self._check_inside(reader, use, indices, known)
+            names = (it.var.name for it in use.block.iters)
+            return _tidy(substitute(use.value, dict(zip(names, indices, strict=True))), known)
+
+        init = None if reader.init is None else rewrite(reader.init, swap)
+        return declared(reader.replace(body=rewrite(reader.body, swap), init=init))
+
+    def _check_inside(
+        self, reader: Block, use: _Inlined, indices: tuple[Expr, ...], known: Simplifier
+    ) -> None:
+        for item, index in zip(use.block.iters, indices, strict=True):
+            if not (known.prove(index.ge(0)) and known.prove(index.lt(item.extent))):
+                raise self.refuse(
+                    f"block {reader.name} may read padding of {use.store.buffer.name}",
+                    where=f"block {reader.name}",
+                    why=f"{item.var.name} of block {self.block} would leave 0..{_sizes([item.extent])[0]}",
+                    hint="inline before padding the buffer",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class _Inlined:
+    """A pointwise block, and which iteration of it made the element at given indices."""
+
+    block: Block
+    store: Store
+    inverse: IndexMap
+    padded: bool
+
+    @property
+    def value(self) -> Expr:
+        return rounded(self.store.value, self.store.buffer)
+
+
+@dataclass(frozen=True, slots=True)
+class ReverseComputeInline(Primitive):
+    """Put a block that works on each element of its producer's result into the producer.
+
+    block: the only reader of a local buffer, which it reads one to one. Its producer may not be a reduction.
+    Outputs: none.
+    rewrite: T(i) = f(i); C(i) = g(T(i)) -> C(i) = g(f(i))
+    Halide: -; TVM: reverse_compute_inline.
+    """
+
+    name: ClassVar[str] = "reverse_compute_inline"
+
+    block: str
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        program = Program(func)
+        block = program.block(self.block, self.name)
+        store = _pointwise(self, block)
+        producer, load = self._producer(program, block)
+        made = _pointwise(self, producer)
+        _check_private(self, program, producer, made.buffer)
+        self._check_order(program, block, producer)
+        inverse = self._inverse(block, load)
+        known = Simplifier(_iter_bounds(producer))
+        at = tuple(known.simplify(item) for item in inverse.apply(made.indices))
+        values = {item.var.name: value for item, value in zip(block.iters, at, strict=True)}
+        value = _tidy(substitute(store.value, values), known)
+        inner = rounded(made.value, made.buffer)
+        value = rewrite(
+            value, lambda item: inner if isinstance(item, Load) and item.buffer == made.buffer else None
+        )
+        indices = tuple(known.simplify(substitute(item, values)) for item in store.indices)
+        body = Store(store.buffer, indices, value)
+        predicate = all_of(producer.predicate, self._inside(program, block, producer, at))
+        new = declared(producer.replace(body=body, predicate=predicate))
+        func = replace_statements(func, {producer.name: new})
+        return _without(func, self.block, made.buffer), ()
+
+    def _producer(self, program: Program, block: Block) -> tuple[Block, Load]:
+        """The block whose result this one works on, and the one way in which it reads it."""
+        loads: dict[Load, Block] = {}
+        for item in block.body.walk():
+            if isinstance(item, Load) and item.buffer in program.func.allocs:
+                makers = program.writers(item.buffer)
+                if len(makers) == 1 and len(program.readers(item.buffer)) == 1:
+                    loads[item] = makers[0]
+        candidates = {maker.name: maker for maker in loads.values()}
+        if len(candidates) != 1:
+            found = ", ".join(candidates) or "none"
+            raise self.refuse(
+                f"block {self.block} needs one producer that only it uses",
+                where=f"block {self.block}",
+                why=f"such producers: {found}",
+                hint="name a block that reads one local buffer which nothing else reads or writes",
+            )
+        if len(loads) > 1:
+            raise self.refuse(
+                f"block {self.block} reads several elements of its producer's result",
+                where=f"block {self.block}",
+                why="one iteration of the producer makes only one of them",
+                hint="use compute_inline on the producer",
+            )
+        ((load, producer),) = loads.items()
+        if producer.is_reduction:
+            raise self.refuse(
+                f"producer {producer.name} is a reduction",
+                where=f"block {producer.name}",
+                why="its result is complete only after its last iteration",
+                hint="use reverse_compute_at",
+            )
+        return producer, load
+
+    def _check_order(self, program: Program, block: Block, producer: Block) -> None:
+        """What else the block touches must not change between the producer and the block."""
+        names = list(program.blocks)
+        between = [
+            program.blocks[name] for name in names[names.index(producer.name) + 1 : names.index(block.name)]
+        ]
+        touched = {region.buffer.name for region in (*block.reads, *block.writes)}
+        for other in between:
+            clash = touched & {region.buffer.name for region in other.writes}
+            if clash:
+                raise self.refuse(
+                    f"block {other.name} writes {min(clash)} between {producer.name} and {self.block}",
+                    where=f"block {self.block}",
+                    why="it would then be too late",
+                    hint=f"move or inline {other.name} first",
+                )
+
+    def _inverse(self, block: Block, load: Load) -> IndexMap:
+        names = tuple(item.var.name for item in block.iters)
+        why = "the indices do not reach every element once"
+        try:
+            forward = IndexMap(names, load.indices)
+            inverse = forward.inverse(tuple(_sizes(item.extent for item in block.iters)))
+            known = Simplifier(inverse.bounds(_sizes(load.buffer.shape)))
+            there = substitute_all(forward.outputs, dict(zip(names, inverse.outputs, strict=True)))
+            if all(
+                known.simplify(item) == known.simplify(Var(name))
+                for item, name in zip(there, inverse.inputs, strict=True)
+            ):
+                return inverse
+        except UsageError as error:
+            why = error.why or error.what
+        raise self.refuse(
+            f"block {self.block} does not read {load.buffer.name} one to one",
+            where=f"block {self.block}",
+            why=why,
+            hint="use compute_inline on the producer",
+        )
+
+    def _inside(self, program: Program, block: Block, producer: Block, at: tuple[Expr, ...]) -> Expr | None:
+        """The condition over loop variables that an iteration of the producer has one of the block."""
+        known = Simplifier(program.bounds_at(producer.name))
+        bindings = {item.var.name: item.binding for item in producer.iters}
+        conditions: list[Expr] = []
+        for item, index in zip(block.iters, at, strict=True):
+            value = substitute(index, bindings)
+            conditions += [known.simplify(value.ge(0)), known.simplify(value.lt(item.extent))]
+        own = Simplifier(_iter_bounds(producer))
+        needed = [
+            own.prove(index.ge(0)) is not True or own.prove(index.lt(item.extent)) is not True
+            for item, index in zip(block.iters, at, strict=True)
+        ]
+        return all_of(*(c for number, c in enumerate(conditions) if needed[number // 2]))
+
+
+# ---------------------------------------------------------------- shared
+
+
+def rounded(value: Expr, buffer: Buffer) -> Expr:
+    """What a load gives after `value` was stored to the buffer: narrow floats are rounded."""
+    narrow = buffer.dtype.is_float and buffer.dtype.bits < 32
+    return Cast(buffer.dtype, value) if narrow or value.dtype != buffer.dtype else value
+
+
+def substitute_all(items: tuple[Expr, ...], values: Mapping[str, Expr]) -> tuple[Expr, ...]:
+    """`substitute` for several expressions."""
+    return tuple(substitute(item, values) for item in items)
+
+
+def _pointwise(primitive: Primitive, block: Block) -> Store:
+    """The one store of a block that computes each element from its indices alone."""
+    body = block.body
+    why = ""
+    if not isinstance(body, Store) or body.mask is not None:
+        why = "it is more than one plain store"
+    elif block.is_reduction or block.init is not None:
+        why = "it is a reduction"
+    elif len(block.writes) != 1 or any(_mentions(item, body.buffer) for item in body.value.walk()):
+        why = "it reads what it writes"
+    if why:
+        raise primitive.refuse(
+            f"block {block.name} cannot be put into another block",
+            where=f"block {block.name}",
+            why=why,
+            hint="name a block that computes each element from its indices",
+        )
+    assert isinstance(body, Store)
+    return body
+
+
+def _check_private(primitive: Primitive, program: Program, block: Block, buffer: Buffer) -> None:
+    if buffer not in program.func.allocs:
+        raise primitive.refuse(
+            f"{buffer.name} is a parameter of the kernel",
+            where=f"block {block.name}",
+            why="its content is visible outside and has to be written",
+            hint="name a block that writes a local buffer",
+        )
+    others = [item.name for item in program.writers(buffer) if item.name != block.name]
+    if others:
+        raise primitive.refuse(
+            f"block {others[0]} writes {buffer.name}, too",
+            where=f"block {block.name}",
+            why="one block has to make the whole buffer",
+            hint="inline before partitioning",
+        )
+    aliases = [item.name for item in program.func.buffers if item.alias_of == buffer.name]
+    if aliases or buffer.alias_of is not None:
+        raise primitive.refuse(
+            f"the memory of {buffer.name} has another name, too",
+            where=f"block {block.name}",
+            why=f"aliases: {', '.join(aliases) or buffer.alias_of}",
+        )
+
+
+def _readers(program: Program, buffer: Buffer, writer: str) -> tuple[Block, ...]:
+    """Blocks that touch a buffer anywhere, other than the one that writes it."""
+    return tuple(
+        block
+        for block in program.blocks.values()
+        if block.name != writer
+        and (
+            any(region.buffer == buffer for region in block.reads)
+            or any(
+                _mentions(item, buffer) for part in (block.body, block.init) if part for item in part.walk()
+            )
+        )
+    )
+
+
+def _mentions(item: Node, buffer: Buffer) -> bool:
+    if isinstance(item, Load | Store | AddressOf | AtomicUpdate | Region):
+        return item.buffer == buffer
+    return isinstance(item, AsyncCopy) and buffer in {item.target.buffer, item.source.buffer}
+
+
+def _without(func: Func, block: str, buffer: Buffer) -> Func:
+    return func.replace(
+        body=without_block(func.body, block), allocs=tuple(item for item in func.allocs if item != buffer)
+    )
+
+
+def _tidy(value: Expr, known: Simplifier) -> Expr:
+    """The value with its indices simplified."""
+
+    def visit(item: Node) -> Node:
+        if isinstance(item, Load):
+            return item.replace(indices=tuple(known.simplify(at) for at in item.indices))
+        return item.map_children(visit)
+
+    result = visit(value)
+    assert isinstance(result, Expr)
+    return result
+
+
+def _iter_bounds(block: Block) -> dict[str, tuple[int, int]]:
+    return {
+        item.var.name: (0, int(item.extent.value) - 1)
+        for item in block.iters
+        if isinstance(item.extent, Const)
+    }
+
+
+def _sizes(items: Iterable[Expr]) -> list[int]:
+    """Constant extents as numbers; symbolic ones count as 0, which no check takes for covered."""
+    return [int(item.value) if isinstance(item, Const) else 0 for item in items]
