@@ -64,8 +64,9 @@ def _errors(actual: Array, expected: Array) -> npt.NDArray[np.float64]:
         errors = np.abs(a - e)
     same = (actual == expected) | (np.isnan(a) & np.isnan(e))
     errors[np.isnan(errors)] = np.inf
-    # Large whole numbers may differ although they are equal as float64.
-    return np.where(same, 0.0, np.maximum(errors, np.finfo(np.float64).tiny))
+    # Large whole numbers may differ although they are equal as float64; they differ by at least one.
+    least = np.finfo(np.float64).tiny if expected.dtype.kind == "f" else 1.0
+    return np.where(same, 0.0, np.maximum(errors, least))
 
 
 def _scale(expected: Array) -> float:

@@ -96,11 +96,12 @@ def _read_file(path: Path, spec: TensorInfo) -> Array:
 def _load(path: Path) -> Array | dict[str, Array]:
     """Read an npy or npz file; object arrays, which would need code to be run, are refused."""
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
+        with path.open("rb") as stream:
+            loaded = np.load(stream, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded
+            with loaded:
+                return {name: loaded[name] for name in loaded.files}
     except OSError as error:
         raise BadInputError(
             "cannot read an input", where=str(path), why=error.strerror or str(error)

@@ -1,0 +1,49 @@
+"""Measurement: percentiles, turns, and this machine's peak."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+import pytest
+
+from compiler.core.settings import load_settings
+from compiler.verify.bench import measure, percentiles
+from compiler.verify.peak import peak_gflops
+
+
+def test_percentiles_are_milliseconds() -> None:
+    result = percentiles([i / 1000 for i in range(1, 102)])
+    assert (result.p50, result.p90, result.runs) == (pytest.approx(51), pytest.approx(91), 101)
+    assert result.p99 == pytest.approx(100)
+    assert result.spread == pytest.approx((91 - 11) / 51)
+
+
+def test_engines_take_turns_and_get_the_same_time() -> None:
+    order: list[str] = []
+
+    def run(name: str) -> None:
+        order.append(name)
+        time.sleep(0.001)
+
+    times = measure({"a": lambda: run("a"), "b": lambda: run("b")}, warmup=0.01, seconds=0.6)
+    turns = sum(1 for one, next_one in pairwise(order) if one != next_one)
+    assert turns >= 5
+    assert 0.7 < times["a"].runs / times["b"].runs < 1.4
+    assert times["a"].p50 >= 1.0
+
+
+def test_slow_functions_run_ten_times() -> None:
+    assert measure({"a": lambda: time.sleep(0.005)}, warmup=0, seconds=0.01)["a"].runs >= 10
+
+
+def test_peak_is_plausible_and_comes_from_the_cache() -> None:
+    settings = load_settings()
+    one = peak_gflops(1, settings, 0.05)
+    before = sorted(settings.cache_dir.joinpath("peak").rglob("*.so"))
+    again = peak_gflops(1, settings, 0.05)
+    assert sorted(settings.cache_dir.joinpath("peak").rglob("*.so")) == before
+    assert len(before) == 1
+    # One SSE2 unit at 1 GHz gives 8, two AVX-512 units at 6 GHz give 384.
+    assert 4 < one < 800
+    assert 4 < again < 800
