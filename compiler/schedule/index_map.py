@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler.core.diagnostics import UsageError
 from compiler.loops.ir import Binary, Const, Expr, Var, binary, const
-from compiler.loops.linear import Linear, divisor, is_division
+from compiler.loops.linear import divisor, is_division
 from compiler.loops.simplify import Simplifier, substitute
 
 if TYPE_CHECKING:
@@ -140,7 +140,10 @@ class IndexMap:
 
     def _digits_of(self, output: Expr, index: Var, shape: tuple[int, ...]) -> list[tuple[Digit, Expr, int]]:
         """(digit, its value from the output index, number of its values) for the parts of one output."""
-        known, open_known = Simplifier(self.bounds(shape)), Simplifier({name: (0, _MANY) for name in self.inputs})
+        known, open_known = (
+            Simplifier(self.bounds(shape)),
+            Simplifier(dict.fromkeys(self.inputs, (0, _MANY))),
+        )
         found: list[tuple[Digit, Expr, int]] = []
         terms = sorted(open_known.linear(output).terms.items(), key=lambda item: item[1])
         for number, (atom, factor) in enumerate(terms):

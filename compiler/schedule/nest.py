@@ -33,7 +33,7 @@ from compiler.loops.linear import Linear, operands
 from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.primitives.base import Program, ScheduleError
-from compiler.schedule.regions import Span, int_of, names_in
+from compiler.schedule.regions import Span, executed, int_of, limits_of, names_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,11 +235,14 @@ def make_nest(
     conditions: Callable[[dict[str, Expr], Simplifier], list[Expr]],
     known: Simplifier,
     program: Program,
+    *,
+    unit_loops: bool = False,
 ) -> Nest:
     """The block under one new loop for each iteration variable that runs over more than one value.
 
     spans: where each variable runs; a variable that is missing runs over its whole domain. conditions: more
-    conditions, made from the new bindings. Only what cannot be proved becomes a predicate.
+    conditions, made from the new bindings. Only what cannot be proved becomes a predicate. unit_loops: make
+    loops of one iteration, too.
     """
     loops: list[tuple[Var, Expr]] = []
     iters: list[Iter] = []
@@ -249,7 +252,7 @@ def make_nest(
         begin = Linear({}, 0) if span is None else span.begin
         extent = item.extent if span is None else const(span.extent)
         binding = known.emit(begin)
-        if int_of(extent) != 1:
+        if unit_loops or int_of(extent) != 1:
             var = Var(program.fresh(loop_name_of(item)))
             loops.append((var, extent))
             length = int_of(extent)
@@ -285,7 +288,7 @@ def own_conditions(site: Site, shared: set[str]) -> list[Expr] | None:
     if site.block.predicate is None:
         return []
     known = Simplifier({**loop_bounds(site.loops), **iter_bounds(site.block.iters)})
-    sums = _binding_sums(site.block.iters, known)
+    sums = [(loops, _row_major(members)) for loops, members in binding_sums(site.block.iters, known)]
     allowed = shared | {item.var.name for item in site.block.iters}
     result: list[Expr] = []
     for cond in operands(site.block.predicate, "and"):
@@ -298,22 +301,45 @@ def own_conditions(site: Site, shared: set[str]) -> list[Expr] | None:
     return result
 
 
-def _binding_sums(iters: Sequence[Iter], known: Simplifier) -> list[tuple[Linear, Linear]]:
-    """(loop variables, iteration variables) sums that are equal: bindings, and bindings fused row-major."""
-    found = []
+def executed_box(site: Site, shared: set[str]) -> dict[str, Span] | None:
+    """Spans of the iteration variables that do not run over their whole domain while `shared` stand still.
+
+    None when the iterations that run are not known to be a box.
+    """
+    known = Simplifier({**loop_bounds(site.loops), **iter_bounds(site.block.iters)})
+    extents = {item.var.name: int_of(item.extent) or 1 for item in site.loops if item.var.name not in shared}
+    inner = limits_of(site.block.predicate, extents, known)
+    groups = binding_sums(site.block.iters, known)
+    found = executed(site.block.iters, groups, inner, known)
+    if found is None:
+        return None
+    reduce = {item.var.name for item in site.block.iters if item.kind == "reduce"}
+    return found if reduce.isdisjoint(found) else None
+
+
+def binding_sums(iters: Sequence[Iter], known: Simplifier) -> list[tuple[Linear, Sequence[Iter]]]:
+    """Sums of loop variables with the neighbouring iteration variables whose row-major number they are."""
+    found: list[tuple[Linear, Sequence[Iter]]] = []
     for last in range(len(iters)):
-        loops, variables, stride = Linear({}, 0), Linear({}, 0), 1
-        for item in reversed(iters[: last + 1]):
+        loops, stride = Linear({}, 0), 1
+        for first in range(last, -1, -1):
+            item = iters[first]
             extent = int_of(item.extent)
             term = known.simplify(item.binding * stride)
             loops = known.linear(Binary("add", known.emit(loops), term))
-            variables = variables.plus(Linear({item.var: stride}, 0))
-            if loops.terms:
-                found.append((loops, variables))
+            found.append((loops, iters[first : last + 1]))
             if extent is None:
                 break
             stride *= extent
-    return sorted(found, key=lambda pair: len(pair[1].terms))
+    return sorted(found, key=lambda pair: len(pair[1]))
+
+
+def _row_major(members: Sequence[Iter]) -> Linear:
+    total, stride = Linear({}, 0), 1
+    for item in reversed(members):
+        total = total.plus(Linear({item.var: stride}, 0))
+        stride *= int_of(item.extent) or 1
+    return total
 
 
 def _in_iters(cond: Expr, sums: list[tuple[Linear, Linear]], known: Simplifier) -> Expr | None:
@@ -321,6 +347,8 @@ def _in_iters(cond: Expr, sums: list[tuple[Linear, Linear]], known: Simplifier) 
         return None
     total = known.linear(cond.a).plus(known.linear(cond.b), -1)
     for loops, variables in sums:
+        if not loops.terms:
+            continue
         atom, factor = next(iter(loops.terms.items()))
         times = total.terms.get(atom, 0)
         if times and times % factor == 0:

@@ -55,7 +55,7 @@ def int_of(expr: Expr) -> int | None:
 def relax(value: Linear, inner: Inner, known: Simplifier) -> Span | None:
     """The span of a sum while the inner variables run over their values; None when there is no such span."""
     begin, low, high = constant_sum(value.constant), 0, 0
-    for atom, factor in _limited(value, inner, known).items():
+    for atom, factor in _limited(value, inner).items():
         part = _relax_atom(atom, inner, known)
         if part is None:
             return None
@@ -65,7 +65,7 @@ def relax(value: Linear, inner: Inner, known: Simplifier) -> Span | None:
     return Span(begin.plus(constant_sum(low)), high - low + 1)
 
 
-def _limited(value: Linear, inner: Inner, known: Simplifier) -> dict[Expr, int]:
+def _limited(value: Linear, inner: Inner) -> dict[Expr, int]:
     """The terms, with sums that are known to stay below a bound gathered in one variable each."""
     terms = dict(value.terms)
     for number, (total, bound) in enumerate(inner.limits):
@@ -75,11 +75,7 @@ def _limited(value: Linear, inner: Inner, known: Simplifier) -> dict[Expr, int]:
             continue
         for atom in total.terms:
             del terms[atom]
-        low = known.range(Linear(total.terms, 0))[0]
-        if low == 0:
-            terms[Var(_limit_name(number, bound))] = factor
-        else:
-            terms.update({a: c * factor for a, c in total.terms.items()})
+        terms[Var(_limit_name(number, bound))] = factor
     return terms
 
 
@@ -161,7 +157,7 @@ def is_dense(region: Region, values: Mapping[str, Expr], inner: Inner, known: Si
     sums = [known.linear(substitute(item, values)) for item in region.begin]
     groups: list[tuple[set[str], list[int]]] = []
     for number, value in enumerate(sums):
-        names = {n for atom in _limited(value, inner, known) for n in names_in(atom)}
+        names = {n for atom in _limited(value, inner) for n in names_in(atom)}
         moving = {n for n in names if n in inner.extents or n.startswith("#")}
         dims = [number]
         for group in [g for g in groups if not moving.isdisjoint(g[0])]:
@@ -187,18 +183,30 @@ def _group_dense(
 def _contiguous(value: Linear, length: int, inner: Inner, known: Simplifier) -> bool:
     """Whether the values of the sum, each `length` long, leave no gaps."""
     steps = []
-    for atom, factor in _limited(value, inner, known).items():
+    for atom, factor in _limited(value, inner).items():
         span = _relax_atom(atom, inner, known)
-        if span is None or (not isinstance(atom, Var) and not names_in(atom).isdisjoint(inner.extents)):
+        pace = _pace(atom, inner, known)
+        if span is None or pace is None:
             return False
         if span.extent > 1:
-            steps.append((abs(factor), span.extent))
+            steps.append((abs(factor) * pace, abs(factor) * (span.extent - 1)))
     reach = length
-    for step, count in sorted(steps):
+    for step, distance in sorted(steps):
         if step > reach:
             return False
-        reach += step * (count - 1)
+        reach += distance
     return True
+
+
+def _pace(atom: Expr, inner: Inner, known: Simplifier) -> int | None:
+    """The largest distance between neighbouring values of an atom; None when it is not known."""
+    if isinstance(atom, Var) or names_in(atom).isdisjoint(inner.extents):
+        return 1
+    if isinstance(atom, Binary) and atom.op in {"min", "max"} and isinstance(atom.b, Const):
+        terms = list(known.linear(atom.a).terms.items())  # the last tile of a split with tail `shift`
+        if len(terms) == 1 and isinstance(terms[0][0], Var):
+            return abs(terms[0][1])
+    return None
 
 
 def limits_of(predicate: Expr | None, inner: Mapping[str, int], known: Simplifier) -> Inner:
@@ -214,9 +222,17 @@ def limits_of(predicate: Expr | None, inner: Mapping[str, int], known: Simplifie
             assert isinstance(atom, Var)
             if factor > 0:
                 extents[atom.name] = max(1, min(extents[atom.name], (bound - 1) // factor + 1))
-        elif bound > 0:
-            limits.append((total, bound))
+        elif bound > 0 and (count := _count_from_zero(total, extents, known)) is not None:
+            limits.append((total, min(bound, count)))
     return Inner(extents, tuple(limits))
+
+
+def _count_from_zero(total: Linear, extents: Mapping[str, int], known: Simplifier) -> int | None:
+    """How many values a sum takes when they are 0, 1, 2 ... without gaps, else None."""
+    inner = Inner(extents)
+    span = relax(total, inner, known)
+    gapless = span is not None and span.begin == constant_sum(0) and _contiguous(total, 1, inner, known)
+    return span.extent if span is not None and gapless else None
 
 
 def _upper_bound(cond: Expr, known: Simplifier) -> tuple[Linear, int] | None:
@@ -325,3 +341,37 @@ def covers(outer: Iterable[Span], inner: Iterable[Span | None], known: Simplifie
     return all(
         b is not None and not within(b.begin, b.extent, a, known) for a, b in zip(outer, inner, strict=True)
     )
+
+
+# ---------------------------------------------------------------- iterations that are executed
+
+
+def executed(
+    iters: Sequence[Iter], groups: Sequence[tuple[Linear, Sequence[Iter]]], inner: Inner, known: Simplifier
+) -> dict[str, Span] | None:
+    """Where iteration variables run while the inner loops move: spans for those that miss part of a domain.
+
+    groups: sums of loop variables with the variables whose row-major number they are. None when the
+    iterations are not known to be a box.
+    """
+    found: dict[str, Span] = {}
+    done: set[str] = set()
+    moving: set[str] = set()
+    for value, members in groups:
+        names = {item.var.name for item in members}
+        if not names.isdisjoint(done):
+            continue
+        own = {
+            n for atom in _limited(value, inner) for n in names_in(atom) if n in inner.extents or n[0] == "#"
+        }
+        span = relax(value, inner, known)
+        if span is None or not own.isdisjoint(moving) or not _contiguous(value, 1, inner, known):
+            continue
+        size = prod(int_of(item.extent) or 0 for item in members)
+        if clip(span, size, known) != whole(size):
+            if len(members) > 1:
+                continue
+            found[members[0].var.name] = span
+        done |= names
+        moving |= own
+    return found if done == {item.var.name for item in iters} else None

@@ -9,6 +9,7 @@ from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import (
     Nest,
     Site,
+    executed_box,
     iter_bounds,
     loop_bounds,
     make_nest,
@@ -18,7 +19,7 @@ from compiler.schedule.nest import (
     without_block,
 )
 from compiler.schedule.primitives.base import Program, ScheduleError
-from compiler.schedule.regions import Inner, Span, box, clip, hull, int_of, limits_of, whole
+from compiler.schedule.regions import Inner, Span, box, clip, hull, int_of, limits_of, whole, within
 
 
 class Scene:
@@ -78,11 +79,19 @@ class Scene:
         }
         return limits_of(site.block.predicate, extents, self.known)
 
-    def read(self, site: Site, buffer: str, fixed: set[str] | None = None) -> list[Span]:
-        """A box around what a block reads of a buffer under the loop, clipped to the buffer."""
+    def read(
+        self, site: Site, buffer: str, fixed: set[str] | None = None, *, clipped: bool = True
+    ) -> list[Span]:
+        """A box around what a block reads of a buffer under the loop.
+
+        Reads outside of the buffer, which a select leaves out, are clipped when asked.
+        """
         shape = site.reads(buffer)[0].buffer.shape
         spans = box_of(site, buffer, self.inner_of(site, fixed), self.known, write=False)
-        return [clip(s, int_of(extent) or 0, self.known) for s, extent in zip(spans, shape, strict=True)]
+        return [
+            clip(span, int_of(extent) or 0, self.known) if clipped or span is None else span
+            for span, extent in zip(spans, shape, strict=True)
+        ]
 
     def made(self, site: Site, buffer: str, fixed: set[str] | None = None) -> list[Span]:
         """A box around what a block writes of a buffer under the loop, not clipped."""
@@ -95,17 +104,23 @@ class Scene:
     ) -> Nest:
         """The block in a new nest for the place under the loop."""
         own = own_conditions(self.site, self.outer_names)
-        if own is None:
+        runs = executed_box(self.site, self.outer_names)
+        if own is None or runs is None:
             raise self.refuse(
-                "its predicate is about loops that do not come along",
-                "the condition cannot be said in terms of the iteration variables",
+                "its loops do not run over a box that comes along",
+                "what it executes cannot be said in terms of its iteration variables",
                 "move the block before splitting and fusing its loops",
             )
 
         def conditions(values: dict[str, Expr], known: Simplifier) -> list[Expr]:
             carried = [known.simplify(substitute(item, values)) for item in own]
+            for name, span in runs.items():
+                carried.extend(within(known.linear(values[name]), 1, span, known))
             return carried + exact(values, known)
 
+        for name, span in runs.items():
+            if name not in spans or span.extent < spans[name].extent:
+                spans = {**spans, name: span}
         remaining = Program(self.func.replace(body=without_block(self.func.body, self.site.name)))
         return make_nest(self.site.block, spans, conditions, self.known, remaining)
 

@@ -11,7 +11,7 @@ from compiler.loops.linear import Linear, constant_sum
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import Site, own_conditions
 from compiler.schedule.primitives.base import ScheduleError
-from compiler.schedule.regions import Span, covers, int_of, is_dense, names_in, relax, solve, within
+from compiler.schedule.regions import Span, covers, int_of, is_dense, names_in, solve, within
 from compiler.schedule.scene import Scene, is_narrower
 
 
@@ -29,7 +29,7 @@ class Tile:
         self,
     ) -> tuple[dict[str, Span], Callable[[dict[str, Expr], Simplifier], list[Expr]]]:
         """(spans of the iteration variables, conditions that make them exact)."""
-        found = self._before()
+        found: dict[str, Span] = {}
         for region in self.block.reads:
             writers = [s for s in self.producers if s.writes(region.buffer.name)]
             if writers:
@@ -48,22 +48,6 @@ class Tile:
                 within(known.linear(substitute(known.emit(begin), values)), length, span, known)
             )
         return conditions
-
-    def _before(self) -> dict[str, Span]:
-        """Where loops around both places already say where the block is."""
-        scene = self.scene
-        shared = {loop.var.name for loop in scene.site.loops} & scene.outer_names
-        if not shared:
-            return {}
-        inner = scene.inner_of(scene.site, shared)
-        found = {}
-        for item in self.spatial:
-            extent = int_of(item.extent)
-            span = relax(scene.known.linear(item.binding), inner, scene.known)
-            if span is not None and extent is not None and not names_in(item.binding).isdisjoint(shared):
-                found[item.var.name] = span
-                self.checks.append((Linear({item.var: 1}, 0), 1, span))
-        return found
 
     def _one(self, region: Region, writers: Sequence[Site], found: dict[str, Span]) -> None:
         """Take one read into account."""
@@ -139,7 +123,7 @@ class Tile:
         """All that the block reads of a buffer has to be made under the loop, in some iteration."""
         scene, name = self.scene, region.buffer.name
         made = scene.made(writers[-1], name, set())
-        needed = scene.read(scene.site, name, set())
+        needed = scene.read(scene.site, name, set(), clipped=False)
         others = [s for s in scene.sites.values() if s.writes(name) and s not in writers]
         alone = not others or self._fills(writers[-1], name, set())
         if not alone or not covers(made, needed, scene.known):

@@ -27,10 +27,12 @@ from compiler.schedule.nest import (
     Site,
     conjunction,
     declared,
+    executed_box,
     find_buffer,
     holds,
     iter_bounds,
     loop_bounds,
+    make_nest,
     own_conditions,
     put_after,
     put_before,
@@ -40,7 +42,7 @@ from compiler.schedule.nest import (
     use_buffer,
 )
 from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError
-from compiler.schedule.regions import Inner, Span, box, clip, hull, int_of, is_dense, names_in
+from compiler.schedule.regions import Inner, Span, clip, int_of, is_dense, limits_of, names_in
 from compiler.schedule.scene import box_of, reads_itself
 
 
@@ -118,30 +120,44 @@ class CacheWrite(Primitive):
         self._check(func, site, indices)
         name = program.fresh(f"{self.buffer}_write")
         func, cache = _cache_of(func, program, buffer, self.scope)
-        used = [item for item in block.iters if item.kind == "spatial"]
-        copy = _copy(
-            program,
-            name,
-            [(item.var.name, item.extent) for item in used],
-            (buffer, indices),
-            (cache, indices),
-            Simplifier(),
-        )
-        nest = _nest_of(self._guarded(copy, site, used))
+        nest = self._copy(site, name, (buffer, cache), indices, program)
         moved = replace_block(func, self.block, use_buffer(block, self.buffer, cache))
         return moved.replace(body=put_after(moved.body, {self.block}, nest)), (name,)
 
-    def _guarded(self, copy: Block, site: Site, used: Sequence[Iter]) -> Block:
-        """The copy under the conditions of the block that its domain does not imply."""
-        conditions = own_conditions(site, set())
-        to_loops = {old.var.name: new.binding for old, new in zip(used, copy.iters, strict=True)}
-        if conditions is None or any(not names_in(item) <= to_loops.keys() for item in conditions):
+    def _copy(
+        self,
+        site: Site,
+        name: str,
+        ends: tuple[Buffer, Buffer],
+        indices: tuple[Expr, ...],
+        program: Program,
+    ) -> Stmt:
+        """The nest that copies what the block writes, over the spatial iterations that it executes."""
+        conditions, runs = own_conditions(site, set()), executed_box(site, set())
+        iters, values = [], {}
+        for number, item in enumerate(item for item in site.block.iters if item.kind == "spatial"):
+            loop = Var(program.fresh(f"{name}_i{number}"))
+            var = Var(program.fresh(f"v{loop.name}"))
+            iters.append(Iter(var, item.extent, "spatial", const(0)))
+            values[item.var.name] = var
+        if conditions is None or runs is None or any(not names_in(c) <= values.keys() for c in conditions):
             raise self._no(
-                "its predicate is not about its iteration variables",
-                "the copy could not be put under the same condition",
+                "its loops do not run over a box of iterations",
+                "the copy could not run over the same ones",
                 "cache before splitting and fusing its loops",
             )
-        return copy.replace(predicate=conjunction(substitute(item, to_loops) for item in conditions))
+        known = Simplifier(iter_bounds(iters))
+        at = tuple(known.simplify(substitute(item, values)) for item in indices)
+        body = Store(ends[0], at, Load(ends[1], at))
+        copy = declared(Block(name, tuple(iters), (), (), body))
+        own = [substitute(item, values) for item in conditions]
+
+        def checks(bindings: dict[str, Expr], known: Simplifier) -> list[Expr]:
+            return [known.simplify(substitute(item, bindings)) for item in own]
+
+        spans = {values[old].name: span for old, span in runs.items()}
+        fresh = Program(Func(name, (), seq()))
+        return make_nest(copy, spans, checks, known, fresh, unit_loops=True).stmt
 
     def _no(self, what: str, why: str, hint: str) -> ScheduleError:
         return _refuse(self.name, f"block {self.block}", what, why, hint)
@@ -259,14 +275,12 @@ class CacheRead(Primitive):
 
     def _box(self, site: Site, buffer: Buffer) -> list[Span]:
         """What the block reads over all iterations; literal begins."""
-        known = Simplifier(iter_bounds(site.block.iters))
-        inner = Inner({item.var.name: int_of(item.extent) or 1 for item in site.block.iters})
-        found: list[Span | None] | None = None
-        for region in site.reads(self.buffer):
-            spans = box(region, {}, inner, known)
-            found = spans if found is None else [hull(a, b) for a, b in zip(found, spans, strict=True)]
+        known = Simplifier({**loop_bounds(site.loops), **iter_bounds(site.block.iters)})
+        extents = {item.var.name: int_of(item.extent) or 1 for item in site.loops}
+        inner = limits_of(site.block.predicate, extents, known)
+        found = box_of(site, self.buffer, inner, known, write=False)
         result = []
-        for span, extent in zip(found or [], buffer.shape, strict=True):
+        for span, extent in zip(found, buffer.shape, strict=True):
             size = int_of(extent)
             if size is None:
                 raise self._no(

@@ -283,7 +283,12 @@ class TransformBlockLayout(Primitive):
 
     def _own_loops(self, site: Site) -> list[For]:
         """The loops that hold only this block and stand for its iteration variables, outermost first."""
-        wanted = {item.binding.name for item in site.block.iters if isinstance(item.binding, Var)}
+        extents = {loop.var.name: loop.extent for loop in site.loops}
+        wanted = {
+            item.binding.name
+            for item in site.block.iters
+            if isinstance(item.binding, Var) and extents.get(item.binding.name) == item.extent
+        }
         if len(wanted) < len([i for i in site.block.iters if int_of(i.extent) != 1 or variables(i.binding)]):
             raise self._refuse(
                 "its loops were split or fused",
