@@ -18,6 +18,7 @@ from compiler.loops.interp_threads import Scheduler, Thread
 from compiler.loops.interp_values import Address, ProgramError, dense_strides
 from compiler.loops.intervals import span_of, wrapped
 from compiler.loops.ir import Buffer, Expr, Func, Region, Stmt
+from compiler.loops.printer import print_head
 
 _NESTING = 12
 """Loops in one Python function; CPython allows 20 nested blocks."""
@@ -407,11 +408,9 @@ def _meets(item: Node) -> bool:
 
 def describe(func: Func, stmt: Stmt | None) -> str:
     """Function and first line of a statement, for messages."""
-    from compiler.loops.printer import print_stmt
-
     if stmt is None:
         return f"function `{func.name}`"
-    return f"function `{func.name}`: {print_stmt(stmt).split(chr(10), 1)[0].strip()}"
+    return f"function `{func.name}`: {print_head(stmt)}"
 
 
 _WRITERS: dict[type, Callable[[_Statements, Any], None]] = {

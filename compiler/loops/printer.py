@@ -34,6 +34,22 @@ def print_stmt(stmt: Stmt) -> str:
     return "\n".join(out.lines) + "\n"
 
 
+def print_head(stmt: Stmt) -> str:
+    """The first line of a statement, shortened: how messages name a place."""
+    out = _Printer()
+    if isinstance(stmt, ir.For):
+        stmt = stmt.replace(body=ir.Seq(()))
+    elif isinstance(stmt, ir.Block):
+        stmt = stmt.replace(body=ir.Seq(()), init=None, reads=(), writes=())
+    elif isinstance(stmt, ir.If):
+        stmt = ir.If(stmt.cond, ir.Seq(()))
+    elif isinstance(stmt, ir.Let | ir.Alloc):
+        stmt = stmt.replace(body=ir.Seq(()))
+    out.suite(stmt, 0)
+    head = out.lines[0]
+    return head if len(head) <= WIDTH else f"{head[: WIDTH - 4]} ..."
+
+
 def print_expr(expr: Expr) -> str:
     """The text of one expression."""
     return _expr(expr)[0]

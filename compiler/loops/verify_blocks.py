@@ -1,0 +1,135 @@
+"""Declared regions of blocks against what their bodies really access."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from compiler.core.node import Node
+from compiler.loops import ir
+from compiler.loops.intervals import Span, span_of
+from compiler.loops.ir import Buffer, Expr, Region, Stmt
+
+
+class _Report(Protocol):
+    spans: dict[str, Span]
+
+    def report(self, sentence: str) -> None: ...
+
+    def region(self, region: Region) -> None: ...
+
+
+Access = tuple[Buffer, tuple[Expr, ...], dict[str, Span]]
+
+
+def check_block_regions(checker: _Report, block: ir.Block) -> None:
+    """Regions are well formed and cover the accesses; a reduction writes one place for all its iterations."""
+    for region in (*block.reads, *block.writes):
+        checker.region(region)
+    reduced = {item.var.name for item in block.iters if item.kind == "reduce"}
+    if block.init is not None and not reduced:
+        checker.report(f"block `{block.name}` has an init and nothing to reduce")
+    for region in block.writes:
+        used = {item.name for begin in region.begin for item in begin.walk() if isinstance(item, ir.Var)}
+        if used & reduced:
+            checker.report(
+                f"block `{block.name}` writes `{region.buffer.name}` at a place that is reduced over"
+            )
+    own = _allocated(block)
+    for access, kind in _accesses(block, checker.spans):
+        if access[0].name in own:
+            continue
+        _check_covered(checker, block, access, kind)
+
+
+def _check_covered(checker: _Report, block: ir.Block, access: Access, kind: str) -> None:
+    buffer, indices, spans = access
+    declared = block.writes if kind == "writes" else (*block.reads, *block.writes)
+    regions = [item for item in declared if item.buffer.name == buffer.name]
+    if not regions:
+        checker.report(f"block `{block.name}` {kind} `{buffer.name}` and does not declare it")
+    elif all(_outside(item, indices, spans) for item in regions):
+        checker.report(f"block `{block.name}` {kind} `{buffer.name}` outside of the region that it declares")
+
+
+def _outside(region: Region, indices: tuple[Expr, ...], spans: Mapping[str, Span]) -> bool:
+    """Whether an access surely leaves the box in some iteration."""
+    return any(
+        index.dtype.lanes == 1 and _leaves(index, begin, extent, spans)
+        for index, begin, extent in zip(indices, region.begin, region.extent, strict=False)
+    )
+
+
+def _leaves(index: Expr, begin: Expr, extent: Expr, spans: Mapping[str, Span]) -> bool:
+    if index == begin:
+        return False
+    a, b = _sum_of(index), _sum_of(begin)
+    if a is None or b is None:
+        return False
+    low = high = 0.0
+    for name in a.keys() | b.keys():
+        factor = a.get(name, 0) - b.get(name, 0)
+        first, last = (1.0, 1.0) if name == "" else spans.get(name, (-1.0, 1.0))
+        low += factor * (first if factor > 0 else last) if factor else 0
+        high += factor * (last if factor > 0 else first) if factor else 0
+    return low < 0 or high > span_of(extent, spans)[1] - 1
+
+
+def _sum_of(expr: Expr) -> dict[str, int] | None:
+    """`expr` as coefficients of variables (constant under ""), or None where it is no sum of those."""
+    if isinstance(expr, ir.Const):
+        return {"": int(expr.value)}
+    if isinstance(expr, ir.Var):
+        return {expr.name: 1}
+    if not isinstance(expr, ir.Binary) or expr.op not in ("add", "sub", "mul"):
+        return None
+    a, b = _sum_of(expr.a), _sum_of(expr.b)
+    if a is None or b is None:
+        return None
+    if expr.op == "mul":
+        if set(b) == {""}:
+            a, b = b, a
+        return {name: value * a[""] for name, value in b.items()} if set(a) == {""} else None
+    sign = 1 if expr.op == "add" else -1
+    return {name: a.get(name, 0) + sign * b.get(name, 0) for name in a.keys() | b.keys()}
+
+
+def _allocated(block: ir.Block) -> set[str]:
+    parts = (block.body,) if block.init is None else (block.init, block.body)
+    return {item.buffer.name for part in parts for item in part.walk() if isinstance(item, ir.Alloc)}
+
+
+def _accesses(block: ir.Block, spans: Mapping[str, Span]) -> Iterator[tuple[Access, str]]:
+    for part in (block.init, block.body):
+        if part is not None:
+            yield from _accesses_in(part, dict(spans))
+
+
+def _accesses_in(stmt: Stmt, spans: dict[str, Span]) -> Iterator[tuple[Access, str]]:
+    """Every access below a statement, with the bounds of the variables there.
+
+    Inner blocks answer for themselves.
+    """
+    stack: list[Node] = [stmt]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, ir.For):
+            spans[item.var.name] = (0, span_of(item.extent, spans)[1] - 1)
+        if isinstance(item, ir.Store | ir.AtomicUpdate):
+            yield (item.buffer, item.indices, spans), "writes"
+        elif isinstance(item, ir.Load):
+            yield (item.buffer, item.indices, spans), "reads"
+        elif isinstance(item, ir.Block):
+            yield from (((r.buffer, r.begin, spans), "reads") for r in item.reads if _direct(item, r))
+            yield from (((r.buffer, r.begin, spans), "writes") for r in item.writes if _direct(item, r))
+            continue
+        if not isinstance(item, Buffer):
+            stack.extend(reversed(list(item.children())))
+
+
+def _direct(block: ir.Block, region: Region) -> bool:
+    """Whether a region of an inner block is written without its iteration variables."""
+    own = {item.var.name for item in block.iters}
+    return not any(
+        isinstance(item, ir.Var) and item.name in own for begin in region.begin for item in begin.walk()
+    )
