@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,6 @@ from compiler.runtime.tensors import (
     TensorInfo,
     aligned_empty,
     as_input,
-    dlpack_dtype,
     dtype_name,
     numpy_dtype,
     pick,
@@ -212,8 +212,8 @@ class BoundRun:
 
     def __init__(self, context: Context, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
         self.context = context
-        self._inputs = TensorArray(inputs, [dlpack_dtype(array.dtype) for array in inputs])
-        self._outputs = TensorArray(outputs, [dlpack_dtype(array.dtype) for array in outputs])
+        self._inputs = TensorArray(inputs)
+        self._outputs = TensorArray(outputs)
         self._arrays = list(outputs)
         self._api = context._api  # noqa: SLF001
         self._arguments = (
@@ -243,12 +243,16 @@ class BoundRun:
     def outputs(self) -> dict[str, Array]:
         """The outputs of the last run by name, cut to their actual shapes; not copied."""
         infos = self.context.model.outputs
-        found = {}
-        for info, array, tensor in zip(infos, self._arrays, self._outputs.tensors, strict=True):
-            shape = tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ()
-            fits = shape == array.shape
-            found[info.name] = array if fits else array.reshape(-1)[: _count(shape)].reshape(shape)
+        found = {info.name: array for info, array in zip(infos, self._arrays, strict=True)}
+        for index, info in enumerate(infos):
+            if info.symbolic:
+                shape = self._actual_shape(index)
+                found[info.name] = self._arrays[index].reshape(-1)[: math.prod(shape)].reshape(shape)
         return found
+
+    def _actual_shape(self, index: int) -> tuple[int, ...]:
+        tensor = self._outputs.tensors[index]
+        return tuple(tensor.shape[: tensor.ndim])
 
     def _fail(self, status: int) -> None:
         _check(self._api, status, str(self.context.model.path))
@@ -273,13 +277,6 @@ def _output_problem(info: TensorInfo, array: Array) -> str:
     if not array.flags.c_contiguous or not array.flags.writeable:
         return "it is not contiguous and writeable"
     return ""
-
-
-def _count(shape: tuple[int, ...]) -> int:
-    count = 1
-    for extent in shape:
-        count *= extent
-    return count
 
 
 def _tensor_info(info: abi.TkTensorInfo) -> TensorInfo:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import math
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -48,6 +51,11 @@ class TensorInfo:
         return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
 
     @property
+    def symbolic(self) -> bool:
+        """Whether the inputs decide the shape."""
+        return any(isinstance(dim, SymbolicDim) for dim in self.shape)
+
+    @property
     def largest_shape(self) -> tuple[int, ...]:
         """The shape with every symbolic dimension at its maximum."""
         return tuple(dim.maximum if isinstance(dim, SymbolicDim) else dim for dim in self.shape)
@@ -60,6 +68,7 @@ def dtype_name(dtype: DLDataType) -> str:
     return f"{_KINDS.get(dtype.code, 'unknown')}{dtype.bits}"
 
 
+@cache
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The numpy dtype of a name; raises HostError where numpy needs a package for it that is missing."""
     if name.startswith("bfloat"):
@@ -74,10 +83,14 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An uninitialised array that starts on a cache line."""
-    count = int(np.prod(shape, dtype=np.int64))
-    raw = np.empty(count * dtype.itemsize + _ALIGNMENT, np.uint8)
-    start = -raw.ctypes.data % _ALIGNMENT
-    return raw[start : start + count * dtype.itemsize].view(dtype).reshape(shape)
+    raw = np.empty(math.prod(shape) * dtype.itemsize + _ALIGNMENT, np.uint8)
+    return np.ndarray(shape, dtype, raw, -address_of(raw) % _ALIGNMENT)
+
+
+def address_of(array: Array) -> int:
+    """Where an array's first element lies."""
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def as_input(info: TensorInfo, value: object) -> Array:
@@ -114,6 +127,8 @@ def _from_dlpack(info: TensorInfo, value: Any) -> Array:
 def pick(kind: str, infos: Sequence[TensorInfo], given: Mapping[str, object]) -> None:
     """Check the names in `given`; raises BadInputError for an unknown one or a missing input."""
     names = [info.name for info in infos]
+    if len(given) == len(names) and all(name in given for name in names):
+        return
     for name in given:
         if name not in names:
             raise BadInputError(
@@ -128,27 +143,35 @@ def pick(kind: str, infos: Sequence[TensorInfo], given: Mapping[str, object]) ->
         )
 
 
+# struct DLTensor: data, device_type, device_id, ndim, dtype (code, bits, lanes), shape, strides, byte_offset
+_DLTENSOR = struct.Struct("=QiiiBBHQQQ")
+
+
 class TensorArray:
-    """A C array of DLTensors with room for their shapes; the arrays they point to are kept alive."""
+    """A C array of DLTensors with room for their shapes; the arrays that they point to are kept alive."""
 
-    __slots__ = ("_kept", "count", "tensors")
+    __slots__ = ("_arrays", "_shapes", "count", "tensors")
 
-    def __init__(self, arrays: Sequence[Array], dtypes: Sequence[DLDataType]) -> None:
+    def __init__(self, arrays: Sequence[Array]) -> None:
         self.count = len(arrays)
+        self._arrays = tuple(arrays)
+        extents = [extent for array in arrays for extent in array.shape]
+        self._shapes = (ctypes.c_int64 * len(extents))(*extents)
         self.tensors = (DLTensor * self.count)()
-        self._kept: list[object] = list(arrays)
-        for tensor, array, dtype in zip(self.tensors, arrays, dtypes, strict=True):
-            shape = (ctypes.c_int64 * max(1, array.ndim))(*array.shape)
-            self._kept.append(shape)
-            tensor.data = array.ctypes.data
-            tensor.device.device_type = CPU
-            tensor.ndim = array.ndim
-            tensor.dtype = dtype
-            tensor.shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
+        shape = ctypes.addressof(self._shapes)
+        for index, array in enumerate(arrays):
+            code, bits = _dlpack_dtype(array.dtype)
+            _DLTENSOR.pack_into(
+                self.tensors,
+                index * _DLTENSOR.size,
+                *(address_of(array), CPU, 0, array.ndim, code, bits, 1, shape, 0, 0),
+            )
+            shape += 8 * array.ndim
 
 
-def dlpack_dtype(dtype: np.dtype[Any]) -> DLDataType:
-    """The DLPack element type of a numpy dtype; an unknown one becomes an opaque type that no model has."""
+@cache
+def _dlpack_dtype(dtype: np.dtype[Any]) -> tuple[int, int]:
+    """DLPack's code and bits of a numpy dtype; an unknown one becomes an opaque type that no model has."""
     codes = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
     code = 4 if dtype.name.startswith("bfloat") else codes.get(dtype.kind, 3)
-    return DLDataType(code, min(255, dtype.itemsize * 8), 1)
+    return code, min(255, dtype.itemsize * 8)

@@ -95,6 +95,15 @@ template <class V> TK_INLINE V tk_product_error(V a, V b, V product) {
 #endif
 }
 
+/* c - a * b, rounded once at most, where a * b is close to c. */
+template <class V> TK_INLINE V tk_remainder(V c, V a, V b) {
+#if defined(__FMA__) || defined(__AVX512F__)
+    return tk_fma(-a, b, c);
+#else
+    return tk_convert<V>(tk_convert<double>(c) - tk_convert<double>(a) * tk_convert<double>(b));
+#endif
+}
+
 /* ---------------------------------------------------------------- sign and rounding */
 
 template <class V> TK_INLINE V tk_abs(V x) {
@@ -320,15 +329,14 @@ template <class V> TK_INLINE tk_pair<V> tk_log2_pair(V x) {
     /* s = (m - 1) / (m + 1), as s + s_low; m + 1 may round, what it loses is `lost`. */
     const V m = split.mantissa, numerator = m - one, denominator = m + one;
     const V lost = m - (denominator - one), inverse = one / denominator;
-    const V s = numerator * inverse, product = s * denominator;
-    const V remainder = (numerator - product) - tk_product_error(s, denominator, product);
-    const V s_low = tk_mad(-s, lost, remainder) * inverse;
+    const V s = numerator * inverse;
+    const V s_low = tk_mad(-s, lost, tk_remainder(numerator, s, denominator)) * inverse;
     /* log2(m) = s * (2 / ln 2 + P(s^2)) */
     const V z = s * s;
     const V p = z * tk_poly(z, 0x1.ec709ep-1f, 0x1.277768p-1f, 0x1.a59614p-2f, 0x1.5c679cp-2f);
     const V head = s * lead;
     V tail = tk_mad(s, lead_low, tk_product_error(s, lead, head));
-    tail = tk_mad(s_low, lead, tail);
+    tail = tk_mad(s_low, tk_mad(p, tk_splat<V>(3), lead), tail); /* s_low times the derivative */
     tail = tk_mad(s, p, tail);
     const V sum = split.exponent + head;
     tail = (head - (sum - split.exponent)) + tail;
