@@ -381,6 +381,10 @@ def _softmax_form(*, log: bool) -> Callable[[Builder, Sequence[Buffer], NodeInfo
     return form
 
 
+def _is_one_axis(info: NodeInfo) -> bool:
+    return not info.attrs.flag("flatten")
+
+
 def _softmax(name: str, fn: Callable[[Array, tuple[int, ...]], Array], sign: Sign, *, log: bool) -> Op:
     def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
         found = fn(_wide(arrays[0]), _softmax_axes(arrays[0].ndim, attrs))
@@ -389,7 +393,7 @@ def _softmax(name: str, fn: Callable[[Array, tuple[int, ...]], Array], sign: Sig
     return Op(
         name, Kind.REDUCTION, _same_infer, reference, (1, 1),
         (Signature(1, {"axis": 1}, adapt=_softmax_import_old), Signature(13, {"axis": -1}, adapt=_softmax_import)),
-        forms={"direct": one(_softmax_form(log=log))}, expand=_softmax_expand,
+        forms={"direct": one(_softmax_form(log=log), _is_one_axis)}, expand=_softmax_expand,
         flops=lambda info: 12 * info.out_types[0].size, sign=sign,
     )  # fmt: skip
 
