@@ -13,6 +13,7 @@ import pytest
 from compiler.loops.interp import run
 from compiler.loops.ir import Func
 from compiler.loops.text import parse_func, print_func
+from compiler.loops.verify import Stage, problems_of
 
 HERE = Path(__file__).parent
 FILES = sorted(HERE.glob("*.loops"))
@@ -144,6 +145,16 @@ CASES: dict[str, Case] = {
 }
 
 
+SCHEDULED = {"argmax", "dynamic_rows", "lrn", "softmax", "winograd"}
+FLAT = {"conv_flat", "scale_tail"}
+
+
+def stage_of(name: str) -> Stage:
+    if name in SCHEDULED:
+        return "scheduled"
+    return "flat" if name in FLAT else "lowered"
+
+
 def load(name: str) -> Func:
     path = HERE / f"{name}.loops"
     return parse_func(path.read_text(), path.name)
@@ -171,3 +182,8 @@ def test_the_text_is_canonical_and_round_trips(name: str) -> None:
     bare = "\n".join(line for line in text.splitlines() if not line.startswith("#")) + "\n"
     assert print_func(func) == bare
     assert parse_func(print_func(func)) == func
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
+def test_the_verifier_accepts_it(name: str) -> None:
+    assert problems_of(load(name), stage_of(name)) == ()
