@@ -103,9 +103,10 @@ class _Partition:
             return self.visit(simplify_stmt(substitute(body, {loop.var.name: const(low)}), bounds), bounds)
         var = Var(self._fresh(loop.var.name)) if low else loop.var
         moved = substitute(body, {loop.var.name: binary("add", var, low)}) if low else body
-        inner = {**bounds, var.name: (0, high - low - 1)}
-        piece = self.visit(simplify_stmt(moved, inner), inner)
-        return piece if is_empty(piece) else loop.replace(var=var, extent=const(high - low), body=piece)
+        piece = simplify_stmt(moved, {**bounds, var.name: (0, high - low - 1)})
+        if is_empty(piece):
+            return piece
+        return self.visit(loop.replace(var=var, extent=const(high - low), body=piece), bounds)
 
     def _renamed(self, body: Stmt) -> Stmt:
         """A copy whose loops, lets and buffers have names of their own."""

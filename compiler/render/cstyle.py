@@ -105,10 +105,11 @@ class _Function(Expressions):
         for number, item in enumerate(parts.func.dims):
             self.values[item.var.name] = self._declare(f"tk_symbols(exec)[{number}]")
         self._params(parts.func.body)
-        at = len(self.writer.lines)
+        at = len(self.writer.scopes[-1].declarations)
         self.stmt(parts.func.body)
         if self._uses_scratch:
-            self.writer.lines.insert(at, "  unsigned char *const scratch = tk_scratch(exec);")
+            scratch = "unsigned char *const scratch = tk_scratch(exec);"
+            self.writer.scopes[-1].declarations.insert(at, scratch)
         self.writer.close()
         head = f'extern "C" void {parts.name}(void *const *bufs, tk_exec *exec)'
         return _function(head, self.writer.lines, ("bufs", "exec"))
@@ -134,8 +135,7 @@ class _Function(Expressions):
 
     def _declare(self, text: str) -> str:
         name = self.writer.fresh("n")
-        self.writer.line(f"const int64_t {name} = {text};")
-        self.writer.scopes[-1].variables.add(name)
+        self.writer.declare(name, f"const int64_t {name} = {text};")
         return name
 
     def _params(self, body: Stmt) -> None:
@@ -145,7 +145,9 @@ class _Function(Expressions):
             if buffer in used:
                 kind = self.pointer_type(buffer)
                 self.pointers[buffer] = f"b{number}"
-                self.writer.line(f"{kind} {self.words.restrict} b{number} = ({kind})bufs[{number}];")
+                self.writer.declare(
+                    f"b{number}", f"{kind} {self.words.restrict} b{number} = ({kind})bufs[{number}];"
+                )
 
     def pointer_type(self, buffer: Buffer) -> str:
         kind = self.words.memory[buffer.dtype.name]
@@ -332,7 +334,7 @@ class _Function(Expressions):
         name = self.writer.fresh("s")
         self.pointers[buffer] = name
         kind = self.pointer_type(buffer).removeprefix("const ").removesuffix(" *")
-        self.writer.line(f"alignas({_SCRATCH_ALIGNMENT}) {kind} {name}[{size}];")
+        self.writer.declare(name, f"alignas({_SCRATCH_ALIGNMENT}) {kind} {name}[{size}];")
 
     def _declare_scratch(self, buffer: Buffer, size: int) -> None:
         start = -(-self._scratch_used // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
@@ -346,7 +348,7 @@ class _Function(Expressions):
         name = self.writer.fresh("s")
         self.pointers[buffer] = name
         kind = self.pointer_type(buffer).removeprefix("const ")
-        self.writer.line(f"{kind} {self.words.restrict} {name} = ({kind})({text});")
+        self.writer.declare(name, f"{kind} {self.words.restrict} {name} = ({kind})({text});")
 
     def _declare_alias(self, buffer: Buffer) -> None:
         """A part of another private buffer; not `restrict`, because what they share may change owners."""
@@ -355,7 +357,7 @@ class _Function(Expressions):
         self.pointers[buffer] = name
         kind = self.pointer_type(buffer).removeprefix("const ")
         offset = 0 if buffer.offset is None else int(getattr(buffer.offset, "value", 0)) * buffer.dtype.bytes
-        self.writer.line(f"{kind} {name} = ({kind})((unsigned char *){base} + {offset});")
+        self.writer.declare(name, f"{kind} {name} = ({kind})((unsigned char *){base} + {offset});")
 
     # ------------------------------------------------------------ effects
 

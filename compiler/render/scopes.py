@@ -54,6 +54,12 @@ class Writer:
         indent = "  " * (len(self.scopes) + 1)
         self.scopes.append(Scope(len(self.lines), indent, set(variables)))
 
+    def declare(self, name: str, text: str) -> None:
+        """Declare a variable at the beginning of the current scope, after those declared before."""
+        scope = self.scopes[-1]
+        scope.variables.add(name)
+        scope.declarations.append(text)
+
     def close(self) -> None:
         """Leave a scope: its pointers go to its beginning, its loads are named or put in place."""
         scope = self.scopes.pop()
@@ -66,7 +72,7 @@ class Writer:
         for scope in self.scopes:
             if name := scope.pointers.get((base, offset)):
                 return name
-        missing = set(used)
+        missing = {*used, base}
         for scope in self.scopes:
             missing -= scope.variables
             if not missing:

@@ -1,0 +1,51 @@
+"""Every lowering pass keeps the meaning: the interpreter runs the program before and after each."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from compiler.loops.interp import run
+from compiler.loops.ir import Func
+from compiler.targets import get_target
+from tests.support.kernels import lower_steps, run_flat
+from tests.support.programs import PROGRAMS, random_schedule, vectorised
+from tests.support.schedules import random_inputs
+
+FACTS = {name: get_target(f"cpu:{name}").facts for name in ("x86-64-v4", "x86-64-v3", "x86-64")}
+
+
+def assert_keeps_meaning(before: Func, scheduled: Func, facts_name: str) -> Func:
+    inputs = random_inputs(before)
+    wanted = run(before, inputs)
+    lowered = scheduled
+    for name, lowered in lower_steps(scheduled, FACTS[facts_name]):
+        got = run_flat(scheduled, lowered, inputs, shuffle=1)
+        for output, values in wanted.items():
+            np.testing.assert_allclose(
+                got[output], values, rtol=1e-5, atol=1e-5, err_msg=f"{output} after {name}"
+            )
+    return lowered
+
+
+@pytest.mark.parametrize("facts", FACTS)
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_unscheduled(program: str, facts: str) -> None:
+    func = PROGRAMS[program]()
+    assert_keeps_meaning(func, func, facts)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_innermost_loop_vectorised(program: str) -> None:
+    func = PROGRAMS[program]()
+    assert_keeps_meaning(func, vectorised(func), "x86-64-v3")
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_schedules(seed: int) -> None:
+    source = random.Random(seed)
+    func = PROGRAMS[source.choice(list(PROGRAMS))]()
+    scheduled = random_schedule(func, source)
+    assert_keeps_meaning(func, scheduled, source.choice(list(FACTS)))

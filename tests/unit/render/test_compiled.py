@@ -1,0 +1,42 @@
+"""Printed kernels, compiled and called, against the interpreter on the program before scheduling."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.loops.interp import run
+from compiler.loops.ir import Func
+from compiler.targets import get_target
+from tests.support.kernels import CompiledKernel, lower_all, pack_inputs, unpack_outputs
+from tests.support.programs import PROGRAMS, random_schedule, vectorised
+from tests.support.schedules import random_inputs
+
+HOST = get_target("cpu")
+SANITIZE = ("-fsanitize=undefined", "-fno-sanitize-recover=all")
+
+
+def assert_computes(before: Func, scheduled: Func, directory: Path, flags: tuple[str, ...] = ()) -> None:
+    inputs = random_inputs(before)
+    kernel = CompiledKernel(lower_all(scheduled, HOST.facts), HOST, directory, flags)
+    got = unpack_outputs(scheduled, kernel(pack_inputs(scheduled, inputs)))
+    for name, wanted in run(before, inputs).items():
+        np.testing.assert_allclose(
+            got[name], wanted, rtol=1e-5, atol=1e-5, err_msg=f"{name}\n{kernel.source}"
+        )
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_vectorised(program: str, tmp_path: Path) -> None:
+    func = PROGRAMS[program]()
+    assert_computes(func, vectorised(func), tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_schedules(seed: int, tmp_path: Path) -> None:
+    source = random.Random(seed)
+    func = PROGRAMS[source.choice(list(PROGRAMS))]()
+    assert_computes(func, random_schedule(func, source), tmp_path, SANITIZE)
