@@ -13,9 +13,14 @@ from compiler.core.node import Node as TreeNode
 from compiler.core.node import rewrite
 from compiler.graph.dtypes import Array
 from compiler.graph.fuse import Group
-from compiler.graph.ir import Value
+from compiler.graph.ir import Node, Value
+from compiler.graph.op import Form
 from compiler.loops.build import Builder
 from compiler.loops.ir import Const, Func, Load, const
+
+
+PIECES = "pieces"
+"""Name of forms that write disjoint parts of their result in several blocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +47,7 @@ def group_func(group: Group, constants: Mapping[Value, Array]) -> GroupFunc:
             scalars[buffers[value].name] = const(array.item(), value.type.dtype)
         values.append(value)
     for node in group.nodes:
-        form = next(iter(node.op.forms_for(node.info).values()))
+        form = _form(node, last=node is group.nodes[-1])
         made = form(builder, [buffers[value] for value in node.inputs], node.info)
         buffers.update(zip(node.outputs, made, strict=True))
     func = builder.finish([buffers[value] for value in group.outputs])
@@ -50,6 +55,14 @@ def group_func(group: Group, constants: Mapping[Value, Array]) -> GroupFunc:
     kept = [value for value, buffer in zip(values, func_inputs(func, scalars, values), strict=True) if buffer]
     func = func.replace(params=tuple(item for item in func.params if item.name not in scalars))
     return GroupFunc(func, (*kept, *group.outputs))
+
+
+def _form(node: Node, *, last: bool) -> Form:
+    """The form to use: the result of a group may be written in pieces, what is read inside it must be one block."""
+    forms = node.op.forms_for(node.info)
+    if last and PIECES in forms:
+        return forms[PIECES]
+    return next((form for name, form in forms.items() if name != PIECES), next(iter(forms.values())))
 
 
 def func_inputs(func: Func, scalars: Mapping[str, Const], values: list[Value]) -> list[bool]:

@@ -77,7 +77,7 @@ def _coefficient(index: Expr, name: str, simplifier: Simplifier) -> int | None:
         return 0
     form = simplifier.linear(index)
     found = 0
-    for atom, factor in form.terms:
+    for atom, factor in form.terms.items():
         if isinstance(atom, Var) and atom.name == name:
             found = factor
         elif name in variables(atom):

@@ -8,7 +8,7 @@ from itertools import product
 from math import inf
 from typing import TypeAlias
 
-from compiler.loops.ir import Binary, Block, Buffer, Const, Expr, For, Region, Var
+from compiler.loops.ir import Binary, Block, Buffer, Const, Expr, For, Region, Var, const
 from compiler.loops.linear import is_division, single
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.primitives.base import (
@@ -28,6 +28,8 @@ def check_independent(asked: str, program: Program, loop: For) -> None:
     """Refuse when iterations of a loop touch the same elements; buffers that live inside it do not count."""
     name = loop.var.name
     below = outer_blocks(loop)
+    if loop.extent == const(1):
+        return
     known = Simplifier(_bounds_below(program, loop))
     for block in below:
         for region in block.writes:

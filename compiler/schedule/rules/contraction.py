@@ -194,7 +194,7 @@ def _tile_cost(vectors: int, rows: int, problem: Problem, facts: TargetFacts) ->
     arithmetic = tile / facts.fma_per_cycle
     reads = rows + vectors if problem.broadcast else tile + vectors
     latency = 4.0
-    step = max(arithmetic, reads / 2.0, latency if problem.steps > 1 else 0.0) + 0.05 * reads
+    step = max(arithmetic, reads / 2.0, latency if problem.steps > 1 else 0.0) + 0.1 * reads + 0.5
     tiles = problem.outer * (problem.vectors // vectors) * math.ceil(problem.rows / rows)
     per_tile = step * problem.steps + 2.0 * tile
     return tiles * per_tile

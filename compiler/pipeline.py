@@ -1,0 +1,313 @@
+"""READ FIRST: the ordered list of stages from model.onnx to model.so.
+
+    import      ONNX file -> graph                                   frontend/
+    rewrite     graph -> canonical graph, one pass after the other   graph/rewrites/
+    fuse        graph -> groups, each one kernel                     graph/fuse.py
+    layout      how each tensor lies in memory                       graph/layout.py
+    loops       group -> loop function, from the op records' forms   graph/to_loops.py
+    schedule    rules and a chooser rearrange the loops, as a trace  schedule/
+    lower       scheduled loops -> flat loops                        lower/
+    render      flat loops -> C++ text; compiled in the background   render/, targets/build.py
+    plan        one memory plan; constants in their layouts          stages/storage.py, stages/constants.py
+    host        the table that the runtime executes                  render/host.py
+    link        objects + runtime + constants + manifest -> model.so runtime/library.py
+
+`compile_model` below runs them in this order. Every stage can be dumped (`--dump`), be the last one
+(`--stop-after`), and the stages of kernels can be edited and fed back (`--from`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from compiler.core.cache import ContentCache
+from compiler.core.diagnostics import UsageError, did_you_mean
+from compiler.core.files import write_atomic
+from compiler.core.passes import PassEvent
+from compiler.core.settings import Settings, load_settings
+from compiler.frontend.onnx import import_model
+from compiler.graph.fuse import FusedGraph, Group, fuse
+from compiler.graph.ir import Graph, Value
+from compiler.graph.layout import choose_layouts
+from compiler.graph.rewrites import rewrite_graph
+from compiler.graph.to_loops import GroupFunc, group_func
+from compiler.loops.ir import Func
+from compiler.loops.layout import Layout
+from compiler.render.host import ArgKind, Plan, PlanArg, PlanDim, PlanStep, PlanTensor, render_plan
+from compiler.reports import CompileOptions, CompileReport, StageTime
+from compiler.runtime.library import Contents, Toolchain, link_library
+from compiler.stages.constants import ConstantPool
+from compiler.stages.dump import Dump, Edit, read_edit
+from compiler.stages.kernels import Kernel, make_kernel
+from compiler.stages.manifest import model_manifest
+from compiler.stages.storage import Storage, Use, plan_storage
+from compiler.targets import Target, get_target
+from compiler.targets.build import KernelBuild
+
+STAGES = ("import", "rewrite", "fuse", "layout", "loops", "schedule", "lower", "render", "plan", "host", "link")
+"""Names for `--stop-after`, in order."""
+
+_MODEL_WIDE = ("import", "rewrite", "fuse", "layout")
+_KERNEL_WIDE = ("loops", "schedule", "lower", "render")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kernel call: which kernel, for which group, on which tensors."""
+
+    kernel: int
+    group: Group
+    values: tuple[Value, ...]
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Wall seconds of each stage."""
+
+    stages: list[StageTime] = field(default_factory=list)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        self.stages.append(StageTime(name, time.perf_counter() - started))
+
+
+def compile_model(path: Path, options: CompileOptions) -> CompileReport:
+    """Compile the ONNX model at `path` as `options` say, and report what it took.
+
+    Raises UsageError, BadInputError, HostError or BuildError; the old output stays in place then.
+    """
+    started = time.perf_counter()
+    settings, clock = load_settings(), _Clock()
+    target = get_target(options.target, options.arch)
+    edit = read_edit(options.start_from) if options.start_from else None
+    last, dump = _last_stage(options), Dump(options.dump)
+
+    with clock.stage("import"):
+        graph = import_model(path, options.shapes, options.binds)  # type: ignore[arg-type]
+        dump.model("00-import", str(graph))
+    with clock.stage("rewrite"):
+        graph = rewrite_graph(graph, [_pass_dumper(dump)] if dump else [])
+    with clock.stage("fuse"):
+        fused = fuse(graph)
+        dump.model("20-fuse", str(fused))
+    with clock.stage("layout"):
+        layouts = choose_layouts(fused, target.facts.lanes(32))
+        dump.model("21-layout", _layout_text(fused, layouts))
+    if last in _MODEL_WIDE:
+        return _report(options, target, clock, started)
+
+    with KernelBuild(target, settings) as build:
+        with clock.stage("kernels"):
+            kernels, steps, objects = _make_kernels(fused, layouts, target, build, dump, edit)
+        if last in _KERNEL_WIDE:
+            return _report(options, target, clock, started, kernels=len(kernels))
+        with clock.stage("plan"):
+            constants = ConstantPool(graph.constants)
+            storage, plan = _plan(fused, layouts, kernels, steps, constants, target, options)
+            dump.model("60-plan", str(storage))
+        with clock.stage("host"):
+            host = render_plan(plan)
+            dump.model("61-host", host, ".cpp")
+            manifest = model_manifest(path, fused, kernels, steps, plan, target, build.cxx)
+            dump.model("62-manifest", manifest.decode(), ".json")
+        if options.emit == "source":
+            return _emit_sources(options, target, clock, started, kernels, host)
+        with clock.stage("compile"):
+            waiting = [*objects, build.submit("host", host)]
+            made = [item.result() for item in waiting]
+        hits = build.hits
+    if options.emit == "object":
+        return _emit_objects(options, target, clock, started, made)
+    with clock.stage("link"):
+        contents = Contents(manifest, graph.input_names, graph.output_names, constants.write)
+        size = link_library(made, contents, options.output, _toolchain(build, settings), _cache(settings))
+    return CompileReport(
+        path=options.output,
+        target=options.target,
+        arch=target.facts.arch,
+        seconds=time.perf_counter() - started,
+        stages=tuple(clock.stages),
+        kernels=len(kernels),
+        cache_hits=hits,
+        library_bytes=size,
+        constant_bytes=constants.bytes,
+        peak_memory=plan.arena_bytes,
+    )
+
+
+# ---------------------------------------------------------------- kernels
+
+
+def _make_kernels(
+    fused: FusedGraph,
+    layouts: dict[Value, Layout],
+    target: Target,
+    build: KernelBuild,
+    dump: Dump,
+    edit: Edit | None,
+) -> tuple[list[Kernel], list[Step], list[Future[Path]]]:
+    """Each unique piece of work once; its compilation starts as soon as its text is there."""
+    known: dict[tuple[Func, tuple[tuple[str, Layout], ...]], int] = {}
+    kernels: list[Kernel] = []
+    steps: list[Step] = []
+    objects: list[Future[Path]] = []
+    for group in fused.groups:
+        made = group_func(group, fused.graph.constants)
+        own = _param_layouts(made, layouts)
+        key = (made.func, tuple(own.items()))
+        if key not in known:
+            known[key] = len(kernels)
+            kernel = make_kernel(len(kernels), made.func, own, target, dump, edit)
+            kernels.append(kernel)
+            objects.append(build.submit(f"kernel {kernel.number}", kernel.text))
+        steps.append(Step(known[key], group, made.values))
+    return kernels, steps, objects
+
+
+def _param_layouts(made: GroupFunc, layouts: dict[Value, Layout]) -> dict[str, Layout]:
+    found = {}
+    for buffer, value in zip(made.func.params, made.values, strict=True):
+        layout = layouts.get(value)
+        if layout is not None and layout.map:
+            found[buffer.name] = layout
+    return found
+
+
+# ---------------------------------------------------------------- plan
+
+
+def _plan(
+    fused: FusedGraph,
+    layouts: dict[Value, Layout],
+    kernels: Sequence[Kernel],
+    steps: Sequence[Step],
+    constants: ConstantPool,
+    target: Target,
+    options: CompileOptions,
+) -> tuple[Storage, Plan]:
+    """Offsets for everything, and the table that the runtime executes."""
+    graph = fused.graph
+    uses = [_use(step, kernels[step.kernel], graph) for step in steps]
+    storage = plan_storage(fused, layouts, uses)
+    plan_steps = []
+    for number, step in enumerate(steps):
+        kernel = kernels[step.kernel]
+        args = [_arg(n, value, kernel, storage, constants) for n, value in enumerate(step.values)]
+        extra = [PlanArg(ArgKind(slot.place), slot.index, slot.offset) for slot in storage.workspace[number]]
+        first_output = len(args) - kernel.func.outputs
+        plan_steps.append(
+            PlanStep(kernel.number, (*args[:first_output], *extra, *args[first_output:]), kernel.number)
+        )
+    plan = Plan(
+        inputs=tuple(_tensor(value) for value in graph.inputs),
+        outputs=tuple(_tensor(value) for value in graph.outputs),
+        steps=tuple(plan_steps),
+        arena_bytes=storage.plan.bytes,
+        scratch_bytes=max((kernel.scratch_bytes for kernel in kernels), default=0),
+        constants_bytes=constants.bytes,
+        features=target.features,
+        threads=options.threads or 0,
+    )
+    return storage, plan
+
+
+def _use(step: Step, kernel: Kernel, graph: Graph) -> Use:
+    tensors = [value for value in step.values if value not in graph.constants]
+    written = step.values[len(step.values) - kernel.func.outputs :]
+    return Use(tuple(value for value in tensors if value not in written), written, kernel.workspace)
+
+
+def _arg(number: int, value: Value, kernel: Kernel, storage: Storage, constants: ConstantPool) -> PlanArg:
+    slot = storage.slots.get(value)
+    if slot is None:
+        return PlanArg(ArgKind.CONST, 0, constants.offset(value, kernel.maps(number)))
+    return PlanArg(ArgKind(slot.place), slot.index, slot.offset)
+
+
+def _tensor(value: Value) -> PlanTensor:
+    return PlanTensor(value.type.dtype, tuple(PlanDim(extent) for extent in value.type.shape))
+
+
+# ---------------------------------------------------------------- options, dumps, reports
+
+
+def _last_stage(options: CompileOptions) -> str:
+    if options.stop_after is None:
+        return STAGES[-1]
+    if options.stop_after not in STAGES:
+        raise UsageError(
+            f"unknown stage `{options.stop_after}`",
+            where="--stop-after",
+            why=f"the stages are {', '.join(STAGES)}",
+            hint=did_you_mean(options.stop_after, STAGES),
+        )
+    return options.stop_after
+
+
+def _pass_dumper(dump: Dump):  # type: ignore[no-untyped-def]
+    count = 0
+
+    def observe(event: PassEvent[Graph]) -> None:
+        nonlocal count
+        count += 1
+        dump.model(f"{count:02}-{event.name}", str(event.after) if event.changed else "(unchanged)")
+
+    return observe
+
+
+def _layout_text(fused: FusedGraph, layouts: dict[Value, Layout]) -> str:
+    lines = [f"{value}: {value.type} as {layout.map or 'row-major'}" for value, layout in layouts.items()]
+    return "\n".join(lines)
+
+
+def _report(
+    options: CompileOptions, target: Target, clock: _Clock, started: float, kernels: int = 0, size: int = 0
+) -> CompileReport:
+    """The report of a compile that stopped before the library."""
+    return CompileReport(
+        path=options.dump or options.output,
+        target=options.target,
+        arch=target.facts.arch,
+        seconds=time.perf_counter() - started,
+        stages=tuple(clock.stages),
+        kernels=kernels,
+        cache_hits=0,
+        library_bytes=size,
+        constant_bytes=0,
+        peak_memory=0,
+    )
+
+
+def _emit_sources(
+    options: CompileOptions, target: Target, clock: _Clock, started: float, kernels: Sequence[Kernel], host: str
+) -> CompileReport:
+    options.output.mkdir(parents=True, exist_ok=True)
+    for kernel in kernels:
+        write_atomic(options.output / f"k{kernel.number:03}.cpp", kernel.text)
+    write_atomic(options.output / "host.cpp", host)
+    return _report(options, target, clock, started, len(kernels))
+
+
+def _emit_objects(
+    options: CompileOptions, target: Target, clock: _Clock, started: float, made: Sequence[Path]
+) -> CompileReport:
+    options.output.mkdir(parents=True, exist_ok=True)
+    names = [f"k{number:03}.o" for number in range(len(made) - 1)] + ["host.o"]
+    for name, item in zip(names, made, strict=True):
+        write_atomic(options.output / name, item.read_bytes())
+    return _report(options, target, clock, started, len(made) - 1)
+
+
+def _toolchain(build: KernelBuild, settings: Settings) -> Toolchain:
+    return Toolchain(build.cxx.path, build.cxx.identity, jobs=settings.jobs)
+
+
+def _cache(settings: Settings) -> ContentCache:
+    return ContentCache(settings.cache_dir / "objects")

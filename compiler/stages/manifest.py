@@ -1,0 +1,76 @@
+"""The JSON manifest inside a model library: what it is, where it came from, and every kernel's origin."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from compiler.core.files import sha256_bytes, sha256_file
+from compiler.graph.fuse import FusedGraph
+from compiler.graph.ir import Value
+from compiler.loops.text import print_func
+from compiler.render.host import Plan
+from compiler.stages.kernels import Kernel
+from compiler.targets.target import Target
+from compiler.targets.toolchain import Cxx
+
+if TYPE_CHECKING:
+    from compiler.pipeline import Step
+
+VERSION = 1
+"""Raised whenever a field changes its meaning."""
+
+
+def model_manifest(
+    path: Path,
+    fused: FusedGraph,
+    kernels: Sequence[Kernel],
+    steps: Sequence[Step],
+    plan: Plan,
+    target: Target,
+    cxx: Cxx,
+) -> bytes:
+    """The manifest as UTF-8 JSON; the same compile gives the same bytes."""
+    graph = fused.graph
+    content: dict[str, Any] = {
+        "version": VERSION,
+        "target": target.text.partition(":")[0],
+        "arch": target.facts.arch,
+        "features": list(target.features),
+        "model_sha256": sha256_file(path),
+        "toolchain": cxx.description,
+        "inputs": [_tensor(n, v) for n, v in zip(graph.input_names, graph.inputs, strict=True)],
+        "outputs": [_tensor(n, v) for n, v in zip(graph.output_names, graph.outputs, strict=True)],
+        "arena_bytes": plan.arena_bytes,
+        "scratch_bytes": plan.scratch_bytes,
+        "constant_bytes": plan.constants_bytes,
+        "flops": sum(step.group.flops for step in steps),
+        "kernels": [_kernel(kernel, [s for s in steps if s.kernel == kernel.number]) for kernel in kernels],
+        "steps": [_step(step) for step in steps],
+    }
+    return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _tensor(name: str, value: Value) -> dict[str, Any]:
+    return {"name": name, "dtype": str(value.type.dtype), "shape": list(value.type.shape)}
+
+
+def _kernel(kernel: Kernel, steps: Sequence[Step]) -> dict[str, Any]:
+    first = steps[0]
+    return {
+        "kind": str(first.group.kind),
+        "ops": [node.op.name for node in first.group.nodes],
+        "steps": len(steps),
+        "flops": first.group.flops,
+        "bytes": sum(value.type.bytes for value in first.values),
+        "nodes": [name for step in steps for name in step.group.origin],
+        "func": print_func(kernel.func),
+        "trace": json.loads(kernel.trace.to_json()),
+        "source_sha256": sha256_bytes(kernel.text.encode()),
+    }
+
+
+def _step(step: Step) -> dict[str, Any]:
+    return {"kernel": step.kernel, "nodes": list(step.group.origin)}
