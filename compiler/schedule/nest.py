@@ -10,8 +10,6 @@ from compiler.core.diagnostics import did_you_mean
 from compiler.core.node import Node, rewrite
 from compiler.core.types import INDEX
 from compiler.loops.ir import (
-    AddressOf,
-    AtomicUpdate,
     Binary,
     Block,
     Buffer,
@@ -24,7 +22,6 @@ from compiler.loops.ir import (
     Region,
     Seq,
     Stmt,
-    Store,
     Var,
     const,
     seq,
@@ -53,7 +50,11 @@ class Site:
         return any(item.var.name == loop for item in self.loops)
 
     def reads(self, buffer: str) -> list[Region]:
-        return [item for item in self.block.reads if item.buffer.name == buffer]
+        """The declared reads of a buffer; a block that only adds to a buffer reads what it writes."""
+        found = [item for item in self.block.reads if item.buffer.name == buffer]
+        if not found and self.block.init is None and reads_itself(self.block.body, buffer):
+            return self.writes(buffer)
+        return found
 
     def writes(self, buffer: str) -> list[Region]:
         return [item for item in self.block.writes if item.buffer.name == buffer]
@@ -203,10 +204,9 @@ def use_buffer(item: N, old: str, new: Buffer) -> N:
     return rewrite(item, lambda found: new if isinstance(found, Buffer) and found.name == old else None)
 
 
-def accessed(item: Node) -> set[str]:
-    """Names of the buffers that loads, stores and addresses below a node touch."""
-    kinds = Load | Store | AtomicUpdate | AddressOf
-    return {found.buffer.name for found in item.walk() if isinstance(found, kinds)}
+def reads_itself(body: Stmt, name: str) -> bool:
+    """Whether a statement loads from the buffer called `name`."""
+    return any(isinstance(item, Load) and item.buffer.name == name for item in body.walk())
 
 
 def declared(block: Block) -> Block:

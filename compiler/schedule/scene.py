@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from compiler.loops.ir import Expr, ForKind, Func, Load, Stmt
+from compiler.loops.ir import Expr, ForKind, Func, Stmt
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import (
     Nest,
@@ -14,6 +14,7 @@ from compiler.schedule.nest import (
     loop_bounds,
     make_nest,
     own_conditions,
+    reads_itself,
     replace_loop_body,
     sites,
     without_block,
@@ -145,11 +146,6 @@ def check_whole(scene: Scene) -> None:
             "the two would come apart",
             "move the block before decompose_reduction",
         )
-
-
-def reads_itself(body: Stmt, name: str) -> bool:
-    """Whether a statement loads from the buffer called `name`."""
-    return any(isinstance(item, Load) and item.buffer.name == name for item in body.walk())
 
 
 def disjoint(scene: Scene, a: Site, b: Site, buffer: str) -> bool:

@@ -36,6 +36,7 @@ from compiler.schedule.nest import (
     own_conditions,
     put_after,
     put_before,
+    reads_itself,
     replace_block,
     replace_loop_body,
     sites,
@@ -43,7 +44,7 @@ from compiler.schedule.nest import (
 )
 from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError
 from compiler.schedule.regions import Inner, Span, clip, int_of, is_dense, limits_of, names_in
-from compiler.schedule.scene import box_of, reads_itself
+from compiler.schedule.scene import box_of
 
 
 def _refuse(asked: str, where: str, what: str, why: str, hint: str) -> ScheduleError:
