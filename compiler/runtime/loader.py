@@ -245,8 +245,7 @@ class BoundRun:
         infos = self.context.model.outputs
         found = {info.name: array for info, array in zip(infos, self._arrays, strict=True)}
         for index, info in enumerate(infos):
-            if info.symbolic:
-                shape = self._actual_shape(index)
+            if info.symbolic and (shape := self._actual_shape(index)) != self._arrays[index].shape:
                 found[info.name] = self._arrays[index].reshape(-1)[: math.prod(shape)].reshape(shape)
         return found
 

@@ -14,10 +14,11 @@ constexpr int64_t kLargest = int64_t{1} << 46;  // no machine has more; keeps th
 bool Mapping::allocate(int64_t bytes) {
   reset();
   if (bytes < 0 || bytes > kLargest) return false;
-  const bool huge = bytes >= kHugePage;
+  // Streaming through small pages costs up to a third of the bandwidth; half a huge page may be wasted for it.
+  const bool huge = bytes >= kHugePage / 2;
   const int64_t align = huge ? kHugePage : kPage;
-  const int64_t wanted = (bytes == 0 ? 1 : bytes) + (huge ? align : 0);
-  length_ = static_cast<size_t>((wanted + kPage - 1) / kPage * kPage);
+  const int64_t rounded = ((bytes == 0 ? 1 : bytes) + align - 1) / align * align;
+  length_ = static_cast<size_t>(rounded + (huge ? align : 0));
   base_ = mmap(nullptr, length_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (base_ == MAP_FAILED) {
     base_ = nullptr;
