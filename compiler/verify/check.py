@@ -27,7 +27,7 @@ def verify_here(request: VerifyRequest) -> VerifyReport:
     reference, notes = make_reference(request.model, request.reference)
     library = load(request.library)
     context = library.context(request.threads)
-    length = reduction_length(proto)
+    length = reduction_length(proto, {one.name: one.largest_shape for one in library.inputs})
     bound = bound_arrays(proto, request.binds)
     worst: dict[str, Comparison] = {}
     for run in range(request.runs):

@@ -61,11 +61,11 @@ def _errors(actual: Array, expected: Array) -> npt.NDArray[np.float64]:
     """Absolute differences as float64; 0 where both are the same, infinite where only one is finite."""
     a, e = actual.astype(np.float64), expected.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
-        errors = np.abs(a - e)
+        errors = np.asarray(np.abs(a - e))
     same = (actual == expected) | (np.isnan(a) & np.isnan(e))
     errors[np.isnan(errors)] = np.inf
     # Large whole numbers may differ although they are equal as float64; they differ by at least one.
-    least = np.finfo(np.float64).tiny if expected.dtype.kind == "f" else 1.0
+    least = 1.0 if expected.dtype.kind in "iub" else np.finfo(np.float64).tiny
     return np.where(same, 0.0, np.maximum(errors, least))
 
 

@@ -26,7 +26,7 @@ def verify_library(request: VerifyRequest, *, timeout: float | None = None) -> V
     done = process.run(
         [sys.executable, "-P", "-m", "compiler.verify.child"],
         timeout=timeout,
-        env=child_environment(PYTHONPATH=str(package_root), PYTHONFAULTHANDLER="1"),
+        env=child_environment(PYTHONPATH=str(package_root)),
         input=json.dumps(_plain(request)).encode(),
     )
     if done.returncode < 0:

@@ -1,19 +1,22 @@
 """How far a right result may be off: rounding errors of sums grow with the square root of their length.
 
-A sum of n products in a type with unit roundoff u, with errors that are independent, is off by about u *
-sqrt(n) of its scale (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 2.8). One network
-is a chain of sums, whose errors add up the same way, so n is the length of all of them together.
+A sum of n products in a type with unit roundoff u, with errors that are independent, is off by about
+u * sqrt(n) of its scale (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 2.8). One
+network is a chain of sums, whose errors add up the same way, so n is the length of all of them together.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import onnx
 
 _SAFETY = 8.0
 _SHORTEST = 64
+_SMALL_BYTES = 4096
 
 # dtype -> (unit roundoff of storage, the largest tolerance we ever allow)
 _LIMITS = {
@@ -23,11 +26,16 @@ _LIMITS = {
     "bfloat16": (2.0**-8, 1e-1),
 }
 
-# Axes of a constant second operand that are not summed over; the product of the others is the sum's length.
-_FREE_AXES = {"Conv": 0, "ConvTranspose": 1}
+# Operators that sum products of a second operand: which axis of it is not summed over.
+_CONVOLUTIONS = {"Conv": 0, "ConvTranspose": 1}
+# Operators that sum over the last axis.
+_LAST_AXIS = {"Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization"}
+_POOLS = {"GlobalAveragePool", "AveragePool", "InstanceNormalization", "GroupNormalization"}
+
+Shape = tuple[int, ...]
 
 
-def tolerance_for(dtype: np.dtype[np.generic], reduction_length: int) -> float:
+def tolerance_for(dtype: np.dtype[Any], reduction_length: int) -> float:
     """The tolerance, as a part of an output's scale, for a network whose sums have this length together.
 
     0 for whole numbers and truth values.
@@ -38,26 +46,67 @@ def tolerance_for(dtype: np.dtype[np.generic], reduction_length: int) -> float:
     return min(ceiling, _SAFETY * roundoff * math.sqrt(max(reduction_length, _SHORTEST)))
 
 
-def reduction_length(model: onnx.ModelProto) -> int:
-    """Sum of the lengths of all convolutions' and matrix products' sums with constant weights."""
-    dims = {one.name: tuple(one.dims) for one in model.graph.initializer}
-    for node in model.graph.node:
-        if node.op_type == "Constant":
-            for attribute in node.attribute:
-                dims[node.output[0]] = tuple(attribute.t.dims)
-    return sum(_length(node, dims) for node in model.graph.node)
+def reduction_length(model: onnx.ModelProto, inputs: Mapping[str, Shape] | None = None) -> int:
+    """The lengths of all sums of a model together, with these shapes of its inputs.
+
+    Values whose shape cannot be inferred count nothing: the tolerance becomes stricter, never looser.
+    """
+    shapes = infer_shapes(model, inputs or {})
+    return sum(_length(node, shapes) for node in model.graph.node)
 
 
-def _length(node: onnx.NodeProto, dims: dict[str, tuple[int, ...]]) -> int:
-    weight = dims.get(node.input[1], ()) if len(node.input) > 1 else ()
-    if not weight:
+def infer_shapes(model: onnx.ModelProto, inputs: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Shapes of all values that onnx can infer, on a copy that carries no large constants."""
+    light = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    light.functions.extend(model.functions)
+    light.graph.name = "shapes"
+    light.graph.node.extend(model.graph.node)
+    light.graph.output.extend(model.graph.output)
+    constants = {one.name: tuple(one.dims) for one in model.graph.initializer}
+    for one in model.graph.input:
+        if one.name not in constants:
+            elem_type = one.type.tensor_type.elem_type
+            shape = inputs.get(one.name)
+            known = shape is not None
+            light.graph.input.append(
+                onnx.helper.make_tensor_value_info(one.name, elem_type, shape) if known else one
+            )
+    for tensor in model.graph.initializer:
+        info = onnx.helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims))
+        light.graph.input.append(info)
+        if tensor.ByteSize() <= _SMALL_BYTES and tensor.data_location != onnx.TensorProto.EXTERNAL:
+            light.graph.initializer.append(tensor)
+    return constants | _inferred(light)
+
+
+def _inferred(light: onnx.ModelProto) -> dict[str, Shape]:
+    try:
+        graph = onnx.shape_inference.infer_shapes(light, data_prop=True).graph
+    except Exception:  # noqa: BLE001 - a model that onnx cannot infer is still worth comparing
+        return {}
+    found = {}
+    for one in (*graph.input, *graph.value_info, *graph.output):
+        dims = one.type.tensor_type.shape.dim
+        if one.type.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in dims):
+            found[one.name] = tuple(int(dim.dim_value) for dim in dims)
+    return found
+
+
+def _length(node: onnx.NodeProto, shapes: Mapping[str, Shape]) -> int:
+    """Length of one node's sums, 0 where it has none or a shape is not known."""
+    first = shapes.get(node.input[0]) if node.input else None
+    second = shapes.get(node.input[1]) if len(node.input) > 1 else None
+    if node.op_type in _CONVOLUTIONS and second:
+        return math.prod(second) // max(second[_CONVOLUTIONS[node.op_type]], 1)
+    if node.op_type == "MatMul" and second:
+        return second[-2] if len(second) > 1 else second[0]
+    if node.op_type == "Gemm" and second:
+        return second[1] if any(a.name == "transB" and a.i for a in node.attribute) else second[0]
+    if not first:
         return 0
-    if node.op_type == "Gemm":
-        transposed = any(a.name == "transB" and a.i for a in node.attribute)
-        return weight[1] if transposed else weight[0]
-    if node.op_type == "MatMul":
-        return weight[-2] if len(weight) > 1 else weight[0]
-    if node.op_type in _FREE_AXES:
-        free = weight[_FREE_AXES[node.op_type]]
-        return math.prod(weight) // max(free, 1)
+    if node.op_type in _LAST_AXIS:
+        return first[-1]
+    result = shapes.get(node.output[0])
+    if node.op_type.startswith("Reduce") or node.op_type in _POOLS:
+        return math.prod(first) // max(math.prod(result), 1) if result is not None else 0
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -79,7 +80,15 @@ def _show(report: compiler.VerifyReport) -> None:
         f"{verdict} of {report.reference}: {report.runs} runs, seed {report.seed}, {report.threads} threads"
     )
     if not report.passed:
-        console.talk(f"hint: `--tolerance {report.needed:.2g}` would pass")
+        console.talk(f"hint: {_what_would_pass(report.needed)}")
+
+
+def _what_would_pass(needed: float) -> str:
+    """Rounded up, so that the number as shown is enough."""
+    if not math.isfinite(needed):
+        return "no tolerance would pass; `--layers` finds the first value that differs"
+    unit = 10.0 ** (math.floor(math.log10(needed)) - 1)
+    return f"`--tolerance {math.ceil(needed / unit) * unit:.2g}` would pass"
 
 
 def _comparisons(kind: str, comparisons: Sequence[compiler.Comparison]) -> str:

@@ -56,7 +56,21 @@ FEEDS = {"x": np.ones((1, 4, 2, 2), np.float32), "t": np.ones((5, 3), np.float32
 
 
 def test_reduction_length() -> None:
-    assert reduction_length(model()) == 36 + 16 + 8
+    assert reduction_length(model()) == 36 + 16 + 8 + 5
+
+
+def test_reductions_count_with_the_shapes_of_the_inputs() -> None:
+    nodes = [
+        helper.make_node("ReduceSum", ["x"], ["s"], keepdims=1),
+        helper.make_node("Softmax", ["x"], ["p"], axis=-1),
+        helper.make_node("Add", ["s", "p"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 10])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 10])
+    graph = helper.make_graph(nodes, "g", [x], [y])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    assert reduction_length(proto) == 0
+    assert reduction_length(proto, {"x": (7, 10)}) == 70 + 10
 
 
 def test_tolerances_grow_and_are_bounded() -> None:
