@@ -89,7 +89,8 @@ def fuse(graph: Graph) -> FusedGraph:
             inlined[item.output] = item
         else:
             _place(graph, item, drafts)
-    ready = [_finish(graph, draft, inlined) for draft in drafts.values()]
+    place = {item: number for number, item in enumerate(graph.nodes)}
+    ready = [_finish(graph, draft, inlined, place) for draft in drafts.values()]
     return FusedGraph(graph, tuple(ready), tuple(views))
 
 
@@ -101,31 +102,75 @@ def _is_index_arithmetic(graph: Graph, item: Node) -> bool:
 
 
 def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft]) -> None:
-    """Put a node into a group with those producers that only it reads and that fit, or into one of its own."""
-    feeding = [drafts[v] for v in dict.fromkeys(item.inputs) if v in drafts and graph.only_user(v) is item]
+    """Put a node into a group with those producers that it alone reads and that fit, or into one of its own."""
     joined: list[_Draft] = []
+    anchor = item if item.op.kind is not Kind.INJECTIVE else None
+    if item.op.kind is Kind.INJECTIVE or (item.op.kind is Kind.REDUCTION and _reads_once(item)):
+        joined = _injective_producers(graph, item, drafts)
     if item.op.kind is Kind.INJECTIVE:
-        anchored = [d for d in feeding if d.anchor is not None and _continues(item, d)]
-        joined = anchored[-1:] + [d for d in feeding if d.anchor is None and _inlines(item, d)]
-    elif item.op.kind is Kind.REDUCTION and _reads_once(item):
-        joined = [d for d in feeding if d.anchor is None and _inlines(item, d)]
-    anchor = next((d.anchor for d in joined if d.anchor is not None), None)
-    if item.op.kind in (Kind.ANCHOR, Kind.REDUCTION, Kind.OPAQUE):
-        anchor = item
+        heavy = _heavy_producer(graph, item, joined, drafts)
+        if heavy is not None:
+            joined, anchor = [heavy, *joined], heavy.anchor
     nodes = [node for draft in joined for node in draft.nodes]
     for draft in joined:
         del drafts[draft.tail]
     drafts[item.output] = _Draft([*nodes, item], item.output, anchor, closed=_ends(item))
 
 
+def _injective_producers(graph: Graph, item: Node, drafts: dict[Value, _Draft]) -> list[_Draft]:
+    """Injective groups that nobody reads but `item` and each other, found from `item` upwards."""
+    joined: list[_Draft] = []
+    members = {item}
+    waiting = list(dict.fromkeys(item.inputs))
+    while waiting:
+        value = waiting.pop(0)
+        draft = drafts.get(value)
+        if draft is None or draft in joined or draft.anchor is not None or not _inlines(item, draft):
+            continue
+        if _only_read_by(graph, value, members):
+            joined.append(draft)
+            members.update(draft.nodes)
+            waiting.extend(operand for node in draft.nodes for operand in node.inputs)
+    return joined
+
+
+def _heavy_producer(
+    graph: Graph, item: Node, joined: list[_Draft], drafts: dict[Value, _Draft]
+) -> _Draft | None:
+    """The group of the last anchor that `item` and the joined groups can follow, element by element."""
+    nodes = [*(node for draft in joined for node in draft.nodes), item]
+    read = dict.fromkeys(value for node in nodes for value in node.inputs)
+    found = [drafts[value] for value in read if value in drafts and drafts[value].anchor is not None]
+    members = set(nodes)
+    fits = [draft for draft in found if _only_read_by(graph, draft.tail, members) and _follows(nodes, draft)]
+    return fits[-1] if fits else None
+
+
+def _only_read_by(graph: Graph, value: Value, members: set[Node]) -> bool:
+    return value not in graph.output_set and all(user in members for user in graph.users(value))
+
+
+def _follows(nodes: Sequence[Node], draft: _Draft) -> bool:
+    """Whether every reader of a group's result continues it, and so does everything up to the last node."""
+    if draft.closed:
+        return False
+    reached = {draft.tail}
+    for node in nodes:
+        if reached.isdisjoint(node.inputs):
+            continue
+        if not _continues(node, draft):
+            return False
+        reached.update(node.outputs)
+    return nodes[-1].output in reached
+
+
 def _ends(item: Node) -> bool:
-    return item.op.name == "Pad" or len(item.outputs) > 1
+    """Whether nothing but the end of a group may be computed so: several results, or written in parts."""
+    return item.op.name in ("Pad", "Concat") or len(item.outputs) > 1
 
 
 def _continues(item: Node, draft: _Draft) -> bool:
     """Whether a node can follow the anchor of a group, element by element, or pad its result."""
-    if draft.closed:
-        return False
     if item.op.name == "Pad":
         return item.attrs.text("mode") == "constant" and min(_pads(item)) >= 0
     return item.op.elementwise and item.output.type.shape == draft.tail.type.shape
@@ -153,11 +198,11 @@ def _reads_once(item: Node) -> bool:
     return item.op.name.startswith("Reduce") or item.op.name in _READS_FEW_TIMES
 
 
-def _finish(graph: Graph, draft: _Draft, inlined: dict[Value, Node]) -> Group:
+def _finish(graph: Graph, draft: _Draft, inlined: dict[Value, Node], place: dict[Node, int]) -> Group:
     """Order the nodes, bring in the index arithmetic that they read through, and list what comes from outside."""
     ordered: list[Node] = []
     seen: set[Value] = set()
-    for item in draft.nodes:
+    for item in sorted(draft.nodes, key=place.__getitem__):
         for value in item.inputs:
             for extra in _through(value, inlined, seen):
                 ordered.append(extra)

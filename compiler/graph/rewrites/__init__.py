@@ -12,23 +12,30 @@ from compiler.graph.rewrites.drop_dead import drop_dead
 from compiler.graph.rewrites.explicit_pads import explicit_pads
 from compiler.graph.rewrites.fold_batchnorm import fold_batchnorm
 from compiler.graph.rewrites.fold_constants import fold_constants
+from compiler.graph.rewrites.hoist_pads import hoist_pads
 from compiler.graph.rewrites.merge_pads import merge_pads
+from compiler.graph.rewrites.recognise_norms import recognise_norms
 from compiler.graph.rewrites.separate_outputs import separate_outputs
 from compiler.graph.rewrites.share_common import share_common
 from compiler.graph.rewrites.simplify_reshapes import simplify_reshapes
 
 PASSES: tuple[Pass[Graph], ...] = (
     Pass("fold-constants", fold_constants),
+    Pass("share-common", share_common),
+    Pass("recognise-norms", recognise_norms),
     Pass("canonicalise", canonicalise),
     Pass("drop-dead", drop_dead),
     Pass("fold-batchnorm", fold_batchnorm),
     Pass("cancel-transposes", cancel_transposes),
     Pass("simplify-reshapes", simplify_reshapes),
     Pass("drop-dead-again", drop_dead),
-    Pass("share-common", share_common),
+    Pass("share-common-again", share_common),
     Pass("explicit-pads", explicit_pads),
     Pass("drop-dead-pads", drop_dead),
     Pass("merge-pads", merge_pads),
+    Pass("hoist-pads", hoist_pads),
+    Pass("drop-dead-joins", drop_dead),
+    Pass("merge-pads-again", merge_pads),
     Pass("separate-outputs", separate_outputs),
     Pass("drop-dead-last", drop_dead),
 )

@@ -90,10 +90,10 @@ def _join(editor: Editor, item: Node, maker: Node, known: Array) -> tuple[Value,
 
 def _scaled(editor: Editor, source: Value, known: Array) -> Value:
     """`source * known`, itself folded into what makes `source` where that is possible."""
-    factor = editor.constant(known)
-    product = editor.producer(editor.emit("Mul", source, factor))
+    product = editor.producer(editor.emit("Mul", source, editor.constant(known)))
     assert product is not None
-    folded = _step(editor, product) if editor.uses[source] == 2 else None  # the old reader and the new one
+    editor.uses[source] -= 1  # the addition that is being replaced reads it no more
+    folded = _step(editor, product)
     return product.output if folded is None else folded[0]
 
 

@@ -1,0 +1,29 @@
+"""Pad the parts of a join instead of the join.
+
+Afterwards each part is padded by the kernel that makes it, and the join only puts whole blocks one after another,
+which may need no copy at all.
+"""
+
+from __future__ import annotations
+
+from compiler.graph.edit import Editor, rewrite
+from compiler.graph.ir import Graph, Node, Value
+
+
+def hoist_pads(graph: Graph) -> Graph:
+    """Move each Pad above the Concat that it alone reads."""
+    return rewrite(graph, _step)
+
+
+def _step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
+    if item.op.name != "Pad" or item.attrs.text("mode") != "constant":
+        return None
+    source = item.inputs[0]
+    join = editor.producer(source, "Concat")
+    if join is None or editor.uses[source] != 1:
+        return None
+    axis = join.attrs.integer("axis")
+    if item.attrs.integers("before")[axis] or item.attrs.integers("after")[axis]:
+        return None
+    padded = [editor.emit_all(item.op, (part,), item.attrs)[0] for part in join.inputs]
+    return editor.emit_all(join.op, padded, join.attrs)
