@@ -199,7 +199,7 @@ class CacheWrite(Primitive):
             )
         top = _top_level(func, self.block)
         for other in sites(func).values():
-            if other is not site and other.reads(self.buffer) and holds(top, {other.name}):
+            if other.name != site.name and other.reads(self.buffer) and holds(top, {other.name}):
                 raise self._no(
                     f"{other.name} reads {self.buffer} in the same loops",
                     "it would read before the copy",
@@ -267,7 +267,7 @@ class CacheRead(Primitive):
             )
         top = _top_level(func, self.block)
         for other in sites(func).values():
-            if other is not site and other.writes(self.buffer) and holds(top, {other.name}):
+            if other.name != site.name and other.writes(self.buffer) and holds(top, {other.name}):
                 raise self._no(
                     f"{other.name} writes {self.buffer} in the same loops",
                     "the copy would be made too early",
@@ -352,7 +352,7 @@ class CacheInplace(Primitive):
             )
         for other in sites(func).values():
             touched = other.writes(self.buffer) or other.reads(self.buffer)
-            if other is not site and touched and other.under(self.loop):
+            if other.name != site.name and touched and other.under(self.loop):
                 raise self._no(
                     f"{other.name} uses {self.buffer} under {self.loop}, too",
                     "it would not see the cache",
