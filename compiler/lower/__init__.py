@@ -17,6 +17,7 @@ from compiler.lower.partition_loops import partition_loops
 from compiler.lower.place_allocations import place_allocations
 from compiler.lower.reductions import accumulate_in_vectors
 from compiler.lower.rewriter import with_body
+from compiler.lower.storage_rewrite import storage_rewrite
 from compiler.lower.vector_buffers import retype_vector_buffers
 from compiler.lower.vectorize import vectorize
 
@@ -38,6 +39,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("vectorize", vectorize),
     ("accumulate_in_vectors", lambda func, _: accumulate_in_vectors(func)),
     ("retype_vector_buffers", lambda func, _: retype_vector_buffers(func)),
+    ("storage_rewrite", storage_rewrite),
     ("order_unrolled", lambda func, _: order_unrolled(func)),
     ("simplify", lambda func, _: _simplify(func)),
 )

@@ -36,6 +36,8 @@ COMMON_FLAGS = (
     "-ffp-contract=fast",
     "-fno-math-errno",
     "-fno-trapping-math",
+    "-fno-strict-aliasing",  # buffers that share scratch memory may differ in type
+    "-fwrapv",  # integers of a model wrap around
     "-fno-exceptions",
     "-fno-rtti",
     "-fno-asynchronous-unwind-tables",

@@ -1,0 +1,160 @@
+"""Thread-private buffers that are not alive at the same time share memory.
+
+Buffers that are allocated together (one `Alloc` directly inside the other) over a sequence of statements live
+from the first statement that uses them to the last. They are placed in one arena, largest first, each at
+the lowest offset that is free for its whole life. A buffer may begin where another one ends, in the same
+statement, when that statement reads each element of the one only to write the same element of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compiler.core.node import Node
+from compiler.core.target import TargetFacts
+from compiler.core.types import U8
+from compiler.loops.ir import (
+    SCRATCH,
+    AddressOf,
+    Alloc,
+    AtomicUpdate,
+    Buffer,
+    Expr,
+    Func,
+    Load,
+    Seq,
+    Stmt,
+    Store,
+    const,
+)
+from compiler.lower.rewriter import Rewriter, constant_of, replace_buffers, with_body
+
+_ALIGNMENT = 64
+
+
+def storage_rewrite(func: Func, facts: TargetFacts) -> Func:
+    """Share the memory of scratch buffers wherever they do not fit on the stack side by side."""
+    names = {item.name for item in func.body.walk() if isinstance(item, Buffer)}
+    return with_body(func, _Share(names, facts.limit("stack_bytes") or 0).visit(func.body))
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    buffer: Buffer
+    bytes: int
+    first: int
+    last: int
+
+
+class _Share(Rewriter):
+    def __init__(self, names: set[str], stack_bytes: int) -> None:
+        super().__init__()
+        self._names = names
+        self._stack_bytes = stack_bytes
+
+    def visit_alloc(self, item: Alloc) -> Stmt:
+        buffers, body = _group(item)
+        body = self.visit(body)
+        stmts = body.stmts if isinstance(body, Seq) else (body,)
+        lives = [life for buffer in buffers if (life := _life(buffer, stmts)) is not None]
+        needed = sum(_rounded(life.bytes) for life in lives)
+        if len(lives) > 1 and needed > self._stack_bytes:
+            offsets = _place(lives, stmts)
+            total = max(offsets[life.buffer] + _rounded(life.bytes) for life in lives)
+            if total < needed:
+                return self._arena(buffers, body, offsets, total)
+        for buffer in reversed(buffers):
+            body = Alloc(buffer, body)
+        return body
+
+    def _arena(self, buffers: Sequence[Buffer], body: Stmt, offsets: dict[Buffer, int], total: int) -> Stmt:
+        name = "arena"
+        while name in self._names:
+            name += "_"
+        self._names.add(name)
+        arena = Buffer(name, U8, (const(total),), SCRATCH)
+        moved = {
+            buffer: buffer.replace(alias_of=name, offset=const(at // buffer.dtype.bytes))
+            for buffer, at in offsets.items()
+        }
+        body = replace_buffers(body, moved)
+        for buffer in reversed(buffers):
+            body = Alloc(moved.get(buffer, buffer), body)
+        return Alloc(arena, body)
+
+
+def _group(item: Stmt) -> tuple[list[Buffer], Stmt]:
+    """Buffers that are allocated together, and what they are allocated for."""
+    buffers: list[Buffer] = []
+    while isinstance(item, Alloc):
+        buffers.append(item.buffer)
+        item = item.body
+    return buffers, item
+
+
+def _life(buffer: Buffer, stmts: Sequence[Stmt]) -> _Life | None:
+    """When a scratch buffer is in use; None for a buffer that keeps a place of its own."""
+    size = constant_of(buffer.shape[0])
+    if buffer.scope != SCRATCH or buffer.alias_of or size is None or _ALIGNMENT % buffer.dtype.bytes:
+        return None
+    uses = [number for number, stmt in enumerate(stmts) if any(item == buffer for item in stmt.walk())]
+    return _Life(buffer, size * buffer.dtype.bytes, uses[0], uses[-1]) if uses else None
+
+
+def _place(lives: Sequence[_Life], stmts: Sequence[Stmt]) -> dict[Buffer, int]:
+    """Byte offsets, largest buffer first, ties in order of appearance."""
+    offsets: dict[Buffer, int] = {}
+    placed: list[_Life] = []
+    for life in sorted(lives, key=lambda item: -item.bytes):
+        taken = sorted(
+            (offsets[other.buffer], offsets[other.buffer] + _rounded(other.bytes))
+            for other in placed
+            if not _compatible(life, other, stmts)
+        )
+        at = 0
+        for begin, end in taken:
+            if at + _rounded(life.bytes) <= begin:
+                break
+            at = max(at, end)
+        offsets[life.buffer] = at
+        placed.append(life)
+    return offsets
+
+
+def _compatible(a: _Life, b: _Life, stmts: Sequence[Stmt]) -> bool:
+    """Whether two buffers may lie in the same memory."""
+    if a.last < b.first or b.last < a.first:
+        return True
+    before, after = (a, b) if a.last == b.first else (b, a)
+    return before.last == after.first and _in_place(before, after, stmts[after.first])
+
+
+def _in_place(before: _Life, after: _Life, stmt: Stmt) -> bool:
+    """Whether a statement turns one buffer into the other element by element."""
+    if before.bytes != after.bytes or before.buffer.dtype != after.buffer.dtype:
+        return False
+    indices: set[tuple[Expr, ...]] = set()
+    return _elementwise(stmt, before.buffer, after.buffer, indices) and len(indices) == 1
+
+
+def _elementwise(item: Node, source: Buffer, target: Buffer, indices: set[tuple[Expr, ...]]) -> bool:
+    """Reads of `source` and writes of `target` only as `target[i] = f(source[i])`; collects the indices."""
+    if isinstance(item, Store) and item.buffer == target:
+        indices.add(item.indices)
+        loads = [part for part in item.value.walk() if isinstance(part, Load)]
+        if any(load.buffer == target for load in loads):
+            return False
+        indices.update(load.indices for load in loads if load.buffer == source)
+        return True
+    if isinstance(item, Load | Store | AtomicUpdate | AddressOf) and item.buffer in (source, target):
+        return False
+    return all(
+        _elementwise(child, source, target, indices)
+        for child in item.children()
+        if not isinstance(child, Buffer)
+    )
+
+
+def _rounded(size: int) -> int:
+    return -(-size // _ALIGNMENT) * _ALIGNMENT
