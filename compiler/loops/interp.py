@@ -34,6 +34,7 @@ import numpy as np
 from compiler.core.diagnostics import BadInputError, did_you_mean
 from compiler.loops import ir
 from compiler.loops.interp_emit import FILE, Code, compile_func, describe
+from compiler.loops.interp_races import Monitor
 from compiler.loops.interp_values import PACKED, STORAGE, Array, ProgramError, View, allocate
 from compiler.loops.ir import Buffer, Expr, Func
 
@@ -46,22 +47,28 @@ def run(
     *,
     shuffle: int | None = None,
     subgroup: int = 32,
+    races: bool = False,
 ) -> dict[str, Array]:
     """Run a function and return its outputs by name.
 
     inputs: an array per input buffer (of its type; its shape, or any shape of the same size for a flat
-    buffer), a number per `dim` that no input's shape tells; an output's name gives its first content. i4
+    buffer), a number per `dim` that no input's shape tells; the name of an output or of workspace gives its
+    first content. i4
     and u4 are taken and returned as int8 and uint8.
     shuffle: a seed: parallel iterations run in a random order, which shows races that depend on it.
+    races: watch memory, and refuse parallel iterations that touch what another one writes (slower).
     subgroup: lanes of a sub-group.
     Raises ProgramError for what no program may do, BadInputError for wrong inputs.
     """
     dims = _bind_dims(func, inputs)
     views = {item.name: _parameter(func, item, inputs, dims) for item in func.params}
-    code = compile_func(func)
+    code = compile_func(func, races=races)
+    monitor = Monitor() if races else None
+    if monitor is not None:
+        views = {name: monitor.watch(view) for name, view in views.items()}
     order = range if shuffle is None else _random_order(shuffle)
     with np.errstate(all="ignore"):
-        _enter(func, code, views, dims, order, subgroup)
+        _enter(func, code, (views, dims, order, subgroup, monitor))
     outputs = func.params[len(func.params) - func.outputs :]
     return {item.name: views[item.name].array() for item in outputs}
 
@@ -80,16 +87,9 @@ def _random_order(seed: int) -> Callable[[int], Sequence[int]]:
     return order
 
 
-def _enter(
-    func: Func,
-    code: Code,
-    views: dict[str, View],
-    dims: dict[str, int],
-    order: Callable[[int], Sequence[int]],
-    subgroup: int,
-) -> None:
+def _enter(func: Func, code: Code, args: tuple[Any, ...]) -> None:
     try:
-        code.entry(views, dims, order, subgroup)
+        code.entry(*args)
     except ZeroDivisionError as error:
         raise ProgramError("an integer is divided by zero", where=_where(func, code, error)) from None
     except ProgramError as error:
@@ -146,10 +146,10 @@ def _parameter(func: Func, buffer: Buffer, inputs: Mapping[str, Any], dims: Mapp
     strides = tuple(_value(item, dims) for item in buffer.strides) if buffer.strides else None
     offset = 0 if buffer.offset is None else _value(buffer.offset, dims)
     view = allocate(buffer, shape, strides, offset)
-    is_output = buffer in func.params[len(func.params) - func.outputs :]
+    optional = buffer in func.params[len(func.params) - func.outputs :] or buffer in func.workspace
     if buffer.name in inputs:
         view.fill(_checked_array(buffer, shape, inputs[buffer.name]))
-    elif not is_output:
+    elif not optional:
         raise BadInputError(f"input `{buffer.name}` of function `{func.name}` is missing")
     return view
 

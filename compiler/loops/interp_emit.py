@@ -28,7 +28,7 @@ FILE = "<loop program>"
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A compiled Func: `entry(buffers by name, dims by name, options)`, and the statement of each line."""
+    """A compiled Func: `entry(views by name, dims by name, order, subgroup, monitor)`, and what each line is of."""
 
     entry: Callable[..., None]
     source: str
@@ -36,9 +36,12 @@ class Code:
 
 
 @functools.lru_cache(maxsize=256)
-def compile_func(func: Func) -> Code:
-    """Make the code of a function; ProgramError where it means nothing."""
-    return _Statements(func).code()
+def compile_func(func: Func, *, races: bool = False) -> Code:
+    """Make the code of a function; ProgramError where it means nothing.
+
+    With `races`, memory is watched while parallel iterations run.
+    """
+    return _Statements(func, races=races).code()
 
 
 def _base_space() -> dict[str, Any]:
@@ -82,8 +85,10 @@ def _is_thread(stmt: ir.For) -> bool:
 class _Statements:
     """Writes the lines of one function."""
 
-    def __init__(self, func: Func) -> None:
+    def __init__(self, func: Func, *, races: bool) -> None:
         self.func = func
+        self.races = races
+        self.in_parallel = False
         self.out = Emitter(space=_base_space())
         self.text: list[str] = []
         self.lines: dict[int, Stmt] = {}
@@ -95,7 +100,7 @@ class _Statements:
 
     def code(self) -> Code:
         out, func = self.out, self.func
-        self.text.append("def entry(views, dims, order, subgroup):")
+        self.text.append("def entry(views, dims, order, subgroup, monitor):")
         self.line("t0 = Thread()")
         for dim in func.dims:
             name = out.names[dim.var.name] = out.fresh("v")
@@ -125,7 +130,7 @@ class _Statements:
             strides = dense_strides(shape) if shape is not None else None
         offset = 0 if buffer.offset is None else (_constants((buffer.offset,)) or (None,))[0]
         known = shape is not None and strides is not None and offset is not None
-        place = Place(buffer, self.out.count, shape if known else None, strides, offset)
+        place = Place(buffer, self.out.count, shape if known else None, strides, offset, self.races)
         self.out.places[buffer.name] = place
         return place
 
@@ -143,7 +148,8 @@ class _Statements:
         shape = self.out.tuple(buffer.shape)
         strides = self.out.tuple(buffer.strides) if buffer.strides else "None"
         offset = "0" if buffer.offset is None else self.out.expr(buffer.offset)
-        self.line(f"{place.view} = allocate({key}, {shape}, {strides}, {offset}, {base})")
+        made = f"allocate({key}, {shape}, {strides}, {offset}, {base})"
+        self.line(f"{place.view} = " + (f"monitor.watch({made})" if self.races else made))
         self.line(f"{place.data} = {place.view}.data")
 
     # ------------------------------------------------------------ statements
@@ -193,13 +199,24 @@ class _Statements:
             return
         self.line(f"for {name} in {'order' if free else 'range'}({extent}):")
         self.loops += 1
-        outer = out.thread
         if free:
-            out.thread = out.fresh("t")
-            self.line(f" {out.thread} = Thread()")
-        self.suite(stmt.body)
-        out.thread = outer
+            self.apart(stmt, name)
+        else:
+            self.suite(stmt.body)
         self.loops -= 1
+
+    def apart(self, stmt: ir.For, name: str) -> None:
+        """The body of a loop whose iterations run apart: each has a thread of its own."""
+        outer, self.out.thread = self.out.thread, self.out.fresh("t")
+        self.line(f" {self.out.thread} = Thread()")
+        watch = self.races and not self.in_parallel
+        if watch:
+            self.line(f" monitor.enter({name})")
+        inside, self.in_parallel = self.in_parallel, True
+        self.suite(stmt.body)
+        self.in_parallel, self.out.thread = inside, outer
+        if watch:
+            self.line("monitor.leave()")
 
     def outline(self, stmt: Stmt) -> None:
         """A nested Python function for what is nested too deeply for one."""
@@ -318,7 +335,11 @@ class _Statements:
         if lanes > 1:
             raise ProgramError("an atomic update takes one element; reduce the lanes, or loop over them")
         load = ir.Load(stmt.buffer, stmt.indices)
+        if self.races:
+            self.line("monitor.atomic = True")
         self.store(ir.Store(stmt.buffer, stmt.indices, ir.Binary(stmt.op, load, stmt.value)))
+        if self.races:
+            self.line("monitor.atomic = False")
 
     def branch(self, stmt: ir.If) -> None:
         self.line(f"if {self.out.expr(stmt.cond)}:")

@@ -20,6 +20,7 @@ from compiler.loops.ir import Buffer, Expr
 
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 _PLAIN = {"add": "+", "sub": "-", "mul": "*"}
+_CHAINS = frozenset({"add", "sub", "mul", "and", "or"})
 _BITS = {"bitand": "&", "bitor": "|", "bitxor": "^"}
 
 
@@ -32,6 +33,7 @@ class Place:
     shape: tuple[int, ...] | None
     strides: tuple[int, ...] | None
     offset: int | None
+    watched: bool = False
 
     @property
     def view(self) -> str:
@@ -45,7 +47,8 @@ class Place:
     def plain(self) -> bool:
         """Whether element access can be written as plain indexing with constants."""
         kind = self.buffer.dtype
-        return self.shape is not None and kind.lanes == 1 and kind.name not in PACKED
+        known = self.shape is not None and not self.watched
+        return known and kind.lanes == 1 and kind.name not in PACKED
 
 
 @dataclass(slots=True)
@@ -103,8 +106,8 @@ class Emitter:
         op = expr.op
         if op in ("and", "or"):
             symbol = {"and": "&", "or": "|"}[op] if vector else op
-            return f"({self.expr(expr.a)} {symbol} {self.expr(expr.b)})"
-        a, b = self.expr(expr.a), self.expr(expr.b)
+            return f"({self._left(expr)} {symbol} {self.expr(expr.b)})"
+        a, b = self._left(expr), self.expr(expr.b)
         if op in _COMPARE:
             return f"({a} {_COMPARE[op]} {b})"
         if op in _BITS:
@@ -114,6 +117,12 @@ class Emitter:
         if kind.is_float:
             return self._float_binary(op, a, b, expr)
         return self._int_binary(op, a, b, expr, vector)
+
+    def _left(self, expr: ir.Binary) -> str:
+        """The left operand; a chain of one operation needs no parentheses (Python limits their depth)."""
+        text = self.expr(expr.a)
+        chained = isinstance(expr.a, ir.Binary) and expr.a.op == expr.op and expr.op in _CHAINS
+        return text[1:-1] if chained and text[0] == "(" else text
 
     @staticmethod
     def _extremum(op: str, a: str, b: str, kind: DType, vector: bool) -> str:  # noqa: FBT001

@@ -205,7 +205,7 @@ def _tilestore(thread: Thread, args: Sequence[Any]) -> Any:
 
 
 def _tile_product(pairs: int, name: str) -> Callable[[Thread, Sequence[Any]], Any]:
-    """c[m, n] += sum over k, p of a[m, k * pairs + p] * b[k, n * pairs + p] (Intel SDM: TDPBF16PS, TDPBSSD)."""
+    """c[m, n] += sum over k, p of a[m, k * pairs + p] * b[k, n * pairs + p] (Intel SDM, TDPBF16PS)."""
 
     def run(thread: Thread, args: Sequence[Any]) -> Any:
         _configured(thread, name)

@@ -482,6 +482,10 @@ class AsyncWait(Stmt):
     pending: int = 0
 
 
+WORKSPACE = "workspace"
+"""Func attribute: how many parameters just before the outputs are workspace."""
+
+
 @node
 class Dim(Node):
     """A symbolic extent: a parameter with a range and a known divisor."""
@@ -511,6 +515,12 @@ class Func(Node):
     @property
     def buffers(self) -> tuple[Buffer, ...]:
         return self.params + self.allocs
+
+    @property
+    def workspace(self) -> tuple[Buffer, ...]:
+        """Parameters just before the outputs that are memory to work in (attribute WORKSPACE counts them)."""
+        last = len(self.params) - self.outputs
+        return self.params[last - int(dict(self.attrs).get(WORKSPACE, 0)) : last]
 
     def buffer(self, name: str) -> Buffer:
         """The parameter or local buffer called `name`; KeyError when there is none."""

@@ -27,7 +27,8 @@ class Checker(ExprChecker):
         self.blocks_allowed = stage in ("imported", "scheduled")
         self.flat = stage == "flat"
         self.names: dict[str, set[str]] = {"variable": set(), "buffer": set(), "block": set()}
-        self.inputs = {item.name for item in func.params[: len(func.params) - func.outputs]}
+        inputs = func.params[: len(func.params) - func.outputs]
+        self.inputs = {item.name for item in inputs if item not in func.workspace}
         self.current: Stmt | None = None
         self.loops: list[ir.For] = []
         self.blocks: list[ir.Block] = []
@@ -71,15 +72,13 @@ class Checker(ExprChecker):
 
     def check_use(self) -> None:
         func = self.func
-        cut = len(func.params) - func.outputs
         aliased = {item.alias_of for item in func.buffers}
-        for item in func.params[:cut]:
-            if item.name in self.written:
-                self.report(f"input `{item.name}` is written")
-        for item in func.params[cut:]:
+        for name in sorted(self.inputs & self.written):
+            self.report(f"input `{name}` is written")
+        for item in func.params[len(func.params) - func.outputs :]:
             if item.name not in self.written and item.name not in aliased:
                 self.report(f"output `{item.name}` is never written")
-        for item in func.allocs:
+        for item in (*func.workspace, *func.allocs):
             if item.name in self.read - self.written and item.alias_of is None and item.name not in aliased:
                 self.report(f"`{item.name}` is read and never written")
 
@@ -269,11 +268,10 @@ class Checker(ExprChecker):
             self.report(f"constant `{buffer.name}` is written")
 
     def register_indices(self, buffer: Buffer, indices: Sequence[Expr]) -> None:
-        """Registers have no addresses: after lowering their indices are known once loops are unrolled."""
-        if self.blocks_allowed or buffer.scope not in (ir.REGISTER, ir.FRAGMENT):
+        """Registers have no addresses: in the end their indices are known once loops are unrolled."""
+        if not self.flat or buffer.scope not in (ir.REGISTER, ir.FRAGMENT):
             return
-        unrolled = {item.var.name for item in self.loops if item.kind is ForKind.UNROLLED}
-        unrolled |= {item.var.name for item in self.loops if item.kind is ForKind.VECTORIZED}
+        unrolled = {item.var.name for item in self.loops if _is_unrolled(item)}
         for index in indices:
             moving = self.sources(index) - unrolled
             if moving:
@@ -400,6 +398,11 @@ class Checker(ExprChecker):
         if stmt.pending < 0:
             self.report(f"{stmt.pending} groups cannot be pending")
         self.waited.add(stmt.group)
+
+
+def _is_unrolled(loop: ir.For) -> bool:
+    single = isinstance(loop.extent, ir.Const) and loop.extent.value <= 1
+    return single or loop.kind in (ForKind.UNROLLED, ForKind.VECTORIZED)
 
 
 def _is_thread(loop: ir.For) -> bool:
