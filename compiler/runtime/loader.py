@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
-from weakref import finalize
+from weakref import WeakSet, finalize
 
 from compiler.core.diagnostics import BadInputError, HostError, InternalError, TkError, UsageError
 from compiler.core.settings import load_settings
@@ -91,6 +91,7 @@ class Model:
         self.outputs = self._describe(self._api.model_output_count, self._api.model_output)
         self._lock = threading.Lock()
         self._default: Context | None = None
+        self._contexts: WeakSet[Context] = WeakSet()
 
     def __enter__(self) -> Self:
         return self
@@ -125,12 +126,16 @@ class Model:
         `threads` counts the calling thread; None takes the model's default. Raises UsageError for a number
         out of range and HostError when there is not enough memory.
         """
-        return Context(self, threads if threads is not None else self._threads, flush_subnormals)
+        if not self._finalizer.alive:
+            raise UsageError("the model is closed", where=str(self.path))
+        context = Context(self, threads if threads is not None else self._threads, flush_subnormals)
+        self._contexts.add(context)
+        return context
 
     def close(self) -> None:
-        """Close the model; its contexts must not be used any more. May be called twice."""
-        if self._default is not None:
-            self._default.close()
+        """Close the model and its contexts. May be called twice."""
+        for context in self._contexts:
+            context.close()
         self._finalizer()
 
     def _describe(self, count: Callable[..., int], describe: Callable[..., int]) -> tuple[TensorInfo, ...]:
@@ -172,10 +177,12 @@ class Context:
     @property
     def threads(self) -> int:
         """Threads that a run uses, the calling one included."""
+        self.check_open()
         return int(self._api.context_threads(self._handle))
 
     @threads.setter
     def threads(self, count: int) -> None:
+        self.check_open()
         _check(self._api, self._api.context_set_threads(self._handle, count), str(self.model.path))
 
     def run(
@@ -193,6 +200,7 @@ class Context:
 
     def bind(self, inputs: Mapping[str, object], *, out: Mapping[str, Array] | None = None) -> BoundRun:
         """A run with fixed arrays, to be repeated at the least cost (under 2 us beyond the inference)."""
+        self.check_open()
         pick("input", self.model.inputs, inputs)
         pick("output", self.model.outputs, out or {})
         arrays = [as_input(info, inputs[info.name]) for info in self.model.inputs]
@@ -202,8 +210,13 @@ class Context:
         """One inference with the time of each step."""
         return self.bind(inputs).profile()
 
+    def check_open(self) -> None:
+        """Raise UsageError when this context or its model was closed."""
+        if not self._finalizer.alive:
+            raise UsageError("the context is closed", where=str(self.model.path))
+
     def close(self) -> None:
-        """Give memory back; the context must not be used any more. May be called twice."""
+        """Give memory back. May be called twice."""
         self._finalizer()
 
 
@@ -227,12 +240,14 @@ class BoundRun:
 
     def run(self) -> None:
         """One inference into the bound outputs; errors as `Context.run`."""
+        self.context.check_open()
         status = self._call(*self._arguments)
         if status != 0:
             self._fail(status)
 
     def profile(self) -> tuple[StepTime, ...]:
         """As `run`, with the time of each step."""
+        self.context.check_open()
         count = ctypes.c_int32(0)
         profile = self._api.context_profile
         self._fail(profile(*self._arguments, None, ctypes.byref(count)))
