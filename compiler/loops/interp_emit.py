@@ -28,7 +28,10 @@ FILE = "<loop program>"
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """A compiled Func: `entry(views by name, dims by name, order, subgroup, monitor)`, and what each line is of."""
+    """A compiled Func and which statement each of its lines comes from.
+
+    `entry` takes views by name, dims by name, order, lanes of a sub-group, monitor.
+    """
 
     entry: Callable[..., None]
     source: str

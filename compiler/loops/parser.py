@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from compiler.core.diagnostics import BadInputError, did_you_mean
-from compiler.core.types import BOOL, F32, INDEX, DType, parse_dtype
+from compiler.core.diagnostics import BadInputError
+from compiler.core.types import INDEX
 from compiler.loops import ir, syntax
-from compiler.loops.ir import Buffer, Const, Expr, For, ForKind, Func, Region, Seq, Stmt, Var
+from compiler.loops.ir import Buffer, Expr, For, ForKind, Func, Region, Seq, Stmt, Var
 from compiler.loops.lexer import (
     END,
     LINE,
@@ -19,10 +19,9 @@ from compiler.loops.lexer import (
     QUOTED,
     STRING,
     Source,
-    Token,
-    describe,
     tokenize,
 )
+from compiler.loops.parser_exprs import CALLS, ExprParser, dtype_of
 
 
 def parse_func(text: str, name: str = "the text") -> Func:
@@ -61,328 +60,11 @@ def parse_expr(
     return result
 
 
-_INFIX: dict[str, tuple[str, int]] = {symbol: (op, level) for op, (symbol, level) in syntax.INFIX.items()}
 _KINDS = {kind.value: kind for kind in ForKind}
-_DTYPES: dict[str, DType] = {}
 
 
-def _dtype_of(text: str) -> DType | None:
-    found = _DTYPES.get(text)
-    if found is None and syntax.DTYPE.fullmatch(text):
-        found = _DTYPES[text] = parse_dtype(text)
-    return found
-
-
-class _Parser:
-    """Recursive descent over the token list; `at` is the next token."""
-
-    def __init__(self, source: Source, tokens: list[Token]) -> None:
-        self.source = source
-        self.tokens = tokens
-        self.at = 0
-        self.variables: dict[str, Var] = {}
-        self.buffers: dict[str, Buffer] = {}
-        self.literals: dict[str, Const] = {}
-
-    # ------------------------------------------------------------ tokens
-
-    def kind(self) -> str:
-        return self.tokens[self.at][0]
-
-    def expected(self, what: str) -> BadInputError:
-        token = self.tokens[self.at]
-        return self.source.error(f"expected {what}, found {describe(token)}", token[2])
-
-    def wrong(self, what: str, back: int = 1) -> BadInputError:
-        return self.source.error(what, self.tokens[self.at - back][2])
-
-    def take_kind(self, kind: str, what: str) -> str:
-        token = self.tokens[self.at]
-        if token[0] != kind:
-            raise self.expected(what)
-        self.at += 1
-        return token[1]
-
-    def accept(self, op: str) -> bool:
-        token = self.tokens[self.at]
-        if token[1] == op and token[0] == OP:
-            self.at += 1
-            return True
-        return False
-
-    def take(self, op: str) -> None:
-        if not self.accept(op):
-            raise self.expected(f"`{op}`")
-
-    def is_word(self, word: str) -> bool:
-        token = self.tokens[self.at]
-        return token[1] == word and token[0] == NAME
-
-    def accept_word(self, word: str) -> bool:
-        if self.is_word(word):
-            self.at += 1
-            return True
-        return False
-
-    def take_word(self, word: str) -> None:
-        if not self.accept_word(word):
-            raise self.expected(f"`{word}`")
-
-    def name(self, what: str) -> str:
-        kind, text, _ = self.tokens[self.at]
-        if kind == QUOTED or (kind == NAME and text not in syntax.KEYWORDS):
-            self.at += 1
-            return text
-        raise self.expected(what)
-
-    def integer(self, what: str) -> int:
-        sign = -1 if self.accept("-") else 1
-        kind, text, _ = self.tokens[self.at]
-        if kind != NUMBER or not text.isdigit():
-            raise self.expected(what)
-        self.at += 1
-        return sign * int(text)
-
-    def dtype(self) -> DType:
-        kind, text, _ = self.tokens[self.at]
-        found = _dtype_of(text) if kind == NAME else None
-        if found is None:
-            raise self.expected("an element type such as f32 or f32x16")
-        self.at += 1
-        return found
-
-    def commas(self, item: Callable[[], Any], close: str) -> list[Any]:
-        """Items between commas up to the closing bracket, which is taken."""
-        items: list[Any] = []
-        if self.accept(close):
-            return items
-        while True:
-            items.append(item())
-            if self.accept(close):
-                return items
-            if not self.accept(","):
-                raise self.expected(f"`,` or `{close}`")
-
-    # ------------------------------------------------------------ expressions
-
-    def expr(self) -> Expr:
-        return self.infix(1)
-
-    def infix(self, least: int) -> Expr:
-        if least <= syntax.NOT and self.is_word("not"):
-            self.at += 1
-            left: Expr = ir.Unary("not", self.infix(syntax.NOT))
-        else:
-            left = self.unary()
-        while True:
-            found = _INFIX.get(self.tokens[self.at][1])
-            if found is None or found[1] < least or self.tokens[self.at][0] not in (OP, NAME):
-                return left
-            op, level = found
-            self.at += 1
-            left = ir.Binary(op, left, self.infix(level + 1))
-            if level == syntax.COMPARE:
-                following = _INFIX.get(self.tokens[self.at][1])
-                if following is not None and following[1] == level:
-                    raise self.source.error(
-                        "comparisons do not chain; write `a < b and b < c`", self.tokens[self.at][2]
-                    )
-
-    def unary(self) -> Expr:
-        kind, text, _ = self.tokens[self.at]
-        if kind == OP:
-            if text == "-":
-                self.at += 1
-                after = self.tokens[self.at]
-                if after[0] == NUMBER or (after[0] == NAME and after[1] in ("inf", "nan")):
-                    return self.literal("-")
-                return ir.Unary("neg", self.unary())
-            if text == "~":
-                self.at += 1
-                return ir.Unary("bitnot", self.unary())
-        base = self.primary()
-        if self.accept("**"):
-            return ir.Binary("pow", base, self.power())
-        return base
-
-    def power(self) -> Expr:
-        base = self.primary()
-        return ir.Binary("pow", base, self.power()) if self.accept("**") else base
-
-    def primary(self) -> Expr:
-        kind, text, _ = self.tokens[self.at]
-        if kind == NUMBER:
-            return self.literal("")
-        if kind in (NAME, QUOTED):
-            return self.named(kind, text)
-        if kind == OP and text == "(":
-            self.at += 1
-            inner = self.expr()
-            self.take(")")
-            return inner
-        if kind == OP and text == "&":
-            self.at += 1
-            buffer, indices, mask, other = self.access()
-            if mask is not None or other is not None:
-                raise self.wrong("an address has no mask")
-            return ir.AddressOf(buffer, indices)
-        raise self.expected("an expression")
-
-    def named(self, kind: str, text: str) -> Expr:
-        after = self.tokens[self.at + 1]
-        if after[0] == OP:
-            if after[1] == "[":
-                return ir.Load(*self.access())
-            if after[1] == "(" and kind == NAME:
-                special = _CALLS.get(text)
-                if special is not None:
-                    self.at += 2
-                    return special(self)
-                target = _dtype_of(text)
-                if target is not None:
-                    self.at += 2
-                    value = self.expr()
-                    self.take(")")
-                    return ir.Cast(target, value)
-            if after[1] == "(" or (after[1] == ":" and self.is_typed_call()):
-                return self.call()
-        if kind == NAME and text in ("true", "false", "inf", "nan"):
-            return self.literal("")
-        found = self.variables.get(text)
-        if found is None or (kind == NAME and text in syntax.KEYWORDS):
-            raise self.unknown("variable", text, self.variables)
-        self.at += 1
-        return found
-
-    def is_typed_call(self) -> bool:
-        two, three = (
-            self.tokens[self.at + 2 : self.at + 4] if self.at + 4 <= len(self.tokens) else (None, None)
-        )
-        return bool(two and three and two[0] == NAME and three[1] == "(" and _dtype_of(two[1]) is not None)
-
-    def unknown(self, what: str, text: str, known: Mapping[str, object]) -> BadInputError:
-        if text in syntax.KEYWORDS or self.tokens[self.at][0] not in (NAME, QUOTED):
-            return self.expected(f"a {what}" if what == "buffer" else "an expression")
-        suggestion = did_you_mean(text, known)
-        tail = f"; {suggestion}" if suggestion else ""
-        return self.source.error(f"unknown {what} `{text}`{tail}", self.tokens[self.at][2])
-
-    def literal(self, sign: str) -> Const:
-        text = self.tokens[self.at][1]
-        self.at += 1
-        kind: DType | None = None
-        after = self.tokens[self.at]
-        if after[1] == ":" and after[0] == OP:
-            self.at += 1
-            kind = self.dtype()
-        key = f"{sign}{text}:{kind}"
-        known = self.literals.get(key)
-        if known is None:
-            known = self.literals[key] = self.make_literal(sign, text, kind)
-        return known
-
-    def make_literal(self, sign: str, text: str, kind: DType | None) -> Const:
-        if text in ("true", "false"):
-            if kind is not None:
-                raise self.wrong("true and false are of type bool already")
-            return Const(text == "true", BOOL)
-        if text.isdigit() or text.startswith("0x"):
-            whole = int(sign + text, 0 if text.startswith("0x") else 10)
-            target = kind or INDEX
-            if target.is_bool:
-                raise self.wrong("a bool is written true or false")
-            return Const(float(whole) if target.is_float else whole, target)
-        target = kind or F32
-        if not target.is_float:
-            raise self.wrong(f"{text} is no {target}")
-        return Const(float(sign + text), target)
-
-    def call(self) -> Expr:
-        name = self.tokens[self.at][1]
-        if self.tokens[self.at][0] == NAME and name in syntax.KEYWORDS:
-            raise self.expected("an expression")
-        self.at += 1
-        kind = self.dtype() if self.accept(":") else None
-        self.take("(")
-        args = self.commas(self.expr, ")")
-        if kind is None:
-            if not args:
-                raise self.wrong(f"a call without arguments names its type: {name}:f32()")
-            kind = args[0].dtype
-        return ir.Call(name, tuple(args), kind)
-
-    def two(self, op: str) -> Expr:
-        a = self.expr()
-        self.take(",")
-        b = self.expr()
-        self.take(")")
-        return ir.Binary(op, a, b)
-
-    def select(self) -> Expr:
-        args = self.commas(self.expr, ")")
-        if len(args) != 3:
-            raise self.wrong(f"select takes condition, then, else; found {len(args)} values")
-        return ir.Select(*args)
-
-    def ramp(self) -> Expr:
-        base = self.expr()
-        self.take(",")
-        stride = self.expr()
-        self.take(",")
-        lanes = self.integer("the number of lanes")
-        self.take(")")
-        return ir.Ramp(base, stride, lanes)
-
-    def broadcast(self) -> Expr:
-        value = self.expr()
-        self.take(",")
-        lanes = self.integer("the number of lanes")
-        self.take(")")
-        return ir.Broadcast(value, lanes)
-
-    def shuffle(self) -> Expr:
-        self.take("[")
-        vectors = self.commas(self.expr, "]")
-        if not vectors:
-            raise self.wrong("shuffle needs a vector")
-        self.take(",")
-        self.take("[")
-        lanes = self.commas(lambda: self.integer("a lane number"), "]")
-        self.take(")")
-        return ir.Shuffle(tuple(vectors), tuple(lanes))
-
-    def reduce(self) -> Expr:
-        op = self.name("an operation such as add")
-        self.take(",")
-        value = self.expr()
-        self.take(")")
-        return ir.ReduceLanes(op, value)
-
-    def access(self) -> tuple[Buffer, tuple[Expr, ...], Expr | None, Expr | None]:
-        buffer = self.buffer_use()
-        indices: list[Expr] = []
-        mask = other = None
-        while not self.accept("]"):
-            if self.accept_word("where"):
-                mask = self.expr()
-            if self.accept_word("else"):
-                other = self.expr()
-            if mask is not None or other is not None:
-                self.take("]")
-                break
-            indices.append(self.expr())
-            if not (self.accept(",") or self.tokens[self.at][1] in ("]", "where", "else")):
-                raise self.expected("`,` or `]`")
-        return buffer, tuple(indices), mask, other
-
-    def buffer_use(self) -> Buffer:
-        kind, text, _ = self.tokens[self.at]
-        found = self.buffers.get(text)
-        if found is None or kind not in (NAME, QUOTED):
-            raise self.unknown("buffer", text, self.buffers)
-        self.at += 1
-        self.take("[")
-        return found
+class _Parser(ExprParser):
+    """Recursive descent over declarations and statements."""
 
     # ------------------------------------------------------------ declarations
 
@@ -453,7 +135,7 @@ class _Parser:
         if kind == NAME and not sign:
             if text in _WORD_VALUES:
                 return _WORD_VALUES[text]
-            found = _dtype_of(text)
+            found = dtype_of(text)
             if found is not None:
                 return found
         self.at -= 1
@@ -580,7 +262,7 @@ class _Parser:
                 raise self.source.error(
                     f"`{text}` is reserved and not supported yet", self.tokens[self.at][2]
                 )
-        if after[0] == OP and after[1] in ("(", ":") and text not in _CALLS:
+        if after[0] == OP and after[1] in ("(", ":") and text not in CALLS:
             value = self.expr()
             if isinstance(value, ir.Call):
                 return ir.Evaluate(value)
@@ -647,7 +329,7 @@ class _Parser:
     def iteration(self) -> ir.Iter:
         name = self.name("the name of an iteration variable")
         self.take(":")
-        kind = _dtype_of(self.tokens[self.at][1])
+        kind = dtype_of(self.tokens[self.at][1])
         if kind is not None:
             self.at += 1
         word = self.take_kind(NAME, "`spatial` or `reduce`")
@@ -742,18 +424,6 @@ def _one(stmts: list[Stmt]) -> Stmt:
 
 
 _WORD_VALUES: dict[str, Any] = {"true": True, "false": False, "none": None}
-
-_CALLS: dict[str, Callable[[_Parser], Expr]] = {
-    "min": lambda p: p.two("min"),
-    "max": lambda p: p.two("max"),
-    "truncdiv": lambda p: p.two("truncdiv"),
-    "truncmod": lambda p: p.two("truncmod"),
-    "select": _Parser.select,
-    "ramp": _Parser.ramp,
-    "broadcast": _Parser.broadcast,
-    "shuffle": _Parser.shuffle,
-    "reduce": _Parser.reduce,
-}
 
 _BUFFER_FIELDS: dict[str, tuple[str, Callable[[_Parser], Any]]] = {
     "strides": ("strides", _Parser.strides),
