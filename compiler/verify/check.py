@@ -35,6 +35,12 @@ def verify_here(request: VerifyRequest) -> VerifyReport:
         expected = reference_outputs(reference, {**feeds, **bound}, request)
         for one in compare_outputs(context.run(feeds), expected, length, request.tolerance):
             worst[one.name] = worse(one, worst[one.name]) if one.name in worst else one
+    layers: tuple[Comparison, ...] = ()
+    if request.layers:
+        from compiler.verify.layers import compare_layers  # the whole compiler, needed for this alone
+
+        feeds = read_feeds(library.inputs, request.inputs, request.seed)
+        layers = compare_layers(request, library, feeds, bound, length)
     return VerifyReport(
         library=request.library,
         model=request.model,
@@ -44,6 +50,7 @@ def verify_here(request: VerifyRequest) -> VerifyReport:
         threads=context.threads,
         reduction_length=length,
         outputs=tuple(worst.values()),
+        layers=layers,
         notes=notes,
     )
 

@@ -73,7 +73,8 @@ def verify_command(
 def _show(report: compiler.VerifyReport) -> None:
     if report.layers:
         console.data(_comparisons("value", report.layers))
-        console.data("")
+        first = next((one.name for one in report.layers if not one.passed), None)
+        console.data(f"first that differs: {first or 'none'}\n")
     console.data(_comparisons("output", report.outputs))
     verdict = "within tolerance" if report.passed else "NOT within tolerance"
     console.data(

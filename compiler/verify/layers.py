@@ -1,0 +1,94 @@
+"""Compare values between kernels: the model again, with every fused kernel's last value as an output.
+
+The library keeps no intermediate values, so the same model is compiled once more with the values at the
+library's fusion boundaries as extra outputs; most kernels come from the cache. A kernel that is wrong shows
+as the first value that differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from compiler.core.files import private_directory
+from compiler.pipeline import compile_model
+from compiler.reports import CompileOptions
+from compiler.runtime.loader import Model, load
+from compiler.runtime.tensors import Array
+from compiler.verify.check import compare_outputs, reference_outputs
+from compiler.verify.reference import make_reference
+from compiler.verify.report import Comparison, VerifyRequest
+
+_EMBED_LIMIT_BYTES = 1 << 30
+
+
+def compare_layers(
+    request: VerifyRequest,
+    library: Model,
+    feeds: Mapping[str, Array],
+    bound: Mapping[str, Array],
+    length: int,
+) -> tuple[Comparison, ...]:
+    """One comparison for each kernel whose result has a name in the ONNX file, in order of execution."""
+    names = boundary_values(onnx.load(request.model, load_external_data=False), library.manifest)
+    with private_directory("tk-layers") as directory:
+        model = _write_exposed(request.model, names, directory)
+        options = CompileOptions(
+            output=directory / "layers.so",
+            target=str(library.manifest["target"]),
+            arch=str(library.manifest["arch"]),
+            shapes={one.name: one.largest_shape for one in library.inputs},
+            binds=request.binds,
+        )
+        compile_model(model, options)
+        with load(options.output) as exposed, exposed.context(request.threads) as context:
+            actual = context.run(feeds)
+        reference, _ = make_reference(model, request.reference)
+        expected = reference_outputs(reference, {**feeds, **bound}, request)
+    kept = {name: actual[name] for name in names if name in actual}
+    return tuple(compare_outputs(kept, expected, length, request.tolerance))
+
+
+def boundary_values(model: onnx.ModelProto, manifest: Mapping[str, Any]) -> list[str]:
+    """Names of the values that the library's kernels end with, in order of execution, without its outputs."""
+    by_label = _labels(model)
+    outputs = {one.name for one in model.graph.output}
+    found: dict[str, None] = {}
+    for step in manifest["steps"]:
+        labels = (
+            f"makes {label.partition(', makes ')[2]}" if label[:1] == "(" else label
+            for label in step["nodes"]
+        )
+        places = [by_label[label] for label in labels if label in by_label]
+        if places:
+            _, name = max(places)
+            found[name] = None
+    return [name for name in found if name not in outputs]
+
+
+def _labels(model: onnx.ModelProto) -> dict[str, tuple[int, str]]:
+    """What the manifest calls a node -> its place in the file and its first output."""
+    labels = {}
+    for place, node in enumerate(model.graph.node):
+        if node.op_type == "Constant" or not node.output:
+            continue
+        label = node.name or _nameless(node)
+        labels[label] = (place, node.output[0])
+    return labels
+
+
+def _nameless(node: onnx.NodeProto) -> str:
+    return f"makes {', '.join(node.output)[:80]})"
+
+
+def _write_exposed(path: Path, names: Sequence[str], directory: Path) -> Path:
+    """The model with more outputs, in `directory`; large constants beside it, as protobuf has its limit."""
+    model = onnx.load(path)
+    model.graph.output.extend(onnx.helper.make_empty_tensor_value_info(name) for name in names)
+    written = directory / "model.onnx"
+    bulky = sum(len(one.raw_data) for one in model.graph.initializer) > _EMBED_LIMIT_BYTES
+    onnx.save_model(model, written, save_as_external_data=bulky, location="model.data")
+    return written
