@@ -32,6 +32,9 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.settings import Knob as Knob
     from compiler.core.settings import Settings as Settings
     from compiler.core.settings import load_settings as load_settings
+    from compiler.inspect import inspect_library as inspect_library
+    from compiler.inspect import inspect_model as inspect_model
+    from compiler.inspect import list_targets as list_targets
     from compiler.pipeline import compile_model as compile_model
     from compiler.reports import EMITS as EMITS
     from compiler.reports import CompileOptions as CompileOptions
@@ -72,6 +75,7 @@ _HOMES = {
     "compiler.core.files": ("private_directory", "replace_atomic", "sha256_file", "write_atomic"),
     "compiler.core.process": ("stop_all",),
     "compiler.core.settings": ("KNOBS", "Knob", "Settings", "load_settings"),
+    "compiler.inspect": ("inspect_library", "inspect_model", "list_targets"),
     "compiler.pipeline": ("compile_model",),
     "compiler.reports": (
         "EMITS",

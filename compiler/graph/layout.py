@@ -21,10 +21,11 @@ def choose_layouts(fused: FusedGraph, lanes: int) -> Mapping[Value, Layout]:
     """A layout for every tensor that a kernel reads or writes, constants excepted.
 
     Blocking starts at the operators that work on channels and spreads through the groups that keep channels
-    and space apart; where a group cannot keep blocks, its result is row-major.
+    and space apart; where a group cannot keep blocks, or somebody views its result in another shape, the result is row-major.
     """
     graph = fused.graph
-    fixed = (*graph.inputs, *graph.outputs)
+    viewed = (value for pair in fused.views for value in pair)  # another shape over the same bytes
+    fixed = (*graph.inputs, *graph.outputs, *viewed)
     chosen: dict[Value, Layout] = {value: row_major(value.type.shape) for value in fixed}
     for group in fused.groups:
         blocking = _blocking_of(group, chosen, lanes)

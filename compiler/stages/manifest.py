@@ -67,7 +67,7 @@ def _kernel(kernel: Kernel, steps: Sequence[Step]) -> dict[str, Any]:
         "bytes": sum(value.type.bytes for value in first.values),
         "nodes": [name for step in steps for name in step.group.origin],
         "func": print_func(kernel.func),
-        "trace": json.loads(kernel.trace.to_json()),
+        "trace": kernel.trace.to_json(),
         "source_sha256": sha256_bytes(kernel.text.encode()),
     }
 

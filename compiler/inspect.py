@@ -1,0 +1,162 @@
+"""What is inside a model file or a model library, and whether its kernels replay."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from compiler.core.diagnostics import HostError, TkError
+from compiler.core.files import sha256_bytes
+from compiler.core.settings import load_settings
+from compiler.frontend.onnx import Bind, UnsupportedModelError, import_model, read_model
+from compiler.graph.fuse import fuse
+from compiler.graph.ir import Graph, Value
+from compiler.graph.layout import choose_layouts
+from compiler.graph.rewrites import rewrite_graph
+from compiler.loops.text import parse_func
+from compiler.reports import (
+    KernelInfo,
+    LibraryReport,
+    ModelReport,
+    OpCount,
+    TargetReport,
+    TensorInfo,
+    Unsupported,
+)
+from compiler.runtime.loader import manifest_of
+from compiler.schedule.trace import Trace
+from compiler.stages.kernels import replay_kernel
+from compiler.stages.storage import Use, plan_storage
+from compiler.targets import TARGETS, Target, get_target
+from compiler.targets.toolchain import find_cxx
+
+
+def inspect_model(
+    path: Path,
+    *,
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    binds: Mapping[str, Bind] | None = None,
+) -> ModelReport:
+    """What an ONNX file computes and needs; a model that cannot be compiled is reported with all its reasons.
+
+    Raises UsageError (an open dimension) and BadInputError (no valid model).
+    """
+    proto = read_model(path)
+    opset = max((item.version for item in proto.opset_import if item.domain in ("", "ai.onnx")), default=0)
+    try:
+        graph = import_model(path, shapes, binds)
+    except UnsupportedModelError as error:
+        refused = tuple(Unsupported(item.op, item.node, item.reason) for item in error.refusals)
+        counts = Counter(node.op_type for node in proto.graph.node)
+        ops = tuple(OpCount(name, count, 0) for name, count in sorted(counts.items()))
+        return ModelReport(path, opset, (), (), ops, 0, 0, 0, None, refused)
+    return ModelReport(
+        path=path,
+        opset=opset,
+        inputs=_tensors(graph.input_names, graph.inputs),
+        outputs=_tensors(graph.output_names, graph.outputs),
+        ops=_op_counts(graph),
+        parameters=sum(array.size for array in graph.constants.values()),
+        parameter_bytes=sum(array.nbytes for array in graph.constants.values()),
+        flops=sum(node.op.flops(node.info) for node in graph.nodes),
+        arena_bytes=_arena_bytes(graph),
+    )
+
+
+def _tensors(names: tuple[str, ...], values: tuple[Value, ...]) -> tuple[TensorInfo, ...]:
+    return tuple(
+        TensorInfo(name, str(value.type.dtype), value.type.shape)
+        for name, value in zip(names, values, strict=True)
+    )
+
+
+def _op_counts(graph: Graph) -> tuple[OpCount, ...]:
+    count: Counter[str] = Counter()
+    flops: Counter[str] = Counter()
+    for node in graph.nodes:
+        count[node.op.name] += 1
+        flops[node.op.name] += node.op.flops(node.info)
+    return tuple(OpCount(name, number, flops[name]) for name, number in sorted(count.items()))
+
+
+def _arena_bytes(graph: Graph) -> int:
+    """Planned memory for intermediates on this machine's CPU, workspace of kernels not counted."""
+    fused = fuse(rewrite_graph(graph))
+    layouts = choose_layouts(fused, get_target("cpu").facts.lanes(32))
+    constants = fused.graph.constants
+    uses = [Use(tuple(v for v in g.inputs if v not in constants), g.outputs) for g in fused.groups]
+    return plan_storage(fused, layouts, uses).plan.bytes
+
+
+def inspect_library(path: Path, *, kernels: bool = False, check: bool = False) -> LibraryReport:
+    """What the manifest of a library says; runs none of its code.
+
+    `kernels` adds the text of every kernel's loops and trace, `check` replays every trace and tells whether the
+    source text is the same to the byte. Raises BadInputError when the file is no model library.
+    """
+    manifest = manifest_of(path)
+    target = get_target(manifest["target"], manifest["arch"]) if check else None
+    entries = enumerate(manifest["kernels"])
+    return LibraryReport(
+        path=path,
+        target=manifest["target"],
+        arch=manifest["arch"],
+        features=tuple(manifest["features"]),
+        inputs=_manifest_tensors(manifest["inputs"]),
+        outputs=_manifest_tensors(manifest["outputs"]),
+        kernels=tuple(_kernel(n, entry, target, texts=kernels) for n, entry in entries),
+        flops=manifest["flops"],
+        library_bytes=path.stat().st_size,
+        constant_bytes=manifest["constant_bytes"],
+        arena_bytes=manifest["arena_bytes"],
+        scratch_bytes=manifest["scratch_bytes"],
+    )
+
+
+def _manifest_tensors(entries: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:
+    return tuple(TensorInfo(item["name"], item["dtype"], tuple(item["shape"])) for item in entries)
+
+
+def _kernel(number: int, entry: dict[str, Any], target: Target | None, *, texts: bool) -> KernelInfo:
+    return KernelInfo(
+        index=number,
+        kind=entry["kind"],
+        steps=entry["steps"],
+        flops=entry["flops"],
+        bytes=entry["bytes"],
+        nodes=tuple(entry["nodes"]),
+        func=entry["func"] if texts else "",
+        trace=entry["trace"] if texts else "",
+        replays=_replays(number, entry, target) if target is not None else None,
+    )
+
+
+def _replays(number: int, entry: dict[str, Any], target: Target) -> bool:
+    """Whether the recorded trace, applied to the recorded function, gives the recorded source text."""
+    try:
+        text = replay_kernel(number, parse_func(entry["func"]), Trace.from_json(entry["trace"]), target)
+    except TkError:
+        return False
+    return sha256_bytes(text.encode()) == entry["source_sha256"]
+
+
+def list_targets() -> tuple[TargetReport, ...]:
+    """The targets that `compile_model` accepts, and whether this machine can build for each."""
+    return tuple(_target_report(name) for name in TARGETS)
+
+
+def _target_report(name: str) -> TargetReport:
+    row = TARGETS[name]
+    target = get_target(name)
+    try:
+        cxx = find_cxx(load_settings())
+        target.flags(cxx)
+    except HostError as error:
+        return TargetReport(
+            name, target.facts.language, row.title, target.facts.arch, ready=False, note=error.what
+        )
+    return TargetReport(
+        name, target.facts.language, row.title, target.facts.arch, ready=True, note=cxx.description
+    )
