@@ -6,13 +6,13 @@ that are not supported are collected and reported together.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from onnx import AttributeProto, inliner
 
 from compiler.core.diagnostics import BadInputError, did_you_mean
@@ -20,7 +20,7 @@ from compiler.frontend.external import ExternalData
 from compiler.frontend.shapes import Bind, input_types
 from compiler.frontend.signatures import apply_signature
 from compiler.frontend.tensors import LIMIT_BYTES, element_type, tensor_array
-from compiler.graph.attrs import AttrValue
+from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array
 from compiler.graph.edit import Editor
 from compiler.graph.ir import Graph, Node, TensorType, Value
@@ -29,7 +29,7 @@ from compiler.graph.ops import find, onnx_names
 
 OLDEST_OPSET = 7
 EAGER_FOLD_ELEMENTS = 1 << 16
-"""The importer folds what could be arithmetic on shapes; large constants wait for the pass that folds them."""
+"""The importer folds what may be arithmetic on shapes; larger constants wait for `fold_constants`."""
 
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype"})
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
@@ -65,12 +65,14 @@ class UnsupportedModelError(BadInputError):
 
 
 def import_model(
-    path: Path | str, shapes: Mapping[str, Sequence[int]] | None = None, binds: Mapping[str, Bind] | None = None
+    path: Path | str,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    binds: Mapping[str, Bind] | None = None,
 ) -> Graph:
     """The graph of the model in `path`.
 
-    `shapes` fixes inputs' shapes by name (needed for symbolic dimensions), `binds` makes inputs constants. Raises
-    UsageError (a dimension left open, an unknown name) and BadInputError (the file, or what is in it).
+    `shapes` fixes inputs' shapes by name (needed for symbolic dimensions), `binds` makes inputs constants.
+    Raises UsageError (a dimension left open, an unknown name) and BadInputError (the file, or what is in it).
     """
     path = Path(path)
     return import_proto(read_model(path), path.parent, shapes or {}, binds or {}, str(path))
@@ -81,7 +83,9 @@ def read_model(path: Path) -> onnx.ModelProto:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise BadInputError("the model cannot be read", where=str(path), why=error.strerror or str(error)) from error
+        raise BadInputError(
+            "the model cannot be read", where=str(path), why=error.strerror or str(error)
+        ) from error
     model = onnx.ModelProto()
     try:
         model.ParseFromString(data)
@@ -93,7 +97,9 @@ def read_model(path: Path) -> onnx.ModelProto:
 
 
 def _broken(where: str, why: str) -> BadInputError:
-    return BadInputError("this is no valid ONNX model", where=where, why=why, hint="copy or export the file again")
+    return BadInputError(
+        "this is no valid ONNX model", where=where, why=why, hint="copy or export the file again"
+    )
 
 
 def import_proto(
@@ -176,7 +182,9 @@ class _Importer:
         names = [item.name for item in self.graph.output]
         missing = [name for name in names if name not in self.values]
         if missing or not names or len(set(names)) != len(names):
-            raise _broken(self.where, f"output {missing[0]!r} is never computed" if missing else "bad outputs")
+            raise _broken(
+                self.where, f"output {missing[0]!r} is never computed" if missing else "bad outputs"
+            )
         outputs = tuple(self.values[name] for name in names)
         return Graph(
             tuple(inputs),
@@ -251,11 +259,11 @@ class _Importer:
         return made
 
     def _fold(
-        self, op: Op, operands: Sequence[Value], types: Sequence[TensorType], attrs: Mapping[str, AttrValue]
+        self, op: Op, operands: Sequence[Value], types: Sequence[TensorType], attrs: Attrs
     ) -> tuple[Value, ...] | None:
         if operands and sum(kind.size for kind in types) > EAGER_FOLD_ELEMENTS:
             return None
-        return self.editor.fold(op, operands, attrs, types)  # type: ignore[arg-type]
+        return self.editor.fold(op, operands, attrs, types)
 
     def _input(self, name: str) -> Value | None:
         if not name:
@@ -267,7 +275,9 @@ class _Importer:
     def _attribute(self, attr: AttributeProto) -> AttrValue | Array:
         kind = attr.type
         if attr.ref_attr_name:
-            raise InvalidError(f"attribute {attr.name} refers to {attr.ref_attr_name!r} outside of a function")
+            raise InvalidError(
+                f"attribute {attr.name} refers to {attr.ref_attr_name!r} outside of a function"
+            )
         if kind == AttributeProto.INT:
             return element_type(attr.i) if attr.name in _TYPE_ATTRIBUTES else attr.i
         if kind == AttributeProto.TENSOR:
@@ -284,7 +294,7 @@ def _text(data: bytes) -> str:
     return data.decode()
 
 
-_PLAIN = {
+_PLAIN: Mapping[int, Callable[[AttributeProto], AttrValue]] = {
     AttributeProto.FLOAT: lambda attr: attr.f,
     AttributeProto.STRING: lambda attr: _text(attr.s),
     AttributeProto.INTS: lambda attr: tuple(attr.ints),

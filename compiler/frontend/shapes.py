@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import onnx
@@ -23,8 +24,8 @@ def input_types(
 ) -> tuple[dict[str, TensorType], dict[str, Array]]:
     """Types of the inputs, and the content of those that are bound.
 
-    A symbol that one input fixes is fixed for all. Raises UsageError for an unknown name, a shape that does not
-    fit or a dimension left open; BadInputError for inputs that are no tensors.
+    A symbol that one input fixes is fixed for all. Raises UsageError for an unknown name, a shape that does
+    not fit or a dimension left open; BadInputError for inputs that are no tensors.
     """
     names = [item.name for item in inputs]
     _check_names("--shape", shapes, names)
@@ -88,7 +89,8 @@ def _fit(name: str, shape: Sequence[int], declared: Declared | None, symbols: di
         return
     if len(shape) != len(declared):
         raise UsageError(
-            f"--shape {name}: wrong number of dimensions", why=f"got {list(shape)}, the model says {_text(declared)}"
+            f"--shape {name}: wrong number of dimensions",
+            why=f"got {list(shape)}, the model says {_text(declared)}",
         )
     for extent, wanted in zip(shape, declared, strict=True):
         if isinstance(wanted, int):
@@ -106,7 +108,8 @@ def _fit(name: str, shape: Sequence[int], declared: Declared | None, symbols: di
 def _resolved(name: str, declared: Declared | None, symbols: Mapping[str, int]) -> tuple[int, ...]:
     if declared is None:
         raise UsageError(
-            f"the shape of input {name!r} is unknown", hint=f"give it with --shape {name}=1,3,224,224 (for example)"
+            f"the shape of input {name!r} is unknown",
+            hint=f"give it with --shape {name}=1,3,224,224 (for example)",
         )
     shape = tuple(symbols.get(item, 0) if isinstance(item, str) else item for item in declared)
     if 0 not in shape:
@@ -128,7 +131,7 @@ def _text(declared: Declared) -> str:
     return f"[{', '.join(str(item) if item != '' else '?' for item in declared)}]"
 
 
-def _bound(name: str, value: Bind, kind: np.dtype) -> Array:  # type: ignore[type-arg]
+def _bound(name: str, value: Bind, kind: np.dtype[Any]) -> Array:
     try:
         array = np.asarray(value)
         found = array.astype(kind)

@@ -15,8 +15,8 @@ from compiler.frontend.external import ExternalData
 from compiler.graph.dtypes import Array, from_numpy, to_numpy
 
 _TYPES: dict[int, str] = {
-    TensorProto.FLOAT: "f32", TensorProto.DOUBLE: "f64", TensorProto.FLOAT16: "f16", TensorProto.BFLOAT16: "bf16",
-    TensorProto.FLOAT8E4M3FN: "f8e4m3", TensorProto.FLOAT8E5M2: "f8e5m2",
+    TensorProto.FLOAT: "f32", TensorProto.DOUBLE: "f64", TensorProto.FLOAT16: "f16",
+    TensorProto.BFLOAT16: "bf16", TensorProto.FLOAT8E4M3FN: "f8e4m3", TensorProto.FLOAT8E5M2: "f8e5m2",
     TensorProto.INT64: "i64", TensorProto.INT32: "i32", TensorProto.INT16: "i16", TensorProto.INT8: "i8",
     TensorProto.UINT64: "u64", TensorProto.UINT32: "u32", TensorProto.UINT16: "u16", TensorProto.UINT8: "u8",
     TensorProto.INT4: "i4", TensorProto.UINT4: "u4", TensorProto.BOOL: "bool",
@@ -30,7 +30,7 @@ def element_type(code: int) -> DType:
     """Our type for ONNX's; raises ValueError naming those that we do not have."""
     if code not in _TYPES:
         known = code in TensorProto.DataType.values()
-        name = TensorProto.DataType.Name(code) if known else f"number {code}"  # type: ignore[arg-type]
+        name = TensorProto.DataType.Name(code) if known else f"number {code}"
         raise ValueError(f"element type {name} is not supported")
     return dtype(_TYPES[code])
 
@@ -61,12 +61,15 @@ def _external(
 ) -> Array:
     facts = {entry.key: entry.value for entry in tensor.external_data}
     if kind.bits < 8:
-        raise BadInputError(f"tensor {name!r} cannot be used", why=f"external data of {kind} is not supported")
+        raise BadInputError(
+            f"tensor {name!r} cannot be used", why=f"external data of {kind} is not supported"
+        )
     size = math.prod(shape) * kind.bytes
     offset, length = _number(facts, "offset", 0, name), _number(facts, "length", size, name)
     if length != size:
         raise BadInputError(
-            f"external data of {name!r} has the wrong length", why=f"{length} bytes for {kind}{list(shape)} = {size}"
+            f"external data of {name!r} has the wrong length",
+            why=f"{length} bytes for {kind}{list(shape)} = {size}",
         )
     data = external.read(facts.get("location", ""), offset, size, name)
     stored: np.dtype[Any] = to_numpy(kind)

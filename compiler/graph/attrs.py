@@ -59,7 +59,7 @@ class Attrs(Mapping[str, AttrValue]):
         """The number `name`."""
         return float(_typed(name, self._get(name, default), (int, float)))
 
-    def flag(self, name: str, default: bool | None = None) -> bool:
+    def flag(self, name: str, *, default: bool | None = None) -> bool:
         """The truth value `name` (ONNX writes 0 and 1)."""
         return bool(_typed(name, self._get(name, default), (int,)))
 

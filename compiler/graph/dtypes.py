@@ -17,7 +17,8 @@ _NUMPY: dict[str, np.dtype[Any]] = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn), "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
     "i64": np.dtype(np.int64), "i32": np.dtype(np.int32), "i16": np.dtype(np.int16), "i8": np.dtype(np.int8),
-    "u64": np.dtype(np.uint64), "u32": np.dtype(np.uint32), "u16": np.dtype(np.uint16), "u8": np.dtype(np.uint8),
+    "u64": np.dtype(np.uint64), "u32": np.dtype(np.uint32), "u16": np.dtype(np.uint16),
+    "u8": np.dtype(np.uint8),
     "i4": np.dtype(ml_dtypes.int4), "u4": np.dtype(ml_dtypes.uint4),
     "bool": np.dtype(np.bool_),
 }  # fmt: skip
@@ -30,7 +31,7 @@ def to_numpy(kind: DType) -> np.dtype[Any]:
 
 
 def from_numpy(kind: np.dtype[Any]) -> DType:
-    """The element type of a numpy type; raises ValueError for types that tensors cannot have (strings, ...)."""
+    """The element type of a numpy type; raises ValueError for what no tensor holds (strings, ...)."""
     name = _NAMES.get(kind)
     if name is None:
         raise ValueError(f"tensors of {kind} are not supported")

@@ -137,10 +137,11 @@ Rule = Callable[[Editor, Node], "tuple[Value, ...] | None"]
 
 
 def rewrite(graph: Graph, rule: Rule, *, expand: bool = False) -> Graph:
-    """Apply `rule` to every node, in order; it returns what stands for the node's outputs, or None to keep it.
+    """Apply `rule` to every node, in order.
 
-    A rule sees nodes whose inputs are already rewritten. Nodes that lost their last use stay until `drop_dead`.
-    The same graph comes back when nothing changed.
+    A rule returns what stands for the node's outputs, or None to keep the node. It sees nodes whose inputs
+    are already rewritten. Nodes that lost their last use stay until `drop_dead`. The same graph comes back
+    when nothing changed.
     """
     editor = Editor(graph, expand=expand)
     moved: dict[Value, Value] = {}

@@ -1,8 +1,8 @@
 """Group operators into kernels.
 
 A group is computed by one kernel: a heavy operator (anchor or reduction) with the elementwise operators
-that follow it and a padding at the end, or a chain of injective operators. Every group has one result, which is what
-makes the order of groups simple: a group runs where its last operator stood.
+that follow it and a padding at the end, or a chain of injective operators. Every group has one result, which
+is what makes the order of groups simple: a group runs where its last operator stood.
 
 Views cost nothing: they are another shape over the memory of the value that they view. Slices and expansions
 are repeated in every group that reads them, as index arithmetic.
@@ -102,7 +102,7 @@ def _is_index_arithmetic(graph: Graph, item: Node) -> bool:
 
 
 def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft]) -> None:
-    """Put a node into a group with those producers that it alone reads and that fit, or into one of its own."""
+    """Put a node into a group with those of its producers that fit, or into one of its own."""
     joined: list[_Draft] = []
     anchor = item if item.op.kind is not Kind.INJECTIVE else None
     if item.op.kind is Kind.INJECTIVE or (item.op.kind is Kind.REDUCTION and _reads_once(item)):
@@ -199,7 +199,7 @@ def _reads_once(item: Node) -> bool:
 
 
 def _finish(graph: Graph, draft: _Draft, inlined: dict[Value, Node], place: dict[Node, int]) -> Group:
-    """Order the nodes, bring in the index arithmetic that they read through, and list what comes from outside."""
+    """Order the nodes, bring in the index arithmetic between them, and list what comes from outside."""
     ordered: list[Node] = []
     seen: set[Value] = set()
     for item in sorted(draft.nodes, key=place.__getitem__):

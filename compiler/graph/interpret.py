@@ -38,8 +38,8 @@ def evaluate(
 ) -> dict[str, Array]:
     """The graph's outputs, by name, for inputs of exactly the declared names, shapes and types.
 
-    `observe` sees every value as it is computed. Memory is freed after the last use. Raises UsageError for inputs
-    that do not fit.
+    `observe` sees every value as it is computed. Memory is freed after the last use. Raises UsageError for
+    inputs that do not fit.
     """
     held = dict(graph.constants)
     for value, name in zip(graph.inputs, graph.input_names, strict=True):

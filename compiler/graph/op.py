@@ -154,8 +154,6 @@ class Form:
         return self.build(b, inputs, info)
 
 
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
     """One operator.

@@ -58,7 +58,9 @@ def single(
     return model([node], given, made, constants, opset), given
 
 
-def run_onnxruntime(proto: onnx.ModelProto, inputs: Arrays, *, optimise: bool = True) -> dict[str, np.ndarray]:
+def run_onnxruntime(
+    proto: onnx.ModelProto, inputs: Arrays, *, optimise: bool = True
+) -> dict[str, np.ndarray]:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1

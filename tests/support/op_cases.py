@@ -33,7 +33,9 @@ class Case:
         return f"{self.op}-{self.opset}-{shapes}-{text}{self.label}".replace(" ", "")
 
 
-def floats(*shape: int, seed: int = 0, low: float = -2, high: float = 2, dtype: Any = np.float32) -> np.ndarray:
+def floats(
+    *shape: int, seed: int = 0, low: float = -2, high: float = 2, dtype: Any = np.float32
+) -> np.ndarray:
     rng = np.random.default_rng([seed, zlib.crc32(repr(shape).encode())])
     return rng.uniform(low, high, shape).astype(dtype)
 
@@ -66,7 +68,8 @@ IMAGE = floats(1, 4, 7, 6)
 def elementwise() -> Iterator[Case]:
     for op in (
         "Relu", "Neg", "Abs", "Sign", "Floor", "Ceil", "Round", "Exp", "Sin", "Cos", "Tanh", "Erf", "Sigmoid",
-        "Softplus", "Softsign", "LeakyRelu", "ThresholdedRelu", "Elu", "Celu", "Selu", "HardSigmoid", "HardSwish",
+        "Softplus", "Softsign", "LeakyRelu", "ThresholdedRelu", "Elu", "Celu", "Selu", "HardSigmoid",
+        "HardSwish",
     ):  # fmt: skip
         yield Case(op, [X])
     for op in ("Sqrt", "Log", "Reciprocal"):
@@ -112,7 +115,13 @@ def elementwise() -> Iterator[Case]:
     yield Case("Mod", [ints(4, 3), ints(3, low=1, high=5)], {"fmod": 1}, opset=13)
     yield Case("Mod", [X, floats(5, low=0.5)], {"fmod": 1}, opset=13)
     yield Case("Where", [bools(3, 1), X, floats(2, 1, 5, seed=3)])
-    for target in (TensorProto.INT32, TensorProto.DOUBLE, TensorProto.BOOL, TensorProto.FLOAT, TensorProto.FLOAT16):
+    for target in (
+        TensorProto.INT32,
+        TensorProto.DOUBLE,
+        TensorProto.BOOL,
+        TensorProto.FLOAT,
+        TensorProto.FLOAT16,
+    ):
         yield Case("Cast", [floats(3, 4, high=5)], {"to": target}, label=f"to{target}")
     yield Case("Cast", [bools(3, 4)], {"to": TensorProto.FLOAT})
     yield Case("Cast", [ints(3, 4)], {"to": TensorProto.FLOAT}, opset=9)
@@ -193,8 +202,8 @@ def resizing() -> Iterator[Case]:
             for scales in ((1, 1, 2, 2), (1, 1, 1.5, 0.6)):
                 yield Case(
                     "Resize", [IMAGE, None, f32(*scales)],
-                    {"mode": mode, "coordinate_transformation_mode": coordinates}, 13, known=[2], label=str(scales),
-                    tolerance=1e-4,
+                    {"mode": mode, "coordinate_transformation_mode": coordinates}, 13, known=[2],
+                    label=str(scales), tolerance=1e-4,
                 )  # fmt: skip
     for rounding in ("round_prefer_ceil", "floor", "ceil"):
         yield Case("Resize", [IMAGE, None, f32(1, 1, 2.3, 3)], {"nearest_mode": rounding}, 13, known=[2])
@@ -238,7 +247,9 @@ def pooling() -> Iterator[Case]:
         yield Case(op, [IMAGE], {**square, "pads": [0, 1, 1, 0]}, 11)
         yield Case(op, [IMAGE], {**square, "ceil_mode": 1}, 11)
         yield Case(op, [IMAGE], {**square, "ceil_mode": 1, "pads": [1, 1, 1, 1]}, 11)
-        yield Case(op, [IMAGE], {"kernel_shape": [2, 2], "strides": [3, 3], "ceil_mode": 1, "pads": [1, 1, 1, 1]}, 19)
+        yield Case(
+            op, [IMAGE], {"kernel_shape": [2, 2], "strides": [3, 3], "ceil_mode": 1, "pads": [1, 1, 1, 1]}, 19
+        )
         yield Case(op, [IMAGE], {**square, "auto_pad": "SAME_UPPER"}, 11)
         yield Case(op, [IMAGE], {**square, "auto_pad": "SAME_LOWER"}, 11)
         yield Case(op, [IMAGE], {**square, "auto_pad": "VALID"}, 11)
@@ -264,7 +275,9 @@ def normalisation() -> Iterator[Case]:
     yield Case("LayerNormalization", [X, floats(5), floats(5, seed=1)])
     yield Case("LayerNormalization", [X, floats(3, 5)], {"axis": 1, "epsilon": 1e-2})
     yield Case("InstanceNormalization", [IMAGE, channels[0], channels[1]], known=[1, 2])
-    yield Case("GroupNormalization", [IMAGE, floats(2), floats(2, seed=1)], {"num_groups": 2}, 18, known=[1, 2])
+    yield Case(
+        "GroupNormalization", [IMAGE, floats(2), floats(2, seed=1)], {"num_groups": 2}, 18, known=[1, 2]
+    )
     yield Case("GroupNormalization", [IMAGE, channels[0], channels[1]], {"num_groups": 2}, 21, known=[1, 2])
     for size in (1, 3, 5):
         yield Case("LRN", [floats(1, 7, 2, 3)], {"size": size, "alpha": 0.02, "beta": 0.75, "bias": 1.5})
@@ -281,7 +294,9 @@ def linear() -> Iterator[Case]:
     weights, bias = floats(6, 4, 3, 3, seed=1), floats(6)
     yield Case("Conv", [IMAGE, weights])
     yield Case("Conv", [IMAGE, weights, bias], {"pads": [1, 1, 1, 1], "strides": [2, 2]}, known=[1, 2])
-    yield Case("Conv", [IMAGE, weights, bias], {"pads": [0, 2, 1, 0], "kernel_shape": [3, 3]}, 7, known=[1, 2])
+    yield Case(
+        "Conv", [IMAGE, weights, bias], {"pads": [0, 2, 1, 0], "kernel_shape": [3, 3]}, 7, known=[1, 2]
+    )
     yield Case("Conv", [IMAGE, weights], {"dilations": [2, 1]})
     yield Case("Conv", [IMAGE, weights], {"strides": [2, 2], "auto_pad": "SAME_UPPER"})
     yield Case("Conv", [IMAGE, weights], {"auto_pad": "SAME_LOWER", "strides": [2, 1]})
@@ -292,8 +307,8 @@ def linear() -> Iterator[Case]:
     yield Case("Conv", [floats(2, 3, 9), floats(4, 3, 3)], {"pads": [1, 1]})
     yield Case("Conv", [floats(1, 2, 4, 5, 4), floats(3, 2, 2, 3, 2)], {"strides": [1, 2, 1]})
     for shapes in (
-        ((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (3, 4, 5)), ((4,), (4, 5)),
-        ((2, 3, 4), (4,)), ((4,), (4,)), ((1, 3, 4), (1, 4, 5)), ((3, 4), (2, 4, 5)),
+        ((3, 4), (4, 5)), ((2, 3, 4), (4, 5)), ((2, 3, 4), (2, 4, 5)), ((2, 1, 3, 4), (3, 4, 5)), ((4,), (4,
+        5)), ((2, 3, 4), (4,)), ((4,), (4,)), ((1, 3, 4), (1, 4, 5)), ((3, 4), (2, 4, 5)),
     ):  # fmt: skip
         yield Case("MatMul", [floats(*shapes[0]), floats(*shapes[1], seed=1)])
     yield Case("MatMul", [ints(3, 4, dtype=np.int32), ints(4, 5, dtype=np.int32)])
@@ -315,7 +330,9 @@ def transposed() -> Iterator[Case]:
     yield Case("ConvTranspose", [IMAGE, weights], {"strides": [2, 2], "output_shape": [14, 12]})
     yield Case("ConvTranspose", [IMAGE, weights], {"strides": [2, 2], "auto_pad": "SAME_UPPER"})
     yield Case("ConvTranspose", [IMAGE, weights], {"strides": [2, 2], "auto_pad": "SAME_LOWER"})
-    yield Case("ConvTranspose", [IMAGE, floats(4, 2, 2, 2), floats(4)], {"group": 2, "strides": [2, 2]}, known=[1, 2])
+    yield Case(
+        "ConvTranspose", [IMAGE, floats(4, 2, 2, 2), floats(4)], {"group": 2, "strides": [2, 2]}, known=[1, 2]
+    )
     yield Case("ConvTranspose", [IMAGE, floats(4, 3, 1, 1)], {"strides": [3, 3]})
     yield Case("ConvTranspose", [floats(2, 3, 5), floats(3, 2, 4)], {"strides": [2], "pads": [1, 1]})
 
@@ -335,6 +352,6 @@ def sources() -> Iterator[Case]:
 
 
 CASES = [
-    *elementwise(), *movement(), *indexing(), *resizing(), *reductions(), *pooling(), *normalisation(), *linear(),
-    *transposed(), *sources(),
+    *elementwise(), *movement(), *indexing(), *resizing(), *reductions(), *pooling(), *normalisation(),
+    *linear(), *transposed(), *sources(),
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from compiler.graph.op import Op
 from compiler.graph.ops import (
+    conditional,
     elementwise,
     indexing,
     linear,
@@ -14,6 +15,7 @@ from compiler.graph.ops import (
     norm,
     pooling,
     reduction,
+    repeating,
     resize,
     source,
     transposed,
@@ -22,8 +24,10 @@ from compiler.graph.ops import (
 FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
     {
         "elementwise": elementwise.OPS,
+        "conditional": conditional.OPS,
         "movement": movement.OPS,
         "indexing": indexing.OPS,
+        "repeating": repeating.OPS,
         "resize": resize.OPS,
         "reduction": reduction.OPS,
         "pooling": pooling.OPS,

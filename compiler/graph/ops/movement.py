@@ -100,8 +100,8 @@ def _integers(attrs: Raw, name: str) -> tuple[int, ...]:
 
 def _reshape_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
     given = Attrs(attrs)
-    shape = resolve_shape(given.integers("shape"), inputs[0].type, allow_zero=given.flag("allowzero", False))
-    return inputs, {"shape": shape}
+    literal = given.flag("allowzero", default=False)
+    return inputs, {"shape": resolve_shape(given.integers("shape"), inputs[0].type, allow_zero=literal)}
 
 
 def _no_change(e: Emitter, item: Node) -> Values | None:  # noqa: ARG001
@@ -207,7 +207,8 @@ def _copy_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
 def _identity(name: str, *signatures: Signature) -> Op:
     return Op(
         name, Kind.VIEW, lambda t, _a: (t[0],), lambda x, _a: (x[0],), (1, 1), signatures,
-        forms={"direct": one(_copy_form)}, expand=lambda _e, item: item.inputs, flops=no_flops, sign=Sign.KEEPS,
+        forms={"direct": one(_copy_form)}, expand=lambda _e, item: item.inputs, flops=no_flops,
+        sign=Sign.KEEPS,
     )  # fmt: skip
 
 
@@ -256,7 +257,8 @@ def _transpose_expand(e: Emitter, item: Node) -> Values | None:
 
 
 TRANSPOSE = Op(
-    "Transpose", Kind.INJECTIVE, _transpose_infer, lambda x, a: (np.transpose(x[0], a.integers("perm")),), (1, 1),
+    "Transpose", Kind.INJECTIVE, _transpose_infer,
+    lambda x, a: (np.transpose(x[0], a.integers("perm")),), (1, 1),
     (Signature(1, {"perm": None}, adapt=_transpose_import),),
     forms={"direct": one(_transpose_form)}, expand=_transpose_expand, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip

@@ -62,9 +62,9 @@ def _per_channel(e: Emitter, value: Value, rank: int) -> Value:
 
 
 def _batch_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
-    if Attrs(attrs).flag("training_mode", False):
+    if Attrs(attrs).flag("training_mode", default=False):
         raise UnsupportedError("BatchNormalization in training mode is not supported")
-    if not Attrs(attrs).flag("spatial", True):
+    if not Attrs(attrs).flag("spatial", default=True):
         raise UnsupportedError("BatchNormalization with spatial=0 is not supported")
     return inputs, {"epsilon": attrs["epsilon"]}
 
@@ -239,7 +239,8 @@ def _each_channel(e: Emitter, factor: Value, channels: int) -> Value:
 
 INSTANCE = Op(
     "InstanceNormalization", Kind.REDUCTION, _instance_infer, _instance_reference, (3, 3),
-    (Signature(6, {"epsilon": _EPSILON}),), expand=_instance_expand, flops=lambda info: 8 * info.out_types[0].size,
+    (Signature(6, {"epsilon": _EPSILON}),), expand=_instance_expand,
+    flops=lambda info: 8 * info.out_types[0].size,
 )  # fmt: skip
 GROUP = Op(
     "GroupNormalization", Kind.REDUCTION, _instance_infer, _instance_reference, (3, 3),
@@ -247,7 +248,8 @@ GROUP = Op(
         Signature(18, {"epsilon": _EPSILON, "num_groups": None}),
         Signature(21, {"epsilon": _EPSILON, "num_groups": None}, ignored=frozenset({"stash_type"})),
     ),
-    expand=_instance_expand, flops=lambda info: 8 * info.out_types[0].size,
+    expand=_instance_expand,
+    flops=lambda info: 8 * info.out_types[0].size,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- local response
@@ -392,7 +394,10 @@ def _softmax(name: str, fn: Callable[[Array, tuple[int, ...]], Array], sign: Sig
 
     return Op(
         name, Kind.REDUCTION, _same_infer, reference, (1, 1),
-        (Signature(1, {"axis": 1}, adapt=_softmax_import_old), Signature(13, {"axis": -1}, adapt=_softmax_import)),
+        (
+            Signature(1, {"axis": 1}, adapt=_softmax_import_old),
+            Signature(13, {"axis": -1}, adapt=_softmax_import),
+        ),
         forms={"direct": one(_softmax_form(log=log), _is_one_axis)}, expand=_softmax_expand,
         flops=lambda info: 12 * info.out_types[0].size, sign=sign,
     )  # fmt: skip

@@ -79,7 +79,7 @@ def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
 def _import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
     given, rank = Attrs(attrs), inputs[0].type.rank
     axes = normal_axes(given.integers("axes", ()), rank)
-    if not axes and not given.flag("noop_with_empty_axes", False):
+    if not axes and not given.flag("noop_with_empty_axes", default=False):
         axes = tuple(range(rank))
     return inputs, {"axes": axes, "keepdims": given.flag("keepdims")}
 
@@ -197,13 +197,13 @@ def _sum_of(op: str, after: str = "") -> Callable[[Emitter, Node], Values]:
 def _mean_array(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:  # noqa: FBT001
     total = np.asarray(np.sum(x, axis=axis, keepdims=keepdims))
     count = math.prod(x.shape[i] for i in axis)
-    return total / count if x.dtype.kind == "f" else np.trunc(total / count)
+    return np.asarray(total / count) if x.dtype.kind == "f" else np.asarray(np.trunc(total / count))
 
 
 def _log_sum_exp_array(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:  # noqa: FBT001
     top = np.max(x, axis=axis, keepdims=True)
     total = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
-    return total if keepdims else np.squeeze(total, axis=axis)
+    return np.asarray(total if keepdims else np.squeeze(total, axis=axis))
 
 
 DERIVED = (
@@ -224,7 +224,7 @@ def _arg_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa
     given = Attrs(attrs)
     axis = normal_axis(given.integer("axis"), inputs[0].type.rank)
     return inputs, {"axes": (axis,), "keepdims": given.flag("keepdims"),
-                    "last": given.flag("select_last_index", False)}  # fmt: skip
+                    "last": given.flag("select_last_index", default=False)}  # fmt: skip
 
 
 def _arg_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
@@ -272,7 +272,10 @@ def _arg(name: str, combiner: str, fn: Callable[..., Array]) -> Op:
     first = {"axis": 0, "keepdims": 1}
     return Op(
         name, Kind.REDUCTION, _arg_infer, _arg_reference(fn), (1, 1),
-        (Signature(1, first, adapt=_arg_import), Signature(12, {**first, "select_last_index": 0}, adapt=_arg_import)),
+        (
+            Signature(1, first, adapt=_arg_import),
+            Signature(12, {**first, "select_last_index": 0}, adapt=_arg_import),
+        ),
         forms={"direct": one(_arg_form(combiner))}, flops=input_size, sign=Sign.NONNEGATIVE,
     )  # fmt: skip
 

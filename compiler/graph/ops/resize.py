@@ -72,7 +72,7 @@ _DEFAULTS: dict[str, AttrValue] = {
 
 def _resize_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
     given, source = Attrs(attrs), inputs[0].type
-    if given.flag("antialias", False):
+    if given.flag("antialias", default=False):
         raise UnsupportedError("Resize with antialias is not supported")
     axes = tuple(normal_axis(axis, source.rank) for axis in given.integers("axes", tuple(range(source.rank))))
     scales, sizes = [1.0] * source.rank, list(source.shape)

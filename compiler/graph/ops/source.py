@@ -1,4 +1,4 @@
-"""Operators without run-time inputs: once shapes are known they are constants, and the importer folds them."""
+"""Operators without run-time inputs: once shapes are known they are constants, folded by the importer."""
 
 from __future__ import annotations
 
@@ -105,9 +105,14 @@ def _eye_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa
     return (), {"shape": kind.shape, "k": Attrs(attrs).integer("k"), "dtype": attrs.get("dtype", F32)}
 
 
+def _eye(attrs: Attrs) -> Array:
+    rows, columns = attrs.integers("shape")
+    return np.eye(rows, columns, attrs.integer("k"), to_numpy(attrs.dtype("dtype")))
+
+
 EYE = Op(
     "EyeLike", Kind.INJECTIVE, lambda _t, a: (TensorType(a.dtype("dtype"), a.integers("shape")),),
-    lambda _x, a: (np.eye(*a.integers("shape"), k=a.integer("k"), dtype=to_numpy(a.dtype("dtype"))),), (0, 0),
+    lambda _x, a: (_eye(a),), (0, 0),
     (Signature(9, {"k": 0, "dtype": None}, adapt=_eye_import),), flops=no_flops,
 )  # fmt: skip
 

@@ -140,7 +140,7 @@ def _cut(e: Emitter, value: Value, axis: int, first: int, count: int) -> Value:
 
 
 def _phase_weights(e: Emitter, weights: Value, strides: Sequence[int], group: int) -> Value:
-    """(C, K/G, *kernel) -> (K * phases, C/G, *taps): for each phase of the stride the flipped taps it meets."""
+    """(C, K/G, *kernel) -> (K * phases, C/G, *taps): for each phase of the stride its taps, flipped."""
     rank = len(strides)
     taps = []
     for axis, stride in enumerate(strides, 2):
@@ -173,8 +173,8 @@ def _phase_bias(e: Emitter, bias: Value, phases: int) -> Value:
 def _expand(e: Emitter, item: Node) -> Values:
     """Phase p of the result, every stride-th element from p on, is a convolution with every stride-th weight.
 
-    All phases are computed as output channels of one convolution and then interleaved. With Q results per phase,
-    y[q * stride + p] = sum over j of x[q - j] * w[j * stride + p].
+    All phases are computed as output channels of one convolution and then interleaved. With Q results per
+    phase, y[q * stride + p] = sum over j of x[q - j] * w[j * stride + p].
     """
     windows, group = windows_of(item.attrs), item.attrs.integer("group")
     source, out, strides = item.inputs[0], item.output.type, windows.strides

@@ -96,7 +96,7 @@ def import_windows(given: Attrs, kernel: tuple[int, ...], spatial: Sequence[int]
         raise InvalidError("kernel, strides and dilations must be positive")
     plain = Windows(kernel, strides, dilations, ones, ones)
     before, after = _import_pads(given, plain, spatial)
-    if given.flag("ceil_mode", False) and given.text("auto_pad", "NOTSET") == "NOTSET":
+    if given.flag("ceil_mode", default=False) and given.text("auto_pad", "NOTSET") == "NOTSET":
         after = _ceil_pads(plain, spatial, before, after)
     return Windows(kernel, strides, dilations, before, after)
 

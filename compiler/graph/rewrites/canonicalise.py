@@ -1,8 +1,8 @@
 """Canonical form: few operators, written one way.
 
-The records' expansions turn derived operators into simpler ones (Gemm, normalisations, averages, Resize, ...). Here
-are the forms that concern several records: constants stand second, subtraction and division of constants are
-addition and multiplication, and neutral elements vanish.
+The records' expansions turn derived operators into simpler ones (Gemm, normalisations, averages, Resize,
+...). Here are the forms that concern several records: constants stand second, subtraction and division of
+constants are addition and multiplication, and neutral elements vanish.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fold multiplications and additions by constants into convolutions and matrix products.
 
-A BatchNormalization is by now `x * a + b` with known a and b, as is a scale layer after it. Chains of them become one
-multiplication and one addition; behind a convolution, these go into its weights and bias.
+A BatchNormalization is by now `x * a + b` with known a and b, as is a scale layer after it. Chains of them
+become one multiplication and one addition; behind a convolution, these go into its weights and bias.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def _join(editor: Editor, item: Node, maker: Node, known: Array) -> tuple[Value,
         return None
     source = maker.inputs[0]
     if item.op.name == "Add":
-        return (editor.emit("Add", source, editor.constant(inner + known)),) if maker.op.name == "Add" else None
+        return (
+            (editor.emit("Add", source, editor.constant(inner + known)),) if maker.op.name == "Add" else None
+        )
     if maker.op.name == "Mul":
         return (editor.emit("Mul", source, editor.constant(inner * known)),)
     scaled = _scaled(editor, source, known)

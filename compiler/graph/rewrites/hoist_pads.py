@@ -1,7 +1,7 @@
 """Pad the parts of a join instead of the join.
 
-Afterwards each part is padded by the kernel that makes it, and the join only puts whole blocks one after another,
-which may need no copy at all.
+Afterwards each part is padded by the kernel that makes it, and the join only puts whole blocks one after
+another, which may need no copy at all.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Store each tensor once, padded for its hungriest reader.
 
-Where several readers pad one tensor, one Pad with the largest pads is kept; the others, and those that want it
-bare, read a Slice of it, which costs nothing. A tensor that is an input, an output or viewed under another shape has to
-exist bare, so only its Pads are merged.
+Where several readers pad one tensor, one Pad with the largest pads is kept; the others, and those that want
+it bare, read a Slice of it, which costs nothing. A tensor that is an input, an output or viewed under
+another shape has to exist bare, so only its Pads are merged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Fewer reshapes, out of the way of fusion.
 
-Reshapes in a row become one. A reshape goes below elementwise operators and row-wise normalisation, so that these fuse
-with whatever made the tensor, until it meets another reshape or an operator that needs the shape. A
-reshape, swap and reshape back that only reorders one axis becomes `ChannelShuffle`.
+Reshapes in a row become one. A reshape goes below elementwise operators and row-wise normalisation, so that
+these fuse with whatever made the tensor, until it meets another reshape or an operator that needs the shape.
+A reshape, swap and reshape back that only reorders one axis becomes `ChannelShuffle`.
 """
 
 from __future__ import annotations

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from compiler.frontend.onnx import import_proto
+from compiler.graph.dtypes import to_numpy
 from compiler.graph.interpret import evaluate
-from compiler.graph.ir import Graph, Node, verify
+from compiler.graph.ir import Graph, Node, TensorType, verify
 from compiler.graph.ops import OPS
 from compiler.graph.rewrites import rewrite_graph
 from compiler.loops.build import Builder
@@ -19,7 +22,7 @@ LOOP_ELEMENTS = 40_000
 """The loop interpreter is slow: larger nodes are left to tests of compiled code."""
 
 
-def imported(case: Case, tmp_path) -> tuple[Graph, dict[str, np.ndarray], dict[str, np.ndarray]]:
+def imported(case: Case, tmp_path: Path) -> tuple[Graph, dict[str, np.ndarray], dict[str, np.ndarray]]:
     proto, feeds = single(case.op, case.inputs, case.attrs, case.opset, case.known, case.outputs)
     graph = import_proto(proto, tmp_path, {}, {})
     verify(graph)
@@ -27,7 +30,7 @@ def imported(case: Case, tmp_path) -> tuple[Graph, dict[str, np.ndarray], dict[s
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_record_means_what_onnxruntime_computes(case: Case, tmp_path) -> None:
+def test_record_means_what_onnxruntime_computes(case: Case, tmp_path: Path) -> None:
     graph, feeds, want = imported(case, tmp_path)
     got = evaluate(graph, feeds)
     for name, array in want.items():
@@ -58,9 +61,7 @@ def check_forms(item: Node, case: Case) -> None:
             assert_close(got[buffer.name], array, max(case.tolerance, 1e-5), f"form {name} of {item.op.name}")
 
 
-def random_like(kind, rng: np.random.Generator, item: Node) -> np.ndarray:
-    from compiler.graph.dtypes import to_numpy
-
+def random_like(kind: TensorType, rng: np.random.Generator, item: Node) -> np.ndarray:
     target = to_numpy(kind.dtype)
     if kind.dtype.is_bool:
         return rng.integers(0, 2, kind.shape).astype(bool)

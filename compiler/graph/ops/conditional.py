@@ -1,0 +1,267 @@
+"""Operators that are elementwise, with operands or types of their own: Pow, Mod, Where, Cast, Clip."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
+from compiler.graph.ir import Node, NodeInfo, TensorType, Value
+from compiler.graph.op import (
+    Emitter,
+    Imported,
+    InvalidError,
+    Kind,
+    OnnxNode,
+    Op,
+    Sign,
+    Signature,
+    broadcast_shape,
+    one,
+    same_dtype,
+)
+from compiler.graph.ops.elementwise import (
+    FLOATS,
+    INTS,
+    check_kind,
+    elementwise_form,
+    elementwise_reference,
+    narrow,
+    read_broadcast,
+    widen,
+)
+from compiler.loops.build import Builder
+from compiler.loops.ir import Binary, Buffer, Expr, Select, call, const, maximum, minimum
+from compiler.loops.ir import Cast as CastExpr
+
+
+def _power_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+    check_kind("Pow", types[0].dtype, FLOATS + INTS)
+    return (TensorType(types[0].dtype, broadcast_shape(types[0].shape, types[1].shape)),)
+
+
+def _power_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:  # noqa: ARG001
+    kind = arrays[0].dtype
+    wide = to_numpy(accumulate_type(from_numpy(kind)))
+    with np.errstate(all="ignore"):
+        if kind.kind in "iu":
+            return (np.power(arrays[0].astype(np.float64), arrays[1].astype(np.float64)).astype(kind),)
+        return (np.power(arrays[0].astype(wide), arrays[1].astype(wide)).astype(kind),)
+
+
+def _power_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out = info.out_types[0]
+    base, exponent = info.in_types
+
+    def at(*index: Expr) -> Expr:
+        x = widen(read_broadcast(inputs[0], base.shape, index))
+        y = narrow(widen(read_broadcast(inputs[1], exponent.shape, index)), x.dtype)
+        return narrow(Binary("pow", x, y), out.dtype)
+
+    return b.compute("pow", out.shape, at, out.dtype)
+
+
+def _power_expand(e: Emitter, item: Node) -> tuple[Value, ...] | None:
+    exponent = e.known(item.inputs[1])
+    base = item.inputs[0]
+    if exponent is None or exponent.size != 1 or item.output.type.shape != base.type.shape:
+        return None
+    power = float(exponent.reshape(-1)[0])
+    if power == 1:
+        return (base,)
+    if power == 2:
+        return (e.emit("Mul", base, base),)
+    if power == 3:
+        return (e.emit("Mul", e.emit("Mul", base, base), base),)
+    if power == 0.5 and base.type.dtype.is_float:
+        return (e.emit("Sqrt", base),)
+    if power == -1 and base.type.dtype.is_float:
+        return (e.emit("Reciprocal", base),)
+    return None
+
+
+POW = Op(
+    "Pow", Kind.INJECTIVE, _power_infer, _power_reference, (2, 2), (Signature(7),),
+    forms={"direct": one(_power_form)}, expand=_power_expand, elementwise=True,
+    flops=lambda info: 20 * info.out_types[0].size,
+)  # fmt: skip
+
+
+def _modulo_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
+    kind = same_dtype(types)
+    check_kind("Mod", kind, FLOATS + INTS)
+    if kind.is_float and not attrs.flag("fmod"):
+        raise InvalidError("Mod of floats needs fmod=1")
+    return (TensorType(kind, broadcast_shape(types[0].shape, types[1].shape)),)
+
+
+def _modulo_array(a: Attrs, x: Array, y: Array) -> Array:
+    return np.fmod(x, y) if a.flag("fmod") else np.mod(x, y)
+
+
+def _modulo(a: Attrs, x: Expr, y: Expr) -> Expr:
+    if x.dtype.is_float:
+        return call("fmod", x, y)
+    return Binary("truncmod" if a.flag("fmod") else "floormod", x, y)
+
+
+MOD = Op(
+    "Mod", Kind.INJECTIVE, _modulo_infer, elementwise_reference(_modulo_array, None), (2, 2),
+    (Signature(10, {"fmod": 0}),), forms={"direct": elementwise_form("Mod", _modulo)}, elementwise=True,
+)  # fmt: skip
+
+
+def _where_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+    if not types[0].dtype.is_bool:
+        raise InvalidError(f"the condition of Where is {types[0].dtype}, not bool")
+    return (TensorType(same_dtype(types[1:]), broadcast_shape(*(item.shape for item in types))),)
+
+
+WHERE = Op(
+    "Where", Kind.INJECTIVE, _where_infer, lambda x, _a: (np.where(x[0], x[1], x[2]),), (3, 3),
+    (Signature(9),),
+    forms={"direct": elementwise_form("Where", lambda _a, c, x, y: Select(c, x, y))}, elementwise=True,
+)  # fmt: skip
+
+
+def _cast_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
+    return (types[0].with_dtype(attrs.dtype("to")),)
+
+
+def _cast_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    target = attrs.dtype("to")
+    with np.errstate(all="ignore"):
+        if target.is_bool:
+            return (arrays[0] != 0,)
+        return (arrays[0].astype(to_numpy(target)),)
+
+
+def _cast(a: Attrs, x: Expr) -> Expr:
+    target = a.dtype("to")
+    if target == x.dtype:
+        return x
+    if target.is_bool:
+        return x.ne(0)
+    if x.dtype.is_bool:
+        return Select(x, const(1, target), const(0, target))
+    return CastExpr(target, x)
+
+
+def _cast_expand(e: Emitter, item: Node) -> tuple[Value, ...] | None:  # noqa: ARG001
+    return item.inputs if item.attrs.dtype("to") == item.inputs[0].type.dtype else None
+
+
+CAST = Op(
+    "Cast", Kind.INJECTIVE, _cast_infer, _cast_reference, (1, 1),
+    (Signature(6, {"to": None}, ignored=frozenset({"saturate", "round_mode"})),),
+    forms={"direct": elementwise_form("Cast", _cast)}, expand=_cast_expand, elementwise=True, sign=Sign.KEEPS,
+)  # fmt: skip
+
+
+def _cast_like(node: OnnxNode, inputs: tuple[Value, ...], attrs: dict[str, AttrValue]) -> Imported:  # noqa: ARG001
+    return inputs[:1], {"to": inputs[1].type.dtype}
+
+
+CAST_LIKE = Op(
+    "CastLike", Kind.INJECTIVE, _cast_infer, _cast_reference, (1, 1),
+    (Signature(15, ignored=frozenset({"saturate", "round_mode"}), adapt=_cast_like),),
+    forms={"direct": elementwise_form("CastLike", _cast)}, elementwise=True, sign=Sign.KEEPS,
+    expand=lambda e, item: (e.emit("Cast", item.inputs[0], to=item.attrs.dtype("to")),),
+)  # fmt: skip
+
+
+def _clip_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
+    check_kind("Clip", types[0].dtype, FLOATS + INTS)
+    same_dtype(types)
+    for item in types[1:]:
+        if item.size != 1:
+            raise InvalidError(f"a bound of Clip has shape {list(item.shape)}, expected a scalar")
+    if len(types) - 1 != attrs.flag("low_input") + attrs.flag("high_input"):
+        raise InvalidError("Clip has a wrong number of bounds")
+    return (types[0],)
+
+
+def _clip_import(node: OnnxNode, inputs: tuple[Value, ...], attrs: dict[str, AttrValue]) -> Imported:
+    """Bounds that are known become attributes, those that are not stay inputs."""
+    kept, made = [inputs[0]], dict(attrs)
+    for index, name in ((1, "low"), (2, "high")):
+        known = node.known_at(index)
+        made[f"{name}_input"] = False
+        if known is not None:
+            if known.size != 1:
+                raise InvalidError(f"a bound of Clip has shape {list(known.shape)}, expected a scalar")
+            made[name] = known.reshape(-1)[0].item()
+        elif node.has(index):
+            value = node.inputs[index]
+            assert value is not None
+            kept.append(value)
+            made[f"{name}_input"] = True
+    return tuple(kept), made
+
+
+def _clip_import_old(node: OnnxNode, inputs: tuple[Value, ...], attrs: dict[str, AttrValue]) -> Imported:  # noqa: ARG001
+    bounds = {new: attrs[old] for old, new in (("min", "low"), ("max", "high")) if old in attrs}
+    return inputs, {**bounds, "low_input": False, "high_input": False}
+
+
+def _clip_bounds(attrs: Attrs, extra: Sequence[Any]) -> tuple[Any, Any]:
+    rest = list(extra)
+    low = rest.pop(0) if attrs.flag("low_input") else attrs.get("low")
+    high = rest.pop(0) if attrs.flag("high_input") else attrs.get("high")
+    return low, high
+
+
+def _clip_array(a: Attrs, x: Array, *extra: Array) -> Array:
+    low, high = _clip_bounds(a, extra)
+    x = x if low is None else np.maximum(x, np.asarray(low, x.dtype).reshape(()))
+    return x if high is None else np.minimum(x, np.asarray(high, x.dtype).reshape(()))
+
+
+def _clip_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out = info.out_types[0]
+
+    def at(*index: Expr) -> Expr:
+        x = widen(inputs[0][index])
+        pairs = zip(inputs[1:], info.in_types[1:], strict=True)
+        low, high = _clip_bounds(info.attrs, [widen(item[(0,) * kind.rank]) for item, kind in pairs])
+        x = x if low is None else maximum(x, low)
+        return narrow(x if high is None else minimum(x, high), out.dtype)
+
+    return b.compute("clip", out.shape, at, out.dtype)
+
+
+def _clip_expand(e: Emitter, item: Node) -> tuple[Value, ...] | None:
+    """A Clip at zero without an upper bound is a Relu; without bounds it is nothing."""
+    low, high = item.attrs.get("low"), item.attrs.get("high")
+    if len(item.inputs) > 1:
+        return None
+    no_low = low is None or low == -math.inf
+    no_high = high is None or high == math.inf
+    if no_low and no_high:
+        return item.inputs
+    return (e.emit("Relu", item.inputs[0]),) if low == 0 and no_high else None
+
+
+def _clip_sign(attrs: Attrs) -> Sign:
+    low, high = attrs.get("low"), attrs.get("high")
+    if isinstance(low, (int, float)) and low >= 0:
+        return Sign.NONNEGATIVE
+    high_keeps = high is None or (isinstance(high, (int, float)) and high >= 0)
+    return Sign.KEEPS if high_keeps and not attrs.flag("high_input") else Sign.UNKNOWN
+
+
+CLIP = Op(
+    "Clip", Kind.INJECTIVE, _clip_infer, elementwise_reference(_clip_array, None), (1, 3),
+    (
+        Signature(6, {"min": None, "max": None}, adapt=_clip_import_old),
+        Signature(11, adapt=_clip_import, optional=frozenset({1, 2})),
+    ),
+    forms={"direct": one(_clip_form)}, expand=_clip_expand, elementwise=True, sign=_clip_sign,
+    flops=lambda info: 2 * info.out_types[0].size,
+)  # fmt: skip
+
+OPS = (POW, MOD, WHERE, CAST, CAST_LIKE, CLIP)

@@ -1,0 +1,206 @@
+"""Operators that pick elements by index, repeat them or reorder an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from compiler.core.types import INDEX
+from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.dtypes import Array
+from compiler.graph.ir import Node, NodeInfo, TensorType, Value
+from compiler.graph.op import (
+    Emitter,
+    Imported,
+    InvalidError,
+    Kind,
+    OnnxNode,
+    Op,
+    Sign,
+    Signature,
+    broadcast_shape,
+    no_flops,
+    normal_axis,
+    one,
+)
+from compiler.graph.ops.elementwise import read_broadcast
+from compiler.graph.ops.indexing import emit_slice, no_change
+from compiler.loops.build import Builder
+from compiler.loops.ir import Buffer, Expr, Select, maximum, minimum
+from compiler.loops.ir import Cast as CastExpr
+
+Types = Sequence[TensorType]
+Raw = dict[str, AttrValue]
+Values = tuple[Value, ...]
+
+
+def _gather_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+    axis = normal_axis(Attrs(attrs).integer("axis"), inputs[0].type.rank)
+    extent, known = inputs[0].type.shape[axis], node.known_at(1)
+    if known is not None and known.size and not (-extent <= known.min() and known.max() < extent):
+        raise InvalidError(f"Gather takes index {known.min()} or {known.max()} of an axis of extent {extent}")
+    return inputs, {"axis": axis}
+
+
+def _gather_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    axis, shape = attrs.integer("axis"), types[0].shape
+    if types[1].dtype.name not in ("i32", "i64"):
+        raise InvalidError(f"the indices of Gather are {types[1].dtype}, expected i32 or i64")
+    return (types[0].with_shape((*shape[:axis], *types[1].shape, *shape[axis + 1 :])),)
+
+
+def _gather_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    extent = arrays[0].shape[attrs.integer("axis")]
+    indices = np.where(arrays[1] < 0, arrays[1] + extent, arrays[1]).clip(0, max(extent - 1, 0))
+    return (np.take(arrays[0], indices, axis=attrs.integer("axis")),)
+
+
+def _gather_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """Indices known to be within the axis (`safe`) are used as they are, others wrapped once and clamped."""
+    axis, out, count = info.attrs.integer("axis"), info.out_types[0], info.in_types[1].rank
+    extent = info.in_types[0].shape[axis]
+
+    def at(*index: Expr) -> Expr:
+        found: Expr = inputs[1][index[axis : axis + count]]
+        found = found if found.dtype == INDEX else CastExpr(INDEX, found)
+        if not info.attrs.flag("safe", default=False):
+            found = Select(found.lt(0), found + extent, found)
+            found = minimum(maximum(found, 0), extent - 1)
+        return inputs[0][(*index[:axis], found, *index[axis + count :])]
+
+    return b.compute("gather", out.shape, at, out.dtype)
+
+
+def _gather_expand(e: Emitter, item: Node) -> Values | None:
+    """Known indices: one index or a run of them is a Slice; others are counted from the front."""
+    known, axis = e.known(item.inputs[1]), item.attrs.integer("axis")
+    if known is None or item.attrs.flag("safe", default=False) or not known.size:
+        return None
+    data = item.inputs[0]
+    indices = np.where(known < 0, known + data.type.shape[axis], known)
+    flat = indices.reshape(-1)
+    if np.array_equal(flat, np.arange(flat[0], flat[0] + flat.size)):
+        piece = emit_slice(e, data, axis, int(flat[0]), flat.size)
+        if piece.type.shape == item.output.type.shape:
+            return (piece,)
+        return (e.emit("Reshape", piece, shape=item.output.type.shape),)
+    return (e.emit("Gather", data, e.constant(indices.astype(known.dtype)), axis=axis, safe=True),)
+
+
+GATHER = Op(
+    "Gather", Kind.INJECTIVE, _gather_infer, _gather_reference, (2, 2),
+    (Signature(1, {"axis": 0}, adapt=_gather_import),),
+    forms={"direct": one(_gather_form)}, expand=_gather_expand, flops=no_flops,
+)  # fmt: skip
+
+
+def _expand_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+    return inputs, {"shape": broadcast_shape(inputs[0].type.shape, Attrs(attrs).integers("shape"))}
+
+
+def _expand_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    shape = attrs.integers("shape")
+    if broadcast_shape(types[0].shape, shape) != shape:
+        raise InvalidError(f"{types[0]} does not expand to {list(shape)}")
+    return (types[0].with_shape(shape),)
+
+
+def _expand_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out, source = info.out_types[0], info.in_types[0].shape
+    return b.compute("expand", out.shape, lambda *i: read_broadcast(inputs[0], source, i), out.dtype)
+
+
+EXPAND = Op(
+    "Expand", Kind.INJECTIVE, _expand_infer, lambda x, a: (np.broadcast_to(x[0], a.integers("shape")),),
+    (1, 1),
+    (Signature(8, known={1: "shape"}, adapt=_expand_import),),
+    forms={"direct": one(_expand_form)}, expand=no_change, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+
+
+def _tile_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    repeats = attrs.integers("repeats")
+    if len(repeats) != types[0].rank or min(repeats, default=1) < 0:
+        raise InvalidError(f"repeats {list(repeats)} do not fit {types[0]}")
+    return (types[0].with_shape(tuple(n * times for n, times in zip(types[0].shape, repeats, strict=True))),)
+
+
+def _tile_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out, source = info.out_types[0], info.in_types[0].shape
+
+    def at(*index: Expr) -> Expr:
+        return inputs[0][
+            tuple(i if n == m else i % n for i, n, m in zip(index, source, out.shape, strict=True))
+        ]
+
+    return b.compute("tile", out.shape, at, out.dtype)
+
+
+TILE = Op(
+    "Tile", Kind.INJECTIVE, _tile_infer, lambda x, a: (np.tile(x[0], a.integers("repeats")),), (1, 1),
+    (Signature(6, known={1: "repeats"}),),
+    forms={"direct": one(_tile_form)}, expand=no_change, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+
+
+def _repeat_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    repeats = attrs.integers("repeats")
+    return (types[0].with_shape(tuple(n * times for n, times in zip(types[0].shape, repeats, strict=True))),)
+
+
+def _repeat_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    x = arrays[0]
+    for axis, times in enumerate(attrs.integers("repeats")):
+        x = np.repeat(x, times, axis) if times != 1 else x
+    return (x,)
+
+
+def _repeat_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out, repeats = info.out_types[0], info.attrs.integers("repeats")
+
+    def at(*index: Expr) -> Expr:
+        return inputs[0][tuple(i // times for i, times in zip(index, repeats, strict=True))]
+
+    return b.compute("repeat", out.shape, at, out.dtype)
+
+
+REPEAT = Op(
+    "Repeat", Kind.INJECTIVE, _repeat_infer, _repeat_reference, (1, 1),
+    forms={"direct": one(_repeat_form)}, keeps_channels=True,
+    expand=no_change, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+"""Ours: every element repeated in place along each axis (nearest-neighbour enlargement by whole factors)."""
+
+
+def _shuffle_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    axis, groups = attrs.integer("axis"), attrs.integer("groups")
+    if types[0].shape[axis] % groups:
+        raise InvalidError(f"axis {axis} of {types[0]} does not divide into {groups} groups")
+    return (types[0],)
+
+
+def _shuffle_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    axis, groups, x = attrs.integer("axis"), attrs.integer("groups"), arrays[0]
+    apart = x.reshape(*x.shape[:axis], groups, x.shape[axis] // groups, *x.shape[axis + 1 :])
+    return (apart.swapaxes(axis, axis + 1).reshape(x.shape),)
+
+
+def _shuffle_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out, axis, groups = info.out_types[0], info.attrs.integer("axis"), info.attrs.integer("groups")
+    members = out.shape[axis] // groups
+
+    def at(*index: Expr) -> Expr:
+        source = index[axis] % groups * members + index[axis] // groups
+        return inputs[0][(*index[:axis], source, *index[axis + 1 :])]
+
+    return b.compute("shuffle", out.shape, at, out.dtype)
+
+
+SHUFFLE = Op(
+    "ChannelShuffle", Kind.INJECTIVE, _shuffle_infer, _shuffle_reference, (1, 1),
+    forms={"direct": one(_shuffle_form)}, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+"""Ours: element i * members + j of an axis, seen as (groups, members), goes to j * groups + i."""
+
+OPS = (GATHER, EXPAND, TILE, REPEAT, SHUFFLE)
