@@ -83,9 +83,10 @@ def elementwise_form(name: str, loop: Loop) -> Form:
 
 
 def elementwise_reference(
-    """The numpy meaning of an elementwise operator; the result has the type of its last operand."""
     fn: Numpy, result: DType | None
 ) -> Callable[[Sequence[Array], Attrs], Sequence[Array]]:
+    """The numpy meaning of an elementwise operator; the result has the type of its last operand."""
+
     def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
         kind = from_numpy(arrays[-1].dtype)
         wide = to_numpy(accumulate_type(kind))
