@@ -16,6 +16,7 @@ from compiler.loops.ir import (
     Const,
     Expr,
     For,
+    ForKind,
     Func,
     Iter,
     Load,
@@ -31,6 +32,9 @@ from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.primitives.base import Program, ScheduleError
 from compiler.schedule.regions import Span, executed, int_of, limits_of, names_in
+
+Refusal = Callable[[str, str, str], ScheduleError]
+"""Makes an error of (what, why, hint)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +220,57 @@ def declared(block: Block) -> Block:
     """
     reads, writes = block_regions(block.body)
     return block.replace(reads=reads, writes=writes)
+
+
+def own_loops(site: Site, refuse: Refusal) -> list[For]:
+    """The loops that hold only this block and stand one to one for its iteration variables, outermost first.
+
+    `refuse` makes the error where there are others.
+    """
+    extents = {loop.var.name: loop.extent for loop in site.loops}
+    wanted = {
+        item.binding.name
+        for item in site.block.iters
+        if isinstance(item.binding, Var) and extents.get(item.binding.name) == item.extent
+    }
+    if len(wanted) < len([i for i in site.block.iters if int_of(i.extent) != 1 or names_in(i.binding)]):
+        raise refuse(
+            "its loops were split or fused",
+            "an iteration variable is not the variable of one loop",
+            "do this before splitting and fusing its loops",
+        )
+    own = [loop for loop in site.loops if loop.var.name in wanted]
+    if list(site.loops[len(site.loops) - len(own) :]) != own or site.block.predicate is not None:
+        raise refuse(
+            "other loops lie between its loops",
+            "the loops of the block have to be innermost and without predicate",
+            "do this before moving the block",
+        )
+    for loop in own:
+        if isinstance(loop.body, Seq):
+            raise refuse(
+                f"loop {loop.var.name} holds other blocks too",
+                "only the loops of this block can be replaced",
+                "do this before computing others at its loops",
+            )
+        if loop.kind is not ForKind.SERIAL:
+            raise refuse(
+                f"loop {loop.var.name} is already {loop.kind.value}",
+                "the new loops have no place for that",
+                f"make loops {loop.kind.value} after this step",
+            )
+    return own
+
+
+def replace_stmt(func: Func, old: Stmt, new: Stmt) -> Func:
+    """The Func with one statement (this very object) exchanged."""
+
+    def visit(item: Stmt) -> Stmt:
+        if item is old:
+            return new
+        return item.map_children(lambda child: visit(child) if isinstance(child, Stmt) else child)
+
+    return func.replace(body=visit(func.body))
 
 
 # ---------------------------------------------------------------- new nests

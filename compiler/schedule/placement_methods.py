@@ -5,6 +5,7 @@ from __future__ import annotations
 from compiler.schedule.methods import Applies
 from compiler.schedule.primitives.cache import CacheInplace, CacheRead, CacheWrite
 from compiler.schedule.primitives.layout import TransformBlockLayout, TransformLayout
+from compiler.schedule.primitives.padding import DecomposePadding, PadEinsum
 from compiler.schedule.primitives.placement import ComputeAt, ReverseComputeAt
 from compiler.schedule.primitives.storage import SetScope, StorageAlign
 
@@ -47,3 +48,11 @@ class PlacementMethods(Applies):
     def transform_block_layout(self, block: str, index_map: str) -> tuple[str, ...]:
         """Iterate a block over other variables; gives the new loops, one for each output of the map."""
         return self.names(TransformBlockLayout(block, index_map))
+
+    def decompose_padding(self, block: str) -> tuple[str, ...]:
+        """Part a block that pads into its interior and its border; gives the blocks of the border."""
+        return self.names(DecomposePadding(block))
+
+    def pad_einsum(self, block: str, padding: tuple[int, ...]) -> tuple[str, ...]:
+        """Round the extents of a sum of products up; gives the blocks that copy."""
+        return self.names(PadEinsum(block, padding))

@@ -10,6 +10,7 @@ from compiler.core.types import F32
 from compiler.loops.build import Builder
 from compiler.loops.interp import run
 from compiler.loops.ir import Const, Func, Select, all_of, const, maximum
+from compiler.loops.verify import verify
 from compiler.schedule.layouts import layouts_of
 
 Array = np.ndarray[Any, Any]
@@ -51,7 +52,8 @@ def run_logical(func: Func, inputs: dict[str, Array], shuffle: int | None = None
 
 
 def assert_same(before: Func, after: Func, seed: int = 0) -> None:
-    """Both programs give the same numbers."""
+    """The scheduled program is valid and gives the same numbers."""
+    verify(after)
     inputs = random_inputs(before, seed)
     wanted, got = run(before, inputs), run_logical(after, inputs)
     assert wanted.keys() == got.keys()

@@ -17,6 +17,7 @@ from compiler.schedule.primitives.loops import (
     Unroll,
     Vectorize,
 )
+from compiler.schedule.primitives.padding import DecomposePadding, PadEinsum
 from compiler.schedule.primitives.placement import ComputeAt, ReverseComputeAt
 from compiler.schedule.primitives.reduction import DecomposeReduction, RFactor
 from compiler.schedule.primitives.sampling import SampleCategorical, SampleComputeLocation, SampleTile
@@ -50,5 +51,7 @@ PRIMITIVES: dict[str, type[Primitive]] = {
     "storage_align": StorageAlign,
     "transform_layout": TransformLayout,
     "transform_block_layout": TransformBlockLayout,
+    "decompose_padding": DecomposePadding,
+    "pad_einsum": PadEinsum,
 }
 """Every primitive by the name that traces use."""

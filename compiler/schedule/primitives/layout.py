@@ -22,7 +22,6 @@ from compiler.loops.ir import (
     Iter,
     Load,
     Region,
-    Seq,
     Stmt,
     Store,
     Var,
@@ -34,8 +33,17 @@ from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.index_map import IndexMap
 from compiler.schedule.layouts import Layout, cannot_round_up, layouts_of, with_layouts
-from compiler.schedule.nest import Site, find_buffer, iter_bounds, put_after, sites, swap_buffer
-from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError, variables
+from compiler.schedule.nest import (
+    Site,
+    find_buffer,
+    iter_bounds,
+    own_loops,
+    put_after,
+    replace_stmt,
+    sites,
+    swap_buffer,
+)
+from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError
 from compiler.schedule.regions import Inner, int_of, names_in, relax
 
 
@@ -248,7 +256,7 @@ class TransformBlockLayout(Primitive):
         program = Program(func)
         program.block(self.block, self.name)
         site = sites(func)[self.block]
-        own = self._own_loops(site)
+        own = own_loops(site, self._refuse)
         shape = tuple(self._extent(item) for item in site.block.iters)
         index_map = _checked_map(self.index_map, shape, f"{self.name} {self.block}")
         kinds = self._kinds(index_map, site.block)
@@ -263,7 +271,7 @@ class TransformBlockLayout(Primitive):
         nest: Stmt = block
         for loop, extent in reversed(list(zip(loops, extents, strict=True))):
             nest = For(loop, const(extent), nest)
-        changed = _replace_nest(func, own[0] if own else site.block, nest)
+        changed = replace_stmt(func, own[0] if own else site.block, nest)
         return changed, tuple(loop.name for loop in loops)
 
     def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
@@ -281,43 +289,6 @@ class TransformBlockLayout(Primitive):
             )
         return extent
 
-    def _own_loops(self, site: Site) -> list[For]:
-        """The loops that hold only this block and stand for its iteration variables, outermost first."""
-        extents = {loop.var.name: loop.extent for loop in site.loops}
-        wanted = {
-            item.binding.name
-            for item in site.block.iters
-            if isinstance(item.binding, Var) and extents.get(item.binding.name) == item.extent
-        }
-        if len(wanted) < len([i for i in site.block.iters if int_of(i.extent) != 1 or variables(i.binding)]):
-            raise self._refuse(
-                "its loops were split or fused",
-                "an iteration variable is not the variable of one loop",
-                "transform the block before splitting and fusing its loops",
-            )
-        own = [loop for loop in site.loops if loop.var.name in wanted]
-        first = len(site.loops) - len(own)
-        if list(site.loops[first:]) != own or site.block.predicate is not None:
-            raise self._refuse(
-                "other loops lie between its loops",
-                "the loops of the block have to be innermost and without predicate",
-                "transform the block before moving it",
-            )
-        for loop in own:
-            if isinstance(loop.body, Seq):
-                raise self._refuse(
-                    f"loop {loop.var.name} holds other blocks too",
-                    "only the loops of this block can be replaced",
-                    "transform the block before computing others at its loops",
-                )
-            if loop.kind.value != "serial":
-                raise self._refuse(
-                    f"loop {loop.var.name} is already {loop.kind.value}",
-                    "the new loops have no place for that",
-                    f"make loops {loop.kind.value} after transforming the block",
-                )
-        return own
-
     def _kinds(self, index_map: IndexMap, block: Block) -> list[str]:
         of = {name: item.kind for name, item in zip(index_map.inputs, block.iters, strict=True)}
         kinds = []
@@ -330,6 +301,10 @@ class TransformBlockLayout(Primitive):
                     "keep them in different outputs",
                 )
             kinds.append(next(iter(used), "spatial"))
+        if block.init is not None and "reduce" not in kinds:
+            raise self._refuse(
+                "the map drops the reduction", index_map.text, "keep its variables, also those of extent 1"
+            )
         return kinds
 
     def _rewritten(
@@ -401,12 +376,3 @@ def _new_names(index_map: IndexMap, block: Block, program: Program) -> list[tupl
 
 def _base_name(item: Iter) -> str:
     return item.binding.name if isinstance(item.binding, Var) else item.var.name.removeprefix("v")
-
-
-def _replace_nest(func: Func, old: Stmt, new: Stmt) -> Func:
-    def visit(item: Node) -> Node:
-        if item is old:
-            return new
-        return item.map_children(lambda child: visit(child) if isinstance(child, Stmt) else child)
-
-    return func.replace(body=cast(Stmt, visit(func.body)))

@@ -1,0 +1,333 @@
+"""Primitives about padding: decompose_padding, pad_einsum."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from compiler.loops.ir import (
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Func,
+    Iter,
+    Load,
+    Select,
+    Stmt,
+    Store,
+    Var,
+    all_of,
+    const,
+    seq,
+)
+from compiler.loops.linear import operands
+from compiler.loops.simplify import Simplifier, substitute
+from compiler.schedule.nest import Site, declared, iter_bounds, own_loops, replace_stmt, sites, use_buffer
+from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError
+from compiler.schedule.regions import int_of, names_in
+
+Range = tuple[int, int]
+"""First value and end."""
+
+
+def _extents(block: Block) -> dict[str, int] | None:
+    found = {item.var.name: int_of(item.extent) for item in block.iters}
+    known = {name: extent for name, extent in found.items() if extent is not None}
+    return known if len(known) == len(found) else None
+
+
+def _full_nest(block: Block) -> Stmt:
+    """A block whose bindings are variables, under one loop for each of them."""
+    stmt: Stmt = block
+    for item in reversed(block.iters):
+        assert isinstance(item.binding, Var)
+        stmt = For(item.binding, item.extent, stmt)
+    return stmt
+
+
+@dataclass(frozen=True, slots=True)
+class DecomposePadding(Primitive):
+    """Part a block that pads into one that copies the interior and blocks that fill the border.
+
+    block: a block alone in its loops whose value is `select(condition, interior, border)`, the condition a
+    conjunction of bounds of single iteration variables. The interior keeps the name of the block.
+    Outputs: the blocks of the border, for each dimension the part before the interior, then the part behind.
+    rewrite: y[i] = select(1 <= i < 9, x[i - 1], 0) -> y[i + 1] = x[i]; y[0] = 0; y[9] = 0
+    TVM: decompose_padding (which fills everything first).
+    """
+
+    name: ClassVar[str] = "decompose_padding"
+
+    block: str
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        program = Program(func)
+        program.block(self.block, self.name)
+        site = sites(func)[self.block]
+        body, extents = self._select(site.block)
+        own = own_loops(site, self._refuse)
+        assert isinstance(body.value, Select)
+        inside = self._interior(site.block, body.value.cond, extents)
+        nests = [self._part(site.block, self.block, inside, body.replace(value=body.value.a), None)]
+        made: list[str] = []
+        limits: dict[str, Range] = {name: (0, extent) for name, extent in extents.items()}
+        for number, item in enumerate(site.block.iters):
+            name = item.var.name
+            low, high = inside[name]
+            for side, part in (("before", (0, low)), ("behind", (high, extents[name]))):
+                if part[0] < part[1]:
+                    border = program.fresh(f"{self.block}_{side}{number}")
+                    made.append(border)
+                    filled = {**limits, name: part}
+                    nests.append(
+                        self._part(site.block, border, filled, body.replace(value=body.value.b), program)
+                    )
+            limits[name] = inside[name]
+        return replace_stmt(func, own[0] if own else site.block, seq(*nests)), tuple(made)
+
+    def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
+        return ScheduleError(
+            f"decompose_padding {self.block}: {what}", where=f"block {self.block}", why=why, hint=hint
+        )
+
+    def _select(self, block: Block) -> tuple[Store, dict[str, int]]:
+        body, extents = block.body, _extents(block)
+        if not isinstance(body, Store) or not isinstance(body.value, Select) or block.is_reduction:
+            raise self._refuse(
+                "its value is no select",
+                "only a block that chooses between an interior and a border can be parted",
+                "name a block that pads",
+            )
+        if extents is None:
+            raise self._refuse(
+                "it has a symbolic extent", "the border is not known", "compile for a fixed shape"
+            )
+        return body, extents
+
+    def _interior(self, block: Block, cond: Expr, extents: Mapping[str, int]) -> dict[str, Range]:
+        """The box of iterations in which the condition holds."""
+        known = Simplifier(iter_bounds(block.iters))
+        box = {name: (0, extent) for name, extent in extents.items()}
+        for item in operands(known.simplify(cond), "and"):
+            if isinstance(item, Const) and item.value:
+                continue
+            found = _bound(item, known)
+            if found is None or found[0] not in box:
+                raise self._refuse(
+                    "its condition is not a box",
+                    "a part of it is no bound of a single iteration variable",
+                    "write the condition as first <= i and i < end",
+                )
+            name, (low, high) = found
+            box[name] = (max(box[name][0], low), min(box[name][1], high))
+        if any(low >= high for low, high in box.values()):
+            raise self._refuse("it has no interior", "the condition never holds", "nothing to decompose")
+        return box
+
+    def _part(
+        self, block: Block, name: str, box: Mapping[str, Range], body: Store, program: Program | None
+    ) -> Stmt:
+        """The block over a part of its iterations, with fresh variables when a program is given."""
+        iters: list[Iter] = []
+        values: dict[str, Expr] = {}
+        for number, item in enumerate(block.iters):
+            low, high = box[item.var.name]
+            loop = item.binding.name if isinstance(item.binding, Var) else item.var.name.removeprefix("v")
+            var = item.var
+            if program is not None:
+                loop = program.fresh(f"{name}_i{number}")
+                var = Var(program.fresh(f"v{loop}"))
+            iters.append(Iter(var, const(high - low), "spatial", Var(loop)))
+            values[item.var.name] = var + low
+        known = Simplifier(iter_bounds(iters))
+        at = tuple(known.simplify(substitute(item, values)) for item in body.indices)
+        value = known.simplify(substitute(body.value, values))
+        made = block.replace(name=name, iters=tuple(iters), body=Store(body.buffer, at, value))
+        return _full_nest(declared(made))
+
+
+def _bound(cond: Expr, known: Simplifier) -> tuple[str, Range] | None:
+    """(variable, the range in which the condition holds) for a bound of one variable."""
+    if not isinstance(cond, Binary) or cond.op not in {"lt", "le", "gt", "ge"}:
+        return None
+    total = known.linear(cond.a).plus(known.linear(cond.b), -1)
+    if cond.op in {"gt", "ge"}:
+        total = total.times(-1)
+    strict = cond.op in {"lt", "gt"}
+    if len(total.terms) != 1:
+        return None
+    ((atom, factor),) = total.terms.items()
+    if not isinstance(atom, Var):
+        return None
+    most = -total.constant - strict  # factor * atom <= most
+    far = 1 << 62
+    if factor > 0:
+        return atom.name, (-far, most // factor + 1)
+    return atom.name, (-(most // -factor), far)
+
+
+# ---------------------------------------------------------------- pad_einsum
+
+
+@dataclass(frozen=True, slots=True)
+class PadEinsum(Primitive):
+    """Let a sum of products run over extents that are multiples, with zeros behind the end.
+
+    block: a reduction by addition of products, alone in its loops; a padded variable is an index of its own
+    wherever it is used. padding: for each iteration variable the multiple that its extent is rounded up to.
+    The operands are copied into padded buffers, the result is copied back.
+    Outputs: the blocks that pad the operands, then the block that copies the result.
+    rewrite: y[i] += x[i, r] * w[r] -> xp = x and 0; wp = w and 0; yp[i] += xp[i, r] * wp[r]; y = yp
+    TVM: pad_einsum.
+    """
+
+    name: ClassVar[str] = "pad_einsum"
+
+    block: str
+    padding: tuple[int, ...]
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        program = Program(func)
+        program.block(self.block, self.name)
+        site = sites(func)[self.block]
+        own = own_loops(site, self._refuse)
+        body, new = self._checked(site)
+        renamed: dict[str, Buffer] = {}
+        before: list[Stmt] = []
+        made: list[str] = []
+        grown = {name for name, extent in new.items() if extent != _extent_in(site.block, name)}
+        for access in _accesses(body):
+            if access.buffer.name in renamed or not any(names_in(i) & grown for i in access.indices):
+                continue
+            padded = self._padded(program, access, new)
+            renamed[access.buffer.name] = padded
+            if access.buffer != body.buffer:
+                before.append(self._fill(program, access, padded, site.block, made))
+        after: list[Stmt] = []
+        if body.buffer.name in renamed:
+            after.append(self._copy_back(program, body, renamed[body.buffer.name], site.block, made))
+        iters = tuple(item.replace(extent=const(new[item.var.name])) for item in site.block.iters)
+        core = _renamed(site.block.replace(iters=iters), renamed)
+        func = func.replace(allocs=(*func.allocs, *renamed.values()))
+        nest = seq(*before, _nest_like(own, core), *after)
+        return replace_stmt(func, own[0] if own else site.block, nest), tuple(made)
+
+    def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
+        return ScheduleError(
+            f"pad_einsum {self.block}: {what}", where=f"block {self.block}", why=why, hint=hint
+        )
+
+    def _checked(self, site: Site) -> tuple[Store, dict[str, int]]:
+        """(the body, the new extents)."""
+        block, extents = site.block, _extents(site.block)
+        body = block.body
+        if not isinstance(body, Store) or not _is_sum_of_products(body) or block.init is None:
+            raise self._refuse(
+                "it is no sum of products with a start",
+                "only there do zeros behind the end change nothing",
+                "pad before decompose_reduction, and only sums",
+            )
+        if extents is None or len(self.padding) != len(extents) or min(self.padding, default=0) < 1:
+            raise self._refuse(
+                f"padding {self.padding} does not fit its {len(block.iters)} iteration variables",
+                "each needs one positive multiple",
+                "1 leaves an extent as it is",
+            )
+        new = {
+            name: -(-extent // multiple) * multiple
+            for (name, extent), multiple in zip(extents.items(), self.padding, strict=True)
+        }
+        for access in _accesses(body):
+            for index in access.indices:
+                grown = {name for name in names_in(index) if new[name] != extents[name]}
+                if grown and not isinstance(index, Var):
+                    raise self._refuse(
+                        f"{', '.join(sorted(grown))} is only a part of an index of {access.buffer.name}",
+                        "beyond its end other elements would be read",
+                        "pad only variables that are indices of their own",
+                    )
+        return body, new
+
+    def _padded(self, program: Program, access: Load | Store, new: Mapping[str, int]) -> Buffer:
+        shape = tuple(
+            const(new[index.name]) if isinstance(index, Var) and index.name in new else extent
+            for index, extent in zip(access.indices, access.buffer.shape, strict=True)
+        )
+        name = program.fresh(f"{access.buffer.name}_padded")
+        return Buffer(name, access.buffer.dtype, shape)
+
+    def _fill(
+        self, program: Program, access: Load | Store, padded: Buffer, block: Block, made: list[str]
+    ) -> Stmt:
+        """The nest that copies an operand and writes zeros behind its end."""
+        name = program.fresh(f"{access.buffer.name}_pad")
+        made.append(name)
+        iters = _fresh_iters(program, name, [int_of(n) or 1 for n in padded.shape])
+        at = tuple(item.var for item in iters)
+        inside: Expr | None = None
+        for index, var, small, large in zip(
+            access.indices, at, access.buffer.shape, padded.shape, strict=True
+        ):
+            extent = _extent_in(block, index.name) if isinstance(index, Var) else None
+            if extent is not None and small != large:
+                inside = all_of(inside, var.lt(extent))
+        value: Expr = Load(access.buffer, at)
+        if inside is not None:
+            value = Select(inside, value, const(0, padded.dtype))
+        return _full_nest(declared(Block(name, iters, (), (), Store(padded, at, value))))
+
+    def _copy_back(
+        self, program: Program, body: Store, padded: Buffer, block: Block, made: list[str]
+    ) -> Stmt:
+        name = program.fresh(f"{body.buffer.name}_unpad")
+        made.append(name)
+        used = [item for item in block.iters if item.kind == "spatial"]
+        iters = _fresh_iters(program, name, [int_of(item.extent) or 1 for item in used])
+        values: dict[str, Expr] = {old.var.name: item.var for old, item in zip(used, iters, strict=True)}
+        at = tuple(substitute(item, values) for item in body.indices)
+        return _full_nest(declared(Block(name, iters, (), (), Store(body.buffer, at, Load(padded, at)))))
+
+
+def _fresh_iters(program: Program, name: str, extents: Sequence[int]) -> tuple[Iter, ...]:
+    made = []
+    for number, extent in enumerate(extents):
+        loop = Var(program.fresh(f"{name}_i{number}"))
+        made.append(Iter(Var(program.fresh(f"v{loop.name}")), const(extent), "spatial", loop))
+    return tuple(made)
+
+
+def _extent_in(block: Block, name: str) -> int | None:
+    return next((int_of(item.extent) for item in block.iters if item.var.name == name), None)
+
+
+def _accesses(body: Store) -> list[Load | Store]:
+    return [item for item in body.walk() if isinstance(item, Load | Store)]
+
+
+def _is_sum_of_products(body: Store) -> bool:
+    """`y[i] = y[i] + a * b * ...` with loads as factors."""
+    value = body.value
+    if not isinstance(value, Binary) or value.op != "add":
+        return False
+    own = Load(body.buffer, body.indices)
+    terms = [item for item in (value.a, value.b) if item != own]
+    return len(terms) == 1 and all(isinstance(item, Load) for item in operands(terms[0], "mul"))
+
+
+def _renamed(block: Block, renamed: Mapping[str, Buffer]) -> Block:
+    for old, new in renamed.items():
+        block = use_buffer(block, old, new)
+    return block
+
+
+def _nest_like(own: Sequence[For], block: Block) -> Stmt:
+    """The block under its loops, with the extents that its variables have now."""
+    extents = {item.binding.name: item.extent for item in block.iters if isinstance(item.binding, Var)}
+    stmt: Stmt = block
+    for loop in reversed(own):
+        stmt = loop.replace(body=stmt, extent=extents[loop.var.name])
+    return stmt
