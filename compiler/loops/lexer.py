@@ -10,7 +10,8 @@ from compiler.core.diagnostics import BadInputError
 END, LINE, NAME, QUOTED, NUMBER, STRING, OP = "end", "line", "name", "quoted", "number", "string", "op"
 
 Token = tuple[str, str, int]
-"""(kind, text, offset). A LINE token stands before each logical line; its text is the indentation."""
+"""(kind, text, offset). A LINE token stands between logical lines: its text is the indentation of the next
+one, its offset the end of the one before."""
 
 _TOKEN = re.compile(
     r"""(?P<space>[ ]+)
@@ -67,24 +68,23 @@ def tokenize(source: Source) -> list[Token]:
         elif kind == QUOTED:
             tokens.append((QUOTED, found.group()[1:-1], start))
         elif kind == LINE and depth <= 0:
-            _start_line(tokens, found.group(), end)
+            _start_line(tokens, found.group(), start)
         elif kind == "space" and start == 0:
             tokens[0] = (LINE, found.group(), 0)
     if at != len(text):
         raise source.error(f"unexpected character {text[at]!r}", at)
     if tokens[-1][0] == LINE:
         tokens.pop()
-    tokens.append((END, "", len(text)))
+    tokens.append((END, "", len(text.rstrip())))
     return tokens
 
 
-def _start_line(tokens: list[Token], piece: str, end: int) -> None:
+def _start_line(tokens: list[Token], piece: str, start: int) -> None:
     indent = piece[piece.rfind("\n") + 1 :]
-    token = (LINE, indent, end - len(indent))
     if tokens[-1][0] == LINE:
-        tokens[-1] = token
+        tokens[-1] = (LINE, indent, tokens[-1][2])
     else:
-        tokens.append(token)
+        tokens.append((LINE, indent, start))
 
 
 def describe(token: Token) -> str:

@@ -182,8 +182,7 @@ class _Parser(ExprParser):
         return Func(name, (*inputs, *outputs), body, tuple(allocs), len(outputs), tuple(dims), attrs)
 
     def misplaced(self) -> BadInputError:
-        token = self.tokens[self.at]
-        return self.source.error("this indentation matches no enclosing block", token[2] + len(token[1]))
+        return self.source.error("this indentation matches no enclosing block", self.tokens[self.at + 1][2])
 
     def dim(self) -> ir.Dim:
         var = self.variable()
