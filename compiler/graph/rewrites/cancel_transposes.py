@@ -25,7 +25,7 @@ def _step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     if len(item.outputs) != 1 or not item.inputs:
         return None
     if item.op.name == "Transpose":
-        return _compose(editor, item)
+        return _compose(editor, item) or editor.expanded(item)
     perm = _common_perm(editor, item)
     if perm is None:
         return None

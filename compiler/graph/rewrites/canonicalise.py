@@ -35,17 +35,22 @@ def _arithmetic(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     if not item.op.elementwise or len(item.inputs) != 2:
         return None
     name, (a, b) = item.op.name, item.inputs
-    if name in _COMMUTATIVE and editor.known(a) is not None:
-        return (editor.emit(name, b, a),)
+    swapped = name in _COMMUTATIVE and editor.known(a) is not None
+    if swapped:
+        a, b = b, a
     known = editor.known(b)
-    if known is None or not b.type.dtype.is_float:
+    if known is None:
+        return None
+    if name in _NEUTRAL and a.type == item.output.type and bool((known == _NEUTRAL[name]).all()):
+        return (a,)
+    if swapped:
+        return (editor.emit(name, a, b),)
+    if not b.type.dtype.is_float:
         return None
     if name == "Sub":
         return (editor.emit("Add", a, editor.constant(-known)),)
     if name == "Div" and bool((known != 0).all()):
         return (editor.emit("Mul", a, editor.constant(_reciprocal(known))),)
-    if name in _NEUTRAL and a.type == item.output.type and bool((known == _NEUTRAL[name]).all()):
-        return (a,)
     return None
 
 

@@ -74,18 +74,16 @@ def _into_matmul(editor: Editor, item: Node, product: Node, known: Array) -> tup
 
 def _join(editor: Editor, item: Node, maker: Node, known: Array) -> tuple[Value, ...] | None:
     """(x * a) * b = x * ab; (x + a) + b = x + (a + b); (x + a) * b = x * b + ab."""
-    if maker.op.name not in ("Mul", "Add"):
+    if maker.op.name not in ("Mul", "Add") or (item.op.name, maker.op.name) == ("Add", "Mul"):
         return None
-    inner = editor.known(maker.inputs[1])
-    if inner is None or maker.inputs[0].type != item.output.type or not _stays_small(inner, known):
+    inner, source = editor.known(maker.inputs[1]), maker.inputs[0]
+    if inner is None or source.type != item.output.type or not _stays_small(inner, known):
         return None
-    source = maker.inputs[0]
+    _retire(editor, maker)
     if item.op.name == "Add":
-        return (
-            (editor.emit("Add", source, editor.constant(inner + known)),) if maker.op.name == "Add" else None
-        )
+        return (editor.emit("Add", source, editor.constant(np.asarray(inner + known))),)
     if maker.op.name == "Mul":
-        return (editor.emit("Mul", source, editor.constant(inner * known)),)
+        return (editor.emit("Mul", source, editor.constant(np.asarray(inner * known))),)
     scaled = _scaled(editor, source, known)
     return (editor.emit("Add", scaled, editor.constant(np.asarray(inner * known))),)
 
@@ -94,9 +92,17 @@ def _scaled(editor: Editor, source: Value, known: Array) -> Value:
     """`source * known`, itself folded into what makes `source` where that is possible."""
     product = editor.producer(editor.emit("Mul", source, editor.constant(known)))
     assert product is not None
-    editor.uses[source] -= 1  # the addition that is being replaced reads it no more
     folded = _step(editor, product)
-    return product.output if folded is None else folded[0]
+    if folded is None:
+        return product.output
+    _retire(editor, product)
+    return folded[0]
+
+
+def _retire(editor: Editor, item: Node) -> None:
+    """A node that nobody reads any more does not count as a reader."""
+    for value in set(item.inputs):
+        editor.uses[value] -= 1
 
 
 def _stays_small(a: Array, b: Array) -> bool:
