@@ -10,7 +10,9 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from functools import cache
+from types import UnionType
+from typing import Any, Self, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 from compiler.core.diagnostics import BadInputError, did_you_mean
 from compiler.schedule.primitives import PRIMITIVES
@@ -65,7 +67,11 @@ class Instruction:
     def primitive(self, outputs: list[Outputs]) -> Primitive:
         """The primitive with its references resolved by the outputs of the instructions before it."""
         cls = PRIMITIVES[self.name]
-        values = {key: _resolve(value, outputs) for key, value in self.arguments}
+        where = f"instruction {len(outputs)} ({self.name})"
+        values = {key: _resolve(value, outputs, where) for key, value in self.arguments}
+        for key, kind in _argument_kinds(self.name).items():
+            if key in values and not _fits(values[key], kind):
+                raise BadInputError(f"{key} cannot be {values[key]!r}", where=where, why=f"it is {kind}")
         if issubclass(cls, Sampling):
             values["decision"] = self.decision
         return cls(**values)
@@ -86,11 +92,42 @@ def _refer(value: Value) -> Argument:
     return tuple(_refer(item) for item in value) if isinstance(value, tuple) else value
 
 
-def _resolve(value: Argument, outputs: list[Outputs]) -> Any:
-    if isinstance(value, Ref):
-        found = outputs[value.step][value.output]
-        return SampledInt(found, value) if isinstance(found, int) else SampledName(found, value)
-    return tuple(_resolve(item, outputs) for item in value) if isinstance(value, tuple) else value
+def _resolve(value: Argument, outputs: list[Outputs], where: str) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_resolve(item, outputs, where) for item in value)
+    if not isinstance(value, Ref):
+        return value
+    if value.step >= len(outputs) or value.output >= len(outputs[value.step]):
+        why = f"step {value.step} gave nothing at place {value.output}"
+        raise BadInputError("a reference leads nowhere", where=where, why=why)
+    found = outputs[value.step][value.output]
+    return SampledInt(found, value) if isinstance(found, int) else SampledName(found, value)
+
+
+@cache
+def _argument_kinds(name: str) -> dict[str, Any]:
+    """The types of the arguments of a primitive; those of any JSON value are left out."""
+    cls = PRIMITIVES[name]
+    checked = {item.name for item in dataclasses.fields(cls) if item.type != "Value"}
+    hints = get_type_hints(cls, localns={"Value": object})
+    return {key: kind for key, kind in hints.items() if key in checked}
+
+
+def _fits(value: object, kind: Any) -> bool:
+    """Whether a value from JSON is of a type made of str, int, float, None, unions and tuples."""
+    if get_origin(kind) in {Union, UnionType}:
+        return any(_fits(value, item) for item in get_args(kind))
+    if get_origin(kind) is tuple:
+        return isinstance(value, tuple) and _fits_tuple(value, get_args(kind))
+    if kind in {int, float} and isinstance(value, bool):
+        return False
+    return isinstance(value, int | float) if kind is float else isinstance(value, kind)
+
+
+def _fits_tuple(values: tuple[object, ...], kinds: tuple[Any, ...]) -> bool:
+    if kinds[-1:] == (...,):
+        return all(_fits(value, kinds[0]) for value in values)
+    return len(values) == len(kinds) and all(_fits(*pair) for pair in zip(values, kinds, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

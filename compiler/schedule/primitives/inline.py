@@ -28,7 +28,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.index_map import IndexMap
-from compiler.schedule.nest import declared, without_block
+from compiler.schedule.nest import declared, own_conditions, sites, without_block
 from compiler.schedule.primitives.base import (
     Outputs,
     Primitive,
@@ -110,7 +110,7 @@ class ComputeInline(Primitive):
             if use.padded:
                 self._check_inside(reader, use, indices, known)
             names = (it.var.name for it in use.block.iters)
-            return _tidy(substitute(use.value, dict(zip(names, indices, strict=True))), known)
+            return known.simplify(substitute(use.value, dict(zip(names, indices, strict=True))))
 
         init = None if reader.init is None else rewrite(reader.init, swap)
         return declared(reader.replace(body=rewrite(reader.body, swap), init=init))
@@ -160,6 +160,13 @@ class ReverseComputeInline(Primitive):
         program = Program(func)
         block = program.block(self.block, self.name)
         store = _pointwise(self, block)
+        if own_conditions(sites(func)[self.block], set()) != []:
+            raise self.refuse(
+                f"block {self.block} leaves out some of its iterations",
+                where=f"block {self.block}",
+                why="its predicate says more than where its domain ends",
+                hint="use compute_inline on the producer",
+            )
         producer, load = self._producer(program, block)
         made = _pointwise(self, producer)
         _check_private(self, program, producer, made.buffer)
@@ -168,7 +175,7 @@ class ReverseComputeInline(Primitive):
         known = Simplifier(_iter_bounds(producer))
         at = tuple(known.simplify(item) for item in inverse.apply(made.indices))
         values = {item.var.name: value for item, value in zip(block.iters, at, strict=True)}
-        value = _tidy(substitute(store.value, values), known)
+        value = known.simplify(substitute(store.value, values))
         inner = rounded(made.value, made.buffer)
         value = rewrite(
             value, lambda item: inner if isinstance(item, Load) and item.buffer == made.buffer else None
@@ -354,19 +361,6 @@ def _without(func: Func, block: str, buffer: Buffer) -> Func:
     return func.replace(
         body=without_block(func.body, block), allocs=tuple(item for item in func.allocs if item != buffer)
     )
-
-
-def _tidy(value: Expr, known: Simplifier) -> Expr:
-    """The value with its indices simplified."""
-
-    def visit(item: Node) -> Node:
-        if isinstance(item, Load):
-            return item.replace(indices=tuple(known.simplify(at) for at in item.indices))
-        return item.map_children(visit)
-
-    result = visit(value)
-    assert isinstance(result, Expr)
-    return result
 
 
 def _iter_bounds(block: Block) -> dict[str, tuple[int, int]]:

@@ -325,7 +325,8 @@ class Bind(Primitive):
     def apply(self, func: Func) -> tuple[Func, Outputs]:
         program = Program(func)
         if self.tag not in BIND_TAGS:
-            raise self.refuse(f"unknown tag {self.tag!r}", hint=f"one of {', '.join(BIND_TAGS)}")
+            why = "it names no axis of the hardware"
+            raise self.refuse(f"unknown tag {self.tag!r}", why=why, hint=f"one of {', '.join(BIND_TAGS)}")
         loop = _independent(self, program, self.loop)
         self._check_tags(program, loop)
         return _with_kind(func, loop, ForKind.BOUND, self.tag)

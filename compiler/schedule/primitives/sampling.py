@@ -26,8 +26,8 @@ from compiler.schedule.primitives.placement import ComputeAt
 class SampleTile(Sampling):
     """Pick the factors of a split.
 
-    loop: the loop. parts: how many factors. largest: bound of the innermost factor. dividing: whether the
-    product has to be the extent; if not, it covers the extent, and the outermost factor follows.
+    loop: the loop. parts: how many factors. largest: bound of the innermost factor of several. dividing:
+    whether the product has to be the extent; if not, it covers the extent, and the outermost factor follows.
     Outputs: the factors, outermost first.
     rewrite: nothing
     TVM: sample_perfect_tile, sample_partitioned_tile.
@@ -60,7 +60,7 @@ class SampleTile(Sampling):
         if not isinstance(factors, tuple) or not all(isinstance(n, int) and n > 0 for n in factors):
             raise self.refuse("the decision has to be positive factors", where=where, why=f"got {factors!r}")
         numbers = tuple(n for n in factors if isinstance(n, int))
-        if len(numbers) != self.parts or numbers[-1] > self.largest:
+        if len(numbers) != self.parts or (self.parts > 1 and numbers[-1] > self.largest):
             why = f"got {numbers}, asked for {self.parts} with the last one at most {self.largest}"
             raise self.refuse("the decision does not fit", where=where, why=why)
         product = prod(numbers)

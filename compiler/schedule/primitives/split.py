@@ -16,6 +16,7 @@ from compiler.schedule.primitives.base import (
     add_predicate,
     duplicate,
     extent_of,
+    inner_loops,
     map_blocks,
     outer_blocks,
     rebind,
@@ -211,7 +212,15 @@ def _partition(split: Tail) -> tuple[Stmt, tuple[str, ...]]:
     copy = duplicate(split.loop.body, split.program.fresh)
     known = {**split.around, var.name: (0, rest - 1)}
     second = rebind(copy, {split.name: var + whole * split.tile}, known)
+    inside = Simplifier({**known, **split.program.bounds(inner_loops(second))})
+    second = map_blocks(second, lambda block: _without_start(block, inside))
     return seq(first, For(var, const(rest), second, annotations=split.loop.annotations)), (var.name,)
+
+
+def _without_start(block: Block, known: Simplifier) -> Block:
+    """The rest of a reduction goes on with what the main part began: its init would never run."""
+    goes_on = any(item.kind == "reduce" and known.prove(item.binding.gt(0)) for item in block.iters)
+    return block.replace(init=None) if goes_on and block.init is not None else block
 
 
 def _shift(split: Tail) -> Stmt:
@@ -270,7 +279,7 @@ def _roundup(split: Tail) -> Stmt:
             f"block {reducing[0].name} reduces over the loop",
             "pad the operands with the neutral element first (pad_einsum), or use the tail guard",
         )
-    known = Simplifier(split.known)
+    known = Simplifier({**split.known, **split.program.bounds(inner_loops(split.loop.body))})
     return _nest(split, map_blocks(body, lambda block: _widen(split, block, known)))
 
 
