@@ -195,6 +195,8 @@ class _Function(Expressions):
         extent = self(item.extent)
         var = self.writer.fresh("i")
         self.values[item.var.name] = var
+        if any(isinstance(part, For) and part.kind is ForKind.UNROLLED for part in item.body.walk()):
+            self.writer.line(self.words.rolled)
         self.writer.line(f"for (int64_t {var} = 0; {var} < {extent}; ++{var}) {{")
         self._scope(item.body, var)
         self.writer.line("}")
@@ -286,13 +288,11 @@ class _Function(Expressions):
             self.writer.line(f"{self.words.store(kind, self.address(buffer, index.base), value)};")
             return
         if isinstance(index, Ramp):
-            base, steps = (
-                self.address(buffer, index.base),
-                self.words.ramp(index.dtype, "0", self(index.stride)),
-            )
+            base = self.address(buffer, index.base)
+            text = self.words.store_strided(kind, base, self(index.stride), value)
         else:
-            base, steps = self.base(buffer), self(index)
-        self.writer.line(f"{self.words.scatter(kind, base, steps, value)};")
+            text = self.words.scatter(kind, self.base(buffer), self(index), value)
+        self.writer.line(f"{text};")
 
     def _store_masked(self, item: Store) -> None:
         assert item.mask is not None

@@ -297,8 +297,7 @@ class Expressions:
         if isinstance(index, Ramp) and index.stride == const(1):
             return self.words.load(expr.dtype, self.address(buffer, index.base))
         if isinstance(index, Ramp):
-            ramp = self.words.ramp(index.dtype, "0", self(index.stride))
-            return self.words.gather(expr.dtype, self.address(buffer, index.base), ramp)
+            return self.words.load_strided(expr.dtype, self.address(buffer, index.base), self(index.stride))
         return self.words.gather(expr.dtype, self.base(buffer), self(index))
 
     def _masked_load(self, expr: Load) -> str:

@@ -16,7 +16,8 @@ class Vocabulary:
 
     types: C type of a value while it is computed with; `memory` the type of an element in memory.
     vector: name of a vector type. load, store, splat: vectors from and to a pointer, from a scalar.
-    gather, scatter: lanes at a pointer plus a vector of indices.
+    gather, scatter: lanes at a pointer plus a vector of indices; the strided ones: at every n-th element.
+    rolled: what stands before a loop that the compiler must not unroll.
     convert: conversion of each lane. widen, narrow: between a value in memory and what is computed with.
     math: name of a function of the IR -> name of the function to call, for scalars and vectors alike.
     """
@@ -25,12 +26,15 @@ class Vocabulary:
     types: Mapping[str, str]
     memory: Mapping[str, str]
     restrict: str
+    rolled: str
     prelude: str
     vector: Callable[[DType], str]
     load: Callable[[DType, str], str]
     store: Callable[[DType, str, str], str]
     splat: Callable[[DType, str], str]
     ramp: Callable[[DType, str, str], str]
+    load_strided: Callable[[DType, str, str], str]
+    store_strided: Callable[[DType, str, str, str], str]
     gather: Callable[[DType, str, str], str]
     scatter: Callable[[DType, str, str, str], str]
     convert: Callable[[DType, str], str]

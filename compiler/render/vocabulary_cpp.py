@@ -1,4 +1,4 @@
-"""C++17 with the vector extensions of g++ and clang++; helpers are in `tk_vector.h` and `tk_math.h`."""
+"""C++17 with the vector extensions of g++ and clang++; helpers are in `tk_kernel.h`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ _MEMORY = {
 _TYPES = {**_MEMORY, **dict.fromkeys(NARROW_FLOATS, "float"), "bool": "bool"}
 
 _PRELUDE = """\
-#include "tk_math.h"
-#include "tk_plan.h"
-#include "tk_vector.h"
+#include "tk_kernel.h"
 
 TK_CONTRACT
 """
@@ -55,12 +53,17 @@ CPP = Vocabulary(
     types=MappingProxyType(_TYPES),
     memory=MappingProxyType(_MEMORY),
     restrict="__restrict",
+    rolled="TK_ROLLED",
     prelude=_PRELUDE,
     vector=_vector,
     load=_load,
     store=lambda _, pointer, value: f"tk_store({pointer}, {value})",
     splat=lambda kind, scalar: f"tk_splat<{_vector(kind)}>({scalar})",
     ramp=lambda kind, base, step: f"tk_ramp<{_vector(kind)}>({base}, {step})",
+    load_strided=lambda kind, pointer, step: (
+        f"tk_load_strided<{_vector(memory_type(kind))}>({pointer}, {step})"
+    ),
+    store_strided=lambda _, pointer, step, value: f"tk_store_strided({pointer}, {step}, {value})",
     gather=_gather,
     scatter=lambda _, pointer, index, value: f"tk_scatter({pointer}, {index}, {value})",
     convert=lambda kind, value: f"tk_convert<{_MEMORY[kind.name]}>({value})",

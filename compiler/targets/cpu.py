@@ -131,6 +131,10 @@ def host_caches(root: Path = SYSFS_CACHES) -> dict[int, Cache]:
     return found
 
 
+GCC_FLAGS = ("-fno-predictive-commoning",)
+"""Carrying loads from one iteration to the next costs the registers that hold the accumulators."""
+
+
 def cpu_flags(facts: TargetFacts, cxx: Cxx) -> tuple[str, ...]:
     """Compiler options for kernels; raises HostError when this compiler cannot produce this code.
 
@@ -143,11 +147,12 @@ def cpu_flags(facts: TargetFacts, cxx: Cxx) -> tuple[str, ...]:
             where=cxx.path,
             hint="set TK_CXX to a compiler for that machine, or choose another --arch",
         )
+    common = (*COMMON_FLAGS, *(GCC_FLAGS if cxx.family == "gcc" else ()))
     if machine == "aarch64":
-        return COMMON_FLAGS
+        return common
     features = [name for name in FEATURES if name in facts.features]
     _check_known(features, cxx)
-    flags = [*COMMON_FLAGS, "-march=x86-64", *(f"-m{name}" for name in features)]
+    flags = [*common, "-march=x86-64", *(f"-m{name}" for name in features)]
     if facts.vector_bits == 512:  # clang would otherwise split 512-bit vectors into halves
         flags.append("-mprefer-vector-width=512")
     return tuple(flags)

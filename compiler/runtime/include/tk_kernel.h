@@ -1,0 +1,39 @@
+/* What generated kernels include, and the little that only they need. */
+#ifndef TK_KERNEL_H
+#define TK_KERNEL_H
+
+#include "tk_math.h"
+#include "tk_plan.h"
+#include "tk_vector.h"
+
+/* In front of a loop whose body was unrolled by hand around accumulators in registers. Unrolling it again
+ * makes the compiler keep loaded values from one iteration for the next, and spill the accumulators. */
+#if defined(__clang__)
+#define TK_ROLLED _Pragma("clang loop unroll(disable)")
+#elif defined(__GNUC__)
+#define TK_ROLLED _Pragma("GCC unroll 1")
+#else
+#define TK_ROLLED
+#endif
+
+/* Lane i holds from[i * step]. */
+template <class V> TK_INLINE V tk_load_strided(const tk_scalar<V> *from, int64_t step) {
+    if constexpr (tk_lanes<V> == 1) {
+        return *from;
+    } else {
+        V v = V{};
+        for (int i = 0; i < tk_lanes<V>; i++) v[i] = from[i * step];
+        return v;
+    }
+}
+
+/* to[i * step] = lane i, in the order of the lanes. */
+template <class V> TK_INLINE void tk_store_strided(tk_scalar<V> *to, int64_t step, V v) {
+    if constexpr (tk_lanes<V> == 1) {
+        *to = v;
+    } else {
+        for (int i = 0; i < tk_lanes<V>; i++) to[i * step] = v[i];
+    }
+}
+
+#endif /* TK_KERNEL_H */
