@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -80,7 +80,7 @@ def read_dims(text: str) -> tuple[int, ...]:
     return dims
 
 
-def read_value(text: str) -> object:
+def read_value(text: str) -> Any:
     """Read a number, a list of numbers (`4` or `1,2,3` or JSON); raises ValueError for anything else."""
     source = text if text.startswith("[") or "," not in text else f"[{text}]"
     try:
