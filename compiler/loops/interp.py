@@ -62,7 +62,7 @@ def run(
     """
     dims = _bind_dims(func, inputs)
     views = {item.name: _parameter(func, item, inputs, dims) for item in func.params}
-    code = compile_func(func, races=races)
+    code = _compiled(func, races=races)
     monitor = Monitor() if races else None
     if monitor is not None:
         views = {name: monitor.watch(view) for name, view in views.items()}
@@ -71,6 +71,13 @@ def run(
         _enter(func, code, (views, dims, order, subgroup, monitor))
     outputs = func.params[len(func.params) - func.outputs :]
     return {item.name: views[item.name].array() for item in outputs}
+
+
+def _compiled(func: Func, *, races: bool) -> Code:
+    try:
+        return compile_func(func, races=races)
+    except RecursionError:
+        raise ProgramError(f"function `{func.name}` is nested too deeply to be interpreted") from None
 
 
 def python_source(func: Func) -> str:
