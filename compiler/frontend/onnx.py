@@ -6,8 +6,9 @@ that are not supported are collected and reported together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -110,10 +111,25 @@ def import_proto(
     where: str = "model",
 ) -> Graph:
     """The graph of a parsed model; external data is looked for below `directory`."""
+    if not all(isinstance(text, str) for text in _texts(model.graph)):
+        raise _broken(where, "a name in it is not UTF-8")
     try:
         return _Importer(_inlined(model, where), ExternalData(directory), where).run(shapes, binds)
     except (UnicodeDecodeError, RecursionError) as error:
         raise _broken(where, str(error)) from error
+
+
+def _texts(graph: onnx.GraphProto) -> Iterator[object]:
+    """All names in a graph; protobuf hands out bytes where a text is not UTF-8."""
+    for item in graph.node:
+        yield from (item.name, item.op_type, item.domain, *item.input, *item.output)
+        yield from (attr.name for attr in item.attribute)
+    for tensor in graph.initializer:
+        yield tensor.name
+        yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
+    for info in (*graph.input, *graph.output):
+        yield info.name
+        yield from (dim.dim_param for dim in info.type.tensor_type.shape.dim)
 
 
 def _inlined(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
@@ -209,7 +225,7 @@ class _Importer:
             raise BadInputError(
                 f"node {name!r} ({_op_text(item, domain)}) is not valid", where=self.where, why=error.reason
             ) from error
-        except (TypeError, KeyError, ValueError, OverflowError, MemoryError) as error:
+        except (TypeError, LookupError, ValueError, ArithmeticError, MemoryError) as error:
             raise BadInputError(
                 f"node {name!r} ({_op_text(item, domain)}) is not valid", where=self.where, why=_reason(error)
             ) from error
@@ -236,9 +252,7 @@ class _Importer:
         if op is None:
             hint = did_you_mean(item.op_type, (known for _, known in onnx_names()))
             raise UnsupportedError("there is no record of this operator" + (f" ({hint})" if hint else ""))
-        opset = self.opsets.get(domain)
-        if opset is None:
-            raise InvalidError(f"the model imports no version of domain {domain or 'ai.onnx'}")
+        opset = self._opset(item, domain)
         if any(value in self.unknown for value in item.input):
             return None
         inputs = tuple(self._input(value) for value in item.input)
@@ -257,6 +271,18 @@ class _Importer:
         made += tuple(self.editor.value(kind) for kind in types[len(made) :])
         self.editor.append(Node(op, operands, made, canonical, (name,)))
         return made
+
+    def _opset(self, item: onnx.NodeProto, domain: str) -> int:
+        """The version of the node's domain; raises InvalidError where ONNX's schema of that version differs."""
+        opset = self.opsets.get(domain)
+        if opset is None:
+            raise InvalidError(f"the model imports no version of domain {domain or 'ai.onnx'}")
+        schema = _schema(item.op_type, domain, opset)
+        if schema is not None and not schema.min_input <= len(item.input) <= schema.max_input:
+            raise InvalidError(f"it has {len(item.input)} inputs, which {item.op_type} cannot have")
+        if schema is not None and not schema.min_output <= len(item.output) <= schema.max_output:
+            raise InvalidError(f"it has {len(item.output)} outputs, which {item.op_type} cannot have")
+        return opset
 
     def _fold(
         self, op: Op, operands: Sequence[Value], types: Sequence[TensorType], attrs: Attrs
@@ -311,6 +337,15 @@ def _constant(attrs: Mapping[str, AttrValue | Array]) -> Array:
         if name in ("value_float", "value_floats"):
             return np.asarray(value, np.float32)
     raise UnsupportedError(f"Constant with {', '.join(attrs) or 'no value'} is not supported")
+
+
+@cache
+def _schema(name: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
+    """ONNX's own description of an operator, where this version of the package has one."""
+    try:
+        return onnx.defs.get_schema(name, opset, domain)
+    except onnx.defs.SchemaError:
+        return None
 
 
 def _check_types(types: Iterable[TensorType]) -> None:

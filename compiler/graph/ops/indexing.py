@@ -228,7 +228,7 @@ def _concat_expand(e: Emitter, item: Node) -> Values | None:
 
 CONCAT = Op(
     "Concat", Kind.INJECTIVE, _concat_infer, lambda x, a: (np.concatenate(x, a.integer("axis")),), (1, None),
-    (Signature(4, {"axis": 1}, adapt=_concat_import),),
+    (Signature(4, {"axis": None}, adapt=_concat_import),),
     forms={"pieces": one(_concat_pieces), "select": one(_concat_select)}, keeps_channels=True,
     expand=_concat_expand, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
