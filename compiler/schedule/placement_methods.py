@@ -6,8 +6,10 @@ from compiler.schedule.methods import Applies
 from compiler.schedule.primitives.cache import CacheInplace, CacheRead, CacheWrite
 from compiler.schedule.primitives.layout import TransformBlockLayout, TransformLayout
 from compiler.schedule.primitives.padding import DecomposePadding, PadEinsum
+from compiler.schedule.primitives.pipeline import SoftwarePipeline, VThread
 from compiler.schedule.primitives.placement import ComputeAt, ReverseComputeAt
 from compiler.schedule.primitives.storage import SetScope, StorageAlign
+from compiler.schedule.primitives.tensor import Blockize, Tensorize
 
 
 class PlacementMethods(Applies):
@@ -56,3 +58,19 @@ class PlacementMethods(Applies):
     def pad_einsum(self, block: str, padding: tuple[int, ...]) -> tuple[str, ...]:
         """Round the extents of a sum of products up; gives the blocks that copy."""
         return self.names(PadEinsum(block, padding))
+
+    def blockize(self, loop: str) -> str:
+        """Make one block of all under a loop; gives the block."""
+        return self.names(Blockize(loop))[0]
+
+    def tensorize(self, target: str, intrinsic: str) -> str:
+        """Let a registered tensor intrinsic do what a block (or all under a loop) does; gives the block."""
+        return self.names(Tensorize(target, intrinsic))[0]
+
+    def software_pipeline(self, loop: str, stages: tuple[int, ...]) -> tuple[str, ...]:
+        """Run the statements of a loop for different iterations; gives the blocks that fill and drain."""
+        return self.names(SoftwarePipeline(loop, stages))
+
+    def vthread(self, loop: str) -> tuple[str, ...]:
+        """Interleave the iterations of a loop; gives the loops that it became."""
+        return self.names(VThread(loop))
