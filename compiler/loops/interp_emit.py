@@ -81,8 +81,10 @@ def _region(view: interp_values.View, begin: Sequence[int], extent: Sequence[int
     return at
 
 
-def _is_thread(stmt: ir.For) -> bool:
-    return stmt.kind is ir.ForKind.BOUND and (stmt.tag or "").startswith("threadIdx.")
+def _is_thread(stmt: Node) -> bool:
+    if not isinstance(stmt, ir.For) or stmt.kind is not ir.ForKind.BOUND:
+        return False
+    return (stmt.tag or "").startswith("threadIdx.")
 
 
 class _Statements:
@@ -184,7 +186,7 @@ class _Statements:
             self.stmt(item)
 
     def loop(self, stmt: ir.For) -> None:
-        if _is_thread(stmt) and (self.out.in_threads or self.needs_threads(stmt)):
+        if _is_thread(stmt) and (self.out.in_threads or self.races or self.needs_threads(stmt)):
             self.thread_loop(stmt)
             return
         if self.loops >= _NESTING:
@@ -228,7 +230,7 @@ class _Statements:
         self.line(f"def {name}():")
         self.suite(stmt)
         self.loops = loops
-        waits = self.out.in_threads and self.needs_threads(stmt)
+        waits = self.out.in_threads and any(_meets(item) or _is_thread(item) for item in stmt.walk())
         self.line(f"yield from {name}()" if waits else f"{name}()")
 
     def thread_loop(self, stmt: ir.For) -> None:
@@ -250,7 +252,7 @@ class _Statements:
         self.suite(stmt.body)
         out.thread, self.loops, out.in_threads = outer, loops, not outermost
         if outermost:
-            self.line(f"Scheduler(subgroup).run({tag}, {extent}, {program}, order({extent}))")
+            self.line(f"Scheduler(subgroup, monitor).run({tag}, {extent}, {program}, order({extent}))")
         else:
             self.line(f"yield ('spawn', {tag}, {extent}, {program})")
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.loops.interp_races import Monitor
 from compiler.loops.interp_values import Array, ProgramError, View
 
 Event = tuple[Any, ...]
@@ -98,8 +99,9 @@ class Scheduler:
     A barrier that only some of the threads reach is an error.
     """
 
-    def __init__(self, subgroup: int) -> None:
+    def __init__(self, subgroup: int, monitor: Monitor | None = None) -> None:
         self.subgroup = subgroup
+        self.monitor = monitor
         self.extents: dict[str, int] = {}
         self.tasks: list[_Task] = []
 
@@ -111,8 +113,20 @@ class Scheduler:
         while self.tasks:
             for task in list(self.tasks):
                 if task.blocked is None and task.children == 0:
-                    self._advance(task)
+                    self._advance_watched(task)
             self._release()
+        if self.monitor is not None:
+            self.monitor.meet()
+
+    def _advance_watched(self, task: _Task) -> None:
+        if self.monitor is None:
+            self._advance(task)
+            return
+        self.monitor.thread = self.linear(task.thread)
+        try:
+            self._advance(task)
+        finally:
+            self.monitor.thread = None
 
     def _spawn(
         self,
@@ -165,6 +179,8 @@ class Scheduler:
             return
         if len({task.blocked for task in waiting}) > 1:
             raise _divergent("threads of one block wait at different barriers")
+        if self.monitor is not None:
+            self.monitor.meet()
         for task in waiting:
             task.blocked = None
 

@@ -176,6 +176,12 @@ def test_the_interpreter_agrees_with_numpy(name: str, shuffle: int | None) -> No
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
+def test_nothing_races(name: str) -> None:
+    inputs, _ = CASES[name](np.random.default_rng(7))
+    run(load(name), inputs, races=True)
+
+
+@pytest.mark.parametrize("name", sorted(CASES))
 def test_the_text_is_canonical_and_round_trips(name: str) -> None:
     text = (HERE / f"{name}.loops").read_text()
     func = parse_func(text)

@@ -653,3 +653,24 @@ def test_casts_of_lanes_equal_casts_of_scalars(source: DType, target: DType) -> 
     lanes = value_of(f"{target}x4({source}x4({values}))", f"{target}x4")
     scalars = [value_of(f"{target}({source}({number}))", str(target)) for number in (-2, 1, 4, 7)]
     assert lanes.tolist() == scalars
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "race"),
+    [
+        ("", "", False),
+        ("      barrier shared\n", "", True),
+        ("s[3 - t]", "s[3 - t]\n      s[t] = 0.0", True),
+        ("s[3 - t]", "s[3 - t]\n      barrier shared\n      s[t] = 0.0", False),
+        ("y[b * 4 + t] =", "y[t] =", True),
+        ("s[t] = x[b * 4 + t]", "s[t] = x[t]", False),
+    ],
+)
+def test_races_of_threads_are_found(old: str, new: str, race: bool) -> None:
+    func = parse_func(THREADS.replace(old, new))
+    inputs = {"x": np.arange(8, dtype=np.float32)}
+    if not race:
+        run(func, inputs, races=True)
+        return
+    with pytest.raises(ProgramError, match=r"parallel (threads|iterations) use the same element"):
+        run(func, inputs, races=True)
