@@ -1,0 +1,206 @@
+"""The five kernels that decide convolutional networks, each against its bound on this machine.
+
+    python benchmarks/kernels.py [--threads 1 2] [--kernels conv3x3-64-56]
+
+Each is a model of one operator, compiled through the front door and timed by the library's own profile. The
+bound is the measured peak of f32 multiply-adds or the measured rate of reading or copying memory at the
+kernel's working set, whichever the kernel is limited by.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from roofline import SIZES, Roofline
+from roofline import measure as measure_roofline
+from support import WORK, machine, markdown_table, random_inputs, save
+
+import compiler
+from compiler.verify.bench import kernel_times
+from toolchain.zoo.builder import Builder, Draft
+from toolchain.zoo.write import write_model
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One kernel: its model, its work, what limits it, and the share of the bound that is asked for."""
+
+    name: str
+    build: Callable[[], Draft]
+    flops: int
+    bytes: int
+    bound: str
+    asked: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What one kernel reached; `percent` is of its bound."""
+
+    name: str
+    threads: int
+    ms: float
+    gflops: float
+    gbytes_per_s: float
+    bound: str
+    percent: float
+    asked: float
+    error: float
+
+
+def _conv(name: str, channels: tuple[int, int], size: int, kernel: int, *, depthwise: bool = False) -> Draft:
+    inputs, outputs = channels
+    b = Builder(name, opset=13, ir_version=8)
+    x = b.input("x", (1, inputs, size, size))
+    group = inputs if depthwise else 1
+    y = b.conv(x, "conv", outputs, kernel, pads=kernel // 2, group=group)
+    b.output(y, (1, outputs, size, size))
+    return b.draft()
+
+
+def _dense(name: str, inputs: int, outputs: int) -> Draft:
+    b = Builder(name, opset=13, ir_version=8)
+    x = b.input("x", (1, inputs))
+    b.output(b.gemm(x, "dense", inputs, outputs), (1, outputs))
+    return b.draft()
+
+
+def _conv_case(name: str, channels: tuple[int, int], size: int, kernel: int) -> Case:
+    inputs, outputs = channels
+    weights, pixels = inputs * outputs * kernel**2, size**2
+    return Case(
+        name,
+        lambda: _conv(name, channels, size, kernel),
+        flops=2 * weights * pixels,
+        bytes=4 * (weights + (inputs + outputs) * pixels),
+        bound="peak",
+        asked=70.0,
+    )
+
+
+def _depthwise_case(name: str, channels: int, size: int) -> Case:
+    return Case(
+        name,
+        lambda: _conv(name, (channels, channels), size, 3, depthwise=True),
+        flops=2 * 9 * channels * size**2,
+        bytes=4 * (9 * channels + 2 * channels * size**2),
+        bound="copy",
+        asked=80.0,
+    )
+
+
+def _dense_case(name: str, inputs: int, outputs: int) -> Case:
+    return Case(
+        name,
+        lambda: _dense(name, inputs, outputs),
+        flops=2 * inputs * outputs,
+        bytes=4 * (inputs * outputs + inputs + 2 * outputs),
+        bound="read",
+        asked=80.0,
+    )
+
+
+CASES = (
+    _conv_case("conv3x3-64-56", (64, 64), 56, 3),
+    _conv_case("conv1x1-256-64-56", (256, 64), 56, 1),
+    _conv_case("conv3x3-512-7", (512, 512), 7, 3),
+    _depthwise_case("depthwise3x3-256-56", 256, 56),
+    _dense_case("dense-9216-4096", 9216, 4096),
+)
+
+
+def measure(case: Case, threads: int, roofline: Roofline, directory: Path) -> Result:
+    """Compile, check against onnxruntime and time one kernel."""
+    model = directory / f"{case.name}.onnx"
+    write_model(case.build(), model)
+    report = compiler.compile_model(model, compiler.CompileOptions(output=model.with_suffix(".so")))
+    library = compiler.load(report.path)
+    context = library.context(threads)
+    inputs = random_inputs({one.name: [int(str(dim)) for dim in one.shape] for one in library.inputs})
+    # The operator's own kernel: what converts layouts around it vanishes inside a network.
+    slowest = min((kernel_times(library, context, inputs)[0] for _ in range(3)), key=lambda one: one.ms)
+    rate = case.flops / slowest.ms * 1e-6
+    traffic = case.bytes / slowest.ms * 1e-6
+    return Result(
+        case.name,
+        threads,
+        slowest.ms,
+        rate,
+        traffic,
+        case.bound,
+        100.0 * (rate if case.bound == "peak" else traffic) / _bound(case, roofline),
+        case.asked,
+        _error(model, context.run(inputs), inputs),
+    )
+
+
+def _bound(case: Case, roofline: Roofline) -> float:
+    """GFLOP/s or GB/s. A working set beyond the second-level cache comes from the third or from memory."""
+    if case.bound == "peak":
+        return roofline.gflops
+    rates = roofline.read if case.bound == "read" else roofline.copy
+    fitting = [size for size, count in SIZES.items() if case.bytes // roofline.threads <= count]
+    return rates[fitting[0] if fitting else "memory"]
+
+
+def _error(model: Path, actual: dict[str, np.ndarray], inputs: dict[str, np.ndarray]) -> float:
+    """The largest difference from onnxruntime, by the largest magnitude of the output."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    (expected,) = session.run(None, inputs)
+    (result,) = actual.values()
+    return float(np.abs(result - expected).max() / np.abs(expected).max())
+
+
+def main() -> None:
+    """Print and save the table; exit status 1 when a kernel misses what is asked of it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = [case.name for case in CASES]
+    parser.add_argument("--threads", type=int, nargs="*", default=[1])
+    parser.add_argument("--kernels", nargs="*", choices=names, default=names)
+    arguments = parser.parse_args()
+    results, rooflines = [], []
+    for threads in arguments.threads:
+        roofline = measure_roofline(threads)
+        rooflines.append(roofline)
+        chosen = [case for case in CASES if case.name in arguments.kernels]
+        results += [measure(case, threads, roofline, WORK / "kernels") for case in chosen]
+    text = _table(results)
+    print(text)
+    data = {
+        "machine": machine(),
+        "rooflines": [asdict(one) for one in rooflines],
+        "results": [asdict(one) for one in results],
+    }
+    save("kernels", data, text)
+    raise SystemExit(any(one.percent < one.asked or one.error > 1e-4 for one in results))
+
+
+def _table(results: list[Result]) -> str:
+    head = ["kernel", "threads", "ms", "GFLOP/s", "GB/s", "bound", "% of bound", "asked", "error"]
+    rows = [
+        [
+            one.name,
+            str(one.threads),
+            f"{one.ms:.3f}",
+            f"{one.gflops:.1f}",
+            f"{one.gbytes_per_s:.1f}",
+            one.bound,
+            f"{one.percent:.0f}",
+            f"{one.asked:.0f}",
+            f"{one.error:.1e}",
+        ]
+        for one in results
+    ]
+    return markdown_table(head, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""What the benchmarks share: models of the zoo, facts about the machine, fair timing, files with results.
+
+Importing this puts the repository's root on the path, so that benchmarks run from a checkout.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import datetime as dt
+import importlib.metadata
+import json
+import platform
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+from numpy.typing import NDArray
+
+from compiler.core.cache import ContentCache, content_key
+from compiler.core.files import private_directory, write_atomic
+from compiler.core.process import run
+from compiler.core.settings import child_environment, load_settings
+from compiler.runtime.library import INCLUDE
+from compiler.targets.cpu import cpu_facts, cpu_flags
+from compiler.targets.toolchain import find_cxx
+from toolchain import zoo
+
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / "build" / "benchmarks"
+LIGHT = (
+    "squeezenet",
+    "shufflenet",
+    "bvlc_alexnet",
+    "inception_v1",
+    "zfnet512",
+    "inception_v2",
+    "densenet121",
+    "resnet50",
+    "vgg19",
+)
+_PACKAGES = ("numpy", "onnx", "onnxruntime", "openvino")
+
+Array = NDArray[Any]
+Run = Callable[[], object]
+
+
+def model_path(name: str, directory: Path) -> Path:
+    """The network's ONNX file, made when missing."""
+    path = directory / f"{name}.onnx"
+    if not path.exists():
+        zoo.make(name, path)
+    return path
+
+
+def random_inputs(shapes: Mapping[str, Sequence[int]], seed: int = 0) -> dict[str, Array]:
+    """Standard normal float32 inputs."""
+    generator = np.random.default_rng(seed)
+    return {name: generator.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Milliseconds over all counted runs."""
+
+    median: float
+    best: float
+    p90: float
+    runs: int
+
+
+def interleave(
+    engines: Mapping[str, Run], *, seconds: float, turn: float = 0.3, pause: float = 0.08
+) -> dict[str, Times]:
+    """Time every engine for `seconds`, in turns, so that all see the same state of a shared machine.
+
+    Before its turn an engine waits for `pause` seconds (threads of the engine before spin that long on the
+    processors) and then runs uncounted for a third of a turn, once at least.
+    """
+    counted: dict[str, list[float]] = {name: [] for name in engines}
+    spent = 0.0
+    while spent < seconds:
+        for name, engine in engines.items():
+            time.sleep(pause)
+            _repeat(engine, turn / 3)
+            counted[name] += _repeat(engine, turn)
+        spent += turn
+    return {name: _times(one) for name, one in counted.items()}
+
+
+def _repeat(engine: Run, seconds: float) -> list[float]:
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+    while not times or time.perf_counter() < end:
+        started = time.perf_counter()
+        engine()
+        times.append(time.perf_counter() - started)
+    return times
+
+
+def _times(seconds: list[float]) -> Times:
+    ordered = sorted(seconds)
+    return Times(
+        median=statistics.median(ordered) * 1e3,
+        best=ordered[0] * 1e3,
+        p90=ordered[int(0.9 * (len(ordered) - 1))] * 1e3,
+        runs=len(ordered),
+    )
+
+
+def machine() -> dict[str, Any]:
+    """Processor, system, compiler and versions: what a number means nothing without."""
+    settings = load_settings()
+    cxx = find_cxx(settings)
+    commit = run(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
+    changes = run(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"])
+    facts = cpu_facts("host")
+    return {
+        "processor": _processor(),
+        "processors": settings.jobs,
+        "features": sorted(facts.features),
+        "vector_bits": facts.vector_bits,
+        "system": f"{platform.machine()}, {platform.freedesktop_os_release()['PRETTY_NAME']}",
+        "compiler": cxx.description,
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in _PACKAGES if _version(name)},
+        "commit": commit.stdout.strip() + (" with changes" if changes.stdout.strip() else ""),
+        "when": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.processor()
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def shared_library(source: Path, *definitions: str) -> ctypes.CDLL:
+    """A C++ file as a library for this machine, from the cache when it was compiled before."""
+    settings = load_settings()
+    cxx = find_cxx(settings)
+    flags = (*cpu_flags(cpu_facts("host"), cxx), *definitions, "-I", str(INCLUDE), "-shared", "-pthread")
+    cache = ContentCache(settings.cache_dir / "benchmarks")
+    key = content_key("benchmark", source.read_bytes(), cxx.identity, *flags)
+    found = cache.get(key, ".so")
+    if found is None:
+        with private_directory("tk-benchmark") as directory:
+            built = directory / "built.so"
+            done = run([cxx.path, *flags, str(source), "-o", str(built)], env=child_environment())
+            if done.returncode != 0:
+                raise SystemExit(done.stderr)
+            found = cache.put(key, built.read_bytes(), ".so")
+    return ctypes.CDLL(str(found))
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table with the first column to the left and the others to the right."""
+    widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+    rule = ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])]
+    lines = []
+    for row in (head, rule, *rows):
+        cells = [
+            row[0].ljust(widths[0]),
+            *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)),
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def save(name: str, data: Mapping[str, Any], text: str) -> None:
+    """Write `name`.json and `name`.md below build/benchmarks and say where."""
+    write_atomic(WORK / f"{name}.json", json.dumps(data, indent=2) + "\n")
+    write_atomic(WORK / f"{name}.md", text + "\n")
+    print(f"\nwritten: {WORK / name}.json and .md")
