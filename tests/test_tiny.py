@@ -1,0 +1,69 @@
+"""The ten-second test: one small network through every stage, against numpy. Run it before every commit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import compiler
+
+RNG = np.random.default_rng(1)
+CONV = RNG.standard_normal((8, 3, 3, 3)).astype(np.float32) * 0.3
+BIAS = RNG.standard_normal(8).astype(np.float32)
+DENSE = RNG.standard_normal((8, 5)).astype(np.float32)
+X = RNG.standard_normal((1, 3, 13, 17)).astype(np.float32)
+
+
+def tiny() -> onnx.ModelProto:
+    """Convolution, activation, pooling to one number a channel, dense layer, softmax."""
+    nodes = [
+        helper.make_node("Conv", ["x", "conv", "bias"], ["c"], pads=[1, 1, 1, 1], strides=[2, 1]),
+        helper.make_node("Relu", ["c"], ["r"]),
+        helper.make_node("GlobalAveragePool", ["r"], ["p"]),
+        helper.make_node("Flatten", ["p"], ["f"]),
+        helper.make_node("MatMul", ["f", "dense"], ["m"]),
+        helper.make_node("Softmax", ["m"], ["y"], axis=-1),
+    ]
+    constants = {"conv": CONV, "bias": BIAS, "dense": DENSE}
+    graph = helper.make_graph(
+        nodes,
+        "tiny",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, X.shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 5])],
+        [numpy_helper.from_array(array, name) for name, array in constants.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def expected() -> np.ndarray:
+    """What the network computes, in float64."""
+    padded = np.pad(X.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))[:, :, ::2]
+    conv = np.einsum("nchwij,ocij->nohw", windows, CONV) + BIAS[None, :, None, None]
+    logits = np.maximum(conv, 0).mean((2, 3)) @ DENSE
+    powers = np.exp(logits - logits.max())
+    return powers / powers.sum()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_model_to_library_to_result(tmp_path: Path, threads: int) -> None:
+    onnx.save(tiny(), tmp_path / "tiny.onnx")
+    options = compiler.CompileOptions(output=tmp_path / "tiny.so", threads=threads)
+    report = compiler.compile_model(tmp_path / "tiny.onnx", options)
+    assert report.library_bytes == (tmp_path / "tiny.so").stat().st_size
+    with compiler.load(tmp_path / "tiny.so") as model:
+        result = model.run({"x": X})["y"]
+    assert np.abs(result - expected()).max() < 1e-6
+
+
+def test_the_library_is_verified(tmp_path: Path) -> None:
+    onnx.save(tiny(), tmp_path / "tiny.onnx")
+    compiler.compile_model(tmp_path / "tiny.onnx", compiler.CompileOptions(output=tmp_path / "tiny.so"))
+    request = compiler.VerifyRequest(tmp_path / "tiny.so", tmp_path / "tiny.onnx", layers=True)
+    report = compiler.verify_library(request)
+    assert report.passed
+    assert all(one.passed for one in report.layers)
