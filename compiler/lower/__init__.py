@@ -17,6 +17,7 @@ from compiler.lower.partition_loops import partition_loops
 from compiler.lower.place_allocations import place_allocations
 from compiler.lower.reductions import accumulate_in_vectors
 from compiler.lower.rewriter import with_body
+from compiler.lower.split_fused import split_fused
 from compiler.lower.storage_rewrite import storage_rewrite
 from compiler.lower.vector_buffers import retype_vector_buffers
 from compiler.lower.vectorize import vectorize
@@ -32,6 +33,7 @@ def _simplify(func: Func) -> Func:
 PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("place_allocations", lambda func, _: place_allocations(func)),
     ("lower_blocks", lambda func, _: lower_blocks(func)),
+    ("split_fused", lambda func, _: split_fused(func)),
     ("settle_loop_kinds", lambda func, _: settle_loop_kinds(func)),
     ("compact_buffers", lambda func, _: compact_buffers(func)),
     ("flatten_buffers", lambda func, _: flatten_buffers(func)),
