@@ -133,7 +133,7 @@ def host_caches(root: Path = SYSFS_CACHES) -> dict[int, Cache]:
 
 GCC_FLAGS = ("-ftree-vectorize", "-fvect-cost-model=dynamic", "-fno-predictive-commoning")
 """Beside -O2: vectorise what is still scalar, as clang does, and do not carry loads from one iteration to the
-next, which costs the registers that hold the accumulators. -O3 takes twice as long for code that is no faster."""
+next, which costs the registers that hold the accumulators. -O3 takes twice as long and is no faster."""
 
 
 def cpu_flags(facts: TargetFacts, cxx: Cxx) -> tuple[str, ...]:
