@@ -49,7 +49,19 @@ from compiler.stages.storage import Storage, Use, plan_storage
 from compiler.targets import Target, get_target
 from compiler.targets.build import KernelBuild
 
-STAGES = ("import", "rewrite", "fuse", "layout", "loops", "schedule", "lower", "render", "plan", "host", "link")
+STAGES = (
+    "import",
+    "rewrite",
+    "fuse",
+    "layout",
+    "loops",
+    "schedule",
+    "lower",
+    "render",
+    "plan",
+    "host",
+    "link",
+)
 """Names for `--stop-after`, in order."""
 
 _MODEL_WIDE = ("import", "rewrite", "fuse", "layout")
@@ -175,7 +187,7 @@ def _param_layouts(made: GroupFunc, layouts: dict[Value, Layout]) -> dict[str, L
     found = {}
     for buffer, value in zip(made.func.params, made.values, strict=True):
         layout = layouts.get(value)
-        if layout is not None and layout.map:
+        if layout is not None and layout.maps:
             found[buffer.name] = layout
     return found
 
@@ -263,7 +275,7 @@ def _pass_dumper(dump: Dump):  # type: ignore[no-untyped-def]
 
 
 def _layout_text(fused: FusedGraph, layouts: dict[Value, Layout]) -> str:
-    lines = [f"{value}: {value.type} as {layout.map or 'row-major'}" for value, layout in layouts.items()]
+    lines = [f"{value}: {value.type} as {'; '.join(layout.maps) or 'row-major'}" for value, layout in layouts.items()]
     return "\n".join(lines)
 
 
@@ -286,7 +298,12 @@ def _report(
 
 
 def _emit_sources(
-    options: CompileOptions, target: Target, clock: _Clock, started: float, kernels: Sequence[Kernel], host: str
+    options: CompileOptions,
+    target: Target,
+    clock: _Clock,
+    started: float,
+    kernels: Sequence[Kernel],
+    host: str,
 ) -> CompileReport:
     options.output.mkdir(parents=True, exist_ok=True)
     for kernel in kernels:

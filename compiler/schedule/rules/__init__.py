@@ -26,8 +26,8 @@ def schedule_func(
     schedule = Schedule(func)
     inline_injective(schedule)
     for name, layout in layouts.items():
-        if layout.map:
-            schedule.transform_layout(name, layout.map)
+        for index_map in layout.maps:
+            schedule.transform_layout(name, index_map)
     for name in blocks_by_name(schedule.func):
         if name in blocks_by_name(schedule.func) and schedule.block(name).is_reduction:
             contraction(schedule, name, facts, chooser) or rows(schedule, name, facts)
@@ -43,9 +43,8 @@ def _placed(schedule: Schedule, name: str) -> bool:
 
     loops = [schedule.loop(loop) for loop in schedule.loops(name)]
     shared = {
-        loop
-        for other in blocks_by_name(schedule.func)
-        if other != name
-        for loop in schedule.loops(other)
+        loop for other in blocks_by_name(schedule.func) if other != name for loop in schedule.loops(other)
     }
-    return any(loop.kind is not ForKind.SERIAL for loop in loops) or any(loop.var.name in shared for loop in loops)
+    return any(loop.kind is not ForKind.SERIAL for loop in loops) or any(
+        loop.var.name in shared for loop in loops
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.loops.ir import Block, Func, Load, Store
-from compiler.loops.layout import NAMES, split_terms
+from compiler.loops.layout import NAMES, split_map
 from compiler.schedule.schedule import Schedule
 
 SMALL = 16_384
@@ -55,15 +55,19 @@ def fuse_all(schedule: Schedule, loops: Sequence[str]) -> str:
     return loops[0] if len(loops) == 1 else schedule.fuse(*loops)
 
 
-def reiterate(schedule: Schedule, block: str, var: str, lanes: int, group: int = 0) -> None:
-    """Let a block run over blocks of lanes and lanes instead of the single channels of iteration `var`."""
+def reiterate(schedule: Schedule, block: str, axis: int, lanes: int) -> None:
+    """Let a block run over blocks of lanes and lanes (last spatial) instead of the single steps of an iteration."""
     iters = schedule.block(block).iters
-    names = dict(zip((item.var.name for item in iters), NAMES, strict=False))
-    outer, inner = split_terms(names[var], lanes, group)
-    spatial: list[str] = []
-    for item in iters:
-        name = item.var.name
-        if item.kind == "spatial":
-            spatial += outer if name == var else [names[name]]
-    reduce = [names[item.var.name] for item in iters if item.kind == "reduce"]
-    schedule.transform_block_layout(block, f"{', '.join(names.values())} -> {', '.join([*spatial, inner, *reduce])}")
+    names = list(NAMES[: len(iters)])
+    spatial = [name for name, item in zip(names, iters, strict=True) if item.kind == "spatial"]
+    reduce = [name for name, item in zip(names, iters, strict=True) if item.kind == "reduce"]
+    key = names[axis]
+    blocks = [f"{name} // {lanes}" if name == key else name for name in spatial]
+    target = [*blocks, f"{key} % {lanes}", *reduce]
+    schedule.transform_block_layout(block, f"{', '.join(names)} -> {', '.join(target)}")
+
+
+def split_iteration(schedule: Schedule, block: str, axis: int, size: int) -> None:
+    """Let a block run over groups of `size` and steps inside a group instead of one iteration."""
+    rank = len(schedule.block(block).iters)
+    schedule.transform_block_layout(block, split_map(rank, axis, size))

@@ -32,8 +32,8 @@ from compiler.schedule.analysis import (
     variables,
 )
 from compiler.schedule.chooser import Chooser, Option
-from compiler.loops.layout import NAMES, lane_map, split_terms
-from compiler.schedule.rules.common import SMALL, fuse_all, is_output, readers, reiterate, writes
+from compiler.loops.layout import NAMES, lane_map, split_map
+from compiler.schedule.rules.common import SMALL, fuse_all, is_output, readers, reiterate, split_iteration, writes
 from compiler.schedule.schedule import Schedule
 
 
@@ -42,19 +42,17 @@ class Roles:
     """Which axis of a reduction block does what (indices into the block's iterations).
 
     lane: the spatial axis spread over vector lanes; row: the spatial axis tiled in registers beside it
-    (None: none); packed: the constant operand that is repacked (None: none); groups: number of
-    independent channel groups along the lane axis; group: their size where it is not a whole number of
-    vectors (each group is padded then), else 0.
+    (None: none); packed: the constant operand that is repacked (None: none); group: size of the
+    channel groups along the lane axis that read different inputs, 0 when there is one group.
     """
 
     lane: int
     row: int | None
     packed: Access | None
-    groups: int = 1
     group: int = 0
 
 
-def find_roles(facts: BlockFacts, lanes: int) -> Roles | None:
+def find_roles(facts: BlockFacts) -> Roles | None:
     """Recognise a contraction; None when no axis can be spread over lanes."""
     spatial = facts.spatial
     order = {item.var.name: number for number, item in enumerate(facts.block.iters)}
@@ -64,18 +62,17 @@ def find_roles(facts: BlockFacts, lanes: int) -> Roles | None:
     lane = _lane_axis(spatial, packed, others)
     if lane is None:
         return None
-    sizes = {size for load in others for size in _group_sizes(load, lane)}
+    shared = [load for load in others if not _varies(load, lane.var.name)]
+    sizes = {size for load in shared for size in _group_sizes(load, lane)}
     if len(sizes) > 1:
         return None
-    size = sizes.pop() if sizes else extent_of(lane.extent)
     rows = [
         item
         for item in spatial
         if item is not lane and extent_of(item.extent) > 1 and _is_row(item, packed, facts.loads, lane)
     ]
     row = order[rows[-1].var.name] if rows else None
-    groups = extent_of(lane.extent) // size
-    return Roles(order[lane.var.name], row, packed, groups, size if groups > 1 and size % lanes else 0)
+    return Roles(order[lane.var.name], row, packed, sizes.pop() if sizes else 0)
 
 
 def _repackable(load: Access, facts: BlockFacts) -> bool:
@@ -91,7 +88,11 @@ def _lane_axis(spatial: tuple[Iter, ...], packed: Access | None, others: list[Ac
             return max(free, key=lambda item: extent_of(item.extent))
     for item in reversed(spatial):
         touching = [load for load in others if item.var.name in load.uses]
-        if touching and all(_adjacent(load, item.var.name) for load in touching) and extent_of(item.extent) > 1:
+        if (
+            touching
+            and all(_adjacent(load, item.var.name) for load in touching)
+            and extent_of(item.extent) > 1
+        ):
             return item
     return None
 
@@ -200,7 +201,9 @@ def _tile_cost(vectors: int, rows: int, problem: Problem, facts: TargetFacts) ->
     return tiles * per_tile
 
 
-def _lane_first_cost(problem: Problem, vectors: int, facts: TargetFacts, row_bytes: int) -> tuple[float, float]:
+def _lane_first_cost(
+    problem: Problem, vectors: int, facts: TargetFacts, row_bytes: int
+) -> tuple[float, float]:
     """Bytes that come from beyond the second-level cache: (weights outermost, rows outermost)."""
     blocks = max(1, problem.vectors // vectors)
     room = facts.l2.bytes // 2
@@ -218,7 +221,7 @@ def contraction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Choo
     if block is None or not block.reduce:
         return False
     lanes = facts.lanes(block.store.buffer.dtype.bits)
-    roles = find_roles(block, lanes)
+    roles = find_roles(block)
     if roles is None:
         return False
     epilogue = readers(schedule.func, block.store.buffer.name)
@@ -243,33 +246,67 @@ class _Contraction:
     ) -> None:
         self.s, self.name, self.block, self.roles = schedule, name, block, roles
         self.lanes, self.facts, self.chooser = lanes, facts, chooser
-        iters = block.block.iters
+        self._name_axes()
+
+    def _name_axes(self) -> None:
+        iters, roles = self.block.block.iters, self.roles
         self.lane, self.row = iters[roles.lane], iters[roles.row] if roles.row is not None else None
 
     def run(self, epilogue: str | None) -> None:
-        problem = self.problem()
-        vectors, rows = self.chooser.choose(f"{self.name}.tile", tile_options(problem, self.facts))
         accumulator = self.block.store.buffer.name
         if epilogue is None or is_output(self.s.func, accumulator):
             epilogue = self.s.cache_write(self.name, accumulator, "register")
             accumulator = writes(self.s.block(self.name)) or accumulator
         else:
             self.s.set_scope(accumulator, "register")
+        if self.roles.group:
+            self.split_groups(accumulator, epilogue)
+        problem = self.problem()
+        vectors, rows = self.chooser.choose(f"{self.name}.tile", tile_options(problem, self.facts))
         self.choose_layouts(accumulator, epilogue, vectors)
         self.arrange(problem, epilogue, vectors, rows)
 
+    def split_groups(self, accumulator: str, epilogue: str) -> None:
+        """Make the channel group an axis of its own, so that the rest of the rule sees one group at a time."""
+        size = self.roles.group
+        store, lane = self.block.store, self.lane.var
+        self._split_buffer(accumulator, store, lane, size)
+        for load in self.block.loads:
+            if load.buffer.scope == CONSTANT:
+                self._split_buffer(load.buffer.name, load, lane, size)
+        reader = block_facts(self.s.block(epilogue))
+        assert reader is not None
+        runs_along = self._epilogue_lane(reader, accumulator)
+        for load in reader.loads:
+            if load.buffer.scope == CONSTANT and runs_along is not None:
+                self._split_buffer(load.buffer.name, load, runs_along, size)
+        split_iteration(self.s, self.name, self.roles.lane, size)
+        if runs_along is not None:
+            axis = next(n for n, item in enumerate(reader.block.iters) if item.var == runs_along)
+            split_iteration(self.s, epilogue, axis, size)
+        block = block_facts(self.s.block(self.name))
+        roles = find_roles(block) if block is not None else None
+        assert block is not None and roles is not None and not roles.group
+        self.block, self.roles = block, roles
+        self._name_axes()
+
+    def _split_buffer(self, buffer: str, access: Access, var: Var, size: int) -> None:
+        dims = [n for n, index in enumerate(access.indices) if index == var]
+        if len(dims) == 1:
+            self.s.transform_layout(buffer, split_map(len(access.indices), dims[0], size))
+
     def problem(self) -> Problem:
         iters = self.block.block.iters
-        group = extent_of(self.lane.extent) // self.roles.groups
         used = {self.lane.var.name} | ({self.row.var.name} if self.row else set())
         packed = self.roles.packed
         return Problem(
-            vectors=-(-group // self.lanes),
+            vectors=-(-extent_of(self.lane.extent) // self.lanes),
             rows=extent_of(self.row.extent) if self.row else 1,
             steps=math.prod(extent_of(item.extent) for item in self.block.reduce),
-            outer=self.roles.groups
-            * math.prod(extent_of(i.extent) for i in iters if i.kind == "spatial" and i.var.name not in used),
-            broadcast=any(self.lane.var.name not in load.uses or load is not packed for load in self.block.loads),
+            outer=math.prod(extent_of(i.extent) for i in iters if i.kind == "spatial" and i.var.name not in used),
+            broadcast=any(
+                self.lane.var.name not in load.uses or load is not packed for load in self.block.loads
+            ),
             packed_bytes=math.prod(static_shape(packed.buffer)) * 4 if packed else 0,
         )
 
@@ -280,9 +317,10 @@ class _Contraction:
         packed = self.roles.packed
         if packed is not None:
             self.s.transform_layout(packed.buffer.name, self.packed_map(packed, vectors))
-        lane_dim = self._dim_of(self.block.store, self.lane)
-        rank = len(self.block.store.indices)
-        self.s.transform_layout(accumulator, lane_map(rank, lane_dim, self.lanes, 0, self.roles.group))
+        store = self.block.store
+        if not _is_lane_of(store.indices[-1], self.lane.var.name):  # else it took a blocked output's layout over
+            lane_dim = self._dim_of(store, self.lane)
+            self.s.transform_layout(accumulator, lane_map(len(store.indices), lane_dim, self.lanes))
         reader = block_facts(self.s.block(epilogue))
         assert reader is not None
         lane_var = self._epilogue_lane(reader, accumulator)
@@ -290,11 +328,14 @@ class _Contraction:
             if load.buffer.scope == CONSTANT and lane_var is not None:
                 dims = [n for n, index in enumerate(load.indices) if index == lane_var]
                 if len(dims) == 1:
-                    self.s.transform_layout(load.buffer.name, lane_map(len(load.indices), dims[0], self.lanes, 0, self.roles.group))
-        reiterate(self.s, self.name, self.lane.var.name, self.lanes, self.roles.group)
-        lane_iter = next((item for item in reader.spatial if item.var == lane_var), None)
-        if lane_iter is not None:
-            reiterate(self.s, epilogue, lane_iter.var.name, self.lanes, self.roles.group)
+                    self.s.transform_layout(
+                        load.buffer.name,
+                        lane_map(len(load.indices), dims[0], self.lanes),
+                    )
+        reiterate(self.s, self.name, self.roles.lane, self.lanes)
+        lane_at = next((n for n, item in enumerate(reader.block.iters) if item.var == lane_var), None)
+        if lane_at is not None:
+            reiterate(self.s, epilogue, lane_at, self.lanes)
 
     def packed_map(self, packed: Access, vectors: int) -> str:
         """The order in which the tile reads the constant: lane blocks, reduction, lane."""
@@ -309,12 +350,13 @@ class _Contraction:
         split = self.reduce_split()
         tail: list[str] = []
         if split is not None and inner:
-            first = names[dims[self.block.reduce[0].var.name]] if self.block.reduce[0].var.name in dims else ""
+            first = (
+                names[dims[self.block.reduce[0].var.name]] if self.block.reduce[0].var.name in dims else ""
+            )
             if first:
                 rest = [n for n in inner if n != first]
                 inner, tail = [f"{first} // {split}", *rest], [f"{first} % {split}"]
-        blocks, last = split_terms(lane, width, self.roles.group)
-        target = [*outer, *blocks, *inner, *tail, last]
+        target = [*outer, f"{lane} // {width}", *inner, *tail, f"{lane} % {width}"]
         return f"{', '.join(names)} -> {', '.join(target)}"
 
     def _is_reduce(self, packed: Access, dim: int) -> bool:
@@ -325,10 +367,10 @@ class _Contraction:
         return next(n for n, index in enumerate(access.indices) if item.var.name in variables(index))
 
     def _epilogue_lane(self, reader: BlockFacts, accumulator: str) -> Var | None:
-        """The epilogue's variable that runs along the lanes of the accumulator."""
+        """The epilogue's variable that runs along the lane axis of the accumulator."""
         load = next(item for item in reader.loads if item.buffer.name == accumulator)
-        last = load.indices[-1]
-        found = [item.var for item in reader.spatial if item.var.name in variables(last)]
+        uses = variables(load.indices[self._dim_of(self.block.store, self.lane)])
+        found = [item.var for item in reader.spatial if item.var.name in uses]
         return found[0] if len(found) == 1 else None
 
     def reduce_split(self) -> int | None:
@@ -337,7 +379,9 @@ class _Contraction:
             return None
         first = self.block.reduce[0]
         blocked = any(
-            _is_lane_of(load.indices[-1], first.var.name) for load in self.block.loads if load is not self.roles.packed
+            _is_lane_of(load.indices[-1], first.var.name)
+            for load in self.block.loads
+            if load is not self.roles.packed
         )
         size = math.gcd(extent_of(first.extent), self.lanes)
         return size if blocked and 4 <= size < extent_of(first.extent) else None
@@ -350,14 +394,9 @@ class _Contraction:
         reduce = loops[len(loops) - len(self.block.reduce) :]
         lane_loop = loops[len(loops) - len(reduce) - 1]
         spatial = loops[: len(loops) - len(reduce) - 1]
-        extra = 1 if self.roles.group else 0  # a padded group makes two loops of the lane axis: group, block
         position = [item.var.name for item in iters if item.kind == "spatial"]
-        lane_at = position.index(self.lane.var.name)
-        block_loop = spatial[lane_at + extra]
-        row_loop = None
-        if self.row is not None:
-            row_at = position.index(self.row.var.name)
-            row_loop = spatial[row_at + (extra if row_at > lane_at else 0)]
+        block_loop = spatial[position.index(self.lane.var.name)]
+        row_loop = spatial[position.index(self.row.var.name)] if self.row is not None else None
         others = [loop for loop in spatial if loop not in (block_loop, row_loop)]
         k_outer, k_tile = s.split(block_loop, (None, vectors))
         m_outer: str | None = None

@@ -7,7 +7,7 @@ import math
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Binary, Const, Expr, Var
 from compiler.schedule.analysis import BlockFacts, block_facts, extent_of
-from compiler.schedule.rules.common import SMALL, fuse_all, reiterate
+from compiler.schedule.rules.common import SMALL, fuse_all, reiterate, split_iteration
 from compiler.schedule.schedule import Schedule
 
 
@@ -19,8 +19,10 @@ def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
     lanes = facts.lanes(block.store.buffer.dtype.bits)
     blocked = _blocked_axis(block)
     if blocked is not None:
-        var, size, group = blocked
-        reiterate(schedule, name, var, size, group)
+        axis, size, group = blocked
+        if group:
+            split_iteration(schedule, name, axis, group)
+        reiterate(schedule, name, axis + 1 if group else axis, size)
         loops = list(schedule.loops(name))
         schedule.vectorize(loops.pop())
     else:
@@ -32,8 +34,8 @@ def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
     return True
 
 
-def _blocked_axis(block: BlockFacts) -> tuple[str, int, int] | None:
-    """(variable, lanes, group size) of a store into a channel-blocked buffer; None for other stores."""
+def _blocked_axis(block: BlockFacts) -> tuple[int, int, int] | None:
+    """(number of the iteration, lanes, group size) of a store into a channel-blocked buffer; None for other stores."""
     last = block.store.indices[-1] if block.store.indices else None
     if not isinstance(last, Binary) or last.op != "floormod" or not isinstance(last.b, Const):
         return None
@@ -42,9 +44,8 @@ def _blocked_axis(block: BlockFacts) -> tuple[str, int, int] | None:
     group = 0
     if isinstance(inner, Binary) and inner.op == "floormod" and isinstance(inner.b, Const):
         group, inner = int(inner.b.value), inner.a
-    if isinstance(inner, Var):
-        return inner.name, lanes, group
-    return None
+    order = [item.var for item in block.block.iters]
+    return (order.index(inner), lanes, group) if inner in order else None
 
 
 def _vectorize_inner(schedule: Schedule, block: BlockFacts, loops: list[str], lanes: int) -> None:

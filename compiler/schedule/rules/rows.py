@@ -58,7 +58,12 @@ def _computes_with(block: BlockFacts, name: str) -> bool:
 
 
 def _vectorize(
-    schedule: Schedule, block: BlockFacts, inner: Iter, loops: list[str], spatial: list[str], facts: TargetFacts
+    schedule: Schedule,
+    block: BlockFacts,
+    inner: Iter,
+    loops: list[str],
+    spatial: list[str],
+    facts: TargetFacts,
 ) -> None:
     lanes = facts.lanes(block.store.buffer.dtype.bits)
     extent = extent_of(inner.extent)
