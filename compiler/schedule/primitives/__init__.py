@@ -18,11 +18,13 @@ from compiler.schedule.primitives.loops import (
     Vectorize,
 )
 from compiler.schedule.primitives.padding import DecomposePadding, PadEinsum
+from compiler.schedule.primitives.pipeline import SoftwarePipeline, VThread
 from compiler.schedule.primitives.placement import ComputeAt, ReverseComputeAt
 from compiler.schedule.primitives.reduction import DecomposeReduction, RFactor
 from compiler.schedule.primitives.sampling import SampleCategorical, SampleComputeLocation, SampleTile
 from compiler.schedule.primitives.split import Split
 from compiler.schedule.primitives.storage import SetScope, StorageAlign
+from compiler.schedule.primitives.tensor import Blockize, Tensorize
 
 PRIMITIVES: dict[str, type[Primitive]] = {
     "split": Split,
@@ -53,5 +55,9 @@ PRIMITIVES: dict[str, type[Primitive]] = {
     "transform_block_layout": TransformBlockLayout,
     "decompose_padding": DecomposePadding,
     "pad_einsum": PadEinsum,
+    "blockize": Blockize,
+    "tensorize": Tensorize,
+    "software_pipeline": SoftwarePipeline,
+    "vthread": VThread,
 }
 """Every primitive by the name that traces use."""

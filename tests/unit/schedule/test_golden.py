@@ -16,7 +16,9 @@ from compiler.loops.interp import run
 from compiler.loops.text import parse_func, print_func
 from compiler.schedule.primitives import PRIMITIVES
 from compiler.schedule.schedule import Schedule, replay
+from compiler.schedule.tensor_intrinsics import find
 from compiler.schedule.trace import TRACE_VERSION, Trace
+from tests.support.intrinsics import OUTER_PRODUCT
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.txt"))
 
@@ -25,6 +27,10 @@ def read(path: Path) -> tuple[str, str, str]:
     step, _, programs = path.read_text().partition("before:\n")
     before, _, after = programs.partition("after:\n")
     return step.strip(), before.strip() + "\n", after.strip() + "\n"
+
+
+def test_the_intrinsic_of_the_cases_is_registered() -> None:
+    assert find(OUTER_PRODUCT.name) is OUTER_PRODUCT
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)

@@ -1,0 +1,413 @@
+"""Primitives that overlap iterations of a loop: software_pipeline, vthread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from compiler.core.node import Node
+from compiler.loops.ir import (
+    AddressOf,
+    AtomicUpdate,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    Iter,
+    Load,
+    Region,
+    Seq,
+    Stmt,
+    Store,
+    Var,
+    const,
+    seq,
+)
+from compiler.loops.linear import Linear
+from compiler.loops.simplify import Simplifier, substitute
+from compiler.schedule.layouts import with_layouts
+from compiler.schedule.nest import Site, iter_bounds, loop_bounds, replace_stmt, sites, swap_buffer
+from compiler.schedule.primitives.base import (
+    Outputs,
+    Primitive,
+    Program,
+    ScheduleError,
+    duplicate,
+    extent_of,
+    outer_blocks,
+    rebind,
+    walk_statements,
+)
+from compiler.schedule.regions import Span, covers, hull, int_of, limits_of, names_in
+from compiler.schedule.scene import box_of, output_names
+
+
+@dataclass(frozen=True, slots=True)
+class SoftwarePipeline(Primitive):
+    """Run the statements of a loop for different iterations at the same time.
+
+    loop: a serial loop over several statements. stages: for each statement how many iterations it lags
+    behind; the first stage is 0. What an early stage writes and a later one reads has to be a local buffer
+    that one iteration fills for itself; it becomes a ring with room for all iterations that are under way.
+    Outputs: the blocks in front of and behind the loop that fill and drain the pipeline.
+    rewrite: for i in n: P(i); C(i) -> P(0); (for i in n - 1: P(i + 1); C(i)); C(n - 1)
+    TVM: software pipeline annotations.
+    """
+
+    name: ClassVar[str] = "software_pipeline"
+
+    loop: str
+    stages: tuple[int, ...]
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        program = Program(func)
+        loop = program.loop(self.loop, self.name)
+        steps = self._steps(loop)
+        count, depth = extent_of(loop, self.name), max(self.stages)
+        if count <= depth:
+            raise self._refuse(
+                f"it has {count} iterations for {depth + 1} stages",
+                "the pipeline would never be full",
+                f"at most {count} stages",
+            )
+        rings = self._rings(func, program, loop)
+        func = _with_rings(func, loop, rings, program)
+        program = Program(func)
+        loop = program.loop(self.loop, self.name)
+        steps = self._steps(loop)
+        known = {**program.bounds_at(self.loop), **loop_bounds([loop.replace(extent=const(count - depth))])}
+
+        def at(number: int, iteration: Expr) -> Stmt:
+            return rebind(steps[number], {self.loop: iteration}, known)
+
+        def copies(times: Sequence[int]) -> Iterator[Stmt]:
+            for time in times:
+                for number, stage in enumerate(self.stages):
+                    if 0 <= time - stage < count:
+                        yield duplicate(at(number, const(time - stage)), program.fresh)
+
+        steady = seq(*(at(n, loop.var + (depth - stage)) for n, stage in enumerate(self.stages)))
+        front = list(copies(range(depth)))
+        back = list(copies(range(count, count + depth)))
+        new = seq(*front, loop.replace(extent=const(count - depth), body=steady), *back)
+        made = [item.name for part in (*front, *back) for item in outer_blocks(part)]
+        return replace_stmt(func, loop, new), tuple(made)
+
+    def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
+        return ScheduleError(
+            f"software_pipeline {self.loop}: {what}", where=f"loop {self.loop}", why=why, hint=hint
+        )
+
+    def _steps(self, loop: For) -> tuple[Stmt, ...]:
+        steps = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
+        if loop.kind is not ForKind.SERIAL:
+            raise self._refuse(
+                f"it is already {loop.kind.value}", "its iterations have no order", "pipeline a serial loop"
+            )
+        if len(steps) != len(self.stages) or min(self.stages, default=1) != 0 or max(self.stages) < 1:
+            raise self._refuse(
+                f"stages {self.stages} do not fit its {len(steps)} statements",
+                "each statement needs a stage, the smallest is 0, the largest at least 1",
+                "compute_at or cache_read bring a statement into the loop",
+            )
+        return steps
+
+    def _rings(self, func: Func, program: Program, loop: For) -> list[_Ring]:
+        """The buffers between stages; refuses what a pipeline would break."""
+        steps = self._steps(loop)
+        stage_of = {
+            block.name: stage
+            for step, stage in zip(steps, self.stages, strict=True)
+            for block in outer_blocks(step)
+        }
+        everywhere = sites(func)
+        inside = [everywhere[name] for name in stage_of]
+        touched = {region.buffer.name for site in inside for region in site.block.writes}
+        rings = []
+        for name in sorted(touched):
+            users = [s for s in inside if s.writes(name) or s.reads(name)]
+            if len({stage_of[s.name] for s in users}) > 1:
+                outside = [s.name for s in everywhere.values() if s.name not in stage_of and _uses(s, name)]
+                rings.append(self._ring(func, program, loop, name, users, stage_of, outside))
+        return rings
+
+    def _ring(
+        self,
+        func: Func,
+        program: Program,
+        loop: For,
+        name: str,
+        users: Sequence[Site],
+        stage_of: Mapping[str, int],
+        outside: Sequence[str],
+    ) -> _Ring:
+        writers = [s for s in users if s.writes(name)]
+        readers = [s for s in users if s.reads(name)]
+        first = {stage_of[s.name] for s in writers}
+        if len(first) != 1 or min(stage_of[s.name] for s in users) < min(first):
+            raise self._refuse(
+                f"{name} is written in one stage and written or read in an earlier one",
+                f"by {', '.join(s.name for s in users)}",
+                "give statements that depend on each other in both directions the same stage",
+            )
+        if outside or name in output_names(func):
+            raise self._refuse(
+                f"{name} is used outside of the loop, too",
+                f"by {', '.join(outside) or 'the caller'}",
+                "use cache_read or cache_write to get a buffer that only lives in the loop",
+            )
+        outer = {item.var.name for item in program.loops_around(self.loop)} | {self.loop}
+        known = Simplifier(
+            {**program.bounds_at(self.loop), **loop_bounds([loop, *(x for s in users for x in s.loops)])}
+        )
+        made = _spans(writers, name, outer, known, write=True)
+        for reader in readers:
+            if not _filled(made, _spans([reader], name, outer, known, write=False), known):
+                raise self._refuse(
+                    f"{reader.name} reads parts of {name} that other iterations make",
+                    "an iteration has to make all that it uses",
+                    "compute the whole region under the loop (compute_at)",
+                )
+        depth = max(stage_of[s.name] for s in users) - min(first) + 1
+        return _ring_of(func.buffer(name), made, self.loop, depth)
+
+
+@dataclass(frozen=True, slots=True)
+class _Ring:
+    """How a buffer becomes a ring.
+
+    dim: the dimension that moves on with the loop, taken modulo `size`; None for a new first dimension with
+    `size` versions. A size of 0 leaves the buffer as it is.
+    """
+
+    buffer: Buffer
+    dim: int | None
+    size: int
+
+
+def _uses(site: Site, name: str) -> bool:
+    return bool(site.reads(name) or site.writes(name))
+
+
+def _spans(
+    users: Sequence[Site], name: str, fixed: set[str], known: Simplifier, *, write: bool
+) -> list[Span | None]:
+    found: list[Span | None] | None = None
+    for site in users:
+        extents = {x.var.name: int_of(x.extent) or 1 for x in site.loops if x.var.name not in fixed}
+        inner = limits_of(site.block.predicate, extents, known)
+        spans = box_of(site, name, inner, known, write=write)
+        found = spans if found is None else [hull(a, b) for a, b in zip(found, spans, strict=True)]
+    return found or []
+
+
+def _filled(made: Sequence[Span | None], used: Sequence[Span | None], known: Simplifier) -> bool:
+    """Whether all that is used is made; a dimension that is not known has to be so on both sides."""
+    complete = [item for item in made if item is not None]
+    return len(complete) == len(made) and covers(complete, used, known)
+
+
+def _ring_of(buffer: Buffer, made: Sequence[Span | None], loop: str, depth: int) -> _Ring:
+    """The ring for `depth` iterations under way."""
+    for dim, span in enumerate(made):
+        assert span is not None
+        step = span.begin.coefficient(loop)
+        others = [a for a in span.begin.terms if isinstance(a, Var) is False and loop in names_in(a)]
+        if step > 0 and not others:
+            size = (depth - 1) * step + span.extent
+            extent = int_of(buffer.shape[dim])
+            return _Ring(buffer, dim, size if extent is not None and size < extent else 0)
+    return _Ring(buffer, None, depth)
+
+
+def _with_rings(func: Func, loop: For, rings: Sequence[_Ring], program: Program) -> Func:
+    for ring in rings:
+        if ring.size == 0:
+            continue
+        if ring.dim is None:
+            shape = (const(ring.size), *ring.buffer.shape)
+        else:
+            shape = tuple(
+                const(ring.size) if number == ring.dim else n for number, n in enumerate(ring.buffer.shape)
+            )
+        new = ring.buffer.replace(shape=shape)
+        change = _RingAccesses(ring, new, loop, program)
+        func = with_layouts(swap_buffer(func, new), new.name, ())
+        func = func.replace(body=cast(Stmt, change.visit(func.body, Simplifier())))
+    return func
+
+
+class _RingAccesses:
+    """Rewrites the accesses of a buffer that becomes a ring."""
+
+    def __init__(self, ring: _Ring, new: Buffer, loop: For, program: Program) -> None:
+        self.ring, self.new, self.loop, self.program = ring, new, loop, program
+        self.version: Expr | None = None
+
+    def visit(self, item: Node, known: Simplifier) -> Node:
+        if isinstance(item, Block):
+            return self.block(item, known)
+        changed = item.map_children(lambda child: self.visit(child, known))
+        if isinstance(changed, Load | Store | AtomicUpdate | AddressOf) and self._own(changed.buffer):
+            return changed.replace(buffer=self.new, indices=self.mapped(changed.indices, known))
+        return changed
+
+    def _own(self, buffer: Buffer) -> bool:
+        return buffer.name == self.new.name
+
+    def block(self, block: Block, known: Simplifier) -> Node:
+        if not any(isinstance(item, Buffer) and self._own(item) for item in block.walk()):
+            return block
+        before = self.version
+        if self.ring.dim is None and before is None:
+            block = self._counted(block)
+        known = Simplifier(iter_bounds(block.iters))
+        changed = block.map_children(
+            lambda child: self.visit(child, known) if isinstance(child, Stmt) else child
+        )
+        result = changed.replace(
+            reads=tuple(self.region(item, known) for item in block.reads),
+            writes=tuple(self.region(item, known) for item in block.writes),
+        )
+        self.version = before
+        return result
+
+    def _counted(self, block: Block) -> Block:
+        """The block with one more iteration variable: the iteration of the pipelined loop."""
+        name = self.loop.var.name
+        reduced = any(item.kind == "reduce" and name in names_in(item.binding) for item in block.iters)
+        var = Var(self.program.fresh(f"v{name}_{block.name}"))
+        self.version = var % self.ring.size
+        kind = "reduce" if reduced else "spatial"
+        extra = Iter(var, self.loop.extent, kind, self.loop.var)
+        at = next((n for n, item in enumerate(block.iters) if item.kind == "reduce"), len(block.iters))
+        return block.replace(iters=(*block.iters[:at], extra, *block.iters[at:]))
+
+    def mapped(self, indices: tuple[Expr, ...], known: Simplifier) -> tuple[Expr, ...]:
+        if self.ring.dim is None:
+            assert self.version is not None
+            return (self.version, *indices)
+        return tuple(
+            known.simplify(item % self.ring.size) if number == self.ring.dim else item
+            for number, item in enumerate(indices)
+        )
+
+    def region(self, region: Region, known: Simplifier) -> Region:
+        if not self._own(region.buffer):
+            return region
+        if self.ring.dim is None:
+            assert self.version is not None
+            return Region(self.new, (self.version, *region.begin), (const(1), *region.extent))
+        begin, extent = list(region.begin), list(region.extent)
+        if int_of(extent[self.ring.dim]) == 1:
+            begin[self.ring.dim] = known.simplify(begin[self.ring.dim] % self.ring.size)
+        else:
+            begin[self.ring.dim], extent[self.ring.dim] = const(0), const(self.ring.size)
+        return Region(self.new, tuple(begin), tuple(extent))
+
+
+# ---------------------------------------------------------------- vthread
+
+
+@dataclass(frozen=True, slots=True)
+class VThread(Primitive):
+    """Interleave the iterations of a loop: all of them do a step before any does the next.
+
+    loop: a serial loop whose iterations are independent. It is moved inside all loops under it, once for each
+    block, and unrolled, so that independent work hides latency.
+    Outputs: the loops that it became, in program order.
+    rewrite: for v in 2: (A(v); for i: B(v, i)) -> (for v in 2: A(v)); for i: (for v in 2: B(v, i))
+    TVM: vthread.
+    """
+
+    name: ClassVar[str] = "vthread"
+
+    loop: str
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        program = Program(func)
+        loop = program.loop(self.loop, self.name)
+        if loop.kind is not ForKind.SERIAL:
+            raise self._refuse(
+                f"it is already {loop.kind.value}", "the kind of a loop is fixed last", "take a serial loop"
+            )
+        self._check(func, program, loop)
+        made: list[str] = []
+
+        def push(item: Stmt) -> Stmt:
+            if isinstance(item, Seq):
+                return seq(*(push(part) for part in item.stmts))
+            if isinstance(item, For) and item.kind is not ForKind.VECTORIZED:
+                return item.replace(body=push(item.body))
+            var = loop.var if not made else Var(program.fresh(self.loop))
+            made.append(var.name)
+            body = substitute(item, {self.loop: var})
+            return loop.replace(var=var, body=body, kind=ForKind.UNROLLED)
+
+        new = push(loop.body)
+        return replace_stmt(func, loop, new), tuple(made)
+
+    def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
+        return ScheduleError(f"vthread {self.loop}: {what}", where=f"loop {self.loop}", why=why, hint=hint)
+
+    def _check(self, func: Func, program: Program, loop: For) -> None:
+        for item in walk_statements(loop.body):
+            if isinstance(item, For) and self.loop in names_in(item.extent):
+                raise self._refuse(
+                    f"the extent of {item.var.name} depends on it",
+                    "the loops cannot change places",
+                    "split with a guard",
+                )
+        inside = [s for s in sites(func).values() if s.under(self.loop)]
+        for site in inside:
+            if any(i.kind == "reduce" and self.loop in names_in(i.binding) for i in site.block.iters):
+                raise self._refuse(
+                    f"{site.name} reduces over it",
+                    "its iterations add to the same elements",
+                    "use rfactor first",
+                )
+        outer = {item.var.name for item in program.loops_around(self.loop)}
+        known = Simplifier(
+            {**program.bounds_at(self.loop), **loop_bounds([loop, *(x for s in inside for x in s.loops)])}
+        )
+        for writer in inside:
+            for region in writer.block.writes:
+                name = region.buffer.name
+                for other in (s for s in inside if _uses(s, name)):
+                    if not _apart(writer, other, name, outer | {self.loop}, self.loop, known):
+                        raise self._refuse(
+                            f"its iterations share elements of {name}",
+                            f"{writer.name} writes what {other.name} of another iteration uses",
+                            "take a loop that tiles all dimensions of what is under it",
+                        )
+
+
+def _apart(writer: Site, other: Site, name: str, fixed: set[str], loop: str, known: Simplifier) -> bool:
+    """Whether different iterations of the loop touch different elements of a buffer in the two blocks."""
+    mine = _spans([writer], name, fixed, known, write=True)
+    parts = [other.writes(name), other.reads(name)]
+    for write in (True, False):
+        if parts[0 if write else 1]:
+            theirs = _spans([other], name, fixed, known, write=write)
+            if not any(_tiles(a, b, loop) for a, b in zip(mine, theirs, strict=True)):
+                return False
+    return True
+
+
+def _tiles(a: Span | None, b: Span | None, loop: str) -> bool:
+    """Whether two spans move with the loop in steps at least as long as both together."""
+    if a is None or b is None:
+        return False
+    step = a.begin.coefficient(loop)
+    apart = b.begin.plus(a.begin, -1)
+    if step == 0 or apart.terms or not _only_linear(a.begin, loop):
+        return False
+    first, last = min(0, apart.constant), max(a.extent, apart.constant + b.extent)
+    return last - first <= abs(step)
+
+
+def _only_linear(value: Linear, loop: str) -> bool:
+    return all(isinstance(atom, Var) or loop not in names_in(atom) for atom in value.terms)

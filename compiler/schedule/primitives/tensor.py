@@ -1,0 +1,355 @@
+"""Primitives for matrix units: blockize, tensorize."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, cast
+
+from compiler.core.diagnostics import did_you_mean
+from compiler.core.node import Node
+from compiler.core.types import INDEX
+from compiler.loops.ir import (
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    Iter,
+    Region,
+    Stmt,
+    Store,
+    Var,
+    const,
+)
+from compiler.loops.linear import Linear, operands
+from compiler.loops.simplify import Simplifier, substitute
+from compiler.schedule.match import Places, match
+from compiler.schedule.nest import (
+    conjunction,
+    iter_bounds,
+    loop_bounds,
+    replace_block,
+    replace_stmt,
+    sites,
+    use_buffer,
+)
+from compiler.schedule.primitives.base import (
+    Outputs,
+    Primitive,
+    Program,
+    ScheduleError,
+    duplicate,
+    inner_loops,
+    outer_blocks,
+)
+from compiler.schedule.regions import Inner, box, int_of, names_in
+from compiler.schedule.tensor_intrinsics import TensorIntrinsic, find, flat_nest, names
+
+
+@dataclass(frozen=True, slots=True)
+class Blockize(Primitive):
+    """Make one block of all that runs in one iteration of the loops around a loop.
+
+    loop: a loop around one block, nothing else under it. The new block iterates over what the outer loops
+    contribute to each iteration variable; the old block runs inside it.
+    Outputs: the new block.
+    rewrite: for i: for j: B(4 i + j) -> for i: block B_o(vi = i): for j: B(4 vi + j)
+    TVM: blockize.
+    """
+
+    name: ClassVar[str] = "blockize"
+
+    loop: str
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        program = Program(func)
+        loop = program.loop(self.loop, self.name)
+        block = self._only_block(loop)
+        site = sites(func)[block.name]
+        inner = [item for item in site.loops if item in inner_loops(loop)]
+        known = Simplifier({**loop_bounds(site.loops), **iter_bounds(site.block.iters)})
+        split = _Split(program, block, {item.var.name for item in inner}, known, self._refuse)
+        before, inside = split.predicate()
+        inner_block = block.replace(iters=split.inner_iters(), predicate=inside)
+        body: Stmt = inner_block
+        for item in reversed(inner):
+            body = item.replace(body=body)
+        moving = Inner({item.var.name: int_of(item.extent) or 1 for item in inner})
+        outer = Block(
+            program.fresh(f"{block.name}_o"),
+            tuple(split.outer),
+            split.regions(block.reads, moving),
+            split.regions(block.writes, moving),
+            body,
+            None,
+            before,
+        )
+        return replace_stmt(func, loop, outer), (outer.name,)
+
+    def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
+        return ScheduleError(f"blockize {self.loop}: {what}", where=f"loop {self.loop}", why=why, hint=hint)
+
+    def _only_block(self, loop: For) -> Block:
+        blocks = outer_blocks(loop)
+        if len(blocks) != 1:
+            raise self._refuse(
+                f"{len(blocks)} blocks are under it",
+                ", ".join(item.name for item in blocks),
+                "name a loop around one block",
+            )
+        for item in inner_loops(loop):
+            if item.kind not in {ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED}:
+                raise self._refuse(
+                    f"loop {item.var.name} is {item.kind.value}",
+                    "it cannot be inside a block",
+                    "name a loop inside of it",
+                )
+        return blocks[0]
+
+
+class _Split:
+    """Each iteration variable as an outer part, which the new block gets, and an inner part."""
+
+    def __init__(
+        self,
+        program: Program,
+        block: Block,
+        inner: set[str],
+        known: Simplifier,
+        refuse: Callable[[str, str, str], ScheduleError],
+    ) -> None:
+        self.block, self.inner, self.known, self.refuse = block, inner, known, refuse
+        self.outer: list[Iter] = []
+        self.values: dict[str, Expr] = {}
+        for item in block.iters:
+            self._one(program, item)
+
+    def _one(self, program: Program, item: Iter) -> None:
+        value = self.known.linear(item.binding)
+        inside: dict[Expr, int] = {}
+        for atom, factor in value.terms.items():
+            used = names_in(atom)
+            if used <= self.inner:
+                inside[atom] = factor
+            elif not used.isdisjoint(self.inner):
+                raise self.refuse(
+                    f"{item.var.name} mixes loops inside and outside",
+                    "it is not an outer part plus an inner part",
+                    "split so that the inner loops make whole tiles",
+                )
+        low, high = self.known.range(Linear(inside, 0))
+        if low != 0:
+            raise self.refuse(
+                f"the inner part of {item.var.name} does not start at 0",
+                "its tiles overlap",
+                "split otherwise",
+            )
+        part = self.known.emit(Linear(inside, 0))
+        rest = value.plus(Linear(inside, 0), -1)
+        if not rest.terms and not rest.constant:
+            self.values[item.var.name] = part
+            return
+        size = int(high) + 1
+        even = all(number % size == 0 for number in (*rest.terms.values(), rest.constant))
+        extent = int_of(item.extent)
+        if extent is None or not even:
+            size = 1
+        var = Var(program.fresh(f"{item.var.name}_o"))
+        binding = self.known.divide(rest, size)
+        count = item.extent if extent is None else const(-(-extent // size))
+        self.outer.append(Iter(var, count, item.kind, self.known.emit(binding)))
+        self.known = self.known.bind(var.name, 0, (int_of(count) or 1) - 1)
+        self.values[item.var.name] = self.known.simplify(var * size + part)
+
+    def inner_iters(self) -> tuple[Iter, ...]:
+        return tuple(item.replace(binding=self.values[item.var.name]) for item in self.block.iters)
+
+    def predicate(self) -> tuple[Expr | None, Expr | None]:
+        """The conditions for the new block and for the old one."""
+        before, inside = [], []
+        for cond in operands(self.block.predicate, "and") if self.block.predicate is not None else ():
+            used = names_in(cond)
+            if used.isdisjoint(self.inner):
+                before.append(cond)
+            elif used <= self.inner:
+                inside.append(cond)
+            else:
+                raise self.refuse(
+                    "its predicate mixes loops inside and outside",
+                    "the block would only be half full in some iterations",
+                    "use pad_einsum, or split without a tail",
+                )
+        return conjunction(before), conjunction(inside)
+
+    def regions(self, declared: Sequence[Region], moving: Inner) -> tuple[Region, ...]:
+        found: dict[Region, None] = {}
+        for region in declared:
+            spans = box(region, self.values, moving, self.known)
+            begin = tuple(const(0) if span is None else self.known.emit(span.begin) for span in spans)
+            extent = tuple(
+                whole if span is None else const(span.extent)
+                for span, whole in zip(spans, region.buffer.shape, strict=True)
+            )
+            found[Region(region.buffer, begin, extent)] = None
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensorize(Primitive):
+    """Let a tensor intrinsic do what a block does.
+
+    target: a block made by blockize, or the loop to blockize. intrinsic: the name of a registered record. The
+    loops have to have the extents of its description, in its order, and the block has to compute the same;
+    dimensions that the intrinsic does not know have to stand still.
+    Outputs: the block that now holds the implementation.
+    rewrite: block B_o: (for i, j, k: c[i, j] += a[i, k] * b[k, j]) -> block B_o: mma(c, a, b)
+    TVM: tensorize.
+    """
+
+    name: ClassVar[str] = "tensorize"
+
+    target: str
+    intrinsic: str
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        program = Program(func)
+        record = self._record()
+        if self.target in program.loops:
+            func, (made,) = Blockize(self.target).apply(func)
+            program = Program(func)
+            block = program.block(str(made), self.name)
+        else:
+            block = program.block(self.target, self.name)
+        places = self._match(block, record)
+        body = _implementation(program, record, places, self._refuse)
+        new = block.replace(body=body, annotations=(*block.annotations, ("tensorized", record.name)))
+        return replace_block(func, block.name, new), (block.name,)
+
+    def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
+        return ScheduleError(
+            f"tensorize {self.target} by {self.intrinsic}: {what}",
+            where=f"block or loop {self.target}",
+            why=why,
+            hint=hint,
+        )
+
+    def _record(self) -> TensorIntrinsic:
+        record = find(self.intrinsic)
+        if record is None:
+            known = list(names())
+            raise self._refuse(
+                "no such intrinsic",
+                "the target has not registered it",
+                did_you_mean(self.intrinsic, known) or f"known: {', '.join(known) or 'none'}",
+            )
+        return record
+
+    def _match(self, block: Block, record: TensorIntrinsic) -> dict[str, Places]:
+        nest = flat_nest(block.body)
+        wanted = flat_nest(record.description.body)
+        assert wanted is not None
+        if nest is None:
+            raise self._refuse(
+                "the block is not loops around one block with one store",
+                "nothing else can be compared with the description",
+                "blockize the innermost tile first",
+            )
+        loops, inner = nest
+        if inner.init is not None or inner.predicate is not None:
+            raise self._refuse(
+                "its inner block has a start or a predicate",
+                "the intrinsic does neither",
+                "use decompose_reduction first; pad_einsum for tails",
+            )
+        theirs = [item for item in wanted[0] if int_of(item.extent) != 1]
+        ours = [item for item in loops if int_of(item.extent) != 1]
+        if [item.extent for item in theirs] != [item.extent for item in ours]:
+            raise self._refuse(
+                f"loops of {_extents(ours)}, the intrinsic has {_extents(theirs)}",
+                "the loops have to have the extents of the description",
+                "split and reorder them so",
+            )
+        rename: dict[str, Expr] = {a.var.name: b.var for a, b in zip(theirs, ours, strict=True)} | {
+            item.var.name: const(0) for item in wanted[0] if int_of(item.extent) == 1
+        }
+        units: dict[str, Expr] = {item.var.name: const(0) for item in loops if int_of(item.extent) == 1}
+        known = Simplifier({**loop_bounds(loops), **iter_bounds(block.iters)})
+        moving = {item.var.name for item in ours}
+        found = match(_scalar(wanted[1], rename, known), _scalar(inner, units, known), moving, known)
+        if found is None:
+            raise self._refuse(
+                "it computes something else",
+                f"{inner.name} does not have the form of {record.description.name}",
+                "inline what is in between, and check the order of the loops",
+            )
+        self._check_buffers(record, found)
+        return found
+
+    def _check_buffers(self, record: TensorIntrinsic, found: Mapping[str, Places]) -> None:
+        memories = {"global", "constant", "scratch", "shared"}
+        for param in record.description.params:
+            scope = found[param.name].buffer.scope
+            if scope != param.scope and not (param.scope == "global" and scope in memories):
+                raise self._refuse(
+                    f"{found[param.name].buffer.name} is in {scope}, the intrinsic wants {param.scope}",
+                    f"it takes the part of {param.name}",
+                    "use set_scope, cache_read or cache_write",
+                )
+
+
+def _extents(loops: Sequence[For]) -> str:
+    return " x ".join(str(int_of(item.extent)) for item in loops) or "one iteration"
+
+
+def _scalar(block: Block, rename: Mapping[str, Expr], known: Simplifier) -> Store:
+    """The store of a block in terms of loop variables."""
+    values = {item.var.name: substitute(item.binding, rename) for item in block.iters}
+    return cast(Store, _simple(substitute(block.body, values), known))
+
+
+def _simple(item: Node, known: Simplifier) -> Node:
+    if isinstance(item, Expr) and item.dtype == INDEX:
+        return known.simplify(item)
+    return item.map_children(lambda child: _simple(child, known))
+
+
+def _implementation(
+    program: Program,
+    record: TensorIntrinsic,
+    places: Mapping[str, Places],
+    refuse: Callable[[str, str, str], ScheduleError],
+) -> Stmt:
+    """The implementation with the parameters replaced by the places that were found."""
+    body = duplicate(record.implementation.body, program.fresh)
+    allocs = []
+    for item in record.implementation.allocs:
+        own = item.replace(name=program.fresh(item.name))
+        body = use_buffer(body, item.name, own)
+        allocs.append(own)
+    by_name: dict[str, Places] = {item.name: places[item.name] for item in record.implementation.params}
+
+    def visit(item: Node) -> Node:
+        changed = item.map_children(visit) if not isinstance(item, Buffer) else item
+        buffer = getattr(changed, "buffer", None)
+        if not isinstance(buffer, Buffer) or buffer.name not in by_name:
+            return changed
+        place = by_name[buffer.name]
+        if isinstance(changed, Region):
+            extent = place.extended(changed.extent, const(1))
+            return Region(place.buffer, place.at(changed.begin), extent)
+        indices = getattr(changed, "indices", ())
+        if any(index.dtype.lanes > 1 for index in indices) and not place.keeps_last:
+            raise refuse(
+                f"{place.buffer.name} is not dense along the vectors of the intrinsic",
+                f"the last dimension of {buffer.name} is not the last one of {place.buffer.name}",
+                "use transform_layout",
+            )
+        return changed.replace(buffer=place.buffer, indices=place.at(indices))
+
+    result = cast(Stmt, visit(body))
+    for alloc in reversed(allocs):
+        result = Alloc(alloc, result)
+    return result

@@ -1,0 +1,194 @@
+"""software_pipeline and vthread."""
+
+from __future__ import annotations
+
+import pytest
+
+from compiler.loops.build import Builder
+from compiler.loops.ir import Const, For, ForKind, Func, seq
+from compiler.loops.printer import print_func
+from compiler.loops.simplify import substitute
+from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.schedule import Schedule, replay
+from compiler.schedule.trace import Trace
+from tests.support.schedules import assert_same, conv_direct, shape_of
+
+
+def checked(before: Func, s: Schedule) -> None:
+    assert_same(before, s.func)
+    assert replay(Trace.from_json(s.trace.to_json()), before).func == s.func
+
+
+def matmul(m: int = 4, n: int = 6, k: int = 12) -> Func:
+    b = Builder("matmul")
+    x, w = b.input("x", (m, k)), b.input("w", (k, n))
+    return b.finish([b.reduce("y", (m, n), (k,), lambda i, j, r: x[i, r] * w[r, j])])
+
+
+def staged(k: int = 12, tile: int = 3) -> tuple[Schedule, str]:
+    """Tiles of both operands are copied under the outer part of the reduction."""
+    s = Schedule(matmul(k=k))
+    for operand in ("x", "w"):
+        s.cache_read("y", operand, "shared")
+    outer, inner = s.split("y_r0", (None, tile))
+    s.reorder(outer, "y_i0", "y_i1", inner)
+    s.decompose_reduction("y", outer)
+    s.compute_at("x_read", outer)
+    s.compute_at("w_read", outer)
+    return s, outer
+
+
+def test_pipeline_before_and_after() -> None:
+    b = Builder("f")
+    x = b.input("x", (6,))
+    p = b.compute("p", (6,), lambda i: x[i] * 2.0)
+    before = b.finish([b.compute("y", (6,), lambda i: p[i] + 1.0)])
+    s = Schedule(before)
+    s.compute_at("p", "y_i0")
+    assert s.software_pipeline("y_i0", (0, 1)) == ("p_1", "y_1")
+    text = print_func(s.func)
+    assert (
+        text[text.index("\n  local") :]
+        == """
+  local p: f32[2]
+  block p_1(vp_i0_1: spatial 6 = 0)
+    reads x[vp_i0_1]
+    writes p[vp_i0_1 % 2]
+    p[vp_i0_1 % 2] = x[vp_i0_1] * 2.0
+  for y_i0 in 0..5
+    block p(vp_i0: spatial 6 = y_i0 + 1)
+      reads x[vp_i0]
+      writes p[vp_i0 % 2]
+      p[vp_i0 % 2] = x[vp_i0] * 2.0
+    block y(vy_i0: spatial 6 = y_i0)
+      reads p[vy_i0 % 2]
+      writes y[vy_i0]
+      y[vy_i0] = p[vy_i0 % 2] + 1.0
+  block y_1(vy_i0_1: spatial 6 = 5)
+    reads p[vy_i0_1 % 2]
+    writes y[vy_i0_1]
+    y[vy_i0_1] = p[vy_i0_1 % 2] + 1.0
+"""
+    )
+    checked(before, s)
+
+
+@pytest.mark.parametrize(("k", "tile"), [(12, 3), (12, 2), (10, 4)])
+@pytest.mark.parametrize("stages", [(0, 0, 1), (0, 1, 1), (0, 0, 2), (0, 1, 2)])
+def test_double_and_triple_buffered_product(k: int, tile: int, stages: tuple[int, ...]) -> None:
+    s, outer = staged(k, tile)
+    s.software_pipeline(outer, stages)
+    rows = shape_of(s.func, "w_shared")[0]
+    assert rows == (stages[2] - stages[1] + 1) * tile or stages[2] == stages[1] or rows == k
+    checked(matmul(k=k), s)
+
+
+def test_a_buffer_that_every_iteration_fills_gets_versions() -> None:
+    b = Builder("f")
+    x = b.input("x", (5, 4))
+    p = b.local("p", (4,))
+    b.write("load", p, (5, 4), lambda i, j: ((j,), x[i, j] * 2.0))
+    y = b.local("y", (5, 4))
+    b.write("use", y, (5, 4), lambda i, j: ((i, j), p[j] + 1.0))
+    func = b.finish([y])
+    # The builder makes one nest for each block; here both belong into one loop over i.
+    load, use = func.body.stmts  # type: ignore[attr-defined]
+    assert isinstance(load, For)
+    body = seq(load.body, substitute(use.body, {use.var.name: load.var}))
+    before = func.replace(body=load.replace(body=body))
+    s = Schedule(before)
+    s.software_pipeline(load.var.name, (0, 1))
+    assert shape_of(s.func, "p") == (2, 4)
+    checked(before, s)
+
+
+def test_overlapping_windows_share_a_ring() -> None:
+    b = Builder("f")
+    x = b.input("x", (12,))
+    p = b.compute("p", (12,), lambda i: x[i] * 2.0)
+    before = b.finish([b.compute("y", (5,), lambda i: p[i * 2] + p[i * 2 + 3])])
+    s = Schedule(before)
+    s.compute_at("p", "y_i0")
+    s.software_pipeline("y_i0", (0, 1))
+    assert shape_of(s.func, "p") == (6,)
+    checked(before, s)
+
+
+def test_software_pipeline_refusals() -> None:
+    s, outer = staged()
+    with pytest.raises(ScheduleError, match="do not fit its 3 statements"):
+        s.software_pipeline(outer, (0, 1))
+    with pytest.raises(ScheduleError, match="do not fit its 3 statements") as error:
+        s.software_pipeline(outer, (0, 0, 0))
+    assert "the largest at least 1" in error.value.why
+    with pytest.raises(ScheduleError, match="it has 4 iterations for 5 stages"):
+        s.software_pipeline(outer, (0, 0, 4))
+    with pytest.raises(ScheduleError, match="w_shared is written in one stage"):
+        s.software_pipeline(outer, (0, 1, 0))
+    s = Schedule(conv_direct())
+    s.parallel("epilogue_i1")
+    with pytest.raises(ScheduleError, match="it is already parallel"):
+        s.software_pipeline("epilogue_i1", (0, 1))
+
+
+def test_a_buffer_used_elsewhere_is_no_ring() -> None:
+    b = Builder("f")
+    x = b.input("x", (6,))
+    p = b.compute("p", (6,), lambda i: x[i] * 2.0)
+    y = b.compute("y", (6,), lambda i: p[i] + 1.0)
+    before = b.finish([p, y])
+    s = Schedule(before)
+    s.reverse_compute_at("y", "p_i0")
+    with pytest.raises(ScheduleError, match="p is used outside of the loop, too"):
+        s.software_pipeline("p_i0", (0, 1))
+
+
+# ---------------------------------------------------------------- vthread
+
+
+def test_vthread_before_and_after() -> None:
+    b = Builder("f")
+    x = b.input("x", (2, 3))
+    p = b.compute("p", (2, 3), lambda i, j: x[i, j] * 2.0)
+    before = b.finish([b.compute("y", (2, 3), lambda i, j: p[i, j] + 1.0)])
+    s = Schedule(before)
+    s.compute_at("p", "y_i0")
+    assert s.vthread("y_i0") == ("y_i0", "y_i0_1")
+    text = print_func(s.func)
+    assert [line.strip() for line in text.splitlines() if "for " in line] == [
+        "for p_i1 in 0..3",
+        "for y_i0 in 0..2 unrolled",
+        "for y_i1 in 0..3",
+        "for y_i0_1 in 0..2 unrolled",
+    ]
+    checked(before, s)
+
+
+def test_vthread_of_a_convolution_tile() -> None:
+    before = conv_direct(k=4, h=3, w=8)
+    s = Schedule(before)
+    outer, inner = s.split("T_i3", (None, 4))
+    s.reorder("T_i0", "T_i1", "T_i2", outer, inner, "T_r0", "T_r1", "T_r2")
+    s.reverse_compute_at("epilogue", outer)
+    made = s.vthread(outer)
+    assert all(s.loop(name).kind is ForKind.UNROLLED for name in made)
+    assert all(isinstance(s.loop(name).extent, Const) for name in made)
+    checked(before, s)
+
+
+def test_vthread_refusals() -> None:
+    s = Schedule(matmul())
+    with pytest.raises(ScheduleError, match="y reduces over it") as error:
+        s.vthread("y_r0")
+    assert "rfactor" in error.value.hint
+    s.unroll("y_i1")
+    with pytest.raises(ScheduleError, match="it is already unrolled"):
+        s.vthread("y_i1")
+    b = Builder("f")
+    x = b.input("x", (9,))
+    p = b.compute("p", (9,), lambda i: x[i] * 2.0)
+    before = b.finish([b.compute("y", (4,), lambda i: p[i * 2] + p[i * 2 + 2])])
+    s = Schedule(before)
+    s.compute_at("p", "y_i0")
+    with pytest.raises(ScheduleError, match="its iterations share elements of p"):
+        s.vthread("y_i0")
