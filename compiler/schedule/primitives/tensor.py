@@ -216,6 +216,8 @@ class Tensorize(Primitive):
 
     def apply(self, func: Func) -> tuple[Func, Outputs]:
         program = Program(func)
+        if self.target not in program.loops:
+            program.block(self.target, self.name)
         record = self._record()
         if self.target in program.loops:
             func, (made,) = Blockize(self.target).apply(func)
