@@ -15,12 +15,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
-from roofline import SIZES, Roofline
-from roofline import measure as measure_roofline
+from roofline import memory_rate
 from support import WORK, machine, markdown_table, random_inputs, save
 
 import compiler
+from compiler.core.settings import load_settings
 from compiler.verify.bench import kernel_times
+from compiler.verify.peak import peak_gflops
 from toolchain.zoo.builder import Builder, Draft
 from toolchain.zoo.write import write_model
 
@@ -47,6 +48,7 @@ class Result:
     gflops: float
     gbytes_per_s: float
     bound: str
+    bound_rate: float
     percent: float
     asked: float
     error: float
@@ -113,7 +115,7 @@ CASES = (
 )
 
 
-def measure(case: Case, threads: int, roofline: Roofline, directory: Path) -> Result:
+def measure(case: Case, threads: int, directory: Path) -> Result:
     """Compile, check against onnxruntime and time one kernel."""
     model = directory / f"{case.name}.onnx"
     write_model(case.build(), model)
@@ -123,6 +125,7 @@ def measure(case: Case, threads: int, roofline: Roofline, directory: Path) -> Re
     inputs = random_inputs({one.name: [int(str(dim)) for dim in one.shape] for one in library.inputs})
     # The operator's own kernel: what converts layouts around it vanishes inside a network.
     slowest = min((kernel_times(library, context, inputs)[0] for _ in range(3)), key=lambda one: one.ms)
+    bound = _bound(case, threads)
     rate = case.flops / slowest.ms * 1e-6
     traffic = case.bytes / slowest.ms * 1e-6
     return Result(
@@ -132,19 +135,18 @@ def measure(case: Case, threads: int, roofline: Roofline, directory: Path) -> Re
         rate,
         traffic,
         case.bound,
-        100.0 * (rate if case.bound == "peak" else traffic) / _bound(case, roofline),
+        bound,
+        100.0 * (rate if case.bound == "peak" else traffic) / bound,
         case.asked,
         _error(model, context.run(inputs), inputs),
     )
 
 
-def _bound(case: Case, roofline: Roofline) -> float:
-    """GFLOP/s or GB/s. A working set beyond the second-level cache comes from the third or from memory."""
+def _bound(case: Case, threads: int) -> float:
+    """GFLOP/s, or GB/s at the kernel's own working set: caches hold a part of it from one run to the next."""
     if case.bound == "peak":
-        return roofline.gflops
-    rates = roofline.read if case.bound == "read" else roofline.copy
-    fitting = [size for size, count in SIZES.items() if case.bytes // roofline.threads <= count]
-    return rates[fitting[0] if fitting else "memory"]
+        return peak_gflops(threads, load_settings())
+    return memory_rate("read" if case.bound == "read" else "copy", threads, case.bytes // threads)
 
 
 def _error(model: Path, actual: dict[str, np.ndarray], inputs: dict[str, np.ndarray]) -> float:
@@ -166,25 +168,29 @@ def main() -> None:
     parser.add_argument("--threads", type=int, nargs="*", default=[1])
     parser.add_argument("--kernels", nargs="*", choices=names, default=names)
     arguments = parser.parse_args()
-    results, rooflines = [], []
+    results = []
     for threads in arguments.threads:
-        roofline = measure_roofline(threads)
-        rooflines.append(roofline)
         chosen = [case for case in CASES if case.name in arguments.kernels]
-        results += [measure(case, threads, roofline, WORK / "kernels") for case in chosen]
+        results += [measure(case, threads, WORK / "kernels") for case in chosen]
     text = _table(results)
     print(text)
-    data = {
-        "machine": machine(),
-        "rooflines": [asdict(one) for one in rooflines],
-        "results": [asdict(one) for one in results],
-    }
-    save("kernels", data, text)
+    save("kernels", {"machine": machine(), "results": [asdict(one) for one in results]}, text)
     raise SystemExit(any(one.percent < one.asked or one.error > 1e-4 for one in results))
 
 
 def _table(results: list[Result]) -> str:
-    head = ["kernel", "threads", "ms", "GFLOP/s", "GB/s", "bound", "% of bound", "asked", "error"]
+    head = [
+        "kernel",
+        "threads",
+        "ms",
+        "GFLOP/s",
+        "GB/s",
+        "bound",
+        "bound rate",
+        "% of bound",
+        "asked",
+        "error",
+    ]
     rows = [
         [
             one.name,
@@ -193,6 +199,7 @@ def _table(results: list[Result]) -> str:
             f"{one.gflops:.1f}",
             f"{one.gbytes_per_s:.1f}",
             one.bound,
+            f"{one.bound_rate:.1f}",
             f"{one.percent:.0f}",
             f"{one.asked:.0f}",
             f"{one.error:.1e}",

@@ -11,6 +11,7 @@ import argparse
 import ctypes
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from support import machine, markdown_table, save, shared_library
 
@@ -18,7 +19,7 @@ from compiler.core.settings import load_settings
 from compiler.verify.peak import peak_gflops
 
 # Working set of one thread.
-SIZES = {"L1": 16 << 10, "L2": 768 << 10, "8 MiB": 8 << 20, "memory": 256 << 20}
+SIZES = {"L1": 16 << 10, "L2": 768 << 10, "8 MiB": 8 << 20, "128 MiB": 128 << 20, "1 GiB": 1 << 30}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +32,19 @@ class Roofline:
     copy: dict[str, float]
 
 
-def measure(threads: int, seconds: float = 0.3) -> Roofline:
-    """Measure with `threads` threads; about two seconds."""
-    library = shared_library(Path(__file__).with_suffix(".cpp"))
-    rates = {}
-    for name in ("read", "copy"):
-        function = getattr(library, f"{name}_rate")
-        function.argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_double]
-        function.restype = ctypes.c_double
-        rates[name] = {size: float(function(threads, count, seconds)) for size, count in SIZES.items()}
-    return Roofline(threads, peak_gflops(threads, load_settings(), seconds), rates["read"], rates["copy"])
+def memory_rate(kind: Literal["read", "copy"], threads: int, size: int, seconds: float = 0.3) -> float:
+    """GB/s of `threads` threads that each read or copy `size` bytes of their own again and again."""
+    function = getattr(shared_library(Path(__file__).with_suffix(".cpp")), f"{kind}_rate")
+    function.argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_double]
+    function.restype = ctypes.c_double
+    return float(function(threads, size, seconds))
+
+
+def measure(threads: int) -> Roofline:
+    """Measure with `threads` threads; some five seconds."""
+    read = {name: memory_rate("read", threads, size) for name, size in SIZES.items()}
+    copy = {name: memory_rate("copy", threads, size) for name, size in SIZES.items()}
+    return Roofline(threads, peak_gflops(threads, load_settings()), read, copy)
 
 
 def main() -> None:
