@@ -273,7 +273,7 @@ class _Importer:
         return made
 
     def _opset(self, item: onnx.NodeProto, domain: str) -> int:
-        """The version of the node's domain; raises InvalidError where ONNX's schema of that version differs."""
+        """The version of the node's domain; raises InvalidError where it breaks ONNX's schema."""
         opset = self.opsets.get(domain)
         if opset is None:
             raise InvalidError(f"the model imports no version of domain {domain or 'ai.onnx'}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,20 +31,22 @@ Types = Sequence[TensorType]
 Raw = dict[str, AttrValue]
 Values = tuple[Value, ...]
 
-Coordinate = Callable[[Array, float, int, int], Array]
+Coordinate = Callable[[Array, Any, int, int], Array]
 
 
-def _pytorch_half_pixel(at: Array, scale: float, source: int, target: int) -> Array:  # noqa: ARG001
+def _pytorch_half_pixel(at: Array, scale: Any, source: int, target: int) -> Array:  # noqa: ARG001
     return (at + 0.5) / scale - 0.5 if target > 1 else np.zeros_like(at)
 
 
-def _align_corners(at: Array, scale: float, source: int, target: int) -> Array:  # noqa: ARG001
-    return at * ((source - 1) / (target - 1)) if target > 1 else np.zeros_like(at)
+def _align_corners(at: Array, scale: Any, source: int, target: int) -> Array:  # noqa: ARG001
+    return at * (source - 1) / (target - 1) if target > 1 else np.zeros_like(at)
 
 
-def _half_pixel_symmetric(at: Array, scale: float, source: int, target: int) -> Array:
-    adjustment = target / (scale * source)  # how much rounding the result's extent stretched the scale
-    offset = source / 2 * (1 - adjustment)
+def _half_pixel_symmetric(at: Array, scale: Any, source: int, target: int) -> Array:
+    adjustment = np.float32(target) / (
+        scale * np.float32(source)
+    )  # how much rounding the result's extent stretched the scale
+    offset = np.float32(source / 2) * (1 - adjustment)
     return offset + (at + 0.5) / scale - 0.5
 
 
@@ -143,11 +146,12 @@ def axis_table(attrs: Attrs, axis: int, source: int) -> tuple[Array, Array]:
     """Which elements of an axis each result element is made of: indices and weights, (target, taps)."""
     target, scale = attrs.integers("sizes")[axis], attrs.numbers("scales")[axis]
     mode = attrs.text("coordinate_transformation_mode")
-    at = _COORDINATES[mode](np.arange(target, dtype=np.float64), scale, source, target)
+    # In f32, as runtimes do: where a coordinate falls just below or above a whole number decides what is read.
+    at = _COORDINATES[mode](np.arange(target, dtype=np.float32), np.float32(scale), source, target)
+    assert at.dtype == np.float32
     kind = attrs.text("mode")
     if kind == "nearest":
-        # Runtimes compute coordinates in f32: a value that is a whole number there must not be rounded up.
-        indices = _ROUNDINGS[attrs.text("nearest_mode")](at.astype(np.float32)).astype(np.int64)[:, None]
+        indices = _ROUNDINGS[attrs.text("nearest_mode")](at).astype(np.int64)[:, None]
         return indices.clip(0, source - 1), np.ones((target, 1))
     low = np.floor(at)
     part = at - low

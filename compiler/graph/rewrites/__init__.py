@@ -18,6 +18,7 @@ from compiler.graph.rewrites.recognise_norms import recognise_norms
 from compiler.graph.rewrites.separate_outputs import separate_outputs
 from compiler.graph.rewrites.share_common import share_common
 from compiler.graph.rewrites.simplify_reshapes import simplify_reshapes
+from compiler.graph.rewrites.sink_shuffles import sink_shuffles
 
 PASSES: tuple[Pass[Graph], ...] = (
     Pass("fold-constants", fold_constants),
@@ -30,6 +31,8 @@ PASSES: tuple[Pass[Graph], ...] = (
     Pass("simplify-reshapes", simplify_reshapes),
     Pass("drop-dead-again", drop_dead),
     Pass("share-common-again", share_common),
+    Pass("sink-shuffles", sink_shuffles),
+    Pass("drop-dead-shuffles", drop_dead),
     Pass("explicit-pads", explicit_pads),
     Pass("drop-dead-pads", drop_dead),
     Pass("merge-pads", merge_pads),
