@@ -1,0 +1,161 @@
+"""What is computed together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compiler.core.types import F32
+from compiler.graph.edit import Editor
+from compiler.graph.fuse import FusedGraph, fuse
+from compiler.graph.ir import Graph, TensorType, Value, verify
+from compiler.graph.op import Kind
+from compiler.graph.ops.windows import Windows
+
+
+class Sketch(Editor):
+    """A graph written by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inputs: list[Value] = []
+
+    def input(self, *shape: int) -> Value:
+        self.inputs.append(self.value(TensorType(F32, shape)))
+        return self.inputs[-1]
+
+    def weights(self, *shape: int) -> Value:
+        return self.constant(np.ones(shape, np.float32))
+
+    def conv(self, x: Value, outer: int = 4) -> Value:
+        windows = Windows((1, 1), (1, 1), (1, 1), (0, 0), (0, 0))
+        return self.emit("Conv", x, self.weights(outer, x.type.shape[1], 1, 1), group=1, **windows.attrs())
+
+    def pool(self, x: Value, size: int, stride: int) -> Value:
+        windows = Windows((size, size), (stride, stride), (1, 1), (0, 0), (0, 0))
+        return self.emit("SumPool", x, **windows.attrs())
+
+    def pad(self, x: Value) -> Value:
+        return self.emit("Pad", x, before=(0, 0, 1, 1), after=(0, 0, 1, 1), mode="constant", value=0.0)
+
+    def fused(self, *outputs: Value) -> FusedGraph:
+        names = tuple(f"y{n}" for n in range(len(outputs)))
+        inputs = tuple(self.inputs)
+        graph = Graph(
+            inputs, outputs, tuple(self.nodes), self.constants, tuple(f"x{v.id}" for v in inputs), names
+        )
+        verify(graph)
+        return fuse(graph)
+
+
+def shapes_of(fused: FusedGraph) -> list[str]:
+    return [" ".join(item.op.name for item in group.nodes) for group in fused.groups]
+
+
+@pytest.fixture
+def s() -> Sketch:
+    return Sketch()
+
+
+def test_epilogue_and_padding_join_the_anchor(s: Sketch) -> None:
+    y = s.emit("Relu", s.emit("Add", s.conv(s.input(1, 4, 6, 6)), s.weights(4, 1, 1)))
+    fused = s.fused(s.conv(s.pad(y)))
+    assert shapes_of(fused) == ["Conv Add Relu Pad", "Conv"]
+    assert [group.kind for group in fused.groups] == [Kind.ANCHOR, Kind.ANCHOR]
+    assert fused.groups[0].anchor is fused.groups[0].nodes[0]
+
+
+def test_a_residual_joins_the_later_convolution(s: Sketch) -> None:
+    x = s.input(1, 4, 6, 6)
+    y = s.emit("Relu", s.emit("Add", s.conv(x), s.conv(s.emit("Relu", s.conv(x)))))
+    assert shapes_of(s.fused(y)) == ["Conv", "Conv Relu", "Conv Add Relu"]
+
+
+def test_a_result_that_others_read_ends_its_group(s: Sketch) -> None:
+    y = s.conv(s.input(1, 4, 6, 6))
+    assert shapes_of(s.fused(s.emit("Relu", y), s.conv(y))) == ["Conv", "Relu", "Conv"]
+
+
+def test_an_output_ends_its_group(s: Sketch) -> None:
+    y = s.conv(s.input(1, 4, 6, 6))
+    assert shapes_of(s.fused(y, s.emit("Relu", y))) == ["Conv", "Relu"]
+
+
+def test_a_diamond_of_elementwise_operators_joins_as_a_whole(s: Sketch) -> None:
+    x = s.emit("MatMul", s.input(3, 4), s.weights(4, 5))
+    gate = s.emit("Mul", s.emit("Add", s.emit("Erf", s.emit("Mul", x, s.weights(5))), s.weights(5)), x)
+    assert shapes_of(s.fused(gate)) == ["MatMul Mul Erf Add Mul"]
+
+
+def test_a_chain_of_elementwise_operators_is_one_group(s: Sketch) -> None:
+    x, y = s.input(3, 4), s.input(3, 4)
+    z = s.emit("Transpose", s.emit("Add", s.emit("Exp", x), s.emit("Relu", y)), perm=(1, 0))
+    fused = s.fused(z)
+    assert len(fused.groups) == 1
+    assert fused.groups[0].kind is Kind.INJECTIVE
+    assert fused.groups[0].anchor is None
+
+
+def test_work_is_not_repeated_by_broadcasting(s: Sketch) -> None:
+    gate = s.emit("Sigmoid", s.input(1, 4, 1, 1))
+    assert shapes_of(s.fused(s.emit("Mul", s.input(1, 4, 6, 6), gate))) == ["Sigmoid", "Mul"]
+
+
+def test_a_wider_result_does_not_follow_an_anchor(s: Sketch) -> None:
+    y = s.emit("Add", s.conv(s.input(1, 4, 1, 1)), s.input(1, 4, 6, 6))
+    assert shapes_of(s.fused(y)) == ["Conv", "Add"]
+
+
+def test_slices_are_repeated_in_their_readers(s: Sketch) -> None:
+    padded = s.pad(s.emit("Relu", s.input(1, 4, 6, 6)))
+    bare = s.emit("Slice", padded, begin=(0, 0, 1, 1), step=(1, 1, 1, 1), size=(1, 4, 6, 6))
+    y = s.emit("Add", s.conv(bare), bare)
+    assert shapes_of(s.fused(y, s.emit("Exp", bare))) == ["Relu Pad", "Slice Conv Add", "Slice Exp"]
+
+
+def test_a_slice_that_leaves_the_graph_is_computed(s: Sketch) -> None:
+    y = s.emit("Slice", s.input(4, 4), begin=(1, 0), step=(1, 1), size=(2, 4))
+    assert shapes_of(s.fused(y)) == ["Slice"]
+
+
+def test_views_are_no_groups(s: Sketch) -> None:
+    x = s.emit("Relu", s.input(4, 6))
+    y = s.emit("Reshape", x, shape=(24,))
+    fused = s.fused(s.emit("Exp", y))
+    assert fused.views == ((x, y),)
+    assert shapes_of(fused) == ["Relu", "Exp"]
+
+
+def test_reductions_take_their_producers_in(s: Sketch) -> None:
+    x = s.input(3, 8)
+    y = s.emit("ReduceSum", s.emit("Mul", x, x), axes=(1,), keepdims=True)
+    assert shapes_of(s.fused(s.emit("Sqrt", y))) == ["Mul ReduceSum Sqrt"]
+
+
+def test_overlapping_windows_do_not(s: Sketch) -> None:
+    x = s.emit("Exp", s.input(1, 2, 8, 8))
+    y = s.emit("Exp", s.input(1, 2, 8, 8))
+    assert shapes_of(s.fused(s.pool(x, 3, 2), s.pool(y, 2, 2))) == ["Exp", "SumPool", "Exp SumPool"]
+
+
+def test_a_join_takes_elementwise_parts_in_but_ends_its_group(s: Sketch) -> None:
+    x = s.input(1, 4, 6, 6)
+    y = s.emit("Relu", s.emit("Concat", s.emit("Exp", x), s.conv(x), axis=1))
+    assert shapes_of(s.fused(y)) == ["Conv", "Exp Concat", "Relu"]
+
+
+def test_names_of_a_group_are_those_of_its_nodes(s: Sketch) -> None:
+    s.origin = ("conv1",)
+    y = s.conv(s.input(1, 4, 6, 6))
+    s.origin = ("conv1", "relu1")
+    assert s.fused(s.emit("Relu", y)).groups[0].origin == ("conv1", "relu1")
+
+
+def test_the_text_shows_groups_and_views(s: Sketch) -> None:
+    y = s.emit("Reshape", s.emit("Relu", s.input(2, 3)), shape=(6,))
+    assert str(s.fused(s.emit("Exp", y))).splitlines() == [
+        "fused",
+        "  view %2: f32[6] of %1: f32[2,3]",
+        "  %1 = injective[Relu](%0)",
+        "  %3 = injective[Exp](%2)",
+    ]
