@@ -16,7 +16,7 @@ from compiler.graph.fuse import Group
 from compiler.graph.ir import Node, Value
 from compiler.graph.op import Form
 from compiler.loops.build import Builder
-from compiler.loops.ir import Const, Func, Load, const
+from compiler.loops.ir import Block, Const, Func, Load, const
 
 
 PIECES = "pieces"
@@ -77,6 +77,8 @@ def _inline_scalars(func: Func, scalars: Mapping[str, Const]) -> Func:
     def step(item: TreeNode) -> TreeNode | None:
         if isinstance(item, Load) and item.buffer.name in scalars:
             return scalars[item.buffer.name]
+        if isinstance(item, Block) and any(region.buffer.name in scalars for region in item.reads):
+            return item.replace(reads=tuple(r for r in item.reads if r.buffer.name not in scalars))
         return None
 
     return rewrite(func, step)
