@@ -208,9 +208,13 @@ def use_buffer(item: N, old: str, new: Buffer) -> N:
     return rewrite(item, lambda found: new if isinstance(found, Buffer) and found.name == old else None)
 
 
-def reads_itself(body: Stmt, name: str) -> bool:
-    """Whether a statement loads from the buffer called `name`."""
-    return any(isinstance(item, Load) and item.buffer.name == name for item in body.walk())
+def reads_itself(body: Node, name: str) -> bool:
+    """Whether a statement loads from the buffer called `name` what it did not start itself."""
+    if isinstance(body, Block) and body.init is not None:
+        return False
+    if isinstance(body, Load) and body.buffer.name == name:
+        return True
+    return any(reads_itself(child, name) for child in body.children())
 
 
 def declared(block: Block) -> Block:

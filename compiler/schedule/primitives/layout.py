@@ -188,7 +188,7 @@ class _Accesses:
 
 
 def _touches(block: Block, buffer: str) -> bool:
-    return any(isinstance(item, Buffer) and item.name == buffer for item in block.walk())
+    return any(region.buffer.name == buffer for region in (*block.reads, *block.writes))
 
 
 def _fill_padding(func: Func, buffer: Buffer, layout: Layout) -> tuple[Func, Outputs]:
