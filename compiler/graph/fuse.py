@@ -96,9 +96,19 @@ def fuse(graph: Graph) -> FusedGraph:
 
 def _is_index_arithmetic(graph: Graph, item: Node) -> bool:
     """Whether a node can be repeated in all its readers: it only says where to read."""
+    if item.op.name == "ChannelShuffle":
+        return _feeds_convolutions(graph, item)
     outside = item.output in graph.output_set
     readable = all(user.op.kind is not Kind.VIEW for user in graph.users(item.output))
     return item.op.name in _INLINE and not outside and readable and bool(graph.users(item.output))
+
+
+def _feeds_convolutions(graph: Graph, item: Node) -> bool:
+    """Whether all readers take channels one by one, in any order: convolutions that sum over channels."""
+    users = graph.users(item.output)
+    if not users or item.output in graph.output_set or item.attrs.integer("axis") != 1:
+        return False
+    return all(user.op.name == "Conv" and user.inputs[1].type.shape[1] > 1 for user in users)
 
 
 def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft]) -> None:

@@ -32,6 +32,8 @@ def choose_layouts(fused: FusedGraph, lanes: int) -> Mapping[Value, Layout]:
         for value in group.outputs:
             if value in chosen:
                 continue
+            if blocking is not None:
+                blocking = _wanted_by_readers(fused, value, lanes) or blocking
             if blocking is None or not _can_block(value.type, lanes):
                 chosen[value] = row_major(value.type.shape)
             else:
@@ -46,7 +48,8 @@ def _can_block(type: TensorType, lanes: int) -> bool:
 
 def _blocking_of(group: Group, chosen: Mapping[Value, Layout], lanes: int) -> int | None:
     """Channels per group (0: one group) that the outputs are blocked by; None for row-major."""
-    if not all(_keeps_channels(node) for node in group.nodes):
+    first = next((n for n, node in enumerate(group.nodes) if node.op.channels), 0)
+    if not all(_keeps_channels(node) for node in group.nodes[first:]):  # what comes before only says where to read
         return None
     wanted = [_own_blocking(node, lanes) for node in group.nodes if node.op.channels]
     inherited = [chosen[value].group for value in group.inputs if value in chosen and chosen[value].lanes]
@@ -58,11 +61,22 @@ def _blocking_of(group: Group, chosen: Mapping[Value, Layout], lanes: int) -> in
 
 
 def _own_blocking(node: Node, lanes: int) -> int:
-    """Channels per group of a grouped convolution whose groups do not fill whole blocks; else 0."""
+    """Channels per group of a grouped convolution's result; 0 when its groups fill whole blocks."""
+    return _padded_group(node, node.output, lanes)
+
+
+def _padded_group(node: Node, value: Value, lanes: int) -> int:
     count = int(node.attrs.get("group", 1) or 1)
-    channels = node.output.type.shape[1]
-    per_group = channels // count
+    per_group = value.type.shape[1] // count
     return per_group if count > 1 and per_group >= lanes // 2 and per_group % lanes else 0
+
+
+def _wanted_by_readers(fused: FusedGraph, value: Value, lanes: int) -> int:
+    """Channels per group of a grouped convolution that reads the value; else 0."""
+    for user in fused.graph.users(value):
+        if user.op.channels and user.inputs[0] == value and (group := _padded_group(user, value, lanes)):
+            return group
+    return 0
 
 
 def _keeps_channels(node: Node) -> bool:

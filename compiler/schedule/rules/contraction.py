@@ -64,6 +64,7 @@ def find_roles(facts: BlockFacts) -> Roles | None:
         return None
     shared = [load for load in others if not _varies(load, lane.var.name)]
     sizes = {size for load in shared for size in _group_sizes(load, lane)}
+    sizes |= {size for load in others if (size := _blocked_group(load.indices[-1], lane.var.name))}
     if len(sizes) > 1:
         return None
     rows = [
@@ -141,7 +142,18 @@ def _adjacent(load: Access, name: str) -> bool:
 
 
 def _is_lane_of(index: Expr, name: str) -> bool:
-    return isinstance(index, Binary) and index.op == "floormod" and index.a == Var(name)
+    """`name % lanes`, or `name % group % lanes` where channel groups are blocked one by one."""
+    if not isinstance(index, Binary) or index.op != "floormod":
+        return False
+    return index.a == Var(name) or bool(_blocked_group(index, name))
+
+
+def _blocked_group(index: Expr, name: str) -> int:
+    """The group of `name % group % lanes`; 0 for any other index."""
+    inner = index.a if isinstance(index, Binary) and index.op == "floormod" else None
+    if not isinstance(inner, Binary) or inner.op != "floormod" or inner.a != Var(name):
+        return 0
+    return int(inner.b.value) if isinstance(inner.b, Const) else 0
 
 
 def _is_row(item: Iter, packed: Access | None, loads: tuple[Access, ...], lane: Iter) -> bool:

@@ -11,6 +11,10 @@ from compiler.schedule.rules.common import SMALL, fuse_all, reiterate, split_ite
 from compiler.schedule.schedule import Schedule
 
 
+MOST_COPIES = 1024
+"""Statements that unrolling may make of one."""
+
+
 def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
     """Vectorise the innermost axis of the output and run the outer ones in parallel."""
     block = block_facts(schedule.block(name))
@@ -24,7 +28,10 @@ def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
             split_iteration(schedule, name, axis, group)
         reiterate(schedule, name, axis + 1 if group else axis, size)
         loops = list(schedule.loops(name))
-        schedule.vectorize(loops.pop())
+        if _scattered(schedule, name):
+            _unroll_channels(schedule, loops, axis + 1 if group else axis)
+        else:
+            schedule.vectorize(loops.pop())
     else:
         loops = list(schedule.loops(name))
         _vectorize_inner(schedule, block, loops, lanes)
@@ -46,6 +53,26 @@ def _blocked_axis(block: BlockFacts) -> tuple[int, int, int] | None:
         group, inner = int(inner.b.value), inner.a
     order = [item.var for item in block.block.iters]
     return (order.index(inner), lanes, group) if inner in order else None
+
+
+def _scattered(schedule: Schedule, name: str) -> bool:
+    """Whether the lanes of some operand lie at no regular distance (another blocking of the channels)."""
+    block = block_facts(schedule.block(name))
+    assert block is not None
+    lane = block.spatial[-1].var.name
+    return any(block.stride(load, lane) is None for load in block.loads)
+
+
+def _unroll_channels(schedule: Schedule, loops: list[str], axis: int) -> None:
+    """Unroll channel blocks and lanes inside of space: every channel's place is a number then."""
+    lane = loops.pop()
+    blocks = loops[axis]
+    copies = extent_of(schedule.loop(lane).extent) * extent_of(schedule.loop(blocks).extent)
+    if copies <= MOST_COPIES:
+        loops.remove(blocks)
+        schedule.reorder(*loops, blocks, lane)
+        schedule.unroll(blocks)
+    schedule.unroll(lane)
 
 
 def _vectorize_inner(schedule: Schedule, block: BlockFacts, loops: list[str], lanes: int) -> None:
