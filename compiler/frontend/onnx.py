@@ -7,6 +7,7 @@ that are not supported are collected and reported together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -139,7 +140,32 @@ def _inlined(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
             model = inliner.inline_local_functions(model)
         except Exception as error:  # the inliner raises whatever its C++ side does
             raise _broken(where, f"its functions cannot be inlined: {_first_line(error)}") from error
+    derived = [item for item in model.graph.node if _is_derived(item)]
+    for item in derived:
+        _write_defaults(item)
+    if derived:
+        # What the inliner cannot do stays, and is then reported as an operator without a record.
+        with suppress(RuntimeError, ValueError):
+            names = sorted({("", item.op_type) for item in derived})
+            model = inliner.inline_selected_functions(model, names, inline_schema_functions=True)
     return model
+
+
+def _is_derived(item: onnx.NodeProto) -> bool:
+    """Whether ONNX itself says what an operator without a record is made of."""
+    if item.domain not in ("", "ai.onnx") or find("", item.op_type) is not None:
+        return False
+    schema = _schema(item.op_type, "", onnx.defs.onnx_opset_version())
+    return schema is not None and bool(schema.has_function)  # type: ignore[attr-defined]
+
+
+def _write_defaults(item: onnx.NodeProto) -> None:
+    """Add the attributes that were left out: the inliner does not."""
+    schema = _schema(item.op_type, "", onnx.defs.onnx_opset_version())
+    given = {attr.name for attr in item.attribute}
+    for name, attr in schema.attributes.items() if schema is not None else ():
+        if name not in given and attr.default_value.name:
+            item.attribute.append(attr.default_value)
 
 
 def _first_line(error: BaseException) -> str:

@@ -274,6 +274,8 @@ def normalisation() -> Iterator[Case]:
     yield Case("BatchNormalization", [floats(3, 4), *channels], opset=15, known=[1, 2, 3, 4])
     yield Case("LayerNormalization", [X, floats(5), floats(5, seed=1)])
     yield Case("LayerNormalization", [X, floats(3, 5)], {"axis": 1, "epsilon": 1e-2})
+    yield Case("RMSNormalization", [X, floats(5)], {}, 23)
+    yield Case("RMSNormalization", [X, floats(3, 5)], {"axis": 1, "epsilon": 0.1}, 23)
     yield Case("InstanceNormalization", [IMAGE, channels[0], channels[1]], known=[1, 2])
     yield Case(
         "GroupNormalization", [IMAGE, floats(2), floats(2, seed=1)], {"num_groups": 2}, 18, known=[1, 2]

@@ -375,8 +375,8 @@ def matmul(g: Growing) -> None:
 
 
 STEPS = (
-    unary, unary, bounded, binary, binary, choice, clip, reshape, transpose, slices, concat, pad, gather, expand,
-    reduce, rows, conv, conv, conv_transpose, pool, lrn, resize, matmul, matmul,
+    unary, unary, bounded, binary, binary, choice, clip, reshape, transpose, slices, concat, pad, gather,
+    expand, reduce, rows, conv, conv, conv_transpose, pool, lrn, resize, matmul, matmul,
 )  # fmt: skip
 LIMIT = 60_000
 

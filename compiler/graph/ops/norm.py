@@ -158,7 +158,7 @@ STANDARDIZE = Op(
 def _layer_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
     given = Attrs(attrs)
     if given.integer("stash_type") != 1:
-        raise UnsupportedError("LayerNormalization with stash_type other than f32 is not supported")
+        raise UnsupportedError("normalisation with stash_type other than f32 is not supported")
     axis = normal_axis(given.integer("axis"), inputs[0].type.rank)
     return inputs, {"axis": axis, "epsilon": given.number("epsilon")}
 
@@ -194,6 +194,28 @@ LAYER = Op(
     (Signature(17, {"axis": -1, "epsilon": _EPSILON, "stash_type": 1}, adapt=_layer_import,
                optional=frozenset({2})),),
     expand=_layer_expand, flops=lambda info: 8 * info.out_types[0].size,
+)  # fmt: skip
+
+
+def _rms_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    x, scale = (_wide(item) for item in arrays)
+    axes = tuple(range(attrs.integer("axis"), x.ndim))
+    found = x / np.sqrt((x * x).mean(axes, keepdims=True) + attrs.number("epsilon")) * scale
+    return (found.astype(arrays[0].dtype, copy=False),)
+
+
+def _rms_expand(e: Emitter, item: Node) -> Values:
+    x, scale = item.inputs
+    axes = tuple(range(item.attrs.integer("axis"), x.type.rank))
+    mean = e.emit("ReduceMean", e.emit("Mul", x, x), axes=axes, keepdims=True)
+    spread = e.emit("Sqrt", e.emit("Add", mean, emit_scalar(e, item.attrs.number("epsilon"), x)))
+    return (e.emit("Mul", e.emit("Mul", x, e.emit("Reciprocal", spread)), scale),)
+
+
+RMS = Op(
+    "RMSNormalization", Kind.REDUCTION, _layer_infer, _rms_reference, (2, 2),
+    (Signature(23, {"axis": -1, "epsilon": _EPSILON, "stash_type": 1}, adapt=_layer_import),),
+    expand=_rms_expand, flops=lambda info: 5 * info.out_types[0].size,
 )  # fmt: skip
 
 
@@ -406,4 +428,4 @@ def _softmax(name: str, fn: Callable[[Array, tuple[int, ...]], Array], sign: Sig
 SOFTMAX = _softmax("Softmax", _softmax_array, Sign.NONNEGATIVE, log=False)
 LOG_SOFTMAX = _softmax("LogSoftmax", _log_softmax_array, Sign.UNKNOWN, log=True)
 
-OPS = (BATCH, STANDARDIZE, LAYER, INSTANCE, GROUP, LRN, SOFTMAX, LOG_SOFTMAX)
+OPS = (BATCH, STANDARDIZE, LAYER, RMS, INSTANCE, GROUP, LRN, SOFTMAX, LOG_SOFTMAX)

@@ -47,7 +47,7 @@ def _half_pixel_symmetric(at: Array, scale: Any, source: int, target: int) -> Ar
         scale * np.float32(source)
     )  # how much rounding the result's extent stretched the scale
     offset = np.float32(source / 2) * (1 - adjustment)
-    return offset + (at + 0.5) / scale - 0.5
+    return np.asarray(offset + (at + 0.5) / scale - 0.5)
 
 
 _COORDINATES: dict[str, Coordinate] = {
@@ -143,10 +143,10 @@ def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
 
 
 def axis_table(attrs: Attrs, axis: int, source: int) -> tuple[Array, Array]:
-    """Which elements of an axis each result element is made of: indices and weights, (target, taps)."""
+    """What each element of a resized axis is made of: indices and weights, (target, taps)."""
     target, scale = attrs.integers("sizes")[axis], attrs.numbers("scales")[axis]
     mode = attrs.text("coordinate_transformation_mode")
-    # In f32, as runtimes do: where a coordinate falls just below or above a whole number decides what is read.
+    # In f32, as runtimes do: what is read depends on which side of a whole number a coordinate falls.
     at = _COORDINATES[mode](np.arange(target, dtype=np.float32), np.float32(scale), source, target)
     assert at.dtype == np.float32
     kind = attrs.text("mode")

@@ -105,6 +105,20 @@ def test_functions_are_inlined(tmp_path: Path) -> None:
     assert [item.op.name for item in graph.nodes] == ["Mul", "Relu"]
 
 
+@pytest.mark.parametrize(
+    ("op", "opset", "attrs"),
+    [
+        ("MeanVarianceNormalization", 13, {"axes": [1]}),
+        ("Shrink", 18, {"bias": 0.2}),
+    ],
+)
+def test_operators_that_onnx_defines_by_others_are_inlined(
+    op: str, opset: int, attrs: dict[str, Any], tmp_path: Path
+) -> None:
+    proto = model([node(op, ["x"], ["y"], **attrs)], {"x": X}, ["y"], opset=opset, ir_version=10)
+    agrees(proto, {"x": X}, tmp_path)
+
+
 def test_nodes_in_any_order(tmp_path: Path) -> None:
     nodes = [node("Relu", ["a"], ["y"]), node("Exp", ["x"], ["a"])]
     graph = load(model(nodes, {"x": X}, ["y"]), tmp_path)
