@@ -37,6 +37,7 @@ class _LowerBlocks(Rewriter):
     def __init__(self) -> None:
         super().__init__()
         self._hoisted: set[str] = set()
+        self._inside: set[str] = set()
 
     def visit_for(self, item: For) -> Stmt:
         starts = [_start(item, block) for block in self._reductions(item)]
@@ -56,9 +57,13 @@ class _LowerBlocks(Rewriter):
         for block in _blocks(loop):
             if block.init is None or block.name in self._hoisted:
                 continue
-            if loop.var.name in _reduce_names(block) and _alone(block, loop):
+            if loop.var.name not in _reduce_names(block) or block.name in self._inside:
+                continue
+            if _alone(block, loop):
                 self._hoisted.add(block.name)
                 found.append(block)
+            else:  # a loop further in would store the start value again in each iteration of this one
+                self._inside.add(block.name)
         return found
 
 
