@@ -64,10 +64,9 @@ def wrapper(dtype: DType) -> Callable[[int], int]:
 
 def truncdiv(a: Any, b: Any) -> Any:
     """Quotient rounded to zero."""
-    quotient = abs(a) // abs(b)
-    if isinstance(a, np.ndarray):
-        return np.where((a < 0) != (b < 0), -quotient, quotient)
-    return -quotient if (a < 0) != (b < 0) else quotient
+    quotient = a // b
+    inexact = (quotient * b != a) & ((a < 0) != (b < 0))
+    return quotient + inexact
 
 
 def truncmod(a: Any, b: Any) -> Any:
