@@ -8,6 +8,7 @@ from compiler.core.passes import Pass
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Func
 from compiler.loops.simplify import simplify_stmt
+from compiler.lower.assign_registers import assign_registers
 from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.flatten_buffers import flatten_buffers
 from compiler.lower.loop_kinds import settle_loop_kinds
@@ -37,10 +38,11 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("settle_loop_kinds", lambda func, _: settle_loop_kinds(func)),
     ("compact_buffers", lambda func, _: compact_buffers(func)),
     ("flatten_buffers", lambda func, _: flatten_buffers(func)),
-    ("partition_loops", lambda func, _: partition_loops(func)),
+    ("partition_loops", partition_loops),
     ("vectorize", vectorize),
     ("accumulate_in_vectors", lambda func, _: accumulate_in_vectors(func)),
     ("retype_vector_buffers", lambda func, _: retype_vector_buffers(func)),
+    ("assign_registers", assign_registers),
     ("storage_rewrite", storage_rewrite),
     ("order_unrolled", lambda func, _: order_unrolled(func)),
     ("simplify", lambda func, _: _simplify(func)),

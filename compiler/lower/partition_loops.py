@@ -4,7 +4,8 @@ A condition that is linear in a loop variable is surely true on one interval of 
 another, whatever the other variables are. These intervals cut the loop into pieces; in each piece the
 condition is decided, or is handed to the loops further in. A parallel loop is not cut, because its pieces
 would run one after the other; it chooses the piece of each iteration. Unrolled loops need nothing: their
-conditions are decided when they are printed.
+conditions are decided when they are printed. Vectorised
+loops that end early are masked instead, where the target has masks.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from compiler.core.node import Node
+from compiler.core.target import TargetFacts
 from compiler.loops.ir import (
     Alloc,
     Binary,
@@ -33,6 +35,7 @@ from compiler.loops.ir import (
     const,
 )
 from compiler.loops.simplify import Bounds, Simplifier, simplify_stmt, substitute
+from compiler.lower.capabilities import MASKED_MEMORY
 from compiler.lower.rewriter import (
     bind_loop,
     constant_of,
@@ -49,17 +52,18 @@ MAX_WEIGHT = 6000
 _COMPARED = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 
 
-def partition_loops(func: Func) -> Func:
+def partition_loops(func: Func, facts: TargetFacts) -> Func:
     """Cut loops so that conditions on loop variables do not stand in inner loops."""
     body = func.body
     if next(_conditions(body), None) is None:
         return func
-    return with_body(func, _Partition(_names(func)).visit(body, {}))
+    return with_body(func, _Partition(_names(func), MASKED_MEMORY in facts.intrinsics).visit(body, {}))
 
 
 class _Partition:
-    def __init__(self, names: set[str]) -> None:
+    def __init__(self, names: set[str], masks: bool) -> None:  # noqa: FBT001
         self._names = names
+        self._masks = masks
 
     def visit(self, stmt: Stmt, bounds: Bounds) -> Stmt:
         if isinstance(stmt, For):
@@ -71,7 +75,7 @@ class _Partition:
         if extent is None:
             return self._inside(loop, bounds)
         inner = {**bounds, loop.var.name: (0, extent - 1)}
-        cuts = [] if loop.kind in (ForKind.UNROLLED, ForKind.BOUND) else _cuts(loop, extent, inner)
+        cuts = [] if loop.kind in (ForKind.UNROLLED, ForKind.BOUND) else self._cuts(loop, extent, inner)
         if not cuts:
             return self._inside(loop, inner)
         points = [0, *cuts, extent]
@@ -108,6 +112,19 @@ class _Partition:
             return piece
         return self.visit(loop.replace(var=var, extent=const(high - low), body=piece), bounds)
 
+    def _cuts(self, loop: For, extent: int, bounds: Bounds) -> list[int]:
+        """Values of the loop variable at which a piece begins, without 0; empty when cutting is no use."""
+        sim = _below(loop, Simplifier(bounds))
+        found: set[int] = set()
+        masked = self._masks and loop.kind is ForKind.VECTORIZED
+        for cond in _conditions(loop.body):
+            if not (masked and _is_end(cond, loop.var, sim)):
+                found.update(_changes(cond, loop.var, sim))
+        cuts = sorted(point for point in found if 0 < point < extent)
+        if not cuts or len(cuts) >= MAX_PIECES or _weight(loop.body) * (len(cuts) + 1) > MAX_WEIGHT:
+            return []
+        return cuts
+
     def _renamed(self, body: Stmt) -> Stmt:
         """A copy whose loops, lets and buffers have names of their own."""
         bound = [item.var for item in body.walk() if isinstance(item, For | Let)]
@@ -122,18 +139,6 @@ class _Partition:
             count += 1
         self._names.add(f"{name}_{count}")
         return f"{name}_{count}"
-
-
-def _cuts(loop: For, extent: int, bounds: Bounds) -> list[int]:
-    """Values of the loop variable at which a piece begins, without 0; empty when cutting is no use."""
-    sim = _below(loop, Simplifier(bounds))
-    found: set[int] = set()
-    for cond in _conditions(loop.body):
-        found.update(_changes(cond, loop.var, sim))
-    cuts = sorted(point for point in found if 0 < point < extent)
-    if not cuts or len(cuts) >= MAX_PIECES or _weight(loop.body) * (len(cuts) + 1) > MAX_WEIGHT:
-        return []
-    return cuts
 
 
 def _below(loop: For, sim: Simplifier) -> Simplifier:
@@ -176,6 +181,13 @@ def _changes(cond: Expr, var: Var, sim: Simplifier) -> Iterator[int]:
         for bound in (low, high):
             if abs(bound) != float("inf"):
                 yield _first_above(factor, int(bound) - limit)
+
+
+def _is_end(cond: Expr, var: Var, sim: Simplifier) -> bool:
+    """Whether the condition says that the variable, plus something, is below something."""
+    assert isinstance(cond, Binary)
+    difference = sim.linear(cond.a).plus(sim.linear(cond.b), -1)
+    return cond.op in ("lt", "le") and difference.coefficient(var.name) == 1
 
 
 def _limits(op: str) -> tuple[int, ...]:

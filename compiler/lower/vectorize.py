@@ -1,9 +1,10 @@
 """Vectorised loops become vector expressions; what does not fit stays a loop.
 
-A loop over n iterations is cut into pieces of at most one machine register: full vectors first, then the rest
-in powers of two. Inside a piece the loop variable is a ramp: loads and stores whose index has stride 1 become
-vector accesses, other strides gather lane by lane, conditions become masks, and a combination into an
-element that does not move becomes a combination of all lanes.
+A loop over n iterations is cut into pieces of at most one machine register: full vectors first, then the
+rest, as one masked vector where the target has masks, else in powers of two. Inside a piece the loop variable
+is a ramp: loads and stores whose index has stride 1 become vector accesses, other strides gather lane by
+lane, conditions become masks, and a combination into an element that does not move becomes a combination of
+all lanes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from typing import Any, ClassVar, cast
 from compiler.core.node import Node
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import (
+    CONSTANT,
+    GLOBAL,
     Alloc,
     Binary,
     Broadcast,
@@ -32,6 +35,7 @@ from compiler.loops.ir import (
     ReduceLanes,
     Select,
     Seq,
+    Shuffle,
     Stmt,
     Store,
     Unary,
@@ -40,12 +44,14 @@ from compiler.loops.ir import (
     const,
 )
 from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
+from compiler.lower.capabilities import MASKED_MEMORY
 from compiler.lower.reductions import neutral
 from compiler.lower.rewriter import Rewriter, bind_loop, constant_of, sequence, with_body
 
 UNROLLED_PIECES = 4
 """Up to so many full vectors one loop is cut into an unrolled loop, beyond that into a serial one."""
 
+_MASKED_BITS = 32
 _REDUCTIONS = frozenset({"add", "mul", "min", "max"})
 
 
@@ -91,20 +97,43 @@ class _Vectorize(Rewriter):
             self.sim = known
             kind = ForKind.UNROLLED if full <= UNROLLED_PIECES else ForKind.SERIAL
             done.append(For(outer, const(full), body, kind))
-        start = full * lanes
+        return sequence([*done, *self._rest(loop, full * lanes, rest, lanes)])
+
+    def _rest(self, loop: For, start: int, rest: int, lanes: int) -> list[Stmt]:
+        """The iterations after the full vectors."""
+        if rest & (rest - 1) and self._masks(loop):
+            size = min(lanes, 1 << rest.bit_length())
+            try:
+                return [self._vector(loop, const(start), size, rest)]
+            except _NotVectorizableError:
+                pass
+        done = []
         while rest:
             size = 1 << (rest.bit_length() - 1)
             done.append(self._vector(loop, const(start), size))
             start, rest = start + size, rest - size
-        return sequence(done)
+        return done
 
-    def _vector(self, loop: For, base: Expr, lanes: int) -> Stmt:
-        """The body for iterations base .. base + lanes - 1, all at once."""
+    def _masks(self, loop: For) -> bool:
+        """Whether masked accesses are cheap, and no private buffer would be accessed under a mask."""
+        if MASKED_MEMORY not in self._target.intrinsics:
+            return False
+        return all(
+            item.buffer.scope in (GLOBAL, CONSTANT) and item.buffer.dtype.bits == _MASKED_BITS
+            for item in loop.body.walk()
+            if isinstance(item, Load | Store)
+        )
+
+    def _vector(self, loop: For, base: Expr, lanes: int, count: int | None = None) -> Stmt:
+        """The body for iterations base .. base + lanes - 1, or the first `count` of them, all at once."""
         if lanes == 1:
             return substitute(loop.body, {loop.var.name: base})
         lane = Var(self._fresh(f"{loop.var.name}_lane"))
         body = substitute(loop.body, {loop.var.name: binary("add", base, lane)})
-        return _Lanes(lane, lanes, self.sim.bind(lane.name, 0, lanes - 1)).stmt(body, None)
+        mask = None
+        if count is not None:
+            mask = Binary("lt", Ramp(const(0), const(1), lanes), Broadcast(const(count), lanes))
+        return _Lanes(lane, lanes, self.sim.bind(lane.name, 0, lanes - 1)).stmt(body, mask)
 
     def _fresh(self, name: str) -> str:
         made, count = name, 0
@@ -259,6 +288,8 @@ class _Lanes:
             return Select(cond, self._wide(self.expr(item.a, mask)), self._wide(self.expr(item.b, mask)))
         a = self._wide(self.expr(item.a, _both(mask, cond)))
         b = self._wide(self.expr(item.b, _both(mask, Unary("not", cond))))
+        if isinstance(a, Load) and a.mask == cond and a.other == b:
+            return a
         return Select(cond, a, b)
 
     def _load(self, item: Load, mask: Expr | None) -> Expr:
@@ -266,12 +297,26 @@ class _Lanes:
             raise _NotVectorizableError
         buffer = self._private.get(item.buffer, item.buffer)
         index = self._index(item.buffer, item.indices[0])
+        if index.dtype.lanes > 1 and not isinstance(index, Ramp) and mask is None:
+            return self._lane_by_lane(item)
         if mask is None or self._inside(buffer, index):
             return Load(buffer, (index,))
         if index.dtype.lanes == 1:
             raise _NotVectorizableError
         zero = const(0, buffer.dtype)
         return Load(buffer, (index,), mask, Broadcast(zero, self._lanes))
+
+    def _lane_by_lane(self, item: Load) -> Expr:
+        """A load whose index is computed for each lane on its own, unless it depends on loaded numbers."""
+        index = item.indices[0]
+        if any(
+            isinstance(part, Load) or (isinstance(part, Var) and part.name in self._vectors)
+            for part in index.walk()
+        ):
+            return Load(item.buffer, (self.expr(index, None),))
+        lanes = range(self._lanes)
+        each = [self._sim.simplify(substitute(index, {self._lane.name: const(lane)})) for lane in lanes]
+        return Shuffle(tuple(Load(item.buffer, (at,)) for at in each), tuple(lanes))
 
     def _index(self, buffer: Buffer, index: Expr) -> Expr:
         if buffer in self._private:

@@ -3,8 +3,8 @@
     extern "C" void tk_k0(void *const *bufs, tk_exec *exec)       the kernel
     static void tk_k0_p0(bufs, env, begin, end, scratch, tid)     iterations begin .. end-1 of a parallel loop
 
-Unrolled loops are expanded here, with their variables put in as numbers; buffers whose indices are then all
-numbers become variables (registers). Identifiers are numbered: nothing of a model's text reaches the code.
+Unrolled loops are expanded here, with their variables put in as numbers; the elements of register buffers
+are variables. Identifiers are numbered: nothing of a model's text reaches the code.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from compiler.core.node import Node
 from compiler.core.target import TargetFacts
 from compiler.core.types import INDEX
 from compiler.loops.ir import (
+    REGISTER,
     Alloc,
     AtomicUpdate,
     Binary,
@@ -33,6 +34,7 @@ from compiler.loops.ir import (
     Load,
     Ramp,
     Scoped,
+    Select,
     Seq,
     Stmt,
     Store,
@@ -41,7 +43,6 @@ from compiler.loops.ir import (
 )
 from compiler.loops.simplify import Simplifier
 from compiler.render.expressions import Expressions
-from compiler.render.registers import register_buffers
 from compiler.render.vocabulary import Vocabulary, memory_type
 
 _COMPOUND = {"add": "+=", "sub": "-=", "mul": "*="}
@@ -75,7 +76,6 @@ class _Kernel:
         self.words = words
         self.stack_bytes = facts.limit("stack_bytes") or 0
         self.written = {item.buffer for item in func.body.walk() if isinstance(item, Store | AtomicUpdate)}
-        self.registers = register_buffers(func, facts)
         self.functions: list[str] = []
         self.scratch_bytes = 0
 
@@ -245,7 +245,8 @@ class _Function(Expressions):
         buffer, index = item.buffer, item.indices[0]
         name = self.register(buffer, index.base if isinstance(index, Ramp) else index)
         if name is not None:
-            self._assign(name, item, item.value)
+            value = item.value if item.mask is None else Select(item.mask, item.value, Load(buffer, (index,)))
+            self._assign(name, item, value)
         elif index.dtype.lanes == 1:
             self._store_element(item)
         else:
@@ -296,8 +297,20 @@ class _Function(Expressions):
 
     def _store_masked(self, item: Store) -> None:
         assert item.mask is not None
+        index, lanes = item.indices[0], item.indices[0].dtype.lanes
+        count = self.count(item.mask)
+        if isinstance(count, int) and count <= 0:
+            return
+        if isinstance(count, int) and count >= lanes:
+            self._store_vector(item.replace(mask=None))
+            return
+        plain = memory_type(item.buffer.dtype) == item.buffer.dtype
+        if count is not None and plain and isinstance(index, Ramp) and index.stride == const(1):
+            kind, at = item.buffer.dtype.with_lanes(lanes), self.address(item.buffer, index.base)
+            text = self.words.store_partial(kind, at, _stripped(self(item.value)), str(count))
+            self.writer.line(f"{text};")
+            return
         mask = self.named(item.mask)
-        lanes = item.indices[0].dtype.lanes
         value = self.writer.fresh("t")
         kind = memory_type(item.buffer.dtype.with_lanes(lanes))
         text = _stripped(self._memory_value(item.buffer, item.value))
@@ -313,7 +326,7 @@ class _Function(Expressions):
         if size is None:
             raise InternalError("a private buffer has no fixed size", where=buffer.name)
         used = self._scratch_used
-        if buffer in self.kernel_parts.registers:
+        if buffer.scope == REGISTER:
             self._declare_registers(buffer, size)
         elif buffer.alias_of is not None:
             self._declare_alias(buffer)

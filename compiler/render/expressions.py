@@ -273,6 +273,9 @@ class Expressions:
         return self.words.reduce(expr.op, self(expr.value))
 
     def _shuffle(self, expr: Shuffle) -> str:
+        if all(item.dtype.lanes == 1 for item in expr.vectors):
+            parts = [self(expr.vectors[lane]) for lane in expr.lanes]
+            return f"{self.words.type_of(expr.dtype)}{{{', '.join(parts)}}}"
         first, second = expr.vectors[0], expr.vectors[-1]
         return self.words.shuffle(expr.lanes, self(first), self(second))
 
@@ -303,7 +306,15 @@ class Expressions:
     def _masked_load(self, expr: Load) -> str:
         """Lane by lane: memory of the lanes that are off is not touched."""
         assert expr.mask is not None
-        buffer, lanes = expr.buffer, expr.dtype.lanes
+        buffer, lanes, index = expr.buffer, expr.dtype.lanes, expr.indices[0]
+        count = self.count(expr.mask)
+        if isinstance(count, int) and count >= lanes:
+            return self._load(expr.replace(mask=None, other=None))
+        plain = memory_type(buffer.dtype) == buffer.dtype and expr.other is not None
+        if count is not None and plain and isinstance(index, Ramp) and index.stride == const(1):
+            assert expr.other is not None
+            at, other = self.address(buffer, index.base), self(expr.other)
+            return self.words.load_partial(expr.dtype, at, str(count), other)
         mask = self.named(expr.mask)
         other = literal(const(0, computed(buffer.dtype.scalar)))
         if isinstance(expr.other, Broadcast):
@@ -332,6 +343,18 @@ class Expressions:
         return self.writer.shared_load(self.base(buffer), self.words.type_of(kind), text)
 
     # ------------------------------------------------------------ masks
+
+    def count(self, mask: Expr) -> int | str | None:
+        """How many lanes, from the first, a mask has on (below 0: none); None for any other mask."""
+        if not (isinstance(mask, Binary) and mask.op == "lt" and isinstance(mask.a, Ramp)):
+            return None
+        if mask.a.stride != const(1) or not isinstance(mask.b, Broadcast):
+            return None
+        terms, offset = self._sum(mask.b.value - mask.a.base)
+        if not terms:
+            return offset
+        text = _sum_text(terms)
+        return f"{text} + {offset}" if offset else text
 
     def mask(self, expr: Expr, bits: int) -> str:
         """A vector of bool as a vector of integers (0 or -1) of the given width."""

@@ -16,6 +16,7 @@ class Vocabulary:
 
     types: C type of a value while it is computed with; `memory` the type of an element in memory.
     vector: name of a vector type. load, store, splat: vectors from and to a pointer, from a scalar.
+    load_partial, store_partial: the first n lanes; (pointer, n, other lanes) and (pointer, value, n).
     gather, scatter: lanes at a pointer plus a vector of indices; the strided ones: at every n-th element.
     rolled: what stands before a loop that the compiler must not unroll.
     convert: conversion of each lane. widen, narrow: between a value in memory and what is computed with.
@@ -35,6 +36,8 @@ class Vocabulary:
     ramp: Callable[[DType, str, str], str]
     load_strided: Callable[[DType, str, str], str]
     store_strided: Callable[[DType, str, str, str], str]
+    load_partial: Callable[[DType, str, str, str], str]
+    store_partial: Callable[[DType, str, str, str], str]
     gather: Callable[[DType, str, str], str]
     scatter: Callable[[DType, str, str, str], str]
     convert: Callable[[DType, str], str]

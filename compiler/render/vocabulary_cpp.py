@@ -30,6 +30,10 @@ def _load(kind: DType, pointer: str) -> str:
     return f"tk_load<{_vector(memory_type(kind))}>({pointer})"
 
 
+def _load_partial(kind: DType, pointer: str, count: str, other: str) -> str:
+    return f"tk_load_partial<{_vector(memory_type(kind))}>({pointer}, {count}, {other})"
+
+
 def _gather(kind: DType, pointer: str, index: str) -> str:
     return f"tk_gather<{_vector(memory_type(kind))}>({pointer}, {index})"
 
@@ -64,6 +68,8 @@ CPP = Vocabulary(
         f"tk_load_strided<{_vector(memory_type(kind))}>({pointer}, {step})"
     ),
     store_strided=lambda _, pointer, step, value: f"tk_store_strided({pointer}, {step}, {value})",
+    load_partial=_load_partial,
+    store_partial=lambda _, pointer, value, count: f"tk_store_partial({pointer}, {value}, {count})",
     gather=_gather,
     scatter=lambda _, pointer, index, value: f"tk_scatter({pointer}, {index}, {value})",
     convert=lambda kind, value: f"tk_convert<{_MEMORY[kind.name]}>({value})",

@@ -101,6 +101,7 @@ def cpu_facts(arch: str) -> TargetFacts:
         l2=caches[2],
         l3=caches[3],
         scopes=frozenset({"global", "constant", "scratch", "register"}),
+        intrinsics=frozenset({"masked_memory"} if "avx" in found.features else ()),
         limits=(("stack_bytes", STACK_BYTES),),
     )
 

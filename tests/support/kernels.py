@@ -15,6 +15,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.interp import run
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.ir import Const, Func
+from compiler.loops.verify import Stage, verify
 from compiler.lower import PASSES
 from compiler.lower.place_allocations import workspace_buffers
 from compiler.render.cstyle import render_kernel
@@ -50,10 +51,17 @@ extern "C" __attribute__((visibility("default"))) void call(void *const *bufs) {
 """
 
 
+_STAGES: dict[str, Stage] = {"lower_blocks": "lowered", "assign_registers": "flat"}
+"""What the program is from a pass on."""
+
+
 def lower_steps(func: Func, facts: TargetFacts) -> Iterator[tuple[str, Func]]:
-    """The program after each pass."""
+    """The program after each pass, verified."""
+    stage: Stage = "scheduled"
     for name, step in PASSES:
         func = step(func, facts)
+        stage = _STAGES.get(name, stage)
+        verify(func, stage, after=name)
         yield name, func
 
 

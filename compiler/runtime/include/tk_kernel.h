@@ -16,6 +16,15 @@
 #define TK_ROLLED
 #endif
 
+/* Quotient rounded towards minus infinity, and the remainder that goes with it; for integers and their
+ * vectors. */
+template <class V> TK_INLINE V tk_floordiv(V a, V b) {
+    const V q = a / b, r = a % b;
+    if constexpr (tk_lanes<V> == 1) return q - ((r != 0) & ((r < 0) != (b < 0)));
+    else return q + tk_convert<tk_scalar<V>>((r != 0) & ((r < 0) != (b < 0)));
+}
+template <class V> TK_INLINE V tk_floormod(V a, V b) { return a - tk_floordiv(a, b) * b; }
+
 /* Lane i holds from[i * step]. */
 template <class V> TK_INLINE V tk_load_strided(const tk_scalar<V> *from, int64_t step) {
     if constexpr (tk_lanes<V> == 1) {

@@ -1,0 +1,6 @@
+"""Capabilities that the lowering asks for: names in `TargetFacts.intrinsics`."""
+
+from __future__ import annotations
+
+MASKED_MEMORY = "masked_memory"
+"""The first n lanes of a vector of 32-bit elements are loaded and stored by one instruction."""
