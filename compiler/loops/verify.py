@@ -9,9 +9,11 @@ never on suspicion. The interpreter finds the rest.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from compiler.core.diagnostics import BadInputError, InternalError
+from compiler.core.passes import PassEvent
 from compiler.loops.ir import Func
 from compiler.loops.verify_stmts import Checker
 
@@ -46,3 +48,13 @@ def verify(func: Func, stage: Stage = "scheduled", *, after: str = "", edited: b
         why="\n     ".join(shown),
         hint="" if edited else "this is a defect of the pass; dump the stages with --dump to see them",
     )
+
+
+def verifying(stages: Mapping[str, Stage]) -> Callable[[PassEvent[Func]], None]:
+    """An observer for `run_passes` that verifies after each pass; `stages` says where each pass leads to."""
+
+    def observe(event: PassEvent[Func]) -> None:
+        if event.changed:
+            verify(event.after, stages[event.name], after=event.name)
+
+    return observe

@@ -266,6 +266,18 @@ class Checker(ExprChecker):
             self.report(f"a value of {value.dtype} is stored where {wanted} is needed")
         if buffer.scope == ir.CONSTANT:
             self.report(f"constant `{buffer.name}` is written")
+        if self.private(buffer) and not self.blocks_allowed:
+            self.own_memory(buffer)
+
+    def own_memory(self, buffer: Buffer) -> None:
+        """After lowering, memory of one thread is allocated where that thread runs."""
+        for loop in self.loops[self.outside.get(buffer.name, 0) :]:
+            if loop.kind is ForKind.PARALLEL or _is_hardware(loop):
+                self.report(
+                    f"`{buffer.name}` belongs to one thread and exists outside of the {_kind(loop)} loop "
+                    f"`{loop.var.name}` that writes it"
+                )
+                return
 
     def register_indices(self, buffer: Buffer, indices: Sequence[Expr]) -> None:
         """Registers have no addresses: in the end their indices are known once loops are unrolled."""
@@ -407,6 +419,10 @@ def _is_unrolled(loop: ir.For) -> bool:
 
 def _is_thread(loop: ir.For) -> bool:
     return loop.kind is ForKind.BOUND and (loop.tag or "").startswith("threadIdx.")
+
+
+def _is_hardware(loop: ir.For) -> bool:
+    return loop.kind is ForKind.BOUND and (loop.tag or "").startswith(("threadIdx.", "blockIdx."))
 
 
 def _kind(loop: ir.For) -> str:

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from compiler.core.diagnostics import BadInputError, InternalError
+from compiler.core.passes import Pass, run_passes
 from compiler.loops.build import Builder
 from compiler.loops.ir import (
     F32,
@@ -23,7 +24,7 @@ from compiler.loops.ir import (
     minimum,
 )
 from compiler.loops.text import parse_func
-from compiler.loops.verify import Stage, problems_of, verify
+from compiler.loops.verify import Stage, problems_of, verify, verifying
 
 HEAD = "func f(x: f32[8, 8], n: i64[8], k: f32[8] @constant) -> (y: f32[8, 8])\n  local t: f32[8]\n"
 
@@ -116,6 +117,10 @@ def test_nothing_is_said_about_a_right_program() -> None:
                 "  if r[0] > 0.0\n    barrier shared\n  y[i, 0] = 1.0"
             ),
             "(by `i`)",
+        ),
+        (
+            "alloc r: f32[1] @register\nfor i in 0..8 parallel\n  r[0] = x[i, 0]\n  y[i, 0] = r[0]",
+            "`r` belongs to one thread and exists outside of the parallel loop `i` that writes it",
         ),
         ("barrier shared\ny[0, 0] = 1.0", "a barrier needs bound threads around it"),
         (
@@ -312,6 +317,17 @@ def test_verify_raises_naming_the_pass_and_every_problem() -> None:
     with pytest.raises(BadInputError):
         verify(bad, "lowered", edited=True)
     verify(parse_func(HEAD + indented(RIGHT)), "lowered")
+
+
+def test_passes_are_verified_one_by_one() -> None:
+    right = parse_func(HEAD + indented(RIGHT))
+    bad = parse_func(HEAD + "  y[0, 9] = 1.0\n")
+    passes = (Pass[Func]("keep", lambda func: func), Pass[Func]("spoil", lambda _func: bad))
+    observer = verifying({"keep": "lowered", "spoil": "lowered"})
+    with pytest.raises(InternalError) as caught:
+        run_passes(passes, right, [observer])
+    assert caught.value.where == "after spoil"
+    assert run_passes(passes[:1], right, [observer]) is right
 
 
 def test_it_is_quick() -> None:
