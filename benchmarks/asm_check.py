@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from compiler.core.diagnostics import TkError
 from compiler.core.files import private_directory
 from compiler.core.settings import load_settings
 from compiler.pipeline import compile_model
@@ -77,4 +78,8 @@ def _assembly(sources: Path, arch: str) -> Iterator[tuple[Path, str]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except TkError as error:
+        print("\n".join(error.lines()), file=sys.stderr)
+        sys.exit(int(error.code))
