@@ -21,6 +21,7 @@ template <size_t kPlaces> float read_all(const char *data, size_t bytes) {
   Vector sums[kStreams] = {};
   const size_t part = bytes / kPlaces;
   for (size_t at = 0; at < part; at += kEach * sizeof(Vector))
+#pragma GCC unroll 8
     for (size_t i = 0; i < kStreams; ++i)
       sums[i] += tk_load<Vector>(data + i / kEach * part + at + i % kEach * sizeof(Vector));
   for (size_t i = 1; i < kStreams; ++i) sums[0] += sums[i];

@@ -10,6 +10,7 @@
 #ifndef TK_MATH_H
 #define TK_MATH_H
 
+#include "tk_narrow.h"
 #include "tk_vector.h"
 
 /* ---------------------------------------------------------------- instructions without a C++ spelling */

@@ -131,8 +131,11 @@ template <class To, class V> TK_INLINE tk_vec<tk_scalar<To>, tk_lanes<V>> tk_con
     else return __builtin_convertvector(v, R);
 }
 
-/* Lane-wise mask ? a : b; `mask` is what a comparison gives (bool for one lane). */
-template <class M, class V> TK_INLINE V tk_select(M mask, V a, V b) { return mask ? a : b; }
+/* Lane-wise mask ? a : b; `mask` is what a comparison of operands of any size gives (bool for one lane). */
+template <class M, class V> TK_INLINE V tk_select(M mask, V a, V b) {
+    if constexpr (tk_lanes<V> == 1 || sizeof(tk_scalar<M>) == sizeof(tk_scalar<V>)) return mask ? a : b;
+    else return __builtin_convertvector(mask, tk_ints<V>) ? a : b;
+}
 
 /* base, base + step, base + 2 * step, ... */
 template <class V> TK_INLINE V tk_ramp(tk_scalar<V> base, tk_scalar<V> step) {
