@@ -36,11 +36,11 @@ def print_stmt(stmt: Stmt) -> str:
 
 def print_head(stmt: Stmt) -> str:
     """The first line of a statement, shortened: how messages name a place."""
+    if isinstance(stmt, ir.Block):
+        return f"block {quote(stmt.name)}"
     out = _Printer()
     if isinstance(stmt, ir.For):
         stmt = stmt.replace(body=ir.Seq(()))
-    elif isinstance(stmt, ir.Block):
-        stmt = stmt.replace(body=ir.Seq(()), init=None, reads=(), writes=())
     elif isinstance(stmt, ir.If):
         stmt = ir.If(stmt.cond, ir.Seq(()))
     elif isinstance(stmt, ir.Let | ir.Alloc):
