@@ -49,21 +49,34 @@ def expected() -> np.ndarray:
     return powers / powers.sum()
 
 
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The model and its library."""
+    model = tmp_path_factory.mktemp("tiny") / "tiny.onnx"
+    library = model.with_suffix(".so")
+    onnx.save(tiny(), model)
+    report = compiler.compile_model(model, compiler.CompileOptions(output=library))
+    assert report.library_bytes == library.stat().st_size
+    return model, library
+
+
 @pytest.mark.parametrize("threads", [1, 2])
-def test_model_to_library_to_result(tmp_path: Path, threads: int) -> None:
-    onnx.save(tiny(), tmp_path / "tiny.onnx")
-    options = compiler.CompileOptions(output=tmp_path / "tiny.so", threads=threads)
-    report = compiler.compile_model(tmp_path / "tiny.onnx", options)
-    assert report.library_bytes == (tmp_path / "tiny.so").stat().st_size
-    with compiler.load(tmp_path / "tiny.so") as model:
+def test_the_library_computes_the_network(paths: tuple[Path, Path], threads: int) -> None:
+    with compiler.load(paths[1], threads=threads) as model:
         result = model.run({"x": X})["y"]
     assert np.abs(result - expected()).max() < 1e-6
 
 
-def test_the_library_is_verified(tmp_path: Path) -> None:
-    onnx.save(tiny(), tmp_path / "tiny.onnx")
-    compiler.compile_model(tmp_path / "tiny.onnx", compiler.CompileOptions(output=tmp_path / "tiny.so"))
-    request = compiler.VerifyRequest(tmp_path / "tiny.so", tmp_path / "tiny.onnx", layers=True)
-    report = compiler.verify_library(request)
+def test_the_library_is_verified_layer_by_layer(paths: tuple[Path, Path]) -> None:
+    report = compiler.verify_library(compiler.VerifyRequest(paths[1], paths[0], layers=True))
     assert report.passed
+    assert report.layers
     assert all(one.passed for one in report.layers)
+
+
+def test_every_kernel_replays_from_the_manifest(paths: tuple[Path, Path]) -> None:
+    report = compiler.inspect_library(paths[1], kernels=True, check=True)
+    assert report.kernels
+    for kernel in report.kernels:
+        assert kernel.replays, kernel
+        assert kernel.kind != "opaque"

@@ -18,6 +18,7 @@ from compiler.schedule.analysis import static_shape
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.schedule.layouts import layouts_of
 from compiler.schedule.rules import schedule_func
+from compiler.schedule.schedule import replay
 from compiler.schedule.trace import Trace
 from compiler.stages.constants import Maps
 from compiler.stages.dump import LOOPS, RENDER, SCHEDULE, TRACE, Dump, Edit
@@ -89,7 +90,7 @@ def print_kernel(number: int, lowered: Func, target: Target) -> KernelText:
 
 def replay_kernel(number: int, func: Func, trace: Trace, target: Target) -> str:
     """The source file that a recorded trace gives; raises ScheduleError when the trace does not fit."""
-    lowered = run_passes(lowering(target.facts), trace.replay(func).func)
+    lowered = run_passes(lowering(target.facts), replay(trace, func).func)
     return print_kernel(number, lowered, target).text
 
 
@@ -103,7 +104,7 @@ def _schedule(
     number: int, func: Func, layouts: Mapping[str, Layout], target: Target, edit: Edit | None
 ) -> tuple[Trace, Func]:
     if edit is not None and edit.applies(TRACE, number):
-        schedule = Trace.from_json(edit.text).replay(func)
+        schedule = replay(Trace.from_json(edit.text), func)
     else:
         schedule = schedule_func(func, layouts, target.facts, AnalyticChooser())
     if edit is not None and edit.applies(SCHEDULE, number):
