@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from compiler.loops.ir import Expr, For, ForKind, Func, Stmt, Var, const
+from compiler.loops.ir import Binary, Block, Expr, For, ForKind, Func, Load, Stmt, Store, Var, const
 from compiler.loops.simplify import simplify
 from compiler.schedule.primitives.base import (
     Outputs,
@@ -24,9 +24,10 @@ from compiler.schedule.primitives.base import (
     variables,
 )
 from compiler.schedule.primitives.split import Split, check_serial
-from compiler.schedule.races import check_independent, check_reorder
+from compiler.schedule.races import check_independent, check_reorder, is_virtual
 
 UNROLL_LIMIT = 1024
+_ASSOCIATIVE = frozenset({"add", "mul", "min", "max"})
 BIND_TAGS = tuple(f"{unit}.{axis}" for unit in ("blockIdx", "threadIdx", "vthread") for axis in "xyz")
 
 
@@ -194,7 +195,7 @@ class Tile(Primitive):
 # ---------------------------------------------------------------- how a loop runs
 
 
-def _independent(primitive: Primitive, program: Program, name: str) -> For:
+def _independent(primitive: Primitive, program: Program, name: str, *, private: bool = True) -> For:
     """A serial loop whose iterations may run at the same time."""
     loop = program.loop(name, primitive.name)
     check_serial(loop, primitive.name)
@@ -206,8 +207,16 @@ def _independent(primitive: Primitive, program: Program, name: str) -> For:
             why="its iterations update the same element",
             hint="use rfactor to make the reduction spatial first",
         )
-    check_independent(primitive.name, program, loop)
+    check_independent(primitive.name, program, loop, private=private)
     return loop
+
+
+def _combines(block: Block) -> bool:
+    """Whether a block has no start of its own and is C = C op x, with an operation that may be reordered."""
+    body = block.body
+    if block.init is not None or not isinstance(body, Store) or not isinstance(body.value, Binary):
+        return False
+    return body.value.op in _ASSOCIATIVE and body.value.a == Load(body.buffer, body.indices)
 
 
 def _with_kind(func: Func, loop: For, kind: ForKind, tag: str | None = None) -> tuple[Func, Outputs]:
@@ -254,7 +263,8 @@ class Parallel(Primitive):
 class Vectorize(Primitive):
     """Let the iterations of an innermost loop run in the lanes of a vector.
 
-    loop: an innermost loop with a constant extent, not a reduce loop.
+    loop: an innermost loop with a constant extent. A reduce loop is allowed when the block only combines values
+    into one element (C = C op x) and its start was decomposed: each lane then keeps a partial result.
     Outputs: none.
     rewrite: for j in 16: B(j) -> vectorized j in 16: B(j)
     Halide, TVM: vectorize.
@@ -276,6 +286,9 @@ class Vectorize(Primitive):
                 why=f"loop {inside[0].var.name} is inside it",
                 hint="reorder the loop inside, or split it and vectorise the inner part",
             )
+        if all(_combines(block) for block in reduce_blocks(loop)) and reduce_blocks(loop):
+            check_serial(loop, self.name)
+            return _with_kind(func, loop, ForKind.VECTORIZED)
         return _with_kind(func, _independent(self, program, self.loop), ForKind.VECTORIZED)
 
 
@@ -327,7 +340,7 @@ class Bind(Primitive):
         if self.tag not in BIND_TAGS:
             why = "it names no axis of the hardware"
             raise self.refuse(f"unknown tag {self.tag!r}", why=why, hint=f"one of {', '.join(BIND_TAGS)}")
-        loop = _independent(self, program, self.loop)
+        loop = _independent(self, program, self.loop, private=not is_virtual(self.tag))
         self._check_tags(program, loop)
         return _with_kind(func, loop, ForKind.BOUND, self.tag)
 

@@ -50,6 +50,11 @@ def inline_injective(schedule: Schedule) -> None:
             schedule.compute_inline(name)
 
 
+def blocks_below(schedule: Schedule, loop: str) -> list[str]:
+    """Names of the blocks inside a loop."""
+    return [item.name for item in schedule.loop(loop).walk() if isinstance(item, Block)]
+
+
 def fuse_all(schedule: Schedule, loops: Sequence[str]) -> str:
     """Fuse loops that follow each other; one loop stays itself."""
     return loops[0] if len(loops) == 1 else schedule.fuse(*loops)

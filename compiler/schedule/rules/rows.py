@@ -11,25 +11,50 @@ import math
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Binary, Expr, Iter, Var
 from compiler.schedule.analysis import BlockFacts, block_facts, extent_of
-from compiler.schedule.rules.common import SMALL
+from compiler.schedule.rules.common import SMALL, blocks_below, fuse_all
 from compiler.schedule.schedule import Schedule
 
 
 def rows(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
-    """Run the outer spatial loops of one reduction block in parallel; spread lanes where memory is contiguous."""
+    """Run the outer spatial loops of one reduction in parallel; spread lanes where memory is contiguous."""
     block = block_facts(schedule.block(name))
     if block is None:
         return False
     loops = list(schedule.loops(name))
-    spatial = loops[: len(block.spatial)]
+    spatial, reduce = loops[: len(block.spatial)], loops[len(block.spatial) :]
     work = math.prod(extent_of(item.extent) for item in block.block.iters)
     inner = _contiguous(block)
-    if inner is not None:
-        _vectorize(schedule, block, inner, loops, spatial, facts)
-    outer = next((loop for loop in spatial if loop in schedule.loops(name)), None)
-    if outer is not None and work >= SMALL:
-        schedule.parallel(outer)
+    if inner is not None and inner.kind == "reduce":
+        schedule.decompose_reduction(name, reduce[0])
+        _spread(schedule, reduce, reduce[block.reduce.index(inner)], facts.lanes(block.store.buffer.dtype.bits))
+    elif inner is not None:
+        lanes = facts.lanes(block.store.buffer.dtype.bits)
+        _spread(schedule, [*spatial, *reduce], spatial[block.spatial.index(inner)], lanes)
+    outer = [loop for loop in spatial if loop in schedule.loops(name)]
+    if outer and work >= SMALL:
+        schedule.parallel(_widest(schedule, name, outer))
     return True
+
+
+def _widest(schedule: Schedule, name: str, outer: list[str]) -> str:
+    """The outer loops that follow each other from the outside, fused."""
+    around = schedule.loops(name)
+    leading = [loop for loop, actual in zip(outer, around, strict=False) if loop == actual]
+    alone = [loop for loop in leading if len(blocks_below(schedule, loop)) == 1]
+    return fuse_all(schedule, alone) if alone else leading[0]
+
+
+def _spread(schedule: Schedule, loops: list[str], loop: str, lanes: int) -> None:
+    """Move one loop innermost, split into vectors, where it is long enough."""
+    extent = extent_of(schedule.loop(loop).extent)
+    if extent < lanes:
+        return
+    outer, vector = schedule.split(loop, (None, lanes), tail="guard" if extent % lanes == 0 else "mask")
+    at = loops.index(loop)
+    order = [*loops[:at], outer, *loops[at + 1 :], vector]
+    if order != [*loops[:at], outer, vector, *loops[at + 1 :]]:
+        schedule.reorder(*order)
+    schedule.vectorize(vector)
 
 
 def _contiguous(block: BlockFacts) -> Iter | None:
@@ -55,25 +80,3 @@ def _computes_with(block: BlockFacts, name: str) -> bool:
 
     value = getattr(block.block.body, "value", None)
     return isinstance(value, Expr) and visit(value)
-
-
-def _vectorize(
-    schedule: Schedule,
-    block: BlockFacts,
-    inner: Iter,
-    loops: list[str],
-    spatial: list[str],
-    facts: TargetFacts,
-) -> None:
-    lanes = facts.lanes(block.store.buffer.dtype.bits)
-    extent = extent_of(inner.extent)
-    order = [item.var.name for item in block.block.iters]
-    loop = loops[order.index(inner.var.name)]
-    if extent % lanes or extent < lanes:
-        return
-    outer, vector = schedule.split(loop, (None, lanes))
-    if loop in spatial:
-        spatial[spatial.index(loop)] = outer
-        rest = [item for item in loops if item not in spatial and item != loop]
-        schedule.reorder(outer, *rest, vector)
-    schedule.vectorize(vector)
