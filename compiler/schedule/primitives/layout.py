@@ -136,6 +136,8 @@ class _Accesses:
     def visit(self, item: Node, known: Simplifier) -> Node:
         if isinstance(item, Block):
             return self.block(item, known)
+        if isinstance(item, Region):
+            return self.region(item, known)
         if isinstance(item, For):
             extent = int_of(item.extent)
             inner = known if extent is None or extent < 1 else known.bind(item.var.name, 0, extent - 1)
@@ -188,7 +190,15 @@ class _Accesses:
 
 
 def _touches(block: Block, buffer: str) -> bool:
-    return any(region.buffer.name == buffer for region in (*block.reads, *block.writes))
+    """Whether a block accesses a buffer; what lives inside it, or starts it, is not among its regions."""
+    if any(region.buffer.name == buffer for region in (*block.reads, *block.writes)):
+        return True
+    hidden: list[Node] = [
+        part for part in (block.init, block.body) if part is not None and not isinstance(part, Store)
+    ]
+    if isinstance(block.init, Store):
+        hidden.append(block.init.value)
+    return any(isinstance(item, Buffer) and item.name == buffer for part in hidden for item in part.walk())
 
 
 def _fill_padding(func: Func, buffer: Buffer, layout: Layout) -> tuple[Func, Outputs]:

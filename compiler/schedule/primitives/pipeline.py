@@ -250,6 +250,8 @@ class _RingAccesses:
     def visit(self, item: Node, known: Simplifier) -> Node:
         if isinstance(item, Block):
             return self.block(item, known)
+        if isinstance(item, Region):
+            return self.region(item, known)
         changed = item.map_children(lambda child: self.visit(child, known))
         if isinstance(changed, Load | Store | AtomicUpdate | AddressOf) and self._own(changed.buffer):
             return changed.replace(buffer=self.new, indices=self.mapped(changed.indices, known))
