@@ -8,7 +8,7 @@ from itertools import product
 from math import inf
 from typing import TypeAlias
 
-from compiler.loops.ir import Binary, Block, Buffer, Const, Expr, For, Region, Var, const
+from compiler.loops.ir import Binary, Block, Buffer, Const, Expr, For, ForKind, Func, Region, Var, const
 from compiler.loops.linear import is_division, single
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.primitives.base import (
@@ -17,6 +17,7 @@ from compiler.schedule.primitives.base import (
     inner_loops,
     iter_kinds,
     outer_blocks,
+    reduce_blocks,
     variables,
 )
 from compiler.schedule.regions import Inner, Span, box, covers, hull, int_of, relax
@@ -24,8 +25,11 @@ from compiler.schedule.regions import Inner, Span, box, covers, hull, int_of, re
 Box: TypeAlias = Sequence[Span | None]
 
 
-def check_independent(asked: str, program: Program, loop: For) -> None:
-    """Refuse when iterations of a loop touch the same elements; buffers that live inside it do not count."""
+def check_independent(asked: str, program: Program, loop: For, *, private: bool = True) -> None:
+    """Refuse when iterations of a loop touch the same elements.
+
+    private: buffers that only live inside the loop do not count, because each thread gets its own.
+    """
     name = loop.var.name
     below = outer_blocks(loop)
     if loop.extent == const(1):
@@ -33,7 +37,7 @@ def check_independent(asked: str, program: Program, loop: For) -> None:
     known = Simplifier(_bounds_below(program, loop))
     for block in below:
         for region in block.writes:
-            if _lives_inside(program, region.buffer, below):
+            if private and _lives_inside(program, region.buffer, below):
                 continue
             why = _overlap(program, block, loop, known)
             if why:
@@ -52,6 +56,26 @@ def check_independent(asked: str, program: Program, loop: For) -> None:
             "same iteration",
             hint="choose a loop around one block only",
         )
+
+
+def check_schedule(func: Func) -> None:
+    """Refuse a finished schedule in which a loop is parallel, vectorised or bound although it may not be.
+
+    Each primitive checks this for its own loop when it is applied; moving a block out of such a loop
+    afterwards may make a buffer shared that was private. To be asked once, when nothing more will change.
+    """
+    program = Program(func)
+    for loop in program.loops.values():
+        if loop.kind in _SIMULTANEOUS and not reduce_blocks(loop):  # lanes of a sum are added up at the end
+            check_independent("schedule", program, loop, private=not is_virtual(loop.tag))
+
+
+_SIMULTANEOUS = frozenset({ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.BOUND})
+
+
+def is_virtual(tag: str | None) -> bool:
+    """Whether a tag stands for virtual threads: interleaved iterations of one thread, with its memory."""
+    return tag is not None and tag.startswith("vthread")
 
 
 def check_reorder(asked: str, program: Program, chain: Sequence[For], order: Sequence[For]) -> None:

@@ -240,13 +240,18 @@ class ReverseComputeInline(Primitive):
 
     def _inverse(self, block: Block, load: Load) -> IndexMap:
         names = tuple(item.var.name for item in block.iters)
-        why = "the indices do not reach every element once"
+        why = "the indices do not reach every element once, or reach beyond them"
         try:
             forward = IndexMap(names, load.indices)
             inverse = forward.inverse(tuple(_sizes(item.extent for item in block.iters)))
             known = Simplifier(inverse.bounds(_sizes(load.buffer.shape)))
             there = substitute_all(forward.outputs, dict(zip(names, inverse.outputs, strict=True)))
-            if all(
+            reaches = Simplifier(_iter_bounds(block))
+            inside = all(
+                reaches.prove(item.ge(0)) and reaches.prove(item.lt(extent))
+                for item, extent in zip(load.indices, load.buffer.shape, strict=True)
+            )
+            if inside and all(
                 known.simplify(item) == known.simplify(Var(name))
                 for item, name in zip(there, inverse.inputs, strict=True)
             ):

@@ -263,8 +263,8 @@ class Parallel(Primitive):
 class Vectorize(Primitive):
     """Let the iterations of an innermost loop run in the lanes of a vector.
 
-    loop: an innermost loop with a constant extent. A reduce loop is allowed when the block only combines values
-    into one element (C = C op x) and its start was decomposed: each lane then keeps a partial result.
+    loop: an innermost loop with a constant extent. A reduce loop is allowed when the block only combines
+    values into one element (C = C op x) and its start was decomposed: each lane then keeps a partial result.
     Outputs: none.
     rewrite: for j in 16: B(j) -> vectorized j in 16: B(j)
     Halide, TVM: vectorize.
@@ -286,7 +286,8 @@ class Vectorize(Primitive):
                 why=f"loop {inside[0].var.name} is inside it",
                 hint="reorder the loop inside, or split it and vectorise the inner part",
             )
-        if all(_combines(block) for block in reduce_blocks(loop)) and reduce_blocks(loop):
+        reducing = reduce_blocks(loop)
+        if reducing and reducing == outer_blocks(loop) and all(map(_combines, reducing)):
             check_serial(loop, self.name)
             return _with_kind(func, loop, ForKind.VECTORIZED)
         return _with_kind(func, _independent(self, program, self.loop), ForKind.VECTORIZED)
@@ -338,8 +339,8 @@ class Bind(Primitive):
     def apply(self, func: Func) -> tuple[Func, Outputs]:
         program = Program(func)
         if self.tag not in BIND_TAGS:
-            why = "it names no axis of the hardware"
-            raise self.refuse(f"unknown tag {self.tag!r}", why=why, hint=f"one of {', '.join(BIND_TAGS)}")
+            why, hint = "it names no axis of the hardware", f"one of {', '.join(BIND_TAGS)}"
+            raise self.refuse(f"unknown tag {self.tag!r}", why=why, hint=hint)
         loop = _independent(self, program, self.loop, private=not is_virtual(self.tag))
         self._check_tags(program, loop)
         return _with_kind(func, loop, ForKind.BOUND, self.tag)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
-from compiler.loops.ir import Block, Const, Expr, For, ForKind, Func, Stmt, Var, const, minimum, seq
+from compiler.loops.ir import Block, Const, Expr, For, ForKind, Func, Region, Stmt, Var, const, minimum, seq
 from compiler.loops.simplify import Simplifier, simplify
 from compiler.schedule.primitives.base import (
     Outputs,
@@ -285,17 +285,28 @@ def _roundup(split: Tail) -> Stmt:
 
 def _widen(split: Tail, block: Block, known: Simplifier) -> Block:
     """Let the iteration variables of a block cover the padded loop, where its buffers allow that."""
-    iters = []
-    inner = Simplifier()
+    iters, inner, widened = [], Simplifier(), False
     for item in block.iters:
         last = known.interval(item.binding)[1]
         old = known.interval(item.extent)[1]
         if last is None or old is None:
             raise split.refuse("an index is unbounded", f"{item.var.name} of block {block.name}", "use guard")
+        wider = last >= old
+        if wider and not all(_uses(region, item.var.name) for region in block.writes):
+            why = f"{item.var.name} of block {block.name} picks no element of what it writes"
+            raise split.refuse("the padded part would repeat work", why, "use the tail guard")
+        widened = widened or wider
         iters.append(item.replace(extent=const(max(last + 1, old))))
         inner = inner.bind(item.var.name, 0, max(last + 1, old) - 1)
+    if not widened:
+        why = f"the work of block {block.name} does not depend on the loop"
+        raise split.refuse("the padded part would repeat work", why, "use the tail guard")
     _check_room(split, block, inner)
     return block.replace(iters=tuple(iters))
+
+
+def _uses(region: Region, name: str) -> bool:
+    return any(name in variables(begin) for begin in region.begin)
 
 
 def _check_room(split: Tail, block: Block, known: Simplifier) -> None:
