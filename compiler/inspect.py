@@ -11,6 +11,7 @@ from compiler.core.diagnostics import HostError, TkError
 from compiler.core.files import sha256_bytes
 from compiler.core.settings import load_settings
 from compiler.frontend.onnx import Bind, UnsupportedModelError, import_model, read_model
+from compiler.graph.alias import find_aliases, is_join
 from compiler.graph.fuse import fuse
 from compiler.graph.ir import Graph, Value
 from compiler.graph.layout import choose_layouts
@@ -86,8 +87,10 @@ def _arena_bytes(graph: Graph) -> int:
     fused = fuse(rewrite_graph(graph))
     layouts = choose_layouts(fused, get_target("cpu").facts.lanes(32))
     constants = fused.graph.constants
-    uses = [Use(tuple(v for v in g.inputs if v not in constants), g.outputs) for g in fused.groups]
-    return plan_storage(fused, layouts, uses).plan.bytes
+    aliases = find_aliases(fused, layouts)
+    groups = [group for group in fused.groups if not is_join(group, aliases)]
+    uses = [Use(tuple(v for v in g.inputs if v not in constants), g.outputs) for g in groups]
+    return plan_storage(fused, layouts, aliases, uses).plan.bytes
 
 
 def inspect_library(path: Path, *, kernels: bool = False, check: bool = False) -> LibraryReport:

@@ -3,7 +3,7 @@
     import      ONNX file -> graph                                   frontend/
     rewrite     graph -> canonical graph, one pass after the other   graph/rewrites/
     fuse        graph -> groups, each one kernel                     graph/fuse.py
-    layout      how each tensor lies in memory                       graph/layout.py
+    layout      how each tensor lies in memory; joins without copies  graph/layout.py, graph/alias.py
     loops       group -> loop function, from the op records' forms   graph/to_loops.py
     schedule    rules and a chooser rearrange the loops, as a trace  schedule/
     lower       scheduled loops -> flat loops                        lower/
@@ -31,6 +31,7 @@ from compiler.core.files import write_atomic
 from compiler.core.passes import PassEvent
 from compiler.core.settings import Settings, load_settings
 from compiler.frontend.onnx import import_model
+from compiler.graph.alias import Alias, find_aliases, is_join
 from compiler.graph.fuse import FusedGraph, Group, fuse
 from compiler.graph.ir import Graph, Value
 from compiler.graph.layout import choose_layouts
@@ -111,18 +112,19 @@ def compile_model(path: Path, options: CompileOptions) -> CompileReport:
         dump.model("20-fuse", str(fused))
     with clock.stage("layout"):
         layouts = choose_layouts(fused, target.facts.lanes(32))
+        aliases = find_aliases(fused, layouts)
         dump.model("21-layout", _layout_text(fused, layouts))
     if last in _MODEL_WIDE:
         return _report(options, target, clock, started)
 
     with KernelBuild(target, settings) as build:
         with clock.stage("kernels"):
-            kernels, steps, objects = _make_kernels(fused, layouts, target, build, dump, edit)
+            kernels, steps, objects = _make_kernels(fused, layouts, aliases, target, build, dump, edit)
         if last in _KERNEL_WIDE:
             return _report(options, target, clock, started, kernels=len(kernels))
         with clock.stage("plan"):
             constants = ConstantPool(graph.constants)
-            storage, plan = _plan(fused, layouts, kernels, steps, constants, target, options)
+            storage, plan = _plan(fused, layouts, aliases, kernels, steps, constants, target, options)
             dump.model("60-plan", str(storage))
         with clock.stage("host"):
             host = render_plan(plan)
@@ -160,6 +162,7 @@ def compile_model(path: Path, options: CompileOptions) -> CompileReport:
 def _make_kernels(
     fused: FusedGraph,
     layouts: dict[Value, Layout],
+    aliases: dict[Value, Alias],
     target: Target,
     build: KernelBuild,
     dump: Dump,
@@ -171,6 +174,8 @@ def _make_kernels(
     steps: list[Step] = []
     objects: list[Future[Path]] = []
     for group in fused.groups:
+        if is_join(group, aliases):
+            continue
         made = group_func(group, fused.graph.constants)
         own = _param_layouts(made, layouts)
         key = (made.func, tuple(own.items()))
@@ -198,6 +203,7 @@ def _param_layouts(made: GroupFunc, layouts: dict[Value, Layout]) -> dict[str, L
 def _plan(
     fused: FusedGraph,
     layouts: dict[Value, Layout],
+    aliases: dict[Value, Alias],
     kernels: Sequence[Kernel],
     steps: Sequence[Step],
     constants: ConstantPool,
@@ -207,7 +213,7 @@ def _plan(
     """Offsets for everything, and the table that the runtime executes."""
     graph = fused.graph
     uses = [_use(step, kernels[step.kernel], graph) for step in steps]
-    storage = plan_storage(fused, layouts, uses)
+    storage = plan_storage(fused, layouts, aliases, uses)
     plan_steps = []
     for number, step in enumerate(steps):
         kernel = kernels[step.kernel]
@@ -275,7 +281,10 @@ def _pass_dumper(dump: Dump):  # type: ignore[no-untyped-def]
 
 
 def _layout_text(fused: FusedGraph, layouts: dict[Value, Layout]) -> str:
-    lines = [f"{value}: {value.type} as {'; '.join(layout.maps) or 'row-major'}" for value, layout in layouts.items()]
+    lines = [
+        f"{value}: {value.type} as {'; '.join(layout.maps) or 'row-major'}"
+        for value, layout in layouts.items()
+    ]
     return "\n".join(lines)
 
 

@@ -1,7 +1,7 @@
 """Where every tensor of a model lies: input, output, constants or arena.
 
-Views share the memory of what they view. A view of a model output's memory is that output, so the kernel
-that makes it writes to the caller's buffer directly.
+Views share the memory of what they view, parts of a join lie inside its result. A view of a model output's
+memory is that output, so the kernel that makes it writes to the caller's buffer directly.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
+from compiler.graph.alias import Alias
 from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Value
 from compiler.graph.memory import Lifetime, MemoryPlan, plan_memory
@@ -52,25 +53,44 @@ class Storage:
     plan: MemoryPlan
 
 
-def roots_of(fused: FusedGraph) -> dict[Value, Value]:
-    """The tensor whose memory each tensor shares (itself, when it has its own)."""
-    roots: dict[Value, Value] = {}
-    for source, view in fused.views:
-        roots[view] = roots.get(source, source)
-    return roots
+@dataclass(frozen=True, slots=True)
+class Root:
+    """The tensor whose memory another one shares, and the byte offset in it."""
+
+    value: Value
+    offset: int
 
 
-def plan_storage(fused: FusedGraph, layouts: Mapping[Value, Layout], steps: Sequence[Use]) -> Storage:
+def roots_of(fused: FusedGraph, aliases: Mapping[Value, Alias]) -> dict[Value, Root]:
+    """The memory of each tensor that has none of its own."""
+    viewed = {view: Root(source, 0) for source, view in fused.views}
+    parts = {
+        part: Root(alias.parent, alias.offset * part.type.dtype.bits // 8) for part, alias in aliases.items()
+    }
+    inside = {**viewed, **parts}
+    return {value: _outermost(value, inside) for value in inside}
+
+
+def _outermost(value: Value, inside: Mapping[Value, Root]) -> Root:
+    offset = 0
+    while value in inside:
+        value, offset = inside[value].value, offset + inside[value].offset
+    return Root(value, offset)
+
+
+def plan_storage(
+    fused: FusedGraph, layouts: Mapping[Value, Layout], aliases: Mapping[Value, Alias], steps: Sequence[Use]
+) -> Storage:
     """Give every tensor that a step touches its slot."""
-    roots = roots_of(fused)
+    roots = roots_of(fused, aliases)
     graph = fused.graph
     fixed = {value: Slot(Place.INPUT, number, 0) for number, value in enumerate(graph.inputs)}
     for number, value in enumerate(graph.outputs):
-        fixed.setdefault(roots.get(value, value), Slot(Place.OUTPUT, number, 0))
+        fixed.setdefault(roots[value].value if value in roots else value, Slot(Place.OUTPUT, number, 0))
     spans: dict[Value, list[int]] = {}
     for number, step in enumerate(steps):
         for value in (*step.reads, *step.writes):
-            root = roots.get(value, value)
+            root = roots[value].value if value in roots else value
             if root not in fixed and root not in graph.constants:
                 spans.setdefault(root, []).append(number)
     lifetimes = [
@@ -81,7 +101,10 @@ def plan_storage(fused: FusedGraph, layouts: Mapping[Value, Layout], steps: Sequ
     plan = plan_memory(lifetimes)
     slots = dict(fixed)
     slots.update({root: Slot(Place.ARENA, 0, plan.offsets[root]) for root in spans})
-    slots.update({view: slots[root] for view, root in roots.items() if root in slots})
+    for value, root in roots.items():
+        if root.value in slots:
+            base = slots[root.value]
+            slots[value] = Slot(base.place, base.index, base.offset + root.offset)
     workspace = tuple(
         tuple(Slot(Place.ARENA, 0, plan.offsets[number, n]) for n in range(len(step.workspace)))
         for number, step in enumerate(steps)
