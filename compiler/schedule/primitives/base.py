@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import ClassVar, Self, TypeAlias
 
 from compiler.core.diagnostics import ExitCode, TkError, did_you_mean
@@ -90,6 +91,7 @@ def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
         yield from walk_statements(child)
 
 
+@lru_cache(maxsize=1 << 14)
 def variables(node: Node) -> frozenset[str]:
     """Names of all variables in an expression or statement."""
     return frozenset(item.name for item in node.walk() if isinstance(item, Var))
