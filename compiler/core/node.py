@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator
-from functools import cache
 from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
 T = TypeVar("T", bound="Node")
@@ -19,6 +19,8 @@ class Node:
 
     __slots__ = ("_hash",)
     FIELDS: ClassVar[tuple[str, ...]] = ()
+    CHILD_FIELDS: ClassVar[tuple[str, ...]] = ()
+    """The fields that can hold nodes, by their annotations."""
     _hash: int
 
     def __hash__(self) -> int:
@@ -42,8 +44,7 @@ class Node:
 
     def children(self) -> Iterator[Node]:
         """Yield the nodes directly below this one, in field order."""
-        for name in self.FIELDS:
-            yield from _nodes_in(getattr(self, name))
+        return iter(self._below())
 
     def walk(self) -> Iterator[Node]:
         """Yield this node and everything below it, parents first."""
@@ -51,12 +52,25 @@ class Node:
         while stack:
             current = stack.pop()
             yield current
-            stack.extend(reversed(list(current.children())))
+            if current.CHILD_FIELDS:
+                below = current._below()
+                below.reverse()
+                stack += below
+
+    def _below(self) -> list[Node]:
+        found: list[Node] = []
+        for name in self.CHILD_FIELDS:
+            value = getattr(self, name)
+            if isinstance(value, Node):
+                found.append(value)
+            elif value.__class__ is tuple:
+                _collect(value, found)
+        return found
 
     def map_children(self, fn: Callable[[Node], Any]) -> Self:
         """Apply `fn` to each child; the same object comes back when nothing changed."""
         changes: dict[str, Any] = {}
-        for name in self.FIELDS:
+        for name in self.CHILD_FIELDS:
             old = getattr(self, name)
             new = _map_value(old, fn)
             if new is not old:
@@ -64,28 +78,38 @@ class Node:
         return self.replace(**changes) if changes else self
 
 
-def _nodes_in(value: Any) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, tuple):
-        for item in value:
-            yield from _nodes_in(item)
+def _collect(values: tuple[Any, ...], found: list[Node]) -> None:
+    for item in values:
+        if isinstance(item, Node):
+            found.append(item)
+        elif item.__class__ is tuple:
+            _collect(item, found)
 
 
 def _map_value(value: Any, fn: Callable[[Node], Any]) -> Any:
     if isinstance(value, Node):
         return fn(value)
-    if isinstance(value, tuple) and value:
-        new = tuple(_map_value(item, fn) for item in value)
-        return new if any(a is not b for a, b in zip(new, value, strict=True)) else value
+    if value.__class__ is tuple and value:
+        new = tuple([_map_value(item, fn) for item in value])
+        for before, after in zip(value, new, strict=True):
+            if before is not after:
+                return new
     return value
+
+
+_PLAIN = re.compile(
+    r"(str|int|bool|float|None|DType|ForKind|Any|tuple\[(int|str), \.\.\.\]|tuple\[tuple\[str, Any\], \.\.\.\]| \| )+"
+)
+"""Annotations (as text) of fields that never hold nodes."""
 
 
 @dataclass_transform(frozen_default=True)
 def node(cls: type[T]) -> type[T]:
     """Class decorator: a frozen, slotted dataclass whose equality and hash are those of `Node`."""
     made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
-    made.FIELDS = tuple(field.name for field in dataclasses.fields(made))  # type: ignore[arg-type]
+    fields = dataclasses.fields(made)  # type: ignore[arg-type]
+    made.FIELDS = tuple(field.name for field in fields)
+    made.CHILD_FIELDS = tuple(field.name for field in fields if not _PLAIN.fullmatch(str(field.type)))
     return made
 
 
@@ -108,9 +132,3 @@ def rewrite(root: T, fn: Callable[[Node], Node | None]) -> T:
         return result
 
     return cast(T, visit(root))
-
-
-@cache
-def field_names(cls: type[Node]) -> tuple[str, ...]:
-    """Names of the fields of a node class, in order."""
-    return cls.FIELDS

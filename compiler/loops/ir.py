@@ -531,7 +531,20 @@ class Func(Node):
 
     def blocks(self) -> Iterator[Block]:
         """All blocks, in program order."""
-        return (item for item in self.body.walk() if isinstance(item, Block))
+        return (item for item in statements(self.body) if isinstance(item, Block))
+
+
+def statements(root: Stmt) -> Iterator[Stmt]:
+    """`root` and all statements below it, parents first; expressions are not entered."""
+    stack = [root]
+    while stack:
+        current = stack.pop()
+        yield current
+        if isinstance(current, Store):
+            continue
+        below = [item for item in current.children() if isinstance(item, Stmt)]
+        below.reverse()
+        stack += below
 
 
 # ---------------------------------------------------------------- making expressions
