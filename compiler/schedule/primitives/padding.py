@@ -241,6 +241,7 @@ class PadEinsum(Primitive):
             name: -(-extent // multiple) * multiple
             for (name, extent), multiple in zip(extents.items(), self.padding, strict=True)
         }
+        self._check_repeats(block, body, {name for name in new if new[name] != extents[name]})
         for access in _accesses(body):
             for index in access.indices:
                 grown = {name for name in names_in(index) if new[name] != extents[name]}
@@ -251,6 +252,18 @@ class PadEinsum(Primitive):
                         "pad only variables that are indices of their own",
                     )
         return body, new
+
+    def _check_repeats(self, block: Block, body: Store, grown: set[str]) -> None:
+        """A longer variable has to pick other elements: of the result, or of an operand that gets zeros."""
+        placed = {name for index in body.indices for name in names_in(index)}
+        used = {name for access in _accesses(body) for index in access.indices for name in names_in(index)}
+        for item in block.iters:
+            if item.var.name in grown - (placed if item.kind == "spatial" else used):
+                raise self._refuse(
+                    f"{item.var.name} picks no element",
+                    "its new iterations would add the same products again",
+                    "pad only variables that are indices of their own",
+                )
 
     def _padded(self, program: Program, access: Load | Store, new: Mapping[str, int]) -> Buffer:
         shape = tuple(

@@ -227,13 +227,16 @@ def _with_rings(func: Func, loop: For, rings: Sequence[_Ring], program: Program)
     for ring in rings:
         if ring.size == 0:
             continue
+        strides = ring.buffer.strides
         if ring.dim is None:
             shape = (const(ring.size), *ring.buffer.shape)
+            if strides:
+                strides = (strides[0] * ring.buffer.shape[0], *strides)
         else:
             shape = tuple(
                 const(ring.size) if number == ring.dim else n for number, n in enumerate(ring.buffer.shape)
             )
-        new = ring.buffer.replace(shape=shape)
+        new = ring.buffer.replace(shape=shape, strides=strides)
         change = _RingAccesses(ring, new, loop, program)
         func = with_layouts(swap_buffer(func, new), new.name, ())
         func = func.replace(body=cast(Stmt, change.visit(func.body, Simplifier())))
