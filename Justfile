@@ -41,7 +41,7 @@ types:
 
 # rewrite golden files and generated pages; review the difference
 golden:
-    @python -m pytest -q tests --update-golden -k golden
+    @python -m pytest -q tests/unit tests/gallery -m "not slow" --update-golden
     @python -m toolchain.reference docs/cli.md
 
 # generated pages of the documentation

@@ -13,8 +13,8 @@ from typing import Any
 
 import onnx
 
+from compiler import compile_model
 from compiler.core.files import private_directory
-from compiler.pipeline import compile_model
 from compiler.reports import CompileOptions
 from compiler.runtime.loader import Model, load
 from compiler.runtime.tensors import Array

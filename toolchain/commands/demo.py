@@ -55,11 +55,15 @@ def _step(*arguments: str) -> dict[str, Any]:
 def _costs(compiled: dict[str, Any]) -> list[tuple[str, str]]:
     library, constants = console.size(compiled["library_bytes"]), console.size(compiled["constant_bytes"])
     return [
-        ("compiled in", f"{compiled['seconds']:.2f} s, {compiled['cache_hits']} kernels from the cache"),
+        ("compiled in", f"{compiled['seconds']:.2f} s, {_cached(compiled)}"),
         ("kernels", str(compiled["kernels"])),
         ("library", f"{library}, {constants} of them constants"),
         ("memory while running", console.size(compiled["peak_memory"])),
     ]
+
+
+def _cached(compiled: dict[str, Any]) -> str:
+    return "all from the cache" if compiled.get("cached") else f"{compiled['cache_hits']} objects from the cache"
 
 
 def _proof(verified: dict[str, Any]) -> list[tuple[str, str]]:
