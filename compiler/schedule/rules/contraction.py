@@ -37,6 +37,10 @@ from compiler.schedule.rules.common import SMALL, fuse_all, is_output, readers, 
 from compiler.schedule.schedule import Schedule
 
 
+L2_BYTES_PER_CYCLE = 24.0
+"""What a core gets from its second-level cache while it computes; measured on current x86 server cores."""
+
+
 @dataclass(frozen=True, slots=True)
 class Roles:
     """Which axis of a reduction block does what (indices into the block's iterations).
@@ -206,11 +210,20 @@ def _tile_cost(vectors: int, rows: int, problem: Problem, facts: TargetFacts) ->
     tile = vectors * rows
     arithmetic = tile / facts.fma_per_cycle
     reads = rows + vectors if problem.broadcast else tile + vectors
-    latency = 4.0
-    step = max(arithmetic, reads / 2.0, latency if problem.steps > 1 else 0.0) + 0.1 * reads + 0.5
+    latency = 4.0 if problem.steps > 1 else 0.0
+    refill = _refill_cycles(vectors, problem, facts)
+    step = max(arithmetic, reads / 2.0, latency, refill) + 0.1 * reads + 0.5
     tiles = problem.outer * (problem.vectors // vectors) * math.ceil(problem.rows / rows)
     per_tile = step * problem.steps + 2.0 * tile
     return tiles * per_tile
+
+
+def _refill_cycles(vectors: int, problem: Problem, facts: TargetFacts) -> float:
+    """Cycles to bring the packed operand of one step to the first-level cache, where all its steps do not fit there."""
+    if not problem.packed_bytes:
+        return 0.0
+    step_bytes = vectors * facts.vector_bits / 8
+    return step_bytes / L2_BYTES_PER_CYCLE if step_bytes * problem.steps > facts.l1.bytes / 2 else 0.0
 
 
 def _lane_first_cost(
