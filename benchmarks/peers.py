@@ -38,6 +38,9 @@ REFERENCE = "onnxruntime"
 # Bars of the speed acceptance: geometric mean and worst ratio against onnxruntime.
 MEAN_BAR, WORST_BAR = 1.5, 2.5
 
+# Runnable processes before the start, the average of a minute, above which a measurement says so.
+_CALM_LOAD = 0.5
+
 Outputs = dict[str, Array]
 
 
@@ -213,6 +216,8 @@ def report(results: Sequence[Measured], engines: Sequence[str], facts: Mapping[s
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     machine_line = f"{facts['processor']}, {facts['processors']} processors, {facts['compiler']}"
     parts = [f"{machine_line}; {versions}; {facts['when']}"]
+    if facts["load"] > _CALM_LOAD:
+        parts.append(f"Busy before the start (load {facts['load']:.1f}): measure again on a quiet machine.")
     for threads in dict.fromkeys(one.threads for one in results):
         some = [one for one in results if one.threads == threads]
         parts += [f"## {threads} thread{'s' if threads > 1 else ''}", table(some, engines), verdict(some)]
@@ -235,6 +240,7 @@ def main() -> None:
     parser.add_argument("--models", type=Path, default=WORK / "models", help="where the networks are kept")
     parser.add_argument("--name", default="peers", help="of the files that are written")
     arguments = parser.parse_args()
+    facts = machine()
     results = []
     for name in arguments.networks:
         for threads in arguments.threads:
@@ -243,7 +249,6 @@ def main() -> None:
             results.append(one)
             shown = ", ".join(f"{key} {value.median:.2f} ms" for key, value in one.times.items())
             print(f"{name}, {threads} thread(s): {shown} ({time.perf_counter() - started:.0f} s)", flush=True)
-    facts = machine()
     text = report(results, arguments.engines, facts)
     print(f"\n{text}")
     save(arguments.name, {"machine": facts, "results": [asdict(one) for one in results]}, text)

@@ -9,6 +9,7 @@ import ctypes
 import datetime as dt
 import importlib.metadata
 import json
+import os
 import platform
 import statistics
 import sys
@@ -52,10 +53,12 @@ Run = Callable[[], object]
 
 
 def model_path(name: str, directory: Path) -> Path:
-    """The network's ONNX file, made when missing."""
-    path = directory / f"{name}.onnx"
-    if not path.exists():
+    """The network's ONNX file, made when it is missing or was made by another state of the zoo."""
+    path, note = directory / f"{name}.onnx", directory / f"{name}.key"
+    key = content_key(*(file.read_bytes() for file in sorted((ROOT / "toolchain" / "zoo").glob("*.py"))))
+    if not (path.exists() and note.exists() and note.read_text(encoding="ascii") == key):
         zoo.make(name, path)
+        write_atomic(note, key)
     return path
 
 
@@ -131,6 +134,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _PACKAGES if _version(name)},
         "commit": commit.stdout.strip() + (" with changes" if changes.stdout.strip() else ""),
+        "load": os.getloadavg()[0],
         "when": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     }
 
