@@ -391,6 +391,8 @@ def mask_bits(expr: Expr) -> int:
         return max(mask_bits(expr.a), mask_bits(expr.b))
     if isinstance(expr, Unary):
         return mask_bits(expr.a)
+    if isinstance(expr, Call):
+        return computed(expr.args[0].dtype).bits
     if isinstance(expr, Cast):
         return mask_bits(expr.value) if expr.value.dtype.is_bool else computed(expr.value.dtype).bits
     if isinstance(expr, Select):

@@ -15,6 +15,15 @@ _MEMORY = {
 }  # fmt: skip
 _TYPES = {**_MEMORY, **dict.fromkeys(NARROW_FLOATS, "float"), "bool": "bool"}
 
+_LIBM = frozenset(
+    {
+        "exp2", "expm1", "log2", "log10", "log1p", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh",
+        "asinh", "acosh", "atanh", "erfc", "hypot", "isnan", "isinf", "isfinite", "reciprocal", "sign",
+        "softplus",
+    }
+)  # fmt: skip
+"""Functions of `tk_libm.h`; the others are in `tk_math.h`."""
+
 _PRELUDE = """\
 #include "tk_kernel.h"
 
@@ -78,5 +87,5 @@ CPP = Vocabulary(
     shuffle=_shuffle,
     widen=_widen,
     narrow=_narrow,
-    math=lambda name: f"tk_{name}",
+    math=lambda name: f"tk_libm_{name}" if name in _LIBM else f"tk_{name}",
 )

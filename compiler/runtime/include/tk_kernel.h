@@ -2,6 +2,7 @@
 #ifndef TK_KERNEL_H
 #define TK_KERNEL_H
 
+#include "tk_libm.h"
 #include "tk_math.h"
 #include "tk_plan.h"
 #include "tk_vector.h"
