@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from compiler.core.passes import Pass
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Func
 from compiler.loops.simplify import simplify_stmt
+from compiler.loops.verify import Stage
+from compiler.lower.accumulate import accumulate_in_vectors
 from compiler.lower.assign_registers import assign_registers
 from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.flatten_buffers import flatten_buffers
@@ -16,14 +18,13 @@ from compiler.lower.lower_blocks import lower_blocks
 from compiler.lower.order_unrolled import order_unrolled
 from compiler.lower.partition_loops import partition_loops
 from compiler.lower.place_allocations import place_allocations
-from compiler.lower.reductions import accumulate_in_vectors
 from compiler.lower.rewriter import with_body
 from compiler.lower.split_fused import split_fused
 from compiler.lower.storage_rewrite import storage_rewrite
 from compiler.lower.vector_buffers import retype_vector_buffers
 from compiler.lower.vectorize import vectorize
 
-__all__ = ["PASSES", "lowering"]
+__all__ = ["LEADS_TO", "PASSES", "lowering"]
 
 
 def _simplify(func: Func) -> Func:
@@ -48,6 +49,23 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("simplify", lambda func, _: _simplify(func)),
 )
 """Every pass of the lowering, in order."""
+
+
+def _leads_to() -> dict[str, Stage]:
+    first: dict[str, Stage] = {
+        "place_allocations": "scheduled",
+        "lower_blocks": "lowered",
+        "assign_registers": "flat",
+    }
+    stages: dict[str, Stage] = {}
+    current: Stage = "scheduled"
+    for name, _ in PASSES:
+        current = stages[name] = first.get(name, current)
+    return stages
+
+
+LEADS_TO: Mapping[str, Stage] = _leads_to()
+"""What the program is after each pass, for the verifier."""
 
 
 def lowering(target: TargetFacts) -> tuple[Pass[Func], ...]:

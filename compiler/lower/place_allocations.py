@@ -15,6 +15,7 @@ from compiler.loops.ir import (
     GLOBAL,
     REGISTER,
     SCRATCH,
+    WORKSPACE,
     Alloc,
     AtomicUpdate,
     Block,
@@ -26,9 +27,6 @@ from compiler.loops.ir import (
     Var,
 )
 from compiler.lower.rewriter import replace_buffers
-
-WORKSPACE = "workspace"
-"""Func attribute: how many parameters just before the outputs are workspace."""
 
 _Path = tuple[Stmt, ...]
 
@@ -59,13 +57,6 @@ def place_allocations(func: Func) -> Func:
     inputs, outputs = _split(func)
     params = (*inputs, *workspace, *outputs)
     return func.replace(body=replace_buffers(body, moved), allocs=(), params=params, attrs=attrs)
-
-
-def workspace_buffers(func: Func) -> tuple[Buffer, ...]:
-    """The workspace parameters of a lowered Func."""
-    inputs, _ = _split(func)
-    count = dict(func.attrs).get(WORKSPACE, 0)
-    return inputs[len(inputs) - count :] if count else ()
 
 
 def _split(func: Func) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:

@@ -44,8 +44,8 @@ from compiler.loops.ir import (
     const,
 )
 from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
+from compiler.lower.accumulate import neutral
 from compiler.lower.capabilities import MASKED_MEMORY
-from compiler.lower.reductions import neutral
 from compiler.lower.rewriter import Rewriter, bind_loop, constant_of, sequence, with_body
 
 UNROLLED_PIECES = 4

@@ -15,9 +15,8 @@ from compiler.core.target import TargetFacts
 from compiler.loops.interp import run
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.ir import Const, Func
-from compiler.loops.verify import Stage, verify
-from compiler.lower import PASSES
-from compiler.lower.place_allocations import workspace_buffers
+from compiler.loops.verify import verify
+from compiler.lower import LEADS_TO, PASSES
 from compiler.render.cstyle import render_kernel
 from compiler.schedule.layouts import layouts_of
 from compiler.targets import Target
@@ -51,17 +50,11 @@ extern "C" __attribute__((visibility("default"))) void call(void *const *bufs) {
 """
 
 
-_STAGES: dict[str, Stage] = {"lower_blocks": "lowered", "assign_registers": "flat"}
-"""What the program is from a pass on."""
-
-
 def lower_steps(func: Func, facts: TargetFacts) -> Iterator[tuple[str, Func]]:
     """The program after each pass, verified."""
-    stage: Stage = "scheduled"
     for name, step in PASSES:
         func = step(func, facts)
-        stage = _STAGES.get(name, stage)
-        verify(func, stage, after=name)
+        verify(func, LEADS_TO[name], after=name)
         yield name, func
 
 
@@ -76,7 +69,7 @@ def run_flat(
 ) -> dict[str, Array]:
     """Run a lowered Func in the interpreter; workspace is poisoned, layouts are those of the schedule."""
     given = pack_inputs(scheduled, inputs)
-    for item in workspace_buffers(lowered):
+    for item in lowered.workspace:
         given[item.name] = np.full(shape_of(lowered, item.name), np.nan, STORAGE[item.dtype.name])
     return unpack_outputs(scheduled, run(lowered, given, shuffle=shuffle))
 

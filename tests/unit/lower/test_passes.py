@@ -1,0 +1,306 @@
+"""What each pass does, on programs small enough to read; test_meaning.py shows that the meaning stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from compiler.core.types import F32
+from compiler.loops.build import Builder
+from compiler.loops.ir import (
+    REGISTER,
+    SCRATCH,
+    Alloc,
+    Block,
+    For,
+    ForKind,
+    Func,
+    If,
+    Load,
+    Node,
+    Ramp,
+    Select,
+    Shuffle,
+    Store,
+    all_of,
+    const,
+)
+from compiler.loops.text import parse_func, print_func
+from compiler.lower.accumulate import accumulate_in_vectors
+from compiler.lower.assign_registers import assign_registers
+from compiler.lower.compact_buffers import compact_buffers
+from compiler.lower.flatten_buffers import flatten_buffers
+from compiler.lower.loop_kinds import settle_loop_kinds
+from compiler.lower.lower_blocks import lower_blocks
+from compiler.lower.order_unrolled import order_unrolled
+from compiler.lower.partition_loops import partition_loops
+from compiler.lower.place_allocations import place_allocations
+from compiler.lower.split_fused import split_fused
+from compiler.lower.vector_buffers import retype_vector_buffers
+from compiler.lower.vectorize import vectorize
+from compiler.schedule.schedule import Schedule
+from compiler.targets import get_target
+from tests.support.programs import matmul, softmax
+
+V4 = get_target("cpu:x86-64-v4").facts
+BASE = get_target("cpu:x86-64").facts  # 128-bit vectors, no masks
+
+
+def func(body: str, params: str = "x: f32[64]", result: str = "y: f32[64]") -> Func:
+    lines = "\n".join(f"  {line}" for line in body.strip("\n").splitlines())
+    return parse_func(f"func f({params}) -> ({result})\n{lines}\n")
+
+
+def body_of(program: Func) -> str:
+    """The statements as text, without indentation of the function."""
+    lines = print_func(program).splitlines()[1:]
+    return "\n".join(line[2:] for line in lines if line.strip())
+
+
+def count(program: Func, kind: type[Node]) -> int:
+    return sum(isinstance(item, kind) for item in program.body.walk())
+
+
+def stripped(text: str) -> str:
+    return "\n".join(line for line in text.strip("\n").splitlines())
+
+
+# ---------------------------------------------------------------- place_allocations
+
+
+def test_buffer_between_parallel_loops_is_workspace() -> None:
+    schedule = Schedule(softmax())
+    for block in schedule.blocks():
+        schedule.parallel(schedule.loops(block)[0])
+    placed = place_allocations(schedule.func)
+    assert [item.name for item in placed.workspace] == ["M", "E", "S"]
+    assert [item.name for item in placed.params] == ["X", "M", "E", "S", "Y"]
+    assert placed.outputs == 1
+    assert not placed.allocs
+
+
+def test_buffer_inside_a_parallel_loop_is_private_and_outside_its_reduction() -> None:
+    schedule = Schedule(matmul())
+    schedule.reverse_compute_at("Y", schedule.loops("C")[1])
+    schedule.parallel(schedule.loops("C")[0])
+    placed = place_allocations(schedule.func)
+    (alloc,) = (item for item in placed.body.walk() if isinstance(item, Alloc))
+    assert alloc.buffer.scope == SCRATCH
+    inside = [item.var.name for item in alloc.body.walk() if isinstance(item, For)]
+    assert inside[0] == "C_r0"
+    assert not placed.workspace
+
+
+# ---------------------------------------------------------------- lower_blocks
+
+
+def test_start_value_moves_in_front_of_the_reduction() -> None:
+    lowered = flatten_buffers(lower_blocks(place_allocations(matmul(2, 3, 4))))
+    assert count(lowered, Block) == 0
+    assert count(lowered, If) == 0
+    text = body_of(lowered)
+    assert text.index("C[C_i0 * 3 + C_i1] = 0.0") < text.index("for C_r0 in 0..4")
+
+
+def test_start_value_stays_when_the_buffer_is_used_inside() -> None:
+    schedule = Schedule(matmul(2, 3, 4))
+    loops = schedule.loops("C")
+    schedule.reorder(loops[2], loops[0], loops[1])
+    lowered = lower_blocks(place_allocations(schedule.func))
+    text = body_of(lowered)
+    assert text.index("C[C_i0_init, C_i1_init] = 0.0") < text.index("for C_r0 in 0..4")
+    assert "for C_i1_init in 0..3" in text  # the spatial loops inside are repeated
+
+
+# ---------------------------------------------------------------- compact_buffers
+
+
+def test_buffer_shrinks_to_the_window_of_a_tile() -> None:
+    before = func(
+        """
+for i in 0..4
+  alloc t: f32[64] @scratch
+  for j in 0..18
+    t[i * 14 + j] = x[i * 14 + j]
+  for k in 0..14
+    y[i * 14 + k] = t[i * 14 + k] + t[i * 14 + k + 4]
+"""
+    )
+    assert body_of(compact_buffers(before)) == stripped(
+        """
+for i in 0..4
+  alloc t: f32[18] @scratch
+  for j in 0..18
+    t[j] = x[i * 14 + j]
+  for k in 0..14
+    y[i * 14 + k] = t[k] + t[k + 4]
+"""
+    )
+
+
+# ---------------------------------------------------------------- split_fused, settle_loop_kinds
+
+
+def test_fused_loop_is_taken_apart() -> None:
+    before = func("for f in 0..64\n  y[f % 4 * 16 + f // 4] = x[f]")
+    after = body_of(split_fused(before))
+    assert "//" not in after
+    assert "%" not in after
+    assert after.count("for ") == 2
+
+
+def test_parallel_loop_keeps_enough_iterations() -> None:
+    few = func("for f in 0..64 parallel\n  y[f % 4 * 16 + f // 4] = x[f]")
+    assert split_fused(few) is few
+    many = func("for f in 0..1024 parallel\n  y[f % 4 * 256 + f // 4] = x[f]", "x: f32[1024]", "y: f32[1024]")
+    assert "for f_o in 0..256 parallel" in body_of(split_fused(many))
+
+
+def test_one_level_of_parallel_loops() -> None:
+    before = func(
+        "for i in 0..8 parallel\n  for j in 0..8 parallel\n    for k in 0..1\n      y[i * 8 + j + k] = 1.0"
+    )
+    after = settle_loop_kinds(before)
+    kinds = [item.kind for item in after.body.walk() if isinstance(item, For)]
+    assert kinds == [ForKind.PARALLEL, ForKind.SERIAL]
+
+
+# ---------------------------------------------------------------- partition_loops
+
+
+def test_padding_has_no_condition_inside() -> None:
+    b = Builder("pad")
+    x = b.input("x", (30,))
+    inside = lambda i: all_of(i.ge(2), i.lt(32))  # noqa: E731
+    program = b.finish([b.compute("y", (40,), lambda i: Select(inside(i), x[i - 2], const(0, F32)))])
+    after = partition_loops(flatten_buffers(lower_blocks(program)), V4)
+    assert count(after, Select) == 0
+    assert count(after, For) == 3
+
+
+def test_guard_of_a_split_leaves_only_the_tail_shorter() -> None:
+    before = func(
+        "for i in 0..5\n  for j in 0..14\n    if i * 14 + j < 60\n      y[i * 14 + j] = x[i * 14 + j]"
+    )
+    after = body_of(partition_loops(before, V4))
+    assert "if" not in after
+    assert "for i in 0..4" in after
+    assert "0..4" in after.split("for i in 0..4")[1]  # 60 - 4 * 14 iterations are left
+
+
+def test_parallel_loop_is_not_cut_but_chooses() -> None:
+    before = func(
+        "for i in 0..8 parallel\n  for j in 0..8\n    if i * 8 + j < 60\n      y[i * 8 + j] = x[i * 8 + j]"
+    )
+    after = partition_loops(before, V4)
+    assert isinstance(after.body, For)
+    assert after.body.kind is ForKind.PARALLEL
+    assert isinstance(after.body.body, If)
+    assert count(after, If) == 1
+
+
+def test_unrolled_loops_are_left_alone() -> None:
+    before = func("for i in 0..8 unrolled\n  if i < 5\n    y[i] = x[i]")
+    assert partition_loops(before, V4) == before
+
+
+# ---------------------------------------------------------------- vectorize
+
+
+@pytest.mark.parametrize(("extent", "pieces"), [(16, ["16"]), (32, ["16"]), (64, ["16"]), (20, ["16", "4"])])
+def test_pieces_fit_registers(extent: int, pieces: list[str]) -> None:
+    before = func(f"for i in 0..{extent} vectorized\n  y[i] = x[i] * 2.0")
+    after = vectorize(before, V4)
+    lanes = [str(item.indices[0].dtype.lanes) for item in after.body.walk() if isinstance(item, Store)]
+    assert lanes == pieces
+
+
+def test_rest_is_masked_where_there_are_masks() -> None:
+    before = func("for i in 0..21 vectorized\n  y[i] = x[i] * 2.0")
+    masked = [item for item in vectorize(before, V4).body.walk() if isinstance(item, Store) and item.mask]
+    assert len(masked) == 1
+    parts = [
+        item.indices[0].dtype.lanes for item in vectorize(before, BASE).body.walk() if isinstance(item, Store)
+    ]
+    assert parts == [4, 1]  # five vectors of 4 in a loop, then one element
+
+
+def test_strides_and_reversals() -> None:
+    text = body_of(vectorize(func("for i in 0..16 vectorized\n  y[i] = x[i * 3] + x[20 - i]"), V4))
+    assert "x[ramp(0, 3, 16)]" in text
+    assert "x[ramp(20, -1, 16)]" in text
+
+
+def test_index_with_division_is_computed_lane_by_lane() -> None:
+    after = vectorize(func("for i in 0..16 vectorized\n  y[i] = x[i // 3]"), V4)
+    assert count(after, Shuffle) == 1
+
+
+def test_condition_becomes_a_mask() -> None:
+    after = vectorize(func("for i in 0..16 vectorized\n  if i < 11\n    y[i] = x[i]"), V4)
+    assert count(after, If) == 0
+    (store,) = (item for item in after.body.walk() if isinstance(item, Store))
+    assert store.mask is not None
+    loads = [item for item in after.body.walk() if isinstance(item, Load)]
+    assert all(item.mask is None for item in loads)  # x has 64 elements: reading all 16 is safe
+
+
+def test_reduction_keeps_one_accumulator_per_lane() -> None:
+    before = func("y[0] = 0.0\nfor k in 0..3\n  for i in 0..16 vectorized\n    y[0] += x[k * 16 + i]")
+    after = body_of(accumulate_in_vectors(vectorize(before, V4)))
+    assert "y_lanes[0] += x[ramp(k * 16, 1, 16)]" in after
+    assert after.index("for k in 0..3") < after.index("y[0] += ")  # lanes: combined behind the loop
+
+
+# ---------------------------------------------------------------- registers
+
+
+TILE = """
+alloc t: f32[448] @register
+for w in 0..14 unrolled
+  for o in 0..2 unrolled
+    t[ramp(o * 224 + w * 16, 1, 16)] = x[ramp(w * 16, 1, 16)]
+for w2 in 0..14 unrolled
+  for o2 in 0..2 unrolled
+    y[ramp(o2 * 224 + w2 * 16, 1, 16)] = t[ramp(o2 * 224 + w2 * 16, 1, 16)]
+"""
+
+
+def test_tile_becomes_vectors_in_registers() -> None:
+    before = func(TILE, "x: f32[448]", "y: f32[448]")
+    after = assign_registers(retype_vector_buffers(before), V4)
+    (alloc,) = (item for item in after.body.walk() if isinstance(item, Alloc))
+    assert str(alloc.buffer.dtype) == "f32x16"
+    assert alloc.buffer.shape == (const(28),)
+    assert alloc.buffer.scope == REGISTER
+    assert "t[o * 14 + w] = x" in body_of(after)
+
+
+def test_tile_in_a_serial_loop_cannot_be_registers() -> None:
+    before = func(TILE.replace("0..14 unrolled", "0..14"), "x: f32[448]", "y: f32[448]")
+    after = assign_registers(retype_vector_buffers(before), V4)
+    (alloc,) = (item for item in after.body.walk() if isinstance(item, Alloc))
+    assert alloc.buffer.scope == SCRATCH
+
+
+def test_the_longer_unrolled_loop_goes_outside() -> None:
+    before = func(
+        """
+for o in 0..2 unrolled
+  for w in 0..14 unrolled
+    y[o * 14 + w] += x[w] * x[o + 20]
+"""
+    )
+    order = [item.var.name for item in order_unrolled(before).body.walk() if isinstance(item, For)]
+    assert order == ["w", "o"]
+    assert order_unrolled(order_unrolled(before)) == order_unrolled(before)
+
+
+def test_flat_index_of_strides_and_offset() -> None:
+    before = func(
+        "for i in 0..3\n  for j in 0..5\n    y[i, j] = x[i, j]", "x: f32[3, 5] strides [8, 1]", "y: f32[3, 5]"
+    )
+    after = flatten_buffers(before)
+    assert "y[i * 5 + j] = x[i * 8 + j]" in body_of(after)
+    assert after.params[0].shape == (const(21),)
+    assert isinstance(after.body, For)
+    assert not any(isinstance(item, Ramp) for item in after.body.walk())
