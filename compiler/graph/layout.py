@@ -2,8 +2,8 @@
 
 Image-like tensors (batch, channels, space) between convolutions and pools are kept in channel blocks of one
 vector register, `n, c, h, w -> n, c // 16, h, w, c % 16`: their kernels read and write whole registers
-whatever the image size. Everything else, and all inputs and outputs of the model, stays row-major. Conversions are
-never kernels of their own: a kernel reads and writes through the maps of its operands, so a
+whatever the image size. Everything else, and all inputs and outputs of the model, stays row-major.
+Conversions are never kernels of their own: a kernel reads and writes through the maps of its operands, so a
 conversion happens in a kernel that has to touch the tensor anyway.
 """
 
@@ -21,7 +21,8 @@ def choose_layouts(fused: FusedGraph, lanes: int) -> Mapping[Value, Layout]:
     """A layout for every tensor that a kernel reads or writes, constants excepted.
 
     Blocking starts at the operators that work on channels and spreads through the groups that keep channels
-    and space apart; where a group cannot keep blocks, or somebody views its result in another shape, the result is row-major.
+    and space apart; where a group cannot keep blocks, or somebody views its result in another shape, the
+    result is row-major.
     """
     graph = fused.graph
     viewed = (value for pair in fused.views for value in pair)  # another shape over the same bytes
@@ -42,14 +43,15 @@ def choose_layouts(fused: FusedGraph, lanes: int) -> Mapping[Value, Layout]:
     return chosen
 
 
-def _can_block(type: TensorType, lanes: int) -> bool:
-    return 3 <= type.rank <= len(NAMES) and type.dtype.bits == 32 and 2 * type.shape[1] >= lanes
+def _can_block(tensor: TensorType, lanes: int) -> bool:
+    return 3 <= tensor.rank <= len(NAMES) and tensor.dtype.bits == 32 and 2 * tensor.shape[1] >= lanes
 
 
 def _blocking_of(group: Group, chosen: Mapping[Value, Layout], lanes: int) -> int | None:
     """Channels per group (0: one group) that the outputs are blocked by; None for row-major."""
+    # What comes before the first operator on channels only says where to read.
     first = next((n for n, node in enumerate(group.nodes) if node.op.channels), 0)
-    if not all(_keeps_channels(node) for node in group.nodes[first:]):  # what comes before only says where to read
+    if not all(_keeps_channels(node) for node in group.nodes[first:]):
         return None
     wanted = [_own_blocking(node, lanes) for node in group.nodes if node.op.channels]
     inherited = [chosen[value].group for value in group.inputs if value in chosen and chosen[value].lanes]
@@ -66,7 +68,7 @@ def _own_blocking(node: Node, lanes: int) -> int:
 
 
 def _padded_group(node: Node, value: Value, lanes: int) -> int:
-    count = int(node.attrs.get("group", 1) or 1)
+    count = node.attrs.integer("group", 1)
     per_group = value.type.shape[1] // count
     return per_group if count > 1 and per_group >= lanes // 2 and per_group % lanes else 0
 

@@ -15,7 +15,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to go: what it is (numbers), and what it costs by estimate (seconds of one core, or any one unit)."""
+    """One way to go: what it is (numbers), and what it costs by estimate, in any unit that all options share."""
 
     value: tuple[int, ...]
     cost: float

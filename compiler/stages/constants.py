@@ -47,5 +47,5 @@ class ConstantPool:
                 array = repack(IndexMap.parse(text), array, 0)
             data = np.ascontiguousarray(array)
             if data.size:
-                stream.write(memoryview(data.reshape(-1).view(np.uint8)))
+                stream.write(data.reshape(-1).view(np.uint8).data)
             stream.write(b"\0" * (-data.nbytes % ALIGNMENT))

@@ -69,8 +69,8 @@ class Edit:
 def read_edit(path: Path) -> Edit:
     """Read a file that `--dump` wrote and somebody edited.
 
-    Raises UsageError when the name does not say which stage and kernel it belongs to, BadInputError when it cannot be
-    read.
+    Raises UsageError when the name does not say which stage and kernel it belongs to, BadInputError when it
+    cannot be read.
     """
     stage = path.parent.name
     found = re.fullmatch(r"k(\d{3,})", path.stem)

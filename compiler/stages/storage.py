@@ -101,10 +101,10 @@ def plan_storage(
     plan = plan_memory(lifetimes)
     slots = dict(fixed)
     slots.update({root: Slot(Place.ARENA, 0, plan.offsets[root]) for root in spans})
-    for value, root in roots.items():
-        if root.value in slots:
-            base = slots[root.value]
-            slots[value] = Slot(base.place, base.index, base.offset + root.offset)
+    for value, inside in roots.items():
+        if inside.value in slots:
+            base = slots[inside.value]
+            slots[value] = Slot(base.place, base.index, base.offset + inside.offset)
     workspace = tuple(
         tuple(Slot(Place.ARENA, 0, plan.offsets[number, n]) for n in range(len(step.workspace)))
         for number, step in enumerate(steps)
