@@ -125,6 +125,16 @@ def test_crash(builder: Builder) -> None:
         compiler.verify_library(misbehaving(builder))
 
 
+def test_an_element_that_is_never_written(builder: Builder) -> None:
+    """Also where the right value is zero, which fresh memory holds."""
+    request = misbehaving(builder, "-DTEST_FORGET")
+    np.save(builder.directory / "zeros.npy", np.zeros(8, np.float32))
+    for inputs in ((), (f"x={builder.directory}/zeros.npy",)):
+        report = compiler.verify_library(dataclasses.replace(request, inputs=inputs))
+        assert not report.passed
+        assert report.outputs[0].where == (7,)
+
+
 def test_hang(builder: Builder) -> None:
     with pytest.raises(CrashError, match="did not end within 3 s"):
         compiler.verify_library(misbehaving(builder, "-DTEST_HANG"), timeout=3)
