@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import product, zip_longest
 from math import inf
 from typing import TypeAlias
 
 from compiler.loops.ir import Binary, Block, Buffer, Const, Expr, For, ForKind, Func, Region, Var, const
 from compiler.loops.linear import is_division, single
-from compiler.loops.simplify import Simplifier
+from compiler.loops.simplify import Simplifier, substitute
+from compiler.schedule.nest import reads_itself
 from compiler.schedule.primitives.base import (
     Program,
     ScheduleError,
@@ -39,7 +40,7 @@ def check_independent(asked: str, program: Program, loop: For, *, private: bool 
         for region in block.writes:
             if private and _lives_inside(program, region.buffer, below):
                 continue
-            why = _overlap(program, block, loop, known)
+            why = _overlap(program, block, loop, known) or _shared(program, block, region, loop, known)
             if why:
                 raise ScheduleError(
                     f"{asked}: iterations of {name} write the same elements of {region.buffer.name}",
@@ -121,9 +122,70 @@ def _check_sum_once(asked: str, program: Program, block: Block, outer: str, inne
 
 def repeated_work(program: Program, block: Block, loop: For) -> str:
     """Why two iterations of a loop may do the same work of a block; empty when they cannot."""
-    if isinstance(loop.extent, Const) and loop.extent.value == 1:
+    if loop.extent == const(1):
         return ""
-    return _overlap(program, block, loop, Simplifier(_bounds_below(program, loop)))
+    known = Simplifier(_bounds_below(program, loop))
+    shared = (_shared(program, block, region, loop, known) for region in block.writes)
+    return _overlap(program, block, loop, known) or next((why for why in shared if why), "")
+
+
+def unfinished_use(program: Program, block: Block, loop: For) -> tuple[Block, Buffer] | None:
+    """Another block under a loop that minds whether the sums of `block` are all started before the loop.
+
+    Harmless are blocks that touch other elements, and blocks that read what is just finished.
+    """
+    below = outer_blocks(loop)
+    known = Simplifier(_bounds_below(program, loop))
+    around = program.loops_around(block.name)
+    for other in below:
+        common = tuple(
+            item for item in around[around.index(loop) :] if item in program.loops_around(other.name)
+        )
+        if other.name == block.name:
+            continue
+        scope = _Scope(program, common, known)
+        behind = below.index(other) > below.index(block)
+        for made, used in _conflicts(block, other):
+            spans = zip(
+                scope.box(block, made, relaxed=True), scope.box(other, used, relaxed=True), strict=True
+            )
+            if any(_disjoint(a, b) for a, b in spans):
+                continue
+            if used in other.writes or not behind or not _covers((block, made), (other, used), scope):
+                return other, made.buffer
+    return None
+
+
+def _covers(maker: tuple[Block, Region], user: tuple[Block, Region], scope: _Scope) -> bool:
+    """Whether one iteration of the loops makes all that another access in it uses."""
+    made = scope.box(*maker)
+    dense = [span for span in made if span is not None]
+    return len(dense) == len(made) and covers(dense, scope.box(*user), scope.known)
+
+
+def carried_value(program: Program, loop: For) -> tuple[Block, Buffer] | None:
+    """A block under a loop that reads what an earlier run of the same iteration may have changed.
+
+    None says that running an iteration twice gives what running it once gives.
+    """
+    below = outer_blocks(loop)
+    scope = _Scope(program, (loop,), Simplifier(_bounds_below(program, loop)))
+    written = {region.buffer.name for block in below for region in block.writes}
+    for number, block in enumerate(below):
+        used = [region for region in block.reads if region.buffer.name in written]
+        used += [region for region in block.writes if reads_itself(block, region.buffer.name)]
+        for region in used:
+            if not any(_starts(maker, (block, region), scope) for maker in below[:number]):
+                return block, region.buffer
+    return None
+
+
+def _starts(maker: Block, user: tuple[Block, Region], scope: _Scope) -> bool:
+    """Whether a block sets, without looking at old values, all that a later one uses in an iteration."""
+    name = user[1].buffer.name
+    if reads_itself(maker, name) or any(region.buffer.name == name for region in maker.reads):
+        return False
+    return any(made.buffer.name == name and _covers((maker, made), user, scope) for made in maker.writes)
 
 
 def overlapping_loops(block: Block) -> frozenset[str]:
@@ -175,17 +237,40 @@ def _overlap(program: Program, block: Block, loop: For, known: Simplifier) -> st
     return _overlap_of_spans(bindings, loop, inner, known)
 
 
-def _overlap_of_spans(bindings: Sequence[Expr], loop: For, inner: Inner, known: Simplifier) -> str:
+def _has_extremum(expr: Expr) -> bool:
+    return any(isinstance(part, Binary) and part.op in {"min", "max"} for part in expr.walk())
+
+
+def _shared(program: Program, block: Block, region: Region, loop: For, known: Simplifier) -> str:
+    """Why different work of a block in two iterations of a loop may end up in the same elements."""
+    moving = {item.var.name for item in block.iters if loop.var.name in variables(item.binding)}
+    spatial = {item.var.name for item in block.iters if item.kind == "spatial"}
+    plain = {begin.name for begin in region.begin if isinstance(begin, Var)}
+    if moving & spatial <= plain and all(extent == const(1) for extent in region.extent):
+        return ""
+    values = {item.var.name: item.binding for item in block.iters}
+    inner = _loops_inside(program, block, loop)
+    begins = [substitute(begin, values) for begin in region.begin]
+    lengths = [int_of(extent) or 1 << 30 for extent in region.extent]
+    if _is_fused_index(loop.var.name, [b for b in begins if loop.var.name in variables(b)], inner, known):
+        return ""
+    return _overlap_of_spans(begins, loop, inner, known, lengths)
+
+
+def _overlap_of_spans(
+    bindings: Sequence[Expr], loop: For, inner: Inner, known: Simplifier, lengths: Sequence[int] = ()
+) -> str:
     name = loop.var.name
     atoms: dict[Expr, None] = {}
-    for binding in bindings:
+    for binding, length in zip_longest(bindings, lengths, fillvalue=1):
+        assert isinstance(binding, Expr)
         span = relax(known.linear(binding), inner, known)
         if span is None:
             return f"the index {name} is used in is not a sum"
         for atom, factor in span.begin.terms.items():
             if name not in variables(atom):
                 continue
-            if abs(factor) < span.extent:
+            if abs(factor) < span.extent + length - 1 or _has_extremum(atom):
                 return f"neighbouring iterations of {name} overlap"
             if isinstance(atom, Var):
                 return ""
@@ -264,11 +349,9 @@ def _harmless(first: tuple[Block, Region], second: tuple[Block, Region], scope: 
     spans = zip(scope.box(*first, relaxed=True), scope.box(*second, relaxed=True), strict=True)
     if any(_disjoint(a, b) for a, b in spans):
         return True
-    made, used = scope.box(*first), scope.box(*second)
-    dense = [span for span in made if span is not None]
-    makes = first[1] in first[0].writes
-    if makes and len(dense) == len(made) and covers(dense, used, scope.known):
+    if first[1] in first[0].writes and _covers(first, second, scope):
         return True
+    made, used = scope.box(*first), scope.box(*second)
     return all(_told_apart(loop, made, used, scope.known) for loop in scope.loops)
 
 
@@ -289,7 +372,7 @@ def _told_apart(
         both = hull(a, b)
         if both is not None:
             for atom, factor in both.begin.terms.items():
-                if name in variables(atom) and abs(factor) >= both.extent:
+                if name in variables(atom) and abs(factor) >= both.extent and not _has_extremum(atom):
                     atoms[atom] = None
     return Var(name) in atoms or (bool(atoms) and not _dropped_digits(name, atoms, loop, known))
 

@@ -39,7 +39,7 @@ from compiler.schedule.primitives.base import (
     replace_statements,
     variables,
 )
-from compiler.schedule.races import repeated_work
+from compiler.schedule.races import repeated_work, unfinished_use
 
 _COMBINERS = {op: name for name, op in COMBINERS.items()}
 
@@ -167,6 +167,15 @@ class DecomposeReduction(Primitive):
                         why=why,
                         hint="decompose at a loop inside of it",
                     )
+
+        found = unfinished_use(work.program, work.block, work.loops[first])
+        if found is not None:
+            raise self.refuse(
+                f"block {found[0].name} uses {found[1].name} before the sums of the same iteration are done",
+                where=f"block {self.block}, loop {self.loop}",
+                why="starting all sums before the loop would destroy what it still needs",
+                hint="decompose at a loop inside of it",
+            )
 
     def _start(self, work: _Reduction) -> Block:
         fresh, block = work.program.fresh, work.block

@@ -24,6 +24,7 @@ from compiler.schedule.primitives.base import (
     replace_statements,
     variables,
 )
+from compiler.schedule.races import carried_value
 
 TAILS = ("guard", "partition", "shift", "roundup", "mask")
 
@@ -246,28 +247,19 @@ def _check_repeatable(split: Tail) -> None:
         raise split.refuse(
             "iterations may not run twice", f"block {reducing[0].name} reduces over the loop", hint
         )
-    below = outer_blocks(split.loop)
-    for block in below:
-        outside = [
-            loop.var.name
-            for loop in split.program.loops_around(split.name)
-            if any(loop.var.name in variables(it.binding) for it in block.iters if it.kind == "reduce")
-        ]
+    inside = {loop.var.name for loop in inner_loops(split.loop)} | {
+        dim.var.name for dim in split.program.func.dims
+    }
+    for block in outer_blocks(split.loop):
+        sums = [variables(item.binding) for item in block.iters if item.kind == "reduce"]
+        outside = sorted(frozenset().union(*sums) - inside)
         if outside:
             why = f"block {block.name} reduces over {outside[0]}, outside: the overlap would count twice"
             raise split.refuse("iterations may not run twice", why, f"{hint}, or move {outside[0]} inside")
-        if _updates(block, below):
-            why = f"block {block.name} updates what it reads, and is not started again in each iteration"
-            raise split.refuse("iterations may not run twice", why, hint)
-
-
-def _updates(block: Block, below: tuple[Block, ...]) -> bool:
-    """Whether a block reads what it writes and nothing below the same loop sets it first."""
-    written = {region.buffer.name for region in block.writes}
-    if block.is_reduction and block.init is None:
-        set_here = {r.buffer.name for b in below if not b.is_reduction for r in b.writes}
-        return not written <= set_here
-    return any(region.buffer.name in written for region in block.reads)
+    found = carried_value(split.program, split.loop)
+    if found is not None:
+        why = f"block {found[0].name} goes on with what is in {found[1].name}, which the loop changes"
+        raise split.refuse("iterations may not run twice", why, hint)
 
 
 def _roundup(split: Tail) -> Stmt:
