@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
+    from compiler.compile import compile_model as compile_model
     from compiler.core.diagnostics import BadInputError as BadInputError
     from compiler.core.diagnostics import BuildError as BuildError
     from compiler.core.diagnostics import CrashError as CrashError
@@ -35,7 +36,6 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.inspect import inspect_library as inspect_library
     from compiler.inspect import inspect_model as inspect_model
     from compiler.inspect import list_targets as list_targets
-    from compiler.pipeline import compile_model as compile_model
     from compiler.reports import EMITS as EMITS
     from compiler.reports import CompileOptions as CompileOptions
     from compiler.reports import CompileReport as CompileReport
@@ -60,6 +60,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
 __version__ = "0.1.0"
 
 _HOMES = {
+    "compiler.compile": ("compile_model",),
     "compiler.core.diagnostics": (
         "BadInputError",
         "BuildError",
@@ -76,7 +77,6 @@ _HOMES = {
     "compiler.core.process": ("stop_all",),
     "compiler.core.settings": ("KNOBS", "Knob", "Settings", "load_settings"),
     "compiler.inspect": ("inspect_library", "inspect_model", "list_targets"),
-    "compiler.pipeline": ("compile_model",),
     "compiler.reports": (
         "EMITS",
         "CompileOptions",

@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,10 +30,11 @@ from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.core.files import write_atomic
 from compiler.core.passes import PassEvent
 from compiler.core.settings import Settings, load_settings
+from compiler.frontend.external import ExternalData
 from compiler.frontend.onnx import import_model
 from compiler.graph.alias import Alias, find_aliases, is_join
-from compiler.graph.fuse import FusedGraph, Group, fuse
-from compiler.graph.ir import Graph, Value
+from compiler.graph.fuse import FusedGraph, fuse
+from compiler.graph.ir import Graph, Value, verify
 from compiler.graph.layout import choose_layouts
 from compiler.graph.rewrites import rewrite_graph
 from compiler.graph.to_loops import GroupFunc, group_func
@@ -44,7 +45,7 @@ from compiler.reports import CompileOptions, CompileReport, StageTime
 from compiler.runtime.library import Contents, Toolchain, link_library
 from compiler.stages.constants import ConstantPool
 from compiler.stages.dump import Dump, Edit, read_edit
-from compiler.stages.kernels import Kernel, make_kernel
+from compiler.stages.kernels import Kernel, Step, make_kernel
 from compiler.stages.manifest import model_manifest
 from compiler.stages.storage import Storage, Use, plan_storage
 from compiler.targets import Target, get_target
@@ -69,15 +70,6 @@ _MODEL_WIDE = ("import", "rewrite", "fuse", "layout")
 _KERNEL_WIDE = ("loops", "schedule", "lower", "render")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One kernel call: which kernel, for which group, on which tensors."""
-
-    kernel: int
-    group: Group
-    values: tuple[Value, ...]
-
-
 @dataclass(slots=True)
 class _Clock:
     """Wall seconds of each stage."""
@@ -91,8 +83,10 @@ class _Clock:
         self.stages.append(StageTime(name, time.perf_counter() - started))
 
 
-def compile_model(path: Path, options: CompileOptions) -> CompileReport:
+def compile_model(path: Path, options: CompileOptions, external: ExternalData | None = None) -> CompileReport:
     """Compile the ONNX model at `path` as `options` say, and report what it took.
+
+    `external` opens the model's external data, by default below its directory.
 
     Raises UsageError, BadInputError, HostError or BuildError; the old output stays in place then.
     """
@@ -103,23 +97,25 @@ def compile_model(path: Path, options: CompileOptions) -> CompileReport:
     last, dump = _last_stage(options), Dump(options.dump)
 
     with clock.stage("import"):
-        graph = import_model(path, options.shapes, options.binds)  # type: ignore[arg-type]
+        graph = import_model(path, options.shapes, options.binds, external)  # type: ignore[arg-type]
         dump.model("00-import", str(graph))
     with clock.stage("rewrite"):
-        graph = rewrite_graph(graph, [_pass_dumper(dump)] if dump else [])
+        graph = rewrite_graph(graph, _graph_observers(dump, check=settings.debug))
     with clock.stage("fuse"):
         fused = fuse(graph)
         dump.model("20-fuse", str(fused))
     with clock.stage("layout"):
         layouts = choose_layouts(fused, target.facts.lanes(32))
         aliases = find_aliases(fused, layouts)
-        dump.model("21-layout", _layout_text(fused, layouts))
+        dump.model("21-layout", _layout_text(layouts))
     if last in _MODEL_WIDE:
         return _report(options, target, clock, started)
 
     with KernelBuild(target, settings) as build:
         with clock.stage("kernels"):
-            kernels, steps, objects = _make_kernels(fused, layouts, aliases, target, build, dump, edit)
+            kernels, steps, objects = _make_kernels(
+                fused, layouts, aliases, target, build, dump, edit, check=settings.debug
+            )
         if last in _KERNEL_WIDE:
             return _report(options, target, clock, started, kernels=len(kernels))
         with clock.stage("plan"):
@@ -161,14 +157,19 @@ def compile_model(path: Path, options: CompileOptions) -> CompileReport:
 
 def _make_kernels(
     fused: FusedGraph,
-    layouts: dict[Value, Layout],
-    aliases: dict[Value, Alias],
+    layouts: Mapping[Value, Layout],
+    aliases: Mapping[Value, Alias],
     target: Target,
     build: KernelBuild,
     dump: Dump,
     edit: Edit | None,
+    *,
+    check: bool,
 ) -> tuple[list[Kernel], list[Step], list[Future[Path]]]:
-    """Each unique piece of work once; its compilation starts as soon as its text is there."""
+    """Each unique piece of work once; its compilation starts as soon as its text is there.
+
+    `check` verifies the program after every pass.
+    """
     known: dict[tuple[Func, tuple[tuple[str, Layout], ...]], int] = {}
     kernels: list[Kernel] = []
     steps: list[Step] = []
@@ -181,14 +182,14 @@ def _make_kernels(
         key = (made.func, tuple(own.items()))
         if key not in known:
             known[key] = len(kernels)
-            kernel = make_kernel(len(kernels), made.func, own, target, dump, edit)
+            kernel = make_kernel(len(kernels), made.func, own, target, dump, edit, check=check)
             kernels.append(kernel)
             objects.append(build.submit(f"kernel {kernel.number}", kernel.text))
         steps.append(Step(known[key], group, made.values))
     return kernels, steps, objects
 
 
-def _param_layouts(made: GroupFunc, layouts: dict[Value, Layout]) -> dict[str, Layout]:
+def _param_layouts(made: GroupFunc, layouts: Mapping[Value, Layout]) -> dict[str, Layout]:
     found = {}
     for buffer, value in zip(made.func.params, made.values, strict=True):
         layout = layouts.get(value)
@@ -202,8 +203,8 @@ def _param_layouts(made: GroupFunc, layouts: dict[Value, Layout]) -> dict[str, L
 
 def _plan(
     fused: FusedGraph,
-    layouts: dict[Value, Layout],
-    aliases: dict[Value, Alias],
+    layouts: Mapping[Value, Layout],
+    aliases: Mapping[Value, Alias],
     kernels: Sequence[Kernel],
     steps: Sequence[Step],
     constants: ConstantPool,
@@ -269,7 +270,16 @@ def _last_stage(options: CompileOptions) -> str:
     return options.stop_after
 
 
-def _pass_dumper(dump: Dump):  # type: ignore[no-untyped-def]
+def _graph_observers(dump: Dump, *, check: bool) -> list[Callable[[PassEvent[Graph]], None]]:
+    return [*([_pass_dumper(dump)] if dump else []), *([_verify_pass] if check else [])]
+
+
+def _verify_pass(event: PassEvent[Graph]) -> None:
+    if event.changed:
+        verify(event.after)
+
+
+def _pass_dumper(dump: Dump) -> Callable[[PassEvent[Graph]], None]:
     count = 0
 
     def observe(event: PassEvent[Graph]) -> None:
@@ -280,7 +290,7 @@ def _pass_dumper(dump: Dump):  # type: ignore[no-untyped-def]
     return observe
 
 
-def _layout_text(fused: FusedGraph, layouts: dict[Value, Layout]) -> str:
+def _layout_text(layouts: Mapping[Value, Layout]) -> str:
     lines = [
         f"{value}: {value.type} as {'; '.join(layout.maps) or 'row-major'}"
         for value, layout in layouts.items()

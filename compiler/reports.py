@@ -47,7 +47,8 @@ class CompileReport:
     """What a compile made and what it cost; sizes in bytes, times in wall seconds.
 
     `path` is what was written (the library, or the directory of sources or objects); `kernels` counts unique
-    kernels, `cache_hits` those whose object code was found in the cache.
+    kernels, `cache_hits` those whose object code was found in the cache; `cached` tells that the whole
+    library was found there.
     """
 
     path: Path
@@ -61,6 +62,7 @@ class CompileReport:
     constant_bytes: int
     peak_memory: int
     warnings: tuple[str, ...] = ()
+    cached: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,21 @@
 """The one place that writes files: temporary file beside the target, fsync, rename.
 
 Whoever reads a file written here sees the old content or the new content, never a part, also after `kill -9`.
+What a killed process leaves behind has a name of its own (`.NAME.<digits>.part` beside the target, or a
+private directory); its owner held a lock on it, so the next one that finds it without the lock removes it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import os
 import secrets
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -49,11 +53,13 @@ def stream_atomic(path: Path, *, executable: bool = False) -> Iterator[BinaryIO]
     """A new seekable stream whose content becomes the file `path` when the block ends without an error.
 
     For content too large to hold in memory; otherwise as `write_atomic`. `executable`: whoever may read the
-    file may execute it. Raises HostError when the place cannot be written.
+    file may execute it. Removes what killed processes left beside `path`. Raises HostError when the place
+    cannot be written.
     """
     temporary = _part_beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(path.parent, f".{path.name[:64]}.", ".part")
         with _create(temporary) as stream:
             yield stream
             if executable:
@@ -93,17 +99,62 @@ def replace_atomic(source: Path, target: Path) -> None:
             _discard(staged)
 
 
+def copy_atomic(source: Path, target: Path) -> None:
+    """Make `target` a copy of the finished file `source`, or where possible a second name of it.
+
+    So a change of one in place may change the other: for targets whose content is checked when they are read.
+    Raises HostError when the place cannot be written.
+    """
+    staged = _part_beside(target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(OSError):
+            os.link(source, staged, follow_symlinks=False)
+            staged.replace(target)
+            return
+        replace_atomic(_stage_copy(source, target), target)
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    finally:
+        _discard(staged)
+
+
 @contextlib.contextmanager
 def private_directory(prefix: str) -> Iterator[Path]:
     """A new directory that only this user can enter, removed with its content at the end."""
     try:
-        directory = Path(tempfile.mkdtemp(prefix=f"{prefix}-"))
+        directory, handle = _create_directory(lambda: Path(tempfile.mkdtemp(prefix=f"{prefix}-")))
     except OSError as error:
         raise _cannot_write(Path(tempfile.gettempdir()), error) from error
     try:
         yield directory
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def staging_directory(target: Path) -> Iterator[Path]:
+    """A private directory beside `target`: what is made there gets to `target` by one rename.
+
+    Removes what killed processes left beside `target`. Raises HostError when the place cannot be written.
+    """
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(target.parent, f".{target.name[:64]}.", ".part")
+        directory, handle = _create_directory(lambda: _made(_part_beside(target)))
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        os.close(handle)
+
+
+def remove_abandoned_directories(prefix: str) -> None:
+    """Remove the private directories of this user whose processes were killed."""
+    _remove_abandoned(Path(tempfile.gettempdir()), f"{prefix}-", "")
 
 
 def sha256_file(path: Path) -> str:
@@ -115,7 +166,7 @@ def sha256_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def sha256_bytes(data: bytes) -> str:
+def sha256_bytes(data: bytes | memoryview) -> str:
     """SHA-256 of `data`, as 64 hexadecimal digits."""
     return hashlib.sha256(data).hexdigest()
 
@@ -126,8 +177,60 @@ def _part_beside(path: Path) -> Path:
 
 
 def _create(path: Path) -> BinaryIO:
-    """Open a file that must not exist yet, with the permissions that the umask leaves."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb")
+    """Open a file that must not exist yet, with the permissions that the umask leaves, and lock it."""
+    while True:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        _lock(handle)
+        if os.fstat(handle).st_nlink:
+            return os.fdopen(handle, "wb")
+        os.close(handle)  # taken for abandoned before it was locked
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir(mode=0o700)
+    return directory
+
+
+def _create_directory(make: Callable[[], Path]) -> tuple[Path, int]:
+    """A new directory and the handle that holds its lock."""
+    while True:
+        directory = make()
+        with contextlib.suppress(FileNotFoundError):  # taken for abandoned before it was locked
+            handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            _lock(handle)
+            if directory.exists():
+                return directory, handle
+            os.close(handle)
+
+
+def _lock(handle: int) -> None:
+    """Tell others that somebody works on this file; where a file system has no locks, nobody cleans up."""
+    with contextlib.suppress(OSError):
+        fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+def _remove_abandoned(directory: Path, prefix: str, suffix: str) -> None:
+    """Remove this user's entries with such names that nobody has locked."""
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.name.startswith(prefix) and entry.name.endswith(suffix):
+                with contextlib.suppress(OSError):
+                    _remove_unless_locked(Path(entry.path))
+
+
+def _remove_unless_locked(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        facts = os.fstat(handle)
+        if facts.st_uid != os.geteuid() or not (stat.S_ISREG(facts.st_mode) or stat.S_ISDIR(facts.st_mode)):
+            return
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if stat.S_ISDIR(facts.st_mode):
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(handle)
 
 
 def _stage_copy(source: Path, target: Path) -> Path:

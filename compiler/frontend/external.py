@@ -24,11 +24,20 @@ class ExternalData:
         self._directory = directory
         self._maps: dict[str, memoryview] = {}
 
-    def read(self, location: str, offset: int, length: int, tensor: str) -> memoryview:
-        """`length` bytes at `offset` of the file `location`; raises BadInputError, naming `tensor`."""
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The files that were opened, as the model calls them."""
+        return tuple(self._maps)
+
+    def content(self, location: str, tensor: str) -> memoryview:
+        """All bytes of the file `location`; raises BadInputError, naming `tensor`."""
         if location not in self._maps:
             self._maps[location] = self._map(location, tensor)
-        content = self._maps[location]
+        return self._maps[location]
+
+    def read(self, location: str, offset: int, length: int, tensor: str) -> memoryview:
+        """`length` bytes at `offset` of the file `location`; raises BadInputError, naming `tensor`."""
+        content = self.content(location, tensor)
         if offset < 0 or length < 0 or offset + length > len(content):
             raise BadInputError(
                 f"external data of {tensor!r} lies outside its file",

@@ -70,14 +70,17 @@ def import_model(
     path: Path | str,
     shapes: Mapping[str, Sequence[int]] | None = None,
     binds: Mapping[str, Bind] | None = None,
+    external: ExternalData | None = None,
 ) -> Graph:
     """The graph of the model in `path`.
 
-    `shapes` fixes inputs' shapes by name (needed for symbolic dimensions), `binds` makes inputs constants.
+    `shapes` fixes inputs' shapes by name (needed for symbolic dimensions), `binds` makes inputs constants;
+    `external` opens external data, by default below the model's directory.
     Raises UsageError (a dimension left open, an unknown name) and BadInputError (the file, or what is in it).
     """
     path = Path(path)
-    return import_proto(read_model(path), path.parent, shapes or {}, binds or {}, str(path))
+    external = external or ExternalData(path.parent)
+    return import_proto(read_model(path), external, shapes or {}, binds or {}, str(path))
 
 
 def read_model(path: Path) -> onnx.ModelProto:
@@ -106,16 +109,17 @@ def _broken(where: str, why: str) -> BadInputError:
 
 def import_proto(
     model: onnx.ModelProto,
-    directory: Path,
+    data: Path | ExternalData,
     shapes: Mapping[str, Sequence[int]],
     binds: Mapping[str, Bind],
     where: str = "model",
 ) -> Graph:
-    """The graph of a parsed model; external data is looked for below `directory`."""
+    """The graph of a parsed model; `data` opens external data, or is the directory below which it lies."""
     if not all(isinstance(text, str) for text in _texts(model.graph)):
         raise _broken(where, "a name in it is not UTF-8")
+    external = data if isinstance(data, ExternalData) else ExternalData(data)
     try:
-        return _Importer(_inlined(model, where), ExternalData(directory), where).run(shapes, binds)
+        return _Importer(_inlined(model, where), external, where).run(shapes, binds)
     except (UnicodeDecodeError, RecursionError) as error:
         raise _broken(where, str(error)) from error
 

@@ -27,6 +27,7 @@ LAYERS["verify"] = {*LAYERS, "stages", "pipeline"}
 LAYERS["tune"] = {*LAYERS}
 LAYERS["stages"] = {*LAYERS} - {"verify", "tune"}
 LAYERS["pipeline"] = {*LAYERS}
+LAYERS["compile"] = {*LAYERS}
 LAYERS["inspect"] = {*LAYERS}
 
 # third-party package -> where it may be imported

@@ -89,11 +89,12 @@ def _summary(report: compiler.CompileReport) -> str:
     """Where the result is and what it cost."""
     library, constants = console.size(report.library_bytes), console.size(report.constant_bytes)
     cached = f", {report.cache_hits} from the cache" if report.cache_hits else ""
+    origin = " (the library was in the cache)" if report.cached else ""
     return "\n".join(
         (
             f"{report.path}",
             f"  target     {report.target} ({report.arch})",
-            f"  time       {report.seconds:.2f} s",
+            f"  time       {report.seconds:.2f} s{origin}",
             f"  kernels    {report.kernels}{cached}",
             f"  size       {library}, constants {constants}",
             f"  memory     {console.size(report.peak_memory)} besides the constants while it runs",

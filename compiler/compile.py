@@ -1,0 +1,126 @@
+"""`compile_model`: hands out the library that was made before, or sends the model through the pipeline.
+
+Light on purpose: numpy, onnx and the pipeline are imported only when there is something to compile.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from compiler.core.diagnostics import BadInputError, HostError
+from compiler.core.files import (
+    remove_abandoned_directories,
+    replace_atomic,
+    sha256_bytes,
+    sha256_file,
+    staging_directory,
+)
+from compiler.core.settings import Settings, load_settings
+from compiler.frontend.external import ExternalData
+from compiler.reports import CompileOptions, CompileReport, StageTime
+from compiler.stages.finished import Finished, FinishedLibraries, externals_match, finished_key
+from compiler.targets import get_target
+from compiler.targets.toolchain import find_cxx
+
+_FACTS = ("kernels", "constant_bytes", "peak_memory")
+
+
+def compile_model(path: Path, options: CompileOptions) -> CompileReport:
+    """Compile the ONNX model at `path` as `options` say, and report what it took.
+
+    Raises UsageError, BadInputError, HostError or BuildError; the old output stays in place then.
+    """
+    settings = load_settings()
+    if not _may_be_kept(options, settings):
+        return _pipeline(path, options, ExternalData(path.parent))
+    started, before = time.perf_counter(), _state(path)
+    libraries = FinishedLibraries(settings.cache_dir / "libraries")
+    key = _key(path, options, settings)
+    external = ExternalData(path.parent)
+    found = libraries.find(key)
+    if found and externals_match(found, _digest(external)) and libraries.take(found, options.output):
+        return _report(found, options, started)
+    remove_abandoned_directories("tk")
+    with staging_directory(options.output) as directory:
+        # Private at first: what goes into the cache is what was made here, whoever else writes there.
+        made = directory / "library"
+        report = _pipeline(path, replace(options, output=made), external)
+        warnings = report.warnings
+        if _state(path) == before:  # else somebody wrote the model meanwhile: which one did we read?
+            warnings += _keep(libraries, key, made, external, report)
+        replace_atomic(made, options.output)
+    return replace(report, path=options.output, warnings=warnings)
+
+
+def _keep(
+    libraries: FinishedLibraries, key: str, made: Path, external: ExternalData, report: CompileReport
+) -> tuple[str, ...]:
+    """Put a library into the cache; returns a warning when that fails, as the compile has not."""
+    externals = {name: _digest(external)(name) for name in external.names}
+    facts = {name: getattr(report, name) for name in _FACTS}
+    try:
+        libraries.keep(key, made, externals, facts)
+    except HostError as error:
+        return (f"the library was not kept in the cache: {error.why or error.what} ({error.where})",)
+    return ()
+
+
+def _may_be_kept(options: CompileOptions, settings: Settings) -> bool:
+    """Whether this compile makes a library and nothing else; looking closer means compiling."""
+    asked = options.dump, options.stop_after, options.start_from
+    return options.emit == "library" and asked == (None, None, None) and not settings.debug
+
+
+def _pipeline(path: Path, options: CompileOptions, external: ExternalData) -> CompileReport:
+    from compiler.pipeline import compile_model as run  # slow to import, and not needed for a hit
+
+    return run(path, options, external)
+
+
+def _key(path: Path, options: CompileOptions, settings: Settings) -> str:
+    target, cxx = get_target(options.target, options.arch), find_cxx(settings)
+    return finished_key(
+        sha256_file(path),
+        target.facts,
+        target.features,
+        target.flags(cxx),
+        cxx.identity,
+        options.shapes,
+        options.binds,
+        options.threads,
+    )
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    """What changes when a file is written or replaced."""
+    try:
+        facts = path.stat()
+    except OSError as error:
+        raise BadInputError(
+            "the model cannot be read", where=str(path), why=error.strerror or str(error)
+        ) from error
+    return facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns
+
+
+def _digest(external: ExternalData) -> Callable[[str], str]:
+    return lambda name: sha256_bytes(external.content(name, "the model"))
+
+
+def _report(found: Finished, options: CompileOptions, started: float) -> CompileReport:
+    seconds = time.perf_counter() - started
+    return CompileReport(
+        path=options.output,
+        target=options.target,
+        arch=get_target(options.target, options.arch).facts.arch,
+        seconds=seconds,
+        stages=(StageTime("cache", seconds),),
+        kernels=found.facts["kernels"],
+        cache_hits=found.facts["kernels"],
+        library_bytes=found.bytes,
+        constant_bytes=found.facts["constant_bytes"],
+        peak_memory=found.facts["peak_memory"],
+        cached=True,
+    )
