@@ -29,7 +29,7 @@ def choose_layouts(fused: FusedGraph, lanes: int) -> Mapping[Value, Layout]:
     fixed = (*graph.inputs, *graph.outputs, *viewed)
     chosen: dict[Value, Layout] = {value: row_major(value.type.shape) for value in fixed}
     for group in fused.groups:
-        blocking = _blocking_of(group, chosen, lanes)
+        blocking = _blocking_of(fused, group, chosen, lanes)
         for value in group.outputs:
             if value in chosen:
                 continue
@@ -47,7 +47,7 @@ def _can_block(tensor: TensorType, lanes: int) -> bool:
     return 3 <= tensor.rank <= len(NAMES) and tensor.dtype.bits == 32 and 2 * tensor.shape[1] >= lanes
 
 
-def _blocking_of(group: Group, chosen: Mapping[Value, Layout], lanes: int) -> int | None:
+def _blocking_of(fused: FusedGraph, group: Group, chosen: Mapping[Value, Layout], lanes: int) -> int | None:
     """Channels per group (0: one group) that the outputs are blocked by; None for row-major."""
     # What comes before the first operator on channels only says where to read.
     first = next((n for n, node in enumerate(group.nodes) if node.op.channels), 0)
@@ -59,7 +59,8 @@ def _blocking_of(group: Group, chosen: Mapping[Value, Layout], lanes: int) -> in
         return max(wanted)
     if inherited:
         return max(inherited)
-    return 0 if wanted else None
+    readers = [user for value in group.outputs for user in fused.graph.users(value)]
+    return 0 if wanted or any(user.op.channels for user in readers) else None
 
 
 def _own_blocking(node: Node, lanes: int) -> int:
