@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from compiler.core.diagnostics import BadInputError
+from compiler.core.diagnostics import BadInputError, TkError
 from compiler.core.passes import PassEvent, run_passes
-from compiler.loops.ir import Func
+from compiler.graph.fuse import Group
+from compiler.graph.ir import Value
+from compiler.loops.ir import CONSTANT, Func
 from compiler.loops.layout import Layout
 from compiler.loops.text import parse_func, print_func
-from compiler.lower import PASSES, lowering
-from compiler.lower.place_allocations import WORKSPACE
+from compiler.loops.verify import Stage, verify, verifying
+from compiler.lower import LEADS_TO, PASSES, lowering
 from compiler.render.cstyle import KernelText, render_kernel
 from compiler.schedule.analysis import static_shape
 from compiler.schedule.chooser import AnalyticChooser
-from compiler.schedule.layouts import layouts_of
+from compiler.schedule.layouts import all_layouts, layouts_of
 from compiler.schedule.rules import schedule_func
-from compiler.schedule.schedule import replay
+from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import Trace
 from compiler.stages.constants import Maps
 from compiler.stages.dump import LOOPS, RENDER, SCHEDULE, TRACE, Dump, Edit
@@ -48,9 +50,7 @@ class Kernel:
     @property
     def workspace(self) -> tuple[int, ...]:
         """Bytes of each workspace parameter, in order."""
-        count = int(dict(self.lowered.attrs).get(WORKSPACE, 0))
-        last = len(self.lowered.params) - self.lowered.outputs
-        buffers = self.lowered.params[last - count : last]
+        buffers = self.lowered.workspace
         return tuple((prod(static_shape(item)) * item.dtype.bits + 7) // 8 for item in buffers)
 
     def maps(self, param: int) -> Maps:
@@ -59,21 +59,45 @@ class Kernel:
         return tuple(item.index_map.text for item in layouts_of(self.scheduled, name))
 
 
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kernel call: which kernel, for which group, on which tensors."""
+
+    kernel: int
+    group: Group
+    values: tuple[Value, ...]
+
+
 def make_kernel(
-    number: int, func: Func, layouts: Mapping[str, Layout], target: Target, dump: Dump, edit: Edit | None
+    number: int,
+    func: Func,
+    layouts: Mapping[str, Layout],
+    target: Target,
+    dump: Dump,
+    edit: Edit | None,
+    *,
+    check: bool = False,
 ) -> Kernel:
     """Schedule, lower and print `func`; an edit takes the place of what its stage would have made.
 
-    Raises BadInputError when the edited text does not fit.
+    `check` verifies the program after every pass. Raises BadInputError when the edited text does not fit, and
+    InternalError for what `check` finds.
     """
     func = _loops(number, func, edit)
+    if check:
+        verify(func, "imported", after="loops")
     if dump:
         dump.kernel(LOOPS, number, print_func(func))
     trace, scheduled = _schedule(number, func, layouts, target, edit)
+    if check:
+        verify(scheduled, "scheduled", after="schedule")
     if dump:
         dump.kernel(TRACE, number, trace.to_json(), ".json")
         dump.kernel(SCHEDULE, number, print_func(scheduled))
-    lowered = run_passes(lowering(target.facts), scheduled, [_dumper(dump, number)] if dump else [])
+    observers = [*([_dumper(dump, number)] if dump else []), *([verifying(LEADS_TO)] if check else [])]
+    lowered = run_passes(lowering(target.facts), scheduled, observers)
+    if check:
+        verify(lowered, "flat", after="lower")
     source = print_kernel(number, lowered, target)
     text = source.text
     if edit is not None and edit.applies(RENDER, number):
@@ -97,34 +121,62 @@ def replay_kernel(number: int, func: Func, trace: Trace, target: Target) -> str:
 def _loops(number: int, func: Func, edit: Edit | None) -> Func:
     if edit is None or not edit.applies(LOOPS, number):
         return func
-    return _same_interface(parse_func(edit.text), func, edit)
+    return _edited(func, edit, "imported")
 
 
 def _schedule(
     number: int, func: Func, layouts: Mapping[str, Layout], target: Target, edit: Edit | None
 ) -> tuple[Trace, Func]:
     if edit is not None and edit.applies(TRACE, number):
-        schedule = replay(Trace.from_json(edit.text), func)
+        schedule = _replayed(func, layouts, edit)
     else:
         schedule = schedule_func(func, layouts, target.facts, AnalyticChooser())
     if edit is not None and edit.applies(SCHEDULE, number):
-        return schedule.trace, _same_interface(parse_func(edit.text), schedule.func, edit)
+        return schedule.trace, _edited(schedule.func, edit, "scheduled")
     return schedule.trace, schedule.func
 
 
-def _same_interface(edited: Func, original: Func, edit: Edit) -> Func:
-    """The edited function, if it can stand in for the original: same parameters, same layouts."""
-    if edited.params == original.params and edited.outputs == original.outputs:
+def _replayed(func: Func, layouts: Mapping[str, Layout], edit: Edit) -> Schedule:
+    """What an edited trace makes; the tensors between kernels keep the layouts that the model chose."""
+    try:
+        schedule = replay(Trace.from_json(edit.text), func)
+    except TkError as error:
+        raise BadInputError(
+            f"the edited trace cannot be applied: {error.what}",
+            where=str(edit.path),
+            why=error.why,
+            hint=error.hint,
+        ) from error
+    for item in func.params:
+        wanted = layouts[item.name].maps if item.name in layouts else ()
+        made = tuple(entry.index_map.text for entry in layouts_of(schedule.func, item.name))
+        if item.scope != CONSTANT and made != wanted:
+            raise BadInputError(
+                f"the edited trace changes the layout of `{item.name}`",
+                where=str(edit.path),
+                why=f"other kernels keep this tensor as {'; '.join(wanted) or 'row-major'}",
+                hint="leave the steps that transform parameters other than constants as they are",
+            )
+    verify(schedule.func, "scheduled", edited=True)
+    return schedule
+
+
+def _edited(original: Func, edit: Edit, stage: Stage) -> Func:
+    """The edited function, if it is valid and can stand in for the original: same parameters and layouts."""
+    edited = parse_func(edit.text, str(edit.path))
+    verify(edited, stage, edited=True)
+    same = edited.params == original.params and edited.outputs == original.outputs
+    if same and all_layouts(edited) == all_layouts(original):
         return edited
     raise BadInputError(
-        "the edited function has other parameters than the one it replaces",
+        "the edited function has other parameters or layouts than the one it replaces",
         where=str(edit.path),
         why="the model around it passes buffers of the original shapes",
         hint="change the body only",
     )
 
 
-def _dumper(dump: Dump, number: int):  # type: ignore[no-untyped-def]
+def _dumper(dump: Dump, number: int) -> Callable[[PassEvent[Func]], None]:
     stages = {name: f"{FIRST_LOWERING + position}-{name}" for position, (name, _) in enumerate(PASSES)}
 
     def observe(event: PassEvent[Func]) -> None:

@@ -5,19 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compiler.core.files import sha256_bytes, sha256_file
 from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Value
 from compiler.loops.text import print_func
 from compiler.render.host import Plan
-from compiler.stages.kernels import Kernel
+from compiler.stages.kernels import Kernel, Step
 from compiler.targets.target import Target
 from compiler.targets.toolchain import Cxx
-
-if TYPE_CHECKING:
-    from compiler.pipeline import Step
 
 VERSION = 1
 """Raised whenever a field changes its meaning."""
