@@ -3,9 +3,9 @@
     python benchmarks/kernels.py [--threads 1 2] [--kernels conv3x3-64-56]
 
 A convolution stands between two depthwise ones, as it does in a network: its tensors lie in memory as its
-neighbours like it, not as the model's inputs and outputs must. Each model is compiled through the front door and
-its kernel timed by the library's own profile. The bound is the measured peak of f32 multiply-adds or the measured rate of reading or copying memory at the
-kernel's working set, whichever the kernel is limited by.
+neighbours like it, not as the model's inputs and outputs must. Each model is compiled through the front door
+and its kernel timed by the library's own profile. The bound is the measured peak of f32 multiply-adds or the
+measured rate of reading or copying memory at the kernel's working set, whichever the kernel is limited by.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def measure(case: Case, threads: int, directory: Path) -> Result:
 def _own_kernel(
     library: compiler.Model, context: compiler.Context, inputs: dict[str, np.ndarray]
 ) -> KernelTime:
-    """The kernel of the middle convolution (it pads for the last one, too), or the slowest of a single operator."""
+    """The kernel of the middle convolution (it pads for the last one, too), or the slowest of one operator."""
     times = kernel_times(library, context, inputs)
     middle = [one for one in times if {"Conv_2", "Conv_3"} <= set(one.nodes)]
     return middle[0] if middle else times[0]
