@@ -102,7 +102,7 @@ class Builder:
     ) -> Buffer:
         """A buffer that combines `fn(*spatial, *reduce)` over the reduce extents."""
         spatial = self._iters(name, shape, "spatial")
-        inner = self._iters(name, reduce_extents, "reduce", len(shape))
+        inner = self._iters(name, reduce_extents, "reduce")
         value = wrap(fn(*(item.var for item in (*spatial, *inner))), dtype or F32)
         target = self._local(name, shape, dtype or value.dtype)
         at = tuple(item.var for item in spatial)
@@ -149,7 +149,7 @@ class Builder:
         self._names.add(candidate)
         return candidate
 
-    def _iters(self, name: str, extents: Sequence[int], kind: str, first: int = 0) -> tuple[Iter, ...]:
+    def _iters(self, name: str, extents: Sequence[int], kind: str) -> tuple[Iter, ...]:
         letter = "i" if kind == "spatial" else "r"
         made = []
         for number, extent in enumerate(extents):

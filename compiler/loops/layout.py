@@ -13,8 +13,8 @@ NAMES = "abcdefghij"
 class Layout:
     """A layout of a tensor.
 
-    maps: index maps as text, applied one after the other; none for row-major. shape: the physical shape. lanes:
-    channels (axis 1) per block, 0 for row-major. group: channels per channel group when each group is
+    maps: index maps as text, applied one after the other; none for row-major. shape: the physical shape.
+    lanes: channels (axis 1) per block, 0 for row-major. group: channels per channel group when each group is
     padded to whole blocks of its own, 0 when there is one group.
     """
 
