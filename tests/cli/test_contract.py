@@ -48,7 +48,9 @@ def test_compile_is_reproducible(directory: Path) -> None:
 
 
 def test_timings(directory: Path) -> None:
-    out = command.tk("compile", "mnist.onnx", "-o", "other.so", "--threads", "3", "--timings", cwd=directory).out
+    out = command.tk(
+        "compile", "mnist.onnx", "-o", "other.so", "--threads", "3", "--timings", cwd=directory
+    ).out
     assert "stage" in out
     assert "link" in out
 

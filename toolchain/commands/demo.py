@@ -63,7 +63,9 @@ def _costs(compiled: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _cached(compiled: dict[str, Any]) -> str:
-    return "all from the cache" if compiled.get("cached") else f"{compiled['cache_hits']} objects from the cache"
+    return (
+        "all from the cache" if compiled.get("cached") else f"{compiled['cache_hits']} objects from the cache"
+    )
 
 
 def _proof(verified: dict[str, Any]) -> list[tuple[str, str]]:
