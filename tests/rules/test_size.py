@@ -1,4 +1,4 @@
-"""Soft limits on length: files of 500 lines (tests 700), functions of 60. An exception needs a reason in the table."""
+"""Soft limits on length: files of 500 lines (tests 700), functions of 60; exceptions need a reason."""
 
 from __future__ import annotations
 
