@@ -8,9 +8,9 @@ import pytest
 
 from compiler.core.diagnostics import BadInputError, InternalError
 from compiler.core.passes import Pass, run_passes
+from compiler.core.types import F32
 from compiler.loops.build import Builder
 from compiler.loops.ir import (
-    F32,
     Buffer,
     Const,
     Evaluate,
