@@ -111,7 +111,7 @@ def test_lines_fit() -> None:
         f"{path.name}:{number}"
         for path in DOCUMENTS
         for number, line in enumerate(path.read_text().splitlines(), 1)
-        if len(line) > 120 and not line.startswith("|")
+        if len(line) > 120 and not line.startswith("|") and path.parent.name != "decisions"
     ]
     assert wide == []
 
