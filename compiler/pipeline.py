@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from compiler.core.cache import ContentCache
-from compiler.core.diagnostics import UsageError, did_you_mean
+from compiler.core.diagnostics import BadInputError, BuildError, UsageError, did_you_mean
 from compiler.core.files import write_atomic
 from compiler.core.passes import PassEvent
 from compiler.core.settings import Settings, load_settings
@@ -44,10 +44,24 @@ from compiler.render.host import ArgKind, Plan, PlanArg, PlanDim, PlanStep, Plan
 from compiler.reports import CompileOptions, CompileReport, StageTime
 from compiler.runtime.library import Contents, Toolchain, link_library
 from compiler.stages.constants import ConstantPool
-from compiler.stages.dump import Dump, Edit, read_edit
+from compiler.stages.dump import (
+    FUSE,
+    HOST,
+    IMPORT,
+    KERNELS,
+    LAYOUT,
+    MANIFEST,
+    PLAN,
+    RENDER,
+    REWRITE,
+    Dump,
+    Edit,
+    read_edit,
+)
 from compiler.stages.kernels import Kernel, Step, make_kernel
 from compiler.stages.manifest import model_manifest
 from compiler.stages.storage import Storage, Use, plan_storage
+from compiler.stages.text import kernels_text, layouts_text, plan_text
 from compiler.targets import Target, get_target
 from compiler.targets.build import KernelBuild
 
@@ -66,21 +80,30 @@ STAGES = (
 )
 """Names for `--stop-after`, in order."""
 
-_MODEL_WIDE = ("import", "rewrite", "fuse", "layout")
 _KERNEL_WIDE = ("loops", "schedule", "lower", "render")
+
+
+class _StoppedError(Exception):
+    """The last stage that was asked for is done."""
 
 
 @dataclass(slots=True)
 class _Clock:
-    """Wall seconds of each stage."""
+    """Wall seconds of each stage; ends the compile after the stage `last`."""
 
+    last: str
     stages: list[StageTime] = field(default_factory=list)
+    started: float = field(default_factory=time.perf_counter)
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, *names: str) -> Iterator[None]:
+        """Time one stage, or several that are done kernel by kernel."""
         started = time.perf_counter()
         yield
+        name = names[0] if len(names) == 1 else "kernels"
         self.stages.append(StageTime(name, time.perf_counter() - started))
+        if self.last in names and self.last != STAGES[-1]:
+            raise _StoppedError
 
 
 def compile_model(path: Path, options: CompileOptions, external: ExternalData | None = None) -> CompileReport:
@@ -90,51 +113,57 @@ def compile_model(path: Path, options: CompileOptions, external: ExternalData | 
 
     Raises UsageError, BadInputError, HostError or BuildError; the old output stays in place then.
     """
-    started = time.perf_counter()
-    settings, clock = load_settings(), _Clock()
+    clock = _Clock(_last_stage(options))
     target = get_target(options.target, options.arch)
+    try:
+        return _run_stages(path, options, target, external, clock)
+    except _StoppedError:
+        return _report(options, target, clock)
+
+
+def _run_stages(
+    path: Path, options: CompileOptions, target: Target, external: ExternalData | None, clock: _Clock
+) -> CompileReport:
+    settings = load_settings()
     edit = read_edit(options.start_from) if options.start_from else None
-    last, dump = _last_stage(options), Dump(options.dump)
+    dump = Dump.open(options.dump)
 
     with clock.stage("import"):
         graph = import_model(path, options.shapes, options.binds, external)  # type: ignore[arg-type]
-        dump.model("00-import", str(graph))
+        dump.model(IMPORT, str(graph))
     with clock.stage("rewrite"):
         graph = rewrite_graph(graph, _graph_observers(dump, check=settings.debug))
     with clock.stage("fuse"):
         fused = fuse(graph)
-        dump.model("20-fuse", str(fused))
+        dump.model(FUSE, str(fused))
     with clock.stage("layout"):
         layouts = choose_layouts(fused, target.facts.lanes(32))
         aliases = find_aliases(fused, layouts)
-        dump.model("21-layout", _layout_text(layouts))
-    if last in _MODEL_WIDE:
-        return _report(options, target, clock, started)
+        dump.model(LAYOUT, layouts_text(layouts))
 
     with KernelBuild(target, settings) as build:
-        with clock.stage("kernels"):
+        wanted = build if clock.last == STAGES[-1] and options.emit != "source" else None
+        with clock.stage(*_KERNEL_WIDE):
             kernels, steps, objects = _make_kernels(
-                fused, layouts, aliases, target, build, dump, edit, check=settings.debug
+                fused, layouts, aliases, target, wanted, dump, edit, last=clock.last, check=settings.debug
             )
-        if last in _KERNEL_WIDE:
-            return _report(options, target, clock, started, kernels=len(kernels))
+            dump.model(KERNELS, kernels_text(steps))
         with clock.stage("plan"):
             constants = ConstantPool(graph.constants)
             storage, plan = _plan(fused, layouts, aliases, kernels, steps, constants, target, options)
-            dump.model("60-plan", str(storage))
+            dump.model(PLAN, plan_text(fused, steps, storage, plan))
         with clock.stage("host"):
             host = render_plan(plan)
-            dump.model("61-host", host, ".cpp")
+            dump.model(HOST, host, ".cpp")
             manifest = model_manifest(path, fused, kernels, steps, plan, target, build.cxx)
-            dump.model("62-manifest", manifest.decode(), ".json")
+            dump.model(MANIFEST, manifest.decode(), ".json")
         if options.emit == "source":
-            return _emit_sources(options, target, clock, started, kernels, host)
+            return _emit_sources(options, target, clock, kernels, host)
         with clock.stage("compile"):
-            waiting = [*objects, build.submit("host", host)]
-            made = [item.result() for item in waiting]
+            made = _collect([*objects, build.submit("host", host)], edit)
         hits = build.hits
     if options.emit == "object":
-        return _emit_objects(options, target, clock, started, made)
+        return _emit_objects(options, target, clock, made)
     with clock.stage("link"):
         contents = Contents(manifest, graph.input_names, graph.output_names, constants.write)
         size = link_library(made, contents, options.output, _toolchain(build, settings), _cache(settings))
@@ -142,7 +171,7 @@ def compile_model(path: Path, options: CompileOptions, external: ExternalData | 
         path=options.output,
         target=options.target,
         arch=target.facts.arch,
-        seconds=time.perf_counter() - started,
+        seconds=time.perf_counter() - clock.started,
         stages=tuple(clock.stages),
         kernels=len(kernels),
         cache_hits=hits,
@@ -160,15 +189,16 @@ def _make_kernels(
     layouts: Mapping[Value, Layout],
     aliases: Mapping[Value, Alias],
     target: Target,
-    build: KernelBuild,
+    build: KernelBuild | None,
     dump: Dump,
     edit: Edit | None,
     *,
+    last: str,
     check: bool,
 ) -> tuple[list[Kernel], list[Step], list[Future[Path]]]:
-    """Each unique piece of work once; its compilation starts as soon as its text is there.
+    """Each unique piece of work once; its compilation by `build` starts as soon as its text is there.
 
-    `check` verifies the program after every pass.
+    `last` is the stage that the compile stops after; `check` verifies the program after every pass.
     """
     known: dict[tuple[Func, tuple[tuple[str, Layout], ...]], int] = {}
     kernels: list[Kernel] = []
@@ -181,12 +211,27 @@ def _make_kernels(
         own = _param_layouts(made, layouts)
         key = (made.func, tuple(own.items()))
         if key not in known:
-            known[key] = len(kernels)
-            kernel = make_kernel(len(kernels), made.func, own, target, dump, edit, check=check)
-            kernels.append(kernel)
-            objects.append(build.submit(f"kernel {kernel.number}", kernel.text))
+            known[key] = number = len(known)
+            kernel = make_kernel(number, made.func, own, target, dump, edit, last=last, check=check)
+            if kernel is not None:
+                kernels.append(kernel)
+            if kernel is not None and build is not None:
+                objects.append(build.submit(f"kernel {number}", kernel.text))
         steps.append(Step(known[key], group, made.values))
+    if edit is not None:
+        edit.check_applied(len(known))
     return kernels, steps, objects
+
+
+def _collect(objects: Sequence[Future[Path]], edit: Edit | None) -> list[Path]:
+    """The finished objects; a source that the user edited is the user's to correct."""
+    try:
+        return [item.result() for item in objects]
+    except BuildError as error:
+        if edit is None or edit.stage != RENDER:
+            raise
+        what = "the C++ compiler rejected the edited source"
+        raise BadInputError(what, where=str(edit.path), why=error.why) from error
 
 
 def _param_layouts(made: GroupFunc, layouts: Mapping[Value, Layout]) -> dict[str, Layout]:
@@ -285,34 +330,26 @@ def _pass_dumper(dump: Dump) -> Callable[[PassEvent[Graph]], None]:
     def observe(event: PassEvent[Graph]) -> None:
         nonlocal count
         count += 1
-        dump.model(f"{count:02}-{event.name}", str(event.after) if event.changed else "(unchanged)")
+        if event.changed:
+            dump.model(f"{REWRITE}/{count:02}-{event.name}", str(event.after))
 
     return observe
 
 
-def _layout_text(layouts: Mapping[Value, Layout]) -> str:
-    lines = [
-        f"{value}: {value.type} as {'; '.join(layout.maps) or 'row-major'}"
-        for value, layout in layouts.items()
-    ]
-    return "\n".join(lines)
-
-
-def _report(
-    options: CompileOptions, target: Target, clock: _Clock, started: float, kernels: int = 0, size: int = 0
-) -> CompileReport:
-    """The report of a compile that stopped before the library."""
+def _report(options: CompileOptions, target: Target, clock: _Clock, kernels: int = 0) -> CompileReport:
+    """The report of a compile that made no library."""
     return CompileReport(
-        path=options.dump or options.output,
+        path=options.output,
         target=options.target,
         arch=target.facts.arch,
-        seconds=time.perf_counter() - started,
+        seconds=time.perf_counter() - clock.started,
         stages=tuple(clock.stages),
         kernels=kernels,
         cache_hits=0,
-        library_bytes=size,
+        library_bytes=0,
         constant_bytes=0,
         peak_memory=0,
+        stopped_after=options.stop_after,
     )
 
 
@@ -320,7 +357,6 @@ def _emit_sources(
     options: CompileOptions,
     target: Target,
     clock: _Clock,
-    started: float,
     kernels: Sequence[Kernel],
     host: str,
 ) -> CompileReport:
@@ -328,17 +364,17 @@ def _emit_sources(
     for kernel in kernels:
         write_atomic(options.output / f"k{kernel.number:03}.cpp", kernel.text)
     write_atomic(options.output / "host.cpp", host)
-    return _report(options, target, clock, started, len(kernels))
+    return _report(options, target, clock, len(kernels))
 
 
 def _emit_objects(
-    options: CompileOptions, target: Target, clock: _Clock, started: float, made: Sequence[Path]
+    options: CompileOptions, target: Target, clock: _Clock, made: Sequence[Path]
 ) -> CompileReport:
     options.output.mkdir(parents=True, exist_ok=True)
     names = [f"k{number:03}.o" for number in range(len(made) - 1)] + ["host.o"]
     for name, item in zip(names, made, strict=True):
         write_atomic(options.output / name, item.read_bytes())
-    return _report(options, target, clock, started, len(made) - 1)
+    return _report(options, target, clock, len(made) - 1)
 
 
 def _toolchain(build: KernelBuild, settings: Settings) -> Toolchain:

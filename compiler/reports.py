@@ -48,7 +48,7 @@ class CompileReport:
 
     `path` is what was written (the library, or the directory of sources or objects); `kernels` counts unique
     kernels, `cache_hits` those whose object code was found in the cache; `cached` tells that the whole
-    library was found there.
+    library was found there. `stopped_after` is the last stage when one was named: there is no library then.
     """
 
     path: Path
@@ -63,6 +63,7 @@ class CompileReport:
     peak_memory: int
     warnings: tuple[str, ...] = ()
     cached: bool = False
+    stopped_after: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,25 +1,50 @@
 """What a compile leaves behind for its reader, and how an edited file gets back in.
 
-Files are numbered in the order of the stages. Stages about the whole model are one file; stages
-about kernels are a directory with one file per kernel:
-
-    00-import.txt  01-<pass>.txt ...  20-fuse.txt  21-layout.txt
-    30-loops/k000.loops  31-trace/k000.json  32-schedule/k000.loops  4x-<pass>/k000.loops  50-render/k000.cpp
-    60-plan.txt  61-host.cpp  62-manifest.json
+Files are numbered in the order of the stages, so that a listing reads from top to bottom (see `INDEX`).
 """
 
 from __future__ import annotations
 
 import re
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
 from compiler.core.files import write_atomic
 
+IMPORT, REWRITE, FUSE, LAYOUT = "00-import", "10-rewrite", "20-fuse", "21-layout"
+KERNELS, LOWER, PLAN, HOST, MANIFEST = "22-kernels", "40-lower", "60-plan", "61-host", "62-manifest"
 LOOPS, TRACE, SCHEDULE, RENDER = "30-loops", "31-trace", "32-schedule", "50-render"
 EDITABLE = {LOOPS: ".loops", TRACE: ".json", SCHEDULE: ".loops", RENDER: ".cpp"}
 """Kernel stages that `--from` accepts, and the suffix of their files."""
+
+INDEX = """\
+What the stages of one compile made, in order.
+
+00-import.txt       the graph as it was read: one line for each node, %N are tensors
+10-rewrite/         the graph after each rewrite that changed it
+20-fuse.txt         groups of nodes, each of which becomes one kernel
+21-layout.txt       how each tensor between kernels lies in memory
+22-kernels.txt      the calls of the model in order: which kernel computes which group
+30-loops/           kNNN.loops: what kernel NNN computes, as plain loops
+31-trace/           kNNN.json: how its loops were rearranged, step by step
+32-schedule/        kNNN.loops: the loops after these steps
+40-lower/           the loops after each lowering pass that changed them
+50-render/          kNNN.cpp: the source that is compiled
+60-plan.txt         where each tensor lies, and the arguments of each call
+61-host.cpp         the same as tables for the runtime
+62-manifest.json    what the library says about itself
+
+A file of 30-loops, 31-trace, 32-schedule or 50-render may be edited and fed back:
+
+    tk compile MODEL --from DIR/32-schedule/k000.loops
+
+It replaces what its stage would have made for that kernel; everything after it is made anew.
+"""
+_INDEX_FILE = "README.txt"
+_OWN = re.compile(r"\d\d-[a-z]+(\.txt|\.cpp|\.json)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +52,14 @@ class Dump:
     """Writes stage texts below `directory`; does nothing without one."""
 
     directory: Path | None
+
+    @classmethod
+    def open(cls, directory: Path | None) -> Self:
+        """Start a dump in place of an earlier one; raises UsageError for a directory with other files."""
+        if directory is not None:
+            _make_room(directory)
+            _write(directory / _INDEX_FILE, INDEX)
+        return cls(directory)
 
     def __bool__(self) -> bool:
         return self.directory is not None
@@ -40,6 +73,31 @@ class Dump:
         """The text of a stage about one kernel."""
         if self.directory is not None:
             _write(self.directory / stage / f"{kernel_file(number)}{suffix}", text)
+
+
+def _make_room(directory: Path) -> None:
+    """Remove the files of an earlier dump: a mixture of two would mislead."""
+    try:
+        found = sorted(directory.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(
+            "cannot dump there", where=f"--dump {directory}", why=error.strerror or ""
+        ) from error
+    earlier = (directory / _INDEX_FILE).is_file() and (directory / _INDEX_FILE).read_bytes() == INDEX.encode()
+    if found and not earlier:
+        raise UsageError(
+            "the dump directory is not empty",
+            where=f"--dump {directory}",
+            why=f"it holds `{found[0].name}`, which no dump wrote",
+            hint="name a new directory",
+        )
+    for path in found:
+        if _OWN.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif _OWN.fullmatch(path.name):
+            path.unlink()
 
 
 def kernel_file(number: int) -> str:
@@ -64,6 +122,16 @@ class Edit:
     def applies(self, stage: str, kernel: int) -> bool:
         """Whether this edit replaces the product of `stage` for `kernel`."""
         return self.stage == stage and self.kernel == kernel
+
+    def check_applied(self, kernels: int) -> None:
+        """Raise UsageError when the model has no kernel of this number."""
+        if self.kernel >= kernels:
+            raise UsageError(
+                f"the model has no kernel {kernel_file(self.kernel)}",
+                where=f"--from {self.path}",
+                why=f"it has {kernels}, from {kernel_file(0)} to {kernel_file(kernels - 1)}",
+                hint="dump this model with these options, and edit one of the files",
+            )
 
 
 def read_edit(path: Path) -> Edit:

@@ -23,11 +23,8 @@ from compiler.schedule.rules import schedule_func
 from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import Trace
 from compiler.stages.constants import Maps
-from compiler.stages.dump import LOOPS, RENDER, SCHEDULE, TRACE, Dump, Edit
+from compiler.stages.dump import LOOPS, LOWER, RENDER, SCHEDULE, TRACE, Dump, Edit
 from compiler.targets.target import Target
-
-FIRST_LOWERING = 40
-"""Number of the first lowering pass among the files of a dump."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,34 +73,46 @@ def make_kernel(
     dump: Dump,
     edit: Edit | None,
     *,
+    last: str = "render",
     check: bool = False,
-) -> Kernel:
+) -> Kernel | None:
     """Schedule, lower and print `func`; an edit takes the place of what its stage would have made.
 
-    `check` verifies the program after every pass. Raises BadInputError when the edited text does not fit, and
-    InternalError for what `check` finds.
+    None where `last` is a stage before the source text. `check` verifies the program after every pass. Raises
+    BadInputError when the edited text does not fit, and InternalError for what `check` finds.
     """
     func = _loops(number, func, edit)
     if check:
         verify(func, "imported", after="loops")
     if dump:
         dump.kernel(LOOPS, number, print_func(func))
+    if last == "loops":
+        return None
     trace, scheduled = _schedule(number, func, layouts, target, edit)
     if check:
         verify(scheduled, "scheduled", after="schedule")
     if dump:
         dump.kernel(TRACE, number, trace.to_json(), ".json")
         dump.kernel(SCHEDULE, number, print_func(scheduled))
-    observers = [*([_dumper(dump, number)] if dump else []), *([verifying(LEADS_TO)] if check else [])]
-    lowered = run_passes(lowering(target.facts), scheduled, observers)
-    if check:
-        verify(lowered, "flat", after="lower")
+    if last == "schedule":
+        return None
+    lowered = _lowered(number, scheduled, target, dump, check=check)
+    if last == "lower":
+        return None
     source = print_kernel(number, lowered, target)
     text = source.text
     if edit is not None and edit.applies(RENDER, number):
         text = edit.text
     dump.kernel(RENDER, number, text, ".cpp")
     return Kernel(number, func, layouts, trace, scheduled, lowered, text, source.scratch_bytes)
+
+
+def _lowered(number: int, scheduled: Func, target: Target, dump: Dump, *, check: bool) -> Func:
+    observers = [*([_dumper(dump, number)] if dump else []), *([verifying(LEADS_TO)] if check else [])]
+    lowered = run_passes(lowering(target.facts), scheduled, observers)
+    if check:
+        verify(lowered, "flat", after="lower")
+    return lowered
 
 
 def print_kernel(number: int, lowered: Func, target: Target) -> KernelText:
@@ -177,10 +186,10 @@ def _edited(original: Func, edit: Edit, stage: Stage) -> Func:
 
 
 def _dumper(dump: Dump, number: int) -> Callable[[PassEvent[Func]], None]:
-    stages = {name: f"{FIRST_LOWERING + position}-{name}" for position, (name, _) in enumerate(PASSES)}
+    stages = {name: f"{LOWER}/{position:02}-{name}" for position, (name, _) in enumerate(PASSES, 1)}
 
     def observe(event: PassEvent[Func]) -> None:
-        text = print_func(event.after) if event.changed else "(unchanged)"
-        dump.kernel(stages[event.name], number, text)
+        if event.changed:
+            dump.kernel(stages[event.name], number, print_func(event.after))
 
     return observe

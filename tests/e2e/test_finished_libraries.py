@@ -188,7 +188,7 @@ def test_the_command_line_says_so_and_imports_nothing_large(tmp_path: Path) -> N
     assert again.code == 0
     assert "the library was in the cache" in again.out
     loaded = {line.rpartition("|")[2].strip() for line in again.err.splitlines()}
-    assert "compiler.compile" in loaded
+    assert "compiler.stages.finished" in loaded
     assert not loaded & {"numpy", "onnx", "compiler.pipeline"}
 
 

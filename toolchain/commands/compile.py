@@ -87,6 +87,8 @@ def _emit(text: str) -> compiler.Emit:
 
 def _summary(report: compiler.CompileReport) -> str:
     """Where the result is and what it cost."""
+    if report.stopped_after:
+        return f"stopped after {report.stopped_after}, in {report.seconds:.2f} s: no library was made"
     library, constants = console.size(report.library_bytes), console.size(report.constant_bytes)
     cached = f", {report.cache_hits} from the cache" if report.cache_hits else ""
     origin = " (the library was in the cache)" if report.cached else ""

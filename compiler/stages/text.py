@@ -1,0 +1,61 @@
+"""How the stages about the whole model read in a dump: layouts, kernels, the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from compiler.graph.fuse import FusedGraph
+from compiler.graph.ir import Value
+from compiler.loops.layout import Layout
+from compiler.render.host import ArgKind, Plan, PlanArg
+from compiler.stages.dump import kernel_file
+from compiler.stages.kernels import Step
+from compiler.stages.storage import Storage
+
+
+def layouts_text(layouts: Mapping[Value, Layout]) -> str:
+    """One line for each tensor: its type and its index maps."""
+    lines = (
+        f"{value}: {value.type} as {'; '.join(layout.maps) or 'row-major'}"
+        for value, layout in layouts.items()
+    )
+    return "\n".join(lines)
+
+
+def kernels_text(steps: Sequence[Step]) -> str:
+    """One line for each call: the kernel, and the group of the graph that it computes."""
+    return "\n".join(
+        f"{number:4}  {kernel_file(step.kernel)}  {step.group}" for number, step in enumerate(steps)
+    )
+
+
+def plan_text(fused: FusedGraph, steps: Sequence[Step], storage: Storage, plan: Plan) -> str:
+    """Sizes, where each tensor lies, and the calls with their arguments in order."""
+    return "\n".join((*_sizes(plan), "", *_tensors(fused, storage), "", *_calls(steps, plan)))
+
+
+def _sizes(plan: Plan) -> Iterator[str]:
+    yield f"arena      {plan.arena_bytes} bytes"
+    yield f"scratch    {plan.scratch_bytes} bytes a thread"
+    yield f"constants  {plan.constants_bytes} bytes"
+
+
+def _tensors(fused: FusedGraph, storage: Storage) -> Iterator[str]:
+    names = dict(zip(fused.graph.inputs, fused.graph.input_names, strict=True))
+    names.update(zip(fused.graph.outputs, fused.graph.output_names, strict=True))
+    for value, slot in storage.slots.items():
+        where = _place(PlanArg(ArgKind(slot.place), slot.index, slot.offset))
+        name = f"  # {names[value]!r}" if value in names else ""
+        yield f"{value}: {value.type} in {where}{name}"
+
+
+def _calls(steps: Sequence[Step], plan: Plan) -> Iterator[str]:
+    for number, (step, call) in enumerate(zip(steps, plan.steps, strict=True)):
+        places = ", ".join(_place(item) for item in call.args)
+        yield f"{number:4}  {kernel_file(step.kernel)}({places})"
+
+
+def _place(item: PlanArg) -> str:
+    if item.kind in (ArgKind.CONST, ArgKind.ARENA):
+        return f"{item.kind.name.lower()}+{item.offset}"
+    return f"{item.kind.name.lower()} {item.index}" + (f"+{item.offset}" if item.offset else "")
