@@ -2,50 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from compiler.core.types import F32
-from compiler.graph.edit import Editor
-from compiler.graph.fuse import FusedGraph, fuse
-from compiler.graph.ir import Graph, TensorType, Value, verify
+from compiler.graph.fuse import FusedGraph
 from compiler.graph.op import Kind
-from compiler.graph.ops.windows import Windows
-
-
-class Sketch(Editor):
-    """A graph written by hand."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.inputs: list[Value] = []
-
-    def input(self, *shape: int) -> Value:
-        self.inputs.append(self.value(TensorType(F32, shape)))
-        return self.inputs[-1]
-
-    def weights(self, *shape: int) -> Value:
-        return self.constant(np.ones(shape, np.float32))
-
-    def conv(self, x: Value, outer: int = 4) -> Value:
-        windows = Windows((1, 1), (1, 1), (1, 1), (0, 0), (0, 0))
-        return self.emit("Conv", x, self.weights(outer, x.type.shape[1], 1, 1), group=1, **windows.attrs())
-
-    def pool(self, x: Value, size: int, stride: int) -> Value:
-        windows = Windows((size, size), (stride, stride), (1, 1), (0, 0), (0, 0))
-        return self.emit("SumPool", x, **windows.attrs())
-
-    def pad(self, x: Value) -> Value:
-        return self.emit("Pad", x, before=(0, 0, 1, 1), after=(0, 0, 1, 1), mode="constant", value=0.0)
-
-    def fused(self, *outputs: Value) -> FusedGraph:
-        names = tuple(f"y{n}" for n in range(len(outputs)))
-        inputs = tuple(self.inputs)
-        graph = Graph(
-            inputs, outputs, tuple(self.nodes), self.constants, tuple(f"x{v.id}" for v in inputs), names
-        )
-        verify(graph)
-        return fuse(graph)
+from tests.support.sketch import Sketch
 
 
 def shapes_of(fused: FusedGraph) -> list[str]:
