@@ -115,17 +115,27 @@ def compile_model(path: Path, options: CompileOptions, external: ExternalData | 
     """
     clock = _Clock(_last_stage(options))
     target = get_target(options.target, options.arch)
+    edit = read_edit(options.start_from) if options.start_from else None
     try:
-        return _run_stages(path, options, target, external, clock)
+        return _run_stages(path, options, target, external, edit, clock)
     except _StoppedError:
         return _report(options, target, clock)
+    except BuildError as error:
+        if edit is None or edit.stage != RENDER:
+            raise  # else it is the user's source, and the user's to correct
+        what = "no library can be built with the edited source"
+        raise BadInputError(what, where=str(edit.path), why=error.why) from error
 
 
 def _run_stages(
-    path: Path, options: CompileOptions, target: Target, external: ExternalData | None, clock: _Clock
+    path: Path,
+    options: CompileOptions,
+    target: Target,
+    external: ExternalData | None,
+    edit: Edit | None,
+    clock: _Clock,
 ) -> CompileReport:
     settings = load_settings()
-    edit = read_edit(options.start_from) if options.start_from else None
     dump = Dump.open(options.dump)
 
     with clock.stage("import"):
@@ -160,7 +170,7 @@ def _run_stages(
         if options.emit == "source":
             return _emit_sources(options, target, clock, kernels, host)
         with clock.stage("compile"):
-            made = _collect([*objects, build.submit("host", host)], edit)
+            made = [item.result() for item in (*objects, build.submit("host", host))]
         hits = build.hits
     if options.emit == "object":
         return _emit_objects(options, target, clock, made)
@@ -221,17 +231,6 @@ def _make_kernels(
     if edit is not None:
         edit.check_applied(len(known))
     return kernels, steps, objects
-
-
-def _collect(objects: Sequence[Future[Path]], edit: Edit | None) -> list[Path]:
-    """The finished objects; a source that the user edited is the user's to correct."""
-    try:
-        return [item.result() for item in objects]
-    except BuildError as error:
-        if edit is None or edit.stage != RENDER:
-            raise
-        what = "the C++ compiler rejected the edited source"
-        raise BadInputError(what, where=str(edit.path), why=error.why) from error
 
 
 def _param_layouts(made: GroupFunc, layouts: Mapping[Value, Layout]) -> dict[str, Layout]:

@@ -166,14 +166,21 @@ def _replayed(func: Func, layouts: Mapping[str, Layout], edit: Edit) -> Schedule
                 why=f"other kernels keep this tensor as {'; '.join(wanted) or 'row-major'}",
                 hint="leave the steps that transform parameters other than constants as they are",
             )
-    verify(schedule.func, "scheduled", edited=True)
+    _verify_edited(schedule.func, "scheduled", edit)
     return schedule
+
+
+def _verify_edited(func: Func, stage: Stage, edit: Edit) -> None:
+    try:
+        verify(func, stage, edited=True)
+    except BadInputError as error:
+        raise BadInputError(error.what, where=str(edit.path), why=error.why, hint=error.hint) from error
 
 
 def _edited(original: Func, edit: Edit, stage: Stage) -> Func:
     """The edited function, if it is valid and can stand in for the original: same parameters and layouts."""
     edited = parse_func(edit.text, str(edit.path))
-    verify(edited, stage, edited=True)
+    _verify_edited(edited, stage, edit)
     same = edited.params == original.params and edited.outputs == original.outputs
     if same and all_layouts(edited) == all_layouts(original):
         return edited
