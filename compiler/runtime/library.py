@@ -222,7 +222,8 @@ def _c_string(name: str) -> bytes:
 
 
 def _run(argv: Sequence[str], directory: Path, what: str) -> None:
-    done = run(argv, cwd=directory, env=child_environment(), timeout=_LIMIT_SECONDS)
+    # The compiler's own temporary files go the way of the directory, also when everything is killed.
+    done = run(argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
     if done.returncode != 0:
         shown = "\n".join((done.stderr or done.stdout).splitlines()[:_SHOWN_LINES])
         raise BuildError(

@@ -70,7 +70,8 @@ def compile_object(cxx: Cxx, flags: Sequence[str], name: str, text: str, *, outp
     with private_directory("tk-object") as directory:
         write_atomic(directory / "kernel.cpp", text)
         argv = [cxx.path, *flags, "-I", str(INCLUDE), output, "kernel.cpp", "-o", "kernel.out"]
-        done = run(argv, cwd=directory, env=child_environment(), timeout=_LIMIT_SECONDS)
+        # The compiler's own temporary files go the way of the directory, also when everything is killed.
+        done = run(argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
         if done.returncode != 0:
             shown = "\n".join(done.stderr.splitlines()[:_SHOWN_LINES])
             raise BuildError(

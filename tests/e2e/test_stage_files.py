@@ -1,4 +1,4 @@
-"""`--dump`, `--stop-after`, `--from`: what a compile leaves for its reader, and what comes back from there."""
+"""`--dump`, `--stop-after`, `--from`: what a compile leaves for its reader, and what comes back."""
 
 from __future__ import annotations
 
