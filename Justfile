@@ -13,8 +13,12 @@ default:
 demo *args:
     @tk demo --directory "{{demo_dir}}" "$@"
 
-# all tests that need neither network nor a quiet machine
+# the tests: everything that takes seconds, not minutes
 test *args:
+    @python -m pytest -m "not slow and not network and not perf" "$@"
+
+# the slow tests, too: every network, every float, 2.3 GB of constants, fifty killed compiles
+test-all *args:
     @python -m pytest -m "not network and not perf" "$@"
 
 # the ten-second test from end to end
