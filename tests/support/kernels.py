@@ -70,7 +70,9 @@ def run_flat(
     """Run a lowered Func in the interpreter; workspace is poisoned, layouts are those of the schedule."""
     given = pack_inputs(scheduled, inputs)
     for item in lowered.workspace:
-        given[item.name] = np.full(shape_of(lowered, item.name), np.nan, STORAGE[item.dtype.name])
+        kind = np.dtype(STORAGE[item.dtype.name])
+        poison = np.nan if kind.kind == "f" else 85
+        given[item.name] = np.full(shape_of(lowered, item.name), poison, kind)
     return unpack_outputs(scheduled, run(lowered, given, shuffle=shuffle))
 
 

@@ -1,0 +1,134 @@
+"""Small pieces of work of every kind that the rules schedule, prime and odd extents among them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from compiler.graph.ir import Value
+from tests.support.sketch import Sketch, Work, works
+
+Make = Callable[[Sketch], Value]
+
+
+def conv(
+    channels: int, outer: int, size: int, hw: tuple[int, int], *, batch: int = 1, **options: int
+) -> Make:
+    """A convolution, a bias and ReLU."""
+
+    def make(s: Sketch) -> Value:
+        y = s.conv(s.input(batch, channels, *hw), outer, size, **options)  # type: ignore[arg-type]
+        return s.emit("Relu", s.emit("Add", y, s.weights(outer, 1, 1)))
+
+    return make
+
+
+def deep(
+    inner: Callable[[Sketch, Value], Value], channels: int = 10, size: int = 6
+) -> Callable[[Sketch], Value]:
+    """Work between two convolutions, so that its operands are in channel blocks."""
+
+    def make(s: Sketch) -> Value:
+        x = s.conv(s.input(1, 3, size, size), channels)
+        return s.conv(inner(s, x), 4)
+
+    return make
+
+
+def dense(rows: int, inner: int, columns: int) -> Make:
+    def make(s: Sketch) -> Value:
+        y = s.emit("MatMul", s.input(rows, inner), s.weights(inner, columns))
+        return s.emit("Relu", s.emit("Add", y, s.weights(columns)))
+
+    return make
+
+
+def residual(s: Sketch) -> Value:
+    x = s.conv(s.input(1, 5, 7, 7), 12)
+    return s.emit("Relu", s.emit("Add", s.conv(x, 12, 1), x))
+
+
+def attention(s: Sketch) -> Value:
+    q, k, v = s.input(2, 5, 7), s.input(2, 7, 11), s.input(2, 11, 6)
+    return s.emit("MatMul", s.emit("Softmax", s.emit("MatMul", q, k), axis=2, flatten=False), v)
+
+
+def layer_norm(s: Sketch) -> Value:
+    x = s.emit("Standardize", s.input(5, 13), axis=1, epsilon=1e-5)
+    return s.emit("Add", s.emit("Mul", x, s.weights(13)), s.weights(13))
+
+
+def global_mean(s: Sketch) -> Value:
+    return s.emit("Mul", s.emit("ReduceSum", s.input(1, 13, 5, 7), axes=(2, 3), keepdims=True), s.weights(1))
+
+
+def slices(s: Sketch) -> Value:
+    x = s.input(2, 9, 11)
+    part = s.emit("Slice", x, begin=(0, 1, 2), step=(1, 2, 1), size=(2, 4, 7))
+    return s.emit("Mul", part, s.emit("Sigmoid", part))
+
+
+def two_pools(s: Sketch, x: Value) -> Value:
+    return s.emit("Add", s.pool(x, 3, 1), s.pool(x, 3, 1, "MaxPool"))
+
+
+def odd_join(s: Sketch, x: Value) -> Value:
+    return s.emit("Concat", x, s.conv(x, 5), s.emit("Tanh", x), axis=1)
+
+
+GRAPHS: dict[str, Make] = {
+    "conv 3x3": conv(7, 18, 3, (7, 9)),
+    "conv 3x3 prime": conv(3, 13, 3, (7, 13)),
+    "conv 1x1": conv(10, 18, 1, (5, 7)),
+    "conv strided": conv(5, 9, 3, (11, 9), stride=2),
+    "conv dilated": conv(3, 8, 3, (9, 9), dilation=2),
+    "conv batch": conv(4, 6, 2, (5, 6), batch=3),
+    "conv one channel": conv(1, 1, 3, (6, 7)),
+    "conv grouped": conv(12, 20, 3, (5, 6), groups=2),
+    "conv odd groups": conv(14, 14, 3, (5, 5), groups=2),
+    "depthwise": conv(11, 11, 3, (7, 8), groups=11),
+    "depthwise multiplied": conv(6, 12, 3, (5, 5), groups=6),
+    "deep conv": deep(lambda s, x: s.emit("Relu", s.conv(x, 7, 3)), 10),
+    "deep depthwise": deep(lambda s, x: s.conv(x, 10, 3, groups=10), 10),
+    "deep depthwise strided": deep(lambda s, x: s.conv(x, 11, 3, groups=11, stride=2), 11, 9),
+    "deep odd groups": deep(lambda s, x: s.conv(s.conv(x, 14, 1, groups=2), 14, 3, groups=2), 14, 5),
+    "deep sigmoid gate": deep(lambda s, x: s.emit("Mul", x, s.emit("Sigmoid", s.conv(x, 10)))),
+    "deep shuffle": deep(lambda s, x: s.emit("ChannelShuffle", x, axis=1, groups=2)),
+    "deep pad": deep(lambda s, x: s.conv(s.pad(x, 2, 1), 6, 3)),
+    "deep pools": deep(two_pools, 9),
+    "deep join": deep(odd_join, 7),
+    "residual": residual,
+    "conv 1-d": lambda s: s.conv(s.input(2, 5, 17), 6, 3),
+    "conv 3-d": lambda s: s.conv(s.input(1, 2, 4, 5, 6), 5, 2),
+    "dense one row": dense(1, 37, 21),
+    "dense": dense(7, 16, 19),
+    "dense one column": dense(5, 13, 1),
+    "matmul of activations": lambda s: s.emit("MatMul", s.input(3, 5, 7), s.input(3, 7, 10)),
+    "attention": attention,
+    "max pool": lambda s: s.pool(s.input(1, 5, 9, 11), 3, 2, "MaxPool"),
+    "sum pool": lambda s: s.emit("Mul", s.pool(s.input(2, 3, 7, 7), 2, 2), s.weights(1)),
+    "global mean": global_mean,
+    "global max": lambda s: s.emit("ReduceMax", s.input(2, 7, 3, 5), axes=(2, 3), keepdims=True),
+    "sum of columns": lambda s: s.emit("ReduceSum", s.input(11, 7), axes=(0,), keepdims=False),
+    "sum of everything": lambda s: s.emit("ReduceSum", s.input(5, 7), axes=(0, 1), keepdims=False),
+    "sum of scaled": lambda s: s.emit(
+        "ReduceSum", s.emit("Mul", s.input(5, 18), s.input()), axes=(0,), keepdims=False
+    ),
+    "sums of several axes": lambda s: s.emit("ReduceSum", s.input(3, 5, 7, 2), axes=(0, 2), keepdims=False),
+    "conv to one channel": deep(lambda s, x: s.emit("Sigmoid", s.conv(x, 1, 3))),
+    "arg max": lambda s: s.emit("ArgMax", s.input(5, 13), axes=(1,), keepdims=False, last=False),
+    "softmax": lambda s: s.emit("Softmax", s.input(3, 21), axis=1, flatten=False),
+    "softmax of columns": lambda s: s.emit("Softmax", s.input(7, 10), axis=0, flatten=False),
+    "layer norm": layer_norm,
+    "elementwise": lambda s: s.emit("Tanh", s.emit("Add", s.input(3, 37), s.input(37))),
+    "scalar": lambda s: s.emit("Exp", s.input()),
+    "transpose": lambda s: s.emit("Transpose", s.input(3, 5, 7), perm=(2, 0, 1)),
+    "pad": lambda s: s.pad(s.emit("Relu", s.input(1, 3, 5, 7)), 2, 1),
+    "slice": slices,
+    "join": lambda s: s.emit("Concat", s.input(2, 3, 5), s.input(2, 4, 5), s.input(2, 1, 5), axis=1),
+}
+
+
+def works_of(name: str, lanes: int) -> list[Work]:
+    """The loop functions of a graph above, in the layouts that the graph pass chooses for `lanes`."""
+    sketch = Sketch()
+    return list(works(sketch.fused(GRAPHS[name](sketch)), lanes))

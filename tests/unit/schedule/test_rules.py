@@ -1,0 +1,220 @@
+"""The structure of what the rules write: register tiles, vectors innermost, threads outermost.
+
+Sizes are large enough to be worth a second thread; nothing is run here, `test_rules_meaning.py` does that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from compiler.graph.ir import Value
+from compiler.loops.ir import REGISTER, Block, Const, For, ForKind, Func
+from compiler.schedule.analysis import variables
+from compiler.schedule.chooser import AnalyticChooser
+from compiler.schedule.layouts import layouts_of
+from compiler.schedule.rules import schedule_func
+from compiler.schedule.schedule import Schedule
+from tests.support.sketch import NARROW, Sketch, works
+from tests.support.works import dense, layer_norm
+
+WIDE = replace(NARROW, vector_bits=512, vector_registers=32)
+LANES = 16
+VECTOR, PARALLEL, SERIAL = ForKind.VECTORIZED, ForKind.PARALLEL, ForKind.SERIAL
+
+
+def blocked(
+    size: int, *, stride: int = 1, outer: int = 32, channels: int = 32, groups: int = 1
+) -> Callable[[Sketch], Value]:
+    """A convolution, its bias and ReLU between two others."""
+
+    def make(s: Sketch) -> Value:
+        x = s.conv(s.input(1, 3, 18, 18), channels)
+        y = s.conv(x, outer, size, stride=stride, groups=groups)
+        y = s.emit("Relu", s.emit("Add", y, s.weights(outer, 1, 1)))
+        return s.conv(y, 3)
+
+    return make
+
+
+CONTRACTIONS: dict[str, Callable[[Sketch], Value]] = {
+    "3x3": blocked(3),
+    "3x3 odd": blocked(3, outer=37),
+    "1x1": blocked(1, outer=96),
+    "strided": blocked(3, stride=2, outer=64),
+    "grouped": blocked(3, groups=2),
+    "odd groups": blocked(3, groups=2, channels=40, outer=40),
+    "depthwise": blocked(3, channels=64, outer=64, groups=64),
+    "dense of one row": dense(1, 128, 256),
+    "dense of seven rows": dense(7, 64, 128),
+    "matmul of activations": lambda s: s.emit("MatMul", s.input(4, 16, 24), s.input(4, 24, 32)),
+}
+
+
+def schedules(make: Callable[[Sketch], Value]) -> list[Schedule]:
+    sketch = Sketch()
+    fused = sketch.fused(make(sketch))
+    return [schedule_func(func, own, WIDE, AnalyticChooser()) for func, own in works(fused, LANES)]
+
+
+def middle(make: Callable[[Sketch], Value]) -> Schedule:
+    """The schedule of the work that is looked at: the second of three, or the only one."""
+    found = schedules(make)
+    return found[len(found) // 2]
+
+
+def reductions(func: Func) -> list[Block]:
+    return [item for item in func.blocks() if item.is_reduction]
+
+
+def kinds(schedule: Schedule, block: str) -> list[ForKind]:
+    return [schedule.loop(name).kind for name in schedule.loops(block)]
+
+
+def trips(loop: For) -> int:
+    assert isinstance(loop.extent, Const)
+    return int(loop.extent.value)
+
+
+@pytest.mark.parametrize("name", CONTRACTIONS)
+def test_a_contraction_accumulates_vectors_in_registers(name: str) -> None:
+    schedule = middle(CONTRACTIONS[name])
+    (sums,) = reductions(schedule.func)
+    assert [region.buffer.scope for region in sums.writes] == [REGISTER]
+    loops = [schedule.loop(loop) for loop in schedule.loops(sums.name)]
+    assert loops[-1].kind is VECTOR
+    assert trips(loops[-1]) == LANES
+    assert VECTOR not in [loop.kind for loop in loops[:-1]]
+
+
+@pytest.mark.parametrize("name", CONTRACTIONS)
+def test_the_tile_fits_the_registers_and_lies_inside_of_the_reduction(name: str) -> None:
+    schedule = middle(CONTRACTIONS[name])
+    (sums,) = reductions(schedule.func)
+    loops = [schedule.loop(loop) for loop in schedule.loops(sums.name)]
+    summed = {name for item in sums.iters if item.kind == "reduce" for name in variables(item.binding)}
+    last = max(n for n, loop in enumerate(loops) if loop.var.name in summed)
+    tile = 1
+    for loop in loops[last + 1 : -1]:
+        assert loop.kind is ForKind.UNROLLED
+        tile *= trips(loop)
+    assert 2 <= tile <= WIDE.vector_registers, "a single sum would wait for itself"
+
+
+@pytest.mark.parametrize("name", CONTRACTIONS)
+def test_one_loop_outermost_is_shared_by_the_threads(name: str) -> None:
+    schedule = middle(CONTRACTIONS[name])
+    outermost = {schedule.loops(block)[0] for block in schedule.blocks()}
+    assert len(outermost) == 1, "start values, sums and epilogue share their loops"
+    for block in schedule.blocks():
+        found = kinds(schedule, block)
+        assert found[0] is PARALLEL
+        assert PARALLEL not in found[1:]
+
+
+@pytest.mark.parametrize("name", CONTRACTIONS)
+def test_the_epilogue_is_vectors_under_the_loops_of_the_sums(name: str) -> None:
+    schedule = middle(CONTRACTIONS[name])
+    output = schedule.func.params[-1].name
+    (writer,) = [b for b in schedule.func.blocks() if any(r.buffer.name == output for r in b.writes)]
+    assert kinds(schedule, writer.name)[-1] is VECTOR
+
+
+@pytest.mark.parametrize("name", ["3x3", "1x1", "dense of one row", "dense of seven rows", "depthwise"])
+def test_weights_are_repacked_so_that_lanes_are_neighbours(name: str) -> None:
+    schedule = middle(CONTRACTIONS[name])
+    weights = schedule.func.params[1]
+    assert layouts_of(schedule.func, weights.name)
+    last = weights.shape[-1]
+    assert isinstance(last, Const)
+    assert int(last.value) % LANES == 0
+
+
+def test_no_accumulator_is_left_in_memory() -> None:
+    for name, make in CONTRACTIONS.items():
+        for schedule in schedules(make):
+            assert [b.name for b in schedule.func.allocs if b.scope != REGISTER] == [], name
+
+
+POOLS: dict[str, Callable[[Sketch], Value]] = {
+    "pool": lambda s: s.conv(s.pool(s.conv(s.input(1, 3, 34, 34), 32), 3, 2, "MaxPool"), 3),
+    "sum": lambda s: s.conv(s.pool(s.conv(s.input(1, 3, 34, 34), 32), 2, 2), 3),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_work_on_whole_channel_blocks(name: str) -> None:
+    schedule = middle(POOLS[name])
+    (sums,) = reductions(schedule.func)
+    found = kinds(schedule, sums.name)
+    assert found[0] is PARALLEL
+    assert found[-1] is VECTOR
+    assert [region.buffer.scope for region in sums.writes] == [REGISTER]
+
+
+def global_mean(s: Sketch) -> Value:
+    x = s.conv(s.input(1, 3, 14, 14), 128)
+    return s.emit("Mul", s.emit("ReduceSum", x, axes=(2, 3), keepdims=True), s.weights(1))
+
+
+ROWS: dict[str, Callable[[Sketch], Value]] = {
+    "softmax": lambda s: s.emit("Softmax", s.input(64, 300), axis=1, flatten=False),
+    "layer norm": layer_norm,
+    "global mean": global_mean,
+    "sum of columns": lambda s: s.emit("ReduceSum", s.input(70, 300), axes=(0,), keepdims=False),
+}
+
+
+@pytest.mark.parametrize("name", ["softmax", "global mean", "sum of columns"])
+def test_rows_are_reduced_in_vectors_and_shared_by_the_threads(name: str) -> None:
+    schedule = schedules(ROWS[name])[-1]
+    for block in reductions(schedule.func):
+        found = kinds(schedule, block.name)
+        assert VECTOR in found, block.name
+        assert PARALLEL in found, block.name
+
+
+def test_nothing_small_wakes_another_thread() -> None:
+    for make in (layer_norm, dense(3, 8, 16), lambda s: s.emit("Exp", s.input(5, 7))):
+        for schedule in schedules(make):
+            assert all(PARALLEL not in kinds(schedule, block) for block in schedule.blocks())
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda s: s.emit("Tanh", s.emit("Add", s.input(48, 1000), s.input(1000))),
+        lambda s: s.emit("Exp", s.input(3, 5, 7, 1001)),
+        lambda s: s.emit("Relu", s.input(100_003)),
+    ],
+)
+def test_elementwise_work_is_vectors_inside_and_threads_outside(make: Callable[[Sketch], Value]) -> None:
+    (schedule,) = schedules(make)
+    (block,) = schedule.blocks()
+    assert kinds(schedule, block)[0] is PARALLEL
+    assert kinds(schedule, block)[-1] is VECTOR
+
+
+def test_injective_producers_are_computed_where_they_are_used() -> None:
+    def make(s: Sketch) -> Value:
+        y = s.emit("Mul", s.input(64, 512), s.emit("Sigmoid", s.input(64, 512)))
+        return s.emit("ReduceSum", s.emit("Abs", y), axes=(1,), keepdims=False)
+
+    (schedule,) = schedules(make)
+    assert {block.writes[0].buffer.name for block in schedule.func.blocks()} == {
+        schedule.func.params[-1].name
+    }
+
+
+def test_a_join_of_odd_channels_is_written_channel_by_channel() -> None:
+    def make(s: Sketch) -> Value:
+        x = s.input(1, 3, 18, 18)
+        joined = s.emit("Concat", s.conv(x, 12), s.conv(x, 21), axis=1)
+        return s.conv(joined, 3)
+
+    join = schedules(make)[2]
+    assert all(VECTOR not in kinds(join, block) for block in join.blocks())
+    outer = {kinds(join, block)[0] for block in join.blocks()}
+    assert outer <= {PARALLEL, SERIAL, ForKind.UNROLLED}

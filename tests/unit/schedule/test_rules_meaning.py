@@ -1,0 +1,79 @@
+"""Whatever a chooser decides, the rules write a schedule that computes what the function says.
+
+The oracle is the interpreter on the function before scheduling. Programs are compared after scheduling and
+after lowering; unused memory is NaN, and parallel loops run in shuffled order.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compiler.core.target import TargetFacts
+from compiler.loops.interp import run
+from compiler.loops.ir import Func
+from compiler.loops.verify import verify
+from compiler.schedule.chooser import AnalyticChooser, Chooser, RandomChooser
+from compiler.schedule.rules import schedule_func
+from compiler.schedule.schedule import Schedule, replay
+from compiler.schedule.trace import Trace
+from tests.support.kernels import lower_all, run_flat
+from tests.support.schedules import Array, random_inputs, run_logical
+from tests.support.sketch import NARROW
+from tests.support.works import GRAPHS, works_of
+
+FACTS = {4: NARROW, 16: replace(NARROW, vector_bits=512, vector_registers=32)}
+SEEDS = 5
+
+
+def scheduled(name: str, lanes: int, chooser: Chooser) -> list[tuple[Func, Schedule]]:
+    return [
+        (func, schedule_func(func, layouts, FACTS[lanes], chooser)) for func, layouts in works_of(name, lanes)
+    ]
+
+
+def assert_close(wanted: dict[str, Array], got: dict[str, Array]) -> None:
+    assert wanted.keys() == got.keys()
+    for name, array in wanted.items():
+        np.testing.assert_allclose(got[name].reshape(array.shape), array, 1e-5, 1e-5, err_msg=name)
+
+
+def assert_meaning(func: Func, schedule: Schedule, facts: TargetFacts) -> None:
+    verify(schedule.func)
+    inputs = random_inputs(func)
+    wanted = run(func, inputs)
+    assert_close(wanted, run_logical(schedule.func, inputs, shuffle=1))
+    assert_close(wanted, run_flat(schedule.func, lower_all(schedule.func, facts), inputs, shuffle=2))
+
+
+@pytest.mark.parametrize("lanes", FACTS)
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_analytic_choice(name: str, lanes: int) -> None:
+    for func, schedule in scheduled(name, lanes, AnalyticChooser()):
+        assert_meaning(func, schedule, FACTS[lanes])
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_any_point_of_the_design_space(name: str) -> None:
+    for seed in range(SEEDS):
+        lanes = 16 if seed % 3 == 2 else 4
+        for func, schedule in scheduled(name, lanes, RandomChooser(random.Random(f"{name} {seed}"))):
+            assert_meaning(func, schedule, FACTS[lanes])
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_the_trace_replays(name: str) -> None:
+    for func, schedule in scheduled(name, 4, AnalyticChooser()):
+        text = schedule.trace.to_json()
+        assert replay(Trace.from_json(text), func).func == schedule.func
+
+
+def test_the_oracle_sees_a_wrong_schedule() -> None:
+    ((func, schedule),) = scheduled("dense", 4, AnalyticChooser())
+    inputs = random_inputs(func)
+    got = run_logical(schedule.func, {**inputs, "x0": inputs["x0"] + 1})
+    with pytest.raises(AssertionError):
+        assert_close(run(func, inputs), got)
