@@ -92,7 +92,7 @@ def test_one_changed_decision_gives_another_program_of_the_same_rules() -> None:
 
 
 def test_the_untuned_choice_is_the_cheapest_on_offer() -> None:
-    for name in ("conv 3x3", "dense", "depthwise", "deep pools"):
+    for name in ("conv 3x3", "dense", "deep depthwise", "attention"):
         offered = 0
         for func, layouts in works_of(name, 4):
             chooser = Recording()
