@@ -37,12 +37,13 @@ from compiler.graph.fuse import FusedGraph, fuse
 from compiler.graph.ir import Graph, Value, verify
 from compiler.graph.layout import choose_layouts
 from compiler.graph.rewrites import rewrite_graph
-from compiler.graph.to_loops import GroupFunc, group_func
+from compiler.graph.to_loops import group_func
 from compiler.loops.ir import Func
 from compiler.loops.layout import Layout
 from compiler.render.host import ArgKind, Plan, PlanArg, PlanDim, PlanStep, PlanTensor, render_plan
 from compiler.reports import CompileOptions, CompileReport, StageTime
 from compiler.runtime.library import Contents, Toolchain, link_library
+from compiler.schedule.chooser import AnalyticChooser
 from compiler.stages.constants import ConstantPool
 from compiler.stages.dump import (
     FUSE,
@@ -58,6 +59,7 @@ from compiler.stages.dump import (
     Edit,
     read_edit,
 )
+from compiler.stages.forms import form_chooser, param_layouts
 from compiler.stages.kernels import Kernel, Step, make_kernel
 from compiler.stages.manifest import model_manifest
 from compiler.stages.storage import Storage, Use, plan_storage
@@ -159,7 +161,8 @@ def _run_stages(
             )
             dump.model(KERNELS, kernels_text(steps))
         with clock.stage("plan"):
-            constants = ConstantPool(graph.constants)
+            derived = {value: made for step in steps for value, made in step.derived.items()}
+            constants = ConstantPool(graph.constants, derived)
             storage, plan = _plan(fused, layouts, aliases, kernels, steps, constants, target, options)
             dump.model(PLAN, plan_text(fused, steps, storage, plan))
         with clock.stage("host"):
@@ -211,14 +214,15 @@ def _make_kernels(
     `last` is the stage that the compile stops after; `check` verifies the program after every pass.
     """
     known: dict[tuple[Func, tuple[tuple[str, Layout], ...]], int] = {}
+    choose = form_chooser(layouts, target.facts, AnalyticChooser())
     kernels: list[Kernel] = []
     steps: list[Step] = []
     objects: list[Future[Path]] = []
     for group in fused.groups:
         if is_join(group, aliases):
             continue
-        made = group_func(group, fused.graph.constants)
-        own = _param_layouts(made, layouts)
+        made = group_func(group, fused.graph.constants, choose)
+        own = param_layouts(made, layouts)
         key = (made.func, tuple(own.items()))
         if key not in known:
             known[key] = number = len(known)
@@ -227,19 +231,10 @@ def _make_kernels(
                 kernels.append(kernel)
             if kernel is not None and build is not None:
                 objects.append(build.submit(f"kernel {number}", kernel.text))
-        steps.append(Step(known[key], group, made.values))
+        steps.append(Step(known[key], group, made.values, made.derived))
     if edit is not None:
         edit.check_applied(len(known))
     return kernels, steps, objects
-
-
-def _param_layouts(made: GroupFunc, layouts: Mapping[Value, Layout]) -> dict[str, Layout]:
-    found = {}
-    for buffer, value in zip(made.func.params, made.values, strict=True):
-        layout = layouts.get(value)
-        if layout is not None and layout.maps:
-            found[buffer.name] = layout
-    return found
 
 
 # ---------------------------------------------------------------- plan
@@ -282,7 +277,7 @@ def _plan(
 
 
 def _use(step: Step, kernel: Kernel, graph: Graph) -> Use:
-    tensors = [value for value in step.values if value not in graph.constants]
+    tensors = [v for v in step.values if v not in graph.constants and v not in step.derived]
     written = step.values[len(step.values) - kernel.func.outputs :]
     return Use(tuple(value for value in tensors if value not in written), written, kernel.workspace)
 

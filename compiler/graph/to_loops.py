@@ -6,33 +6,74 @@ work gives equal functions, whatever the model calls its tensors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from compiler.core.node import Node as TreeNode
 from compiler.core.node import rewrite
 from compiler.graph.dtypes import Array
 from compiler.graph.fuse import Group
-from compiler.graph.ir import Node, Value
+from compiler.graph.ir import Node, TensorType, Value
 from compiler.graph.op import Form
 from compiler.loops.build import Builder
+from compiler.loops.constant_only import part_constants
 from compiler.loops.ir import Block, Const, Func, Load, const
-
 
 PIECES = "pieces"
 """Name of forms that write disjoint parts of their result in several blocks."""
 
+FORM = "form"
+"""Func attribute: the form of the group's anchor, where there was a choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """A constant that is computed from others at compile time: by which function, from which tensors."""
+
+    func: Func
+    inputs: tuple[Value, ...]
+
 
 @dataclass(frozen=True, slots=True)
 class GroupFunc:
-    """The loop function of a group, and the tensor behind each of its parameters."""
+    """The loop function of a group, and the tensor behind each of its parameters.
+
+    `derived` says how to compute those that are no tensors of the graph.
+    """
 
     func: Func
     values: tuple[Value, ...]
+    derived: Mapping[Value, Derived] = field(default_factory=dict)
 
 
-def group_func(group: Group, constants: Mapping[Value, Array]) -> GroupFunc:
-    """Build the function of a group with the default form of each operator."""
+ChooseForm = Callable[[str, Mapping[str, GroupFunc]], str]
+"""Picks one of several forms, given the name of the decision and the function that each form gives."""
+
+
+def default_form(name: str, candidates: Mapping[str, GroupFunc]) -> str:  # noqa: ARG001
+    """The form that stands first in the operator's record."""
+    return next(iter(candidates))
+
+
+def group_func(
+    group: Group, constants: Mapping[Value, Array], choose: ChooseForm = default_form
+) -> GroupFunc:
+    """Build the function of a group; where its anchor has several forms that fit, `choose` takes one."""
+    names = _candidates(group)
+    if len(names) < 2:
+        return _in_form(group, constants, None)
+    made = {name: _in_form(group, constants, name) for name in names}
+    assert group.anchor is not None
+    return made[choose(f"{group.anchor.op.name}.{FORM}", made)]
+
+
+def _candidates(group: Group) -> Sequence[str]:
+    if group.anchor is None:
+        return ()
+    return [name for name in group.anchor.op.forms_for(group.anchor.info) if name != PIECES]
+
+
+def _in_form(group: Group, constants: Mapping[Value, Array], chosen: str | None) -> GroupFunc:
     builder = Builder("kernel")
     buffers = {}
     scalars: dict[str, Const] = {}
@@ -48,17 +89,43 @@ def group_func(group: Group, constants: Mapping[Value, Array]) -> GroupFunc:
         values.append(value)
     for node in group.nodes:
         form = _form(node, last=node is group.nodes[-1])
+        if chosen is not None and node is group.anchor:
+            form = node.op.forms[chosen]
         made = form(builder, [buffers[value] for value in node.inputs], node.info)
         buffers.update(zip(node.outputs, made, strict=True))
-    func = builder.finish([buffers[value] for value in group.outputs])
+    attrs = ((FORM, chosen),) if chosen is not None else ()
+    func = builder.finish([buffers[value] for value in group.outputs], attrs)
     func = _inline_scalars(func, scalars)
     kept = [value for value, buffer in zip(values, func_inputs(func, scalars, values), strict=True) if buffer]
     func = func.replace(params=tuple(item for item in func.params if item.name not in scalars))
-    return GroupFunc(func, (*kept, *group.outputs))
+    return _without_constant_work(func, (*kept, *group.outputs))
+
+
+def _without_constant_work(func: Func, values: tuple[Value, ...]) -> GroupFunc:
+    """The function without the blocks that depend on constants alone; their results are derived constants."""
+    parted = part_constants(func)
+    known = {buffer.name: value for buffer, value in zip(func.params, values, strict=True)}
+    derived: dict[Value, Derived] = {}
+    for number, maker in enumerate(parted.makers):
+        result = parted.func.buffer(maker.params[-1].name)
+        shape = tuple(int(getattr(extent, "value", 0)) for extent in result.shape)
+        value = Value(_derived_id(values[-1], number), TensorType(result.dtype, shape))
+        derived[value] = Derived(maker, tuple(known[item.name] for item in maker.params[:-1]))
+        known[result.name] = value
+    return GroupFunc(parted.func, tuple(known[item.name] for item in parted.func.params), derived)
+
+
+_MOST_DERIVED = 64
+
+
+def _derived_id(output: Value, number: int) -> int:
+    """An identity of its own for each derived constant of the group that computes `output`; below 0."""
+    assert number < _MOST_DERIVED
+    return -1 - output.id * _MOST_DERIVED - number
 
 
 def _form(node: Node, *, last: bool) -> Form:
-    """The form to use: the result of a group may be written in pieces, what is read inside it must be one block."""
+    """The form to use: a group's result may be written in pieces, what is read inside must be one block."""
     forms = node.op.forms_for(node.info)
     if last and PIECES in forms:
         return forms[PIECES]

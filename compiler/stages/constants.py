@@ -8,9 +8,11 @@ from typing import BinaryIO
 
 import numpy as np
 
-from compiler.graph.dtypes import Array
+from compiler.graph.dtypes import Array, to_numpy
 from compiler.graph.ir import Value
 from compiler.graph.memory import ALIGNMENT
+from compiler.graph.to_loops import Derived
+from compiler.loops.evaluate import evaluate
 from compiler.schedule.index_map import IndexMap
 from compiler.schedule.repack import repack
 
@@ -20,9 +22,13 @@ Maps = tuple[str, ...]
 
 @dataclass(slots=True)
 class ConstantPool:
-    """Collects (tensor, index maps) pairs and hands out byte offsets; `write` packs them one at a time."""
+    """Collects (tensor, index maps) pairs and hands out byte offsets; `write` packs them one at a time.
+
+    derived: how to compute those that are not among the arrays.
+    """
 
     arrays: Mapping[Value, Array]
+    derived: Mapping[Value, Derived] = field(default_factory=dict)
     bytes: int = 0
     _offsets: dict[tuple[Value, Maps], int] = field(default_factory=dict)
 
@@ -31,21 +37,26 @@ class ConstantPool:
         key = (value, maps)
         if key not in self._offsets:
             self._offsets[key] = self.bytes
-            array = self.arrays[value]
-            shape: tuple[int, ...] = array.shape
+            shape: tuple[int, ...] = value.type.shape
             for text in maps:
                 shape = IndexMap.parse(text).shape(shape)
-            size = int(np.prod(shape, dtype=np.int64)) * array.dtype.itemsize
+            size = int(np.prod(shape, dtype=np.int64)) * to_numpy(value.type.dtype).itemsize
             self.bytes += -(-size // ALIGNMENT) * ALIGNMENT
         return self._offsets[key]
 
     def write(self, stream: BinaryIO) -> None:
         """Write all constants in order, each padded with zeros to the alignment."""
         for value, maps in self._offsets:
-            array = self.arrays[value]
+            array = self._array(value)
             for text in maps:
                 array = repack(IndexMap.parse(text), array, 0)
             data = np.ascontiguousarray(array)
             if data.size:
                 stream.write(data.reshape(-1).view(np.uint8).data)
             stream.write(b"\0" * (-data.nbytes % ALIGNMENT))
+
+    def _array(self, value: Value) -> Array:
+        if value in self.arrays:
+            return self.arrays[value]
+        made = self.derived[value]
+        return evaluate(made.func, [self.arrays[item] for item in made.inputs])[0]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 from compiler.core.diagnostics import BadInputError, TkError
 from compiler.core.passes import PassEvent, run_passes
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Value
+from compiler.graph.to_loops import Derived
 from compiler.loops.ir import CONSTANT, Func
 from compiler.loops.layout import Layout
 from compiler.loops.text import parse_func, print_func
@@ -58,11 +59,15 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One kernel call: which kernel, for which group, on which tensors."""
+    """One kernel call: which kernel, for which group, on which tensors.
+
+    derived: those tensors that are computed from constants at compile time.
+    """
 
     kernel: int
     group: Group
     values: tuple[Value, ...]
+    derived: Mapping[Value, Derived] = field(default_factory=dict)
 
 
 def make_kernel(

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Value
+from compiler.loops.ir import Func
 from compiler.loops.layout import Layout
+from compiler.loops.text import print_func
 from compiler.render.host import ArgKind, Plan, PlanArg
 from compiler.stages.dump import kernel_file
 from compiler.stages.kernels import Step
@@ -23,10 +25,18 @@ def layouts_text(layouts: Mapping[Value, Layout]) -> str:
 
 
 def kernels_text(steps: Sequence[Step]) -> str:
-    """One line for each call: the kernel, and the group of the graph that it computes."""
-    return "\n".join(
-        f"{number:4}  {kernel_file(step.kernel)}  {step.group}" for number, step in enumerate(steps)
-    )
+    """One line for each call: the kernel, and the group of the graph that it computes.
+
+    After them the functions that make constants of constants, each with the tensors that it is applied to.
+    """
+    lines = [f"{number:4}  {kernel_file(step.kernel)}  {step.group}" for number, step in enumerate(steps)]
+    makers: dict[Func, list[str]] = {}
+    for step in steps:
+        for value, made in step.derived.items():
+            makers.setdefault(made.func, []).append(f"{value} of {', '.join(map(str, made.inputs))}")
+    for func, uses in makers.items():
+        lines += ["", f"at compile time: {'; '.join(uses)}", print_func(func).rstrip()]
+    return "\n".join(lines)
 
 
 def plan_text(fused: FusedGraph, steps: Sequence[Step], storage: Storage, plan: Plan) -> str:

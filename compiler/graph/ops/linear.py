@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -33,6 +33,7 @@ from compiler.graph.ops.windows import (
     windows_of,
     zero,
 )
+from compiler.graph.ops.winograd import is_winograd, winograd
 from compiler.loops.build import Builder
 from compiler.loops.ir import Buffer, Expr
 
@@ -149,6 +150,11 @@ def _conv_depthwise(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buf
     return _with_bias(b, sums, inputs, info)
 
 
+def _conv_winograd(m: int) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]:
+    form = winograd(m)
+    return lambda b, inputs, info: _with_bias(b, form(b, inputs, info), inputs, info)
+
+
 _WINDOW: dict[str, AttrValue | None] = {
     "kernel_shape": None, "strides": None, "dilations": None, "pads": None, "auto_pad": "NOTSET", "group": 1,
 }  # fmt: skip
@@ -156,8 +162,13 @@ _WINDOW: dict[str, AttrValue | None] = {
 CONV = Op(
     "Conv", Kind.ANCHOR, _conv_infer, _conv_reference, (2, 3),
     (Signature(1, _WINDOW, adapt=_conv_import, optional=frozenset({2})),),
-    forms={"depthwise": one(_conv_depthwise, is_depthwise), "direct": one(_conv_direct)}, flops=conv_flops,
-    channels=True,
+    forms={
+        "depthwise": one(_conv_depthwise, is_depthwise),
+        "direct": one(_conv_direct),
+        "winograd-2": one(_conv_winograd(2), is_winograd),
+        "winograd-4": one(_conv_winograd(4), is_winograd),
+    },
+    flops=conv_flops, channels=True,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- matrix products

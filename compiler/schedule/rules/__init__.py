@@ -1,7 +1,7 @@
 """The design space of a kernel: rules write its schedule, a chooser fills the open decisions.
 
-There is no other way to a schedule: the untuned compile, the tuner and the replay of a database record differ in
-the chooser only.
+There is no other way to a schedule: the untuned compile, the tuner and the replay of a database record differ
+in the chooser only.
 """
 
 from __future__ import annotations
@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from compiler.core.target import TargetFacts
-from compiler.loops.ir import Func
+from compiler.loops.annotations import stage_of
+from compiler.loops.ir import Block, ForKind, Func
 from compiler.loops.layout import Layout
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.rules.common import blocks_by_name, inline_injective
 from compiler.schedule.rules.contraction import contraction
 from compiler.schedule.rules.elementwise import elementwise
 from compiler.schedule.rules.rows import rows
+from compiler.schedule.rules.winograd import winograd
 from compiler.schedule.schedule import Schedule
 
 
@@ -28,19 +30,26 @@ def schedule_func(
     for name, layout in layouts.items():
         for index_map in layout.maps:
             schedule.transform_layout(name, index_map)
+    winograd(schedule, facts, chooser)
     for name in blocks_by_name(schedule.func):
-        if name in blocks_by_name(schedule.func) and schedule.block(name).is_reduction:
-            contraction(schedule, name, facts, chooser) or rows(schedule, name, facts)
+        block = blocks_by_name(schedule.func).get(name)
+        if block is not None and block.is_reduction and not _placed(schedule, name):
+            _reduction(schedule, block, facts, chooser)
     for name, block in blocks_by_name(schedule.func).items():
         if not block.is_reduction and not _placed(schedule, name):
             elementwise(schedule, name, facts)
     return schedule
 
 
+def _reduction(schedule: Schedule, block: Block, facts: TargetFacts, chooser: Chooser) -> None:
+    """A contraction where the structure is one and the result is not for the next stage of a form."""
+    if stage_of(block) is None and contraction(schedule, block.name, facts, chooser):
+        return
+    rows(schedule, block.name, facts)
+
+
 def _placed(schedule: Schedule, name: str) -> bool:
     """Whether a block was already moved under the loops of another one, or has loops of its own kind."""
-    from compiler.loops.ir import ForKind  # noqa: PLC0415
-
     loops = [schedule.loop(loop) for loop in schedule.loops(name)]
     shared = {
         loop for other in blocks_by_name(schedule.func) if other != name for loop in schedule.loops(other)

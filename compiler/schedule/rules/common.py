@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compiler.loops.annotations import stage_of
 from compiler.loops.ir import Block, Func, Load, Store
 from compiler.loops.layout import NAMES, split_map
 from compiler.schedule.schedule import Schedule
@@ -40,11 +41,11 @@ def is_output(func: Func, buffer: str) -> bool:
 
 
 def inline_injective(schedule: Schedule) -> None:
-    """Compute every injective intermediate where it is used; what remains are reductions and outputs."""
+    """Compute every injective intermediate where it is used; reductions, outputs and stages remain."""
     for name in list(blocks_by_name(schedule.func)):
         block = schedule.block(name)
         target = writes(block)
-        if block.is_reduction or target is None or is_output(schedule.func, target):
+        if block.is_reduction or stage_of(block) or target is None or is_output(schedule.func, target):
             continue
         if len([b for b in schedule.func.blocks() if writes(b) == target]) == 1:
             schedule.compute_inline(name)
@@ -61,7 +62,7 @@ def fuse_all(schedule: Schedule, loops: Sequence[str]) -> str:
 
 
 def reiterate(schedule: Schedule, block: str, axis: int, lanes: int) -> None:
-    """Let a block run over blocks of lanes and lanes (last spatial) instead of the single steps of an iteration."""
+    """Let a block run over blocks of lanes, and lanes (last spatial), instead of one iteration."""
     iters = schedule.block(block).iters
     names = list(NAMES[: len(iters)])
     spatial = [name for name, item in zip(names, iters, strict=True) if item.kind == "spatial"]

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from compiler.core.node import Node
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import CONSTANT, Binary, Const, Expr, Iter, Var
+from compiler.loops.layout import NAMES, lane_map, split_map
 from compiler.schedule.analysis import (
     Access,
     BlockFacts,
@@ -32,10 +33,16 @@ from compiler.schedule.analysis import (
     variables,
 )
 from compiler.schedule.chooser import Chooser, Option
-from compiler.loops.layout import NAMES, lane_map, split_map
-from compiler.schedule.rules.common import SMALL, fuse_all, is_output, readers, reiterate, split_iteration, writes
+from compiler.schedule.rules.common import (
+    SMALL,
+    fuse_all,
+    is_output,
+    readers,
+    reiterate,
+    split_iteration,
+    writes,
+)
 from compiler.schedule.schedule import Schedule
-
 
 L2_BYTES_PER_CYCLE = 24.0
 """What a core gets from its second-level cache while it computes; measured on current x86 server cores."""
@@ -60,7 +67,7 @@ def find_roles(facts: BlockFacts) -> Roles | None:
     """Recognise a contraction; None when no axis can be spread over lanes."""
     spatial = facts.spatial
     order = {item.var.name: number for number, item in enumerate(facts.block.iters)}
-    constants = [load for load in facts.loads if load.buffer.scope == CONSTANT and _repackable(load, facts)]
+    constants = [load for load in facts.loads if load.buffer.scope == CONSTANT and _repackable(load)]
     others = [load for load in facts.loads if load not in constants]
     packed = constants[0] if len(constants) == 1 else None
     lane = _lane_axis(spatial, packed, others)
@@ -68,7 +75,8 @@ def find_roles(facts: BlockFacts) -> Roles | None:
         return None
     shared = [load for load in others if not _varies(load, lane.var.name)]
     sizes = {size for load in shared for size in _group_sizes(load, lane)}
-    sizes |= {size for load in others if (size := _blocked_group(load.indices[-1], lane.var.name))}
+    touched = [item for item in (*others, facts.store) if item.indices]
+    sizes |= {size for item in touched if (size := _blocked_group(item.indices[-1], lane.var.name))}
     if len(sizes) > 1:
         return None
     rows = [
@@ -80,7 +88,7 @@ def find_roles(facts: BlockFacts) -> Roles | None:
     return Roles(order[lane.var.name], row, packed, sizes.pop() if sizes else 0)
 
 
-def _repackable(load: Access, facts: BlockFacts) -> bool:
+def _repackable(load: Access) -> bool:
     """Every index is one iteration variable of the block, or 0."""
     return all(isinstance(index, Var | Const) for index in load.indices)
 
@@ -88,7 +96,8 @@ def _repackable(load: Access, facts: BlockFacts) -> bool:
 def _lane_axis(spatial: tuple[Iter, ...], packed: Access | None, others: list[Access]) -> Iter | None:
     if packed is not None:
         own = [item for item in spatial if item.var.name in packed.uses]
-        free = [item for item in own if not any(_varies(load, item.var.name) for load in others)]
+        free = [item for item in own if extent_of(item.extent) > 1]
+        free = [item for item in free if not any(_varies(load, item.var.name) for load in others)]
         if free:
             return max(free, key=lambda item: extent_of(item.extent))
     for item in reversed(spatial):
@@ -129,7 +138,8 @@ def _group_sizes(load: Access, lane: Iter) -> Iterator[int]:
     for index in load.indices:
         for item in index.walk():
             if _divides(item, lane.var):
-                assert isinstance(item, Binary) and isinstance(item.b, Const)
+                assert isinstance(item, Binary)
+                assert isinstance(item.b, Const)
                 yield int(item.b.value)
 
 
@@ -141,11 +151,11 @@ def _adjacent(load: Access, name: str) -> bool:
     """Whether neighbours along `name` are neighbours in memory (lanes of a blocked layout, or stride 1)."""
     last = load.indices[-1]
     if any(name in variables(index) for index in load.indices[:-1]):
-        return _is_lane_of(last, name)
-    return last == Var(name) or _is_lane_of(last, name)
+        return is_lane_of(last, name)
+    return last == Var(name) or is_lane_of(last, name)
 
 
-def _is_lane_of(index: Expr, name: str) -> bool:
+def is_lane_of(index: Expr, name: str) -> bool:
     """`name % lanes`, or `name % group % lanes` where channel groups are blocked one by one."""
     if not isinstance(index, Binary) or index.op != "floormod":
         return False
@@ -193,12 +203,12 @@ class Problem:
 
 def tile_options(problem: Problem, facts: TargetFacts) -> list[Option]:
     """Register tiles (vectors, rows) that fit the register file, with their estimated cost in cycles."""
-    options = []
-    for vectors in (n for n in range(1, 17) if problem.vectors % n == 0):
-        for rows in range(1, min(problem.rows, facts.vector_registers) + 1):
-            if _registers(vectors, rows, problem) <= facts.vector_registers:
-                options.append(Option((vectors, rows), _tile_cost(vectors, rows, problem, facts)))
-    return options
+    return [
+        Option((vectors, rows), _tile_cost(vectors, rows, problem, facts))
+        for vectors in range(1, 17)
+        for rows in range(1, min(problem.rows, facts.vector_registers) + 1)
+        if problem.vectors % vectors == 0 and _registers(vectors, rows, problem) <= facts.vector_registers
+    ]
 
 
 def _registers(vectors: int, rows: int, problem: Problem) -> int:
@@ -219,7 +229,7 @@ def _tile_cost(vectors: int, rows: int, problem: Problem, facts: TargetFacts) ->
 
 
 def _refill_cycles(vectors: int, problem: Problem, facts: TargetFacts) -> float:
-    """Cycles to bring the packed operand of one step to the first-level cache, where all its steps do not fit there."""
+    """Cycles to bring the packed operand of one step to the first-level cache, if it is not there."""
     if not problem.packed_bytes:
         return 0.0
     step_bytes = vectors * facts.vector_bits / 8
@@ -235,6 +245,32 @@ def _lane_first_cost(
     inputs = row_bytes * (1 if row_bytes <= room else blocks)
     weights = problem.packed_bytes * (1 if problem.packed_bytes <= room else problem.outer)
     return inputs + problem.packed_bytes, row_bytes + weights
+
+
+def cycles(block: BlockFacts, facts: TargetFacts) -> float | None:
+    """Estimated cycles of a reduction on one core; None when the rule does not fit."""
+    roles = find_roles(block) if block.reduce else None
+    if roles is None:
+        return None
+    lanes = facts.lanes(block.store.buffer.dtype.bits)
+    options = tile_options(problem_of(block, roles, lanes), facts)
+    return min((option.cost for option in options), default=None)
+
+
+def problem_of(block: BlockFacts, roles: Roles, lanes: int) -> Problem:
+    """The sizes of a contraction."""
+    iters = block.block.iters
+    lane, row = iters[roles.lane], iters[roles.row] if roles.row is not None else None
+    used = {lane.var.name} | ({row.var.name} if row else set())
+    packed = roles.packed
+    return Problem(
+        vectors=-(-extent_of(lane.extent) // lanes),
+        rows=extent_of(row.extent) if row else 1,
+        steps=math.prod(extent_of(item.extent) for item in block.reduce),
+        outer=math.prod(extent_of(i.extent) for i in iters if i.kind == "spatial" and i.var.name not in used),
+        broadcast=any(lane.var.name not in load.uses or load is not packed for load in block.loads),
+        packed_bytes=math.prod(static_shape(packed.buffer)) * 4 if packed else 0,
+    )
 
 
 # ---------------------------------------------------------------- the rule
@@ -286,13 +322,13 @@ class _Contraction:
             self.s.set_scope(accumulator, "register")
         if self.roles.group:
             self.split_groups(accumulator, epilogue)
-        problem = self.problem()
+        problem = problem_of(self.block, self.roles, self.lanes)
         vectors, rows = self.chooser.choose(f"{self.name}.tile", tile_options(problem, self.facts))
         self.choose_layouts(accumulator, epilogue, vectors)
         self.arrange(problem, epilogue, vectors, rows)
 
     def split_groups(self, accumulator: str, epilogue: str) -> None:
-        """Make the channel group an axis of its own, so that the rest of the rule sees one group at a time."""
+        """Make the channel group an axis of its own; the rest of the rule sees one group at a time."""
         size = self.roles.group
         store, lane = self.block.store, self.lane.var
         self._split_buffer(accumulator, store, lane, size)
@@ -311,7 +347,8 @@ class _Contraction:
             split_iteration(self.s, epilogue, axis, size)
         block = block_facts(self.s.block(self.name))
         roles = find_roles(block) if block is not None else None
-        assert block is not None and roles is not None and not roles.group
+        assert block is not None
+        assert roles is not None
         self.block, self.roles = block, roles
         self._name_axes()
 
@@ -319,21 +356,6 @@ class _Contraction:
         dims = [n for n, index in enumerate(access.indices) if index == var]
         if len(dims) == 1:
             self.s.transform_layout(buffer, split_map(len(access.indices), dims[0], size))
-
-    def problem(self) -> Problem:
-        iters = self.block.block.iters
-        used = {self.lane.var.name} | ({self.row.var.name} if self.row else set())
-        packed = self.roles.packed
-        return Problem(
-            vectors=-(-extent_of(self.lane.extent) // self.lanes),
-            rows=extent_of(self.row.extent) if self.row else 1,
-            steps=math.prod(extent_of(item.extent) for item in self.block.reduce),
-            outer=math.prod(extent_of(i.extent) for i in iters if i.kind == "spatial" and i.var.name not in used),
-            broadcast=any(
-                self.lane.var.name not in load.uses or load is not packed for load in self.block.loads
-            ),
-            packed_bytes=math.prod(static_shape(packed.buffer)) * 4 if packed else 0,
-        )
 
     # -- layouts
 
@@ -343,7 +365,9 @@ class _Contraction:
         if packed is not None:
             self.s.transform_layout(packed.buffer.name, self.packed_map(packed, vectors))
         store = self.block.store
-        if not _is_lane_of(store.indices[-1], self.lane.var.name):  # else it took a blocked output's layout over
+        if not is_lane_of(
+            store.indices[-1], self.lane.var.name
+        ):  # else it took a blocked output's layout over
             lane_dim = self._dim_of(store, self.lane)
             self.s.transform_layout(accumulator, lane_map(len(store.indices), lane_dim, self.lanes))
         reader = block_facts(self.s.block(epilogue))
@@ -404,9 +428,9 @@ class _Contraction:
             return None
         first = self.block.reduce[0]
         blocked = any(
-            _is_lane_of(load.indices[-1], first.var.name)
+            is_lane_of(load.indices[-1], first.var.name)
             for load in self.block.loads
-            if load is not self.roles.packed
+            if load is not self.roles.packed and load.indices
         )
         size = math.gcd(extent_of(first.extent), self.lanes)
         return size if blocked and 4 <= size < extent_of(first.extent) else None
@@ -434,7 +458,7 @@ class _Contraction:
         reduce = self._split_reduce(reduce)
         outer = self._outer_order(problem, vectors, others, k_outer)
         s.reorder(*outer, *([m_outer] if m_outer else []), *reduce, *tile)
-        self._finish(epilogue, outer, m_outer, reduce, tile)
+        self._finish(epilogue, outer, m_outer, reduce)
 
     def _split_reduce(self, reduce: list[str]) -> list[str]:
         size = self.reduce_split()
@@ -453,9 +477,7 @@ class _Contraction:
         batch, rest = others[:1], others[1:]
         return [*batch, k_outer, *rest] if order == 0 else [*batch, *rest, k_outer]
 
-    def _finish(
-        self, epilogue: str, outer: list[str], m_outer: str | None, reduce: list[str], tile: list[str]
-    ) -> None:
+    def _finish(self, epilogue: str, outer: list[str], m_outer: str | None, reduce: list[str]) -> None:
         s = self.s
         work = math.prod(extent_of(item.extent) for item in self.block.block.iters)
         fused = fuse_all(s, outer)

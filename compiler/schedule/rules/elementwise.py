@@ -10,7 +10,6 @@ from compiler.schedule.analysis import BlockFacts, block_facts, extent_of
 from compiler.schedule.rules.common import SMALL, fuse_all, reiterate, split_iteration
 from compiler.schedule.schedule import Schedule
 
-
 MOST_COPIES = 1024
 """Statements that unrolling may make of one."""
 
@@ -42,7 +41,7 @@ def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
 
 
 def _blocked_axis(block: BlockFacts) -> tuple[int, int, int] | None:
-    """(number of the iteration, lanes, group size) of a store into a channel-blocked buffer; None for other stores."""
+    """(number of the iteration, lanes, group size) of a store into channel blocks; None for others."""
     last = block.store.indices[-1] if block.store.indices else None
     if not isinstance(last, Binary) or last.op != "floormod" or not isinstance(last.b, Const):
         return None
@@ -52,7 +51,7 @@ def _blocked_axis(block: BlockFacts) -> tuple[int, int, int] | None:
     if isinstance(inner, Binary) and inner.op == "floormod" and isinstance(inner.b, Const):
         group, inner = int(inner.b.value), inner.a
     order = [item.var for item in block.block.iters]
-    return (order.index(inner), lanes, group) if inner in order else None
+    return (order.index(inner), lanes, group) if isinstance(inner, Var) and inner in order else None
 
 
 def _scattered(schedule: Schedule, name: str) -> bool:

@@ -1,7 +1,7 @@
 """The rule for everything else that reduces: normalisations and softmax over rows, sums, arg-reductions.
 
-All blocks that share the outer spatial axes run together under one parallel loop, so a row stays in the first-level cache
-between them.
+All blocks that share the outer spatial axes run together under one parallel loop, so a row stays in the
+first-level cache between them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def rows(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
     inner = _contiguous(block)
     if inner is not None and inner.kind == "reduce":
         schedule.decompose_reduction(name, reduce[0])
-        _spread(schedule, reduce, reduce[block.reduce.index(inner)], facts.lanes(block.store.buffer.dtype.bits))
+        _spread(
+            schedule, reduce, reduce[block.reduce.index(inner)], facts.lanes(block.store.buffer.dtype.bits)
+        )
     elif inner is not None:
         lanes = facts.lanes(block.store.buffer.dtype.bits)
         _spread(schedule, [*spatial, *reduce], spatial[block.spatial.index(inner)], lanes)

@@ -1,0 +1,249 @@
+"""Winograd's minimal filtering F(m x m, 3 x 3) for convolutions of stride 1.
+
+The image is cut into tiles of m x m results, each from (m + 2) x (m + 2) elements. Tiles and filters are
+transformed into the values of polynomials at m + 1 points and infinity; there the convolution is a product
+per position, summed over channels (a matrix product for each of the (m + 2)^2 positions), and a last
+transform leads back. F(2) takes 4 products per result instead of 9, F(4) takes 2.25, at the price of larger
+filters.
+
+The matrices follow Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2015), with the
+points in pairs: 0, infinity, 1, -1, 2, -2. Transforms of p and -p share their even and odd parts, which the C
+compiler finds as common subexpressions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+
+from compiler.core.types import F32
+from compiler.graph.ir import NodeInfo
+from compiler.graph.ops.windows import padded_buffer, windows_of, zero
+from compiler.loops.annotations import CONSTANT_ONLY, STAGE
+from compiler.loops.build import Builder
+from compiler.loops.ir import Buffer, Expr, Select, minimum
+
+TAPS = 3
+POINTS = {2: (Fraction(1),), 4: (Fraction(1), Fraction(2))}
+"""Points p of each F(m); -p, 0 and infinity belong to all."""
+
+Row = tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transforms:
+    """The matrices of F(m, 3) for input and filter, one row per position; the points, for the result."""
+
+    points: tuple[float, ...]
+    data: tuple[Row, ...]
+    filter: tuple[Row, ...]
+
+
+@cache
+def transforms(m: int) -> Transforms:
+    """The matrices of F(m, 3), made from its points by Toom and Cook's construction."""
+    finite = [Fraction(0), *(sign * p for p in POINTS[m] for sign in (1, -1))]
+    size = len(finite) + 1
+    data, filters = [_roots(finite[1:], size), _roots(finite, size)], []
+    filters.append([p / _distance(finite[0], finite[1:]) for p in (Fraction(1), Fraction(0), Fraction(0))])
+    filters.append([Fraction(0), Fraction(0), Fraction(1)])
+    for point in finite[1:]:
+        others = [item for item in finite if item != point]
+        data.append(_roots(others, size))
+        filters.append([point**power / _distance(point, others) for power in range(TAPS)])
+    return Transforms(tuple(float(p) for p in POINTS[m]), _floats(data), _floats(filters))
+
+
+def _roots(roots: Sequence[Fraction], size: int) -> list[Fraction]:
+    """Coefficients, from the constant one, of the polynomial with these roots."""
+    found = [Fraction(1)]
+    for root in roots:
+        below, above = [*(root * item for item in found), Fraction(0)], [Fraction(0), *found]
+        found = [b - a for a, b in zip(below, above, strict=True)]
+    return [*found, *[Fraction(0)] * (size - len(found))]
+
+
+def _distance(point: Fraction, others: Sequence[Fraction]) -> Fraction:
+    product = Fraction(1)
+    for other in others:
+        product *= point - other
+    return product
+
+
+def _floats(rows: Sequence[Sequence[Fraction]]) -> tuple[Row, ...]:
+    return tuple(tuple(float(item) for item in row) for row in rows)
+
+
+# ---------------------------------------------------------------- sums with known factors
+
+
+def _sum(factors: Sequence[float], values: Sequence[Expr]) -> Expr:
+    """The sum of the products without those that are 0; a positive factor comes first."""
+    terms = [(factor, value) for factor, value in zip(factors, values, strict=True) if factor]
+    terms.sort(key=lambda term: term[0] <= 0)
+    (first, value), *rest = terms
+    total = value if first == 1 else value * first
+    for factor, value in rest:
+        part = value if abs(factor) == 1 else value * abs(factor)
+        total = total + part if factor > 0 else total - part
+    return total
+
+
+def _transformed(row: Row, values: Sequence[Expr]) -> Expr:
+    """A row times a vector, as even part plus or minus odd part, so that the rows of p and -p share both."""
+    even = [factor if power % 2 == 0 else 0.0 for power, factor in enumerate(row)]
+    odd = [factor if power % 2 else 0.0 for power, factor in enumerate(row)]
+    if not any(even) or not any(odd):
+        return _sum(row, values)
+    if next(factor for factor in reversed(odd) if factor) > 0:
+        return _sum(even, values) + _sum(odd, values)
+    return _sum(even, values) - _sum([-factor for factor in odd], values)
+
+
+def _result(power: int, m: int, values: Sequence[Expr]) -> Expr:
+    """Element `power` of a transformed-back vector: the sum of p^power times the value at p."""
+    factors, parts = [], []
+    if power == 0:
+        factors, parts = [1.0], [values[0]]
+    for number, point in enumerate(transforms(m).points):
+        plus, minus = values[2 + 2 * number], values[3 + 2 * number]
+        factors.append(point**power)
+        parts.append(plus + minus if power % 2 == 0 else plus - minus)
+    if power == m - 1:
+        factors, parts = [*factors, 1.0], [*parts, values[1]]
+    return _sum(factors, parts)
+
+
+def _pick(index: Expr, choices: Sequence[Expr]) -> Expr:
+    """The choice of number `index`; where its loop is unrolled, only one is left."""
+    *firsts, found = choices
+    for number, choice in reversed(list(enumerate(firsts))):
+        found = Select(index.eq(number), choice, found)
+    return found
+
+
+# ---------------------------------------------------------------- the form
+
+
+def is_winograd(info: NodeInfo) -> bool:
+    """Whether a convolution is one of 3 x 3 taps over an image in f32, with stride 1 and one group."""
+    if info.in_types[0].rank != 4 or info.out_types[0].dtype != F32:
+        return False
+    windows = windows_of(info.attrs)
+    plain = windows.kernel == (TAPS, TAPS) and windows.strides == windows.dilations == (1, 1)
+    return plain and info.attrs.integer("group") == 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Grid:
+    """The tiles of all images: `m` results wide and high, `down` x `across` of them per image."""
+
+    m: int
+    size: int
+    height: int
+    width: int
+    down: int
+    across: int
+    count: int
+
+    @staticmethod
+    def of(info: NodeInfo, m: int) -> _Grid:
+        batch, _, height, width = info.out_types[0].shape
+        down, across = -(-height // m), -(-width // m)
+        return _Grid(m, m + TAPS - 1, height, width, down, across, batch * down * across)
+
+
+def winograd(m: int) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]:
+    """The form F(m x m, 3 x 3).
+
+    Tiles are numbered over all images, row by row. Where they stick out of the image they repeat its last row
+    or column; results that come from there are not used.
+    """
+
+    def form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+        grid, (out, inner) = _Grid.of(info, m), info.in_types[1].shape[:2]
+        source = padded_buffer(b, inputs[0], info.in_types[0], windows_of(info.attrs), zero(info.in_types[0]))
+        filters = _filters(b, inputs[1], (out, inner), m)
+        tiles = _tiles(b, source, inner, grid)
+        sums = b.reduce(
+            "products",
+            (grid.size, grid.size, out, grid.count),
+            (inner,),
+            lambda i, j, k, t, c: tiles[i, j, c, t] * filters[i, j, k, c],
+            annotations=((STAGE, "products"),),
+        )
+        return _results(b, sums, info.out_types[0].shape, grid)
+
+    return form
+
+
+def _filters(b: Builder, weights: Buffer, channels: tuple[int, int], m: int) -> Buffer:
+    """Transformed filters, (row, column, output channel, input channel): rows first, then columns."""
+    matrix, size = transforms(m).filter, m + TAPS - 1
+    out, inner = channels
+    known = ((CONSTANT_ONLY, True),)
+    rows = b.local("filter_rows", (size, TAPS, out, inner))
+    for number, row in enumerate(matrix):
+
+        def by_row(
+            j: Expr, k: Expr, c: Expr, row: Row = row, number: int = number
+        ) -> tuple[tuple[Expr | int, ...], Expr]:
+            return (number, j, k, c), _sum(row, [weights[k, c, i, j] for i in range(TAPS)])
+
+        b.write("filter_row", rows, (TAPS, out, inner), by_row, known)
+    filters = b.local("filters", (size, size, out, inner))
+    for number, row in enumerate(matrix):
+
+        def by_column(
+            i: Expr, k: Expr, c: Expr, row: Row = row, number: int = number
+        ) -> tuple[tuple[Expr | int, ...], Expr]:
+            return (i, number, k, c), _sum(row, [rows[i, j, k, c] for j in range(TAPS)])
+
+        b.write("filter_column", filters, (size, out, inner), by_column, known)
+    return filters
+
+
+def _tiles(b: Builder, source: Buffer, channels: int, g: _Grid) -> Buffer:
+    """Transformed tiles, (row, column, channel, tile): first the rows of each tile, then its columns."""
+    matrix, size = transforms(g.m).data, g.size
+
+    def element(c: Expr, t: Expr, i: int, j: Expr) -> Expr:
+        y, x = t // g.across % g.down * g.m + i, t % g.across * g.m + j
+        y = y if g.down * g.m == g.height else minimum(y, g.height + TAPS - 2)
+        x = x if g.across * g.m == g.width else minimum(x, g.width + TAPS - 2)
+        return source[t // (g.across * g.down), c, y, x]
+
+    def by_row(i: Expr, j: Expr, c: Expr, t: Expr) -> Expr:
+        column = [element(c, t, n, j) for n in range(size)]
+        return _pick(i, [_transformed(row, column) for row in matrix])
+
+    shape = (size, size, channels, g.count)
+    rows = b.compute("tile_rows", shape, by_row, annotations=((STAGE, "tile_rows"),))
+
+    def by_column(i: Expr, j: Expr, c: Expr, t: Expr) -> Expr:
+        row = [rows[i, n, c, t] for n in range(size)]
+        return _pick(j, [_transformed(item, row) for item in matrix])
+
+    return b.compute("tiles", shape, by_column, annotations=((STAGE, "tiles"),))
+
+
+def _results(b: Builder, sums: Buffer, shape: Sequence[int], g: _Grid) -> Buffer:
+    """The image of results: the rows of each tile are transformed back, then its columns."""
+    size, m = g.size, g.m
+
+    def by_row(i: Expr, j: Expr, k: Expr, t: Expr) -> Expr:
+        column = [sums[n, j, k, t] for n in range(size)]
+        return _pick(i, [_result(power, m, column) for power in range(m)])
+
+    rows = b.compute(
+        "result_rows", (m, size, shape[1], g.count), by_row, annotations=((STAGE, "result_rows"),)
+    )
+
+    def by_column(n: Expr, k: Expr, y: Expr, x: Expr) -> Expr:
+        tile = (n * g.down + y // m) * g.across + x // m
+        row = [rows[y % m, j, k, tile] for j in range(size)]
+        return _pick(x % m, [_result(power, m, row) for power in range(m)])
+
+    return b.compute("conv", shape, by_column)

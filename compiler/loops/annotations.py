@@ -1,0 +1,23 @@
+"""Annotations of blocks that have a meaning to the compiler."""
+
+from __future__ import annotations
+
+from compiler.loops.ir import Block
+
+CONSTANT_ONLY = "constant-only"
+"""The block depends on constants alone: its result is computed at compile time."""
+
+STAGE = "stage"
+"""The block is a stage of a form with several, called by the value; its result is kept, not computed again
+in every reader."""
+
+
+def is_constant_only(block: Block) -> bool:
+    """Whether a block is computed at compile time."""
+    return (CONSTANT_ONLY, True) in block.annotations
+
+
+def stage_of(block: Block) -> str | None:
+    """The stage that a block is, if any."""
+    found = dict(block.annotations).get(STAGE)
+    return found if isinstance(found, str) else None

@@ -1,0 +1,82 @@
+"""Blocks that depend on constants alone are taken out of a Func, to be computed once at compile time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from compiler.core.diagnostics import InternalError
+from compiler.core.node import Node, rewrite
+from compiler.loops.annotations import is_constant_only
+from compiler.loops.ir import CONSTANT, Block, Buffer, Func, Load, Seq, Stmt, Store, seq
+
+
+@dataclass(frozen=True, slots=True)
+class Parted:
+    """A Func without its constant-only blocks, and the Funcs that make the constants that it gets instead.
+
+    The new constants are parameters with the names of the buffers that those blocks wrote, behind the other
+    inputs; constants that nothing else reads are no parameters any more.
+    """
+
+    func: Func
+    makers: tuple[Func, ...]
+
+
+def part_constants(func: Func) -> Parted:
+    """Take the constant-only blocks out of a Func that no schedule has touched.
+
+    Raises InternalError when such a block reads what is not constant.
+    """
+    parts = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
+    fixed = [item for item in parts if is_constant_only(_block(item))]
+    if not fixed:
+        return Parted(func, ())
+    rest = [item for item in parts if item not in fixed]
+    written = {buffer for item in fixed for buffer in _stored(item)}
+    needed = [buffer for buffer in func.allocs if buffer in written and any(buffer in _read(i) for i in rest)]
+    makers = tuple(_maker(func, buffer, fixed) for buffer in needed)
+    return Parted(_remaining(func, rest, written, needed), makers)
+
+
+def _maker(func: Func, result: Buffer, fixed: Sequence[Stmt]) -> Func:
+    """The Func that computes one buffer from constants."""
+    wanted = {result}
+    chosen: list[Stmt] = []
+    for item in reversed(fixed):
+        if not wanted.isdisjoint(_stored(item)):
+            chosen.insert(0, item)
+            wanted |= _read(item)
+    inputs = tuple(item for item in func.params if item in wanted)
+    allocs = tuple(item for item in func.allocs if item in wanted and item != result)
+    made = {buffer for item in chosen for buffer in _stored(item)}
+    unknown = wanted - made - {item for item in inputs if item.scope == CONSTANT}
+    if unknown:
+        names = ", ".join(sorted(item.name for item in unknown))
+        raise InternalError("a constant-only block reads what is not constant", where=names)
+    return Func(result.name, (*inputs, result), seq(*chosen), allocs)
+
+
+def _remaining(func: Func, rest: Sequence[Stmt], written: set[Buffer], needed: Sequence[Buffer]) -> Func:
+    used = {buffer for item in rest for buffer in _read(item)}
+    first_output = len(func.params) - func.outputs
+    inputs = [item for item in func.params[:first_output] if item.scope != CONSTANT or item in used]
+    constants = {item: item.replace(scope=CONSTANT) for item in needed}
+    body = rewrite(seq(*rest), lambda item: constants.get(item) if isinstance(item, Buffer) else None)
+    return func.replace(
+        params=(*inputs, *constants.values(), *func.params[first_output:]),
+        allocs=tuple(item for item in func.allocs if item not in written),
+        body=body,
+    )
+
+
+def _block(nest: Stmt) -> Block:
+    return next(item for item in nest.walk() if isinstance(item, Block))
+
+
+def _read(nest: Node) -> set[Buffer]:
+    return {item.buffer for item in nest.walk() if isinstance(item, Load)}
+
+
+def _stored(nest: Node) -> set[Buffer]:
+    return {item.buffer for item in nest.walk() if isinstance(item, Store)}

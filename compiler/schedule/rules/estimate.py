@@ -1,0 +1,46 @@
+"""How long a function will take, before it is scheduled: what forms are ranked by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from compiler.core.target import TargetFacts
+from compiler.loops.ir import Binary, Block, Call, Expr, Func, Load, Select, Store, Unary
+from compiler.loops.layout import Layout
+from compiler.schedule.analysis import block_facts, extent_of, static_shape
+from compiler.schedule.rules.contraction import cycles
+from compiler.schedule.rules.winograd import estimate as winograd_seconds
+
+
+def seconds(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> float:
+    """Estimated seconds on one core: max(cycles of arithmetic / clock, bytes / bandwidth)."""
+    known = winograd_seconds(func, layouts, facts)
+    if known is not None:
+        return known
+    traffic = sum(math.prod(static_shape(item)) * item.dtype.bits / 8 for item in func.params)
+    busy = sum(_block_cycles(block, facts) for block in func.blocks())
+    return max(busy / facts.hertz, traffic / facts.bandwidth)
+
+
+def _block_cycles(block: Block, facts: TargetFacts) -> float:
+    """Cycles for one block: by its register tile where it is a contraction, else by its operations."""
+    taken = block_facts(block)
+    tiled = cycles(taken, facts) if taken is not None else None
+    if tiled is not None:
+        return tiled
+    trips = math.prod(extent_of(item.extent) for item in block.iters)
+    lanes = facts.lanes(32)
+    value = block.body.value if isinstance(block.body, Store) else None
+    work = _operations(value) if value is not None else 1
+    return trips * max(work / facts.fma_per_cycle, 1.0) / lanes
+
+
+def _operations(expr: Expr) -> int:
+    """Arithmetic per element; of alternatives the longer one."""
+    if isinstance(expr, Load):
+        return 0
+    if isinstance(expr, Select):
+        return max(_operations(expr.a), _operations(expr.b)) + 1
+    own = 1 if isinstance(expr, Binary | Unary | Call) else 0
+    return own + sum(_operations(child) for child in expr.children() if isinstance(child, Expr))

@@ -1,0 +1,318 @@
+"""The rule for Winograd convolutions: transformed tiles stay in the second-level cache.
+
+The form's stages are `tile_rows`, `tiles`, `products`, `result_rows` and the block that writes the image. Two
+arrangements are on offer. By bands of tile rows, for few channels and large images:
+
+    parallel (image, band)
+      tiles = transformed input of the band                       in scratch
+      for block of output channels
+        products = tiles x filters, position by position          in scratch, tiled as in `contraction`
+        for tile: result_rows = ... (registers); image = epilogue(...)
+
+The filters are read once for each band. Where they are too large for that, the whole image is one band, and
+the threads share out the transform of the input first, and then the blocks of output channels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.core.target import TargetFacts
+from compiler.loops.annotations import stage_of
+from compiler.loops.ir import CONSTANT, Block, Expr, ForKind, Func, Load, Var
+from compiler.loops.layout import Layout, lane_map
+from compiler.schedule.analysis import block_facts, extent_of, variables
+from compiler.schedule.chooser import Chooser, Option
+from compiler.schedule.rules.common import blocks_by_name, fuse_all, readers, reiterate, writes
+from compiler.schedule.rules.contraction import Problem, is_lane_of, tile_options
+from compiler.schedule.schedule import Schedule
+
+WHOLE = 0
+"""Decision for the band: the whole image at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Sizes of a Winograd convolution.
+
+    m: results per tile and axis. size: positions per axis. channels, out: of input and output. tiles: of all
+    images. across, down: tiles per row and column of one image. result: the block that writes the image.
+    """
+
+    m: int
+    size: int
+    channels: int
+    out: int
+    tiles: int
+    across: int
+    down: int
+    result: str
+
+    @property
+    def images(self) -> int:
+        return self.tiles // (self.across * self.down)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """band: rows of tiles computed together, or WHOLE; vectors, rows: the register tile."""
+
+    band: int
+    vectors: int
+    rows: int
+
+    @property
+    def value(self) -> tuple[int, ...]:
+        """The plan as a decision."""
+        return (self.band, self.vectors, self.rows)
+
+
+def stages(func: Func) -> dict[str, Block]:
+    """The stages of a form by name."""
+    return {stage: block for block in func.blocks() if (stage := stage_of(block)) is not None}
+
+
+def find_shape(func: Func, lanes: int) -> Shape | None:
+    """The sizes of a Winograd convolution; None for other functions, and where channels do not fill lanes."""
+    found = stages(func)
+    if not {"tile_rows", "tiles", "products", "result_rows"} <= found.keys():
+        return None
+    size, _, out, tiles, channels = (extent_of(item.extent) for item in found["products"].iters)
+    m = extent_of(found["result_rows"].iters[0].extent)
+    last = readers(func, _target(found["result_rows"]))
+    image = [extent_of(item.extent) for item in func_block(func, last[0]).iters] if len(last) == 1 else []
+    if len(image) != 4 or out % lanes or channels % lanes:
+        return None
+    down, across = -(-image[2] // m), -(-image[3] // m)
+    return Shape(m, size, channels, out, tiles, across, down, last[0])
+
+
+def func_block(func: Func, name: str) -> Block:
+    """The block called `name`."""
+    return blocks_by_name(func)[name]
+
+
+def _target(block: Block) -> str:
+    name = writes(block)
+    assert name is not None
+    return name
+
+
+# ---------------------------------------------------------------- estimates
+
+
+_LEVEL_2_BYTES = 16.0
+_LEVEL_3_BYTES = 6.0
+"""Bytes per cycle that one core gets from its second-level cache and from beyond it."""
+
+_BATCH_OF_THREADS = 4
+"""Work that cannot be shared out evenly over this many threads counts as longer."""
+
+
+def plans(shape: Shape, facts: TargetFacts) -> list[Option]:
+    """All plans with their estimated cycles on one core."""
+    lanes, found = facts.lanes(32), []
+    divisors = [n for n in range(1, shape.down + 1) if shape.down % n == 0]
+    for band in (WHOLE, *divisors):
+        if band == shape.down:
+            continue
+        count = shape.tiles if band == WHOLE else band * shape.across
+        problem = Problem(
+            vectors=shape.out // lanes,
+            rows=count,
+            steps=shape.channels,
+            outer=shape.size**2 * (shape.tiles // count),
+            broadcast=True,
+            packed_bytes=shape.channels * shape.out * 4,
+        )
+        for option in tile_options(problem, facts):
+            plan = Plan(band, *option.value)
+            if plan.vectors <= 4:
+                found.append(Option(plan.value, option.cost + _overhead(shape, plan, count, facts)))
+    return found
+
+
+def _overhead(shape: Shape, plan: Plan, count: int, facts: TargetFacts) -> float:
+    """Cycles for everything but the products: transforms, traffic, uneven shares."""
+    lanes, positions = facts.lanes(32), shape.size**2
+    per_tile = positions * 3.0  # loads, arithmetic and stores of one vector of channels
+    transforms = shape.tiles * (shape.channels + shape.out) / lanes * per_tile
+    tiles_bytes = positions * count * shape.channels * 4.0
+    chunk_bytes = positions * count * plan.vectors * lanes * 4.0
+    filter_bytes = positions * shape.channels * shape.out * 4.0
+    memory = filter_bytes * facts.hertz / facts.bandwidth
+    room = facts.l2.bytes * 0.75
+    bands = shape.tiles // count
+    chunks = shape.out // (plan.vectors * lanes)
+    fits = tiles_bytes + chunk_bytes <= room
+    again = 0.0
+    if filter_bytes + tiles_bytes > room:
+        again += (bands - 1) * filter_bytes / _LEVEL_3_BYTES
+    if not fits:
+        again += (chunks + 1) * bands * tiles_bytes / _LEVEL_3_BYTES
+    if chunk_bytes > room:
+        again += 2 * chunks * bands * chunk_bytes / _LEVEL_3_BYTES
+    return transforms + memory + again
+
+
+def estimate(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> float | None:
+    """Estimated seconds on one core; None for other functions, inf where the rule does not fit."""
+    if "products" not in stages(func):
+        return None
+    lanes = facts.lanes(32)
+    shape = find_shape(func, lanes)
+    if shape is None or not _blocked(func, layouts, lanes):
+        return math.inf
+    return min((option.cost for option in plans(shape, facts)), default=math.inf) / facts.hertz
+
+
+def _blocked(func: Func, layouts: Mapping[str, Layout], lanes: int) -> bool:
+    """Whether all image-like parameters are kept in blocks of one vector of channels."""
+    images = [item for item in func.params if item.scope != CONSTANT and len(item.shape) == 4]
+    known = [layouts.get(item.name) for item in images]
+    return all(item is not None and item.lanes == lanes and not item.group for item in known)
+
+
+# ---------------------------------------------------------------- the rule
+
+
+def winograd(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
+    """Schedule a Winograd convolution; False when the function is none, or does not fit the rule."""
+    lanes = facts.lanes(32)
+    shape = find_shape(schedule.func, lanes)
+    if shape is None or not _lanes_innermost(schedule, shape, lanes):
+        return False
+    options = plans(shape, facts)
+    if not options:
+        return False
+    plan = Plan(*chooser.choose("winograd.plan", options))
+    _Winograd(schedule, shape, plan, lanes).run()
+    return True
+
+
+def _lanes_innermost(schedule: Schedule, shape: Shape, lanes: int) -> bool:
+    """Whether the image is read and written in blocks of channels."""
+    first = stages(schedule.func)["tile_rows"]
+    loads = [item for item in first.body.walk() if isinstance(item, Load)]
+    last = block_facts(schedule.block(shape.result))
+    assert last is not None
+    inside = all(_is_lane(item.indices[-1], first.iters[2].var, shape.channels, lanes) for item in loads)
+    return inside and _is_lane(last.store.indices[-1], last.block.iters[1].var, shape.out, lanes)
+
+
+def _is_lane(index: Expr, channel: Var, count: int, lanes: int) -> bool:
+    """Whether an index is the channel's place in its block; where there is one block, it is the channel."""
+    return is_lane_of(index, channel.name) or (index == channel and count == lanes)
+
+
+class _Winograd:
+    """The steps of the rule, in the order in which they are applied."""
+
+    def __init__(self, schedule: Schedule, shape: Shape, plan: Plan, lanes: int) -> None:
+        self.s, self.shape, self.plan, self.lanes = schedule, shape, plan, lanes
+        self.names = {stage: block.name for stage, block in stages(schedule.func).items()}
+
+    def run(self) -> None:
+        copy = self._layouts()
+        self._iterations(copy)
+        outer, chunk, tile = self._image_loops()
+        self.s.compute_at(self.names["result_rows"], tile)
+        self.s.compute_at(copy, chunk)
+        self.s.compute_at(self.names["products"], chunk)
+        if self.plan.band != WHOLE:
+            self.s.compute_at(self.names["tiles"], outer[-1])
+        self._products(copy)
+        self._tiles(outer[-1] if self.plan.band != WHOLE else None)
+        for block in (self.names["result_rows"], self.shape.result):
+            self._unroll(block, tile)
+        self.s.parallel(fuse_all(self.s, outer) if self.plan.band != WHOLE else chunk)
+
+    def _layouts(self) -> str:
+        """Channels of all stages innermost; rows in registers; returns the block that stores the products."""
+        s, width = self.s, self.plan.vectors * self.lanes
+        products = s.block(self.names["products"])
+        loads = [item for item in products.body.walk() if isinstance(item, Load)]
+        filters = next(item for item in loads if item.buffer.scope == CONSTANT)
+        s.transform_layout(filters.buffer.name, f"a, b, c, d -> a, b, c // {width}, d, c % {width}")
+        for name in self.names.values():
+            s.transform_layout(_target(s.block(name)), lane_map(4, 2, self.lanes))
+        for name in ("tile_rows", "result_rows"):
+            s.set_scope(_target(s.block(self.names[name])), "register")
+        self._epilogue_constants()
+        return s.cache_write(self.names["products"], _target(products), "register")
+
+    def _epilogue_constants(self) -> None:
+        """Constants of the epilogue that run along channels get lanes, too."""
+        last = block_facts(self.s.block(self.shape.result))
+        assert last is not None
+        channel = last.block.iters[1].var
+        for load in last.loads:
+            dims = [number for number, index in enumerate(load.indices) if index == channel]
+            if load.buffer.scope == CONSTANT and len(dims) == 1:
+                self.s.transform_layout(load.buffer.name, lane_map(len(load.indices), dims[0], self.lanes))
+
+    def _iterations(self, copy: str) -> None:
+        for name in (*self.names.values(), copy):
+            reiterate(self.s, name, 2, self.lanes)
+        reiterate(self.s, self.shape.result, 1, self.lanes)
+
+    def _image_loops(self) -> tuple[list[str], str, str]:
+        """Tile the image: (loops around bands, loop over blocks of channels, loop over tiles)."""
+        s = self.s
+        n, channels, y, x, lane = s.loops(self.shape.result)
+        down, i = s.split(y, (None, self.shape.m))
+        across, j = s.split(x, (None, self.shape.m))
+        chunk, vector = s.split(channels, (None, self.plan.vectors))
+        if self.plan.band == WHOLE:
+            s.reorder(chunk, n, vector, down, across, i, j, lane)
+            return [], chunk, across
+        band, down = s.split(down, (None, self.plan.band))
+        s.reorder(n, band, chunk, vector, down, across, i, j, lane)
+        return [n, band], chunk, across
+
+    def _products(self, copy: str) -> None:
+        """Register tiles of `rows` tiles of the image and `vectors` vectors of output channels."""
+        s, name = self.s, self.names["products"]
+        i, j, vectors, t, lane, c = (self._loops_of(name, axis) for axis in range(6))
+        rows = self.plan.rows
+        tail = "guard" if extent_of(s.loop(t[0]).extent) % rows == 0 else "shift"
+        outer, inner = s.split(t[0], (None, rows), tail=tail)
+        c_outer, c_inner = s.split(c[0], (None, self.lanes))
+        s.reorder(*i, *j, outer, c_outer, c_inner, inner, *vectors, *lane)
+        s.reverse_compute_at(copy, outer)
+        init = s.decompose_reduction(name, c_outer)
+        for block in (init, name, copy):
+            self._unroll(block, outer, skip=(c_outer, c_inner))
+
+    def _tiles(self, band: str | None) -> None:
+        """Transform tile by tile; the rows of p and -p together."""
+        s, name = self.s, self.names["tiles"]
+        i, j, blocks, t, lane = (self._loops_of(name, axis) for axis in range(5))
+        down, across = s.split(t[0], (None, self.shape.across))
+        pair, half = s.split(i[0], (None, 2))
+        around = [*blocks, down]
+        s.reorder(*around, across, pair, half, *j, *lane)
+        s.compute_at(self.names["tile_rows"], pair)
+        for block in (self.names["tile_rows"], name):
+            self._unroll(block, across)
+        if band is None:
+            s.parallel(fuse_all(s, around))
+
+    # ------------------------------------------------------------ helpers
+
+    def _loops_of(self, block: str, axis: int) -> tuple[str, ...]:
+        """The loop of its own that an iteration variable runs with; empty where it stands still."""
+        used = variables(self.s.block(block).iters[axis].binding)
+        others = {name for other in self.s.blocks() if other != block for name in self.s.loops(other)}
+        return tuple(loop for loop in self.s.loops(block) if loop in used and loop not in others)
+
+    def _unroll(self, block: str, at: str, skip: Sequence[str] = ()) -> None:
+        """Unroll the loops of a block inside of `at`, the innermost over lanes."""
+        loops = list(self.s.loops(block))
+        *inner, lane = [loop for loop in loops[loops.index(at) + 1 :] if loop not in skip]
+        for loop in inner:
+            if self.s.loop(loop).kind is ForKind.SERIAL:
+                self.s.unroll(loop)
+        self.s.vectorize(lane)
