@@ -1,4 +1,4 @@
-"""Every network of the zoo compiles, runs and verifies, at one and at two threads."""
+"""Every network of the zoo compiles, replays and verifies, at one and at two threads."""
 
 from __future__ import annotations
 
@@ -9,25 +9,40 @@ import pytest
 import compiler
 from toolchain import zoo
 
-# Larger than one protobuf message: tests/runtime covers such constants with less work.
 LEFT_OUT = {"perceptron-2gb"}
+"""Larger than one protobuf message: tests/e2e/test_library_file.py has it."""
+SMALL = {
+    "mnist", "squeezenet", "resnet18-v1", "resnet18-v2", "mobilenetv2", "shufflenet", "efficientnet-lite4",
+    "transformer-encoder", "transformer-encoder-decomposed", "unet",
+}  # fmt: skip
+"""Quick enough for every run of the tests; together they have every kind of kernel."""
 MOST_ERROR = 1e-4
+MOST_BESIDE_CONSTANTS = 2_000_000
+
+NETWORKS = [
+    pytest.param(name, marks=[] if name in SMALL else [pytest.mark.slow])
+    for name in zoo.networks()
+    if name not in LEFT_OUT
+]
 
 
-NETWORKS = [name for name in zoo.networks() if name not in LEFT_OUT]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network(name: str, tmp_path: Path) -> None:
     model, library = tmp_path / f"{name}.onnx", tmp_path / f"{name}.so"
     zoo.make(name, model)
     report = compiler.compile_model(model, compiler.CompileOptions(output=library))
-    assert report.library_bytes <= report.constant_bytes + 2_000_000
+    assert report.library_bytes <= report.constant_bytes + MOST_BESIDE_CONSTANTS
     for threads in (1, 2):
-        verified = compiler.verify_library(compiler.VerifyRequest(library, model, threads=threads))
+        verified = compiler.verify_library(compiler.VerifyRequest(library, model, threads=threads, runs=1))
         assert verified.passed, verified.outputs
         assert verified.needed <= MOST_ERROR
         assert verified.reference.startswith("onnxruntime")
+    kernels = compiler.inspect_library(library, check=True).kernels
+    assert [one.index for one in kernels if not one.replays] == []
+    assert "opaque" not in {one.kind for one in kernels}
     model.unlink()
     library.unlink()
+
+
+def test_the_small_networks_exist() -> None:
+    assert zoo.networks().keys() >= SMALL | LEFT_OUT
