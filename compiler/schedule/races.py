@@ -9,7 +9,7 @@ from math import gcd, inf
 from typing import TypeAlias
 
 from compiler.loops.ir import Binary, Block, Buffer, Const, Expr, For, ForKind, Func, Region, Var, const
-from compiler.loops.linear import Linear, is_division, single
+from compiler.loops.linear import Linear, divisor, is_division, single
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import reads_itself
 from compiler.schedule.primitives.base import (
@@ -314,9 +314,18 @@ class _Moving:
     def _low(self, atom: Expr) -> float:
         return self.known.range(single(atom))[0]
 
+    def _high(self, atom: Expr) -> float:
+        high = self.known.range(single(atom))[1]
+        if not is_division(atom, "floordiv"):
+            return high
+        base = self.known.linear(atom.a)
+        if any(factor < 0 or self._low(part) < 0 for part, factor in base.terms.items()):
+            return high
+        return min(high, (self._most(base.terms) + base.constant) // divisor(atom))
+
     def _most(self, terms: dict[Expr, int]) -> float:
         """The largest value of a sum of terms that are never negative."""
-        found: float = sum(factor * self.known.range(single(atom))[1] for atom, factor in terms.items())
+        found: float = sum(factor * self._high(atom) for atom, factor in terms.items())
         for part in _conjuncts(self.block.predicate):
             if isinstance(part, Binary) and part.op == "lt" and isinstance(part.b, Const):
                 found = min(found, self._most_below(terms, self.known.linear(part.a), int(part.b.value)))

@@ -51,6 +51,10 @@ class Schedule(LoopMethods, BlockMethods, PlacementMethods, SamplingMethods):
         other.trace = self.trace
         return other
 
+    def become(self, other: Schedule) -> None:
+        """Take over the program and the trace of a schedule that was copied from this one."""
+        self.func, self.trace, self._program = other.func, other.trace, None
+
     # ------------------------------------------------------------ looking
 
     @property

@@ -91,6 +91,17 @@ GRAPHS: dict[str, Make] = {
     "deep depthwise": deep(lambda s, x: s.conv(x, 10, 3, groups=10), 10),
     "deep depthwise strided": deep(lambda s, x: s.conv(x, 11, 3, groups=11, stride=2), 11, 9),
     "deep odd groups": deep(lambda s, x: s.conv(s.conv(x, 14, 1, groups=2), 14, 3, groups=2), 14, 5),
+    "deep groups of groups": deep(
+        lambda s, x: s.conv(s.pad(s.emit("Relu", s.conv(x, 20, 1, groups=2))), 20, 3, groups=4), 20, 4
+    ),
+    "deep groups to one group": deep(lambda s, x: s.pool(s.conv(x, 18, 1, groups=2), 4, 4), 18, 4),
+    "deep groups shuffled": deep(
+        lambda s, x: s.conv(
+            s.emit("ChannelShuffle", s.conv(x, 12, groups=2), axis=1, groups=2), 28, groups=4
+        ),
+        14,
+        3,
+    ),
     "deep sigmoid gate": deep(lambda s, x: s.emit("Mul", x, s.emit("Sigmoid", s.conv(x, 10)))),
     "deep shuffle": deep(lambda s, x: s.emit("ChannelShuffle", x, axis=1, groups=2)),
     "deep pad": deep(lambda s, x: s.conv(s.pad(x, 2, 1), 6, 3)),

@@ -6,6 +6,7 @@ in the chooser only.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
 from compiler.core.target import TargetFacts
@@ -13,6 +14,7 @@ from compiler.loops.annotations import stage_of
 from compiler.loops.ir import Block, ForKind, Func
 from compiler.loops.layout import Layout
 from compiler.schedule.chooser import Chooser
+from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.rules.common import blocks_by_name, inline_injective
 from compiler.schedule.rules.contraction import contraction
 from compiler.schedule.rules.elementwise import elementwise
@@ -42,9 +44,17 @@ def schedule_func(
 
 
 def _reduction(schedule: Schedule, block: Block, facts: TargetFacts, chooser: Chooser) -> None:
-    """A contraction where the structure is one and the result is not for the next stage of a form."""
-    if stage_of(block) is None and contraction(schedule, block.name, facts, chooser):
-        return
+    """A contraction where the structure is one and the result is not for the next stage of a form.
+
+    Where a primitive refuses a step (channel groups that two tensors pad differently, say), nothing of the
+    contraction is kept: the rule for rows asks less of the structure.
+    """
+    if stage_of(block) is None:
+        attempt = schedule.copy()
+        with contextlib.suppress(ScheduleError):
+            if contraction(attempt, block.name, facts, chooser):
+                schedule.become(attempt)
+                return
     rows(schedule, block.name, facts)
 
 

@@ -6,6 +6,8 @@ after lowering; unused memory is NaN, and parallel loops run in shuffled order.
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import random
 from dataclasses import replace
 
@@ -14,8 +16,9 @@ import pytest
 
 from compiler.core.target import TargetFacts
 from compiler.loops.interp import run
-from compiler.loops.ir import Func
+from compiler.loops.ir import For, ForKind, Func
 from compiler.loops.verify import verify
+from compiler.schedule import rules
 from compiler.schedule.chooser import AnalyticChooser, Chooser, RandomChooser
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.schedule import Schedule, replay
@@ -27,6 +30,15 @@ from tests.support.works import GRAPHS, works_of
 
 FACTS = {4: NARROW, 16: replace(NARROW, vector_bits=512, vector_registers=32)}
 SEEDS = 5
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads share even the smallest work."""
+    for info in pkgutil.iter_modules(rules.__path__):
+        module = importlib.import_module(f"{rules.__name__}.{info.name}")
+        if hasattr(module, "SMALL"):
+            monkeypatch.setattr(module, "SMALL", 1)
 
 
 def scheduled(name: str, lanes: int, chooser: Chooser) -> list[tuple[Func, Schedule]]:
@@ -69,6 +81,13 @@ def test_the_trace_replays(name: str) -> None:
     for func, schedule in scheduled(name, 4, AnalyticChooser()):
         text = schedule.trace.to_json()
         assert replay(Trace.from_json(text), func).func == schedule.func
+
+
+def test_threads_share_the_work() -> None:
+    for name in ("conv 3x3", "deep odd groups", "softmax", "elementwise"):
+        for _, schedule in scheduled(name, 4, AnalyticChooser()):
+            kinds = {item.kind for item in schedule.func.body.walk() if isinstance(item, For)}
+            assert ForKind.PARALLEL in kinds
 
 
 def test_the_oracle_sees_a_wrong_schedule() -> None:
