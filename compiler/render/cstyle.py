@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from compiler.core.diagnostics import InternalError
 from compiler.core.node import Node
 from compiler.core.target import TargetFacts
-from compiler.core.types import INDEX
+from compiler.core.types import INDEX, dtype
 from compiler.loops.ir import (
     REGISTER,
     Alloc,
@@ -312,7 +312,8 @@ class _Function(Expressions):
             return
         mask = self.named(item.mask)
         value = self.writer.fresh("t")
-        kind = memory_type(item.buffer.dtype.with_lanes(lanes))
+        is_bool = item.buffer.dtype.is_bool  # a negated mask has the type of a mask, which is signed
+        kind = dtype("i8", lanes) if is_bool else memory_type(item.buffer.dtype.with_lanes(lanes))
         text = _stripped(self._memory_value(item.buffer, item.value))
         self.writer.line(f"const {self.words.type_of(kind)} {value} = {text};")
         for lane, element in enumerate(self.lane_elements(item.buffer, item.indices[0], lanes)):
