@@ -148,7 +148,7 @@ def measure(case: Case, threads: int, directory: Path) -> Result:
 def _own_kernel(
     library: compiler.Model, context: compiler.Context, inputs: dict[str, np.ndarray]
 ) -> KernelTime:
-    """The kernel of the middle convolution (it pads for the last one, too), or the slowest of one operator."""
+    """The kernel of the middle convolution (it pads for the last one), or the slowest of one operator."""
     times = kernel_times(library, context, inputs)
     middle = [one for one in times if {"Conv_2", "Conv_3"} <= set(one.nodes)]
     return middle[0] if middle else times[0]

@@ -10,7 +10,8 @@ from typing import Any
 from compiler.core.diagnostics import HostError, TkError
 from compiler.core.files import sha256_bytes
 from compiler.core.settings import load_settings
-from compiler.frontend.onnx import Bind, UnsupportedModelError, import_model, read_model
+from compiler.frontend.onnx import UnsupportedModelError, import_model, read_model
+from compiler.frontend.shapes import Bind
 from compiler.graph.alias import find_aliases, is_join
 from compiler.graph.fuse import fuse
 from compiler.graph.ir import Graph, Value
@@ -96,8 +97,8 @@ def _arena_bytes(graph: Graph) -> int:
 def inspect_library(path: Path, *, kernels: bool = False, check: bool = False) -> LibraryReport:
     """What the manifest of a library says; runs none of its code.
 
-    `kernels` adds the text of every kernel's loops and trace, `check` replays every trace and tells whether the
-    source text is the same to the byte. Raises BadInputError when the file is no model library.
+    `kernels` adds the text of every kernel's loops and trace, `check` replays every trace and tells whether
+    the source text is the same to the byte. Raises BadInputError when the file is no model library.
     """
     manifest = manifest_of(path)
     target = get_target(manifest["target"], manifest["arch"]) if check else None
@@ -142,7 +143,7 @@ def _replays(number: int, entry: dict[str, Any], target: Target) -> bool:
         text = replay_kernel(number, parse_func(entry["func"]), Trace.from_json(entry["trace"]), target)
     except TkError:
         return False
-    return sha256_bytes(text.encode()) == entry["source_sha256"]
+    return bool(sha256_bytes(text.encode()) == entry["source_sha256"])
 
 
 def list_targets() -> tuple[TargetReport, ...]:

@@ -44,7 +44,7 @@ class Node:
 
     def children(self) -> Iterator[Node]:
         """Yield the nodes directly below this one, in field order."""
-        return iter(self._below())
+        return iter(self.below())
 
     def walk(self) -> Iterator[Node]:
         """Yield this node and everything below it, parents first."""
@@ -53,11 +53,12 @@ class Node:
             current = stack.pop()
             yield current
             if current.CHILD_FIELDS:
-                below = current._below()
+                below = current.below()
                 below.reverse()
                 stack += below
 
-    def _below(self) -> list[Node]:
+    def below(self) -> list[Node]:
+        """The same as a list of the caller's own."""
         found: list[Node] = []
         for name in self.CHILD_FIELDS:
             value = getattr(self, name)
@@ -98,7 +99,8 @@ def _map_value(value: Any, fn: Callable[[Node], Any]) -> Any:
 
 
 _PLAIN = re.compile(
-    r"(str|int|bool|float|None|DType|ForKind|Any|tuple\[(int|str), \.\.\.\]|tuple\[tuple\[str, Any\], \.\.\.\]| \| )+"
+    r"(str|int|bool|float|None|DType|ForKind|Any|tuple\[(int|str), \.\.\.\]"
+    r"|tuple\[tuple\[str, Any\], \.\.\.\]| \| )+"
 )
 """Annotations (as text) of fields that never hold nodes."""
 

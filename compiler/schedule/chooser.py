@@ -15,7 +15,7 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One way to go: what it is (numbers), and what it costs by estimate, in any unit that all options share."""
+    """One way to go: what it is, as numbers, and its estimated cost in a unit that all options share."""
 
     value: tuple[int, ...]
     cost: float

@@ -1,8 +1,8 @@
 """Move channel shuffles below depthwise convolutions.
 
-A depthwise convolution treats every channel alike, so it may run on the channels in their old order with its weights
-reordered instead. The shuffle then feeds the next convolution, which reads its input channels one by one and
-can pick them in any order for free.
+A depthwise convolution treats every channel alike, so it may run on the channels in their old order with
+its weights reordered instead. The shuffle then feeds the next convolution, which reads its input channels
+one by one and can pick them in any order for free.
 """
 
 from __future__ import annotations
