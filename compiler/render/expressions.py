@@ -319,11 +319,14 @@ class Expressions:
         other = literal(const(0, computed(buffer.dtype.scalar)))
         if isinstance(expr.other, Broadcast):
             other = self(expr.other.value)
+        is_bool = buffer.dtype.is_bool  # vectors of bool are made of the integers that lie in memory
+        kind = memory_type(expr.dtype) if is_bool else expr.dtype
         items = []
         for lane, element in enumerate(self.lane_elements(buffer, expr.indices[0], lanes)):
-            here = self.words.widen(buffer.dtype, element)
+            here = element if is_bool else self.words.widen(buffer.dtype, element)
             items.append(f"{mask}[{lane}] ? {here} : {other}")
-        return f"{self.words.type_of(expr.dtype)}{{{', '.join(items)}}}"
+        text = f"{self.words.type_of(kind)}{{{', '.join(items)}}}"
+        return self.words.widen(expr.dtype, text) if is_bool else text
 
     def lane_elements(self, buffer: Buffer, index: Expr, lanes: int) -> list[str]:
         """The elements that the lanes of an index refer to, as lvalues."""
