@@ -86,5 +86,6 @@ def _keeps_channels(node: Node) -> bool:
     """Whether an operator maps channels to channels (so that blocks stay blocks)."""
     if node.op.channels:
         return True
+    moves = node.op.elementwise or node.op.keeps_channels_of(node.info)
     same = node.inputs[0].type.rank == node.output.type.rank >= 3
-    return same and node.op.kind is Kind.INJECTIVE and (node.op.elementwise or node.op.keeps_channels)
+    return same and node.op.kind is Kind.INJECTIVE and moves

@@ -184,12 +184,16 @@ class Op:
     """Output element i reads input elements at i (broadcast) only."""
     channels: bool = False
     """It combines elements over channels or space of (batch, channels, space): worth a layout of its own."""
-    keeps_channels: bool = False
+    keeps_channels: bool | Callable[[NodeInfo], bool] = False
     """Moves elements along space only, or joins channels: channel blocks stay channel blocks."""
     accumulate: Callable[[DType], DType] = accumulate_type
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"
+
+    def keeps_channels_of(self, info: NodeInfo) -> bool:
+        """Whether channel blocks stay channel blocks for a node."""
+        return self.keeps_channels if isinstance(self.keeps_channels, bool) else self.keeps_channels(info)
 
     def sign_of(self, attrs: Attrs) -> Sign:
         """What is known about the sign of the results with these attributes."""

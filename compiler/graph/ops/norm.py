@@ -30,8 +30,9 @@ from compiler.graph.op import (
     same_dtype,
 )
 from compiler.graph.ops.reduction import emit_scalar, widened
+from compiler.loops.annotations import STAGE
 from compiler.loops.build import Builder
-from compiler.loops.ir import Binary, Buffer, Expr, Select, all_of, call, const
+from compiler.loops.ir import Binary, Buffer, Expr, call, const
 from compiler.loops.ir import Cast as CastExpr
 
 Types = Sequence[TensorType]
@@ -303,32 +304,48 @@ def _power(base: Expr, exponent: float) -> Expr:
 
 
 def _lrn_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """Squares with zeros before the first and after the last channel, so that all windows are alike."""
     out, size, attrs = info.out_types[0], info.attrs.integer("size"), info.attrs
-    low, channels, kind = (size - 1) // 2, out.shape[1], accumulate_type(out.dtype)
-
-    def square(n: Expr, c: Expr, *rest: Expr) -> Expr:
-        at = c + rest[-1] - low
-        element = widened(inputs[0][(n, at, *rest[:-1])])
-        inside = all_of(at.ge(0), at.lt(channels))
-        assert inside is not None
-        return Select(inside, element * element, const(0, kind))
-
-    total = b.reduce("squares", out.shape, (size,), square, "sum", kind)
+    squares, kind = _padded_squares(b, inputs[0], info), accumulate_type(out.dtype)
     scale = attrs.number("alpha") / size
 
-    def result(*index: Expr) -> Expr:
-        base = total[index] * scale + attrs.number("bias")
-        found = widened(inputs[0][index]) / _power(base, attrs.number("beta"))
+    def result(n: Expr, c: Expr, *space: Expr) -> Expr:
+        total: Expr = squares[(n, c, *space)]
+        for step in range(1, size):
+            total = total + squares[(n, c + step, *space)]
+        base = total * scale + attrs.number("bias")
+        found = widened(inputs[0][(n, c, *space)]) / _power(base, attrs.number("beta"))
         return found if kind == out.dtype else CastExpr(out.dtype, found)
 
     return b.compute("lrn", out.shape, result, out.dtype)
+
+
+def _padded_squares(b: Builder, source: Buffer, info: NodeInfo) -> Buffer:
+    (batch, channels, *space), size = info.out_types[0].shape, info.attrs.integer("size")
+    kind, low = accumulate_type(info.out_types[0].dtype), (size - 1) // 2
+    squares = b.local("squares", (batch, channels + size - 1, *space), kind)
+    stage = ((STAGE, "window"),)
+
+    def inside(n: Expr, c: Expr, *rest: Expr) -> tuple[tuple[Expr, ...], Expr]:
+        element = widened(source[(n, c, *rest)])
+        return (n, c + low, *rest), element * element
+
+    for first, count in ((0, low), (low + channels, size - 1 - low)):
+        if count:
+
+            def outside(n: Expr, c: Expr, *rest: Expr, at: int = first) -> tuple[tuple[Expr, ...], Expr]:
+                return (n, c + at, *rest), const(0, kind)
+
+            b.write("squares_outside", squares, (batch, count, *space), outside, stage)
+    b.write("squares_inside", squares, (batch, channels, *space), inside, stage)
+    return squares
 
 
 LRN = Op(
     "LRN", Kind.REDUCTION, _same_infer, _lrn_reference, (1, 1),
     (Signature(1, {"size": None, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}, adapt=_lrn_import),),
     forms={"direct": one(_lrn_form)}, sign=Sign.KEEPS,
-    flops=lambda info: (2 * info.attrs.integer("size") + 20) * info.out_types[0].size,
+    flops=lambda info: (2 * info.attrs.integer("size") + 20) * info.out_types[0].size, channels=True,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- softmax

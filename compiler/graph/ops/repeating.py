@@ -92,6 +92,7 @@ GATHER = Op(
     "Gather", Kind.INJECTIVE, _gather_infer, _gather_reference, (2, 2),
     (Signature(1, {"axis": 0}, adapt=_gather_import),),
     forms={"direct": one(_gather_form)}, expand=_gather_expand, flops=no_flops,
+    keeps_channels=lambda info: info.attrs.integer("axis") > 1 and info.in_types[1].rank == 1,
 )  # fmt: skip
 
 

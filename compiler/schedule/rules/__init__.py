@@ -19,6 +19,7 @@ from compiler.schedule.rules.common import blocks_by_name, inline_injective
 from compiler.schedule.rules.contraction import contraction
 from compiler.schedule.rules.elementwise import elementwise
 from compiler.schedule.rules.rows import rows
+from compiler.schedule.rules.window import window
 from compiler.schedule.rules.winograd import winograd
 from compiler.schedule.schedule import Schedule
 
@@ -32,7 +33,7 @@ def schedule_func(
     for name, layout in layouts.items():
         for index_map in layout.maps:
             schedule.transform_layout(name, index_map)
-    winograd(schedule, facts, chooser)
+    window(schedule, facts) or winograd(schedule, facts, chooser)
     for name in blocks_by_name(schedule.func):
         block = blocks_by_name(schedule.func).get(name)
         if block is not None and block.is_reduction and not _placed(schedule, name):

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.loops.annotations import stage_of
-from compiler.loops.ir import Block, Func, Load, Store
+from compiler.loops.ir import Binary, Block, Const, Expr, Func, Iter, Load, Store, Var
 from compiler.loops.layout import NAMES, split_map
+from compiler.schedule.analysis import extent_of
 from compiler.schedule.schedule import Schedule
 
 SMALL = 16_384
@@ -77,3 +78,31 @@ def split_iteration(schedule: Schedule, block: str, axis: int, size: int) -> Non
     """Let a block run over groups of `size` and steps inside a group instead of one iteration."""
     rank = len(schedule.block(block).iters)
     schedule.transform_block_layout(block, split_map(rank, axis, size))
+
+
+def is_lane_of(index: Expr, name: str) -> bool:
+    """`name % lanes`, or `name % group % lanes` where channel groups are blocked one by one."""
+    if not isinstance(index, Binary) or index.op != "floormod":
+        return False
+    return index.a == Var(name) or bool(blocked_group(index, name))
+
+
+def blocked_group(index: Expr, name: str) -> int:
+    """The group of `name % group % lanes`; 0 for any other index."""
+    inner = index.a if isinstance(index, Binary) and index.op == "floormod" else None
+    if not isinstance(inner, Binary) or inner.op != "floormod" or inner.a != Var(name):
+        return 0
+    return int(inner.b.value) if isinstance(inner.b, Const) else 0
+
+
+def is_lane(index: Expr, item: Iter, lanes: int) -> bool:
+    """Whether an index is the place of an iteration in whole blocks of lanes (itself, where there is one)."""
+    count = extent_of(item.extent)
+    plain = is_lane_of(index, item.var.name) and not blocked_group(index, item.var.name)
+    return count % lanes == 0 and (plain or (index == item.var and count == lanes))
+
+
+def stores_lanes(block: Block, axis: int, lanes: int) -> bool:
+    """Whether a block stores whole blocks of lanes along one of its iterations."""
+    body = block.body
+    return isinstance(body, Store) and is_lane(body.indices[-1], block.iters[axis], lanes)

@@ -35,7 +35,9 @@ from compiler.schedule.analysis import (
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.rules.common import (
     SMALL,
+    blocked_group,
     fuse_all,
+    is_lane_of,
     is_output,
     readers,
     reiterate,
@@ -76,7 +78,7 @@ def find_roles(facts: BlockFacts) -> Roles | None:
     shared = [load for load in others if not _varies(load, lane.var.name)]
     sizes = {size for load in shared for size in _group_sizes(load, lane)}
     touched = [item for item in (*others, facts.store) if item.indices]
-    sizes |= {size for item in touched if (size := _blocked_group(item.indices[-1], lane.var.name))}
+    sizes |= {size for item in touched if (size := blocked_group(item.indices[-1], lane.var.name))}
     if len(sizes) > 1:
         return None
     rows = [
@@ -153,21 +155,6 @@ def _adjacent(load: Access, name: str) -> bool:
     if any(name in variables(index) for index in load.indices[:-1]):
         return is_lane_of(last, name)
     return last == Var(name) or is_lane_of(last, name)
-
-
-def is_lane_of(index: Expr, name: str) -> bool:
-    """`name % lanes`, or `name % group % lanes` where channel groups are blocked one by one."""
-    if not isinstance(index, Binary) or index.op != "floormod":
-        return False
-    return index.a == Var(name) or bool(_blocked_group(index, name))
-
-
-def _blocked_group(index: Expr, name: str) -> int:
-    """The group of `name % group % lanes`; 0 for any other index."""
-    inner = index.a if isinstance(index, Binary) and index.op == "floormod" else None
-    if not isinstance(inner, Binary) or inner.op != "floormod" or inner.a != Var(name):
-        return 0
-    return int(inner.b.value) if isinstance(inner.b, Const) else 0
 
 
 def _is_row(item: Iter, packed: Access | None, loads: tuple[Access, ...], lane: Iter) -> bool:

@@ -21,12 +21,20 @@ from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import stage_of
-from compiler.loops.ir import CONSTANT, Block, Expr, ForKind, Func, Load, Var
+from compiler.loops.ir import CONSTANT, Block, ForKind, Func, Load
 from compiler.loops.layout import Layout, lane_map
 from compiler.schedule.analysis import block_facts, extent_of, variables
 from compiler.schedule.chooser import Chooser, Option
-from compiler.schedule.rules.common import blocks_by_name, fuse_all, readers, reiterate, writes
-from compiler.schedule.rules.contraction import Problem, is_lane_of, tile_options
+from compiler.schedule.rules.common import (
+    blocks_by_name,
+    fuse_all,
+    is_lane,
+    readers,
+    reiterate,
+    stores_lanes,
+    writes,
+)
+from compiler.schedule.rules.contraction import Problem, tile_options
 from compiler.schedule.schedule import Schedule
 
 WHOLE = 0
@@ -104,7 +112,7 @@ def _target(block: Block) -> str:
 
 
 _LEVEL_2_BYTES = 16.0
-_LEVEL_3_BYTES = 6.0
+_LEVEL_3_BYTES = 8.0
 """Bytes per cycle that one core gets from its second-level cache and from beyond it."""
 
 _BATCH_OF_THREADS = 4
@@ -196,15 +204,8 @@ def _lanes_innermost(schedule: Schedule, shape: Shape, lanes: int) -> bool:
     """Whether the image is read and written in blocks of channels."""
     first = stages(schedule.func)["tile_rows"]
     loads = [item for item in first.body.walk() if isinstance(item, Load)]
-    last = block_facts(schedule.block(shape.result))
-    assert last is not None
-    inside = all(_is_lane(item.indices[-1], first.iters[2].var, shape.channels, lanes) for item in loads)
-    return inside and _is_lane(last.store.indices[-1], last.block.iters[1].var, shape.out, lanes)
-
-
-def _is_lane(index: Expr, channel: Var, count: int, lanes: int) -> bool:
-    """Whether an index is the channel's place in its block; where there is one block, it is the channel."""
-    return is_lane_of(index, channel.name) or (index == channel and count == lanes)
+    inside = all(is_lane(item.indices[-1], first.iters[2], lanes) for item in loads)
+    return inside and stores_lanes(schedule.block(shape.result), 1, lanes)
 
 
 class _Winograd:

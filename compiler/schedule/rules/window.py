@@ -1,0 +1,64 @@
+"""The rule for windows over channels (local response normalisation).
+
+The form keeps what its windows read in a row with a margin at both ends. With channels in blocks of one
+vector, the row of a few pixels is put into scratch, channels side by side; every window is then a vector that
+begins somewhere in the row:
+
+    parallel (image, image row, ...)
+      for group of pixels
+        row = margin, values, margin                  in scratch
+        for pixel: for block of channels: result = f(row[block ...], row[block + 1 ...], ...)
+"""
+
+from __future__ import annotations
+
+import math
+
+from compiler.core.target import TargetFacts
+from compiler.loops.annotations import stage_of
+from compiler.loops.layout import NAMES
+from compiler.schedule.analysis import extent_of
+from compiler.schedule.rules.common import SMALL, fuse_all, readers, reiterate, stores_lanes, writes
+from compiler.schedule.schedule import Schedule
+
+WINDOW = "window"
+"""The stage of blocks that fill the row."""
+
+_PIXELS = 8
+"""Pixels in a row buffer: enough for stores to be done before they are read, few enough for the first-level
+cache."""
+
+
+def window(schedule: Schedule, facts: TargetFacts) -> bool:
+    """Schedule a window over channels; False when the function is none, or channels do not fill vectors."""
+    fillers = [block.name for block in schedule.func.blocks() if stage_of(block) == WINDOW]
+    if not fillers:
+        return False
+    row = writes(schedule.block(fillers[0]))
+    assert row is not None
+    last = readers(schedule.func, row)
+    lanes = facts.lanes(schedule.func.buffer(row).dtype.bits)
+    if len(last) != 1 or not stores_lanes(schedule.block(last[0]), 1, lanes):
+        return False
+    _arrange(schedule, fillers, row, last[0], lanes)
+    return True
+
+
+def _arrange(s: Schedule, fillers: list[str], row: str, result: str, lanes: int) -> None:
+    extents = [extent_of(item.extent) for item in s.block(result).iters]
+    batch, channel, *space = names = list(NAMES[: len(extents)])
+    inner = [batch, *space, channel]
+    s.transform_layout(row, f"{', '.join(names)} -> {', '.join(inner)}")
+    reiterate(s, result, 1, lanes)
+    n, blocks, *around, lane = s.loops(result)
+    pixels, pixel = s.split(around[-1], (None, min(_PIXELS, extents[-1])))
+    s.reorder(n, *around[:-1], pixels, pixel, blocks, lane)
+    for name in fillers:
+        whole = extent_of(s.block(name).iters[1].extent) % lanes == 0
+        vectors = [f"{channel} // {lanes}", f"{channel} % {lanes}"] if whole else [channel]
+        s.transform_block_layout(name, f"{', '.join(names)} -> {', '.join([*inner[:-1], *vectors])}")
+        own = s.compute_at(name, pixels)
+        (s.vectorize if whole else s.unroll)(own[-1])
+    s.vectorize(lane)
+    if math.prod(extents) >= SMALL:
+        s.parallel(fuse_all(s, [n, *around[:-1]]))
