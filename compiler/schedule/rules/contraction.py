@@ -351,15 +351,13 @@ class _Contraction:
         packed = self.roles.packed
         if packed is not None:
             self.s.transform_layout(packed.buffer.name, self.packed_map(packed, vectors))
-        store = self.block.store
-        if not is_lane_of(
-            store.indices[-1], self.lane.var.name
-        ):  # else it took a blocked output's layout over
-            lane_dim = self._dim_of(store, self.lane)
-            self.s.transform_layout(accumulator, lane_map(len(store.indices), lane_dim, self.lanes))
         reader = block_facts(self.s.block(epilogue))
         assert reader is not None
         lane_var = self._epilogue_lane(reader, accumulator)
+        store = self.block.store
+        if not is_lane_of(store.indices[-1], self.lane.var.name):  # else it has a blocked output's layout
+            lane_dim = self._dim_of(store, self.lane)
+            self.s.transform_layout(accumulator, lane_map(len(store.indices), lane_dim, self.lanes))
         for load in reader.loads:
             if load.buffer.scope == CONSTANT and lane_var is not None:
                 dims = [n for n, index in enumerate(load.indices) if index == lane_var]
