@@ -19,7 +19,6 @@ from compiler.loops.interp_values import STORAGE
 from compiler.loops.ir import (
     Binary,
     Block,
-    Buffer,
     Call,
     Cast,
     Const,
@@ -31,6 +30,7 @@ from compiler.loops.ir import (
     Unary,
     Var,
 )
+from compiler.loops.queries import extent_of, static_shape
 
 Array = np.ndarray[Any, Any]
 
@@ -50,21 +50,11 @@ def evaluate(func: Func, inputs: Sequence[Array]) -> tuple[Array, ...]:
         held[buffer.name] = array.astype(np.float64) if buffer.dtype.is_float else array
     for buffer in (*func.params[first_output:], *func.allocs):
         kind = np.float64 if buffer.dtype.is_float else STORAGE[buffer.dtype.name]
-        held[buffer.name] = np.zeros(_shape(buffer), kind)
+        held[buffer.name] = np.zeros(static_shape(buffer), kind)
     for block in func.blocks():
         _Evaluation(block, held).run()
     outputs = func.params[first_output:]
     return tuple(held[item.name].astype(STORAGE[item.dtype.name]) for item in outputs)
-
-
-def _shape(buffer: Buffer) -> tuple[int, ...]:
-    return tuple(_number(item) for item in buffer.shape)
-
-
-def _number(expr: Expr) -> int:
-    if not isinstance(expr, Const):
-        raise InternalError("an extent is not known at compile time", where=str(expr))
-    return int(expr.value)
 
 
 class _Evaluation:
@@ -76,14 +66,14 @@ class _Evaluation:
         self.block, self.store, self.held = block, block.body, held
         spatial = [item for item in block.iters if item.kind == "spatial"]
         self.axes = {item.var.name: axis for axis, item in enumerate(spatial)}
-        self.shape = tuple(_number(item.extent) for item in spatial)
+        self.shape = tuple(extent_of(item.extent) for item in spatial)
         self.fixed: dict[str, int] = {}
 
     def run(self) -> None:
         if isinstance(self.block.init, Store):
             self.write(self.block.init)
         reduce = [item for item in self.block.iters if item.kind == "reduce"]
-        for point in itertools.product(*(range(_number(item.extent)) for item in reduce)):
+        for point in itertools.product(*(range(extent_of(item.extent)) for item in reduce)):
             self.fixed = {item.var.name: value for item, value in zip(reduce, point, strict=True)}
             self.write(self.store)
 

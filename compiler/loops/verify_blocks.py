@@ -9,6 +9,7 @@ from compiler.core.node import Node
 from compiler.loops import ir
 from compiler.loops.intervals import Span, span_of
 from compiler.loops.ir import Buffer, Expr, Region, Stmt
+from compiler.loops.queries import variables
 
 
 class _Report(Protocol):
@@ -30,7 +31,7 @@ def check_block_regions(checker: _Report, block: ir.Block) -> None:
     if block.init is not None and not reduced:
         checker.report(f"block `{block.name}` has an init and nothing to reduce")
     for region in block.writes:
-        used = {item.name for begin in region.begin for item in begin.walk() if isinstance(item, ir.Var)}
+        used = {name for begin in region.begin for name in variables(begin)}
         if used & reduced:
             checker.report(
                 f"block `{block.name}` writes `{region.buffer.name}` at a place that is reduced over"

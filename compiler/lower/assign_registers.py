@@ -25,7 +25,11 @@ from compiler.loops.ir import (
     Store,
     Var,
 )
-from compiler.lower.rewriter import constant_of, replace_buffers, with_body
+from compiler.loops.queries import int_of
+from compiler.lower.rewriter import (
+    replace_buffers,
+    with_body,
+)
 
 _MOST_REGISTERS = 128
 _MOST_FROM_SCRATCH = 32
@@ -60,7 +64,7 @@ def _visit(item: Node, unrolled: frozenset[str], found: dict[Buffer, bool]) -> N
 
 
 def _small(buffer: Buffer) -> bool:
-    size = constant_of(buffer.shape[0])
+    size = int_of(buffer.shape[0])
     limit = _MOST_REGISTERS if buffer.scope == REGISTER else _MOST_FROM_SCRATCH
     return size is not None and size <= limit and buffer.alias_of is None
 

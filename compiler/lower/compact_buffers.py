@@ -23,12 +23,17 @@ from compiler.loops.ir import (
     Region,
     Stmt,
     Store,
-    Var,
     binary,
     const,
 )
+from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Linear, Simplifier, simplify_stmt
-from compiler.lower.rewriter import Rewriter, bind_loop, constant_of, extents, with_body
+from compiler.lower.rewriter import (
+    Rewriter,
+    bind_loop,
+    extents,
+    with_body,
+)
 
 ACCESSES = (Load, Store, AtomicUpdate, AddressOf)
 
@@ -95,7 +100,7 @@ def _box(alloc: Alloc, sim: Simplifier) -> _Box | None:
     if any(extent is None for _, extent in dims):
         return None
     lengths = tuple(extent for _, extent in dims if extent is not None)
-    if lengths == shape and all(constant_of(begin) == 0 for begin, _ in dims):
+    if lengths == shape and all(int_of(begin) == 0 for begin, _ in dims):
         return None
     return _Box(tuple(begin for begin, _ in dims), lengths)
 
@@ -130,7 +135,7 @@ def _split(index: Expr, inner: set[str], known: Simplifier) -> _Parts | None:
     fixed: dict[Expr, int] = {}
     rest: dict[Expr, int] = {}
     for atom, factor in linear.terms.items():
-        names = {item.name for item in atom.walk() if isinstance(item, Var)}
+        names = variables(atom)
         if any(isinstance(item, Load) for item in atom.walk()):
             return None
         (rest if names & inner else fixed)[atom] = factor

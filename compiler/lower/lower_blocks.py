@@ -23,9 +23,11 @@ from compiler.loops.ir import (
     Var,
     all_of,
     const,
+    seq,
 )
+from compiler.loops.queries import variables
 from compiler.loops.simplify import simplify_stmt, substitute
-from compiler.lower.rewriter import Rewriter, sequence, with_body
+from compiler.lower.rewriter import Rewriter, with_body
 
 
 def lower_blocks(func: Func) -> Func:
@@ -41,13 +43,13 @@ class _LowerBlocks(Rewriter):
 
     def visit_for(self, item: For) -> Stmt:
         starts = [_start(item, block) for block in self._reductions(item)]
-        return sequence([*starts, self.loop(item)]) if starts else self.loop(item)
+        return seq(*starts, self.loop(item)) if starts else self.loop(item)
 
     def visit_block(self, block: Block) -> Stmt:
         body = block.body
         if block.init is not None and block.name not in self._hoisted:
             first = all_of(*(item.var.eq(0) for item in block.iters if item.kind == "reduce"))
-            body = sequence([_when(first, block.init), body])
+            body = seq(_when(first, block.init), body)
         body = self.visit(body)
         return _when(block.predicate, substitute(body, {item.var.name: item.binding for item in block.iters}))
 
@@ -70,7 +72,7 @@ class _LowerBlocks(Rewriter):
 def _start(loop: For, block: Block) -> Stmt:
     """The loop nest that stores the start value of a block inside `loop`."""
     reduced = _reduce_names(block)
-    needed = {name for item in block.iters if item.kind == "spatial" for name in _names(item.binding)}
+    needed = {name for item in block.iters if item.kind == "spatial" for name in variables(item.binding)}
     path = _path_to(loop, block) or []
     kept = [item for item in path if item.var.name in needed - reduced]
     values: dict[str, Expr] = {item.var.name: const(0) for item in path if item not in kept}
@@ -86,15 +88,11 @@ def _start(loop: For, block: Block) -> Stmt:
 
 
 def _reduce_names(block: Block) -> set[str]:
-    return {name for item in block.iters if item.kind == "reduce" for name in _names(item.binding)}
+    return {name for item in block.iters if item.kind == "reduce" for name in variables(item.binding)}
 
 
 def _blocks(root: Node) -> Iterator[Block]:
     return (item for item in root.walk() if isinstance(item, Block))
-
-
-def _names(expr: Node) -> set[str]:
-    return {item.name for item in expr.walk() if isinstance(item, Var)}
 
 
 def _alone(block: Block, loop: For) -> bool:

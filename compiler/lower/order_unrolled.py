@@ -11,7 +11,11 @@ from collections.abc import Sequence
 from itertools import permutations, product
 
 from compiler.loops.ir import Binary, Expr, For, ForKind, Func, Load, Stmt, Store, Var
-from compiler.lower.rewriter import Rewriter, constant_of, with_body
+from compiler.loops.queries import int_of
+from compiler.lower.rewriter import (
+    Rewriter,
+    with_body,
+)
 
 _COMMUTATIVE = frozenset({"add", "mul", "min", "max"})
 _MAX_LOOPS = 4
@@ -42,7 +46,7 @@ def _nest(item: Stmt) -> tuple[list[For], Stmt]:
     found: list[For] = []
     count = 1
     while isinstance(item, For) and item.kind is ForKind.UNROLLED:
-        extent = constant_of(item.extent)
+        extent = int_of(item.extent)
         if extent is None or count * extent > _MAX_ITERATIONS:
             break
         count *= extent
@@ -74,7 +78,7 @@ def _alive(order: Sequence[For], store: Store) -> int:
     ]
     first: dict[tuple[int, tuple[int, ...]], int] = {}
     last: dict[tuple[int, tuple[int, ...]], int] = {}
-    ranges = (range(constant_of(loop.extent) or 1) for loop in order)
+    ranges = (range(int_of(loop.extent) or 1) for loop in order)
     for time, point in enumerate(product(*ranges)):
         for which, dims in enumerate(uses):
             key = (which, tuple(point[dim] for dim in dims))

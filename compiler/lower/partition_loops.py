@@ -33,15 +33,15 @@ from compiler.loops.ir import (
     Var,
     binary,
     const,
+    seq,
 )
+from compiler.loops.queries import int_of
 from compiler.loops.simplify import Bounds, Simplifier, simplify_stmt, substitute
 from compiler.lower.capabilities import MASKED_MEMORY
 from compiler.lower.rewriter import (
     bind_loop,
-    constant_of,
     is_empty,
     replace_buffers,
-    sequence,
     with_body,
 )
 
@@ -71,7 +71,7 @@ class _Partition:
         return stmt.map_children(lambda item: self.visit(item, bounds) if isinstance(item, Stmt) else item)
 
     def _loop(self, loop: For, bounds: Bounds) -> Stmt:
-        extent = constant_of(loop.extent)
+        extent = int_of(loop.extent)
         if extent is None:
             return self._inside(loop, bounds)
         inner = {**bounds, loop.var.name: (0, extent - 1)}
@@ -82,7 +82,7 @@ class _Partition:
         pieces = list(pairwise(points))
         if loop.kind is ForKind.PARALLEL:
             return self._choose(loop, pieces, bounds)
-        return sequence([self._piece(loop, low, high, bounds) for low, high in pieces])
+        return seq(*(self._piece(loop, low, high, bounds) for low, high in pieces))
 
     def _inside(self, loop: For, bounds: Bounds) -> Stmt:
         body = self.visit(loop.body, bounds)
@@ -205,7 +205,7 @@ def _weight(root: Node) -> int:
     for child in root.children():
         total += _weight(child) if not isinstance(child, Const) else 1
     if isinstance(root, For) and root.kind is ForKind.UNROLLED:
-        total *= constant_of(root.extent) or 1
+        total *= int_of(root.extent) or 1
     return total
 
 

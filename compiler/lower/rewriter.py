@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TypeVar, cast
 
 from compiler.core.node import Node, rewrite
-from compiler.loops.ir import Buffer, Const, Expr, For, Func, Seq, Stmt
+from compiler.loops.ir import Buffer, For, Func, Seq, Stmt
+from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier
 
 N = TypeVar("N", bound=Node)
@@ -53,14 +54,9 @@ def bind_loop(sim: Simplifier, loop: For) -> Simplifier:
     return sim if high is None else sim.bind(loop.var.name, 0, max(0, high - 1))
 
 
-def constant_of(expr: Expr | None) -> int | None:
-    """The value of a literal integer, else None."""
-    return int(expr.value) if isinstance(expr, Const) else None
-
-
 def extents(buffer: Buffer) -> tuple[int | None, ...]:
     """The shape of a buffer as numbers; None where an extent is symbolic."""
-    return tuple(constant_of(item) for item in buffer.shape)
+    return tuple(int_of(item) for item in buffer.shape)
 
 
 def replace_buffers(root: N, changes: dict[Buffer, Buffer]) -> N:
@@ -73,14 +69,6 @@ def replace_buffers(root: N, changes: dict[Buffer, Buffer]) -> N:
 def with_body(func: Func, body: Stmt) -> Func:
     """The Func with another body; itself when nothing changed."""
     return func if body is func.body else func.replace(body=body)
-
-
-def sequence(stmts: list[Stmt]) -> Stmt:
-    """Statements in order, nested sequences flattened; an empty list is the empty sequence."""
-    flat: list[Stmt] = []
-    for item in stmts:
-        flat.extend(item.stmts if isinstance(item, Seq) else (item,))
-    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
 
 
 def is_empty(stmt: Stmt) -> bool:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from compiler.core.node import Node
 from compiler.loops.ir import Binary, Const, For, ForKind, Func, Stmt, Var, binary, const
+from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Bounds, simplify_stmt, substitute
-from compiler.lower.rewriter import constant_of, with_body
+from compiler.lower.rewriter import (
+    with_body,
+)
 
 PARALLEL_ITERATIONS = 96
 """A parallel loop is not split below so many iterations."""
@@ -18,7 +21,7 @@ PARALLEL_ITERATIONS = 96
 
 def split_fused(func: Func) -> Func:
     """Split loops by the divisors of their variables."""
-    names = {item.name for item in func.body.walk() if isinstance(item, Var)}
+    names = set(variables(func.body))
     return with_body(func, _Split(names).visit(func.body, {}))
 
 
@@ -32,14 +35,14 @@ class _Split:
                 lambda item: self.visit(item, bounds) if isinstance(item, Stmt) else item
             )
         stmt = self._split(stmt, bounds)
-        extent = constant_of(stmt.extent)
+        extent = int_of(stmt.extent)
         inner = bounds if extent is None else {**bounds, stmt.var.name: (0, extent - 1)}
         body = self.visit(stmt.body, inner)
         return stmt if body is stmt.body else stmt.replace(body=body)
 
     def _split(self, loop: For, bounds: Bounds) -> For:
         """The loop, or the outer one of those that it becomes."""
-        extent = constant_of(loop.extent)
+        extent = int_of(loop.extent)
         least = PARALLEL_ITERATIONS if loop.kind is ForKind.PARALLEL else 2
         if extent is None or loop.kind not in (ForKind.SERIAL, ForKind.PARALLEL):
             return loop

@@ -28,7 +28,12 @@ from compiler.loops.ir import (
     Store,
     const,
 )
-from compiler.lower.rewriter import Rewriter, constant_of, replace_buffers, with_body
+from compiler.loops.queries import int_of
+from compiler.lower.rewriter import (
+    Rewriter,
+    replace_buffers,
+    with_body,
+)
 
 _ALIGNMENT = 64
 
@@ -95,7 +100,7 @@ def _group(item: Stmt) -> tuple[list[Buffer], Stmt]:
 
 def _life(buffer: Buffer, stmts: Sequence[Stmt]) -> _Life | None:
     """When a scratch buffer is in use; None for a buffer that keeps a place of its own."""
-    size = constant_of(buffer.shape[0])
+    size = int_of(buffer.shape[0])
     if buffer.scope != SCRATCH or buffer.alias_of or size is None or _ALIGNMENT % buffer.dtype.bytes:
         return None
     uses = [number for number, stmt in enumerate(stmts) if any(item == buffer for item in stmt.walk())]

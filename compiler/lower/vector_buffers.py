@@ -20,8 +20,13 @@ from compiler.loops.ir import (
     Store,
     const,
 )
+from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier
-from compiler.lower.rewriter import Rewriter, bind_loop, constant_of, with_body
+from compiler.lower.rewriter import (
+    Rewriter,
+    bind_loop,
+    with_body,
+)
 
 _PRIVATE = (REGISTER, SCRATCH)
 
@@ -35,7 +40,7 @@ class _Retype(Rewriter):
     def visit_alloc(self, item: Alloc) -> Alloc:
         buffer = item.buffer
         lanes = _common_lanes(item, self.sim) if buffer.scope in _PRIVATE and not buffer.alias_of else 0
-        size = constant_of(buffer.shape[0])
+        size = int_of(buffer.shape[0])
         if lanes < 2 or size is None:
             return self.children(item)
         count = const(-(-size // lanes))

@@ -42,11 +42,17 @@ from compiler.loops.ir import (
     Var,
     binary,
     const,
+    seq,
 )
+from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
 from compiler.lower.accumulate import neutral
 from compiler.lower.capabilities import MASKED_MEMORY
-from compiler.lower.rewriter import Rewriter, bind_loop, constant_of, sequence, with_body
+from compiler.lower.rewriter import (
+    Rewriter,
+    bind_loop,
+    with_body,
+)
 
 UNROLLED_PIECES = 4
 """Up to so many full vectors one loop is cut into an unrolled loop, beyond that into a serial one."""
@@ -74,7 +80,7 @@ class _Vectorize(Rewriter):
         loop = self.loop(item)
         if loop.kind is not ForKind.VECTORIZED:
             return loop
-        extent = constant_of(loop.extent)
+        extent = int_of(loop.extent)
         if extent is None or self._target.vector_bits == 0:
             return loop.replace(kind=ForKind.SERIAL)
         lanes = self._target.lanes(_widest(loop.body))
@@ -97,7 +103,7 @@ class _Vectorize(Rewriter):
             self.sim = known
             kind = ForKind.UNROLLED if full <= UNROLLED_PIECES else ForKind.SERIAL
             done.append(For(outer, const(full), body, kind))
-        return sequence([*done, *self._rest(loop, full * lanes, rest, lanes)])
+        return seq(*done, *self._rest(loop, full * lanes, rest, lanes))
 
     def _rest(self, loop: For, start: int, rest: int, lanes: int) -> list[Stmt]:
         """The iterations after the full vectors."""
@@ -169,7 +175,7 @@ class _Lanes:
         return cast(Stmt, rule(self, item, mask))
 
     def _seq(self, item: Seq, mask: Expr | None) -> Stmt:
-        return sequence([self.stmt(part, mask) for part in item.stmts])
+        return seq(*(self.stmt(part, mask) for part in item.stmts))
 
     def _for(self, item: For, mask: Expr | None) -> Stmt:
         if self._varies(item.extent) or item.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
@@ -188,7 +194,7 @@ class _Lanes:
         done = [self.stmt(item.then, _both(mask, cond))]
         if item.orelse is not None:
             done.append(self.stmt(item.orelse, _both(mask, Unary("not", cond))))
-        return sequence(done)
+        return seq(*done)
 
     def _let(self, item: Let, mask: Expr | None) -> Stmt:
         value = self.expr(item.value, mask)
@@ -338,7 +344,7 @@ class _Lanes:
 
     def _inside(self, buffer: Buffer, index: Expr) -> bool:
         """Whether the access is surely inside the buffer in every lane."""
-        size = constant_of(buffer.shape[0])
+        size = int_of(buffer.shape[0])
         base, reach = index, 0
         if isinstance(index, Ramp) and isinstance(index.stride, Const):
             base, reach = index.base, int(index.stride.value) * (self._lanes - 1)

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from compiler.core.node import Node
-from compiler.loops.ir import Block, Buffer, Const, Expr, For, Func, Iter, Load, Store, Var
+from compiler.loops.ir import Block, Buffer, Expr, Iter, Load, Store, Var
+from compiler.loops.queries import extent_of, static_shape, variables
 from compiler.loops.simplify import Simplifier
 
-
-def extent_of(expr: Expr) -> int:
-    """A constant extent; AssertionError for a symbolic one (symbolic kernels are not scheduled yet)."""
-    assert isinstance(expr, Const), f"extent {expr} is not constant"
-    return int(expr.value)
-
-
-def static_shape(buffer: Buffer) -> tuple[int, ...]:
-    """The shape of a buffer whose extents are constants."""
-    return tuple(extent_of(item) for item in buffer.shape)
-
-
-def variables(node: Node) -> frozenset[str]:
-    """Names of all variables in an expression or statement."""
-    return frozenset(item.name for item in node.walk() if isinstance(item, Var))
+__all__ = ["Access", "BlockFacts", "block_facts", "extent_of", "flat_stride", "static_shape", "variables"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,35 +84,3 @@ def block_facts(block: Block) -> BlockFacts | None:
     spatial = tuple(item for item in block.iters if item.kind == "spatial")
     reduce = tuple(item for item in block.iters if item.kind == "reduce")
     return BlockFacts(block, target, tuple(loads), spatial, reduce)
-
-
-def loop_over(func: Func, name: str) -> For:
-    """The loop whose variable is called `name`; KeyError when there is none."""
-    for item in func.body.walk():
-        if isinstance(item, For) and item.var.name == name:
-            return item
-    raise KeyError(name)
-
-
-def loops_around(func: Func, block: str) -> Iterator[For]:
-    """The loops around a block, outermost first."""
-    path: list[For] = []
-
-    def visit(item: Node) -> bool:
-        if isinstance(item, Block):
-            return item.name == block
-        if isinstance(item, For):
-            path.append(item)
-        if any(visit(child) for child in item.children() if not isinstance(child, Expr)):
-            return True
-        if isinstance(item, For):
-            path.pop()
-        return False
-
-    visit(func.body)
-    return iter(path)
-
-
-def extents(func: Func) -> Mapping[str, int]:
-    """Extent of every loop by name."""
-    return {item.var.name: extent_of(item.extent) for item in func.body.walk() if isinstance(item, For)}

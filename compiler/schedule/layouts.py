@@ -13,9 +13,9 @@ from math import prod
 
 from compiler.core.node import Node
 from compiler.loops.ir import AtomicUpdate, Binary, Block, Buffer, Const, Expr, Func, Load, Store
+from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.index_map import IndexMap
-from compiler.schedule.regions import int_of, names_in
 
 _PREFIX = "layout:"
 
@@ -92,7 +92,7 @@ def _accesses(block: Block) -> list[Load | Store | AtomicUpdate]:
 
 
 def _uses(indices: tuple[Expr, ...], name: str) -> bool:
-    return any(name in names_in(index) for index in indices)
+    return any(name in variables(index) for index in indices)
 
 
 def _leaves_a_buffer(block: Block, name: str, beyond: Mapping[str, tuple[int, int]]) -> str | None:
@@ -103,7 +103,7 @@ def _leaves_a_buffer(block: Block, name: str, beyond: Mapping[str, tuple[int, in
         for index, extent in zip(item.indices, item.buffer.shape, strict=True):
             low, high = known.interval(index)
             size = int_of(extent)
-            if name in names_in(index) and (
+            if name in variables(index) and (
                 low is None or high is None or size is None or low < 0 or high >= size
             ):
                 return f"it would reach outside of {item.buffer.name}, which is not padded that far"

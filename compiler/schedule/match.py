@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from compiler.core.node import Node
 from compiler.core.types import INDEX
 from compiler.loops.ir import AddressOf, Binary, Buffer, Const, Expr, Load, Ramp, Store, Var
+from compiler.loops.queries import variables
 from compiler.loops.simplify import Simplifier
-from compiler.schedule.regions import names_in
 
 _COMMUTATIVE = frozenset({"add", "mul", "min", "max"})
 
@@ -119,11 +119,11 @@ def _place(
     pattern: Sequence[Expr], buffer: Buffer, indices: Sequence[Expr], moving: set[str], known: Simplifier
 ) -> Places | None:
     """Match the dimensions that move, in order."""
-    free = [number for number, item in enumerate(indices) if not names_in(item).isdisjoint(moving)]
+    free = [number for number, item in enumerate(indices) if not variables(item).isdisjoint(moving)]
     base: list[Expr] = list(indices)
     dims: list[int | None] = []
     for item in pattern:
-        if names_in(item).isdisjoint(moving):
+        if variables(item).isdisjoint(moving):
             if not (isinstance(item, Const) and item.value == 0):
                 return None
             dims.append(None)
@@ -133,7 +133,7 @@ def _place(
         dim = free.pop(0)
         rest = known.linear(indices[dim]).plus(known.linear(item), -1)
         base[dim] = known.emit(rest)
-        if base[dim].dtype != INDEX or not names_in(base[dim]).isdisjoint(moving):
+        if base[dim].dtype != INDEX or not variables(base[dim]).isdisjoint(moving):
             return None
         dims.append(dim)
     return None if free else Places(buffer, tuple(base), tuple(dims))

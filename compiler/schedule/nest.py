@@ -28,10 +28,15 @@ from compiler.loops.ir import (
     seq,
 )
 from compiler.loops.linear import Linear, operands
+from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.primitives.base import Program, ScheduleError
-from compiler.schedule.regions import Span, executed, int_of, limits_of, names_in
+from compiler.schedule.regions import (
+    Span,
+    executed,
+    limits_of,
+)
 
 Refusal = Callable[[str, str, str], ScheduleError]
 """Makes an error of (what, why, hint)."""
@@ -237,7 +242,7 @@ def own_loops(site: Site, refuse: Refusal) -> list[For]:
         for item in site.block.iters
         if isinstance(item.binding, Var) and extents.get(item.binding.name) == item.extent
     }
-    if len(wanted) < len([i for i in site.block.iters if int_of(i.extent) != 1 or names_in(i.binding)]):
+    if len(wanted) < len([i for i in site.block.iters if int_of(i.extent) != 1 or variables(i.binding)]):
         raise refuse(
             "its loops were split or fused",
             "an iteration variable is not the variable of one loop",
@@ -352,7 +357,7 @@ def own_conditions(site: Site, shared: set[str]) -> list[Expr] | None:
     result: list[Expr] = []
     for cond in operands(site.block.predicate, "and"):
         renamed = _in_iters(cond, sums, known)
-        if renamed is None or not names_in(renamed) <= allowed:
+        if renamed is None or not variables(renamed) <= allowed:
             return None
         simple = known.simplify(renamed)
         if not (isinstance(simple, Const) and simple.value):
@@ -405,7 +410,7 @@ def _in_iters(cond: Expr, sums: list[tuple[Linear, Linear]], known: Simplifier) 
     if not isinstance(cond, Binary):
         return None
     total = known.linear(cond.a).plus(known.linear(cond.b), -1)
-    for loops, variables in sums:
+    for loops, iteration in sums:
         if not loops.terms:
             continue
         atom, factor = next(iter(loops.terms.items()))
@@ -413,5 +418,5 @@ def _in_iters(cond: Expr, sums: list[tuple[Linear, Linear]], known: Simplifier) 
         if times and times % factor == 0:
             reduced = total.plus(loops, -times // factor)
             if all(item not in reduced.terms for item in loops.terms):
-                total = reduced.plus(variables, times // factor)
+                total = reduced.plus(iteration, times // factor)
     return Binary(cond.op, known.emit(total), const(0))

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 from compiler.loops.ir import Binary, Block, Buffer, Const, Expr, For, ForKind, Func, Region, Var, const
 from compiler.loops.linear import Linear, divisor, is_division, single
+from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import reads_itself
 from compiler.schedule.primitives.base import (
@@ -19,9 +20,15 @@ from compiler.schedule.primitives.base import (
     iter_kinds,
     outer_blocks,
     reduce_blocks,
-    variables,
 )
-from compiler.schedule.regions import Inner, Span, box, covers, hull, int_of, relax
+from compiler.schedule.regions import (
+    Inner,
+    Span,
+    box,
+    covers,
+    hull,
+    relax,
+)
 
 Box: TypeAlias = Sequence[Span | None]
 

@@ -12,6 +12,7 @@ from math import gcd, inf, prod
 
 from compiler.loops.ir import Binary, Const, Expr, Iter, Region, Var, const
 from compiler.loops.linear import Linear, constant_sum, divisor, is_division, operands, single
+from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 
 
@@ -37,16 +38,6 @@ class Inner:
 def whole(extent: int) -> Span:
     """0..extent."""
     return Span(constant_sum(0), extent)
-
-
-def names_in(expr: Expr) -> set[str]:
-    """The variables of an expression."""
-    return {item.name for item in expr.walk() if isinstance(item, Var)}
-
-
-def int_of(expr: Expr) -> int | None:
-    """The value of a literal, None for anything else."""
-    return int(expr.value) if isinstance(expr, Const) else None
 
 
 # ---------------------------------------------------------------- boxes touched under a loop
@@ -89,7 +80,7 @@ def _relax_atom(atom: Expr, inner: Inner, known: Simplifier) -> Span | None:
             return Span(constant_sum(0), int(atom.name.partition(":")[2]))
         extent = inner.extents.get(atom.name)
         return Span(single(atom), 1) if extent is None else whole(extent)
-    names = names_in(atom)
+    names = variables(atom)
     if names.isdisjoint(inner.extents):
         return Span(single(atom), 1)
     if is_division(atom, "floordiv") or is_division(atom, "floormod"):
@@ -157,7 +148,7 @@ def is_dense(region: Region, values: Mapping[str, Expr], inner: Inner, known: Si
     sums = [known.linear(substitute(item, values)) for item in region.begin]
     groups: list[tuple[set[str], list[int]]] = []
     for number, value in enumerate(sums):
-        names = {n for atom in _limited(value, inner) for n in names_in(atom)}
+        names = {n for atom in _limited(value, inner) for n in variables(atom)}
         moving = {n for n in names if n in inner.extents or n.startswith("#")}
         dims = [number]
         for group in [g for g in groups if not moving.isdisjoint(g[0])]:
@@ -200,7 +191,7 @@ def _contiguous(value: Linear, length: int, inner: Inner, known: Simplifier) -> 
 
 def _pace(atom: Expr, inner: Inner, known: Simplifier) -> int | None:
     """The largest distance between neighbouring values of an atom; None when it is not known."""
-    if isinstance(atom, Var) or names_in(atom).isdisjoint(inner.extents):
+    if isinstance(atom, Var) or variables(atom).isdisjoint(inner.extents):
         return 1
     if isinstance(atom, Binary) and atom.op in {"min", "max"} and isinstance(atom.b, Const):
         terms = list(known.linear(atom.a).terms.items())  # the last tile of a split with tail `shift`
@@ -362,7 +353,7 @@ def executed(
         if not names.isdisjoint(done):
             continue
         own = {
-            n for atom in _limited(value, inner) for n in names_in(atom) if n in inner.extents or n[0] == "#"
+            n for atom in _limited(value, inner) for n in variables(atom) if n in inner.extents or n[0] == "#"
         }
         span = relax(value, inner, known)
         if span is None or not own.isdisjoint(moving) or not _contiguous(value, 1, inner, known):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from compiler.loops.ir import Expr, ForKind, Func, Stmt
+from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import (
     Nest,
@@ -20,7 +21,16 @@ from compiler.schedule.nest import (
     without_block,
 )
 from compiler.schedule.primitives.base import Program, ScheduleError
-from compiler.schedule.regions import Inner, Span, box, clip, hull, int_of, limits_of, whole, within
+from compiler.schedule.regions import (
+    Inner,
+    Span,
+    box,
+    clip,
+    hull,
+    limits_of,
+    whole,
+    within,
+)
 
 
 class Scene:

@@ -8,10 +8,17 @@ from math import inf
 from compiler.core.types import BOOL
 from compiler.loops.ir import Const, Expr, Region, Var, const
 from compiler.loops.linear import Linear, constant_sum
+from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import Site, own_conditions
 from compiler.schedule.primitives.base import ScheduleError
-from compiler.schedule.regions import Span, covers, int_of, is_dense, names_in, solve, within
+from compiler.schedule.regions import (
+    Span,
+    covers,
+    is_dense,
+    solve,
+    within,
+)
 from compiler.schedule.scene import Scene, is_narrower
 
 
@@ -75,7 +82,7 @@ class Tile:
         """One dimension of a read as a condition on spatial variables only."""
         scene = self.scene
         moving: dict[Expr, int] = {
-            a: f for a, f in begin.terms.items() if not names_in(a).isdisjoint(self.reduce)
+            a: f for a, f in begin.terms.items() if not variables(a).isdisjoint(self.reduce)
         }
         low, high = scene.known.range(Linear(moving, 0))
         fixed = Linear({a: f for a, f in begin.terms.items() if a not in moving}, begin.constant)
@@ -142,7 +149,7 @@ class Tile:
         places = _places(writer.writes(region.buffer.name)[0], region, scene.known)
         own = own_conditions(scene.site, scene.outer_names) or []
         for cond in conditions or (const(0, BOOL),):
-            mapped = names_in(cond) <= places.keys()
+            mapped = variables(cond) <= places.keys()
             here = scene.known.simplify(substitute(cond, places))
             if not mapped or not ((isinstance(here, Const) and here.value) or here in own):
                 raise scene.refuse(

@@ -13,11 +13,11 @@ from compiler.graph.ir import Value
 from compiler.graph.to_loops import Derived
 from compiler.loops.ir import CONSTANT, Func
 from compiler.loops.layout import Layout
+from compiler.loops.queries import static_shape
 from compiler.loops.text import parse_func, print_func
 from compiler.loops.verify import Stage, verify, verifying
 from compiler.lower import LEADS_TO, PASSES, lowering
 from compiler.render.cstyle import KernelText, render_kernel
-from compiler.schedule.analysis import static_shape
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.schedule.layouts import all_layouts, layouts_of
 from compiler.schedule.rules import schedule_func

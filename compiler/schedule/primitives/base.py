@@ -10,11 +10,9 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from typing import ClassVar, Self, TypeAlias
 
 from compiler.core.diagnostics import ExitCode, TkError, did_you_mean
-from compiler.core.node import Node
 from compiler.loops.ir import (
     Block,
     Buffer,
@@ -31,7 +29,9 @@ from compiler.loops.ir import (
     all_of,
     const,
     seq,
+    statements,
 )
+from compiler.loops.queries import variables
 from compiler.loops.simplify import Simplifier, substitute
 
 Value: TypeAlias = "str | int | float | tuple[Value, ...] | None"
@@ -82,19 +82,6 @@ class Sampling(Primitive):
 def substatements(stmt: Stmt) -> Iterator[Stmt]:
     """The statements directly below a statement (the body and init of a block, too)."""
     return (child for child in stmt.children() if isinstance(child, Stmt))
-
-
-def walk_statements(stmt: Stmt) -> Iterator[Stmt]:
-    """This statement and all below it, parents first; expressions are not entered."""
-    yield stmt
-    for child in substatements(stmt):
-        yield from walk_statements(child)
-
-
-@lru_cache(maxsize=1 << 14)
-def variables(node: Node) -> frozenset[str]:
-    """Names of all variables in an expression or statement."""
-    return frozenset(item.name for item in node.walk() if isinstance(item, Var))
 
 
 class Program:
@@ -323,7 +310,7 @@ def duplicate(stmt: Stmt, fresh: Callable[[str], str]) -> Stmt:
     """A copy of a subtree in which loops, blocks and iteration variables have fresh names."""
     names: dict[str, Expr] = {}
     blocks: dict[str, str] = {}
-    for item in walk_statements(stmt):
+    for item in statements(stmt):
         if isinstance(item, For | Let):
             names[item.var.name] = item.var.replace(name=fresh(item.var.name))
         elif isinstance(item, Block):

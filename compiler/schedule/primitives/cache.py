@@ -21,6 +21,7 @@ from compiler.loops.ir import (
     const,
     seq,
 )
+from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.layouts import layouts_of, with_layouts
 from compiler.schedule.nest import (
@@ -43,7 +44,13 @@ from compiler.schedule.nest import (
     use_buffer,
 )
 from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError
-from compiler.schedule.regions import Inner, Span, clip, int_of, is_dense, limits_of, names_in
+from compiler.schedule.regions import (
+    Inner,
+    Span,
+    clip,
+    is_dense,
+    limits_of,
+)
 from compiler.schedule.scene import box_of
 
 
@@ -141,7 +148,7 @@ class CacheWrite(Primitive):
             var = Var(program.fresh(f"v{loop.name}"))
             iters.append(Iter(var, item.extent, "spatial", const(0)))
             values[item.var.name] = var
-        if conditions is None or runs is None or any(not names_in(c) <= values.keys() for c in conditions):
+        if conditions is None or runs is None or any(not variables(c) <= values.keys() for c in conditions):
             raise self._no(
                 "its loops do not run over a box of iterations",
                 "the copy could not run over the same ones",
@@ -191,7 +198,7 @@ class CacheWrite(Primitive):
                 "use cache_inplace, or cache before decompose_reduction",
             )
         spatial = {item.var.name for item in site.block.iters if item.kind == "spatial"}
-        if any(not names_in(item) <= spatial for item in indices):
+        if any(not variables(item) <= spatial for item in indices):
             raise self._no(
                 "it writes at places that depend on a reduction",
                 "the copy runs over the spatial iterations only",

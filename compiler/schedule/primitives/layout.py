@@ -29,6 +29,7 @@ from compiler.loops.ir import (
     const,
     seq,
 )
+from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.index_map import IndexMap
@@ -44,7 +45,10 @@ from compiler.schedule.nest import (
     swap_buffer,
 )
 from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError
-from compiler.schedule.regions import Inner, int_of, names_in, relax
+from compiler.schedule.regions import (
+    Inner,
+    relax,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +307,7 @@ class TransformBlockLayout(Primitive):
         of = {name: item.kind for name, item in zip(index_map.inputs, block.iters, strict=True)}
         kinds = []
         for output in index_map.outputs:
-            used = {of[name] for name in names_in(output)}
+            used = {of[name] for name in variables(output)}
             if len(used) > 1:
                 raise self._refuse(
                     "an output of the map mixes spatial and reduction variables",
@@ -355,7 +359,7 @@ class _Tidy:
 
     def _visit(self, item: Node) -> Node:
         if isinstance(item, Expr) and (item.dtype == Var("").dtype or item.dtype.is_bool):
-            if not names_in(item).isdisjoint(self.values):
+            if not variables(item).isdisjoint(self.values):
                 return self.known.simplify(substitute(item, self.values))
             return item
         return item.map_children(self._visit)
@@ -364,7 +368,7 @@ class _Tidy:
 def _new_names(index_map: IndexMap, block: Block, program: Program) -> list[tuple[str, str]]:
     """(loop, iteration variable) names for the outputs: the old ones where an output is just an input."""
     of = dict(zip(index_map.inputs, block.iters, strict=True))
-    parts = {name: sum(name in names_in(item) for item in index_map.outputs) for name in index_map.inputs}
+    parts = {name: sum(name in variables(item) for item in index_map.outputs) for name in index_map.inputs}
     seen: dict[str, int] = {}
     names = []
     for output in index_map.outputs:
@@ -374,7 +378,7 @@ def _new_names(index_map: IndexMap, block: Block, program: Program) -> list[tupl
             loop = item.binding.name if isinstance(item.binding, Var) else program.fresh(item.var.name[1:])
             names.append((loop, item.var.name))
             continue
-        used = [name for name in index_map.inputs if name in names_in(output)]
+        used = [name for name in index_map.inputs if name in variables(output)]
         base = "_".join(_base_name(of[name]) for name in used) or f"{block.name}_u"
         if len(used) == 1 and parts[used[0]] > 1:
             seen[base] = seen.get(base, -1) + 1

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import ClassVar
 
 from compiler.loops.ir import Binary, Block, Expr, For, ForKind, Func, Load, Stmt, Store, Var, const
+from compiler.loops.queries import variables
 from compiler.loops.simplify import simplify
 from compiler.schedule.primitives.base import (
     Outputs,
@@ -21,7 +22,6 @@ from compiler.schedule.primitives.base import (
     rebind,
     reduce_blocks,
     replace_statements,
-    variables,
 )
 from compiler.schedule.primitives.split import Split, check_serial
 from compiler.schedule.races import check_independent, check_reorder, is_virtual

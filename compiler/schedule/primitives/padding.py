@@ -25,10 +25,10 @@ from compiler.loops.ir import (
     seq,
 )
 from compiler.loops.linear import operands
+from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import Site, declared, iter_bounds, own_loops, replace_stmt, sites, use_buffer
 from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError
-from compiler.schedule.regions import int_of, names_in
 
 Range = tuple[int, int]
 """First value and end."""
@@ -201,7 +201,7 @@ class PadEinsum(Primitive):
         made: list[str] = []
         grown = {name for name, extent in new.items() if extent != _extent_in(site.block, name)}
         for access in _accesses(body):
-            if access.buffer.name in renamed or not any(names_in(i) & grown for i in access.indices):
+            if access.buffer.name in renamed or not any(variables(i) & grown for i in access.indices):
                 continue
             padded = self._padded(program, access, new)
             renamed[access.buffer.name] = padded
@@ -244,7 +244,7 @@ class PadEinsum(Primitive):
         self._check_repeats(block, body, {name for name in new if new[name] != extents[name]})
         for access in _accesses(body):
             for index in access.indices:
-                grown = {name for name in names_in(index) if new[name] != extents[name]}
+                grown = {name for name in variables(index) if new[name] != extents[name]}
                 if grown and not isinstance(index, Var):
                     raise self._refuse(
                         f"{', '.join(sorted(grown))} is only a part of an index of {access.buffer.name}",
@@ -255,8 +255,8 @@ class PadEinsum(Primitive):
 
     def _check_repeats(self, block: Block, body: Store, grown: set[str]) -> None:
         """A longer variable has to pick other elements: of the result, or of an operand that gets zeros."""
-        placed = {name for index in body.indices for name in names_in(index)}
-        used = {name for access in _accesses(body) for index in access.indices for name in names_in(index)}
+        placed = {name for index in body.indices for name in variables(index)}
+        used = {name for access in _accesses(body) for index in access.indices for name in variables(index)}
         for item in block.iters:
             if item.var.name in grown - (placed if item.kind == "spatial" else used):
                 raise self._refuse(

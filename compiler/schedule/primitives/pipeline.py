@@ -25,8 +25,10 @@ from compiler.loops.ir import (
     Var,
     const,
     seq,
+    statements,
 )
 from compiler.loops.linear import Linear
+from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.layouts import with_layouts
 from compiler.schedule.nest import Site, iter_bounds, loop_bounds, replace_stmt, sites, swap_buffer
@@ -39,9 +41,13 @@ from compiler.schedule.primitives.base import (
     extent_of,
     outer_blocks,
     rebind,
-    walk_statements,
 )
-from compiler.schedule.regions import Span, covers, hull, int_of, limits_of, names_in
+from compiler.schedule.regions import (
+    Span,
+    covers,
+    hull,
+    limits_of,
+)
 from compiler.schedule.scene import box_of, output_names
 
 
@@ -215,7 +221,7 @@ def _ring_of(buffer: Buffer, made: Sequence[Span | None], loop: str, depth: int)
     for dim, span in enumerate(made):
         assert span is not None
         step = span.begin.coefficient(loop)
-        others = [a for a in span.begin.terms if isinstance(a, Var) is False and loop in names_in(a)]
+        others = [a for a in span.begin.terms if isinstance(a, Var) is False and loop in variables(a)]
         if step > 0 and not others:
             size = (depth - 1) * step + span.extent
             extent = int_of(buffer.shape[dim])
@@ -283,7 +289,7 @@ class _RingAccesses:
     def _counted(self, block: Block) -> Block:
         """The block with one more iteration variable: the iteration of the pipelined loop."""
         name = self.loop.var.name
-        reduced = any(item.kind == "reduce" and name in names_in(item.binding) for item in block.iters)
+        reduced = any(item.kind == "reduce" and name in variables(item.binding) for item in block.iters)
         var = Var(self.program.fresh(f"v{name}_{block.name}"))
         self.version = var % self.ring.size
         kind = "reduce" if reduced else "spatial"
@@ -359,8 +365,8 @@ class VThread(Primitive):
         return ScheduleError(f"vthread {self.loop}: {what}", where=f"loop {self.loop}", why=why, hint=hint)
 
     def _check(self, func: Func, program: Program, loop: For) -> None:
-        for item in walk_statements(loop.body):
-            if isinstance(item, For) and self.loop in names_in(item.extent):
+        for item in statements(loop.body):
+            if isinstance(item, For) and self.loop in variables(item.extent):
                 raise self._refuse(
                     f"the extent of {item.var.name} depends on it",
                     "the loops cannot change places",
@@ -368,7 +374,7 @@ class VThread(Primitive):
                 )
         inside = [s for s in sites(func).values() if s.under(self.loop)]
         for site in inside:
-            if any(i.kind == "reduce" and self.loop in names_in(i.binding) for i in site.block.iters):
+            if any(i.kind == "reduce" and self.loop in variables(i.binding) for i in site.block.iters):
                 raise self._refuse(
                     f"{site.name} reduces over it",
                     "its iterations add to the same elements",
@@ -415,4 +421,4 @@ def _tiles(a: Span | None, b: Span | None, loop: str) -> bool:
 
 
 def _only_linear(value: Linear, loop: str) -> bool:
-    return all(isinstance(atom, Var) or loop not in names_in(atom) for atom in value.terms)
+    return all(isinstance(atom, Var) or loop not in variables(atom) for atom in value.terms)

@@ -7,10 +7,17 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from compiler.loops.ir import Block, Expr, For, Func
+from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.nest import Nest, Site, iter_bounds, loop_bounds, put_after, put_before
 from compiler.schedule.primitives.base import Outputs, Primitive
-from compiler.schedule.regions import Span, clip, covers, hull, int_of, names_in, solve
+from compiler.schedule.regions import (
+    Span,
+    clip,
+    covers,
+    hull,
+    solve,
+)
 from compiler.schedule.scene import Scene, box_of, check_whole, disjoint, is_narrower, output_names
 from compiler.schedule.tile import Tile
 
@@ -170,7 +177,7 @@ class ReverseComputeAt(Primitive):
             )
         for site in found:
             for item in site.block.iters:
-                used = names_in(item.binding) & scene.outer_names
+                used = variables(item.binding) & scene.outer_names
                 if item.kind == "reduce" and used:
                     raise scene.refuse(
                         f"{site.name} is not complete under {self.loop}",

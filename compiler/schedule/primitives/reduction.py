@@ -25,6 +25,7 @@ from compiler.loops.ir import (
     seq,
 )
 from compiler.loops.linear import operands
+from compiler.loops.queries import variables
 from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.primitives.base import (
@@ -37,7 +38,6 @@ from compiler.schedule.primitives.base import (
     nest,
     outer_blocks,
     replace_statements,
-    variables,
 )
 from compiler.schedule.races import repeated_work, unfinished_use
 

@@ -7,6 +7,7 @@ from math import prod
 from typing import ClassVar
 
 from compiler.loops.ir import Block, Const, Expr, For, ForKind, Func, Region, Stmt, Var, const, minimum, seq
+from compiler.loops.queries import variables
 from compiler.loops.simplify import Simplifier, simplify
 from compiler.schedule.primitives.base import (
     Outputs,
@@ -22,7 +23,6 @@ from compiler.schedule.primitives.base import (
     rebind,
     reduce_blocks,
     replace_statements,
-    variables,
 )
 from compiler.schedule.races import carried_value
 

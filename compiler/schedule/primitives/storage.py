@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from compiler.loops.ir import Buffer, Func, const
+from compiler.loops.queries import int_of
 from compiler.schedule.nest import find_buffer, swap_buffer, use_buffer
 from compiler.schedule.primitives.base import Outputs, Primitive, ScheduleError
-from compiler.schedule.regions import int_of
 
 
 def _refuse(asked: str, where: str, what: str, why: str, hint: str) -> ScheduleError:

@@ -25,6 +25,7 @@ from compiler.loops.ir import (
     const,
 )
 from compiler.loops.linear import Linear, operands
+from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.match import Places, match
 from compiler.schedule.nest import (
@@ -45,7 +46,10 @@ from compiler.schedule.primitives.base import (
     inner_loops,
     outer_blocks,
 )
-from compiler.schedule.regions import Inner, box, int_of, names_in
+from compiler.schedule.regions import (
+    Inner,
+    box,
+)
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic, find, flat_nest, names
 
 
@@ -131,7 +135,7 @@ class _Split:
         value = self.known.linear(item.binding)
         inside: dict[Expr, int] = {}
         for atom, factor in value.terms.items():
-            used = names_in(atom)
+            used = variables(atom)
             if used <= self.inner:
                 inside[atom] = factor
             elif not used.isdisjoint(self.inner):
@@ -171,7 +175,7 @@ class _Split:
         """The conditions for the new block and for the old one."""
         before, inside = [], []
         for cond in operands(self.block.predicate, "and") if self.block.predicate is not None else ():
-            used = names_in(cond)
+            used = variables(cond)
             if used.isdisjoint(self.inner):
                 before.append(cond)
             elif used <= self.inner:

@@ -1,0 +1,32 @@
+"""Questions that every layer asks of expressions and buffers."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from compiler.core.diagnostics import InternalError
+from compiler.core.node import Node
+from compiler.loops.ir import Buffer, Const, Expr, Var
+
+
+@lru_cache(maxsize=1 << 14)
+def variables(node: Node) -> frozenset[str]:
+    """Names of all variables in an expression or statement."""
+    return frozenset(item.name for item in node.walk() if isinstance(item, Var))
+
+
+def int_of(expr: Expr | None) -> int | None:
+    """The value of a literal integer, None for anything else."""
+    return int(expr.value) if isinstance(expr, Const) else None
+
+
+def extent_of(expr: Expr) -> int:
+    """An extent that is a literal; InternalError for a symbolic one."""
+    if not isinstance(expr, Const):
+        raise InternalError("an extent is not known at compile time", where=str(expr))
+    return int(expr.value)
+
+
+def static_shape(buffer: Buffer) -> tuple[int, ...]:
+    """The shape of a buffer whose extents are literals; InternalError for another one."""
+    return tuple(extent_of(item) for item in buffer.shape)
