@@ -61,10 +61,12 @@ def group_func(
     """Build the function of a group; where its anchor has several forms that fit, `choose` takes one."""
     names = _candidates(group)
     if len(names) < 2:
-        return _in_form(group, constants, None)
-    made = {name: _in_form(group, constants, name) for name in names}
+        made = _in_form(group, constants, None)
+        assert made is not None
+        return made
+    fitting = {name: made for name in names if (made := _in_form(group, constants, name)) is not None}
     assert group.anchor is not None
-    return made[choose(f"{group.anchor.op.name}.{FORM}", made)]
+    return fitting[choose(f"{group.anchor.op.name}.{FORM}", fitting)]
 
 
 def _candidates(group: Group) -> Sequence[str]:
@@ -73,7 +75,8 @@ def _candidates(group: Group) -> Sequence[str]:
     return [name for name in group.anchor.op.forms_for(group.anchor.info) if name != PIECES]
 
 
-def _in_form(group: Group, constants: Mapping[Value, Array], chosen: str | None) -> GroupFunc:
+def _in_form(group: Group, constants: Mapping[Value, Array], chosen: str | None) -> GroupFunc | None:
+    """The function with its anchor in the form `chosen`; None where that needs constants that are none."""
     builder = Builder("kernel")
     buffers = {}
     scalars: dict[str, Const] = {}
@@ -101,9 +104,11 @@ def _in_form(group: Group, constants: Mapping[Value, Array], chosen: str | None)
     return _without_constant_work(func, (*kept, *group.outputs))
 
 
-def _without_constant_work(func: Func, values: tuple[Value, ...]) -> GroupFunc:
+def _without_constant_work(func: Func, values: tuple[Value, ...]) -> GroupFunc | None:
     """The function without the blocks that depend on constants alone; their results are derived constants."""
     parted = part_constants(func)
+    if parted is None:
+        return None
     known = {buffer.name: value for buffer, value in zip(func.params, values, strict=True)}
     derived: dict[Value, Derived] = {}
     for number, maker in enumerate(parted.makers):

@@ -23,13 +23,16 @@ class Parted:
     makers: tuple[Func, ...]
 
 
-def part_constants(func: Func) -> Parted:
+def part_constants(func: Func) -> Parted | None:
     """Take the constant-only blocks out of a Func that no schedule has touched.
 
-    Raises InternalError when such a block reads what is not constant.
+    None where such a block reads what is not constant, as a convolution with computed weights does.
     """
     parts = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
     fixed = [item for item in parts if is_constant_only(_block(item))]
+    inputs = {item for item in func.params if item.scope != CONSTANT}
+    if any(not inputs.isdisjoint(_read(item)) for item in fixed):
+        return None
     if not fixed:
         return Parted(func, ())
     rest = [item for item in parts if item not in fixed]
