@@ -16,20 +16,7 @@ from compiler.core.diagnostics import InternalError
 from compiler.core.node import Node
 from compiler.loops.interp_math import FLOAT_FUNCTIONS
 from compiler.loops.interp_values import STORAGE
-from compiler.loops.ir import (
-    Binary,
-    Block,
-    Call,
-    Cast,
-    Const,
-    Expr,
-    Func,
-    Load,
-    Select,
-    Store,
-    Unary,
-    Var,
-)
+from compiler.loops.ir import Binary, Block, Call, Cast, Const, Expr, Func, Load, Select, Store, Unary, Var
 from compiler.loops.queries import extent_of, static_shape
 
 Array = np.ndarray[Any, Any]

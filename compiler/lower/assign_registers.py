@@ -26,10 +26,7 @@ from compiler.loops.ir import (
     Var,
 )
 from compiler.loops.queries import int_of
-from compiler.lower.rewriter import (
-    replace_buffers,
-    with_body,
-)
+from compiler.lower.rewriter import replace_buffers, with_body
 
 _MOST_REGISTERS = 128
 _MOST_FROM_SCRATCH = 32

@@ -28,12 +28,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Linear, Simplifier, simplify_stmt
-from compiler.lower.rewriter import (
-    Rewriter,
-    bind_loop,
-    extents,
-    with_body,
-)
+from compiler.lower.rewriter import Rewriter, bind_loop, extents, with_body
 
 ACCESSES = (Load, Store, AtomicUpdate, AddressOf)
 

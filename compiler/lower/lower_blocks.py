@@ -10,21 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compiler.core.node import Node
-from compiler.loops.ir import (
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Func,
-    If,
-    Load,
-    Stmt,
-    Store,
-    Var,
-    all_of,
-    const,
-    seq,
-)
+from compiler.loops.ir import Block, Buffer, Expr, For, Func, If, Load, Stmt, Store, Var, all_of, const, seq
 from compiler.loops.queries import variables
 from compiler.loops.simplify import simplify_stmt, substitute
 from compiler.lower.rewriter import Rewriter, with_body

@@ -12,10 +12,7 @@ from itertools import permutations, product
 
 from compiler.loops.ir import Binary, Expr, For, ForKind, Func, Load, Stmt, Store, Var
 from compiler.loops.queries import int_of
-from compiler.lower.rewriter import (
-    Rewriter,
-    with_body,
-)
+from compiler.lower.rewriter import Rewriter, with_body
 
 _COMMUTATIVE = frozenset({"add", "mul", "min", "max"})
 _MAX_LOOPS = 4

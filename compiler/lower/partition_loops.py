@@ -38,12 +38,7 @@ from compiler.loops.ir import (
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Bounds, Simplifier, simplify_stmt, substitute
 from compiler.lower.capabilities import MASKED_MEMORY
-from compiler.lower.rewriter import (
-    bind_loop,
-    is_empty,
-    replace_buffers,
-    with_body,
-)
+from compiler.lower.rewriter import bind_loop, is_empty, replace_buffers, with_body
 
 MAX_PIECES = 6
 MAX_WEIGHT = 6000

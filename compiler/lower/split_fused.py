@@ -11,9 +11,7 @@ from compiler.core.node import Node
 from compiler.loops.ir import Binary, Const, For, ForKind, Func, Stmt, Var, binary, const
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Bounds, simplify_stmt, substitute
-from compiler.lower.rewriter import (
-    with_body,
-)
+from compiler.lower.rewriter import with_body
 
 PARALLEL_ITERATIONS = 96
 """A parallel loop is not split below so many iterations."""

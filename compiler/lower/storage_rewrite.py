@@ -29,11 +29,7 @@ from compiler.loops.ir import (
     const,
 )
 from compiler.loops.queries import int_of
-from compiler.lower.rewriter import (
-    Rewriter,
-    replace_buffers,
-    with_body,
-)
+from compiler.lower.rewriter import Rewriter, replace_buffers, with_body
 
 _ALIGNMENT = 64
 

@@ -22,11 +22,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier
-from compiler.lower.rewriter import (
-    Rewriter,
-    bind_loop,
-    with_body,
-)
+from compiler.lower.rewriter import Rewriter, bind_loop, with_body
 
 _PRIVATE = (REGISTER, SCRATCH)
 

@@ -48,11 +48,7 @@ from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
 from compiler.lower.accumulate import neutral
 from compiler.lower.capabilities import MASKED_MEMORY
-from compiler.lower.rewriter import (
-    Rewriter,
-    bind_loop,
-    with_body,
-)
+from compiler.lower.rewriter import Rewriter, bind_loop, with_body
 
 UNROLLED_PIECES = 4
 """Up to so many full vectors one loop is cut into an unrolled loop, beyond that into a serial one."""

@@ -8,8 +8,6 @@ from compiler.loops.ir import Block, Buffer, Expr, Iter, Load, Store, Var
 from compiler.loops.queries import extent_of, static_shape, variables
 from compiler.loops.simplify import Simplifier
 
-__all__ = ["Access", "BlockFacts", "block_facts", "extent_of", "flat_stride", "static_shape", "variables"]
-
 
 @dataclass(frozen=True, slots=True)
 class Access:

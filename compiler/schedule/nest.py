@@ -32,11 +32,7 @@ from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.primitives.base import Program, ScheduleError
-from compiler.schedule.regions import (
-    Span,
-    executed,
-    limits_of,
-)
+from compiler.schedule.regions import Span, executed, limits_of
 
 Refusal = Callable[[str, str, str], ScheduleError]
 """Makes an error of (what, why, hint)."""

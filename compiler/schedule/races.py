@@ -21,14 +21,7 @@ from compiler.schedule.primitives.base import (
     outer_blocks,
     reduce_blocks,
 )
-from compiler.schedule.regions import (
-    Inner,
-    Span,
-    box,
-    covers,
-    hull,
-    relax,
-)
+from compiler.schedule.regions import Inner, Span, box, covers, hull, relax
 
 Box: TypeAlias = Sequence[Span | None]
 

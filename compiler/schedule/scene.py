@@ -21,16 +21,7 @@ from compiler.schedule.nest import (
     without_block,
 )
 from compiler.schedule.primitives.base import Program, ScheduleError
-from compiler.schedule.regions import (
-    Inner,
-    Span,
-    box,
-    clip,
-    hull,
-    limits_of,
-    whole,
-    within,
-)
+from compiler.schedule.regions import Inner, Span, box, clip, hull, limits_of, whole, within
 
 
 class Scene:

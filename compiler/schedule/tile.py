@@ -12,13 +12,7 @@ from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import Site, own_conditions
 from compiler.schedule.primitives.base import ScheduleError
-from compiler.schedule.regions import (
-    Span,
-    covers,
-    is_dense,
-    solve,
-    within,
-)
+from compiler.schedule.regions import Span, covers, is_dense, solve, within
 from compiler.schedule.scene import Scene, is_narrower
 
 

@@ -7,20 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from compiler.core.types import INDEX
-from compiler.loops.ir import (
-    Block,
-    Buffer,
-    Expr,
-    For,
-    Func,
-    Iter,
-    Load,
-    Stmt,
-    Store,
-    Var,
-    const,
-    seq,
-)
+from compiler.loops.ir import Block, Buffer, Expr, For, Func, Iter, Load, Stmt, Store, Var, const, seq
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.layouts import layouts_of, with_layouts
@@ -44,13 +31,7 @@ from compiler.schedule.nest import (
     use_buffer,
 )
 from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError
-from compiler.schedule.regions import (
-    Inner,
-    Span,
-    clip,
-    is_dense,
-    limits_of,
-)
+from compiler.schedule.regions import Inner, Span, clip, is_dense, limits_of
 from compiler.schedule.scene import box_of
 
 

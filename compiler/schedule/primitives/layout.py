@@ -45,10 +45,7 @@ from compiler.schedule.nest import (
     swap_buffer,
 )
 from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError
-from compiler.schedule.regions import (
-    Inner,
-    relax,
-)
+from compiler.schedule.regions import Inner, relax
 
 
 @dataclass(frozen=True, slots=True)

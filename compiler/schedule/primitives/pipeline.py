@@ -42,12 +42,7 @@ from compiler.schedule.primitives.base import (
     outer_blocks,
     rebind,
 )
-from compiler.schedule.regions import (
-    Span,
-    covers,
-    hull,
-    limits_of,
-)
+from compiler.schedule.regions import Span, covers, hull, limits_of
 from compiler.schedule.scene import box_of, output_names
 
 

@@ -11,13 +11,7 @@ from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.nest import Nest, Site, iter_bounds, loop_bounds, put_after, put_before
 from compiler.schedule.primitives.base import Outputs, Primitive
-from compiler.schedule.regions import (
-    Span,
-    clip,
-    covers,
-    hull,
-    solve,
-)
+from compiler.schedule.regions import Span, clip, covers, hull, solve
 from compiler.schedule.scene import Scene, box_of, check_whole, disjoint, is_narrower, output_names
 from compiler.schedule.tile import Tile
 

@@ -46,10 +46,7 @@ from compiler.schedule.primitives.base import (
     inner_loops,
     outer_blocks,
 )
-from compiler.schedule.regions import (
-    Inner,
-    box,
-)
+from compiler.schedule.regions import Inner, box
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic, find, flat_nest, names
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from compiler.loops.annotations import stage_of
 from compiler.loops.ir import Binary, Block, Const, Expr, Func, Iter, Load, Store, Var
 from compiler.loops.layout import NAMES, split_map
-from compiler.schedule.analysis import extent_of
+from compiler.loops.queries import extent_of
 from compiler.schedule.schedule import Schedule
 
 SMALL = 16_384

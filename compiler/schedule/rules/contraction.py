@@ -24,14 +24,8 @@ from compiler.core.node import Node
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import CONSTANT, Binary, Const, Expr, Iter, Var
 from compiler.loops.layout import NAMES, lane_map, split_map
-from compiler.schedule.analysis import (
-    Access,
-    BlockFacts,
-    block_facts,
-    extent_of,
-    static_shape,
-    variables,
-)
+from compiler.loops.queries import extent_of, static_shape, variables
+from compiler.schedule.analysis import Access, BlockFacts, block_facts
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.rules.common import (
     SMALL,

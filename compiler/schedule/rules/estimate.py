@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Binary, Block, Call, Expr, Func, Load, Select, Store, Unary
 from compiler.loops.layout import Layout
-from compiler.schedule.analysis import block_facts, extent_of, static_shape
+from compiler.loops.queries import extent_of, static_shape
+from compiler.schedule.analysis import block_facts
 from compiler.schedule.rules.contraction import cycles
 from compiler.schedule.rules.winograd import estimate as winograd_seconds
 

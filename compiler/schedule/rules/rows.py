@@ -10,7 +10,8 @@ import math
 
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Binary, Expr, Iter, Var
-from compiler.schedule.analysis import BlockFacts, block_facts, extent_of
+from compiler.loops.queries import extent_of
+from compiler.schedule.analysis import BlockFacts, block_facts
 from compiler.schedule.rules.common import SMALL, blocks_below, fuse_all
 from compiler.schedule.schedule import Schedule
 

@@ -17,7 +17,7 @@ import math
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import stage_of
 from compiler.loops.layout import NAMES
-from compiler.schedule.analysis import extent_of
+from compiler.loops.queries import extent_of
 from compiler.schedule.rules.common import SMALL, fuse_all, readers, reiterate, stores_lanes, writes
 from compiler.schedule.schedule import Schedule
 

@@ -23,7 +23,8 @@ from compiler.core.target import TargetFacts
 from compiler.loops.annotations import stage_of
 from compiler.loops.ir import CONSTANT, Block, ForKind, Func, Load
 from compiler.loops.layout import Layout, lane_map
-from compiler.schedule.analysis import block_facts, extent_of, variables
+from compiler.loops.queries import extent_of, variables
+from compiler.schedule.analysis import block_facts
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.rules.common import (
     blocks_by_name,

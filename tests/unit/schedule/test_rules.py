@@ -12,7 +12,7 @@ import pytest
 
 from compiler.graph.ir import Value
 from compiler.loops.ir import REGISTER, Block, Const, For, ForKind, Func
-from compiler.schedule.analysis import variables
+from compiler.loops.queries import variables
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.schedule.layouts import layouts_of
 from compiler.schedule.rules import schedule_func
