@@ -175,6 +175,9 @@ class Expressions:
             return f"{self.words.math('pow')}({self(expr.a)}, {self(expr.b)})"
         if expr.op in ("floordiv", "floormod"):
             return self._floor(expr)
+        if kind.is_int and expr.op in ("div", "truncdiv", "truncmod") and not _divides_safely(expr.b):
+            name = "truncmod" if expr.op == "truncmod" else "truncdiv"
+            return f"{self.words.math(name)}<{self.words.type_of(kind)}>({self(expr.a)}, {self(expr.b)})"
         text = f"({self(expr.a)} {_OPERATORS[expr.op]} {self(expr.b)})"
         small = kind.is_int and kind.bits < _SMALL_INT_BITS and kind.lanes == 1 and expr.op not in COMPARISONS
         return f"({self.words.types[kind.name]}){text}" if small else text
@@ -401,6 +404,12 @@ def mask_bits(expr: Expr) -> int:
     if isinstance(expr, Select):
         return max(mask_bits(expr.a), mask_bits(expr.b))
     return memory_type(expr.dtype).bits if isinstance(expr, Load) else 32
+
+
+def _divides_safely(divisor: Expr) -> bool:
+    """Whether C's own division by this integer has a result for every dividend."""
+    value = divisor.value if isinstance(divisor, Broadcast) else divisor
+    return isinstance(value, Const) and value.value not in (0, -1)
 
 
 def _is_zero(expr: Expr) -> bool:

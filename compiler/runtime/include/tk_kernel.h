@@ -17,10 +17,26 @@
 #define TK_ROLLED
 #endif
 
-/* Quotient rounded towards minus infinity, and the remainder that goes with it; for integers and their
- * vectors. */
+/* Quotient rounded towards zero, and the remainder that goes with it; for integers and their vectors. Nothing
+ * traps, whatever the tensors hold, and zeros in lanes that are off are harmless: the quotient by zero is zero,
+ * and that of the most negative number by -1 wraps around. */
+template <class V> TK_INLINE V tk_truncdiv(V a, V b) {
+    using S = tk_scalar<V>;
+    const S none = (S)-1 < (S)0 ? (S)-1 : (S)0; /* no divisor of unsigned numbers is special but zero */
+    if constexpr (tk_lanes<V> == 1) {
+        if (b == 0 || b == none) return b == 0 ? 0 : (V)(0 - a);
+        return a / b;
+    } else {
+        const auto zero = b == 0, minus = b == none;
+        const V q = a / tk_select(zero | minus, V{} + 1, b);
+        return tk_select(zero, V{}, tk_select(minus, V{} - a, q));
+    }
+}
+template <class V> TK_INLINE V tk_truncmod(V a, V b) { return a - tk_truncdiv(a, b) * b; }
+
+/* The same, rounded towards minus infinity. */
 template <class V> TK_INLINE V tk_floordiv(V a, V b) {
-    const V q = a / b, r = a % b;
+    const V q = tk_truncdiv(a, b), r = a - q * b;
     if constexpr (tk_lanes<V> == 1) return q - ((r != 0) & ((r < 0) != (b < 0)));
     else return q + tk_convert<tk_scalar<V>>((r != 0) & ((r < 0) != (b < 0)));
 }
