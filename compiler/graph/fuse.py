@@ -67,6 +67,10 @@ class FusedGraph:
         return "\n".join(lines) + "\n"
 
 
+MOST_NODES = 32
+"""A group ends here: expressions become no deeper than Python and the C++ compiler like them."""
+
+
 @dataclass(slots=True)
 class _Draft:
     """A group under construction; `tail` is its result."""
@@ -138,6 +142,8 @@ def _injective_producers(graph: Graph, item: Node, drafts: dict[Value, _Draft]) 
         if draft is None or draft in joined or draft.anchor is not None or not _inlines(item, draft):
             continue
         if _only_read_by(graph, value, members):
+            if len(members) + len(draft.nodes) > MOST_NODES:
+                break
             joined.append(draft)
             members.update(draft.nodes)
             waiting.extend(operand for node in draft.nodes for operand in node.inputs)
@@ -152,7 +158,8 @@ def _heavy_producer(
     read = dict.fromkeys(value for node in nodes for value in node.inputs)
     found = [drafts[value] for value in read if value in drafts and drafts[value].anchor is not None]
     members = set(nodes)
-    fits = [draft for draft in found if _only_read_by(graph, draft.tail, members) and _follows(nodes, draft)]
+    short = [draft for draft in found if len(members) + len(draft.nodes) <= MOST_NODES]
+    fits = [draft for draft in short if _only_read_by(graph, draft.tail, members) and _follows(nodes, draft)]
     return fits[-1] if fits else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from compiler.graph.fuse import FusedGraph
+from compiler.graph.fuse import MOST_NODES, FusedGraph
 from compiler.graph.op import Kind
 from tests.support.sketch import Sketch
 
@@ -120,3 +120,13 @@ def test_the_text_shows_groups_and_views(s: Sketch) -> None:
         "  %1 = injective[Relu](%0)",
         "  %3 = injective[Exp](%2)",
     ]
+
+
+def test_a_group_has_an_end(s: Sketch) -> None:
+    y = s.conv(s.input(1, 4, 6, 6))
+    for number in range(100):
+        y = s.emit("Relu" if number % 2 else "Neg", y)
+    sizes = [len(group.nodes) for group in s.fused(y).groups]
+    assert sum(sizes) == 101
+    assert len(sizes) == -(-101 // MOST_NODES)
+    assert max(sizes) == MOST_NODES
