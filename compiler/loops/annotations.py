@@ -21,3 +21,7 @@ def stage_of(block: Block) -> str | None:
     """The stage that a block is, if any."""
     found = dict(block.annotations).get(STAGE)
     return found if isinstance(found, str) else None
+
+
+APART = "apart"
+"""On an unrolled loop: no iteration keeps values in registers for another one, each loads what it needs."""

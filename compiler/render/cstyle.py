@@ -17,6 +17,7 @@ from compiler.core.diagnostics import InternalError
 from compiler.core.node import Node
 from compiler.core.target import TargetFacts
 from compiler.core.types import INDEX, dtype
+from compiler.loops.annotations import APART
 from compiler.loops.ir import (
     REGISTER,
     Alloc,
@@ -176,9 +177,7 @@ class _Function(Expressions):
     def _for(self, item: For) -> None:
         outer = self.sim
         if item.kind is ForKind.UNROLLED and isinstance(item.extent, Const):
-            for number in range(int(item.extent.value)):
-                self.values[item.var.name] = number
-                self.stmt(item.body)
+            self._unrolled(item, int(item.extent.value))
             return
         if item.kind is ForKind.BOUND:
             raise InternalError("a loop bound to a hardware axis has no place in host code")
@@ -190,6 +189,20 @@ class _Function(Expressions):
         else:
             self._serial(item)
         self.sim = outer
+
+    def _unrolled(self, item: For, extent: int) -> None:
+        """Each iteration written out; those that stay apart in a scope of its own behind a compiler's fence."""
+        apart = dict(item.annotations).get(APART)
+        for number in range(extent):
+            self.values[item.var.name] = number
+            if not apart:
+                self.stmt(item.body)
+                continue
+            if number:
+                self.writer.line(self.words.apart)
+            self.writer.line("{")
+            self._scope(item.body)
+            self.writer.line("}")
 
     def _serial(self, item: For) -> None:
         extent = self(item.extent)

@@ -19,6 +19,7 @@ class Vocabulary:
     load_partial, store_partial: the first n lanes; (pointer, n, other lanes) and (pointer, value, n).
     gather, scatter: lanes at a pointer plus a vector of indices; the strided ones: at every n-th element.
     rolled: what stands before a loop that the compiler must not unroll.
+    apart: what stands between statements that must not share loaded values.
     convert: conversion of each lane. widen, narrow: between a value in memory and what is computed with.
     math: name of a function of the IR -> name of the function to call, for scalars and vectors alike.
     """
@@ -28,6 +29,7 @@ class Vocabulary:
     memory: Mapping[str, str]
     restrict: str
     rolled: str
+    apart: str
     prelude: str
     vector: Callable[[DType], str]
     load: Callable[[DType, str], str]

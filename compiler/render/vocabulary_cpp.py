@@ -66,6 +66,7 @@ CPP = Vocabulary(
     types=MappingProxyType(_TYPES),
     memory=MappingProxyType(_MEMORY),
     restrict="__restrict",
+    apart='asm volatile("" ::: "memory");',
     rolled="TK_ROLLED",
     prelude=_PRELUDE,
     vector=_vector,

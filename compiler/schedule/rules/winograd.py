@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
-from compiler.loops.annotations import stage_of
+from compiler.loops.annotations import APART, stage_of
 from compiler.loops.ir import CONSTANT, Block, ForKind, Func, Load
 from compiler.loops.layout import Layout, lane_map
 from compiler.loops.queries import extent_of, variables
@@ -219,8 +219,8 @@ class _Winograd:
     def run(self) -> None:
         copy = self._layouts()
         self._iterations(copy)
-        outer, chunk, tile = self._image_loops()
-        self.s.compute_at(self.names["result_rows"], tile)
+        outer, chunk, across, pair = self._image_loops()
+        self.s.compute_at(self.names["result_rows"], pair)
         self.s.compute_at(copy, chunk)
         self.s.compute_at(self.names["products"], chunk)
         if self.plan.band != WHOLE:
@@ -228,7 +228,7 @@ class _Winograd:
         self._products(copy)
         self._tiles(outer[-1] if self.plan.band != WHOLE else None)
         for block in (self.names["result_rows"], self.shape.result):
-            self._unroll(block, tile)
+            self._unroll(block, across)
         self.s.parallel(fuse_all(self.s, outer) if self.plan.band != WHOLE else chunk)
 
     def _layouts(self) -> str:
@@ -260,19 +260,21 @@ class _Winograd:
             reiterate(self.s, name, 2, self.lanes)
         reiterate(self.s, self.shape.result, 1, self.lanes)
 
-    def _image_loops(self) -> tuple[list[str], str, str]:
-        """Tile the image: (loops around bands, loop over blocks of channels, loop over tiles)."""
+    def _image_loops(self) -> tuple[list[str], str, str, str]:
+        """Tile the image: (loops around bands, loop over blocks of channels, over tiles, over pairs of rows)."""
         s = self.s
         n, channels, y, x, lane = s.loops(self.shape.result)
         down, i = s.split(y, (None, self.shape.m))
         across, j = s.split(x, (None, self.shape.m))
+        pair, i = s.split(i, (None, 2))
+        s.annotate(pair, APART, 1)
         chunk, vector = s.split(channels, (None, self.plan.vectors))
         if self.plan.band == WHOLE:
-            s.reorder(chunk, n, vector, down, across, i, j, lane)
-            return [], chunk, across
+            s.reorder(chunk, n, vector, down, across, pair, i, j, lane)
+            return [], chunk, across, pair
         band, down = s.split(down, (None, self.plan.band))
-        s.reorder(n, band, chunk, vector, down, across, i, j, lane)
-        return [n, band], chunk, across
+        s.reorder(n, band, chunk, vector, down, across, pair, i, j, lane)
+        return [n, band], chunk, across, pair
 
     def _products(self, copy: str) -> None:
         """Register tiles of `rows` tiles of the image and `vectors` vectors of output channels."""
@@ -294,6 +296,7 @@ class _Winograd:
         i, j, blocks, t, lane = (self._loops_of(name, axis) for axis in range(5))
         down, across = s.split(t[0], (None, self.shape.across))
         pair, half = s.split(i[0], (None, 2))
+        s.annotate(pair, APART, 1)
         around = [*blocks, down]
         s.reorder(*around, across, pair, half, *j, *lane)
         s.compute_at(self.names["tile_rows"], pair)
