@@ -32,6 +32,7 @@ from compiler.loops.ir import (
     const,
     wrap,
 )
+from compiler.loops.names import fresh
 from compiler.loops.regions import block_regions
 
 COMBINERS: dict[str, str] = {"sum": "add", "prod": "mul", "max": "max", "min": "min"}
@@ -142,12 +143,7 @@ class Builder:
 
     def fresh(self, name: str) -> str:
         """`name`, or `name_1`, `name_2`, ... when it is taken."""
-        candidate, count = name, 0
-        while candidate in self._names:
-            count += 1
-            candidate = f"{name}_{count}"
-        self._names.add(candidate)
-        return candidate
+        return fresh(name, self._names)
 
     def _iters(self, name: str, extents: Sequence[int], kind: str) -> tuple[Iter, ...]:
         letter = "i" if kind == "spatial" else "r"

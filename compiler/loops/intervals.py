@@ -23,6 +23,7 @@ from compiler.loops.ir import (
     Unary,
     Var,
 )
+from compiler.loops.linear import times
 
 Span = tuple[float, float]
 """Smallest and largest value, both included; infinite where nothing is known."""
@@ -106,12 +107,8 @@ def _sub(a: Span, b: Span) -> Span:
     return a[0] - b[1], a[1] - b[0]
 
 
-def _product(x: float, y: float) -> float:
-    return 0 if x == 0 or y == 0 else x * y
-
-
 def _mul(a: Span, b: Span) -> Span:
-    corners = [_product(x, y) for x in a for y in b]
+    corners = [times(x, y) for x in a for y in b]
     return min(corners), max(corners)
 
 

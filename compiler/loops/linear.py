@@ -136,7 +136,8 @@ def operands(expr: Expr, op: str) -> Iterable[Expr]:
         yield expr
 
 
-def _times(x: float, y: float) -> float:
+def times(x: float, y: float) -> float:
+    """The product of two bounds; nothing times infinity is nothing."""
     return 0 if x == 0 or y == 0 else x * y
 
 
@@ -157,7 +158,7 @@ def combine_ranges(op: str, a: Range, b: Range) -> Range:
     if op in {"truncdiv", "truncmod"}:
         return _truncated(op, a, b)
     if op == "mul":
-        corners = [_times(x, y) for x in a for y in b]
+        corners = [times(x, y) for x in a for y in b]
         return min(corners), max(corners)
     if op in {"min", "max"}:
         pick = min if op == "min" else max

@@ -27,6 +27,7 @@ from compiler.loops.ir import (
     Var,
     const,
 )
+from compiler.loops.names import fresh
 from compiler.lower.rewriter import Rewriter, with_body
 
 _COMBINERS = {"add": "sum", "mul": "prod", "min": "min", "max": "max"}
@@ -56,7 +57,7 @@ class _Accumulate(Rewriter):
         assert isinstance(value.b, ReduceLanes)
         lanes = value.b.value
         vector = lanes.dtype
-        held = Buffer(self._fresh(f"{store.buffer.name}_lanes"), vector, (const(1),), REGISTER)
+        held = Buffer(fresh(f"{store.buffer.name}_lanes", self._names), vector, (const(1),), REGISTER)
         here = Load(held, (const(0),))
         start = Store(held, here.indices, Broadcast(neutral(value.op, vector), vector.lanes))
         update = Store(held, here.indices, Binary(value.op, here, lanes))
@@ -75,14 +76,6 @@ class _Accumulate(Rewriter):
         return steady and not any(
             isinstance(part, Load) and part.buffer == store.buffer for part in value.b.walk()
         )
-
-    def _fresh(self, name: str) -> str:
-        made, count = name, 0
-        while made in self._names:
-            count += 1
-            made = f"{name}_{count}"
-        self._names.add(made)
-        return made
 
 
 def _variables(expr: Expr) -> set[Node]:

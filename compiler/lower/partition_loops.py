@@ -35,6 +35,7 @@ from compiler.loops.ir import (
     const,
     seq,
 )
+from compiler.loops.names import fresh
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Bounds, Simplifier, simplify_stmt, substitute
 from compiler.lower.capabilities import MASKED_MEMORY
@@ -100,7 +101,7 @@ class _Partition:
         body = self._renamed(loop.body) if low else loop.body
         if high - low == 1:
             return self.visit(simplify_stmt(substitute(body, {loop.var.name: const(low)}), bounds), bounds)
-        var = Var(self._fresh(loop.var.name)) if low else loop.var
+        var = Var(fresh(loop.var.name, self._names)) if low else loop.var
         moved = substitute(body, {loop.var.name: binary("add", var, low)}) if low else body
         piece = simplify_stmt(moved, {**bounds, var.name: (0, high - low - 1)})
         if is_empty(piece):
@@ -124,16 +125,9 @@ class _Partition:
         """A copy whose loops, lets and buffers have names of their own."""
         bound = [item.var for item in body.walk() if isinstance(item, For | Let)]
         buffers = [item.buffer for item in body.walk() if isinstance(item, Alloc)]
-        copies = {item: item.replace(name=self._fresh(item.name)) for item in buffers}
-        renamed = substitute(body, {var.name: Var(self._fresh(var.name), var.type) for var in bound})
+        copies = {item: item.replace(name=fresh(item.name, self._names)) for item in buffers}
+        renamed = substitute(body, {var.name: Var(fresh(var.name, self._names), var.type) for var in bound})
         return replace_buffers(renamed, copies)
-
-    def _fresh(self, name: str) -> str:
-        count = 1
-        while f"{name}_{count}" in self._names:
-            count += 1
-        self._names.add(f"{name}_{count}")
-        return f"{name}_{count}"
 
 
 def _below(loop: For, sim: Simplifier) -> Simplifier:

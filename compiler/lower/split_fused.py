@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from compiler.core.node import Node
 from compiler.loops.ir import Binary, Const, For, ForKind, Func, Stmt, Var, binary, const
+from compiler.loops.names import fresh
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Bounds, simplify_stmt, substitute
 from compiler.lower.rewriter import with_body
@@ -47,20 +48,15 @@ class _Split:
         size = min((n for n in _divisors(loop) if extent % n == 0 and extent // n >= least), default=None)
         if size is None:
             return loop
-        outer, inner = Var(self._fresh(f"{loop.var.name}_o")), Var(self._fresh(f"{loop.var.name}_i"))
+        outer, inner = (
+            Var(fresh(f"{loop.var.name}_o", self._names)),
+            Var(fresh(f"{loop.var.name}_i", self._names)),
+        )
         value = binary("add", binary("mul", outer, size), inner)
         known = {**bounds, outer.name: (0, extent // size - 1), inner.name: (0, size - 1)}
         body = simplify_stmt(substitute(loop.body, {loop.var.name: value}), known)
         inside = For(inner, const(size), body)
         return self._split(loop.replace(var=outer, extent=const(extent // size), body=inside), bounds)
-
-    def _fresh(self, name: str) -> str:
-        made, count = name, 0
-        while made in self._names:
-            count += 1
-            made = f"{name}{count}"
-        self._names.add(made)
-        return made
 
 
 def _divisors(loop: For) -> set[int]:

@@ -44,6 +44,7 @@ from compiler.loops.ir import (
     const,
     seq,
 )
+from compiler.loops.names import fresh
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
 from compiler.lower.accumulate import neutral
@@ -92,7 +93,7 @@ class _Vectorize(Rewriter):
         if full == 1:
             done.append(self._vector(loop, const(0), lanes))
         elif full > 1:
-            outer = Var(self._fresh(f"{loop.var.name}_vec"))
+            outer = Var(fresh(f"{loop.var.name}_vec", self._names))
             known = self.sim
             self.sim = known.bind(outer.name, 0, full - 1)
             body = self._vector(loop, binary("mul", outer, lanes), lanes)
@@ -130,20 +131,12 @@ class _Vectorize(Rewriter):
         """The body for iterations base .. base + lanes - 1, or the first `count` of them, all at once."""
         if lanes == 1:
             return substitute(loop.body, {loop.var.name: base})
-        lane = Var(self._fresh(f"{loop.var.name}_lane"))
+        lane = Var(fresh(f"{loop.var.name}_lane", self._names))
         body = substitute(loop.body, {loop.var.name: binary("add", base, lane)})
         mask = None
         if count is not None:
             mask = Binary("lt", Ramp(const(0), const(1), lanes), Broadcast(const(count), lanes))
         return _Lanes(lane, lanes, self.sim.bind(lane.name, 0, lanes - 1)).stmt(body, mask)
-
-    def _fresh(self, name: str) -> str:
-        made, count = name, 0
-        while made in self._names:
-            count += 1
-            made = f"{name}{count}"
-        self._names.add(made)
-        return made
 
 
 def _widest(body: Stmt) -> int:

@@ -12,6 +12,8 @@ from compiler.loops.interp import run
 from compiler.loops.ir import Const, Func, Select, all_of, const, maximum
 from compiler.loops.verify import verify
 from compiler.schedule.layouts import layouts_of
+from compiler.schedule.schedule import Schedule, replay
+from compiler.schedule.trace import Trace
 
 Array = np.ndarray[Any, Any]
 
@@ -60,6 +62,19 @@ def assert_same(before: Func, after: Func, seed: int = 0) -> None:
     for name in wanted:
         assert not np.isnan(wanted[name]).any(), f"{name} is not written completely before scheduling"
         np.testing.assert_array_equal(got[name], wanted[name], err_msg=name)
+
+
+def checked(before: Func, schedule: Schedule) -> None:
+    """Same numbers, and the trace gives the same program again after a trip through JSON."""
+    assert_same(before, schedule.func)
+    assert replay(Trace.from_json(schedule.trace.to_json()), before).func == schedule.func
+
+
+def product(m: int = 6, n: int = 7, k: int = 5) -> Func:
+    """A matrix product of two inputs."""
+    b = Builder("matmul")
+    x, w = b.input("x", (m, k)), b.input("w", (k, n))
+    return b.finish([b.reduce("y", (m, n), (k,), lambda i, j, r: x[i, r] * w[r, j])])
 
 
 def conv_direct(

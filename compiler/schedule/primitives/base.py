@@ -31,6 +31,7 @@ from compiler.loops.ir import (
     seq,
     statements,
 )
+from compiler.loops.names import fresh
 from compiler.loops.queries import variables
 from compiler.loops.simplify import Simplifier, substitute
 
@@ -161,12 +162,7 @@ class Program:
 
     def fresh(self, name: str) -> str:
         """`name`, or `name_1`, `name_2`, ... when it is taken; the result is taken from now on."""
-        candidate, count = name, 0
-        while candidate in self._names:
-            count += 1
-            candidate = f"{name}_{count}"
-        self._names.add(candidate)
-        return candidate
+        return fresh(name, self._names)
 
     def writers(self, buffer: Buffer) -> tuple[Block, ...]:
         """Blocks that write a buffer, in program order (a block around a writer counts, too)."""
@@ -212,6 +208,15 @@ def inner_loops(stmt: Stmt) -> tuple[For, ...]:
 def reduce_blocks(loop: For) -> tuple[Block, ...]:
     """The blocks below a loop that reduce over it."""
     return tuple(block for block in outer_blocks(loop) if "reduce" in iter_kinds(block, loop.var.name))
+
+
+def nest_of(block: Block) -> Stmt:
+    """A block whose bindings are variables, under one loop for each of them."""
+    stmt: Stmt = block
+    for item in reversed(block.iters):
+        assert isinstance(item.binding, Var)
+        stmt = For(item.binding, item.extent, stmt)
+    return stmt
 
 
 def iter_kinds(block: Block, loop: str) -> frozenset[str]:

@@ -30,7 +30,7 @@ from compiler.schedule.nest import (
     sites,
     use_buffer,
 )
-from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError
+from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError, nest_of
 from compiler.schedule.regions import Inner, Span, clip, is_dense, limits_of
 from compiler.schedule.scene import box_of
 
@@ -73,14 +73,6 @@ def _copy(
 
     body = Store(target[0], at(target[1]), Load(source[0], at(source[1])))
     return declared(Block(name, tuple(iters), (), (), body))
-
-
-def _nest_of(block: Block) -> Stmt:
-    stmt: Stmt = block
-    for item in reversed(block.iters):
-        assert isinstance(item.binding, Var)
-        stmt = For(item.binding, item.extent, stmt)
-    return stmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +224,7 @@ class CacheRead(Primitive):
         domain = [(axis, const(span.extent)) for axis, span in zip(axes, spans, strict=True)]
         copy = _copy(program, name, domain, (cache, at), (buffer, at), Simplifier())
         moved = replace_block(func, self.block, use_buffer(block, self.buffer, cache))
-        return moved.replace(body=put_before(moved.body, {self.block}, _nest_of(copy))), (name,)
+        return moved.replace(body=put_before(moved.body, {self.block}, nest_of(copy))), (name,)
 
     def _no(self, what: str, why: str, hint: str) -> ScheduleError:
         return _refuse(self.name, f"block {self.block}", what, why, hint)

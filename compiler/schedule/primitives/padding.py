@@ -28,7 +28,7 @@ from compiler.loops.linear import operands
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import Site, declared, iter_bounds, own_loops, replace_stmt, sites, use_buffer
-from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError
+from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError, nest_of
 
 Range = tuple[int, int]
 """First value and end."""
@@ -38,15 +38,6 @@ def _extents(block: Block) -> dict[str, int] | None:
     found = {item.var.name: int_of(item.extent) for item in block.iters}
     known = {name: extent for name, extent in found.items() if extent is not None}
     return known if len(known) == len(found) else None
-
-
-def _full_nest(block: Block) -> Stmt:
-    """A block whose bindings are variables, under one loop for each of them."""
-    stmt: Stmt = block
-    for item in reversed(block.iters):
-        assert isinstance(item.binding, Var)
-        stmt = For(item.binding, item.extent, stmt)
-    return stmt
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +138,7 @@ class DecomposePadding(Primitive):
         at = tuple(known.simplify(substitute(item, values)) for item in body.indices)
         value = known.simplify(substitute(body.value, values))
         made = block.replace(name=name, iters=tuple(iters), body=Store(body.buffer, at, value))
-        return _full_nest(declared(made))
+        return nest_of(declared(made))
 
 
 def _bound(cond: Expr, known: Simplifier) -> tuple[str, Range] | None:
@@ -291,7 +282,7 @@ class PadEinsum(Primitive):
         value: Expr = Load(access.buffer, at)
         if inside is not None:
             value = Select(inside, value, const(0, padded.dtype))
-        return _full_nest(declared(Block(name, iters, (), (), Store(padded, at, value))))
+        return nest_of(declared(Block(name, iters, (), (), Store(padded, at, value))))
 
     def _copy_back(
         self, program: Program, body: Store, padded: Buffer, block: Block, made: list[str]
@@ -302,7 +293,7 @@ class PadEinsum(Primitive):
         iters = _fresh_iters(program, name, [int_of(item.extent) or 1 for item in used])
         values: dict[str, Expr] = {old.var.name: item.var for old, item in zip(used, iters, strict=True)}
         at = tuple(substitute(item, values) for item in body.indices)
-        return _full_nest(declared(Block(name, iters, (), (), Store(body.buffer, at, Load(padded, at)))))
+        return nest_of(declared(Block(name, iters, (), (), Store(body.buffer, at, Load(padded, at)))))
 
 
 def _fresh_iters(program: Program, name: str, extents: Sequence[int]) -> tuple[Iter, ...]:

@@ -8,20 +8,8 @@ from compiler.loops.build import Builder
 from compiler.loops.ir import Const, Func
 from compiler.loops.printer import print_func
 from compiler.schedule.primitives.base import ScheduleError
-from compiler.schedule.schedule import Schedule, replay
-from compiler.schedule.trace import Trace
-from tests.support.schedules import assert_same, conv_direct, padded_conv_pool
-
-
-def checked(before: Func, s: Schedule) -> None:
-    assert_same(before, s.func)
-    assert replay(Trace.from_json(s.trace.to_json()), before).func == s.func
-
-
-def matmul(m: int = 6, n: int = 7, k: int = 5) -> Func:
-    b = Builder("matmul")
-    x, w = b.input("x", (m, k)), b.input("w", (k, n))
-    return b.finish([b.reduce("y", (m, n), (k,), lambda i, j, r: x[i, r] * w[r, j])])
+from compiler.schedule.schedule import Schedule
+from tests.support.schedules import checked, conv_direct, padded_conv_pool, product
 
 
 def body(func: Func) -> str:
@@ -56,7 +44,7 @@ def test_cache_write_before_and_after() -> None:
 
 
 def test_a_reduction_accumulates_in_its_cache() -> None:
-    before = matmul()
+    before = product()
     s = Schedule(before)
     copy = s.cache_write("y", "y", "register")
     assert {item.buffer.name for item in s.block("y").writes} == {"y_register"}
@@ -111,7 +99,7 @@ def test_cache_read_leaves_other_readers_alone() -> None:
 
 @pytest.mark.parametrize(("m", "n", "tile"), [(6, 8, 4), (5, 7, 4), (3, 4, 4)])
 def test_cache_inplace_splits_a_reduction_around_spatial_loops(m: int, n: int, tile: int) -> None:
-    before = matmul(m, n, 6)
+    before = product(m, n, 6)
     s = Schedule(before)
     k_outer, k_inner = s.split("y_r0", (None, 3))
     j_outer, j_inner = s.split("y_i1", (None, tile))
@@ -153,7 +141,7 @@ def test_storage_align() -> None:
 
 
 def _decomposed() -> Schedule:
-    s = Schedule(matmul())
+    s = Schedule(product())
     s.decompose_reduction("y", "y_r0")
     return s
 

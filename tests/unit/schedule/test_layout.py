@@ -15,14 +15,8 @@ from compiler.schedule.index_map import IndexMap
 from compiler.schedule.layouts import all_layouts, layouts_of
 from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.repack import _by_indices, repack
-from compiler.schedule.schedule import Schedule, replay
-from compiler.schedule.trace import Trace
-from tests.support.schedules import assert_same, conv_direct, padded_conv_pool, shape_of
-
-
-def checked(before: Func, s: Schedule) -> None:
-    assert_same(before, s.func)
-    assert replay(Trace.from_json(s.trace.to_json()), before).func == s.func
+from compiler.schedule.schedule import Schedule
+from tests.support.schedules import checked, conv_direct, padded_conv_pool, shape_of
 
 
 def row() -> Func:

@@ -9,14 +9,8 @@ from compiler.loops.build import Builder
 from compiler.loops.ir import Func, Select, all_of, const
 from compiler.loops.printer import print_func
 from compiler.schedule.primitives.base import ScheduleError
-from compiler.schedule.schedule import Schedule, replay
-from compiler.schedule.trace import Trace
-from tests.support.schedules import assert_same, conv_direct, padded_conv_pool
-
-
-def checked(before: Func, s: Schedule) -> None:
-    assert_same(before, s.func)
-    assert replay(Trace.from_json(s.trace.to_json()), before).func == s.func
+from compiler.schedule.schedule import Schedule
+from tests.support.schedules import checked, conv_direct, padded_conv_pool, product
 
 
 def padded_row(low: int = 1, high: int = 9) -> Func:
@@ -29,12 +23,6 @@ def padded_row(low: int = 1, high: int = 9) -> Func:
         lambda i: Select(all_of(i.ge(low), i.lt(high)), x[i - 1], zero),  # type: ignore[arg-type]
     )
     return b.finish([value])
-
-
-def matmul(m: int, n: int, k: int) -> Func:
-    b = Builder("matmul")
-    x, w = b.input("x", (m, k)), b.input("w", (k, n))
-    return b.finish([b.reduce("y", (m, n), (k,), lambda i, j, r: x[i, r] * w[r, j])])
 
 
 def test_decompose_padding_before_and_after() -> None:
@@ -112,7 +100,7 @@ def test_decompose_padding_refusals() -> None:
 
 @pytest.mark.parametrize("padding", [(4, 4, 4), (1, 8, 1), (1, 1, 4), (4, 1, 1), (1, 1, 1)])
 def test_pad_einsum(padding: tuple[int, int, int]) -> None:
-    before = matmul(6, 7, 5)
+    before = product(6, 7, 5)
     s = Schedule(before)
     made = s.pad_einsum("y", padding)
     assert len(made) == {(4, 4, 4): 3, (1, 8, 1): 2, (1, 1, 4): 2, (4, 1, 1): 2, (1, 1, 1): 0}[padding]
@@ -120,7 +108,7 @@ def test_pad_einsum(padding: tuple[int, int, int]) -> None:
 
 
 def test_pad_einsum_makes_splits_exact() -> None:
-    before = matmul(6, 7, 5)
+    before = product(6, 7, 5)
     s = Schedule(before)
     s.pad_einsum("y", (4, 4, 4))
     for loop in ("y_i0", "y_i1", "y_r0"):
@@ -137,7 +125,7 @@ def test_pad_einsum_of_channels_in_a_convolution() -> None:
 
 
 def test_pad_einsum_refusals() -> None:
-    s = Schedule(matmul(6, 7, 5))
+    s = Schedule(product(6, 7, 5))
     with pytest.raises(ScheduleError, match="does not fit its 3 iteration variables"):
         s.pad_einsum("y", (4, 4))
     with pytest.raises(ScheduleError, match="it is no sum of products"):

@@ -5,29 +5,17 @@ from __future__ import annotations
 import pytest
 
 from compiler.loops.build import Builder
-from compiler.loops.ir import Const, For, ForKind, Func, seq
+from compiler.loops.ir import Const, For, ForKind, seq
 from compiler.loops.printer import print_func
 from compiler.loops.simplify import substitute
 from compiler.schedule.primitives.base import ScheduleError
-from compiler.schedule.schedule import Schedule, replay
-from compiler.schedule.trace import Trace
-from tests.support.schedules import assert_same, conv_direct, shape_of
-
-
-def checked(before: Func, s: Schedule) -> None:
-    assert_same(before, s.func)
-    assert replay(Trace.from_json(s.trace.to_json()), before).func == s.func
-
-
-def matmul(m: int = 4, n: int = 6, k: int = 12) -> Func:
-    b = Builder("matmul")
-    x, w = b.input("x", (m, k)), b.input("w", (k, n))
-    return b.finish([b.reduce("y", (m, n), (k,), lambda i, j, r: x[i, r] * w[r, j])])
+from compiler.schedule.schedule import Schedule
+from tests.support.schedules import checked, conv_direct, product, shape_of
 
 
 def staged(k: int = 12, tile: int = 3) -> tuple[Schedule, str]:
     """Tiles of both operands are copied under the outer part of the reduction."""
-    s = Schedule(matmul(k=k))
+    s = Schedule(product(4, 6, k))
     for operand in ("x", "w"):
         s.cache_read("y", operand, "shared")
     outer, inner = s.split("y_r0", (None, tile))
@@ -80,7 +68,7 @@ def test_double_and_triple_buffered_product(k: int, tile: int, stages: tuple[int
     s.software_pipeline(outer, stages)
     rows = shape_of(s.func, "w_shared")[0]
     assert rows == (stages[2] - stages[1] + 1) * tile or stages[2] == stages[1] or rows == k
-    checked(matmul(k=k), s)
+    checked(product(4, 6, k), s)
 
 
 def test_a_buffer_that_every_iteration_fills_gets_versions() -> None:
@@ -177,7 +165,7 @@ def test_vthread_of_a_convolution_tile() -> None:
 
 
 def test_vthread_refusals() -> None:
-    s = Schedule(matmul())
+    s = Schedule(product(4, 6, 12))
     with pytest.raises(ScheduleError, match="y reduces over it") as error:
         s.vthread("y_r0")
     assert "rfactor" in error.value.hint

@@ -8,15 +8,8 @@ from compiler.loops.build import Builder
 from compiler.loops.ir import Func, Select, all_of, const, maximum
 from compiler.loops.printer import print_func
 from compiler.schedule.primitives.base import ScheduleError
-from compiler.schedule.schedule import Schedule, replay
-from compiler.schedule.trace import Trace
-from tests.support.schedules import assert_same, conv_direct, padded_conv_pool
-
-
-def checked(before: Func, s: Schedule) -> None:
-    """Same numbers, and the trace gives the same program again after a trip through JSON."""
-    assert_same(before, s.func)
-    assert replay(Trace.from_json(s.trace.to_json()), before).func == s.func
+from compiler.schedule.schedule import Schedule
+from tests.support.schedules import checked, conv_direct, padded_conv_pool
 
 
 def extents(s: Schedule, loops: tuple[str, ...]) -> list[int]:

@@ -9,22 +9,10 @@ from compiler.loops.build import Builder
 from compiler.loops.ir import Func
 from compiler.loops.printer import print_func
 from compiler.schedule.primitives.base import ScheduleError
-from compiler.schedule.schedule import Schedule, replay
+from compiler.schedule.schedule import Schedule
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic, register
-from compiler.schedule.trace import Trace
 from tests.support.intrinsics import OUTER_PRODUCT
-from tests.support.schedules import assert_same, conv_direct
-
-
-def checked(before: Func, s: Schedule) -> None:
-    assert_same(before, s.func)
-    assert replay(Trace.from_json(s.trace.to_json()), before).func == s.func
-
-
-def matmul(m: int = 8, n: int = 12, k: int = 5) -> Func:
-    b = Builder("matmul")
-    x, w = b.input("x", (m, k)), b.input("w", (k, n))
-    return b.finish([b.reduce("y", (m, n), (k,), lambda i, j, r: x[i, r] * w[r, j])])
+from tests.support.schedules import checked, conv_direct, product
 
 
 def tiled(func: Func) -> tuple[Schedule, str]:
@@ -65,7 +53,7 @@ def test_blockize_before_and_after() -> None:
 
 
 def test_blockize_of_a_reduction_keeps_its_start_inside() -> None:
-    before = matmul()
+    before = product(8, 12, 5)
     s = Schedule(before)
     _, tile = s.split("y_r0", (None, 5))
     s.blockize(tile)
@@ -85,7 +73,7 @@ def test_a_consumer_follows_a_block_of_a_tile() -> None:
 
 
 def test_tensorize_before_and_after() -> None:
-    before = matmul()
+    before = product(8, 12, 5)
     s, tile = tiled(before)
     block = s.tensorize(tile, "test.outer4x4")
     assert dict(s.block(block).annotations)["tensorized"] == "test.outer4x4"
@@ -114,7 +102,7 @@ def test_tensorize_in_a_blocked_layout() -> None:
 
 
 def test_tensorize_refusals() -> None:
-    s, tile = tiled(matmul())
+    s, tile = tiled(product(8, 12, 5))
     with pytest.raises(ScheduleError, match="no such intrinsic") as error:
         s.tensorize(tile, "test.outer4x5")
     assert "did you mean 'test.outer4x4'?" in error.value.hint
@@ -122,10 +110,10 @@ def test_tensorize_refusals() -> None:
         s.tensorize("y_i1_1", "test.outer4x4")
     with pytest.raises(ScheduleError, match="loops of 5 x 4 x 4"):
         s.tensorize("y_r0", "test.outer4x4")
-    s = Schedule(matmul(4, 4, 1))
+    s = Schedule(product(4, 4, 1))
     with pytest.raises(ScheduleError, match="its inner block has a start or a predicate"):
         s.tensorize("y_i0", "test.outer4x4")
-    s = Schedule(matmul(4, 4, 1))
+    s = Schedule(product(4, 4, 1))
     s.decompose_reduction("y", "y_i0")
     with pytest.raises(ScheduleError, match="y is in global, the intrinsic wants register") as error:
         s.tensorize("y_i0", "test.outer4x4")
@@ -142,12 +130,12 @@ def test_blockize_refusals() -> None:
     s.compute_at("T", "epilogue_i1")
     with pytest.raises(ScheduleError, match="2 blocks are under it"):
         s.blockize("epilogue_i1")
-    s = Schedule(matmul(7, 4, 3))
+    s = Schedule(product(7, 4, 3))
     _, tile = s.split("y_i0", (None, 4))
     with pytest.raises(ScheduleError, match="its predicate mixes loops inside and outside") as error:
         s.blockize(tile)
     assert "pad_einsum" in error.value.hint
-    s = Schedule(matmul())
+    s = Schedule(product(8, 12, 5))
     fused = s.fuse("y_i0", "y_i1")
     _, tile = s.split(fused, (None, 5))
     with pytest.raises(ScheduleError, match="blockize y_i0_fused"):
@@ -156,7 +144,7 @@ def test_blockize_refusals() -> None:
 
 def test_records_are_checked() -> None:
     with pytest.raises(InternalError, match="different parameters"):
-        TensorIntrinsic("x", OUTER_PRODUCT.description, matmul())
+        TensorIntrinsic("x", OUTER_PRODUCT.description, product(8, 12, 5))
     with pytest.raises(InternalError, match="registered twice"):
         register(
             TensorIntrinsic(

@@ -1,0 +1,13 @@
+"""Names that nothing else has yet."""
+
+from __future__ import annotations
+
+
+def fresh(name: str, taken: set[str]) -> str:
+    """`name`, or `name_1`, `name_2`, ... when it is taken; the result is taken from now on."""
+    made, count = name, 0
+    while made in taken:
+        count += 1
+        made = f"{name}_{count}"
+    taken.add(made)
+    return made
