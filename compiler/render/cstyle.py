@@ -191,7 +191,7 @@ class _Function(Expressions):
         self.sim = outer
 
     def _unrolled(self, item: For, extent: int) -> None:
-        """Each iteration written out; those that stay apart in a scope of its own behind a compiler's fence."""
+        """Each iteration written out; those that stay apart each behind a compiler's fence."""
         apart = dict(item.annotations).get(APART)
         for number in range(extent):
             self.values[item.var.name] = number

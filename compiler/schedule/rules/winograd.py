@@ -261,7 +261,7 @@ class _Winograd:
         reiterate(self.s, self.shape.result, 1, self.lanes)
 
     def _image_loops(self) -> tuple[list[str], str, str, str]:
-        """Tile the image: (loops around bands, loop over blocks of channels, over tiles, over pairs of rows)."""
+        """Tile the image: loops around bands, over blocks of channels, over tiles, over pairs of rows."""
         s = self.s
         n, channels, y, x, lane = s.loops(self.shape.result)
         down, i = s.split(y, (None, self.shape.m))
