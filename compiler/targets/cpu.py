@@ -45,6 +45,7 @@ COMMON_FLAGS = (
     "-Wextra",
     "-Wno-psabi",
     "-Wno-unknown-pragmas",
+    "-Wno-unused-but-set-variable",  # at the edge of an image, not all of a tile is needed
 )
 
 

@@ -14,7 +14,7 @@ from compiler.graph.fuse import FusedGraph, fuse
 from compiler.graph.ir import Graph, TensorType, Value, verify
 from compiler.graph.layout import choose_layouts
 from compiler.graph.ops.windows import Windows
-from compiler.graph.to_loops import group_func
+from compiler.graph.to_loops import GroupFunc, group_func
 from compiler.loops.ir import Func
 from compiler.loops.layout import Layout
 
@@ -72,10 +72,17 @@ class Sketch(Editor):
         return fuse(self.graph(*outputs))
 
 
-def works(fused: FusedGraph, lanes: int = 0) -> Iterator[Work]:
-    """The loop function of every group, with the layouts that the graph pass chooses; none with `lanes` 0."""
+def works(fused: FusedGraph, lanes: int = 0, form: str = "") -> Iterator[Work]:
+    """The loop function of every group, with the layouts that the graph pass chooses; none with `lanes` 0.
+
+    Anchors take the form called `form` where they have it, else their default.
+    """
+
+    def choose(_name: str, candidates: Mapping[str, GroupFunc]) -> str:
+        return form if form in candidates else next(iter(candidates))
+
     layouts = choose_layouts(fused, lanes) if lanes else {}
     for group in fused.groups:
-        made = group_func(group, fused.graph.constants)
+        made = group_func(group, fused.graph.constants, choose)
         pairs = zip(made.func.params, made.values, strict=True)
         yield made.func, {b.name: layouts[v] for b, v in pairs if v in layouts and layouts[v].maps}

@@ -75,7 +75,34 @@ def odd_join(s: Sketch, x: Value) -> Value:
     return s.emit("Concat", x, s.conv(x, 5), s.emit("Tanh", x), axis=1)
 
 
+def window(size: int, channels: int, beta: float = 0.75) -> Make:
+    return deep(lambda s, x: s.emit("LRN", x, size=size, alpha=0.5, beta=beta, bias=2.0), channels, 5)
+
+
+def filtered(channels: int, outer: int, size: int, batch: int = 1) -> Make:
+    """A padded 3 x 3 convolution with a residual, between two others."""
+
+    def make(s: Sketch) -> Value:
+        x = s.conv(s.input(batch, 3, size, size + 1), channels)
+        y = s.emit("Add", s.conv(s.pad(x), outer, 3), s.weights(outer, 1, 1))
+        y = s.emit("Add", y, x) if outer == channels else s.pad(y)
+        return s.conv(y, 4)
+
+    return make
+
+
 GRAPHS: dict[str, Make] = {
+    "winograd-2": filtered(8, 8, 4),
+    "winograd-2 one vector": filtered(16, 16, 6),
+    "winograd-4": filtered(8, 16, 8),
+    "winograd-4 sticking out": filtered(4, 12, 7),
+    "winograd-4 batch": filtered(8, 4, 6, 3),
+    "winograd-4 odd channels": filtered(5, 7, 5),
+    "winograd-2 row-major": conv(4, 4, 3, (6, 6)),
+    "window": window(5, 16),
+    "window even": window(4, 16, 0.5),
+    "window odd channels": window(3, 10),
+    "window of one": window(1, 8, 1.0),
     "conv 3x3": conv(7, 18, 3, (7, 9)),
     "conv 3x3 prime": conv(3, 13, 3, (7, 13)),
     "conv 1x1": conv(10, 18, 1, (5, 7)),
@@ -140,6 +167,9 @@ GRAPHS: dict[str, Make] = {
 
 
 def works_of(name: str, lanes: int) -> list[Work]:
-    """The loop functions of a graph above, in the layouts that the graph pass chooses for `lanes`."""
+    """The loop functions of a graph above, in the layouts that the graph pass chooses for `lanes`.
+
+    The first word of its name is the form of its convolutions, where they have it.
+    """
     sketch = Sketch()
-    return list(works(sketch.fused(GRAPHS[name](sketch)), lanes))
+    return list(works(sketch.fused(GRAPHS[name](sketch)), lanes, form=name.split()[0]))
