@@ -9,7 +9,7 @@ import pytest
 
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import stage_of
-from compiler.loops.ir import REGISTER, SCRATCH, ForKind, Func
+from compiler.loops.ir import REGISTER, SCRATCH, Buffer, ForKind, Func
 from compiler.lower.place_allocations import place_allocations
 from compiler.schedule.chooser import AnalyticChooser, Chooser, Option, ReplayChooser
 from compiler.schedule.rules import schedule_func
@@ -142,8 +142,8 @@ def test_a_window_reads_a_row_of_channels_in_scratch() -> None:
     schedule = normalised(64)
     placed = place_allocations(schedule.func)
     assert not placed.workspace
-    rows = [item for item in placed.body.walk() if getattr(item, "scope", None) == SCRATCH]
-    assert {item.name for item in rows} == {"squares"}
+    private = [item for item in placed.body.walk() if isinstance(item, Buffer) and item.scope == SCRATCH]
+    assert {item.name for item in private} == {"squares"}
     for block in schedule.func.blocks():
         last = kinds(schedule, block.name)[-1]
         assert last is (ForKind.UNROLLED if block.name.startswith("squares_outside") else ForKind.VECTORIZED)
