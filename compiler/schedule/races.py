@@ -265,15 +265,17 @@ def _recovered(moving: _Moving, spans: Sequence[tuple[Expr, int]]) -> set[Expr]:
     known = moving.known
     forms = [(known.linear(begin), length) for begin, length in spans]
     found: set[Expr] = set()
-    done: set[Expr] = set()
-    while forms:
-        form, length = forms.pop()
-        found |= {atom for atom in form.terms if moving.is_digit(atom, form, length)}
-        for atom in found - done:
+    taken: set[Expr] = set()  # remainders whose dividend is among the forms
+    size = -1
+    while size != len(found) + len(forms):
+        size = len(found) + len(forms)
+        for form, length in forms:
+            found |= {atom for atom in form.terms if moving.is_digit(atom, form, length, found)}
+        for atom in found - taken:
             if is_division(atom, "floormod"):
                 quotient = known.linear(Binary("floordiv", atom.a, atom.b))
                 if all(part in found or not moving.moves(part) for part in quotient.terms):
-                    done.add(atom)
+                    taken.add(atom)
                     forms.append((known.linear(atom.a), 1))
     return found
 
@@ -295,14 +297,15 @@ class _Moving:
     def moves(self, atom: Expr) -> bool:
         return not self.names.isdisjoint(variables(atom))
 
-    def is_digit(self, atom: Expr, form: Linear, length: int) -> bool:
-        """Whether sums that differ in one atom differ, whatever the other atoms that move are.
+    def is_digit(self, atom: Expr, form: Linear, length: int, fixed: set[Expr]) -> bool:
+        """Whether sums that differ in one atom differ, whatever the others that move and are not `fixed` are.
 
         Those are finer, and together below one step of the atom; or they are multiples of more than the atom
         and the finer ones can add up to.
         """
         own = form.terms[atom]
-        terms = {item: factor for item, factor in form.terms.items() if self.moves(item)}
+        free = (item for item in form.terms if item == atom or item not in fixed)
+        terms = {item: form.terms[item] for item in free if self.moves(item)}
         if min(terms.values(), default=-1) < 0 or any(self._low(item) < 0 for item in terms):
             return False
         finer = {item: factor for item, factor in terms.items() if factor <= own and item != atom}

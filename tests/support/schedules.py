@@ -36,17 +36,19 @@ def random_inputs(func: Func, seed: int = 0) -> dict[str, Array]:
     }
 
 
-def run_logical(func: Func, inputs: dict[str, Array], shuffle: int | None = None) -> dict[str, Array]:
+def run_logical(
+    func: Func, inputs: dict[str, Array], shuffle: int | None = None, *, races: bool = False
+) -> dict[str, Array]:
     """Run a scheduled Func with arrays in the layouts before scheduling.
 
-    Padding whose content does not matter is NaN: a result that depends on it shows.
+    Padding whose content does not matter is NaN: a result that depends on it shows. `races` watches memory.
     """
     packed = {}
     for name, array in inputs.items():
         for layout in layouts_of(func, name):
             array = layout.index_map.apply_numpy(array, np.nan if layout.pad is None else layout.pad)
         packed[name] = array
-    outputs = run(func, packed, shuffle=shuffle)
+    outputs = run(func, packed, shuffle=shuffle, races=races)
     for name in outputs:
         for layout in reversed(layouts_of(func, name)):
             outputs[name] = layout.index_map.undo_numpy(outputs[name], layout.shape)

@@ -77,6 +77,12 @@ def test_any_point_of_the_design_space(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", GRAPHS)
+def test_threads_do_not_touch_what_another_one_writes(name: str) -> None:
+    for func, schedule in scheduled(name, 4, AnalyticChooser()):
+        run_logical(schedule.func, random_inputs(func), races=True)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
 def test_the_trace_replays(name: str) -> None:
     for func, schedule in scheduled(name, 4, AnalyticChooser()):
         text = schedule.trace.to_json()
