@@ -31,10 +31,11 @@ def model_manifest(
 ) -> bytes:
     """The manifest as UTF-8 JSON; the same compile gives the same bytes."""
     graph = fused.graph
+    name, _, arch = target.text.partition(":")
     content: dict[str, Any] = {
         "version": VERSION,
-        "target": target.text.partition(":")[0],
-        "arch": target.facts.arch,
+        "target": name,
+        "arch": arch,
         "features": list(target.features),
         "model_sha256": sha256_file(path),
         "toolchain": cxx.description,

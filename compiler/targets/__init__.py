@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.render.vocabulary_cpp import CPP
 from compiler.targets.cpu import cpu_facts, cpu_flags
-from compiler.targets.features import FEATURES, LEVELS
+from compiler.targets.features import FEATURES, LEVELS, features_text
 from compiler.targets.target import Target
 
 __all__ = ["TARGETS", "Target", "TargetRow", "get_target"]
@@ -28,7 +28,8 @@ class TargetRow:
 def _cpu(arch: str) -> Target:
     facts = cpu_facts(arch)
     ordered = tuple(name for name in FEATURES if name in facts.features)
-    return Target(f"cpu:{facts.arch}", facts, CPP, ordered, cpu_flags)
+    named = features_text(ordered) if facts.arch.startswith("host") else facts.arch
+    return Target(f"cpu:{named}", facts, CPP, ordered, cpu_flags)
 
 
 TARGETS: dict[str, TargetRow] = {

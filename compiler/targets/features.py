@@ -81,6 +81,14 @@ def parse_features(text: str) -> tuple[str, ...]:
     return closure((*LEVELS[level], *checked(extra, text)))
 
 
+def features_text(features: Iterable[str]) -> str:
+    """The `LEVEL[+feature...]` that stands for exactly these features."""
+    wanted = set(closure(features))
+    level = next(name for name in reversed(LEVELS) if wanted.issuperset(LEVELS[name]))
+    extra = [name for name in FEATURES if name in wanted.difference(LEVELS[level])]
+    return "+".join((level, *extra))
+
+
 def checked(names: Iterable[str], text: str) -> tuple[str, ...]:
     """The given names; raises UsageError when one is not a feature."""
     for name in (wanted := tuple(names)):

@@ -14,7 +14,7 @@ from compiler.targets.toolchain import Cxx
 class Target:
     """One target with one architecture.
 
-    text: what selects it again (`cpu:x86-64-v3`).
+    text: what selects it on any machine (`cpu:x86-64-v3`, also where `cpu` meant this one).
     features: processor features that the library requires, by name, in a fixed order.
     compiler_flags: options for a given compiler; raises HostError when it cannot serve this target.
     """

@@ -11,7 +11,14 @@ from compiler.core.settings import load_settings
 from compiler.targets import get_target
 from compiler.targets.build import KernelBuild, compile_kernels
 from compiler.targets.cpu import cpu_flags, host_caches
-from compiler.targets.features import closure, host_features, host_flags, parse_features
+from compiler.targets.features import (
+    LEVELS,
+    closure,
+    features_text,
+    host_features,
+    host_flags,
+    parse_features,
+)
 from compiler.targets.toolchain import Cxx, find_cxx
 
 GCC9 = Cxx("g++-9", "gcc", (9, 4, 0), "x86_64", "id")
@@ -55,6 +62,20 @@ def test_unknown_names_are_usage_errors(text: str, words: list[str]) -> None:
         get_target(text)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("text", [*LEVELS, "x86-64-v3+avx512f", "x86-64-v4+amx-bf16", "x86-64+sse4.1"])
+def test_features_have_one_text(text: str) -> None:
+    features = parse_features(text)
+    assert parse_features(features_text(features)) == features
+    assert features_text(features).split("+")[0] == text.split("+")[0]
+
+
+def test_this_machine_is_named_by_what_it_has() -> None:
+    host = get_target("cpu")
+    assert "host" not in host.text
+    again = get_target(host.text)
+    assert (again.features, again.facts.vector_bits) == (host.features, host.facts.vector_bits)
 
 
 def test_two_architectures_are_refused() -> None:
