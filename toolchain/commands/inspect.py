@@ -57,7 +57,8 @@ def _inspect_library(file: Path, *, kernels: bool, check: bool, json: bool) -> N
         raise compiler.WrongResultError(
             f"{len(broken)} of {len(report.kernels)} kernels do not replay to the same text",
             where="kernels " + ", ".join(map(str, broken)),
-            hint="it was built by another version of tk or from edited loops or sources (`--from`); compile it again",
+            hint="it was built by another version of tk, or from edited loops or sources (`--from`): "
+            "compile it again",
         )
     if check and not json:
         console.data(f"all {len(report.kernels)} kernels replay to the same text")

@@ -47,7 +47,8 @@ def test_the_function_gets_the_result_as_a_constant() -> None:
 def test_both_parts_together_compute_the_same() -> None:
     func, source = scaled_weights(), np.random.default_rng(1)
     inputs = {
-        n: source.uniform(-1, 1, s).astype(np.float32) for n, s in [("x", (3, 4)), ("w", (4, 5)), ("bias", (5,))]
+        n: source.uniform(-1, 1, s).astype(np.float32)
+        for n, s in [("x", (3, 4)), ("w", (4, 5)), ("bias", (5,))]
     }
     parted = part_constants(func)
     assert parted is not None
