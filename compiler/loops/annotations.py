@@ -25,3 +25,6 @@ def stage_of(block: Block) -> str | None:
 
 APART = "apart"
 """On an unrolled loop: no iteration keeps values in registers for another one, each loads what it needs."""
+
+PARTITION = "partition"
+"""On a loop: conditions are taken out of it by cutting it into pieces, however large its body is."""

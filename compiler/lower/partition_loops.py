@@ -15,6 +15,7 @@ from itertools import pairwise
 
 from compiler.core.node import Node
 from compiler.core.target import TargetFacts
+from compiler.loops.annotations import PARTITION
 from compiler.loops.ir import (
     Alloc,
     Binary,
@@ -31,12 +32,14 @@ from compiler.loops.ir import (
     Stmt,
     Unary,
     Var,
+    all_of,
     binary,
     const,
     seq,
 )
+from compiler.loops.linear import operands
 from compiler.loops.names import fresh
-from compiler.loops.queries import int_of
+from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Bounds, Simplifier, simplify_stmt, substitute
 from compiler.lower.capabilities import MASKED_MEMORY
 from compiler.lower.rewriter import bind_loop, is_empty, replace_buffers, with_body
@@ -82,7 +85,7 @@ class _Partition:
 
     def _inside(self, loop: For, bounds: Bounds) -> Stmt:
         body = self.visit(loop.body, bounds)
-        return loop if body is loop.body else loop.replace(body=body)
+        return _unswitched(loop if body is loop.body else loop.replace(body=body))
 
     def _choose(self, loop: For, pieces: list[tuple[int, int]], bounds: Bounds) -> Stmt:
         """One loop whose body is the piece that the variable lies in."""
@@ -117,9 +120,10 @@ class _Partition:
             if not (masked and _is_end(cond, loop.var, sim)):
                 found.update(_changes(cond, loop.var, sim))
         cuts = sorted(point for point in found if 0 < point < extent)
-        if not cuts or len(cuts) >= MAX_PIECES or _weight(loop.body) * (len(cuts) + 1) > MAX_WEIGHT:
+        if not cuts or len(cuts) >= MAX_PIECES:
             return []
-        return cuts
+        wanted = PARTITION in dict(loop.annotations)
+        return cuts if wanted or _weight(loop.body) * (len(cuts) + 1) <= MAX_WEIGHT else []
 
     def _renamed(self, body: Stmt) -> Stmt:
         """A copy whose loops, lets and buffers have names of their own."""
@@ -128,6 +132,23 @@ class _Partition:
         copies = {item: item.replace(name=fresh(item.name, self._names)) for item in buffers}
         renamed = substitute(body, {var.name: Var(fresh(var.name, self._names), var.type) for var in bound})
         return replace_buffers(renamed, copies)
+
+
+def _unswitched(loop: For) -> Stmt:
+    """The loop with what its variable does not change about the condition of its body asked once, outside."""
+    branch = loop.body
+    if not isinstance(branch, If) or branch.orelse is not None or loop.kind is ForKind.PARALLEL:
+        return loop
+    inside: list[Expr] = []
+    outside: list[Expr] = []
+    for part in operands(branch.cond, "and"):
+        fixed = loop.var.name not in variables(part) and not any(isinstance(i, Load) for i in part.walk())
+        (outside if fixed else inside).append(part)
+    if not outside:
+        return loop
+    rest, once = all_of(*inside), all_of(*outside)
+    assert once is not None
+    return If(once, loop.replace(body=branch.then if rest is None else If(rest, branch.then)))
 
 
 def _below(loop: For, sim: Simplifier) -> Simplifier:
@@ -189,13 +210,15 @@ def _first_above(factor: int, rest: int) -> int:
     return -(rest // factor) if factor > 0 else rest // -factor + 1
 
 
-def _weight(root: Node) -> int:
-    total = 1
-    for child in root.children():
-        total += _weight(child) if not isinstance(child, Const) else 1
+def _weight(root: Node, unrolled: frozenset[str] = frozenset()) -> int:
+    """Nodes as often as they are printed; of alternatives that unrolled loops decide, the larger one."""
+    if isinstance(root, Select) and variables(root.cond) <= unrolled:
+        return 1 + max(_weight(root.a, unrolled), _weight(root.b, unrolled))
+    times = 1
     if isinstance(root, For) and root.kind is ForKind.UNROLLED:
-        total *= int_of(root.extent) or 1
-    return total
+        unrolled, times = unrolled | {root.var.name}, int_of(root.extent) or 1
+    below = sum(1 if isinstance(child, Const) else _weight(child, unrolled) for child in root.children())
+    return (1 + below) * times
 
 
 def _names(func: Func) -> set[str]:

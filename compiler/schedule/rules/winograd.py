@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
-from compiler.loops.annotations import APART, stage_of
+from compiler.loops.annotations import APART, PARTITION, stage_of
 from compiler.loops.ir import CONSTANT, Block, ForKind, Func, Load
 from compiler.loops.layout import Layout, lane_map
 from compiler.loops.queries import extent_of, variables
@@ -47,7 +47,8 @@ class Shape:
     """Sizes of a Winograd convolution.
 
     m: results per tile and axis. size: positions per axis. channels, out: of input and output. tiles: of all
-    images. across, down: tiles per row and column of one image. result: the block that writes the image.
+    images. across, down: tiles per row and column of one image. left: rows of results in the last row of
+    tiles (0: all). result: the block that writes the image.
     """
 
     m: int
@@ -57,6 +58,7 @@ class Shape:
     tiles: int
     across: int
     down: int
+    left: int
     result: str
 
     @property
@@ -95,7 +97,7 @@ def find_shape(func: Func, lanes: int) -> Shape | None:
     if len(image) != 4 or out % lanes or channels % lanes:
         return None
     down, across = -(-image[2] // m), -(-image[3] // m)
-    return Shape(m, size, channels, out, tiles, across, down, last[0])
+    return Shape(m, size, channels, out, tiles, across, down, image[2] % m, last[0])
 
 
 def func_block(func: Func, name: str) -> Block:
@@ -227,6 +229,7 @@ class _Winograd:
             self.s.compute_at(self.names["tiles"], outer[-1])
         self._products(copy)
         self._tiles(outer[-1] if self.plan.band != WHOLE else None)
+        self._columns_first(self.names["result_rows"])
         for block in (self.names["result_rows"], self.shape.result):
             self._unroll(block, across)
         self.s.parallel(fuse_all(self.s, outer) if self.plan.band != WHOLE else chunk)
@@ -266,8 +269,9 @@ class _Winograd:
         n, channels, y, x, lane = s.loops(self.shape.result)
         down, i = s.split(y, (None, self.shape.m))
         across, j = s.split(x, (None, self.shape.m))
-        pair, i = s.split(i, (None, 2))
+        pair, i = s.split(i, (None, 1 if self.shape.left % 2 else 2))  # of a pair, all is needed or nothing
         s.annotate(pair, APART, 1)
+        s.annotate(across, PARTITION, 1)
         chunk, vector = s.split(channels, (None, self.plan.vectors))
         if self.plan.band == WHOLE:
             s.reorder(chunk, n, vector, down, across, pair, i, j, lane)
@@ -300,10 +304,16 @@ class _Winograd:
         around = [*blocks, down]
         s.reorder(*around, across, pair, half, *j, *lane)
         s.compute_at(self.names["tile_rows"], pair)
+        self._columns_first(self.names["tile_rows"])
         for block in (self.names["tile_rows"], name):
             self._unroll(block, across)
         if band is None:
             s.parallel(fuse_all(s, around))
+
+    def _columns_first(self, rows: str) -> None:
+        """Go through the rows inside of a column, so that what is loaded is used up at once."""
+        i, j, _, _, lane = (self._loops_of(rows, axis) for axis in range(5))
+        self.s.reorder(*j, *i, *lane)
 
     # ------------------------------------------------------------ helpers
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from compiler.core.types import F32
+from compiler.loops.annotations import PARTITION
 from compiler.loops.build import Builder
 from compiler.loops.ir import (
     REGISTER,
@@ -201,6 +204,25 @@ def test_parallel_loop_is_not_cut_but_chooses() -> None:
 def test_unrolled_loops_are_left_alone() -> None:
     before = func("for i in 0..8 unrolled\n  if i < 5\n    y[i] = x[i]")
     assert partition_loops(before, V4) == before
+
+
+def test_what_a_loop_does_not_change_is_asked_outside() -> None:
+    before = func(
+        "for i in 0..9 unrolled\n  for j in 0..4 unrolled\n    for k in 0..4 vectorized\n"
+        "      if i < 7 and i + j < 9\n        y[i * 4 + k] = x[i]"
+    )
+    after = body_of(partition_loops(before, V4))
+    assert re.search(r"if i < 7\n\s+for j in 0..4 unrolled\n\s+if i \+ j < 9\n\s+for k", after), after
+
+
+def test_a_large_loop_is_cut_where_asked() -> None:
+    lines = "\n".join(f"    y[i + {n}] = x[i + {n}] * x[i] + x[{n}] * x[i + 1]" for n in range(600))
+    before = func(f"for i in 0..9\n  if i < 7\n{lines}")
+    assert count(partition_loops(before, V4), If) == 1
+    loop = before.body
+    assert isinstance(loop, For)
+    asked = before.replace(body=loop.replace(annotations=((PARTITION, 1),)))
+    assert count(partition_loops(asked, V4), If) == 0
 
 
 # ---------------------------------------------------------------- vectorize
