@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from compiler.core.diagnostics import BadInputError, HostError
+from compiler.core.diagnostics import BadInputError, HostError, UsageError
 from compiler.core.files import (
     remove_abandoned_directories,
     replace_atomic,
@@ -34,6 +34,7 @@ def compile_model(path: Path, options: CompileOptions) -> CompileReport:
     Raises UsageError, BadInputError, HostError or BuildError; the old output stays in place then.
     """
     settings = load_settings()
+    _check_output(path, options)
     if not _may_be_kept(options, settings):
         return _pipeline(path, options, ExternalData(path.parent))
     started, before = time.perf_counter(), _state(path)
@@ -53,6 +54,19 @@ def compile_model(path: Path, options: CompileOptions) -> CompileReport:
             warnings += _keep(libraries, key, made, external, report)
         replace_atomic(made, options.output)
     return replace(report, path=options.output, warnings=warnings)
+
+
+def _check_output(path: Path, options: CompileOptions) -> None:
+    """Find out before the work what cannot be its result."""
+    output = options.output
+    if options.emit != "library":
+        if output.exists() and not output.is_dir():
+            what = f"{options.emit}s go into a directory, and this is none"
+            raise UsageError(what, where=str(output), hint="name another directory with -o")
+    elif output.is_dir():
+        raise UsageError("the output is a directory", where=str(output), hint="name a file in it with -o")
+    elif output.exists() and path.exists() and output.samefile(path):
+        raise UsageError("the output would replace the model", where=str(output), hint="name another file")
 
 
 def _keep(

@@ -22,6 +22,7 @@ from typing import BinaryIO
 from compiler.core.diagnostics import HostError
 
 _CHUNK_BYTES = 1 << 20
+_HINT = "check the permissions and the free space of the directory, or choose another place"
 
 
 def write_atomic(path: Path, data: bytes | str, *, mode: int | None = None) -> None:
@@ -172,7 +173,14 @@ def sha256_bytes(data: bytes | memoryview) -> str:
 
 
 def _part_beside(path: Path) -> Path:
-    """A fresh name in the directory of `path`: only a rename within one file system is atomic."""
+    """A fresh name in the directory of `path`: only a rename within one file system is atomic.
+
+    Raises HostError where a rename to `path` would put a file in place of a device, pipe or directory.
+    """
+    if path.exists() and not path.is_file():
+        raise HostError(
+            "cannot write a file", where=str(path), why="something else has that name", hint=_HINT
+        )
     return path.with_name(f".{path.name[:64]}.{secrets.token_hex(8)}.part")
 
 
@@ -265,5 +273,5 @@ def _cannot_write(path: Path, error: OSError) -> HostError:
         "cannot write a file",
         where=str(path),
         why=error.strerror or str(error),
-        hint="check the permissions and the free space of the directory, or choose another place",
+        hint=_HINT,
     )

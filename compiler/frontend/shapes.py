@@ -38,15 +38,22 @@ def input_types(
         given.setdefault(name, _bound_shape(array, declared[name]))
     symbols: dict[str, int] = {}
     for name, shape in given.items():
-        _fit(name, shape, declared[name], symbols)
+        option = "--shape" if name in shapes else "--bind"
+        _fit(f"{option} {name}", shape, declared[name], symbols)
     types = {}
     for name in names:
-        shape = given.get(name) or _resolved(name, declared[name], symbols)
+        shape = given[name] if name in given else _resolved(name, declared[name], symbols)
         types[name] = TensorType(kinds[name], shape)
         if types[name].bytes > LIMIT_BYTES:
             raise BadInputError(f"input {name!r} is too large", why=f"{types[name]}")
-    arrays = {name: np.ascontiguousarray(array).reshape(types[name].shape) for name, array in bound.items()}
-    return types, arrays
+    return types, {name: _shaped(name, array, types[name]) for name, array in bound.items()}
+
+
+def _shaped(name: str, array: Array, kind: TensorType) -> Array:
+    """A bound value in the shape of its input."""
+    if array.size != kind.size:
+        raise UsageError(f"--bind {name}: {array.size} numbers for an input of {kind.size}", why=str(kind))
+    return np.ascontiguousarray(array).reshape(kind.shape)
 
 
 def _check_names(option: str, given: Mapping[str, object], names: Sequence[str]) -> None:
@@ -82,27 +89,25 @@ def _declared(item: onnx.ValueInfoProto) -> Declared | None:
     return tuple(found)
 
 
-def _fit(name: str, shape: Sequence[int], declared: Declared | None, symbols: dict[str, int]) -> None:
+def _fit(what: str, shape: Sequence[int], declared: Declared | None, symbols: dict[str, int]) -> None:
     if min(shape, default=1) < 1:
-        raise UsageError(f"--shape {name}: extents must be positive", why=f"got {list(shape)}")
+        raise UsageError(f"{what}: extents must be positive", why=f"got {list(shape)}")
     if declared is None:
         return
     if len(shape) != len(declared):
         raise UsageError(
-            f"--shape {name}: wrong number of dimensions",
+            f"{what}: wrong number of dimensions",
             why=f"got {list(shape)}, the model says {_text(declared)}",
         )
     for extent, wanted in zip(shape, declared, strict=True):
         if isinstance(wanted, int):
             if extent != wanted:
                 raise UsageError(
-                    f"--shape {name}: a fixed dimension differs",
+                    f"{what}: a fixed dimension differs",
                     why=f"got {list(shape)}, the model says {_text(declared)}",
                 )
         elif wanted and symbols.setdefault(wanted, extent) != extent:
-            raise UsageError(
-                f"--shape {name}: dimension {wanted!r} is {extent} here and {symbols[wanted]} elsewhere"
-            )
+            raise UsageError(f"{what}: dimension {wanted!r} is {extent} here and {symbols[wanted]} elsewhere")
 
 
 def _resolved(name: str, declared: Declared | None, symbols: Mapping[str, int]) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
@@ -123,3 +124,31 @@ def test_a_compile_from_the_cache_is_quick(tmp_path: Path) -> None:
     started = time.perf_counter()
     assert tk("compile", "m.onnx", "--json", cwd=tmp_path).json["cached"]
     assert time.perf_counter() - started < 1.5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words", "code"),
+    [
+        (("-o", "."), "the output is a directory", 2),
+        (("-o", ""), "the output is a directory", 2),
+        (("-o", "m.onnx"), "would replace the model", 2),
+        (("-o", "../m/m.onnx"), "would replace the model", 2),
+        (("-o", "m.onnx/m.so"), "cannot write", 4),
+        (("-o", "pipe"), "cannot write", 4),
+        (("--emit", "object", "-o", "m.onnx"), "go into a directory", 2),
+        (("--emit", "source", "-o", "m.onnx"), "go into a directory", 2),
+    ],
+)
+def test_what_cannot_be_the_output_is_refused(
+    place: Path, tmp_path: Path, arguments: tuple[str, ...], words: str, code: int
+) -> None:
+    directory = tmp_path / "m"
+    directory.mkdir()
+    shutil.copy(place / "mnist.onnx", directory / "m.onnx")
+    os.mkfifo(directory / "pipe")
+    done = tk("compile", "m.onnx", *arguments, cwd=directory)
+    assert done.code == code, done.err
+    assert words in done.err
+    assert sorted(path.name for path in directory.iterdir()) == ["m.onnx", "pipe"]
+    assert (directory / "m.onnx").read_bytes() == (place / "mnist.onnx").read_bytes()
+    assert (directory / "pipe").is_fifo()
