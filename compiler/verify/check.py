@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 
 from compiler.core.diagnostics import BadInputError
+from compiler.core.files import sha256_file
 from compiler.runtime.loader import load
 from compiler.runtime.tensors import TensorInfo, numpy_dtype
 from compiler.verify.compare import Array, compare, worse
@@ -26,7 +27,12 @@ def verify_here(request: VerifyRequest) -> VerifyReport:
     """
     proto = read_model(request.model)
     reference, notes = make_reference(request.model, request.reference)
-    library = load(request.library)
+    library, model_digest = load(request.library), sha256_file(request.model)
+    if library.manifest.get("model_sha256", model_digest) != model_digest:
+        notes = (
+            *notes,
+            "the library was made from another model file, or from this one before it was changed",
+        )
     context = library.context(request.threads)
     length = reduction_length(proto, {one.name: one.largest_shape for one in library.inputs})
     bound = bound_arrays(proto, request.binds)

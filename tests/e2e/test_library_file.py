@@ -152,3 +152,12 @@ def test_what_cannot_be_the_output_is_refused(
     assert sorted(path.name for path in directory.iterdir()) == ["m.onnx", "pipe"]
     assert (directory / "m.onnx").read_bytes() == (place / "mnist.onnx").read_bytes()
     assert (directory / "pipe").is_fifo()
+
+
+def test_verify_says_that_the_model_is_another_one(place: Path, tmp_path: Path) -> None:
+    shutil.copy(place / "mnist.onnx", tmp_path / "same.onnx")
+    (tmp_path / "other.onnx").write_bytes((place / "mnist.onnx").read_bytes() + b"\x32\x01x")  # doc_string
+    for name, said in (("same.onnx", False), ("other.onnx", True)):
+        done = tk("verify", place / "mnist.so", "--model", name, cwd=tmp_path)
+        assert done.code == 0, done.err
+        assert ("another model file" in done.err) == said
