@@ -15,6 +15,15 @@ from pathlib import Path
 from compiler.core.diagnostics import CrashError, HostError
 
 _GRACE_SECONDS = 0.5
+_LACKS = {
+    "no space left on device": "free some space there, or choose another place with TMPDIR",
+    "disk quota exceeded": "free some space there, or choose another place with TMPDIR",
+    "cannot allocate memory": "free some memory, or set TK_JOBS=1 to compile one file at a time",
+    "virtual memory exhausted": "free some memory, or set TK_JOBS=1 to compile one file at a time",
+    "out of memory": "free some memory, or set TK_JOBS=1 to compile one file at a time",
+    "killed signal terminated program": "free some memory, or set TK_JOBS=1 to compile one file at a time",
+}
+"""What compilers and linkers say when the machine, not their input, is the trouble, and what helps."""
 _lock = threading.RLock()  # re-entrant: a signal handler may call stop_all while its own thread holds it
 _running: set[subprocess.Popen[bytes]] = set()
 _stopped = threading.Event()
@@ -29,6 +38,14 @@ class Completed:
     stdout: str
     stderr: str
     seconds: float
+
+
+def check_host(done: Completed) -> None:
+    """Raise HostError when a failed program says that the machine lacks something: space or memory."""
+    for line in done.stderr.splitlines():
+        for complaint, hint in _LACKS.items():
+            if complaint in line.lower():
+                raise HostError(f"`{Path(done.argv[0]).name}` cannot go on", why=line.strip(), hint=hint)
 
 
 def run(

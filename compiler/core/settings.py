@@ -70,8 +70,8 @@ def usable_processors() -> int:
 
 
 def child_environment(**changes: str) -> dict[str, str]:
-    """This process's environment for a child, with messages in plain English, and `changes` on top."""
-    return {**os.environ, "LC_ALL": "C.UTF-8", **changes}
+    """This process's environment for a child: messages in plain English, always a PATH, `changes` on top."""
+    return {"PATH": search_path(), **os.environ, "LC_ALL": "C.UTF-8", **changes}
 
 
 def search_path(env: Mapping[str, str] | None = None) -> str:

@@ -16,7 +16,7 @@ from typing import BinaryIO
 from compiler.core.cache import ContentCache, content_key
 from compiler.core.diagnostics import BadInputError, BuildError
 from compiler.core.files import private_directory, sha256_file, stream_atomic, write_atomic
-from compiler.core.process import run
+from compiler.core.process import check_host, run
 from compiler.core.settings import child_environment
 from compiler.runtime.elf import CONSTANTS_SECTION, TABLE_SECTION, append_constants
 
@@ -225,6 +225,7 @@ def _run(argv: Sequence[str], directory: Path, what: str) -> None:
     # The compiler's own temporary files go the way of the directory, also when everything is killed.
     done = run(argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
     if done.returncode != 0:
+        check_host(done)
         shown = "\n".join((done.stderr or done.stdout).splitlines()[:_SHOWN_LINES])
         raise BuildError(
             what, where=" ".join(argv), why=shown, hint="this is a defect of tk: please report it"

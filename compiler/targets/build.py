@@ -11,7 +11,7 @@ from typing import Self
 from compiler.core.cache import ContentCache, content_key
 from compiler.core.diagnostics import BuildError
 from compiler.core.files import private_directory, sha256_file, write_atomic
-from compiler.core.process import run
+from compiler.core.process import check_host, run
 from compiler.core.settings import Settings, child_environment
 from compiler.targets.target import Target
 from compiler.targets.toolchain import Cxx, find_cxx
@@ -73,6 +73,7 @@ def compile_object(cxx: Cxx, flags: Sequence[str], name: str, text: str, *, outp
         # The compiler's own temporary files go the way of the directory, also when everything is killed.
         done = run(argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
         if done.returncode != 0:
+            check_host(done)
             shown = "\n".join(done.stderr.splitlines()[:_SHOWN_LINES])
             raise BuildError(
                 f"the C++ compiler rejected generated code ({name})",

@@ -78,3 +78,25 @@ def test_stop_all_ends_what_other_threads_wait_for() -> None:
         assert process.run(python("import time; time.sleep(60)")).returncode == -9
     finally:
         process._stopped.clear()
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("k.s: fatal error: error closing k.s: No space left on device", "space"),
+        ("g++: fatal error: Killed signal terminated program cc1plus", "memory"),
+        ("cc1plus: out of memory allocating 65536 bytes", "memory"),
+    ],
+)
+def test_a_machine_that_lacks_something_is_no_defect(said: str, words: str) -> None:
+    done = process.run([sys.executable, "-c", f"import sys; sys.exit({said!r})"])
+    with pytest.raises(HostError, match="cannot go on") as caught:
+        process.check_host(done)
+    assert said in caught.value.why
+    assert words in caught.value.hint
+
+
+def test_other_complaints_are_left_alone() -> None:
+    process.check_host(
+        process.run([sys.executable, "-c", "import sys; sys.exit('k.cpp:1: error: expected ;')"])
+    )
