@@ -209,6 +209,21 @@ def _matmul_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
     return reduce_block(b, "matmul", out.shape, (left[-1],), at, "sum", out.dtype)
 
 
+def _gemv_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """One row times a matrix: each element of the matrix is read once, so its bytes are the time it takes."""
+    (inner, columns), out = info.in_types[1].shape, info.out_types[0]
+
+    def at(n: Expr, k: Expr) -> Expr:
+        return widened(inputs[0][0, k]) * widened(inputs[1][k, n])
+
+    sums = reduce_block(b, "gemv", (columns,), (inner,), at, "sum", out.dtype)
+    return b.compute("row", out.shape, lambda m, n: sums[n], out.dtype)  # noqa: ARG005
+
+
+def _is_one_row(info: NodeInfo) -> bool:
+    return all(item.rank == 2 for item in info.in_types) and info.in_types[0].shape[0] == 1
+
+
 def _matrix_index(batch: Sequence[Expr], row: Expr, column: Expr) -> tuple[Expr, ...]:
     return (*batch, row, column)
 
@@ -242,7 +257,8 @@ def _matmul_flops(info: NodeInfo) -> int:
 
 MATMUL = Op(
     "MatMul", Kind.ANCHOR, _matmul_infer, _matmul_reference, (2, 2), (Signature(1),),
-    forms={"matmul": one(_matmul_form, _is_matrix)}, expand=_matmul_expand, flops=_matmul_flops,
+    forms={"gemv": one(_gemv_form, _is_one_row), "matmul": one(_matmul_form, _is_matrix)},
+    expand=_matmul_expand, flops=_matmul_flops,
 )  # fmt: skip
 
 

@@ -165,6 +165,10 @@ def _is_row(item: Iter, packed: Access | None, loads: tuple[Access, ...], lane: 
 # ---------------------------------------------------------------- the choice of a tile
 
 
+THREADS = 4
+"""Work that cannot be shared out evenly over this many threads counts as longer."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Sizes that the choice of a register tile depends on.
@@ -205,8 +209,19 @@ def _tile_cost(vectors: int, rows: int, problem: Problem, facts: TargetFacts) ->
     refill = _refill_cycles(vectors, problem, facts)
     step = max(arithmetic, reads / 2.0, latency, refill) + 0.1 * reads + 0.5
     tiles = problem.outer * (problem.vectors // vectors) * math.ceil(problem.rows / rows)
-    per_tile = step * problem.steps + 2.0 * tile
-    return tiles * per_tile
+    total = tiles * (step * problem.steps + 2.0 * tile)
+    return total if problem.rows > 1 else _streamed_cost(total, problem, tiles, facts)
+
+
+def _streamed_cost(total: float, problem: Problem, tiles: int, facts: TargetFacts) -> float:
+    """Cycles where the packed operand is read once: the time of its bytes, if they are shared out evenly."""
+    memory = problem.packed_bytes * facts.hertz / facts.bandwidth
+    return max(total, memory) * uneven(tiles) + 0.05 * total
+
+
+def uneven(shares: int) -> float:
+    """How much longer the busiest of a few threads works than it had to."""
+    return math.ceil(shares / THREADS) * THREADS / shares
 
 
 def _refill_cycles(vectors: int, problem: Problem, facts: TargetFacts) -> float:

@@ -10,6 +10,7 @@ from compiler.loops.ir import Binary, Block, Call, Expr, Func, Load, Select, Sto
 from compiler.loops.layout import Layout
 from compiler.loops.queries import extent_of, static_shape
 from compiler.schedule.analysis import block_facts
+from compiler.schedule.rules.common import writes
 from compiler.schedule.rules.contraction import cycles
 from compiler.schedule.rules.winograd import estimate as winograd_seconds
 
@@ -20,7 +21,9 @@ def seconds(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> fl
     if known is not None:
         return known
     traffic = sum(math.prod(static_shape(item)) * item.dtype.bits / 8 for item in func.params)
-    busy = sum(_block_cycles(block, facts) for block in func.blocks())
+    inlined = {item.name for item in func.allocs}
+    kept = [block for block in func.blocks() if block.is_reduction or writes(block) not in inlined]
+    busy = sum(_block_cycles(block, facts) for block in kept)
     return max(busy / facts.hertz, traffic / facts.bandwidth)
 
 

@@ -35,7 +35,7 @@ from compiler.schedule.rules.common import (
     stores_lanes,
     writes,
 )
-from compiler.schedule.rules.contraction import Problem, tile_options
+from compiler.schedule.rules.contraction import Problem, tile_options, uneven
 from compiler.schedule.schedule import Schedule
 
 WHOLE = 0
@@ -114,24 +114,21 @@ def _target(block: Block) -> str:
 # ---------------------------------------------------------------- estimates
 
 
-_LEVEL_2_BYTES = 16.0
-_LEVEL_3_BYTES = 8.0
-"""Bytes per cycle that one core gets from its second-level cache and from beyond it."""
+_CACHED_BYTES = 8.0
+"""Bytes per cycle that one core gets from the last cache."""
 
-_BATCH_OF_THREADS = 4
-"""Work that cannot be shared out evenly over this many threads counts as longer."""
+_TRANSFORM = 3.0
+"""Cycles for loads, arithmetic and store of one vector of transformed values."""
 
 
 def plans(shape: Shape, facts: TargetFacts) -> list[Option]:
     """All plans with their estimated cycles on one core."""
-    lanes, found = facts.lanes(32), []
-    divisors = [n for n in range(1, shape.down + 1) if shape.down % n == 0]
-    for band in (WHOLE, *divisors):
-        if band == shape.down:
-            continue
+    found = []
+    bands = [n for n in range(1, shape.down + 1) if shape.down % n == 0]
+    for band in (WHOLE, *(bands if shape.images > 1 else bands[:-1])):
         count = shape.tiles if band == WHOLE else band * shape.across
         problem = Problem(
-            vectors=shape.out // lanes,
+            vectors=shape.out // facts.lanes(32),
             rows=count,
             steps=shape.channels,
             outer=shape.size**2 * (shape.tiles // count),
@@ -140,32 +137,40 @@ def plans(shape: Shape, facts: TargetFacts) -> list[Option]:
         )
         for option in tile_options(problem, facts):
             plan = Plan(band, *option.value)
-            if plan.vectors <= 4:
-                found.append(Option(plan.value, option.cost + _overhead(shape, plan, count, facts)))
+            if plan.vectors <= _MOST_VECTORS:
+                found.append(Option(plan.value, _cost(shape, plan, count, option.cost, facts)))
     return found
 
 
-def _overhead(shape: Shape, plan: Plan, count: int, facts: TargetFacts) -> float:
-    """Cycles for everything but the products: transforms, traffic, uneven shares."""
-    lanes, positions = facts.lanes(32), shape.size**2
-    per_tile = positions * 3.0  # loads, arithmetic and stores of one vector of channels
-    transforms = shape.tiles * (shape.channels + shape.out) / lanes * per_tile
-    tiles_bytes = positions * count * shape.channels * 4.0
-    chunk_bytes = positions * count * plan.vectors * lanes * 4.0
-    filter_bytes = positions * shape.channels * shape.out * 4.0
-    memory = filter_bytes * facts.hertz / facts.bandwidth
-    room = facts.l2.bytes * 0.75
-    bands = shape.tiles // count
-    chunks = shape.out // (plan.vectors * lanes)
-    fits = tiles_bytes + chunk_bytes <= room
+_MOST_VECTORS = 4
+"""More vectors of output channels at a time leave no room for the products in the second-level cache."""
+
+
+def _cost(shape: Shape, plan: Plan, count: int, products: float, facts: TargetFacts) -> float:
+    """Cycles for products and transforms, shared out evenly or not, and for what comes from afar."""
+    vectors = (shape.channels + shape.out) / facts.lanes(32)
+    transforms = shape.tiles * vectors * shape.size**2 * _TRANSFORM
+    shares = shape.tiles // count if plan.band != WHOLE else shape.out // (plan.vectors * facts.lanes(32))
+    return (products + transforms) * uneven(shares) + _traffic(shape, plan, count, facts)
+
+
+def _traffic(shape: Shape, plan: Plan, count: int, facts: TargetFacts) -> float:
+    """Cycles for bytes from beyond the second-level cache: filters once, and what is read again."""
+    memory = facts.bandwidth / facts.hertz
+    width, positions = plan.vectors * facts.lanes(32), shape.size**2
+    tiles = positions * count * shape.channels * 4.0
+    products = positions * count * width * 4.0
+    filters = positions * shape.channels * shape.out * 4.0
+    room, bands, chunks = facts.l2.bytes * 0.75, shape.tiles // count, shape.out // width
     again = 0.0
-    if filter_bytes + tiles_bytes > room:
-        again += (bands - 1) * filter_bytes / _LEVEL_3_BYTES
-    if not fits:
-        again += (chunks + 1) * bands * tiles_bytes / _LEVEL_3_BYTES
-    if chunk_bytes > room:
-        again += 2 * chunks * bands * chunk_bytes / _LEVEL_3_BYTES
-    return transforms + memory + again
+    if filters + tiles > room:
+        again += (bands - 1) * filters
+    if tiles + products > room:
+        again += (chunks + 1) * bands * tiles
+    if products > room:
+        again += 2 * chunks * bands * products
+    near = max(filters, tiles, products) <= facts.l3.bytes / 2
+    return filters / memory + again / (_CACHED_BYTES if near else memory)
 
 
 def estimate(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> float | None:
