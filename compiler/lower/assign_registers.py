@@ -21,7 +21,6 @@ from compiler.loops.ir import (
     ForKind,
     Func,
     Load,
-    Ramp,
     Store,
     Var,
 )
@@ -68,7 +67,7 @@ def _small(buffer: Buffer) -> bool:
 
 def _constant(index: Expr, unrolled: frozenset[str]) -> bool:
     """Whether only variables of unrolled loops occur in a scalar index."""
-    if isinstance(index, Ramp):
+    if index.dtype.lanes != 1:
         return False
     return all(item.name in unrolled for item in index.walk() if isinstance(item, Var)) and not any(
         isinstance(item, Load) for item in index.walk()

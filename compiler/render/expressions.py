@@ -195,7 +195,8 @@ class Expressions:
         low, divisor = self._interval(expr.a)[0], self._interval(expr.b)[0]
         if low is not None and divisor is not None and low >= 0 and divisor > 0:
             return f"({self(expr.a)} {'/' if expr.op == 'floordiv' else '%'} {self(expr.b)})"
-        return f"{self.words.math(expr.op)}({self(expr.a)}, {self(expr.b)})"
+        kind = self.words.type_of(expr.dtype)  # a literal has another type than what it divides
+        return f"{self.words.math(expr.op)}<{kind}>({self(expr.a)}, {self(expr.b)})"
 
     def _interval(self, expr: Expr) -> tuple[int | None, int | None]:
         return self.sim.interval(expr) if expr.dtype.lanes == 1 else (None, None)
