@@ -8,6 +8,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.ir import Binary, Const, Expr, Var
 from compiler.loops.queries import extent_of
 from compiler.schedule.analysis import BlockFacts, block_facts
+from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.rules.common import SMALL, fuse_all, reiterate, split_iteration
 from compiler.schedule.schedule import Schedule
 
@@ -22,23 +23,35 @@ def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
         return False
     lanes = facts.lanes(block.store.buffer.dtype.bits)
     blocked = _blocked_axis(block)
-    if blocked is not None:
-        axis, size, group = blocked
-        if group:
-            split_iteration(schedule, name, axis, group)
-        reiterate(schedule, name, axis + 1 if group else axis, size)
-        loops = list(schedule.loops(name))
-        if _scattered(schedule, name):
-            _unroll_channels(schedule, loops, axis + 1 if group else axis)
-        else:
-            schedule.vectorize(loops.pop())
-    else:
+    loops = _in_blocks(schedule, name, *blocked) if blocked is not None else None
+    if loops is None:
         loops = list(schedule.loops(name))
         _vectorize_inner(schedule, block, loops, lanes)
     work = math.prod(extent_of(item.extent) for item in block.spatial)
     if loops and work >= SMALL:
         schedule.parallel(fuse_all(schedule, loops))
     return True
+
+
+def _in_blocks(schedule: Schedule, name: str, axis: int, size: int, group: int) -> list[str] | None:
+    """Let the lanes of channel blocks be innermost, as vectors; returns the loops around them.
+
+    None, and nothing is changed, where the channels do not fill whole groups, so that a step is refused.
+    """
+    attempt = schedule.copy()
+    try:
+        if group:
+            split_iteration(attempt, name, axis, group)
+        reiterate(attempt, name, axis + 1 if group else axis, size)
+        loops = list(attempt.loops(name))
+        if _scattered(attempt, name):
+            _unroll_channels(attempt, loops, axis + 1 if group else axis)
+        else:
+            attempt.vectorize(loops.pop())
+    except ScheduleError:
+        return None
+    schedule.become(attempt)
+    return loops
 
 
 def _blocked_axis(block: BlockFacts) -> tuple[int, int, int] | None:
