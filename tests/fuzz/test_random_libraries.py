@@ -1,37 +1,76 @@
-"""200 random graphs: compiled, they compute what onnxruntime computes."""
+"""Random graphs and networks: compiled, they compute what onnxruntime computes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 
 import compiler
+from tests.support.model_library import COMPILERS
 from tests.support.onnx_models import assert_close, run_onnxruntime
 from tests.support.random_graphs import random_model
+from tests.support.random_networks import random_network
 
-ALL = range(200)
-USUAL = 20
-"""These run with every test run, the others are slow together."""
-ONCE_BROKEN = (543, 555)
-SEEDS = [
-    *(pytest.param(seed, marks=[pytest.mark.slow] if seed >= USUAL and seed != 32 else []) for seed in ALL),
-    *ONCE_BROKEN,
-]
+GRAPHS, USUAL_GRAPHS = range(200), range(15)
+NETWORKS, USUAL_NETWORKS = range(150), range(25)
+"""The usual ones run with every test run, the others are slow together."""
+ONCE_BROKEN = (32, 543, 555)
+ARCHS = ("x86-64", "x86-64-v2", "x86-64-v3", "host")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_library_computes_what_onnxruntime_computes(seed: int, tmp_path: Path) -> None:
-    proto, feeds = random_model(seed)
+def seeds(every: range, usual: range, more: Iterable[int] = ()) -> list[object]:
+    often = {*usual, *more}
+    return [
+        pytest.param(seed, marks=[] if seed in often else [pytest.mark.slow])
+        for seed in sorted({*every, *often})
+    ]
+
+
+def assert_computes_the_same(
+    proto: onnx.ModelProto, feeds: dict[str, np.ndarray], directory: Path, arch: str = "host"
+) -> None:
     want = run_onnxruntime(proto, feeds, optimise=False)
-    onnx.save(proto, tmp_path / "m.onnx")
-    compiler.compile_model(tmp_path / "m.onnx", compiler.CompileOptions(output=tmp_path / "m.so"))
+    onnx.save(proto, directory / "m.onnx")
+    options = compiler.CompileOptions(output=directory / "m.so", arch=arch)
+    compiler.compile_model(directory / "m.onnx", options)
     for threads in (1, 3):
-        with compiler.load(tmp_path / "m.so", threads=threads) as model:
+        with compiler.load(directory / "m.so", threads=threads) as model:
             got = model.run(feeds)
         assert got.keys() == want.keys()
         for name, array in want.items():
-            assert_close(got[name], array, 1e-4, f"seed {seed}, {threads} threads, output {name}")
-    report = compiler.inspect_library(tmp_path / "m.so", check=True)
+            assert_close(got[name], array, 1e-4, f"{threads} threads, output {name}")
+    report = compiler.inspect_library(directory / "m.so", check=True)
     assert [one.index for one in report.kernels if not one.replays] == []
+
+
+@pytest.mark.parametrize("seed", seeds(GRAPHS, USUAL_GRAPHS, ONCE_BROKEN))
+def test_graph(seed: int, tmp_path: Path) -> None:
+    assert_computes_the_same(*random_model(seed), tmp_path)
+
+
+@pytest.mark.parametrize("seed", seeds(NETWORKS, USUAL_NETWORKS))
+def test_network(seed: int, tmp_path: Path) -> None:
+    assert_computes_the_same(*random_network(seed), tmp_path)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("cxx", COMPILERS)
+@pytest.mark.parametrize("seed", seeds(range(1000, 1008), range(1000, 1001)))
+def test_network_for_other_processors(
+    seed: int, cxx: str, arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TK_CXX", cxx)
+    assert_computes_the_same(*random_network(seed), tmp_path, arch)
+
+
+def test_a_seed_gives_one_network() -> None:
+    assert random_network(5)[0].SerializeToString() == random_network(5)[0].SerializeToString()
+
+
+def test_networks_are_varied() -> None:
+    seen = {item.op_type for seed in NETWORKS for item in random_network(seed)[0].graph.node}
+    assert len(seen) >= 24
