@@ -126,6 +126,11 @@ def test_inspect_and_check(directory: Path) -> None:
     checked = command.tk("inspect", "mnist.so", "--check", cwd=directory)
     assert checked.code == 0, checked.err
     assert "kernels replay to the same text" in checked.out
+    assert "# trace of kernel" not in checked.out
+    document = command.tk("inspect", "mnist.so", "--check", "--json", cwd=directory).json
+    assert [(one["replays"], one["trace"]) for one in document["kernels"]] == [(True, "")] * len(
+        library["kernels"]
+    )
 
 
 def test_targets(directory: Path) -> None:

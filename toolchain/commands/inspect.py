@@ -30,7 +30,7 @@ def inspect_command(
             raise compiler.UsageError(
                 "a library's shapes are fixed", where="--shape, --bind", hint="leave them out"
             )
-        _inspect_library(file, kernels=kernels or check, check=check, json=json)
+        _inspect_library(file, kernels=kernels, check=check, json=json)
         return
     if kernels or check:
         raise compiler.UsageError(
