@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TextIO
 
 
@@ -24,4 +25,54 @@ def console_settings(stream: TextIO | None = None, env: Mapping[str, str] | None
     forced = bool(source.get("FORCE_COLOR"))
     return ConsoleSettings(
         color=not source.get("NO_COLOR") and (forced or interactive), interactive=interactive
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSettings:
+    """What the environment says about container engines; empty texts and None stand for nothing said.
+
+    `config` is the folder of Docker's client configuration; `path` are the folders that programs are looked
+    up in; `cli` is the environment for an engine's own client, without anything that selects an engine.
+    """
+
+    host: str
+    context: str
+    podman_host: str
+    config: Path
+    tls: bool
+    tls_verify: bool
+    cert_path: Path
+    runtime_dir: Path | None
+    path: tuple[Path, ...]
+    cli: Mapping[str, str]
+
+
+_SELECTS_AN_ENGINE = (
+    "DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_TLS", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH",
+    "DOCKER_API_VERSION", "DOCKER_BUILDKIT", "CONTAINER_HOST", "CONTAINER_CONNECTION",
+)  # fmt: skip
+
+
+def engine_settings(env: Mapping[str, str] | None = None) -> EngineSettings:
+    """Read Docker's and podman's own variables (docs.docker.com/reference/cli/docker, podman-remote(1))."""
+    source = os.environ if env is None else env
+    home = Path(source.get("HOME") or Path.home())
+    config = Path(source.get("DOCKER_CONFIG") or home / ".docker")
+    runtime = source.get("XDG_RUNTIME_DIR")
+    folders = source.get("PATH", os.defpath).split(os.pathsep)
+    return EngineSettings(
+        host=source.get("DOCKER_HOST", ""),
+        context=source.get("DOCKER_CONTEXT", ""),
+        podman_host=source.get("CONTAINER_HOST", ""),
+        config=config,
+        tls=bool(source.get("DOCKER_TLS")),
+        tls_verify=bool(source.get("DOCKER_TLS_VERIFY")),
+        cert_path=Path(source.get("DOCKER_CERT_PATH") or config),
+        runtime_dir=Path(runtime) if runtime else None,
+        path=tuple(Path(folder) for folder in folders if folder),
+        cli={
+            **{key: value for key, value in source.items() if key not in _SELECTS_AN_ENGINE},
+            "LC_ALL": "C.UTF-8",
+        },
     )

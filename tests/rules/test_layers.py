@@ -39,6 +39,10 @@ THIRD_PARTY: dict[str, set[str]] = {
                   "compiler.verify"},
     "onnx": {"compiler.frontend", "compiler.verify", "toolchain.zoo"},
     "google": {"compiler.frontend"},  # protobuf, which onnx brings along
+    "docker": {"toolchain.engine", "toolchain.containers", "toolchain.devices", "toolchain.doctor"},
+    "requests": {"toolchain.engine"},  # comes with docker: its errors
+    "urllib3": {"toolchain.engine"},
+    "rich": {"toolchain.engine"},
     "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands"},
 }  # fmt: skip
 

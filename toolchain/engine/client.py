@@ -1,0 +1,217 @@
+"""An engine: Docker's Python SDK over one endpoint, for everything but the build."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import Any
+
+from compiler import HostError
+from toolchain.engine import failures, labels
+from toolchain.engine.endpoint import Endpoint, EngineKind, Tls, resolve_endpoint
+
+PING_SECONDS = 5.0
+"""How long an engine may take for its first answer; one reached by ssh or network three times that."""
+ANSWER_SECONDS = 120.0
+"""How long it may take for any other answer, or between two parts of a stream."""
+_PODMAN = "Podman Engine"
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A container that has ended: its exit code and everything that it printed."""
+
+    code: int
+    output: str
+
+
+class Engine:
+    """A container engine that has answered.
+
+    `client` and `api` are the SDK's; use them under `guard`, which turns their errors into ours.
+    """
+
+    def __init__(self, endpoint: Endpoint, client: Any, facts: Mapping[str, Any]) -> None:
+        self.endpoint = endpoint
+        self.client = client
+        self.api = client.api
+        self.version = str(facts.get("Version", ""))
+        self.api_version = str(facts.get("ApiVersion", ""))
+        names = [str(one.get("Name", "")) for one in facts.get("Components") or ()]
+        self.kind: EngineKind = "podman" if _PODMAN in names else "docker"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it listens on a socket of this machine."""
+        return self.endpoint.is_local
+
+    @cached_property
+    def info(self) -> Mapping[str, Any]:
+        """What the engine says about itself and its machine (GET /info)."""
+        with self.guard("ask the engine about itself"):
+            found: Mapping[str, Any] = self.api.info()
+            return found
+
+    @property
+    def is_rootless(self) -> bool:
+        """Whether it runs without root's rights, so that containers' users are mapped."""
+        options = [str(one) for one in self.info.get("SecurityOptions") or ()]
+        return any("rootless" in one for one in options)
+
+    def guard(self, doing: str, seconds: float | None = None) -> contextlib.AbstractContextManager[None]:
+        """Within it errors of the SDK become a HostError "cannot <doing>: ..."."""
+        return failures.guarded(self.endpoint, doing, seconds or float(self.api.timeout or ANSWER_SECONDS))
+
+    def image(self, reference: str) -> Mapping[str, Any] | None:
+        """What the engine knows of an image (GET /images/{name}/json), or None when it has none."""
+        import docker.errors
+
+        with self.guard(f"look up the image {reference}"):
+            try:
+                found: Mapping[str, Any] = self.api.inspect_image(reference)
+            except docker.errors.NotFound:
+                return None
+            return found
+
+    @contextlib.contextmanager
+    def container(self, image: str, argv: Sequence[str], **options: Any) -> Iterator[str]:
+        """The name of a new container that was not started, labelled as ours and removed at the end.
+
+        `options` are those of the SDK's `create_container`, host options by name in `host`.
+        """
+        name = labels.fresh_name("run")
+        host = self.api.create_host_config(**options.pop("host", {}))
+        own = labels.owned(options.pop("labels", None))
+        try:
+            with self.guard(f"create a container of {image}"):
+                self.api.create_container(
+                    image,
+                    list(argv),
+                    name=name,
+                    host_config=host,
+                    labels=own,
+                    use_config_proxy=False,
+                    **options,
+                )
+            yield name
+        finally:
+            self.remove_container(name)
+
+    def remove_container(self, name: str) -> None:
+        """Remove a container with its anonymous volumes, running or not; none of that name is no error."""
+        import docker.errors
+
+        with self.guard(f"remove the container {name}"), contextlib.suppress(docker.errors.NotFound):
+            self.api.remove_container(name, v=True, force=True)
+
+    def run(
+        self, image: str, argv: Sequence[str], *, timeout: float | None = None, **options: Any
+    ) -> Finished:
+        """Run a program in a container of its own, without network unless `host` has `network_mode`.
+
+        The container is removed, also after an interrupt. `timeout` in seconds. Raises HostError.
+        """
+        host = {"network_mode": "none", "init": True, **options.pop("host", {})}
+        entry = [argv[0]] if argv else None
+        doing = f"run `{' '.join(argv)}` in {image}"
+        with (
+            self.container(image, list(argv[1:]), entrypoint=entry, host=host, **options) as name,
+            self.guard(doing, timeout),
+        ):
+            self.api.start(name)
+            code = int(self.api.wait(name, timeout=timeout or ANSWER_SECONDS * 30)["StatusCode"])
+            output: bytes = self.api.logs(name)
+        return Finished(code, output.decode(errors="backslashreplace"))
+
+    def read_file(self, image: str, path: str) -> bytes | None:
+        """The bytes of a file in an image, symbolic links followed; None when it has no such file.
+
+        Nothing of the image is run.
+        """
+        with self.container(image, ["none"]) as name:
+            return self._read(name, path)
+
+    def _read(self, container: str, path: str, depth: int = 0) -> bytes | None:
+        import docker.errors
+
+        with self.guard(f"read {path} of {container}"):
+            try:
+                parts, _ = self.api.get_archive(container, path)
+                data = b"".join(parts)
+            except docker.errors.NotFound:
+                return None
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            member = next(iter(archive), None)
+            if member is not None and member.issym() and depth < 8:
+                target = str(_normal(PurePosixPath(path).parent / member.linkname))
+                return self._read(container, target, depth + 1)
+            stream = archive.extractfile(member) if member is not None and member.isfile() else None
+            return stream.read() if stream is not None else None
+
+
+def open_engine(
+    endpoint: Endpoint | None = None, *, kind: str | None = None, seconds: float | None = None
+) -> Engine:
+    """Connect to the engine at `endpoint`, by default what `resolve_endpoint` finds, and wait for its answer.
+
+    `kind` must be what it then says it is; `seconds` limits its first answer. Raises HostError, in one line
+    with the fix, when there is none, or it hangs, drops the connection or answers with an error.
+    """
+    where = endpoint or resolve_endpoint(kind=kind)
+    limit = seconds or (PING_SECONDS if where.is_local else 3 * PING_SECONDS)
+    with failures.guarded(where, "use the container engine", limit):
+        client = _connect(where, limit)
+        facts = client.api.version(api_version=False)
+    client.api.timeout = ANSWER_SECONDS
+    engine = Engine(where, client, facts)
+    if kind is not None and engine.kind != kind:
+        raise HostError(
+            f"--engine {kind} was asked for, but {engine.kind} {engine.version} answers at {where};"
+            f" name {kind}'s socket with --docker-host"
+        )
+    return engine
+
+
+def _connect(endpoint: Endpoint, seconds: float) -> Any:
+    import docker
+
+    if endpoint.url.startswith("ssh:") and importlib.util.find_spec("paramiko") is None:
+        raise HostError(
+            f"cannot use the container engine at {endpoint}: Python's ssh package is missing;"
+            " install it with `pip install 'docker[ssh]'`"
+        )
+    return docker.DockerClient(
+        base_url=endpoint.url,
+        version="auto",
+        timeout=seconds,
+        tls=_tls(endpoint.tls),
+        use_ssh_client=True,
+    )
+
+
+def _tls(tls: Tls | None) -> Any:
+    if tls is None:
+        return False
+    import docker.tls
+
+    pair = (str(tls.cert), str(tls.key)) if tls.cert.exists() and tls.key.exists() else None
+    return docker.tls.TLSConfig(
+        client_cert=pair, ca_cert=str(tls.ca) if tls.ca.exists() else None, verify=tls.verify
+    )
+
+
+def _normal(path: PurePosixPath) -> PurePosixPath:
+    """Resolve `..` within the root."""
+    parts: list[str] = []
+    for part in path.parts:
+        if part == "..":
+            parts = parts[:-1] or ["/"]
+        else:
+            parts.append(part)
+    return PurePosixPath(*parts)
