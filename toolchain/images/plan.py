@@ -34,8 +34,8 @@ PATH_DEFAULT = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 class Mount:
     """What a `RUN` sees beside its stage: a cache kept between builds, a secret, a file of the context.
 
-    `source` of a bind mount is a path in the context, or in `from_stage`; a cache's `id` is shared by all images
-    that use the same one.
+    `source` of a bind mount is a path in the context, or in `from_stage`; images that name the same
+    cache `id` share it.
     """
 
     kind: Literal["cache", "secret", "bind"]
@@ -166,7 +166,7 @@ class Download:
 
 @dataclass(frozen=True, slots=True)
 class GitSource:
-    """A git tree: `ref` is a tag or branch, `commit` 40 hex digits or `unresolved`; `path` is where it lies."""
+    """A git tree: `ref` is a tag or branch, `commit` 40 hex digits or `unresolved`."""
 
     url: str
     ref: str
@@ -257,7 +257,7 @@ class Plan:
 
     @property
     def build_labels(self) -> tuple[tuple[str, str], ...]:
-        """Labels that the one who builds adds (`docker build --label`): they hold the key, so cannot be in it."""
+        """Labels added at the build (`docker build --label`): they name the key, so cannot be part of it."""
         stand_in = (("tk.stand-in", self.base.reference),) if self.base.stand_in else ()
         return (("tk.plan", self.key), ("tk.name", self.name), *stand_in)
 
