@@ -23,6 +23,7 @@ from compiler import (
 )
 from toolchain import console
 from toolchain.commands import bench, compile, completion, demo, inspect, run, targets, verify, zoo  # noqa: A004
+from toolchain.commands.image import app as image_app
 
 _EXIT_INTERRUPTED = 130
 _EXIT_TERMINATED = 143
@@ -45,6 +46,7 @@ app.command("verify")(verify.verify_command)
 app.command("bench")(bench.bench_command)
 app.command("inspect")(inspect.inspect_command)
 app.command("targets")(targets.targets_command)
+app.add_typer(image_app, name="image")
 app.add_typer(zoo.app, name="zoo")
 app.command("demo")(demo.demo_command)
 app.command("completion")(completion.completion_command)

@@ -43,6 +43,9 @@ THIRD_PARTY: dict[str, set[str]] = {
     "requests": {"toolchain.engine"},  # comes with docker: its errors
     "urllib3": {"toolchain.engine"},
     "rich": {"toolchain.engine"},
+    "yaml": {"toolchain.recipes"},
+    "pydantic": {"toolchain.recipes"},
+    "packaging": {"toolchain.recipes"},
     "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands"},
 }  # fmt: skip
 

@@ -1,0 +1,135 @@
+#!/bin/sh
+# One step of a build, with what the site gives: CA bundle, proxy, mirrors. All of it comes from build secrets
+# (both may be absent) and lives in a folder that is removed at the end, so no layer holds any of it.
+#
+#   site.sh run CMD...                          any program, with the CA bundle and mirrors in its environment
+#   site.sh apt ARGS...                         apt-get, without recommended packages, logs and translations
+#   site.sh fetch URL SHA256 FILE               a download, checked before it gets its name
+#   site.sh git URL REF COMMIT FOLDER           a git tree with its submodules, at exactly this commit
+set -eu
+umask 022
+
+secrets=/run/secrets
+caches=/var/cache
+scratch=/dev/shm
+[ -d "$scratch" ] && [ -w "$scratch" ] || scratch=/var/tmp
+work=$(mktemp -d "$scratch/tk-site.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+chmod 755 "$work"
+: >"$work/apt-mirrors"
+: >"$work/url-mirrors"
+: >"$work/gitconfig"
+
+read_site() {
+    [ -s "$secrets/tk-site" ] || return 0
+    while IFS='=' read -r name value; do
+        case $name in
+        http_proxy | https_proxy | no_proxy | PIP_INDEX_URL | PIP_EXTRA_INDEX_URL | PIP_TRUSTED_HOST)
+            export "$name=$value" ;;
+        apt_mirror) printf '%s\n' "$value" >>"$work/apt-mirrors" ;;
+        url_mirror) printf '%s\n' "$value" >>"$work/url-mirrors" ;;
+        git_mirror) printf '[url "%s"]\n\tinsteadOf = %s\n' "${value#* }" "${value%% *}" >>"$work/gitconfig" ;;
+        esac
+    done <"$secrets/tk-site"
+}
+
+use_ca_bundle() {
+    [ -s "$secrets/tk-ca" ] || return 0
+    cp "$secrets/tk-ca" "$work/ca.pem"
+    chmod 644 "$work/ca.pem"
+    export PIP_CERT="$work/ca.pem" SSL_CERT_FILE="$work/ca.pem" CURL_CA_BUNDLE="$work/ca.pem"
+    export REQUESTS_CA_BUNDLE="$work/ca.pem" GIT_SSL_CAINFO="$work/ca.pem"
+}
+
+# Replaces the first prefix that a line of the mirror list names: `<original prefix> <mirror prefix>`.
+mirrored() {
+    while IFS=' ' read -r original mirror; do
+        case $1 in
+        "$original"*)
+            printf '%s%s\n' "$mirror" "${1#"$original"}"
+            return ;;
+        esac
+    done <"$work/url-mirrors"
+    printf '%s\n' "$1"
+}
+
+apt() {
+    mkdir -p "$work/parts" "$work/sources"
+    [ ! -e /etc/apt/sources.list ] || cp /etc/apt/sources.list "$work/sources.list"
+    [ -e "$work/sources.list" ] || : >"$work/sources.list"
+    for file in /etc/apt/sources.list.d/*; do
+        [ ! -e "$file" ] || cp "$file" "$work/sources/"
+    done
+    while IFS=' ' read -r original mirror; do
+        sed -i "s|$original|$mirror|g" "$work/sources.list"
+        for file in "$work/sources"/*; do
+            [ ! -e "$file" ] || sed -i "s|$original|$mirror|g" "$file"
+        done
+    done <"$work/apt-mirrors"
+    cat >"$work/apt.conf" <<END
+Dir::Etc::parts "$work/parts";
+Dir::Etc::sourcelist "$work/sources.list";
+Dir::Etc::sourceparts "$work/sources";
+Acquire::Languages "none";
+Acquire::Retries "3";
+APT::Install-Recommends "false";
+APT::Install-Suggests "false";
+APT::Keep-Downloaded-Packages "true";
+Binary::apt-get::APT::Keep-Downloaded-Packages "true";
+Dpkg::Use-Pty "0";
+END
+    [ ! -e "$work/ca.pem" ] || printf 'Acquire::https::CaInfo "%s";\n' "$work/ca.pem" >>"$work/apt.conf"
+    DEBIAN_FRONTEND=noninteractive APT_CONFIG="$work/apt.conf" apt-get --yes "$@"
+    rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/ldconfig/aux-cache
+}
+
+fetch() {
+    url=$(mirrored "$1")
+    mkdir -p "$(dirname "$3")"
+    if command -v curl >/dev/null; then
+        curl --fail --silent --show-error --location --retry 3 --output "$3.part" "$url"
+    elif command -v wget >/dev/null; then
+        wget --quiet ${CURL_CA_BUNDLE:+--ca-certificate="$CURL_CA_BUNDLE"} --output-document="$3.part" "$url"
+    else
+        python3 -c 'import sys, urllib.request; urllib.request.urlretrieve(*sys.argv[1:3])' "$url" "$3.part"
+    fi
+    found=$(sha256sum "$3.part")
+    if [ "${found%% *}" != "$2" ]; then
+        rm -f "$3.part"
+        echo "error: $1 has sha256 ${found%% *}, expected $2" >&2
+        exit 1
+    fi
+    mv "$3.part" "$3"
+}
+
+tree() {
+    export HOME="$work"
+    cp "$work/gitconfig" "$work/.gitconfig"
+    git init --quiet "$4"
+    git -C "$4" fetch --quiet --depth 1 "$1" "$3" || git -C "$4" fetch --quiet "$1" "$2"
+    git -C "$4" -c advice.detachedHead=false checkout --quiet "$3"
+    git -C "$4" submodule --quiet update --init --recursive --depth 1
+    found=$(git -C "$4" rev-parse HEAD)
+    if [ "$found" != "$3" ]; then
+        echo "error: $1 $2 is at commit $found, expected $3" >&2
+        exit 1
+    fi
+}
+
+read_site
+use_ca_bundle
+if [ -d "$caches/tk-pip" ]; then export PIP_CACHE_DIR="$caches/tk-pip"; fi
+export PIP_NO_COMPILE=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PYTHONDONTWRITEBYTECODE=1
+step=$1
+shift
+case $step in
+run) "$@" ;;
+apt) apt "$@" ;;
+fetch) fetch "$@" ;;
+git) tree "$@" ;;
+*)
+    echo "error: unknown step $step" >&2
+    exit 2 ;;
+esac

@@ -1,0 +1,18 @@
+"""`tk image`: from a recipe's name to a running container. One module for each subcommand.
+
+Modules here import nothing heavy at the top (no yaml, pydantic, jinja2, docker), as `tk --help` imports them.
+"""
+
+from __future__ import annotations
+
+import typer
+
+app = typer.Typer(help="Images of vendor stacks with the right LLVM and SYCL.", no_args_is_help=True)
+
+
+@app.callback()
+def image() -> None:
+    """Images of vendor stacks with the right LLVM and SYCL."""
+
+
+# One line for each subcommand, in the order of `tk image --help`.
