@@ -341,8 +341,9 @@ class _Function(Expressions):
             raise InternalError("a private buffer has no fixed size", where=buffer.name)
         used = self._scratch_used
         if buffer.scope == REGISTER:
-            self._declare_registers(buffer, size)
-        elif buffer.alias_of is not None:
+            self._in_registers(buffer, size, item.body)
+            return
+        if buffer.alias_of is not None:
             self._declare_alias(buffer)
         elif size * buffer.dtype.bytes <= self.kernel_parts.stack_bytes:
             self._declare_array(buffer, size)
@@ -351,11 +352,15 @@ class _Function(Expressions):
         self.stmt(item.body)
         self._scratch_used = used
 
-    def _declare_registers(self, buffer: Buffer, size: int) -> None:
+    def _in_registers(self, buffer: Buffer, size: int, body: Stmt) -> None:
+        """A statement around which the elements of a buffer are variables: those that it uses."""
         kind = self.words.type_of(buffer.dtype)
         names = [self.writer.fresh("v") for _ in range(size)]
-        self.writer.line(f"{kind} {', '.join(names)};")
         self.registers.update({(buffer, number): name for number, name in enumerate(names)})
+        place = len(self.writer.lines)
+        self.stmt(body)
+        if used := [name for name in names if name in self.used_registers]:
+            self.writer.line(f"{kind} {', '.join(used)};", place)
 
     def _declare_array(self, buffer: Buffer, size: int) -> None:
         name = self.writer.fresh("s")

@@ -54,6 +54,7 @@ class Expressions:
         self.writer = Writer()
         self.pointers: dict[Buffer, str] = {}
         self.registers: dict[tuple[Buffer, int], str] = {}
+        self.used_registers: set[str] = set()
         self._lazy = 0
 
     # ------------------------------------------------------------ places in memory
@@ -101,6 +102,7 @@ class Expressions:
         name = self.registers.get((buffer, offset))
         if terms or name is None:
             raise InternalError("an index of a register buffer is not constant", where=buffer.name)
+        self.used_registers.add(name)
         return name
 
     def _sum(self, index: Expr) -> tuple[dict[str, int], int]:

@@ -45,9 +45,9 @@ class Writer:
         self._counts[letter] = count + 1
         return f"{letter}{count}"
 
-    def line(self, text: str) -> None:
-        """One line in the current scope."""
-        self.lines.append(f"{self.scopes[-1].indent}{text}")
+    def line(self, text: str, place: int | None = None) -> None:
+        """One line in the current scope, at its end or before the line that is number `place` by now."""
+        self.lines.insert(len(self.lines) if place is None else place, f"{self.scopes[-1].indent}{text}")
 
     def open(self, *variables: str) -> None:
         """Enter a scope that declares some variables."""

@@ -2,7 +2,8 @@
 
 One structure covers them all. A spatial axis gives the vector lanes, `kt` vectors of it and `mt` rows of
 another spatial axis make a register tile; all reduction loops run inside, the epilogue follows while the tile
-is in registers:
+is in registers. Where a whole row axis leaves registers free (images of 7 x 7), the tile takes several lines
+of it, so that the weights are read less often:
 
     parallel (outer spatial axes, k_outer, ...)
       for m_outer
@@ -22,6 +23,7 @@ from dataclasses import dataclass
 
 from compiler.core.node import Node
 from compiler.core.target import TargetFacts
+from compiler.loops.annotations import PARTITION
 from compiler.loops.ir import CONSTANT, Binary, Const, Expr, Iter, Var
 from compiler.loops.layout import NAMES, lane_map, split_map
 from compiler.loops.queries import extent_of, static_shape, variables
@@ -38,10 +40,8 @@ from compiler.schedule.rules.common import (
     split_iteration,
     writes,
 )
+from compiler.schedule.rules.register_tile import Problem, RegisterTile, order_traffic, tile_options
 from compiler.schedule.schedule import Schedule
-
-L2_BYTES_PER_CYCLE = 24.0
-"""What a core gets from its second-level cache while it computes; measured on current x86 server cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,14 @@ class Roles:
     """Which axis of a reduction block does what (indices into the block's iterations).
 
     lane: the spatial axis spread over vector lanes; row: the spatial axis tiled in registers beside it
-    (None: none); packed: the constant operand that is repacked (None: none); group: size of the
-    channel groups along the lane axis that read different inputs, 0 when there is one group.
+    (None: none); line: the spatial axis whose steps are rows of the same kind, one after the other (None:
+    none); packed: the constant operand that is repacked (None: none); group: size of the channel groups
+    along the lane axis that read different inputs, 0 when there is one group.
     """
 
     lane: int
     row: int | None
+    line: int | None
     packed: Access | None
     group: int = 0
 
@@ -81,7 +83,8 @@ def find_roles(facts: BlockFacts) -> Roles | None:
         if item is not lane and extent_of(item.extent) > 1 and _is_row(item, packed, facts.loads, lane)
     ]
     row = order[rows[-1].var.name] if rows else None
-    return Roles(order[lane.var.name], row, packed, sizes.pop() if sizes else 0)
+    line = order[rows[-2].var.name] if len(rows) > 1 and packed is not None else None
+    return Roles(order[lane.var.name], row, line, packed, sizes.pop() if sizes else 0)
 
 
 def _repackable(load: Access) -> bool:
@@ -162,85 +165,7 @@ def _is_row(item: Iter, packed: Access | None, loads: tuple[Access, ...], lane: 
     return all(item.var.name not in load.uses for load in shared)
 
 
-# ---------------------------------------------------------------- the choice of a tile
-
-
-THREADS = 4
-"""Work that cannot be shared out evenly over this many threads counts as longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Sizes that the choice of a register tile depends on.
-
-    vectors: lane blocks (of one group); rows: extent of the row axis; steps: trips of the reduction;
-    outer: iterations of the remaining spatial axes; broadcast: the row operand is a scalar per lane block
-    (else it is read as a vector); packed_bytes: all of the repacked operand.
-    """
-
-    vectors: int
-    rows: int
-    steps: int
-    outer: int
-    broadcast: bool
-    packed_bytes: int
-
-
-def tile_options(problem: Problem, facts: TargetFacts) -> list[Option]:
-    """Register tiles (vectors, rows) that fit the register file, with their estimated cost in cycles."""
-    return [
-        Option((vectors, rows), _tile_cost(vectors, rows, problem, facts))
-        for vectors in range(1, 17)
-        for rows in range(1, min(problem.rows, facts.vector_registers) + 1)
-        if problem.vectors % vectors == 0 and _registers(vectors, rows, problem) <= facts.vector_registers
-    ]
-
-
-def _registers(vectors: int, rows: int, problem: Problem) -> int:
-    return vectors * rows + (min(vectors, rows) + 1 if problem.broadcast else 2)
-
-
-def _tile_cost(vectors: int, rows: int, problem: Problem, facts: TargetFacts) -> float:
-    """Cycles for the whole problem: arithmetic, loads and latency of one step of the tile, times steps."""
-    tile = vectors * rows
-    arithmetic = tile / facts.fma_per_cycle
-    reads = rows + vectors if problem.broadcast else tile + vectors
-    latency = 4.0 if problem.steps > 1 else 0.0
-    refill = _refill_cycles(vectors, problem, facts)
-    step = max(arithmetic, reads / 2.0, latency, refill) + 0.1 * reads + 0.5
-    tiles = problem.outer * (problem.vectors // vectors) * math.ceil(problem.rows / rows)
-    total = tiles * (step * problem.steps + 2.0 * tile)
-    return total if problem.rows > 1 else _streamed_cost(total, problem, tiles, facts)
-
-
-def _streamed_cost(total: float, problem: Problem, tiles: int, facts: TargetFacts) -> float:
-    """Cycles where the packed operand is read once: the time of its bytes, if they are shared out evenly."""
-    memory = problem.packed_bytes * facts.hertz / facts.bandwidth
-    return max(total, memory) * uneven(tiles) + 0.05 * total
-
-
-def uneven(shares: int) -> float:
-    """How much longer the busiest of a few threads works than it had to."""
-    return math.ceil(shares / THREADS) * THREADS / shares
-
-
-def _refill_cycles(vectors: int, problem: Problem, facts: TargetFacts) -> float:
-    """Cycles to bring the packed operand of one step to the first-level cache, if it is not there."""
-    if not problem.packed_bytes:
-        return 0.0
-    step_bytes = vectors * facts.vector_bits / 8
-    return step_bytes / L2_BYTES_PER_CYCLE if step_bytes * problem.steps > facts.l1.bytes / 2 else 0.0
-
-
-def _lane_first_cost(
-    problem: Problem, vectors: int, facts: TargetFacts, row_bytes: int
-) -> tuple[float, float]:
-    """Bytes that come from beyond the second-level cache: (weights outermost, rows outermost)."""
-    blocks = max(1, problem.vectors // vectors)
-    room = facts.l2.bytes // 2
-    inputs = row_bytes * (1 if row_bytes <= room else blocks)
-    weights = problem.packed_bytes * (1 if problem.packed_bytes <= room else problem.outer)
-    return inputs + problem.packed_bytes, row_bytes + weights
+# ---------------------------------------------------------------- how long it takes
 
 
 def cycles(block: BlockFacts, facts: TargetFacts) -> float | None:
@@ -257,7 +182,8 @@ def problem_of(block: BlockFacts, roles: Roles, lanes: int) -> Problem:
     """The sizes of a contraction."""
     iters = block.block.iters
     lane, row = iters[roles.lane], iters[roles.row] if roles.row is not None else None
-    used = {lane.var.name} | ({row.var.name} if row else set())
+    line = iters[roles.line] if roles.line is not None else None
+    used = {item.var.name for item in (lane, row, line) if item is not None}
     packed = roles.packed
     return Problem(
         vectors=-(-extent_of(lane.extent) // lanes),
@@ -266,6 +192,7 @@ def problem_of(block: BlockFacts, roles: Roles, lanes: int) -> Problem:
         outer=math.prod(extent_of(i.extent) for i in iters if i.kind == "spatial" and i.var.name not in used),
         broadcast=any(lane.var.name not in load.uses or load is not packed for load in block.loads),
         packed_bytes=math.prod(static_shape(packed.buffer)) * 4 if packed else 0,
+        lines=extent_of(line.extent) if line else 1,
     )
 
 
@@ -307,7 +234,9 @@ class _Contraction:
 
     def _name_axes(self) -> None:
         iters, roles = self.block.block.iters, self.roles
-        self.lane, self.row = iters[roles.lane], iters[roles.row] if roles.row is not None else None
+        self.lane = iters[roles.lane]
+        self.row = iters[roles.row] if roles.row is not None else None
+        self.line = iters[roles.line] if roles.line is not None else None
 
     def run(self, epilogue: str | None) -> None:
         accumulator = self.block.store.buffer.name
@@ -319,9 +248,10 @@ class _Contraction:
         if self.roles.group:
             self.split_groups(accumulator, epilogue)
         problem = problem_of(self.block, self.roles, self.lanes)
-        vectors, rows = self.chooser.choose(f"{self.name}.tile", tile_options(problem, self.facts))
-        self.choose_layouts(accumulator, epilogue, vectors)
-        self.arrange(problem, epilogue, vectors, rows)
+        options = tile_options(problem, self.facts)
+        tile = RegisterTile(*self.chooser.choose(f"{self.name}.tile", options))
+        self.choose_layouts(accumulator, epilogue, tile.vectors)
+        self.arrange(problem, epilogue, tile)
 
     def split_groups(self, accumulator: str, epilogue: str) -> None:
         """Make the channel group an axis of its own; the rest of the rule sees one group at a time."""
@@ -431,28 +361,34 @@ class _Contraction:
 
     # -- loops
 
-    def arrange(self, problem: Problem, epilogue: str, vectors: int, rows: int) -> None:
-        s, iters = self.s, self.block.block.iters
-        loops = list(s.loops(self.name))
+    def arrange(self, problem: Problem, epilogue: str, tile: RegisterTile) -> None:
+        s, loops = self.s, list(self.s.loops(self.name))
         reduce = loops[len(loops) - len(self.block.reduce) :]
         lane_loop = loops[len(loops) - len(reduce) - 1]
-        spatial = loops[: len(loops) - len(reduce) - 1]
-        position = [item.var.name for item in iters if item.kind == "spatial"]
-        block_loop = spatial[position.index(self.lane.var.name)]
-        row_loop = spatial[position.index(self.row.var.name)] if self.row is not None else None
-        others = [loop for loop in spatial if loop not in (block_loop, row_loop)]
-        k_outer, k_tile = s.split(block_loop, (None, vectors))
-        m_outer: str | None = None
-        tile = []
-        if row_loop is not None:
-            tail = "guard" if problem.rows % rows == 0 else "shift"
-            m_outer, m_tile = s.split(row_loop, (None, rows), tail=tail)
-            tile.append(m_tile)
-        tile += [k_tile, lane_loop]
+        position = [item.var.name for item in self.block.block.iters if item.kind == "spatial"]
+        named = dict(zip(position, loops, strict=False))
+        block_loop = named.pop(self.lane.var.name)
+        k_outer, k_tile = s.split(block_loop, (None, tile.vectors))
+        m_outer, rows = self._split_rows(problem, tile, named)
         reduce = self._split_reduce(reduce)
-        outer = self._outer_order(problem, vectors, others, k_outer)
-        s.reorder(*outer, *([m_outer] if m_outer else []), *reduce, *tile)
+        outer = self._outer_order(problem, tile.vectors, list(named.values()), k_outer)
+        s.reorder(*outer, *([m_outer] if m_outer else []), *reduce, *rows, k_tile, lane_loop)
         self._finish(epilogue, outer, m_outer, reduce)
+
+    def _split_rows(
+        self, problem: Problem, tile: RegisterTile, named: dict[str, str]
+    ) -> tuple[str | None, list[str]]:
+        """(loop over tiles of rows or lines, loops inside a tile); takes the loops it uses out of `named`."""
+        if self.row is None:
+            return None, []
+        row_loop = named.pop(self.row.var.name)
+        if tile.lines > 1 and self.line is not None:
+            outer, lines = self.s.split(named.pop(self.line.var.name), (None, tile.lines))
+            self.s.annotate(outer, PARTITION, 1)
+            return outer, [lines, row_loop]
+        tail = "guard" if problem.rows % tile.rows == 0 else "shift"
+        outer, rows = self.s.split(row_loop, (None, tile.rows), tail=tail)
+        return outer, [rows]
 
     def _split_reduce(self, reduce: list[str]) -> list[str]:
         size = self.reduce_split()
@@ -465,7 +401,7 @@ class _Contraction:
         """Whether the lane blocks or the other axes run outermost, by the traffic that each causes."""
         streamed = [load for load in self.block.loads if load is not self.roles.packed]
         row_bytes = sum(math.prod(static_shape(load.buffer)) * 4 for load in streamed)
-        lane_first, rows_first = _lane_first_cost(problem, vectors, self.facts, row_bytes)
+        lane_first, rows_first = order_traffic(problem, vectors, self.facts, row_bytes)
         options = [Option((0,), lane_first), Option((1,), rows_first)]
         (order,) = self.chooser.choose(f"{self.name}.order", options)
         batch, rest = others[:1], others[1:]

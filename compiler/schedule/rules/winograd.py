@@ -35,7 +35,7 @@ from compiler.schedule.rules.common import (
     stores_lanes,
     writes,
 )
-from compiler.schedule.rules.contraction import Problem, tile_options, uneven
+from compiler.schedule.rules.register_tile import Problem, tile_options, uneven
 from compiler.schedule.schedule import Schedule
 
 WHOLE = 0
@@ -136,7 +136,8 @@ def plans(shape: Shape, facts: TargetFacts) -> list[Option]:
             packed_bytes=shape.channels * shape.out * 4,
         )
         for option in tile_options(problem, facts):
-            plan = Plan(band, *option.value)
+            vectors, rows, _ = option.value
+            plan = Plan(band, vectors, rows)
             if plan.vectors <= _MOST_VECTORS:
                 found.append(Option(plan.value, _cost(shape, plan, count, option.cost, facts)))
     return found

@@ -26,12 +26,12 @@ VECTOR, PARALLEL, SERIAL = ForKind.VECTORIZED, ForKind.PARALLEL, ForKind.SERIAL
 
 
 def blocked(
-    size: int, *, stride: int = 1, outer: int = 32, channels: int = 32, groups: int = 1
+    size: int, *, stride: int = 1, outer: int = 32, channels: int = 32, groups: int = 1, image: int = 18
 ) -> Callable[[Sketch], Value]:
     """A convolution, its bias and ReLU between two others."""
 
     def make(s: Sketch) -> Value:
-        x = s.conv(s.input(1, 3, 18, 18), channels)
+        x = s.conv(s.input(1, 3, image, image), channels)
         y = s.conv(x, outer, size, stride=stride, groups=groups)
         y = s.emit("Relu", s.emit("Add", y, s.weights(outer, 1, 1)))
         return s.conv(y, 3)
@@ -42,6 +42,7 @@ def blocked(
 CONTRACTIONS: dict[str, Callable[[Sketch], Value]] = {
     "3x3": blocked(3),
     "3x3 odd": blocked(3, outer=37),
+    "7 x 7 image": blocked(3, channels=256, outer=128, image=9),
     "1x1": blocked(1, outer=96),
     "strided": blocked(3, stride=2, outer=64),
     "grouped": blocked(3, groups=2),
@@ -101,6 +102,25 @@ def test_the_tile_fits_the_registers_and_lies_inside_of_the_reduction(name: str)
         assert loop.kind is ForKind.UNROLLED
         tile *= trips(loop)
     assert 2 <= tile <= WIDE.vector_registers, "a single sum would wait for itself"
+
+
+def test_a_tile_takes_several_lines_of_a_narrow_image() -> None:
+    schedule = middle(CONTRACTIONS["7 x 7 image"])
+    (sums,) = reductions(schedule.func)
+    loops = [schedule.loop(loop) for loop in schedule.loops(sums.name)]
+    lines, row, vectors, lane = loops[-4:]
+    assert [trips(loop) for loop in (lines, row, vectors, lane)] == [2, 7, 2, LANES]
+    assert sums.predicate is not None, "seven lines are no multiple of two"
+
+
+def test_lines_stay_apart_where_a_row_fills_the_registers_or_threads_would_have_nothing_to_do() -> None:
+    for name in ("3x3", "1x1", "strided"):
+        (sums,) = reductions(middle(CONTRACTIONS[name]).func)
+        assert sums.predicate is None, name
+    schedule = middle(blocked(3, channels=64, outer=32, image=9))
+    first = schedule.loop(schedule.loops(reductions(schedule.func)[0].name)[0])
+    assert first.kind is PARALLEL
+    assert trips(first) >= 4
 
 
 @pytest.mark.parametrize("name", CONTRACTIONS)

@@ -1,0 +1,122 @@
+"""The choice of a register tile for a contraction: what fits the registers, and what it costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from compiler.core.target import TargetFacts
+from compiler.schedule.chooser import Option
+
+L2_BYTES_PER_CYCLE = 24.0
+"""What a core gets from its second-level cache while it computes; measured on current x86 server cores."""
+
+THREADS = 4
+"""Work that cannot be shared out evenly over this many threads counts as longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Sizes that the choice of a register tile depends on.
+
+    vectors: lane blocks (of one group); rows: extent of the row axis; steps: trips of the reduction;
+    outer: iterations of the remaining spatial axes; broadcast: the row operand is a scalar per lane block
+    (else it is read as a vector); packed_bytes: all of the repacked operand; lines: extent of the line axis.
+    """
+
+    vectors: int
+    rows: int
+    steps: int
+    outer: int
+    broadcast: bool
+    packed_bytes: int
+    lines: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """What one step of the reduction computes: vectors of lanes, rows, and lines of whole rows."""
+
+    vectors: int
+    rows: int
+    lines: int
+
+    @property
+    def value(self) -> tuple[int, ...]:
+        """The tile as a decision."""
+        return (self.vectors, self.rows, self.lines)
+
+
+def tile_options(problem: Problem, facts: TargetFacts) -> list[Option]:
+    """Register tiles that fit the register file, with their estimated cost in cycles."""
+    tiles = [
+        RegisterTile(vectors, rows, lines)
+        for vectors in range(1, 17)
+        for rows in range(1, min(problem.rows, facts.vector_registers) + 1)
+        for lines in range(1, _most_lines(rows, problem) + 1)
+        if problem.vectors % vectors == 0
+        and _registers(vectors, rows * lines, problem) <= facts.vector_registers
+    ]
+    return [Option(tile.value, _tile_cost(tile, problem, facts)) for tile in tiles]
+
+
+def _most_lines(rows: int, problem: Problem) -> int:
+    """Several lines only of whole rows that read the row operand by scalars."""
+    return problem.lines if rows == problem.rows and problem.broadcast else 1
+
+
+def _registers(vectors: int, rows: int, problem: Problem) -> int:
+    return vectors * rows + (min(vectors, rows) + 1 if problem.broadcast else 2)
+
+
+def _tile_cost(tile: RegisterTile, problem: Problem, facts: TargetFacts) -> float:
+    """Cycles for the whole problem: those of a tile, times tiles; the last lines may be a smaller tile."""
+    whole, rest = divmod(problem.lines, tile.lines)
+    around = problem.outer * (problem.vectors // tile.vectors)
+    pieces = math.ceil(problem.rows / tile.rows)
+    lines = whole * _tile_cycles(tile.vectors, tile.rows * tile.lines, problem, facts)
+    if rest:
+        lines += _tile_cycles(tile.vectors, tile.rows * rest, problem, facts)
+    total = around * pieces * lines
+    if tile.lines > 1:  # the lines are not shared out to threads then
+        return total * uneven(around)
+    return total if problem.rows > 1 else _streamed_cost(total, problem, around * problem.lines, facts)
+
+
+def _tile_cycles(vectors: int, rows: int, problem: Problem, facts: TargetFacts) -> float:
+    """Cycles of one tile: arithmetic, loads and latency of one step, times steps; then its epilogue."""
+    tile = vectors * rows
+    arithmetic = tile / facts.fma_per_cycle
+    reads = rows + vectors if problem.broadcast else tile + vectors
+    latency = 4.0 if problem.steps > 1 else 0.0
+    refill = _refill_cycles(vectors, problem, facts)
+    step = max(arithmetic, reads / 2.0, latency, refill) + 0.1 * reads + 0.5
+    return step * problem.steps + 2.0 * tile
+
+
+def _streamed_cost(total: float, problem: Problem, tiles: int, facts: TargetFacts) -> float:
+    """Cycles where the packed operand is read once: the time of its bytes, if they are shared out evenly."""
+    memory = problem.packed_bytes * facts.hertz / facts.bandwidth
+    return max(total, memory) * uneven(tiles) + 0.05 * total
+
+
+def uneven(shares: int) -> float:
+    """How much longer the busiest of a few threads works than it had to."""
+    return math.ceil(shares / THREADS) * THREADS / shares
+
+
+def _refill_cycles(vectors: int, problem: Problem, facts: TargetFacts) -> float:
+    """Cycles to bring the packed operand of one step to the first-level cache, if it is not there."""
+    if not problem.packed_bytes:
+        return 0.0
+    step_bytes = vectors * facts.vector_bits / 8
+    return step_bytes / L2_BYTES_PER_CYCLE if step_bytes * problem.steps > facts.l1.bytes / 2 else 0.0
+
+
+def order_traffic(problem: Problem, vectors: int, facts: TargetFacts, row_bytes: int) -> tuple[float, float]:
+    """Bytes that come from beyond the second-level cache: (weights outermost, rows outermost)."""
+    blocks = max(1, problem.vectors // vectors)
+    room = facts.l2.bytes // 2
+    inputs = row_bytes * (1 if row_bytes <= room else blocks)
+    weights = problem.packed_bytes * (1 if problem.packed_bytes <= room else problem.outer * problem.lines)
+    return inputs + problem.packed_bytes, row_bytes + weights
