@@ -11,6 +11,8 @@ import pytest
 
 from tests.support import command
 
+pytest_plugins = ("tests.support.engine",)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import socket
 import tarfile
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,6 +42,7 @@ class Engine:
     def __init__(self, endpoint: Endpoint, client: Any, facts: Mapping[str, Any]) -> None:
         self.endpoint = endpoint
         self.client = client
+        weakref.finalize(self, client.close)
         self.api = client.api
         self.version = str(facts.get("Version", ""))
         self.api_version = str(facts.get("ApiVersion", ""))
@@ -135,9 +138,10 @@ class Engine:
         Nothing of the image is run.
         """
         with self.container(image, ["none"]) as name:
-            return self._read(name, path)
+            return self.read_in(name, path)
 
-    def _read(self, container: str, path: str, depth: int = 0) -> bytes | None:
+    def read_in(self, container: str, path: str, depth: int = 0) -> bytes | None:
+        """The bytes of a file in a container, as `read_file`; `depth` counts links that were followed."""
         import docker.errors
 
         with self.guard(f"read {path} of {container}"):
@@ -150,7 +154,7 @@ class Engine:
             member = next(iter(archive), None)
             if member is not None and member.issym() and depth < 8:
                 target = str(_normal(PurePosixPath(path).parent / member.linkname))
-                return self._read(container, target, depth + 1)
+                return self.read_in(container, target, depth + 1)
             stream = archive.extractfile(member) if member is not None and member.isfile() else None
             return stream.read() if stream is not None else None
 
@@ -166,9 +170,7 @@ def open_engine(
     where = endpoint or resolve_endpoint(kind=kind)
     limit = seconds or (PING_SECONDS if where.is_local else 3 * PING_SECONDS)
     with failures.guarded(where, "use the container engine", limit):
-        client = _connect(where, limit)
-        facts = client.api.version(api_version=False)
-    client.api.timeout = ANSWER_SECONDS
+        client, facts = _connect(where, limit)
     engine = Engine(where, client, facts)
     if kind is not None and engine.kind != kind:
         raise HostError(
@@ -178,21 +180,40 @@ def open_engine(
     return engine
 
 
-def _connect(endpoint: Endpoint, seconds: float) -> Any:
+def _connect(endpoint: Endpoint, seconds: float) -> tuple[Any, Mapping[str, Any]]:
+    """The SDK's client, and what the engine says of its version.
+
+    The version is asked for here and not by the SDK, whose client leaves its sockets open when that fails.
+    """
     import docker
+    from docker.constants import DEFAULT_DOCKER_API_VERSION
 
     if endpoint.url.startswith("ssh:") and importlib.util.find_spec("paramiko") is None:
         raise HostError(
             f"cannot use the container engine at {endpoint}: Python's ssh package is missing;"
             " install it with `pip install 'docker[ssh]'`"
         )
-    return docker.DockerClient(
-        base_url=endpoint.url,
-        version="auto",
-        timeout=seconds,
-        tls=_tls(endpoint.tls),
-        use_ssh_client=True,
-    )
+    _knock(endpoint, seconds)
+    options = {"base_url": endpoint.url, "tls": _tls(endpoint.tls), "use_ssh_client": True}
+    probe = docker.APIClient(version=DEFAULT_DOCKER_API_VERSION, timeout=seconds, **options)
+    try:
+        facts: Mapping[str, Any] = probe.version(api_version=False)
+    finally:
+        probe.close()
+    version = min(str(facts.get("ApiVersion")), DEFAULT_DOCKER_API_VERSION, key=_numbers)
+    return docker.DockerClient(version=version, timeout=ANSWER_SECONDS, **options), facts
+
+
+def _knock(endpoint: Endpoint, seconds: float) -> None:
+    """Raise the OSError of a local socket that cannot be used; the SDK would leave its own one open."""
+    if endpoint.socket is not None:
+        with socket.socket(socket.AF_UNIX) as one:
+            one.settimeout(seconds)
+            one.connect(str(endpoint.socket))
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))
 
 
 def _tls(tls: Tls | None) -> Any:

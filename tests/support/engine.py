@@ -1,0 +1,364 @@
+"""Container engines for tests: one that runs already, or one that is installed, started and stopped here.
+
+Fixtures, each for the whole session: `docker_engine`, `podman_engine`, `registry`, and `remote_engine`, a
+Docker engine on a TCP port in a mount namespace where this machine's temporary folder, home and checkout are
+empty, so that nothing can rely on shared files. All engines have `base`, a minimal Debian made with
+debootstrap, as the stand-in for `debian:bookworm`. What cannot be had is skipped with the reason, which the
+closing summary repeats.
+
+Everything lives in a private folder; the base's archive is kept in the project's cache, as making it takes
+half a minute. TK_TEST_DOCKER names a socket that is to be used whatever else runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compiler import TkError, load_settings
+from compiler.core.files import private_directory, remove_abandoned_directories
+from tests.support.command import ROOT
+from toolchain.engine.client import Engine, open_engine
+from toolchain.engine.endpoint import Endpoint, resolve_endpoint
+
+BASE = "tk-test/debian:bookworm"
+_SUITE = "bookworm"
+_PREFIX = "tk-test-engine"
+_START_SECONDS = 60.0
+_PACKAGES = {
+    "dockerd": "docker.io",
+    "debootstrap": "debootstrap",
+    "ip": "iproute2",
+    "podman": "podman",
+    "runc": "runc",
+    "docker-registry": "docker-registry",
+}
+_DOCKER = ("dockerd", "ip", "debootstrap")
+_PODMAN = ("podman", "runc", "debootstrap")
+_CACHE = load_settings().cache_dir / "test-engine"  # before the session gets a cache of its own
+_said: dict[str, str] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class TestEngine:
+    """An engine under test; `private`: started here, so that its images and containers are nobody else's."""
+
+    __test__ = False
+
+    url: str
+    kind: str
+    base: str
+    private: bool
+    pid: int = 0
+
+    def open(self) -> Engine:
+        return open_engine(Endpoint(self.url, "tests"))
+
+
+class CannotStartError(Exception):
+    """Why there is no such engine here."""
+
+
+@pytest.fixture(scope="session")
+def docker_engine() -> Iterator[TestEngine]:
+    """Docker on a local socket: a running one, else one of our own."""
+    with _provided("docker", _running_docker()) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def remote_engine() -> Iterator[TestEngine]:
+    """Docker on tcp://127.0.0.1 which sees none of this machine's files that a test may use."""
+    with _provided("docker on tcp", None, hidden=True) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def podman_engine() -> Iterator[TestEngine]:
+    """Podman's socket."""
+    with _provided("podman", None) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def registry() -> Iterator[str]:
+    """Debian's docker-registry on a free port: `127.0.0.1:<port>`, empty at the start."""
+    with contextlib.ExitStack() as stack:
+        try:
+            _need(("docker-registry",))
+            address = stack.enter_context(_running_registry())
+        except CannotStartError as error:
+            _skip("registry", str(error))
+        _said["registry"] = f"docker-registry, started for the tests at {address}"
+        yield address
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say which engines the tests ran with, and why others were missing."""
+    for name, text in _said.items():
+        terminalreporter.write_line(f"container engine: {name}: {text}")
+
+
+@contextlib.contextmanager
+def _provided(name: str, running: TestEngine | None, *, hidden: bool = False) -> Iterator[TestEngine]:
+    with contextlib.ExitStack() as stack:
+        try:
+            engine = running or stack.enter_context(_started(name, hidden=hidden))
+            _import_base(engine)
+        except (CannotStartError, TkError) as error:
+            _skip(name, str(error))
+        version = engine.open().version
+        _said[name] = f"{version}, {'started for the tests' if engine.private else 'running'} at {engine.url}"
+        yield engine
+
+
+def _skip(name: str, reason: str) -> None:
+    _said[name] = f"NOT TESTED: {reason}"
+    pytest.skip(f"no {name} engine: {reason}")
+
+
+def _running_docker() -> TestEngine | None:
+    url = os.environ.get("TK_TEST_DOCKER")
+    endpoint = Endpoint(url, "TK_TEST_DOCKER") if url else resolve_endpoint(kind="docker")
+    try:
+        found = open_engine(endpoint)
+    except TkError:
+        return None
+    return TestEngine(endpoint.url, found.kind, BASE, private=False) if found.kind == "docker" else None
+
+
+@contextlib.contextmanager
+def _started(name: str, *, hidden: bool) -> Iterator[TestEngine]:
+    if os.geteuid() != 0:
+        raise CannotStartError("none is running, and only root can start one")
+    remove_abandoned_directories(_PREFIX)
+    _need(_PODMAN if name == "podman" else _DOCKER)
+    with private_directory(_PREFIX) as folder:
+        start = _podman(folder) if name == "podman" else _dockerd(folder, hidden=hidden)
+        with start as engine:
+            try:
+                yield engine
+            finally:
+                _remove_containers(engine)
+
+
+@contextlib.contextmanager
+def _dockerd(folder: Path, *, hidden: bool) -> Iterator[TestEngine]:
+    port = _free_port()
+    url = f"tcp://127.0.0.1:{port}" if hidden else f"unix://{folder}/docker.sock"
+    with _bridge(port) as bridge:
+        state = Path("/mnt") if hidden else folder
+        argv = ["dockerd", "-H", url, "--data-root", f"{state}/data", "--exec-root", f"{folder}/exec"]
+        argv += ["--pidfile", f"{folder}/pid", "--bridge", bridge, "--log-level", "warn"]
+        if hidden:
+            argv = _with_files_hidden(argv, folder)
+        with _program(["unshare", "--mount", "--propagation", "private", *argv], folder / "log") as pid:
+            engine = TestEngine(url, "docker", BASE, private=True, pid=pid)
+            _wait_for(engine, folder / "log")
+            yield engine
+
+
+def _with_files_hidden(argv: Sequence[str], folder: Path) -> list[str]:
+    """The program with empty folders over this machine's temporary files, home, cache and checkout.
+
+    Its own folder stays, as a second mount: /mnt for the data, a bind mount in place for sockets.
+    """
+    hidden = {tempfile.gettempdir(), str(Path.home()), str(ROOT), str(_CACHE), str(Path.cwd())} - {"/"}
+    outer = sorted(one for one in hidden if not any(one != o and one.startswith(f"{o}/") for o in hidden))
+    script = 'mount --bind "$1" /mnt; own=$1; shift; n=$1; shift\n'
+    script += 'while [ "$n" -gt 0 ]; do mount -t tmpfs tmpfs "$1"; shift; n=$((n-1)); done\n'
+    script += 'mkdir -p "$own"; mount --bind /mnt "$own"; exec "$@"'
+    program = shutil.which(argv[0]) or argv[0]
+    return ["sh", "-euc", script, "hide", str(folder), str(len(outer)), *outer, program, *argv[1:]]
+
+
+@contextlib.contextmanager
+def _bridge(number: int) -> Iterator[str]:
+    """A network bridge of our own: two engines on one machine would share and confuse `docker0`."""
+    name = f"tkt{number}"
+    _call(["ip", "link", "add", name, "type", "bridge"])
+    try:
+        _call(["ip", "addr", "add", f"10.{213 + number % 8}.{number // 8 % 256}.1/24", "dev", name])
+        _call(["ip", "link", "set", name, "up"])
+        yield name
+    finally:
+        subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
+        _forget_rules(name, f"10.{213 + number % 8}.{number // 8 % 256}.0/24")
+
+
+def _forget_rules(bridge: str, subnet: str) -> None:
+    """Delete the packet filter's rules that the engine made for a bridge."""
+    for table in ("nat", "filter"):
+        listed = subprocess.run(["iptables", "-t", table, "-S"], capture_output=True, text=True, check=False)
+        for rule in listed.stdout.splitlines():
+            if rule.startswith("-A ") and (bridge in rule.split() or subnet in rule.split()):
+                argv = ["iptables", "-t", table, "-D", *rule.split()[1:]]
+                subprocess.run(argv, capture_output=True, check=False)
+
+
+@contextlib.contextmanager
+def _podman(folder: Path) -> Iterator[TestEngine]:
+    """Podman's service with storage of its own, set up for machines without systemd and without rlimits."""
+    configuration = folder / "containers.conf"
+    configuration.write_text(
+        '[engine]\ncgroup_manager="cgroupfs"\nruntime="runc"\nevents_logger="file"\n'
+        f'tmp_dir="{folder}/tmp"\nvolume_path="{folder}/volumes"\n'
+        f'[network]\nnetwork_config_dir="{folder}/networks"\n'
+        '[containers]\ndefault_ulimits=["nofile=4096:4096","nproc=16384:16384"]\n'
+    )
+    storage = folder / "storage.conf"
+    storage.write_text(f'[storage]\ndriver="overlay"\nrunroot="{folder}/run"\ngraphroot="{folder}/data"\n')
+    env = {**os.environ, "CONTAINERS_CONF": str(configuration), "CONTAINERS_STORAGE_CONF": str(storage)}
+    url = f"unix://{folder}/podman.sock"
+    with _program(["podman", "system", "service", "--time=0", url], folder / "log", env) as pid:
+        engine = TestEngine(url, "podman", BASE, private=True, pid=pid)
+        _wait_for(engine, folder / "log")
+        yield engine
+
+
+@contextlib.contextmanager
+def _running_registry() -> Iterator[str]:
+    with private_directory(_PREFIX) as folder:
+        address = f"127.0.0.1:{_free_port()}"
+        configuration = folder / "registry.yml"
+        configuration.write_text(
+            "version: 0.1\nlog: {level: warn}\n"
+            f"storage:\n  filesystem: {{rootdirectory: {folder}/data}}\n  delete: {{enabled: true}}\n"
+            f"http: {{addr: '{address}'}}\n"
+        )
+        with _program(["docker-registry", "serve", str(configuration)], folder / "log") as pid:
+            host, _, port = address.partition(":")
+            _wait_until(lambda: _listens(host, int(port)), pid, folder / "log", "docker-registry")
+            yield address
+
+
+def _listens(host: str, port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def _program(argv: Sequence[str], log: Path, env: dict[str, str] | None = None) -> Iterator[int]:
+    """A program that ends with this block, or when this process is killed; its output goes to `log`."""
+    with log.open("wb") as stream:
+        child = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "TERM", *argv],
+            stdout=stream, stderr=stream, stdin=subprocess.DEVNULL, env=env, start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield child.pid
+    finally:
+        child.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(20)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def _wait_for(engine: TestEngine, log: Path) -> None:
+    def answers() -> bool:
+        with contextlib.suppress(TkError):
+            return bool(engine.open().version)
+        return False
+
+    _wait_until(answers, engine.pid, log, engine.kind)
+
+
+def _wait_until(ready: Any, pid: int, log: Path, name: str) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while time.monotonic() < deadline:
+        if ready():
+            return
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            break
+        time.sleep(0.1)
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    raise CannotStartError(f"{name} does not start: {' | '.join(lines[-3:])}")
+
+
+def _remove_containers(engine: TestEngine) -> None:
+    with contextlib.suppress(TkError):
+        opened = engine.open()
+        with opened.guard("list containers"):
+            names = [one["Id"] for one in opened.api.containers(all=True)]
+        for name in names:
+            opened.remove_container(name)
+
+
+def _import_base(engine: TestEngine) -> None:
+    opened = engine.open()
+    if opened.image(engine.base) is not None:
+        return
+    archive = base_archive()
+    repository, _, tag = engine.base.rpartition(":")
+    with opened.guard("import the base"):
+        answer = opened.api.import_image_from_file(str(archive), repository, tag, changes=['CMD ["bash"]'])
+    if opened.image(engine.base) is None:
+        raise CannotStartError(f"the base was not imported: {answer}")
+
+
+def base_archive() -> Path:
+    """The archive of a minimal Debian, made once; raises CannotStartError when it cannot be made."""
+    archive = _CACHE / f"{_SUITE}-minbase.tar.gz"
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    with (_CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not archive.exists():
+            _make_base(archive)
+    return archive
+
+
+def _make_base(archive: Path) -> None:
+    _need(("debootstrap",))
+    with private_directory(_PREFIX) as folder:
+        root = folder / "root"
+        _call(["debootstrap", "--variant=minbase", _SUITE, str(root)])
+        for pattern in ("var/cache/apt/archives/*.deb", "var/lib/apt/lists/*_*", "var/log/*.log"):
+            for path in root.glob(pattern):
+                path.unlink()
+        part = archive.with_suffix(".part")
+        _call(["tar", "--numeric-owner", "-C", str(root), "-I", "gzip -1", "-cf", str(part), "."])
+        part.replace(archive)
+
+
+def _need(programs: Sequence[str]) -> None:
+    """Install what is missing; raises CannotStartError when that cannot be done."""
+    missing = [one for one in programs if shutil.which(one) is None]
+    if not missing:
+        return
+    packages = [_PACKAGES[one] for one in missing]
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise CannotStartError(f"missing programs: {', '.join(missing)} (packages {', '.join(packages)})")
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    subprocess.run(["apt-get", "update", "-qq"], env=env, capture_output=True, check=False)
+    _call(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], env)
+
+
+def _call(argv: Sequence[str], env: dict[str, str] | None = None) -> None:
+    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        said = re.sub(r"\s+", " ", (done.stderr or done.stdout)[-300:]).strip()
+        raise CannotStartError(f"`{' '.join(argv[:4])}` fails: {said}")
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
