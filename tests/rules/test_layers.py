@@ -46,6 +46,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     "yaml": {"toolchain.recipes"},
     "pydantic": {"toolchain.recipes"},
     "packaging": {"toolchain.recipes"},
+    "dockerfile_parse": {"toolchain.lint", "toolchain.images"},
+    "rich": {"toolchain.progress"},
     "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands"},
 }  # fmt: skip
 

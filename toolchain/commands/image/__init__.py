@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import typer
 
+from toolchain.commands.image import lint
+
 app = typer.Typer(help="Images of vendor stacks with the right LLVM and SYCL.", no_args_is_help=True)
 
 
@@ -16,3 +18,4 @@ def image() -> None:
 
 
 # One line for each subcommand, in the order of `tk image --help`.
+app.command("lint")(lint.lint_command)

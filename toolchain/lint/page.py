@@ -1,0 +1,30 @@
+"""The lint rules as a page of the documentation."""
+
+from __future__ import annotations
+
+from toolchain.lint.report import rules
+
+_HEAD = """# Lint for Dockerfiles
+
+`tk image lint DOCKERFILE` reads a Dockerfile that somebody else wrote and says what drifts, leaks or does not
+work: file, line, what stands there, why it matters, what to do, and who says so. Nothing is built or fetched.
+`--json` prints the same as records, `--ignore RULE` leaves a rule out. The exit code is 1 with findings, else 0.
+
+An *error* does not work or is unsafe, a *warning* makes the image drift or surprise, a *note* is about size,
+time or what others will trip over. Made from the rules by `bin/just golden`.
+
+| rule | severity | finds | do instead | source |
+|---|---|---|---|---|
+"""
+
+
+def page() -> str:
+    """docs/lint.md: what the command does, and a row for each rule."""
+    rows = (
+        (f"`{one.id}`", one.severity, f"{one.message}; {one.why}", one.fix, one.source) for one in rules()
+    )
+    return _HEAD + "".join(f"| {' | '.join(map(_cell, row))} |\n" for row in rows)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;")
