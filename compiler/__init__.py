@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.compile import compile_model as compile_model
+    from compiler.core.cache import content_key as content_key
     from compiler.core.diagnostics import BadInputError as BadInputError
     from compiler.core.diagnostics import BuildError as BuildError
     from compiler.core.diagnostics import CrashError as CrashError
@@ -28,7 +29,11 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.files import replace_atomic as replace_atomic
     from compiler.core.files import sha256_file as sha256_file
     from compiler.core.files import write_atomic as write_atomic
+    from compiler.core.process import run as run
     from compiler.core.process import stop_all as stop_all
+    from compiler.core.progress import Progress as Progress
+    from compiler.core.progress import Steps as Steps
+    from compiler.core.progress import silent as silent
     from compiler.core.settings import KNOBS as KNOBS
     from compiler.core.settings import Knob as Knob
     from compiler.core.settings import Settings as Settings
@@ -61,6 +66,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "compiler.compile": ("compile_model",),
+    "compiler.core.cache": ("content_key",),
     "compiler.core.diagnostics": (
         "BadInputError",
         "BuildError",
@@ -74,7 +80,8 @@ _HOMES = {
         "did_you_mean",
     ),
     "compiler.core.files": ("private_directory", "replace_atomic", "sha256_file", "write_atomic"),
-    "compiler.core.process": ("stop_all",),
+    "compiler.core.process": ("run", "stop_all"),
+    "compiler.core.progress": ("Progress", "Steps", "silent"),
     "compiler.core.settings": ("KNOBS", "Knob", "Settings", "load_settings"),
     "compiler.inspect": ("inspect_library", "inspect_model", "list_targets"),
     "compiler.reports": (

@@ -18,6 +18,7 @@ from compiler.core.files import (
     sha256_file,
     staging_directory,
 )
+from compiler.core.progress import Progress, silent
 from compiler.core.settings import Settings, load_settings
 from compiler.frontend.external import ExternalData
 from compiler.reports import CompileOptions, CompileReport, StageTime
@@ -28,15 +29,17 @@ from compiler.targets.toolchain import find_cxx
 _FACTS = ("kernels", "constant_bytes", "peak_memory")
 
 
-def compile_model(path: Path, options: CompileOptions) -> CompileReport:
+def compile_model(path: Path, options: CompileOptions, *, progress: Progress = silent) -> CompileReport:
     """Compile the ONNX model at `path` as `options` say, and report what it took.
+
+    `progress` is told of stages and of kernels done, from any thread.
 
     Raises UsageError, BadInputError, HostError or BuildError; the old output stays in place then.
     """
     settings = load_settings()
     _check_output(path, options)
     if not _may_be_kept(options, settings):
-        return _pipeline(path, options, ExternalData(path.parent))
+        return _pipeline(path, options, ExternalData(path.parent), progress)
     started, before = time.perf_counter(), _state(path)
     libraries = FinishedLibraries(settings.cache_dir / "libraries")
     key = _key(path, options, settings)
@@ -48,7 +51,7 @@ def compile_model(path: Path, options: CompileOptions) -> CompileReport:
     with staging_directory(options.output) as directory:
         # Private at first: what goes into the cache is what was made here, whoever else writes there.
         made = directory / "library"
-        report = _pipeline(path, replace(options, output=made), external)
+        report = _pipeline(path, replace(options, output=made), external, progress)
         warnings = report.warnings
         if _state(path) == before:  # else somebody wrote the model meanwhile: which one did we read?
             warnings += _keep(libraries, key, made, external, report)
@@ -88,10 +91,12 @@ def _may_be_kept(options: CompileOptions, settings: Settings) -> bool:
     return options.emit == "library" and asked == (None, None, None) and not settings.debug
 
 
-def _pipeline(path: Path, options: CompileOptions, external: ExternalData) -> CompileReport:
+def _pipeline(
+    path: Path, options: CompileOptions, external: ExternalData, progress: Progress
+) -> CompileReport:
     from compiler.pipeline import compile_model as run  # slow to import, and not needed for a hit
 
-    return run(path, options, external)
+    return run(path, options, external, progress)
 
 
 def _key(path: Path, options: CompileOptions, settings: Settings) -> str:

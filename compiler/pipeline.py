@@ -29,6 +29,7 @@ from compiler.core.cache import ContentCache
 from compiler.core.diagnostics import BadInputError, BuildError, UsageError, did_you_mean
 from compiler.core.files import write_atomic
 from compiler.core.passes import PassEvent
+from compiler.core.progress import Progress, Steps, silent
 from compiler.core.settings import Settings, load_settings
 from compiler.frontend.external import ExternalData
 from compiler.frontend.onnx import import_model
@@ -83,6 +84,7 @@ STAGES = (
 """Names for `--stop-after`, in order."""
 
 _KERNEL_WIDE = ("loops", "schedule", "lower", "render")
+_TOLD_BY_KERNEL = (*_KERNEL_WIDE, "plan", "host", "compile")  # while kernels are made and compiled
 
 
 class _StoppedError(Exception):
@@ -94,13 +96,16 @@ class _Clock:
     """Wall seconds of each stage; ends the compile after the stage `last`."""
 
     last: str
+    progress: Progress = silent
     stages: list[StageTime] = field(default_factory=list)
     started: float = field(default_factory=time.perf_counter)
 
     @contextmanager
     def stage(self, *names: str) -> Iterator[None]:
-        """Time one stage, or several that are done kernel by kernel."""
+        """Time one stage, or several that are done kernel by kernel, which tell their own progress."""
         started = time.perf_counter()
+        if names[0] not in _TOLD_BY_KERNEL:
+            self.progress(names[0], 0, 0)
         yield
         name = names[0] if len(names) == 1 else "kernels"
         self.stages.append(StageTime(name, time.perf_counter() - started))
@@ -108,14 +113,20 @@ class _Clock:
             raise _StoppedError
 
 
-def compile_model(path: Path, options: CompileOptions, external: ExternalData | None = None) -> CompileReport:
+def compile_model(
+    path: Path,
+    options: CompileOptions,
+    external: ExternalData | None = None,
+    progress: Progress = silent,
+) -> CompileReport:
     """Compile the ONNX model at `path` as `options` say, and report what it took.
 
-    `external` opens the model's external data, by default below its directory.
+    `external` opens the model's external data, by default below its directory. `progress` is told of stages,
+    and of kernels done.
 
     Raises UsageError, BadInputError, HostError or BuildError; the old output stays in place then.
     """
-    clock = _Clock(_last_stage(options))
+    clock = _Clock(_last_stage(options), progress)
     target = get_target(options.target, options.arch)
     edit = read_edit(options.start_from) if options.start_from else None
     try:
@@ -157,7 +168,7 @@ def _run_stages(
         wanted = build if clock.last == STAGES[-1] and options.emit != "source" else None
         with clock.stage(*_KERNEL_WIDE):
             kernels, steps, objects = _make_kernels(
-                fused, layouts, aliases, target, wanted, dump, edit, last=clock.last, check=settings.debug
+                fused, layouts, aliases, target, wanted, dump, edit, clock, check=settings.debug
             )
             dump.model(KERNELS, kernels_text(steps))
         with clock.stage("plan"):
@@ -205,32 +216,38 @@ def _make_kernels(
     build: KernelBuild | None,
     dump: Dump,
     edit: Edit | None,
+    clock: _Clock,
     *,
-    last: str,
     check: bool,
 ) -> tuple[list[Kernel], list[Step], list[Future[Path]]]:
     """Each unique piece of work once; its compilation by `build` starts as soon as its text is there.
 
-    `last` is the stage that the compile stops after; `check` verifies the program after every pass.
+    `clock` knows the stage that the compile stops after and whom to tell of each kernel: making its text and
+    compiling it are a half each. `check` verifies the program after every pass.
     """
     known: dict[tuple[Func, tuple[tuple[str, Layout], ...]], int] = {}
     choose = form_chooser(layouts, target.facts, AnalyticChooser())
     kernels: list[Kernel] = []
     steps: list[Step] = []
     objects: list[Future[Path]] = []
-    for group in fused.groups:
-        if is_join(group, aliases):
-            continue
+    groups = [group for group in fused.groups if not is_join(group, aliases)]
+    done = Steps(clock.progress, "kernels", len(groups))
+    for group in groups:
         made = group_func(group, fused.graph.constants, choose)
         own = param_layouts(made, layouts)
         key = (made.func, tuple(own.items()))
+        kernel = None
         if key not in known:
             known[key] = number = len(known)
-            kernel = make_kernel(number, made.func, own, target, dump, edit, last=last, check=check)
-            if kernel is not None:
-                kernels.append(kernel)
-            if kernel is not None and build is not None:
-                objects.append(build.submit(f"kernel {number}", kernel.text))
+            kernel = make_kernel(number, made.func, own, target, dump, edit, last=clock.last, check=check)
+        if kernel is not None:
+            kernels.append(kernel)
+        if kernel is not None and build is not None:
+            objects.append(build.submit(f"kernel {kernel.number}", kernel.text))
+            objects[-1].add_done_callback(lambda _: done.advance(0.5))
+            done.advance(0.5)
+        else:
+            done.advance()
         steps.append(Step(known[key], group, made.values, made.derived))
     if edit is not None:
         edit.check_applied(len(known))

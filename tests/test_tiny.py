@@ -60,6 +60,23 @@ def paths(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return model, library
 
 
+def test_a_compile_tells_how_far_it_is(paths: tuple[Path, Path], tmp_path: Path) -> None:
+    told: list[tuple[str, float, float]] = []
+    options = compiler.CompileOptions(output=tmp_path / "tiny.so", threads=3)  # not in the cache
+    report = compiler.compile_model(paths[0], options, progress=lambda *one: told.append(one))
+    assert list(dict.fromkeys(one[0] for one in told))[:5] == [
+        "import",
+        "rewrite",
+        "fuse",
+        "layout",
+        "kernels",
+    ]
+    kernels = [one for one in told if one[0] == "kernels"]
+    assert [one[1] for one in kernels] == sorted(one[1] for one in kernels)
+    assert kernels[-1][1] == kernels[-1][2] >= report.kernels
+    assert ("link", 0, 0) in told
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 def test_the_library_computes_the_network(paths: tuple[Path, Path], threads: int) -> None:
     with compiler.load(paths[1], threads=threads) as model:

@@ -7,14 +7,15 @@ import dataclasses
 import enum
 import json
 import sys
-import threading
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from compiler import HostError, TkError
+from compiler import HostError, Progress, TkError, silent
 from toolchain.settings import console_settings
+
+if TYPE_CHECKING:
+    from toolchain.progress import Unit
 
 _PATIENCE_SECONDS = 2.0
 _STYLES = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "hint": "\x1b[1;36m"}
@@ -116,32 +117,23 @@ def shape(dims: Sequence[int | str]) -> str:
 
 
 @contextlib.contextmanager
-def progress(doing: str) -> Iterator[None]:
-    """Say on an interactive terminal, after two seconds and then once a second, what is being waited for."""
-    if not console_settings().interactive:
-        yield
+def progress(doing: str, unit: Unit = "steps") -> Iterator[Progress]:
+    """Show on an interactive terminal, after two seconds, what is being waited for and for how long still.
+
+    Gives what the work is to call to tell how far it has come; without a terminal that tells nobody.
+    """
+    settings = console_settings()
+    if not settings.interactive:
+        yield silent
         return
-    done = threading.Event()
-    ticker = threading.Thread(target=_tick, args=(doing, done), daemon=True)
-    ticker.start()
+    from toolchain.progress import ProgressBar
+
+    bar = ProgressBar(doing, unit, settings, _PATIENCE_SECONDS)
+    bar.start()
     try:
-        yield
+        yield bar
     finally:
-        done.set()
-        ticker.join()
-
-
-def _tick(doing: str, done: threading.Event) -> None:
-    started = time.monotonic()
-    if done.wait(_PATIENCE_SECONDS):
-        return
-    while True:
-        sys.stderr.write(f"\r\x1b[K{doing} ... {time.monotonic() - started:.0f} s")
-        sys.stderr.flush()
-        if done.wait(1.0):
-            break
-    sys.stderr.write("\r\x1b[K")
-    sys.stderr.flush()
+        bar.close()
 
 
 def _styled(label: str) -> str:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,14 +55,17 @@ def run(
     timeout: float | None = None,
     env: Mapping[str, str] | None = None,
     input: bytes | None = None,  # noqa: A002 - the name that subprocess uses
+    on_line: Callable[[str], object] | None = None,
 ) -> Completed:
     """Run `argv` to its end with captured output (UTF-8, undecodable bytes escaped).
 
+    `on_line` gets each line of standard output as soon as it is there, without its end, in another thread.
     The child leads a process group of its own, which is killed as a whole on timeout (seconds) or interrupt.
     Raises HostError when the program cannot be started and CrashError when it does not end in time.
     """
     started = time.monotonic()
     child = _start(argv, cwd, env, has_input=input is not None)
+    reader = None if on_line is None else _LineReader(child, on_line)
     try:
         stdout, stderr = child.communicate(input, timeout)
     except subprocess.TimeoutExpired as error:
@@ -73,13 +76,38 @@ def run(
         ) from error
     finally:
         _forget(child)
+        lines = b"" if reader is None else reader.close()
     return Completed(
         argv=tuple(argv),
         returncode=child.returncode,
-        stdout=stdout.decode(errors="backslashreplace"),
+        stdout=(stdout if reader is None else lines).decode(errors="backslashreplace"),
         stderr=stderr.decode(errors="backslashreplace"),
         seconds=time.monotonic() - started,
     )
+
+
+class _LineReader:
+    """Takes a child's standard output over and hands on its lines while the child runs."""
+
+    def __init__(self, child: subprocess.Popen[bytes], on_line: Callable[[str], object]) -> None:
+        assert child.stdout is not None
+        self._stream, child.stdout = child.stdout, None  # communicate() leaves it alone now
+        self._on_line = on_line
+        self._lines: list[bytes] = []
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        for line in self._stream:
+            self._lines.append(line)
+            self._on_line(line.decode(errors="backslashreplace").rstrip("\n"))
+
+    def close(self) -> bytes:
+        """Everything that the child wrote; to be called when it has ended."""
+        self._thread.join(_GRACE_SECONDS)  # a process that left the child's group may hold the pipe open
+        if not self._thread.is_alive():
+            self._stream.close()
+        return b"".join(self._lines)
 
 
 def stop_all() -> None:

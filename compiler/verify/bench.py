@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from compiler.core.diagnostics import HostError, TkError
+from compiler.core.progress import Progress, silent
 from compiler.core.settings import load_settings
 from compiler.runtime.loader import Context, Model, load
 from compiler.runtime.tensors import Array
@@ -40,10 +41,11 @@ class Percentiles:
     runs: int
 
 
-def bench_library(request: BenchRequest) -> BenchReport:
+def bench_library(request: BenchRequest, *, progress: Progress = silent) -> BenchReport:
     """Carry out `request` in this process.
 
-    Raises HostError if onnxruntime is asked for and missing, BadInputError for files that cannot be read.
+    `progress` is told between measurements which part of them is done. Raises HostError if onnxruntime is
+    asked for and missing, BadInputError for files that cannot be read.
     """
     library = load(request.library)
     context = library.context(request.threads)
@@ -52,7 +54,7 @@ def bench_library(request: BenchRequest) -> BenchReport:
     other = _other_engine(request, context.threads, feeds)
     if other is not None:
         runs[other[0]] = other[1]
-    measured = measure(runs, warmup=request.warmup, seconds=request.seconds)
+    measured = measure(runs, warmup=request.warmup, seconds=request.seconds, progress=progress)
     peak, warnings = _peak(context.threads)
     mine = measured["tk"]
     flops = library.manifest.get("flops")
@@ -75,12 +77,15 @@ def bench_library(request: BenchRequest) -> BenchReport:
     )
 
 
-def measure(runs: Mapping[str, Run], *, warmup: float, seconds: float) -> dict[str, Percentiles]:
+def measure(
+    runs: Mapping[str, Run], *, warmup: float, seconds: float, progress: Progress = silent
+) -> dict[str, Percentiles]:
     """Time each of `runs` for `seconds`, in turns of a quarter of a second after `warmup` seconds each.
 
     Turns let all of them see the same state of a shared machine; the first run of a turn, which finds the
     caches full of the other's data, does not count unless there is only one engine.
     """
+    progress("warming up", 0, 0)
     for run in runs.values():
         _repeat(run, warmup, fewest=1)
     times: dict[str, list[float]] = {name: [] for name in runs}
@@ -91,6 +96,7 @@ def measure(runs: Mapping[str, Run], *, warmup: float, seconds: float) -> dict[s
                 run()
             times[name] += _repeat(run, min(_BLOCK_SECONDS, seconds), fewest=1)
         spent += min(_BLOCK_SECONDS, seconds)
+        progress("measuring", min(1.0, spent / seconds, min(map(len, times.values())) / _FEWEST_RUNS), 1.0)
     return {name: percentiles(one) for name, one in times.items()}
 
 

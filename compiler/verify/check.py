@@ -11,6 +11,7 @@ import onnx
 
 from compiler.core.diagnostics import BadInputError
 from compiler.core.files import sha256_file
+from compiler.core.progress import Progress, Steps, silent
 from compiler.runtime.loader import load
 from compiler.runtime.tensors import TensorInfo, numpy_dtype
 from compiler.verify.compare import Array, compare, worse
@@ -20,10 +21,11 @@ from compiler.verify.report import Comparison, VerifyReport, VerifyRequest
 from compiler.verify.tolerance import reduction_length, tolerance_for
 
 
-def verify_here(request: VerifyRequest) -> VerifyReport:
+def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyReport:
     """Carry out `request`; a crash of the library is a crash of this process (see isolate.verify_library).
 
-    Raises BadInputError if the library or model cannot be read or they do not belong together.
+    `progress` is told of the runs that are done. Raises BadInputError if the library or model cannot be read
+    or they do not belong together.
     """
     proto = read_model(request.model)
     reference, notes = make_reference(request.model, request.reference)
@@ -37,18 +39,20 @@ def verify_here(request: VerifyRequest) -> VerifyReport:
     length = reduction_length(proto, {one.name: one.largest_shape for one in library.inputs})
     bound = bound_arrays(proto, request.binds)
     worst: dict[str, Comparison] = {}
+    done = Steps(progress, "runs", request.runs)
     for run in range(request.runs):
         feeds = read_feeds(library.inputs, request.inputs, request.seed, run)
         expected = reference_outputs(reference, {**feeds, **bound}, request)
         actual = context.run(feeds, out=poisoned(library.outputs))
         for one in compare_outputs(actual, expected, length, request.tolerance):
             worst[one.name] = worse(one, worst[one.name]) if one.name in worst else one
+        done.advance()
     layers: tuple[Comparison, ...] = ()
     if request.layers:
         from compiler.verify.layers import compare_layers  # the whole compiler, needed for this alone
 
         feeds = read_feeds(library.inputs, request.inputs, request.seed)
-        layers = compare_layers(request, library, feeds, bound, length)
+        layers = compare_layers(request, library, feeds, bound, length, progress)
     return VerifyReport(
         library=request.library,
         model=request.model,

@@ -1,4 +1,7 @@
-"""The process that `isolate.verify_library` starts: request on standard input, answer on standard output."""
+"""The process that `isolate.verify_library` starts: request on standard input, answer on standard output.
+
+Each line of the answer is one JSON document: how far the work has come, and at last the report or the error.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import os
 import sys
 
 from compiler.core.diagnostics import TkError
-from compiler.verify.isolate import answer_of, report_fields, request_from
+from compiler.verify.isolate import answer_of, progress_line, report_fields, request_from
 
 
 def main() -> int:
@@ -18,7 +21,11 @@ def main() -> int:
     try:
         from compiler.verify.check import verify_here
 
-        answer = report_fields(verify_here(request))
+        def tell(doing: str, done: float, total: float) -> None:
+            line = progress_line(doing, done, total) + "\n"
+            os.write(answers.fileno(), line.encode())  # at once and whole, from whatever thread
+
+        answer = report_fields(verify_here(request, tell))
         code = 0
     except TkError as error:
         answer, code = answer_of(error), int(error.code)

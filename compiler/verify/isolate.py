@@ -11,16 +11,21 @@ from typing import Any
 
 from compiler.core import diagnostics, process
 from compiler.core.diagnostics import CrashError, InternalError, TkError
+from compiler.core.progress import Progress, silent
 from compiler.core.settings import child_environment
 from compiler.verify.report import Comparison, VerifyReport, VerifyRequest
 
 _TAIL_LINES = 8
+_PROGRESS = "progress"
 
 
-def verify_library(request: VerifyRequest, *, timeout: float | None = None) -> VerifyReport:
+def verify_library(
+    request: VerifyRequest, *, timeout: float | None = None, progress: Progress = silent
+) -> VerifyReport:
     """Carry out `request` in a process of its own, for at most `timeout` seconds.
 
-    Raises CrashError if that process crashes or does not end in time, and what `check.verify_here` raises.
+    `progress` is told of the runs that are done, in another thread. Raises CrashError if that process crashes
+    or does not end in time, and what `check.verify_here` raises.
     """
     package_root = Path(__file__).resolve().parents[2]
     done = process.run(
@@ -28,6 +33,7 @@ def verify_library(request: VerifyRequest, *, timeout: float | None = None) -> V
         timeout=timeout,
         env=child_environment(PYTHONPATH=str(package_root)),
         input=json.dumps(_plain(request)).encode(),
+        on_line=lambda line: _tell(line, progress),
     )
     if done.returncode < 0:
         raise CrashError(
@@ -37,8 +43,8 @@ def verify_library(request: VerifyRequest, *, timeout: float | None = None) -> V
             hint="this is a defect of the generated code: please report it with the model",
         )
     try:
-        answer = json.loads(done.stdout)
-    except ValueError as error:
+        answer = json.loads(next(line for line in done.stdout.splitlines() if not _is_progress(line)))
+    except (ValueError, StopIteration) as error:
         raise InternalError(
             "the verifying process ended without an answer",
             where=str(request.library),
@@ -47,6 +53,21 @@ def verify_library(request: VerifyRequest, *, timeout: float | None = None) -> V
     if "error" in answer:
         raise _error(answer["error"])
     return _report(answer)
+
+
+def progress_line(doing: str, done: float, total: float) -> str:
+    """How far the child has come, as it says it: one line, before its answer."""
+    return json.dumps({_PROGRESS: [doing, done, total]})
+
+
+def _tell(line: str, progress: Progress) -> None:
+    if _is_progress(line):
+        doing, done, total = json.loads(line)[_PROGRESS]
+        progress(doing, done, total)
+
+
+def _is_progress(line: str) -> bool:
+    return line.startswith(f'{{"{_PROGRESS}": ')
 
 
 def answer_of(error: TkError) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import onnx
 
 from compiler import compile_model
 from compiler.core.files import private_directory
+from compiler.core.progress import Progress, silent
 from compiler.reports import CompileOptions
 from compiler.runtime.loader import Model, load
 from compiler.runtime.tensors import Array
@@ -31,8 +32,12 @@ def compare_layers(
     feeds: Mapping[str, Array],
     bound: Mapping[str, Array],
     length: int,
+    progress: Progress = silent,
 ) -> tuple[Comparison, ...]:
-    """One comparison for each kernel whose result has a name in the ONNX file, in order of execution."""
+    """One comparison for each kernel whose result has a name in the ONNX file, in order of execution.
+
+    `progress` is told of the compile, which takes most of the time.
+    """
     names = boundary_values(onnx.load(request.model, load_external_data=False), library.manifest)
     with private_directory("tk-layers") as directory:
         model = _write_exposed(request.model, names, directory)
@@ -43,7 +48,8 @@ def compare_layers(
             shapes={one.name: one.largest_shape for one in library.inputs},
             binds=request.binds,
         )
-        compile_model(model, options)
+        compile_model(model, options, progress=progress)
+        progress("values between kernels", 0, 0)
         with load(options.output) as exposed, exposed.context(request.threads) as context:
             actual = context.run(feeds)
         reference, _ = make_reference(model, request.reference)

@@ -7,6 +7,7 @@ import json
 import math
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +21,7 @@ from compiler import ExitCode
 from tests.support.command import Result, environment
 from toolchain import console
 from toolchain.names import file_name
+from toolchain.progress import State, Unit, count_text
 from toolchain.settings import console_settings
 
 Tk = Callable[..., Result]
@@ -85,21 +87,59 @@ def test_progress_shows_on_a_terminal_after_a_while(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(console, "_PATIENCE_SECONDS", 0.01)
     monkeypatch.setattr(console.sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
-    with console.progress("compiling"):
-        for _ in range(200):
-            if "compiling" in screen.getvalue():
-                break
-            console.threading.Event().wait(0.01)
-    assert "compiling ... 0 s" in screen.getvalue()
-    assert screen.getvalue().endswith("\r\x1b[K")
+    monkeypatch.setenv("NO_COLOR", "1")
+    with console.progress("compiling x.onnx [3]") as progress:
+        progress("kernels", 1, 4)
+        wait_for("1 of 4", screen)
+        progress("kernels", 3.5, 4)
+        progress("link", 0, 0)
+        wait_for("link", screen)
+    text = screen.getvalue()
+    assert "compiling x.onnx [3]: kernels" in text
+    assert " left" in text
+    assert "\x1b[38" not in text
+    assert text.endswith("\x1b[2K")
+    assert "\x1b[?25h" in text, "the cursor is visible again"
+
+
+def wait_for(text: str, screen: Terminal) -> None:
+    for _ in range(1000):
+        if text in screen.getvalue():
+            return
+        time.sleep(0.01)
+    pytest.fail(f"no {text!r} in {screen.getvalue()!r}")
+
+
+def test_time_left_is_what_the_rest_takes_at_the_same_speed() -> None:
+    state = State("kernels", done=2, total=8, started=100.0, told=110.0)
+    assert state.seconds_left(110.0) == 30.0
+    assert state.seconds_left(125.0) == 15.0
+    assert state.seconds_left(200.0) == 0.0
+    assert State("kernels", 0, 8, 100.0, 110.0).seconds_left(110.0) is None
+    assert State("link", 5, 0, 100.0, 110.0).seconds_left(110.0) is None
+
+
+@pytest.mark.parametrize(
+    ("unit", "done", "total", "text"),
+    [
+        ("steps", 11.5, 57, "11 of 57"),
+        ("part", 0.25, 1, "25 %"),
+        ("bytes", 1.5e6, 2e6, "1.5 MB of 2.0 MB"),
+        ("bytes", 1.5e6, 0, "1.5 MB"),
+        ("steps", 0, 0, ""),
+    ],
+)
+def test_count(unit: Unit, done: float, total: float, text: str) -> None:
+    assert count_text(State("x", done, total, 0.0, 0.0), unit) == text
 
 
 def test_progress_is_silent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     log = io.StringIO()
     monkeypatch.setattr(console, "_PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(console.sys, "stderr", log)
-    with console.progress("compiling"):
-        console.threading.Event().wait(0.05)
+    with console.progress("compiling") as progress:
+        progress("kernels", 1, 4)
+        time.sleep(0.05)
     assert log.getvalue() == ""
 
 

@@ -47,7 +47,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "pydantic": {"toolchain.recipes"},
     "packaging": {"toolchain.recipes"},
     "dockerfile_parse": {"toolchain.lint", "toolchain.images"},
-    "rich": {"toolchain.progress"},
+    "rich": {"toolchain.progress", "toolchain.engine"},
     "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands"},
 }  # fmt: skip
 

@@ -40,8 +40,8 @@ def bench_command(
         binds=options.pairs("--bind", bind, options.read_value),
         seed=seed,
     )
-    with console.progress(f"timing {library.name}"):
-        report = compiler.bench_library(request)
+    with console.progress(f"timing {library.name}", "part") as progress:
+        report = compiler.bench_library(request, progress=progress)
     for warning in report.warnings:
         console.warn(warning)
     if json:

@@ -61,8 +61,8 @@ def compile_command(
         timings=timings,
     )
     options.existing_file(model)
-    with console.progress(f"compiling {model.name}"):
-        report = compiler.compile_model(model, settings)
+    with console.progress(f"compiling {model.name}") as progress:
+        report = compiler.compile_model(model, settings, progress=progress)
     for warning in report.warnings:
         console.warn(warning)
     if json:

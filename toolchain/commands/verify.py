@@ -58,8 +58,8 @@ def verify_command(
         reference=reference,
         layers=layers,
     )
-    with console.progress(f"verifying {library.name}"):
-        report = compiler.verify_library(request, timeout=timeout)
+    with console.progress(f"verifying {library.name}") as progress:
+        report = compiler.verify_library(request, timeout=timeout, progress=progress)
     for note in report.notes:
         console.talk(f"note: {note}")
     if json:

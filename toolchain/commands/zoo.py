@@ -38,8 +38,8 @@ def make_command(name: Name, output: Output = None, json: options.Json = False) 
     """Write a network as ONNX with seeded random weights; the same bytes on every machine."""
     path = output or Path(f"{name}.onnx")
     networks.network(name)
-    with console.progress(f"making {name}"):
-        record = networks.make(name, path)
+    with console.progress(f"making {name}", "bytes") as progress:
+        record = networks.make(name, path, progress=progress)
     if json:
         console.data_json({"path": path, "network": record})
     else:
@@ -50,8 +50,8 @@ def make_command(name: Name, output: Output = None, json: options.Json = False) 
 def fetch_command(name: Name, output: Output = None, json: options.Json = False) -> None:
     """Download a trained network from the ONNX model zoo and check its pinned sha256."""
     path = output or Path(f"{name}.onnx")
-    with console.progress(f"fetching {name}"):
-        fetched = networks.fetch(name, path)
+    with console.progress(f"fetching {name}", "bytes") as progress:
+        fetched = networks.fetch(name, path, progress=progress)
     if not fetched.verified:
         console.warn(f"no sha256 is pinned for `{name}`: the file was not checked")
     if json:

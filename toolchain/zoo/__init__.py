@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from compiler import UsageError, did_you_mean
+from compiler import Progress, UsageError, did_you_mean, silent
 from toolchain.zoo import catalog
 from toolchain.zoo.record import UNRESOLVED, Network, Original
 
@@ -37,7 +37,7 @@ def network(name: str) -> Network:
     return _BY_NAME[name]
 
 
-def make(name: str, path: Path) -> Network:
+def make(name: str, path: Path, *, progress: Progress = silent) -> Network:
     """Write network `name` with seeded random weights to `path`; the same bytes on every machine.
 
     Above 2 GiB the constants go to `path` + `.data`. Raises UsageError for an unknown name, HostError when
@@ -46,11 +46,11 @@ def make(name: str, path: Path) -> Network:
     record = network(name)
     from toolchain.zoo import build, write
 
-    write.write_model(build.draft(record), path)
+    write.write_model(build.draft(record), path, progress=progress)
     return record
 
 
-def fetch(name: str, path: Path) -> Fetched:
+def fetch(name: str, path: Path, *, progress: Progress = silent) -> Fetched:
     """Download the original of network `name` to `path` and check it; see `toolchain.zoo.download`.
 
     Raises UsageError for an unknown name or a network without original, HostError without a connection,
@@ -59,4 +59,4 @@ def fetch(name: str, path: Path) -> Fetched:
     record = network(name)
     from toolchain.zoo import download
 
-    return download.fetch(record, path)
+    return download.fetch(record, path, progress=progress)

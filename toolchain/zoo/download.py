@@ -6,10 +6,11 @@ import hashlib
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
+from http.client import HTTPResponse
 from pathlib import Path
 from typing import BinaryIO
 
-from compiler import BadInputError, HostError, UsageError, replace_atomic
+from compiler import BadInputError, HostError, Progress, Steps, UsageError, replace_atomic, silent
 from toolchain.zoo.record import UNRESOLVED, Network
 
 BASE_URL = "https://github.com/onnx/models/raw/main/validated/"
@@ -27,8 +28,8 @@ class Fetched:
     verified: bool
 
 
-def fetch(network: Network, path: Path, *, base_url: str = BASE_URL) -> Fetched:
-    """Download `network`'s original to `path`.
+def fetch(network: Network, path: Path, *, base_url: str = BASE_URL, progress: Progress = silent) -> Fetched:
+    """Download `network`'s original to `path`; `progress` is told of its bytes.
 
     A record whose sha256 is `unresolved` is downloaded and reported as not verified. Raises UsageError for a
     network without an original, HostError without a connection, BadInputError when the file is not the pinned
@@ -47,7 +48,7 @@ def fetch(network: Network, path: Path, *, base_url: str = BASE_URL) -> Fetched:
         path.parent.mkdir(parents=True, exist_ok=True)
         # The address is https, or a test's own server.
         with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
-            sha256 = _copy(response, staged)
+            sha256 = _copy(response, staged, Steps(progress, "download", _length(response)))
         _check(original.sha256, sha256, url)
         replace_atomic(staged, path)
     except urllib.error.HTTPError as error:
@@ -76,12 +77,19 @@ def fetch(network: Network, path: Path, *, base_url: str = BASE_URL) -> Fetched:
     return Fetched(path, url, sha256, verified=original.sha256 != UNRESOLVED)
 
 
-def _copy(source: BinaryIO, target: Path) -> str:
+def _length(response: HTTPResponse) -> int:
+    """Bytes to come; 0 when the server does not say."""
+    text = response.headers.get("Content-Length", "")
+    return int(text) if text.isascii() and text.isdigit() else 0
+
+
+def _copy(source: BinaryIO, target: Path, done: Steps) -> str:
     digest = hashlib.sha256()
     with target.open("wb") as stream:
         while chunk := source.read(_CHUNK_BYTES):
             digest.update(chunk)
             stream.write(chunk)
+            done.advance(len(chunk))
     return digest.hexdigest()
 
 

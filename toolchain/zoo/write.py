@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 
-from compiler import HostError, replace_atomic, write_atomic
+from compiler import HostError, Progress, Steps, replace_atomic, silent, write_atomic
 from toolchain.zoo.builder import Draft, Initializer
 
 # Protobuf refuses messages of 2^31 bytes; the margin is for everything that is not a constant.
@@ -17,17 +17,24 @@ _ALIGN_BYTES = 4096
 _SMALL_BYTES = 1024
 
 
-def write_model(draft: Draft, path: Path, *, embed_limit: int = EMBED_LIMIT_BYTES) -> None:
+def write_model(
+    draft: Draft, path: Path, *, embed_limit: int = EMBED_LIMIT_BYTES, progress: Progress = silent
+) -> None:
     """Write `draft` to `path`, and its constants to `path` + `.data` when they exceed `embed_limit` bytes.
 
-    The bytes depend on the draft alone. Raises HostError when the place cannot be written.
+    The bytes depend on the draft alone; `progress` is told of those of its constants. Raises HostError
+    when the place cannot be written.
     """
     model = onnx.ModelProto()
     model.CopyFrom(draft.model)
-    if sum(one.size_bytes for one in draft.initializers) > embed_limit:
-        _attach_external(model, draft.initializers, path)
+    total = sum(one.size_bytes for one in draft.initializers)
+    done = Steps(progress, "weights", total)
+    if total > embed_limit:
+        _attach_external(model, draft.initializers, path, done)
     else:
-        model.graph.initializer.extend(_embedded(one) for one in draft.initializers)
+        for one in draft.initializers:
+            model.graph.initializer.append(_embedded(one))
+            done.advance(one.size_bytes)
     write_atomic(path, model.SerializeToString(deterministic=True))
 
 
@@ -37,7 +44,9 @@ def _embedded(one: Initializer) -> onnx.TensorProto:
     return tensor
 
 
-def _attach_external(model: onnx.ModelProto, initializers: Sequence[Initializer], path: Path) -> None:
+def _attach_external(
+    model: onnx.ModelProto, initializers: Sequence[Initializer], path: Path, done: Steps
+) -> None:
     """Stream the constants into one file beside the model, each at a page boundary, and refer to them."""
     data = path.with_name(f"{path.name}.data")
     staged = path.with_name(f".{data.name}.part")
@@ -51,6 +60,7 @@ def _attach_external(model: onnx.ModelProto, initializers: Sequence[Initializer]
                 stream.write(b"\0" * (-stream.tell() % _ALIGN_BYTES))
                 model.graph.initializer.append(_reference(one, data.name, stream.tell()))
                 stream.write(_little_endian(one))
+                done.advance(one.size_bytes)
         replace_atomic(staged, data)
     except OSError as error:
         raise HostError(

@@ -43,6 +43,24 @@ def test_undecodable_output_is_kept_as_escapes() -> None:
     assert done.stdout == r"\xff"
 
 
+def test_lines_are_handed_on_while_the_program_runs(tmp_path: Path) -> None:
+    go_on, lines = tmp_path / "go-on", []
+
+    def on_line(line: str) -> None:
+        lines.append(line)
+        go_on.touch()
+
+    code = (
+        "import pathlib, sys, time\n"
+        "print('one', flush=True)\n"
+        "while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\n"
+        "print('two'); print(sys.stdin.read(), file=sys.stderr)"
+    )
+    done = process.run([*python(code), str(go_on)], input=b"text", on_line=on_line, timeout=60)
+    assert lines == ["one", "two"]
+    assert (done.stdout, done.stderr) == ("one\ntwo\n", "text\n")
+
+
 def test_signal_is_a_negative_code() -> None:
     assert process.run(python("import os; os.abort()")).returncode == -6
 

@@ -110,6 +110,13 @@ def test_wrong_is_found_at_the_right_place(wrong: Path, model: Path) -> None:
     assert loose.passed
 
 
+def test_progress_comes_through_the_process(library: Path, model: Path) -> None:
+    told: list[tuple[str, float, float]] = []
+    request = VerifyRequest(library, model, runs=3)
+    assert compiler.verify_library(request, progress=lambda *one: told.append(one)).passed
+    assert told == [("runs", done, 3) for done in range(4)]
+
+
 def test_given_inputs_are_used(library: Path, model: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.full((5, 8), 2, np.float32))
     np.save(tmp_path / "z.npy", np.full((5, 8), 1, np.float32))

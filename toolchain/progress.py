@@ -1,0 +1,133 @@
+"""A bar with the time left, on an interactive terminal, for work that takes more than two seconds.
+
+Drawn by rich, which is imported only when there is something to draw: quick commands do not pay for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import threading
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from toolchain import console
+from toolchain.settings import ConsoleSettings
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+Unit = Literal["steps", "part", "bytes"]
+"""What is counted: things, a share of the whole, or bytes."""
+
+_FRAME_SECONDS = 0.5  # few frames: measurements run meanwhile
+_BAR_WIDTH = 24
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How far one phase has come; times are of the monotonic clock, a total of 0 is unknown."""
+
+    doing: str
+    done: float
+    total: float
+    started: float
+    told: float
+
+    def seconds_left(self, now: float) -> float | None:
+        """Seconds to the end of the phase if it goes on as until now; None when nobody can say."""
+        if not self.total or not self.done:
+            return None
+        needed = (self.told - self.started) * self.total / self.done
+        return max(0.0, self.started + needed - now)
+
+
+class ProgressBar:
+    """Shows how far `title` has come, after `patience` seconds; call it to tell, from any thread."""
+
+    def __init__(self, title: str, unit: Unit, settings: ConsoleSettings, patience: float) -> None:
+        self._title = title
+        self._unit: Unit = unit
+        self._settings = settings
+        self._patience = patience
+        now = time.monotonic()
+        self._state = State("", 0, 0, now, now)
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._show, daemon=True)
+
+    def __call__(self, doing: str, done: float, total: float) -> None:
+        """Tell that `done` of `total` of the phase `doing` is done."""
+        now = time.monotonic()
+        started = self._state.started if doing == self._state.doing else now
+        self._state = State(doing, done, total, started, now)
+
+    def start(self) -> None:
+        """Begin to wait, and then to show."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Take the bar away and leave the line empty."""
+        self._over.set()
+        self._thread.join()
+
+    def _show(self) -> None:
+        if self._over.wait(self._patience):
+            return
+        with contextlib.suppress(OSError):  # the terminal is gone: nobody to show it to
+            self._draw()
+
+    def _draw(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
+
+        screen = Console(file=sys.stderr, force_terminal=True, no_color=not self._settings.color)
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(_BAR_WIDTH),
+            TextColumn("{task.fields[count]}", markup=False),
+            TextColumn("{task.fields[left]}", markup=False),
+        )
+        with Progress(
+            *columns, console=screen, auto_refresh=False, transient=True, redirect_stdout=False
+        ) as bar:
+            shown, task = None, None
+            while True:
+                state = self._state
+                if task is None or shown is None or shown.doing != state.doing:
+                    task = self._begin(bar, state, task)
+                shown = state
+                bar.update(task, completed=state.done, **self._texts(state))
+                bar.refresh()
+                if self._over.wait(_FRAME_SECONDS):
+                    return
+
+    def _begin(self, bar: Progress, state: State, before: TaskID | None) -> TaskID:
+        if before is not None:
+            bar.remove_task(before)
+        doing = f"{self._title}: {state.doing}" if state.doing else self._title
+        return bar.add_task(doing, total=state.total or None, **self._texts(state))
+
+    def _texts(self, state: State) -> dict[str, str]:
+        now = time.monotonic()
+        left = state.seconds_left(now)
+        time_text = _time(now - state.started) if left is None else f"{_time(left)} left"
+        return {"count": count_text(state, self._unit), "left": time_text}
+
+
+def count_text(state: State, unit: Unit) -> str:
+    """`12 of 57`, `43 %` or `1.5 MB of 2.0 MB`; empty when there is nothing to count."""
+    if unit == "bytes":
+        of = f" of {console.size(state.total)}" if state.total else ""
+        return console.size(state.done) + of if state.done else ""
+    if not state.total:
+        return ""
+    if unit == "part":
+        return f"{100 * state.done / state.total:.0f} %"
+    return f"{math.floor(state.done)} of {state.total:.0f}"
+
+
+def _time(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
