@@ -42,12 +42,11 @@ THIRD_PARTY: dict[str, set[str]] = {
     "docker": {"toolchain.engine", "toolchain.containers", "toolchain.devices", "toolchain.doctor"},
     "requests": {"toolchain.engine"},  # comes with docker: its errors
     "urllib3": {"toolchain.engine"},
-    "rich": {"toolchain.engine"},
+    "rich": {"toolchain.progress", "toolchain.engine"},
     "yaml": {"toolchain.recipes"},
     "pydantic": {"toolchain.recipes"},
     "packaging": {"toolchain.recipes"},
     "dockerfile_parse": {"toolchain.lint", "toolchain.images"},
-    "rich": {"toolchain.progress", "toolchain.engine"},
     "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands"},
 }  # fmt: skip
 
