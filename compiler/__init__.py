@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.settings import Knob as Knob
     from compiler.core.settings import Settings as Settings
     from compiler.core.settings import load_settings as load_settings
+    from compiler.frontend.files import external_files as external_files
     from compiler.inspect import inspect_library as inspect_library
     from compiler.inspect import inspect_model as inspect_model
     from compiler.inspect import list_targets as list_targets
@@ -83,6 +84,7 @@ _HOMES = {
     "compiler.core.process": ("run", "stop_all"),
     "compiler.core.progress": ("Progress", "Steps", "silent"),
     "compiler.core.settings": ("KNOBS", "Knob", "Settings", "load_settings"),
+    "compiler.frontend.files": ("external_files",),
     "compiler.inspect": ("inspect_library", "inspect_model", "list_targets"),
     "compiler.reports": (
         "EMITS",

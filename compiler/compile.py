@@ -110,6 +110,7 @@ def _key(path: Path, options: CompileOptions, settings: Settings) -> str:
         options.shapes,
         options.binds,
         options.threads,
+        options.environment,
     )
 
 

@@ -179,7 +179,9 @@ def _run_stages(
         with clock.stage("host"):
             host = render_plan(plan)
             dump.model(HOST, host, ".cpp")
-            manifest = model_manifest(path, fused, kernels, steps, plan, target, build.cxx)
+            manifest = model_manifest(
+                path, fused, kernels, steps, plan, target, build.cxx, options.environment
+            )
             dump.model(MANIFEST, manifest.decode(), ".json")
         if options.emit == "source":
             return _emit_sources(options, target, clock, kernels, host)

@@ -18,7 +18,8 @@ class CompileOptions:
     `arch` refines the target (feature names of a CPU); `shapes` gives symbolic inputs their dimensions,
     `binds` fixes inputs that carry shapes; `threads` is the library's default, None for the machine's
     processors. `dump` is a directory that gets the text of every stage, `stop_after` names the last stage to
-    run and `start_from` is an edited stage file to go on from.
+    run and `start_from` is an edited stage file to go on from. `environment` says where the compile ran (an
+    image's digest and the like); it goes into the library's manifest.
     """
 
     output: Path
@@ -32,6 +33,7 @@ class CompileOptions:
     stop_after: str | None = None
     start_from: Path | None = None
     timings: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ def model_manifest(
     plan: Plan,
     target: Target,
     cxx: Cxx,
+    environment: Mapping[str, str],
 ) -> bytes:
     """The manifest as UTF-8 JSON; the same compile gives the same bytes."""
     graph = fused.graph
@@ -39,6 +40,7 @@ def model_manifest(
         "features": list(target.features),
         "model_sha256": sha256_file(path),
         "toolchain": cxx.description,
+        "environment": dict(sorted(environment.items())),
         "inputs": [_tensor(n, v) for n, v in zip(graph.input_names, graph.inputs, strict=True)],
         "outputs": [_tensor(n, v) for n, v in zip(graph.output_names, graph.outputs, strict=True)],
         "arena_bytes": plan.arena_bytes,
