@@ -35,6 +35,17 @@ Input = Annotated[
         help="Input from an npy, npz or raw file (or all of an npz); others are random; repeatable.",
     ),
 ]
+DockerHost = Annotated[
+    str | None,
+    typer.Option("--docker-host", metavar="URL", help="Address of the container engine, as DOCKER_HOST."),
+]
+EngineName = Annotated[
+    str | None, typer.Option("--engine", metavar="NAME", help="docker or podman; default: the one found.")
+]
+Site = Annotated[
+    Path | None,
+    typer.Option("--site", metavar="FILE", help="Site configuration in place of the usual site.yaml."),
+]
 Library = Annotated[Path, typer.Argument(metavar="LIBRARY", help="A model library made by `tk compile`.")]
 
 

@@ -76,3 +76,9 @@ def engine_settings(env: Mapping[str, str] | None = None) -> EngineSettings:
             "LC_ALL": "C.UTF-8",
         },
     )
+
+
+def certificate_settings(env: Mapping[str, str] | None = None) -> tuple[tuple[str, Path], ...]:
+    """The variables that name a CA bundle, with their files: OpenSSL's, which counts first, and pip's."""
+    source = os.environ if env is None else env
+    return tuple((name, Path(source[name])) for name in ("SSL_CERT_FILE", "PIP_CERT") if source.get(name))

@@ -43,9 +43,10 @@ THIRD_PARTY: dict[str, set[str]] = {
     "requests": {"toolchain.engine"},  # comes with docker: its errors
     "urllib3": {"toolchain.engine"},
     "rich": {"toolchain.progress", "toolchain.engine"},
-    "yaml": {"toolchain.recipes"},
-    "pydantic": {"toolchain.recipes"},
+    "yaml": {"toolchain.recipes", "toolchain.devices"},
+    "pydantic": {"toolchain.recipes", "toolchain.site_schema", "toolchain.devices"},
     "packaging": {"toolchain.recipes"},
+    "platformdirs": {"toolchain.site"},
     "dockerfile_parse": {"toolchain.lint", "toolchain.images"},
     "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands"},
 }  # fmt: skip

@@ -8,7 +8,7 @@ _HEAD = """# Lint for Dockerfiles
 
 `tk image lint DOCKERFILE` reads a Dockerfile that somebody else wrote and says what drifts, leaks or does not
 work: file, line, what stands there, why it matters, what to do, and who says so. Nothing is built or fetched.
-`--json` prints the same as records, `--ignore RULE` leaves a rule out. The exit code is 1 with findings, else 0.
+`--json` prints the same as records, `--ignore RULE` leaves a rule out. Exit code 1 with findings, else 0.
 
 An *error* does not work or is unsafe, a *warning* makes the image drift or surprise, a *note* is about size,
 time or what others will trip over. Made from the rules by `bin/just golden`.
