@@ -56,15 +56,17 @@ def run(
     env: Mapping[str, str] | None = None,
     input: bytes | None = None,  # noqa: A002 - the name that subprocess uses
     on_line: Callable[[str], object] | None = None,
+    merged: bool = False,
 ) -> Completed:
     """Run `argv` to its end with captured output (UTF-8, undecodable bytes escaped).
 
+    merged: standard output and errors as one stream, in the order in which they are written.
     `on_line` gets each line of standard output as soon as it is there, without its end, in another thread.
     The child leads a process group of its own, which is killed as a whole on timeout (seconds) or interrupt.
     Raises HostError when the program cannot be started and CrashError when it does not end in time.
     """
     started = time.monotonic()
-    child = _start(argv, cwd, env, has_input=input is not None)
+    child = _start(argv, cwd, env, has_input=input is not None, merged=merged)
     reader = None if on_line is None else _LineReader(child, on_line)
     try:
         stdout, stderr = child.communicate(input, timeout)
@@ -81,7 +83,7 @@ def run(
         argv=tuple(argv),
         returncode=child.returncode,
         stdout=(stdout if reader is None else lines).decode(errors="backslashreplace"),
-        stderr=stderr.decode(errors="backslashreplace"),
+        stderr=(stderr or b"").decode(errors="backslashreplace"),
         seconds=time.monotonic() - started,
     )
 
@@ -123,7 +125,12 @@ def stop_all() -> None:
 
 
 def _start(
-    argv: Sequence[str], cwd: Path | None, env: Mapping[str, str] | None, *, has_input: bool
+    argv: Sequence[str],
+    cwd: Path | None,
+    env: Mapping[str, str] | None,
+    *,
+    has_input: bool,
+    merged: bool,
 ) -> subprocess.Popen[bytes]:
     try:
         with _deferred_signals():
@@ -133,7 +140,7 @@ def _start(
                 env=None if env is None else dict(env),
                 stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stderr=subprocess.STDOUT if merged else subprocess.PIPE,
                 start_new_session=True,
             )
             with _lock:

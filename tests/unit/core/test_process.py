@@ -118,3 +118,11 @@ def test_other_complaints_are_left_alone() -> None:
     process.check_host(
         process.run([sys.executable, "-c", "import sys; sys.exit('k.cpp:1: error: expected ;')"])
     )
+
+
+def test_merged_output_keeps_its_order() -> None:
+    lines: list[str] = []
+    script = "echo one; echo two >&2; echo three"
+    done = process.run(["sh", "-c", script], on_line=lines.append, merged=True)
+    assert (done.stdout, done.stderr) == ("one\ntwo\nthree\n", "")
+    assert lines == ["one", "two", "three"]
