@@ -309,6 +309,8 @@ def _import_base(engine: TestEngine) -> None:
     repository, _, tag = engine.base.rpartition(":")
     with opened.guard("import the base"):
         answer = opened.api.import_image_from_file(str(archive), repository, tag, changes=['CMD ["bash"]'])
+        identity = re.search(r"sha256:[0-9a-f]{64}", answer)
+        opened.api.tag(identity[0] if identity else repository, repository, tag)  # podman forgets the tag
     if opened.image(engine.base) is None:
         raise CannotStartError(f"the base was not imported: {answer}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import http
 import importlib.util
 import io
 import socket
@@ -111,7 +112,11 @@ class Engine:
         import docker.errors
 
         with self.guard(f"remove the container {name}"), contextlib.suppress(docker.errors.NotFound):
-            self.api.remove_container(name, v=True, force=True)
+            try:
+                self.api.remove_container(name, v=True, force=True)
+            except docker.errors.APIError as error:
+                if error.status_code != http.HTTPStatus.CONFLICT:  # the engine removes it already
+                    raise
 
     def run(
         self, image: str, argv: Sequence[str], *, timeout: float | None = None, **options: Any
