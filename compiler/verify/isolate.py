@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -27,11 +28,12 @@ def verify_library(
     `progress` is told of the runs that are done, in another thread. Raises CrashError if that process crashes
     or does not end in time, and what `check.verify_here` raises.
     """
-    package_root = Path(__file__).resolve().parents[2]
+    package_root = str(Path(__file__).resolve().parents[2])
+    search = os.pathsep.join(dict.fromkeys([package_root, *filter(None, sys.path)]))  # what this process finds
     done = process.run(
         [sys.executable, "-P", "-m", "compiler.verify.child"],
         timeout=timeout,
-        env=child_environment(PYTHONPATH=str(package_root)),
+        env=child_environment(PYTHONPATH=search),
         input=json.dumps(_plain(request)).encode(),
         on_line=lambda line: _tell(line, progress),
     )
