@@ -6,6 +6,7 @@
 #   site.sh apt ARGS...                         apt-get, without recommended packages, logs and translations
 #   site.sh fetch URL SHA256 FILE               a download, checked before it gets its name
 #   site.sh git URL REF COMMIT FOLDER           a git tree with its submodules, at exactly this commit
+#   site.sh user NAME ID HOME                   a user and group of this id, without a date anywhere
 set -eu
 umask 022
 
@@ -107,10 +108,19 @@ fetch() {
 tree() {
     export HOME="$work"
     cp "$work/gitconfig" "$work/.gitconfig"
+    store=$caches/tk-git/$(printf '%s' "$1" | sha256sum | cut -c 1-16)
+    git init --quiet --bare "$store"
+    git -C "$store" config uploadpack.allowAnySHA1InWant true
+    git -C "$store" cat-file -e "$3^{commit}" 2>/dev/null ||
+        git -C "$store" fetch --quiet --depth 1 "$1" "$3" ||
+        git -C "$store" fetch --quiet "$1" "$2"
     git init --quiet "$4"
-    git -C "$4" fetch --quiet --depth 1 "$1" "$3" || git -C "$4" fetch --quiet "$1" "$2"
+    git -C "$4" fetch --quiet --depth 1 "file://$store" "$3"
     git -C "$4" -c advice.detachedHead=false checkout --quiet "$3"
-    git -C "$4" submodule --quiet update --init --recursive --depth 1
+    if [ -e "$4/.gitmodules" ]; then
+        git -C "$4" remote add origin "$1"
+        git -C "$4" submodule --quiet update --init --recursive --depth 1
+    fi
     found=$(git -C "$4" rev-parse HEAD)
     if [ "$found" != "$3" ]; then
         echo "error: $1 $2 is at commit $found, expected $3" >&2
@@ -118,9 +128,17 @@ tree() {
     fi
 }
 
+user() {
+    grep -q "^$1:" /etc/group || printf '%s:x:%s:\n' "$1" "$2" >>/etc/group
+    grep -q "^$1:" /etc/passwd || printf '%s:x:%s:%s::%s:/bin/sh\n' "$1" "$2" "$2" "$3" >>/etc/passwd
+    mkdir -p "$3"
+    chown "$2:$2" "$3"
+}
+
 read_site
 use_ca_bundle
 if [ -d "$caches/tk-pip" ]; then export PIP_CACHE_DIR="$caches/tk-pip"; fi
+if [ -d "$caches/tk-ccache" ]; then export CCACHE_DIR="$caches/tk-ccache"; fi
 export PIP_NO_COMPILE=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PYTHONDONTWRITEBYTECODE=1
 step=$1
 shift
@@ -129,6 +147,7 @@ run) "$@" ;;
 apt) apt "$@" ;;
 fetch) fetch "$@" ;;
 git) tree "$@" ;;
+user) user "$@" ;;
 *)
     echo "error: unknown step $step" >&2
     exit 2 ;;

@@ -176,11 +176,15 @@ class GitSource:
 
 @dataclass(frozen=True, slots=True)
 class SmokeTest:
-    """A command that shows that the image works; exit status 0 is a pass. `needs_device`: only with a GPU."""
+    """A command that shows that the image works: it ends with status 0 and its output contains `expect`.
+
+    `needs_device`: it can pass only with a GPU.
+    """
 
     name: str
     argv: Command
     needs_device: bool = False
+    expect: str = ""
 
 
 @dataclass(frozen=True, slots=True)
