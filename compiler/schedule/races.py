@@ -12,7 +12,7 @@ from compiler.loops.ir import Binary, Block, Buffer, Const, Expr, For, ForKind, 
 from compiler.loops.linear import Linear, divisor, is_division, single
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
-from compiler.schedule.nest import reads_itself
+from compiler.schedule.nest import iter_bounds, reads_itself
 from compiler.schedule.primitives.base import (
     Program,
     ScheduleError,
@@ -21,7 +21,7 @@ from compiler.schedule.primitives.base import (
     outer_blocks,
     reduce_blocks,
 )
-from compiler.schedule.regions import Inner, Span, box, covers, hull, relax
+from compiler.schedule.regions import Inner, Span, box, covers, hull, relax, wraps
 
 Box: TypeAlias = Sequence[Span | None]
 
@@ -159,8 +159,10 @@ def unfinished_use(program: Program, block: Block, loop: For) -> tuple[Block, Bu
 def _covers(maker: tuple[Block, Region], user: tuple[Block, Region], scope: _Scope) -> bool:
     """Whether one iteration of the loops makes all that another access in it uses."""
     made = scope.box(*maker)
-    dense = [span for span in made if span is not None]
-    return len(dense) == len(made) and covers(dense, scope.box(*user), scope.known)
+    known = [span for span in made if span is not None]
+    if len(known) != len(made) or scope.wraps(*maker):
+        return False
+    return covers(known, scope.box(*user), scope.known)
 
 
 def carried_value(program: Program, loop: For) -> tuple[Block, Buffer] | None:
@@ -278,6 +280,20 @@ def _recovered(moving: _Moving, spans: Sequence[tuple[Expr, int]]) -> set[Expr]:
                     taken.add(atom)
                     forms.append((known.linear(atom.a), 1))
     return found
+
+
+def is_ring(block: Block, region: Region) -> bool:
+    """Whether elements that a block writes may hold several values in turn, of different work of it."""
+    known = Simplifier(iter_bounds(block.iters))
+    spatial = {item.var.name for item in block.iters if item.kind == "spatial" and item.extent != const(1)}
+    plain = {begin.name for begin in region.begin if isinstance(begin, Var)}
+    if spatial <= plain:
+        return False
+    spans = [
+        (begin, int_of(length) or 1 << 30) for begin, length in zip(region.begin, region.extent, strict=True)
+    ]
+    found = _recovered(_Moving(block, frozenset(spatial), known), spans)
+    return not {Var(name) for name in spatial} <= found
 
 
 def _conjuncts(condition: Expr | None) -> tuple[Expr, ...]:
@@ -405,11 +421,21 @@ class _Scope:
 
     def box(self, block: Block, region: Region, *, relaxed: bool = False) -> list[Span | None]:
         """What a block touches in one iteration of all the loops, or, relaxed, in all of their iterations."""
+        inner = self._inner(block, relaxed=relaxed)
+        return box(region, {item.var.name: item.binding for item in block.iters}, inner, self.known)
+
+    def wraps(self, block: Block, region: Region) -> bool:
+        """Whether a block goes around a ring in an iteration of the loops, but leaves holes in its box."""
+        values = {item.var.name: item.binding for item in block.iters}
+        inner = self._inner(block, relaxed=False)
+        sums = (self.known.linear(substitute(begin, values)) for begin in region.begin)
+        return any(wraps(atom, inner, self.known) for value in sums for atom in value.terms)
+
+    def _inner(self, block: Block, *, relaxed: bool) -> Inner:
         around = self.program.loops_around(block.name)
         names = [item.var.name for item in around]
         first = names.index(self.loops[0].var.name) if relaxed else names.index(self.loops[-1].var.name) + 1
-        inner = Inner({item.var.name: int_of(item.extent) or 1 << 30 for item in around[first:]})
-        return box(region, {item.var.name: item.binding for item in block.iters}, inner, self.known)
+        return Inner({item.var.name: int_of(item.extent) or 1 << 30 for item in around[first:]})
 
 
 def _carried(below: Sequence[Block], scope: _Scope) -> tuple[Block, Block, Buffer] | None:

@@ -109,6 +109,14 @@ def _relax_division(atom: Binary, inner: Inner, known: Simplifier) -> Span | Non
     return whole(by)
 
 
+def wraps(atom: Expr, inner: Inner, known: Simplifier) -> bool:
+    """Whether a remainder may go around its modulus while the inner variables move, and leave out values."""
+    if not is_division(atom, "floormod") or variables(atom).isdisjoint(inner.extents):
+        return False
+    part, span = relax(known.linear(atom.a), inner, known), _relax_division(atom, inner, known)
+    return part is None or span is None or part.extent < span.extent
+
+
 def clip(span: Span | None, extent: int, known: Simplifier) -> Span:
     """The part of a span that can lie inside 0..extent."""
     if span is None or span.extent >= extent:

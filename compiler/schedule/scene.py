@@ -21,6 +21,7 @@ from compiler.schedule.nest import (
     without_block,
 )
 from compiler.schedule.primitives.base import Program, ScheduleError
+from compiler.schedule.races import is_ring
 from compiler.schedule.regions import Inner, Span, box, clip, hull, limits_of, whole, within
 
 
@@ -147,6 +148,20 @@ def check_whole(scene: Scene) -> None:
             "the two would come apart",
             "move the block before decompose_reduction",
         )
+
+
+def check_lifetimes(scene: Scene) -> None:
+    """A block stays in its loops if it touches a ring: each element of it holds several values in turn."""
+    block = scene.site.block
+    touched = {region.buffer.name for region in (*block.reads, *block.writes)}
+    for other in scene.sites.values():
+        for region in other.block.writes:
+            if region.buffer.name in touched and is_ring(other.block, region):
+                raise scene.refuse(
+                    f"{region.buffer.name} is a ring: {other.name} writes its elements again and again",
+                    "what is read or written at another time is another value",
+                    "move the block before software_pipeline",
+                )
 
 
 def disjoint(scene: Scene, a: Site, b: Site, buffer: str) -> bool:

@@ -269,7 +269,14 @@ class CacheRead(Primitive):
                     "the copy needs loops of known length",
                     "compile for a fixed shape",
                 )
-            result.append(clip(None if span is None or span.begin.terms else span, size, known))
+            fixed = None if span is None or span.begin.terms else span
+            if fixed is not None and not -fixed.extent < fixed.begin.constant < size:
+                raise self._no(
+                    f"it reads {self.buffer} outside of its {size} elements only",
+                    "a condition in the block leaves all its reads out, so there is nothing to copy",
+                    "leave the block as it is, or read another buffer",
+                )
+            result.append(clip(fixed, size, known))
         return result
 
 

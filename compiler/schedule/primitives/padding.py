@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -63,7 +63,9 @@ class DecomposePadding(Primitive):
         own = own_loops(site, self._refuse)
         assert isinstance(body.value, Select)
         inside = self._interior(site.block, body.value.cond, extents)
-        nests = [self._part(site.block, self.block, inside, body.replace(value=body.value.a), None)]
+        kept = {loop.var.name for loop in own}
+        interior = body.replace(value=body.value.a)
+        nests = [self._part(site.block, self.block, inside, interior, program, kept)]
         made: list[str] = []
         limits: dict[str, Range] = {name: (0, extent) for name, extent in extents.items()}
         for number, item in enumerate(site.block.iters):
@@ -120,18 +122,27 @@ class DecomposePadding(Primitive):
         return box
 
     def _part(
-        self, block: Block, name: str, box: Mapping[str, Range], body: Store, program: Program | None
+        self,
+        block: Block,
+        name: str,
+        box: Mapping[str, Range],
+        body: Store,
+        program: Program,
+        kept: Collection[str] = (),
     ) -> Stmt:
-        """The block over a part of its iterations, with fresh variables when a program is given."""
+        """The block over a part of its iterations; its own variables and the loops `kept` keep their name."""
         iters: list[Iter] = []
         values: dict[str, Expr] = {}
         for number, item in enumerate(block.iters):
             low, high = box[item.var.name]
-            loop = item.binding.name if isinstance(item.binding, Var) else item.var.name.removeprefix("v")
             var = item.var
-            if program is not None:
+            if name != self.block:
                 loop = program.fresh(f"{name}_i{number}")
                 var = Var(program.fresh(f"v{loop}"))
+            elif isinstance(item.binding, Var) and item.binding.name in kept:
+                loop = item.binding.name
+            else:
+                loop = program.fresh(var.name.removeprefix("v"))
             iters.append(Iter(var, const(high - low), "spatial", Var(loop)))
             values[item.var.name] = var + low
         known = Simplifier(iter_bounds(iters))

@@ -12,7 +12,15 @@ from compiler.loops.simplify import Simplifier
 from compiler.schedule.nest import Nest, Site, iter_bounds, loop_bounds, put_after, put_before
 from compiler.schedule.primitives.base import Outputs, Primitive
 from compiler.schedule.regions import Span, clip, covers, hull, solve
-from compiler.schedule.scene import Scene, box_of, check_whole, disjoint, is_narrower, output_names
+from compiler.schedule.scene import (
+    Scene,
+    box_of,
+    check_lifetimes,
+    check_whole,
+    disjoint,
+    is_narrower,
+    output_names,
+)
 from compiler.schedule.tile import Tile
 
 
@@ -53,6 +61,7 @@ class ComputeAt(Primitive):
         site = scene.site
         written = {region.buffer.name for region in site.block.writes}
         check_whole(scene)
+        check_lifetimes(scene)
         if outputs := written & output_names(scene.func):
             raise scene.refuse(
                 f"{', '.join(sorted(outputs))} is an output of the kernel",
@@ -161,6 +170,7 @@ class ReverseComputeAt(Primitive):
     def _producers(self, scene: Scene) -> list[Site]:
         """The blocks under the loop that write what the block reads."""
         check_whole(scene)
+        check_lifetimes(scene)
         read = {region.buffer.name for region in scene.site.block.reads}
         found = [s for s in scene.inside() if any(s.writes(name) for name in read)]
         if not found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from compiler.loops.build import Builder
-from compiler.loops.ir import Const, Func
+from compiler.loops.ir import Const, Func, Select, const
 from compiler.loops.printer import print_func
 from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.schedule import Schedule
@@ -72,6 +72,21 @@ def test_cache_read_holds_the_box_that_is_read() -> None:
     extent = s.loop(s.loops(copy)[0]).extent
     assert isinstance(extent, Const)
     assert extent.value == 5
+    checked(before, s)
+
+
+def test_cache_read_of_places_that_do_not_exist() -> None:
+    """The last part of a padded loop reads beyond the buffer only, where its condition never holds."""
+    b = Builder("f")
+    x = b.input("x", (5,))
+    before = b.finish([b.compute("y", (7,), lambda i: Select(i.lt(5), x[i], const(0.0, x.dtype)))])
+    s = Schedule(before)
+    s.split("y_i0", (None, 6), tail="partition")
+    (rest,) = set(s.program.blocks) - {"y"}
+    with pytest.raises(ScheduleError, match="it reads x outside of its 5 elements only") as error:
+        s.cache_read(rest, "x", "scratch")
+    assert "nothing to copy" in error.value.why
+    s.cache_read("y", "x", "scratch")
     checked(before, s)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from compiler.core.types import F32
 from compiler.loops.build import Builder
-from compiler.loops.ir import Func, Select, all_of, const
+from compiler.loops.ir import For, Func, Select, all_of, const
 from compiler.loops.printer import print_func
 from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.schedule import Schedule
@@ -104,6 +104,24 @@ def test_pad_einsum(padding: tuple[int, int, int]) -> None:
     s = Schedule(before)
     made = s.pad_einsum("y", padding)
     assert len(made) == {(4, 4, 4): 3, (1, 8, 1): 2, (1, 1, 4): 2, (4, 1, 1): 2, (1, 1, 1): 0}[padding]
+    checked(before, s)
+
+
+def test_loops_in_a_block_get_names_that_are_free() -> None:
+    """The loop around an outer block is none of the loops that are replaced, though it has the same name."""
+    b = Builder("f")
+    x, zero = b.input("x", (1, 8)), const(0.0, F32)
+    value = b.compute(
+        "y",
+        (1, 10),
+        lambda _, j: Select(all_of(j.ge(1), j.lt(9)), x[0, j - 1], zero),  # type: ignore[arg-type]
+    )
+    before = b.finish([value])
+    s = Schedule(before)
+    s.blockize("y_i1")
+    s.decompose_padding("y")
+    names = [item.var.name for item in s.func.walk() if isinstance(item, For)]
+    assert len(names) == len(set(names)), names
     checked(before, s)
 
 

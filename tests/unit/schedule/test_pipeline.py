@@ -119,6 +119,44 @@ def test_software_pipeline_refusals() -> None:
         s.software_pipeline("epilogue_i1", (0, 1))
 
 
+def ring_of_rows() -> Schedule:
+    """`p` is a ring of two elements under loop y_i0; `y` reads it there, `z` reads y."""
+    b = Builder("f")
+    x = b.input("x", (8,))
+    p = b.compute("p", (8,), lambda i: x[i] * 2.0)
+    y = b.compute("y", (8,), lambda i: p[i] + 1.0)
+    s = Schedule(b.finish([b.compute("z", (8,), lambda i: y[i] * 3.0)]))
+    s.cache_read("p", "x", "scratch")
+    s.compute_at("p", "y_i0")
+    s.software_pipeline("y_i0", (0, 1))
+    assert shape_of(s.func, "p") == (2,)
+    return s
+
+
+def test_what_touches_a_ring_stays_in_its_loop() -> None:
+    s = ring_of_rows()
+    with pytest.raises(ScheduleError, match=r"p is a ring: \w+ writes its elements again and again") as error:
+        s.compute_at("y", "z_i0")  # reads the ring
+    assert "before software_pipeline" in error.value.hint
+    with pytest.raises(ScheduleError, match="p is a ring"):
+        s.reverse_compute_at("p", "x_read_i0")  # writes the ring
+
+
+def test_loops_around_a_ring_keep_their_order() -> None:
+    """Windows of three: an iteration makes one element and needs two that earlier ones made."""
+    b = Builder("pooled")
+    x = b.input("x", (4, 7))
+    a = b.compute("a", (4, 7), lambda i, j: x[i, j] + 1.0)
+    before = b.finish([b.reduce("y", (4, 5), (3,), lambda i, j, r: a[i, j + r])])
+    s = Schedule(before)
+    s.compute_at("a", "y_i1")
+    s.software_pipeline("y_i1", (0, 1))
+    outer, inner = s.split("y_i1", (None, 2))
+    with pytest.raises(ScheduleError, match="depend on the order of the loops"):
+        s.reorder(inner, outer)
+    checked(before, s)
+
+
 def test_a_buffer_used_elsewhere_is_no_ring() -> None:
     b = Builder("f")
     x = b.input("x", (6,))

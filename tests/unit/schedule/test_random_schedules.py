@@ -42,6 +42,8 @@ from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import Trace
 
 SCHEDULES = 500
+ONCE_WRONG = (10110, 10851, 12945, 17679, 18049, 18341, 33013, 41496, 51711)
+"""Schedules beyond those that once gave other results: rings, boxes outside of buffers, names twice."""
 STEPS = 12
 MUST_APPLY = 0.6
 RECKLESS = 0.25  # share of proposals that ignore what the primitive is known to refuse
@@ -553,6 +555,11 @@ def tally() -> Tally:
 def test_results_are_those_of_the_unscheduled_program(first: int, tally: Tally) -> None:
     for number in range(first, first + 50):
         check(number, random_schedule(number, tally))
+
+
+@pytest.mark.parametrize("number", ONCE_WRONG)
+def test_schedules_that_were_wrong_once(number: int) -> None:
+    check(number, random_schedule(number, Tally()))
 
 
 def test_most_sampled_primitives_apply(tally: Tally) -> None:
