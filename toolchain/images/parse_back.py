@@ -39,7 +39,8 @@ def parse(text: str) -> tuple[Instruction, ...]:
     """Read the instructions of a Dockerfile that render.py wrote; raises InternalError for any other form."""
     import dockerfile_parse
 
-    parser = dockerfile_parse.DockerfileParser(fileobj=io.BytesIO(text.encode()))
+    stream: Any = io.BytesIO(text.encode())  # its annotation says text, its code reads bytes
+    parser = dockerfile_parse.DockerfileParser(fileobj=stream)
     found = []
     for entry in parser.structure:
         name = entry["instruction"]

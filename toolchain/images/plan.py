@@ -196,6 +196,11 @@ class Base:
     os: str = ""
     stand_in: bool = False
 
+    @property
+    def pinned(self) -> str:
+        """The reference, with the digest where it is known."""
+        return self.reference if self.digest == UNRESOLVED else f"{self.reference}@{self.digest}"
+
 
 @dataclass(frozen=True, slots=True)
 class Pins:
@@ -226,7 +231,8 @@ class Plan:
     """Everything that decides what an image contains.
 
     `repository` and `tag` name the image, `apt` and `pip` list what it asks for (without what those pull in),
-    `needs` are component images that are built first and copied in.
+    `needs` are component images that are built first and copied in; `provides` are the folders that others
+    copy from this one.
     """
 
     name: str
@@ -242,6 +248,7 @@ class Plan:
     smoke: tuple[SmokeTest, ...] = ()
     needs: tuple[Plan, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
+    provides: tuple[str, ...] = ()
     resolution: Resolution | None = field(default=None, compare=False)
 
     @property

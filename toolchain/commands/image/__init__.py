@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typer
 
-from toolchain.commands.image import lint
+from toolchain.commands.image import lint, render
 
 app = typer.Typer(help="Images of vendor stacks with the right LLVM and SYCL.", no_args_is_help=True)
 
@@ -19,3 +19,4 @@ def image() -> None:
 
 # One line for each subcommand, in the order of `tk image --help`.
 app.command("lint")(lint.lint_command)
+app.command("render")(render.render_command)

@@ -1,0 +1,252 @@
+"""From a resolution to a plan: which stages, in which order, with which steps.
+
+Stages: `system` is the base with its operating system's packages; `fetched` has the downloads; `packages` the
+Python environment; `image` is the result. Components with a build are images of their own, whose plans are
+in `needs` (see components.py) and which the last stage copies from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from toolchain.images import steps
+from toolchain.images.plan import (
+    UNRESOLVED,
+    Base,
+    Cmd,
+    ContextFile,
+    Copy,
+    Download,
+    From,
+    Instruction,
+    Label,
+    Pins,
+    Plan,
+    Stage,
+    User,
+    Workdir,
+)
+from toolchain.images.probes import probe_files, smoke_tests
+
+if TYPE_CHECKING:
+    from toolchain.recipes.resolve import Component, Resolution
+    from toolchain.recipes.schema import DownloadFile, Layer
+
+_PYTHON = "tk-python"
+_REQUIREMENTS = "tk/requirements.txt"
+
+
+class Site(Protocol):
+    """What a plan asks of a site: where an image is fetched from."""
+
+    def mirrored_image(self, reference: str) -> str:
+        """The same image at this site's mirror; empty when it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What all plans of one resolution have in common."""
+
+    resolution: Resolution
+    base: Base
+    mirror: str
+
+    @property
+    def system(self) -> str:
+        """The operating system, as `debian-12`."""
+        return f"{self.resolution.system.system}-{self.resolution.system.version}"
+
+    @property
+    def interpreter(self) -> str:
+        """The Python (3.11 or newer) that every image has."""
+        return f"{self.resolution.prefixes[_PYTHON]}/bin/python3"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One layer of an image: `name` says whose it is."""
+
+    name: str
+    layer: Layer
+
+
+@dataclass(frozen=True, slots=True)
+class Assembly:
+    """Stages and steps that put parts on a base, and what these read."""
+
+    stages: tuple[Stage, ...]
+    steps: tuple[Instruction, ...]
+    files: tuple[ContextFile, ...]
+    downloads: tuple[Download, ...]
+    apt: tuple[str, ...]
+    pip: tuple[str, ...]
+
+
+def plan_image(
+    resolution: Resolution, *, site: Site | None = None, lock: Pins | None = None, base: str | None = None
+) -> Plan:
+    """The plan of an image.
+
+    lock: what a lock fixes; without it packages are those that the base's sources offer. base: a stand-in for
+    the recipe's base, already in the engine; whoever builds checks that its system is the same. Raises
+    BadInputError when the recipe asks for a probe that does not exist.
+    """
+    from toolchain.images.components import component_plans
+
+    pins = lock or Pins()
+    start = _base(resolution, pins, base)
+    mirror = site.mirrored_image(start.pinned) if site and base is None else ""
+    setting = Setting(resolution, start, mirror)
+    return _plan(setting, pins, component_plans(setting, pins))
+
+
+def _base(resolution: Resolution, pins: Pins, stand_in: str | None) -> Base:
+    system = f"{resolution.system.system}-{resolution.system.version}"
+    if stand_in is not None:
+        return Base(stand_in, os=system, stand_in=True)
+    return Base(resolution.base.reference, pins.base_digest or resolution.base.digest, system)
+
+
+def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
+    resolution = setting.resolution
+    parts = [Part(f"{resolution.stack.kind} {resolution.stack.version}", resolution.stack.layer)]
+    parts += [Part(f"{one.kind} {one.version}", one.layer) for one in resolution.components]
+    assembly = assemble(setting, parts, pins)
+    layers = [resolution.system_layer, *(one.layer for one in parts)]
+    probes = probe_files(layers, resolution.name)
+    labels = _labels(setting)
+    last: list[Instruction] = [From("system", "image"), *assembly.steps]
+    for need in needs:
+        last += [Copy((path,), path, need.reference) for path in need.provides]
+    if probes:
+        last.append(Copy(tuple(one.path for one in probes), f"{steps.PROBES}/"))
+    last += steps.environment(layers)
+    last += [Label(labels), steps.user(), User(f"{steps.USER_ID}:{steps.USER_ID}")]
+    last += [Workdir(steps.USER_HOME), Cmd(("bash",))]
+    return Plan(
+        name=resolution.name,
+        repository=f"tk/{resolution.stack.kind}",
+        tag=_tag(resolution),
+        base=setting.base,
+        stages=(*assembly.stages, Stage("image", tuple(last), f"The image: {resolution.title}")),
+        files=(*assembly.files, *probes),
+        downloads=assembly.downloads,
+        apt=assembly.apt,
+        pip=assembly.pip,
+        smoke=smoke_tests(layers),
+        needs=needs,
+        labels=labels,
+        resolution=resolution,
+    )
+
+
+def assemble(setting: Setting, parts: Sequence[Part], pins: Pins) -> Assembly:
+    """What puts `parts` on the base: package sources, packages, downloads and the Python environment."""
+    layers = [setting.resolution.system_layer, *(one.layer for one in parts)]
+    downloads = tuple(one for layer in layers for one in layer.downloads)
+    wanted = tuple(dict.fromkeys(one for layer in layers for one in layer.pip))
+    sources = [one for layer in layers for one in layer.repositories]
+    source_steps, source_files, keys = steps.repositories(sources)
+    fetch_steps, fetched = steps.fetched_files(downloads)
+    requirements = _requirements(wanted, pins)
+    stages = [_system_stage(setting, pins)]
+    if keys or downloads:
+        stages.append(_fetched_stage(keys, fetch_steps))
+    if wanted:
+        stages.append(_packages_stage(setting, wanted, requirements, downloads))
+    done: list[Instruction] = list(source_steps)
+    for part in parts:
+        if part.layer is not setting.resolution.stack.layer:  # the system's stage has done that
+            done += steps.remove(part.layer.remove)
+        packages = steps.pinned(part.layer.apt, pins)
+        done += steps.apt(packages, setting.system, f"Packages of {part.name}")
+        done += steps.rpm(part.layer.rpm, f"Packages of {part.name}")
+    done += steps.copy_fetched(downloads)
+    done += steps.install_fetched(downloads, setting.system)
+    if wanted:
+        done.append(Copy((steps.VENV,), steps.VENV, "packages"))
+    return Assembly(
+        stages=tuple(stages),
+        steps=tuple(done),
+        files=(steps.site_script(), *requirements, *source_files),
+        downloads=(*keys, *fetched),
+        apt=tuple(dict.fromkeys(one for layer in layers for one in layer.apt)),
+        pip=wanted,
+    )
+
+
+def _system_stage(setting: Setting, pins: Pins) -> Stage:
+    layer = setting.resolution.system_layer
+    done: list[Instruction] = [From(setting.base.pinned, "system", setting.mirror)]
+    done += steps.remove(setting.resolution.stack.layer.remove)
+    packages = steps.pinned(layer.apt, pins)
+    done += steps.apt(packages, setting.system, f"Packages of every image on {setting.system}")
+    return Stage("system", tuple(done), f"The base: {setting.base.reference}")
+
+
+def _fetched_stage(keys: Sequence[Download], fetch_steps: Sequence[Instruction]) -> Stage:
+    first: list[Instruction] = [From("system", "fetched")]
+    if keys:
+        first.append(steps.networked([steps.fetch(one) for one in keys], why="Keys of package sources"))
+    return Stage("fetched", (*first, *fetch_steps), "Downloads, each checked by its sha256")
+
+
+def _packages_stage(
+    setting: Setting,
+    packages: Sequence[str],
+    requirements: Sequence[ContextFile],
+    downloads: Sequence[DownloadFile],
+) -> Stage:
+    prefix = setting.interpreter.removesuffix("/bin/python3")
+    own = [one for one in downloads if one.path == prefix]
+    done: list[Instruction] = [From("system", "packages"), *steps.copy_fetched(own)]
+    path = requirements[0].path if requirements else ""
+    done += steps.python_environment(setting.interpreter, packages, path)
+    return Stage("packages", tuple(done), "The image's own Python environment")
+
+
+def _requirements(wanted: Sequence[str], pins: Pins) -> tuple[ContextFile, ...]:
+    """Every locked package with its hashes, as pip checks them; nothing when there is no lock."""
+    if not wanted or not pins.pip:
+        return ()
+    lines = [
+        " ".join([f"{name}=={version}", *(f"--hash=sha256:{one}" for one in sorted(hashes))])
+        for name, (version, hashes) in sorted(pins.pip.items())
+    ]
+    return (ContextFile(_REQUIREMENTS, "".join(f"{line}\n" for line in lines).encode()),)
+
+
+def _tag(resolution: Resolution) -> str:
+    """What follows `tk/<stack>:`: version and components, and the archs where something bakes them."""
+    own = [resolution.stack.version, *(f"{one.kind}-{one.version}" for one in visible(resolution))]
+    return "-".join([*own, *(resolution.archs if bakes_arch(resolution) else ())])
+
+
+def bakes_arch(resolution: Resolution) -> bool:
+    """Whether the image is good for its archs only, because something in it is built for them."""
+    return any(getattr(one.row, "bakes_arch", False) for one in resolution.components)
+
+
+def visible(resolution: Resolution) -> list[Component]:
+    """The components that somebody asked for; others come by themselves and are not in names."""
+    return [one for one in resolution.components if f"+{one.kind}" in resolution.name]
+
+
+def _labels(setting: Setting) -> tuple[tuple[str, str], ...]:
+    resolution = setting.resolution
+    parts = [resolution.stack, *resolution.components]
+    digest = () if setting.base.digest == UNRESOLVED else (("base.digest", setting.base.digest),)
+    standard = (
+        ("title", resolution.name),
+        ("description", resolution.title),
+        ("base.name", setting.base.reference),
+        *digest,
+    )
+    own = (
+        ("tk.recipe", resolution.recipe_hash),
+        ("tk.components", " ".join(f"{one.kind}={one.version}" for one in parts)),
+        *((("tk.archs", " ".join(resolution.archs)),) if bakes_arch(resolution) else ()),
+    )
+    return (*((f"org.opencontainers.image.{name}", text) for name, text in standard), *own)

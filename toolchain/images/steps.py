@@ -1,0 +1,221 @@
+"""The instructions of which plans are made: one function for each kind of step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from toolchain.data import data_directory
+from toolchain.images.plan import (
+    CA_SECRET,
+    SITE_SECRET,
+    Command,
+    ContextFile,
+    Copy,
+    Download,
+    Env,
+    EnvPath,
+    GitSource,
+    Instruction,
+    Mount,
+    Pins,
+    Run,
+)
+from toolchain.recipes.schema import AptRepository, DownloadFile, Layer
+
+VENV = "/opt/venv"
+"""The image's own Python environment, where a layer's `pip` packages go."""
+PROBES = "/usr/local/share/tk/probes"
+"""Where the image keeps the programs of its smoke tests."""
+FETCHED = "/fetched"
+"""Where downloads lie in the stage that fetches them, below it at their final path."""
+SITE_SCRIPT = "/run/tk/site.sh"
+USER_NAME, USER_ID, USER_HOME = "tk", "10000", "/home/tk"
+_PACKAGE_FOLDER = f"{FETCHED}/packages"
+
+_SCRIPT = Mount("bind", SITE_SCRIPT, source="tk/site.sh")
+_SECRETS = (
+    Mount("secret", f"/run/secrets/{CA_SECRET}", id=CA_SECRET),
+    Mount("secret", f"/run/secrets/{SITE_SECRET}", id=SITE_SECRET),
+)
+_PIP_CACHE = Mount("cache", "/var/cache/tk-pip", id="tk-pip")
+_GIT_CACHE = Mount("cache", "/var/cache/tk-git", id="tk-git")
+_COMPILER_CACHE = Mount("cache", "/var/cache/tk-ccache", id="tk-ccache")
+
+
+def site_script() -> ContextFile:
+    """The script that runs each step with what the site gives."""
+    data = (data_directory("dockerfiles") / "tk" / "site.sh").read_bytes()
+    return ContextFile("tk/site.sh", data, 0o755)
+
+
+def pinned(packages: Sequence[str], pins: Pins) -> list[str]:
+    """Packages with the versions that a lock gives them."""
+    return [one if "=" in one or one not in pins.apt else f"{one}={pins.apt[one]}" for one in packages]
+
+
+def site(step: str, *words: str) -> Command:
+    """A step of site.sh: with the site's CA bundle, proxy and mirrors."""
+    return ("sh", SITE_SCRIPT, step, *words)
+
+
+def networked(commands: Iterable[Command], *mounts: Mount, why: str = "") -> Run:
+    """A RUN whose commands may use the network."""
+    return Run(tuple(commands), (_SCRIPT, *_SECRETS, *mounts), why)
+
+
+def remove(paths: Sequence[str]) -> list[Instruction]:
+    """Take files of the base away."""
+    return (
+        [Run((("rm", "-f", *paths),), why="Files of the base that would mislead a later step")]
+        if paths
+        else []
+    )
+
+
+def apt(packages: Sequence[str], system: str, why: str, *mounts: Mount) -> list[Instruction]:
+    """Install packages, with caches that all images on this system share."""
+    if not packages:
+        return []
+    caches = (
+        Mount("cache", "/var/cache/apt", id=f"tk-apt-{system}"),
+        Mount("cache", "/var/lib/apt/lists", id=f"tk-apt-lists-{system}"),
+    )
+    commands = (site("apt", "update"), site("apt", "install", *packages))
+    return [networked(commands, *caches, *mounts, why=why)]
+
+
+def rpm(packages: Sequence[str], why: str) -> list[Instruction]:
+    """Install packages on a system that has yum."""
+    if not packages:
+        return []
+    return [
+        networked((site("run", "yum", "install", "--assumeyes", *packages), ("yum", "clean", "all")), why=why)
+    ]
+
+
+def repositories(
+    wanted: Sequence[AptRepository],
+) -> tuple[list[Instruction], list[ContextFile], list[Download]]:
+    """Sources of packages: files for apt, and their keys as downloads."""
+    if not wanted:
+        return [], [], []
+    files = [ContextFile(f"apt/{one.name}.sources", _deb822(one).encode()) for one in wanted]
+    files += [
+        ContextFile(f"apt/{one.name}.pref", _preference(one).encode()) for one in wanted if one.pin_origin
+    ]
+    keys = [Download(one.key, one.key_sha256, _key_path(one)) for one in wanted]
+    steps: list[Instruction] = [Copy((f"{FETCHED}{key.path}",), key.path, "fetched") for key in keys]
+    for file in files:
+        name = file.path.removeprefix("apt/")
+        folder = "sources.list.d" if name.endswith(".sources") else "preferences.d"
+        steps.append(Copy((file.path,), f"/etc/apt/{folder}/tk-{name}"))
+    return steps, files, keys
+
+
+def _deb822(one: AptRepository) -> str:
+    fields = [
+        ("Types", "deb"),
+        ("URIs", one.uri),
+        ("Suites", " ".join(one.suites)),
+        ("Components", "" if one.suites[0].endswith("/") else " ".join(one.components)),
+        ("Architectures", " ".join(one.architectures)),
+        ("Signed-By", _key_path(one)),
+    ]
+    return "".join(f"{name}: {value}\n" for name, value in fields if value)
+
+
+def _preference(one: AptRepository) -> str:
+    return f"Package: *\nPin: release o={one.pin_origin}\nPin-Priority: {one.pin_priority or 600}\n"
+
+
+def _key_path(one: AptRepository) -> str:
+    return f"/etc/apt/keyrings/tk-{one.name}.asc"
+
+
+def fetch(one: Download) -> Command:
+    """Download a file to its place below the folder of fetched files."""
+    return site("fetch", one.url, one.sha256, f"{FETCHED}{one.path}")
+
+
+def fetched_files(files: Sequence[DownloadFile]) -> tuple[list[Instruction], list[Download]]:
+    """RUNs that fetch and unpack the downloads of layers, and what they fetch."""
+    steps: list[Instruction] = []
+    downloads = []
+    for one in files:
+        archive = one.path if one.unpack == "no" else f"/packages/{one.url.rpartition('/')[2]}"
+        download = Download(one.url, one.sha256, archive)
+        commands = [fetch(download)]
+        if one.unpack == "tar":
+            target = f"{FETCHED}{one.path}"
+            strip = f"--strip-components={one.strip}"
+            commands += [
+                ("mkdir", "-p", target),
+                (
+                    "tar",
+                    "--extract",
+                    f"--file={FETCHED}{archive}",
+                    f"--directory={target}",
+                    "--no-same-owner",
+                    strip,
+                ),
+                ("rm", f"{FETCHED}{archive}"),
+            ]
+        steps.append(networked(commands))
+        downloads.append(download)
+    return steps, downloads
+
+
+def copy_fetched(files: Sequence[DownloadFile]) -> list[Instruction]:
+    """Take what was fetched to where it belongs."""
+    return [Copy((f"{FETCHED}{one.path}",), one.path, "fetched") for one in files if one.unpack != "deb"]
+
+
+def install_fetched(files: Sequence[DownloadFile], system: str) -> list[Instruction]:
+    """Install packages that were fetched as files."""
+    packages = [f"{_PACKAGE_FOLDER}/{one.url.rpartition('/')[2]}" for one in files if one.unpack == "deb"]
+    folder = Mount("bind", _PACKAGE_FOLDER, source=_PACKAGE_FOLDER, from_stage="fetched")
+    return apt(packages, system, "Packages that were fetched as files", folder)
+
+
+def python_environment(
+    interpreter: str, packages: Sequence[str], requirements: str = ""
+) -> tuple[Instruction, ...]:
+    """The image's Python environment: without pip, and with packages' hashes checked when they are known."""
+    pip = f"{VENV}/bin/python"
+    mounts = [_PIP_CACHE]
+    wanted: tuple[str, ...] = tuple(packages)
+    if requirements:
+        mounts.append(Mount("bind", "/run/tk/requirements.txt", source=requirements))
+        wanted = ("--require-hashes", "--no-deps", "--requirement", "/run/tk/requirements.txt")
+    commands = (
+        site("run", interpreter, "-m", "venv", VENV),
+        site("run", pip, "-m", "pip", "install", *wanted),
+        site("run", pip, "-m", "pip", "uninstall", "--yes", "pip", "setuptools"),
+    )
+    return (networked(commands, *mounts, why="Python packages, in an environment of their own"),)
+
+
+def sources(one: GitSource) -> Instruction:
+    """A git tree at its commit."""
+    return networked((site("git", one.url, one.ref, one.commit, one.path),), _GIT_CACHE, why="Sources")
+
+
+def compiled(commands: Iterable[Command], why: str) -> Instruction:
+    """A long build with a compiler cache that lives on when it fails."""
+    return networked(commands, _GIT_CACHE, _COMPILER_CACHE, why=why)
+
+
+def environment(layers: Sequence[Layer]) -> list[Instruction]:
+    """Variables and search paths; what later layers add comes first in a path."""
+    pairs = {name: value for layer in layers for name, value in layer.env.items()}
+    steps: list[Instruction] = [Env(tuple(pairs.items()))] if pairs else []
+    for name, attribute in (("PATH", "path"), ("LD_LIBRARY_PATH", "libraries")):
+        entries = tuple(entry for layer in reversed(layers) for entry in getattr(layer, attribute))
+        if entries:
+            steps.append(EnvPath(name, tuple(dict.fromkeys(entries))))
+    return steps
+
+
+def user() -> Instruction:
+    """The fixed user, for whom no date gets into the image."""
+    return Run((site("user", USER_NAME, USER_ID, USER_HOME),), (_SCRIPT,), "The user that nobody is")
