@@ -16,6 +16,7 @@ UNRESOLVED = "unresolved"
 _VERSION = r"[0-9A-Za-z]+([._-][0-9A-Za-z]+)*"
 
 Name = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=48)]
+Id = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*([.-][a-z0-9]+)*$", max_length=48)]
 Version = Annotated[str, StringConstraints(pattern=rf"^{_VERSION}$", max_length=48)]
 NamePattern = Annotated[
     str,
@@ -109,7 +110,10 @@ _ENV_NAME = r"^[A-Z][A-Z0-9_]*$"
 EnvName = Annotated[str, StringConstraints(pattern=_ENV_NAME, max_length=64), AfterValidator(_allowed_env)]
 EnvValue = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./:,;=+@%* -]*$", max_length=300)]
 # A word after a program's name: it may be an option, as the program is given by code, not by the recipe.
-Argument = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_./:,;=+@%-]+$", max_length=300)]
+# A blank may stand inside, as every word is quoted when it is rendered.
+Argument = Annotated[
+    str, StringConstraints(pattern=r"^[A-Za-z0-9_./:,;=+@%-]+( [A-Za-z0-9_./:,;=+@%-]+)*$", max_length=300)
+]
 Program = Annotated[
     str, StringConstraints(pattern=r"^/?[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*$",
                            max_length=100)

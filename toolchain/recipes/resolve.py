@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from pydantic import BaseModel
 
-    from toolchain.recipes.schema import Base, Build, Layer, Release, StackRow, System
+from compiler import BadInputError, UsageError, did_you_mean
+from toolchain.recipes.book import Entry, RecipeBook, load_book
+from toolchain.recipes.layers import build_of, layer_of
+from toolchain.recipes.names import Combination, Part, parse
+from toolchain.recipes.nearest import nearest
+from toolchain.recipes.rules import Facts, facts_of, holds, judge
+from toolchain.recipes.schema import Base, Build, Environment, Layer, Release, Rule, StackRow, System
+
+__all__ = ["Component", "Finding", "RecipeBook", "Resolution", "load_book", "resolve"]
+
+# What explains a recipe and does not change the image.
+_EXPLAINS = {"source", "sources", "when", "because", "exceptions", "notes", "title"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +50,8 @@ class Finding:
     because: str
     source: str
     nearest: str
+    advice: str = ""
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,8 @@ class Resolution:
 
     asked: str
     name: str
+    title: str
+    vendor: str
     stack: Component
     base: Base
     system: System
@@ -61,4 +78,251 @@ class Resolution:
     findings: tuple[Finding, ...]
     allowed: tuple[str, ...]
     choices: tuple[tuple[str, str], ...]
+    environment: Environment | None
     recipe_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """A combination with what the rules say, before anything is decided about layers."""
+
+    combination: Combination
+    facts: Facts
+    findings: tuple[Finding, ...]
+    choices: tuple[tuple[str, str], ...]
+    asked: str
+    allowed: tuple[str, ...]
+
+    @property
+    def refusing(self) -> tuple[Finding, ...]:
+        """The refusals that are not waived."""
+        return tuple(one for one in self.findings if one.verdict == "refuse" and one.rule not in self.allowed)
+
+
+def examine(
+    name: str, book: RecipeBook, *, archs: Sequence[str] = (), allow: Sequence[str] = ()
+) -> Examination:
+    """Find what a name stands for and ask the rules; refusals are among the findings.
+
+    Raises UsageError for an unknown name, arch or rule.
+    """
+    _known_rules(allow, book)
+    combination = parse(name, book)
+    asked = _known_archs(archs, combination, book)
+    if not asked and combination.environment is not None:
+        asked = combination.environment.archs
+    system = book.systems[combination.base.system].row
+    facts = facts_of(combination, system, book, asked)
+    findings = _findings(combination, asked, facts, book, frozenset(allow))
+    whole, added = _with_automatic(combination, facts, book)
+    return Examination(
+        combination=whole,
+        facts=facts_of(whole, system, book, asked),
+        findings=findings,
+        choices=(*combination.choices, *_choices(combination, facts, asked), *added),
+        asked=name,
+        allowed=tuple(one.rule for one in findings if one.verdict == "refuse" and one.rule in allow),
+    )
+
+
+def resolve(
+    name: str, book: RecipeBook, *, archs: Sequence[str] = (), allow: Sequence[str] = ()
+) -> Resolution:
+    """Find what a name stands for and ask the rules.
+
+    Raises UsageError for an unknown name, arch or rule, BadInputError when a rule refuses that `allow` does
+    not name, or when a recipe has a placeholder that nothing in the combination fills.
+    """
+    found = examine(name, book, archs=archs, allow=allow)
+    if found.refusing:
+        raise refusal(found)
+    whole, facts = found.combination, found.facts
+    system = book.systems[whole.base.system]
+    values = _values(facts, whole, system.row)
+    stack = _component(whole.stack.stack.stack, whole.row.version, whole.entry, facts, values)
+    components = tuple(_component(one.name, one.version, one.entry, facts, values) for one in whole.parts)
+    system_layer = layer_of(system.content, facts, values, system.where)
+    baked = facts.archs if any(one.entry.row.bakes_arch for one in whole.parts) else ()
+    title = whole.environment.title if whole.environment else whole.stack.stack.title
+    return Resolution(
+        asked=name,
+        name=canonical_name(whole, book),
+        title=title,
+        vendor=whole.stack.stack.vendor,
+        stack=stack,
+        base=whole.base,
+        system=system.row,
+        system_layer=system_layer,
+        components=components,
+        archs=facts.archs,
+        provides=facts.provides,
+        prefixes=facts.prefixes,
+        findings=found.findings,
+        allowed=found.allowed,
+        choices=found.choices,
+        environment=whole.environment,
+        recipe_hash=_hash(whole, system.row, system_layer, (stack, *components), baked),
+    )
+
+
+def canonical_name(combination: Combination, book: RecipeBook) -> str:
+    """Every version in full; without the components that are added by themselves."""
+    named = [one for one in combination.parts if not book.components[one.name].component.automatic]
+    return replace(combination, parts=tuple(named)).name
+
+
+def refusal(found: Examination) -> BadInputError:
+    """The error for a combination that rules refuse: every rule with reason and source, and what works."""
+    refusing = found.refusing
+    lines = [f"rule {one.rule}: {one.because} (source: {one.source}; {one.where})" for one in refusing]
+    rules = " ".join(f"--allow {one.rule}" for one in refusing)
+    close = refusing[0].nearest
+    hints = [one.advice for one in refusing if one.advice]
+    hints.append(
+        f"the nearest combination that no rule refuses is {close}" if close else "nothing listed is near"
+    )
+    hints.append(f"to build it all the same: {rules}")
+    return BadInputError(
+        f"{found.asked} does not work{_for_archs(found.facts.archs)}",
+        where=found.asked,
+        why="\n".join(lines),
+        hint="; ".join(hints),
+    )
+
+
+def _for_archs(archs: Sequence[str]) -> str:
+    return f" for {', '.join(archs)}" if archs else ""
+
+
+def _known_rules(allow: Sequence[str], book: RecipeBook) -> None:
+    for rule in allow:
+        if rule not in book.rules:
+            hint = did_you_mean(rule, book.rules) or f"rules: {', '.join(sorted(book.rules))}"
+            raise UsageError(f"no rule is called `{rule}`", where="--allow", hint=hint)
+
+
+def _known_archs(archs: Sequence[str], combination: Combination, book: RecipeBook) -> tuple[str, ...]:
+    """The archs asked for; raises UsageError for one that no stack of this vendor has ever had."""
+    vendor = combination.stack.stack.vendor
+    known = {
+        arch
+        for stack in book.stacks.values()
+        if stack.stack.vendor == vendor
+        for entry in stack.rows
+        for arch in (*entry.row.archs, *entry.row.arch_aliases)
+    }
+    for arch in archs:
+        if arch not in known:
+            hint = did_you_mean(arch, known) or f"archs: {', '.join(sorted(known)) or 'none'}"
+            raise UsageError(f"no arch of this stack's devices is called `{arch}`", where="--arch", hint=hint)
+    return tuple(dict.fromkeys(archs))
+
+
+def _findings(
+    combination: Combination, asked: tuple[str, ...], facts: Facts, book: RecipeBook, allow: frozenset[str]
+) -> tuple[Finding, ...]:
+    found = judge(facts, book)
+    if not any(_refuses(one, allow) for one in found):
+        return tuple(_finding(one, "") for one in found)
+    close = nearest(combination, asked, book, allow)
+    return tuple(_finding(one, close.name if close and _refuses(one, allow) else "") for one in found)
+
+
+def _refuses(entry: Entry[Rule], allow: frozenset[str]) -> bool:
+    return entry.row.verdict == "refuse" and entry.row.id not in allow
+
+
+def _finding(entry: Entry[Rule], close: str) -> Finding:
+    rule = entry.row
+    return Finding(rule.id, rule.verdict, rule.because, rule.source, close, rule.advice or "", entry.where)
+
+
+def _with_automatic(
+    combination: Combination, facts: Facts, book: RecipeBook
+) -> tuple[Combination, list[tuple[str, str]]]:
+    """Add what no one names and the image needs: the compiler's own Python where the base has none."""
+    added = []
+    for name, component in book.components.items():
+        if not any(holds(one, facts) for one in component.component.automatic):
+            continue
+        entry = [one for one in component.releases if one.row.shape is None][-1]
+        combination = combination.with_part(Part(name, entry.row.version, entry))
+        added.append((f"{name}-{entry.row.version}", f"added by itself: {component.component.title}"))
+    return combination, added
+
+
+def _values(facts: Facts, combination: Combination, system: System) -> dict[str, str]:
+    """What placeholders of layers stand for."""
+    named = {f"{name}.version": version for name, version in facts.provides.items()}
+    named |= {f"{name}.prefix": prefix for name, prefix in facts.prefixes.items()}
+    first = {"arch": facts.archs[0], "archs": ",".join(facts.archs)} if facts.archs else {}
+    return {
+        **named,
+        **first,
+        "system": f"{system.system}-{system.version}",
+        "codename": system.codename,
+        **combination.base.parameters,
+    }
+
+
+def _component(
+    kind: str, version: str, entry: Entry[Any], facts: Facts, values: Mapping[str, str]
+) -> Component:
+    layer = layer_of(entry.content, facts, values, entry.where)
+    build = build_of(entry.content, facts, values, entry.where)
+    return Component(kind, version, entry.row, layer, build, entry.where)
+
+
+def _choices(combination: Combination, facts: Facts, asked: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    row, base = combination.row, combination.base
+    why = "the only base listed" if len(row.bases) == 1 else "the first base listed"
+    if base is not row.bases[0]:
+        why = "the base asked for"
+    yield base.reference, f"{why}, {base.system}, digest {base.digest} (source: {base.source})"
+    if facts.archs:
+        yield ", ".join(facts.archs), _why_archs(combination, facts, asked)
+    for what in ("python", "cmake", "gcc"):
+        if what in facts.provides:
+            yield f"{what} {facts.provides[what]}", "the base's own"
+
+
+def _why_archs(combination: Combination, facts: Facts, asked: tuple[str, ...]) -> str:
+    baked = [one.name for one in combination.parts if one.entry.row.bakes_arch]
+    identity = f"built into {', '.join(baked)}" if baked else "chosen at compile time, not part of the image"
+    if not asked:
+        return f"the default archs of this version; {identity}"
+    aliases = [
+        f"{old} is compiled as {new}"
+        for old, new in combination.row.arch_aliases.items()
+        if old in facts.asked
+    ]
+    return "; ".join(["archs asked for", *aliases, identity])
+
+
+def _hash(
+    combination: Combination,
+    system: System,
+    layer: Layer,
+    components: Iterable[Component],
+    archs: Sequence[str],
+) -> str:
+    decisive = {
+        "name": combination.name,
+        "base": [combination.base.reference, combination.base.digest],
+        "system": [system.system, system.version, system.family, system.codename, _decisive(layer)],
+        "components": [
+            [one.kind, one.version, _decisive(one.layer), _decisive(one.build) if one.build else None]
+            for one in components
+        ],
+        "archs": list(archs),
+    }
+    return hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+
+
+def _decisive(model: BaseModel) -> Any:
+    def strip(value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return {key: strip(one) for key, one in value.items() if key not in _EXPLAINS}
+        return [strip(one) for one in value] if isinstance(value, (list, tuple)) else value
+
+    return strip(model.model_dump(mode="json"))

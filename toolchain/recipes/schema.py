@@ -30,6 +30,7 @@ from toolchain.recipes.grammar import (
     GitRef,
     Host,
     HttpsUrl,
+    Id,
     ImageReference,
     LogPattern,
     Name,
@@ -145,6 +146,7 @@ class System(Model):
     family: Family
     codename: Codename
     provides: dict[Name, Version] = {}
+    prefixes: dict[Name, AbsolutePath] = {}
     install: tuple[Layer, ...] = ()
     source: Text
 
@@ -256,7 +258,6 @@ class Release(Model):
     version: Version
     released: Date
     shape: Shape | None = None
-    python: Specifier | None = None
     provides: dict[Name, Version] = {}
     prefixes: dict[Name, AbsolutePath] = {}
     parameters: dict[Name, Version] = {}
@@ -269,19 +270,23 @@ class Release(Model):
 
 
 class ComponentFile(Model):
-    """A component: something added to a stack. `by_date`: versions are ordered by their release date."""
+    """A component: something added to a stack.
+
+    by_date: versions are compared by their release date. automatic: when any of these conditions holds, the
+    component is added without being named.
+    """
 
     component: Name
     title: Text
     by_date: Flag = False
-    automatic: Flag = False
+    automatic: tuple[Condition, ...] = ()
     releases: Annotated[tuple[Release, ...], Field(min_length=1)]
 
 
 class Rule(Model):
     """What does not go together, or goes with a caveat. `advice` says what else helps."""
 
-    id: Name
+    id: Id
     when: Condition
     verdict: Verdict
     because: Text
@@ -313,7 +318,7 @@ class Targets(Model):
 class Issue(Model):
     """A known problem: what the log shows, why, how well that is established, and what to do."""
 
-    id: Name
+    id: Id
     patterns: Annotated[tuple[LogPattern, ...], Field(min_length=1)]
     cause: Text
     evidence: Text

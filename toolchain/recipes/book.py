@@ -1,0 +1,264 @@
+"""All recipes: the shipped ones and a site's own, read, joined, filled in and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
+
+from compiler import BadInputError, did_you_mean
+from toolchain.data import data_directory
+from toolchain.recipes import schema
+from toolchain.recipes.check import Problems, check, refused
+from toolchain.recipes.consistency import cross_check
+from toolchain.recipes.fill import LATE, fill, fill_node, overlay, sample
+from toolchain.recipes.strict_yaml import Node, read_strict
+from toolchain.recipes.versions import is_comparable, order
+
+T = TypeVar("T", bound=BaseModel)
+
+MOST_FILES = 200
+# Fields in which placeholders may stay until a combination is resolved.
+_LATE_FIELDS = ("install", "build", "selector")
+# file -> (the model of the whole, its only field, what names a record, whether a site may replace a record)
+_TABLES: Mapping[str, tuple[type[BaseModel], str, str, bool]] = {
+    "environments.yaml": (schema.Environments, "environments", "name", False),
+    "issues.yaml": (schema.Issues, "issues", "id", False),
+    "rules.yaml": (schema.Rules, "rules", "id", False),
+    "systems.yaml": (schema.Systems, "systems", "", False),
+    "targets.yaml": (schema.Targets, "targets", "target", True),
+}
+_FOLDERS = ("stacks", "components")
+# As the value of a row's field: what `each` says does not hold for this row.
+_NONE = "none"
+_READ_ELSEWHERE = ("devices.yaml",)  # the table of chips: toolchain/devices/table.py
+
+
+@dataclass(frozen=True, slots=True)
+class Entry(Generic[T]):
+    """A checked record, where it stands, and what it was made of, which may hold placeholders."""
+
+    row: T
+    content: Any
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class StackBook:
+    """A stack with its versions, oldest first."""
+
+    stack: schema.Stack
+    rows: tuple[Entry[schema.StackRow], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentBook:
+    """A component with its releases, oldest first."""
+
+    component: schema.ComponentFile
+    releases: tuple[Entry[schema.Release], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeBook:
+    """Everything that the recipes say, by name. `systems` are named `ubuntu-20.04`."""
+
+    stacks: Mapping[str, StackBook]
+    components: Mapping[str, ComponentBook]
+    systems: Mapping[str, Entry[schema.System]]
+    rules: Mapping[str, Entry[schema.Rule]]
+    targets: Mapping[str, Entry[schema.TargetImages]]
+    issues: Mapping[str, Entry[schema.Issue]]
+    environments: Mapping[str, Entry[schema.Environment]]
+
+
+def load_book(folders: Sequence[Path] = ()) -> RecipeBook:
+    """Read the shipped recipes and those in `folders`, which add records and replace versions.
+
+    Raises BadInputError that lists every problem of every file with its file:line.
+    """
+    problems: Problems = []
+    files = list(_files(data_directory("recipes"), shipped=True))
+    for folder in folders:
+        files += _files(folder, shipped=False)
+    nodes = _read_all(files, problems)
+    if problems:
+        raise refused(problems)
+    tables = {name: _table(name, nodes, problems) for name in _TABLES}
+    stacks = _joined("stack", [node for name, node in nodes if name.startswith("stacks/")], problems)
+    parts = _joined("component", [node for name, node in nodes if name.startswith("components/")], problems)
+    book = RecipeBook(
+        stacks={name: one for name, node in stacks.items() for one in _stack(node, problems)},
+        components={name: one for name, node in parts.items() for one in _component(node, problems)},
+        systems=tables["systems.yaml"],
+        rules=tables["rules.yaml"],
+        targets=tables["targets.yaml"],
+        issues=tables["issues.yaml"],
+        environments=tables["environments.yaml"],
+    )
+    if not problems:
+        cross_check(book, problems)
+    if problems:
+        raise refused(problems)
+    return book
+
+
+def _files(folder: Path, *, shipped: bool) -> Iterator[tuple[str, Path, str]]:
+    """(path in the folder, path, how it is shown) of the YAML files of a recipe folder."""
+    if not folder.is_dir():
+        raise BadInputError(
+            "a recipe folder does not exist", where=str(folder), hint="check the site's `recipes`"
+        )
+    paths = [one for one in sorted(folder.rglob("*")) if one.suffix in (".yaml", ".yml")]
+    if len(paths) > MOST_FILES:
+        raise BadInputError(
+            "a recipe folder has too many files", where=str(folder), why=f"limit {MOST_FILES}"
+        )
+    for path in paths:
+        name = path.relative_to(folder).as_posix()
+        shown = f"recipes/{name}" if shipped else str(path)
+        if name in _READ_ELSEWHERE:
+            continue
+        known = name in _TABLES or (name.count("/") == 1 and name.split("/")[0] in _FOLDERS)
+        if not known or path.suffix != ".yaml":
+            places = [*_TABLES, *(f"{one}/NAME.yaml" for one in _FOLDERS)]
+            hint = did_you_mean(name, places) or f"recipe files are {', '.join(places)}"
+            raise BadInputError("a file is no recipe file", where=shown, hint=hint)
+        yield name, path, shown
+
+
+def _read_all(files: Sequence[tuple[str, Path, str]], problems: Problems) -> list[tuple[str, Node]]:
+    nodes: list[tuple[str, Node]] = []
+    for name, path, shown in files:
+        try:
+            node = read_strict(path, shown)
+        except BadInputError as error:
+            problems.append((error.where, f"{error.what}{': ' if error.why else ''}{error.why}"))
+            continue
+        if isinstance(node.content, Mapping):
+            nodes.append((name, node))
+        else:
+            problems.append((node.where, "expected a mapping at the top of the file"))
+    return nodes
+
+
+def _table(file: str, nodes: Sequence[tuple[str, Node]], problems: Problems) -> dict[str, Entry[Any]]:
+    model, field, key, replaces = _TABLES[file]
+    found: dict[str, Entry[Any]] = {}
+    for name, node in nodes:
+        if name != file:
+            continue
+        whole = check(model, node, problems)
+        if whole is None:
+            continue
+        for record, one in zip(getattr(whole, field), node.entries()[field].items(), strict=True):
+            own = f"{record.system}-{record.version}" if not key else getattr(record, key)
+            if own in found and (not replaces or found[own].where.split(":")[0] == node.file):
+                problems.append((one.where, f"`{own}` is already described in {found[own].where}"))
+            found[own] = Entry(record, one.plain(), one.where)
+    return found
+
+
+def _joined(kind: str, nodes: Sequence[Node], problems: Problems) -> dict[str, Node]:
+    """Files about the same stack or component become one: headers overlaid, rows of a version replaced."""
+    rows_of = "rows" if kind == "stack" else "releases"
+    found: dict[str, Node] = {}
+    for node in nodes:
+        name = node.entries().get(kind)
+        if name is None or not isinstance(name.content, str):
+            problems.append((node.where, f"`{kind}` is missing"))
+            continue
+        rows = _unique(node.entries().get(rows_of), problems)
+        before = found.get(name.content)
+        if before is not None:
+            own = {_version(one) for one in rows}
+            rows = [*(one for one in before.entries()[rows_of].items() if _version(one) not in own), *rows]
+            node = overlay(before, node)
+        joined = Node(tuple(rows), node.file, node.key_lines.get(rows_of, node.line))
+        found[name.content] = Node({**node.entries(), rows_of: joined}, node.file, node.line, node.key_lines)
+    return found
+
+
+def _unique(rows: Node | None, problems: Problems) -> list[Node]:
+    seen: dict[str, str] = {}
+    for one in rows.items() if rows else ():
+        version = _version(one)
+        if version in seen:
+            problems.append((one.where, f"version `{version}` is already listed in {seen[version]}"))
+        seen[version] = one.where
+    return list(rows.items()) if rows else []
+
+
+def _version(row: Node) -> str:
+    version = row.entries().get("version")
+    return version.content if version and isinstance(version.content, str) else ""
+
+
+def _stack(node: Node, problems: Problems) -> Iterator[StackBook]:
+    rows = [_filled(node, row, problems) for row in node.entries()["rows"].items()]
+    checked = _check_whole(schema.Stack, node, "rows", rows, problems)
+    if checked is None:
+        return
+    problems.extend(
+        (row.where, f"`version`: {_version(row)} is no version that can be compared")
+        for row in rows
+        if not is_comparable(_version(row))
+    )
+    if problems:
+        return
+    entries = [Entry(one, row.plain(), row.where) for one, row in zip(checked.rows, rows, strict=True)]
+    yield StackBook(checked, tuple(sorted(entries, key=lambda one: order(one.row.version))))
+
+
+def _component(node: Node, problems: Problems) -> Iterator[ComponentBook]:
+    rows = [_filled(node, row, problems) for row in node.entries()["releases"].items()]
+    checked = _check_whole(schema.ComponentFile, node, "releases", rows, problems)
+    if checked is None:
+        return
+    entries = [Entry(one, row.plain(), row.where) for one, row in zip(checked.releases, rows, strict=True)]
+    yield ComponentBook(checked, tuple(sorted(entries, key=lambda one: order(one.row.released))))
+
+
+def _check_whole(
+    model: type[T], node: Node, rows_of: str, rows: Sequence[Node], problems: Problems
+) -> T | None:
+    header = {key: one for key, one in node.entries().items() if key not in ("each", rows_of)}
+    body = Node(tuple(rows), node.file, node.key_lines.get(rows_of, node.line))
+    whole = Node({**header, rows_of: body}, node.file, node.line, node.key_lines)
+    content = {key: one.plain() for key, one in header.items()}
+    return check(model, whole, problems, {**content, rows_of: [sample(row.plain()) for row in rows]})
+
+
+def _filled(file: Node, row: Node, problems: Problems) -> Node:
+    """A row over the file's `each`, with its own version and parameters filled in."""
+    each = file.entries().get("each")
+    whole = overlay(each, row) if each is not None else row
+    if not isinstance(whole.content, Mapping):
+        return whole
+    own = {"version": _version(row)}
+    parameters = _texts(whole.entries().get("parameters"))
+    values = {
+        **own,
+        **{key: fill(text, own) if text == "{version}" else text for key, text in parameters.items()},
+    }
+    taken_away = {key for key, one in row.entries().items() if one.content == _NONE and each is not None}
+    bases = whole.entries().get("bases")
+    late = {*LATE, *(name for base in (bases.items() if bases else ()) for name in _parameters(base))}
+    entries = {
+        key: fill_node(one, values, late if key in _LATE_FIELDS else None, problems)
+        for key, one in whole.content.items()
+        if key not in taken_away
+    }
+    return Node(entries, row.file, row.line, whole.key_lines)
+
+
+def _parameters(base: Node) -> Mapping[str, str]:
+    return _texts(base.entries().get("parameters"))
+
+
+def _texts(node: Node | None) -> dict[str, str]:
+    entries = node.entries() if node is not None else {}
+    return {key: one.content for key, one in entries.items() if isinstance(one.content, str)}

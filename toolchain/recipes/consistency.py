@@ -1,0 +1,123 @@
+"""What no single record can tell: names that recipes mention exist, and specifiers can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from compiler import TkError, did_you_mean
+from toolchain.recipes.check import Problems
+from toolchain.recipes.fill import PLACEHOLDER
+from toolchain.recipes.names import parse
+from toolchain.recipes.schema import Condition
+from toolchain.recipes.versions import is_specifier
+
+if TYPE_CHECKING:
+    from toolchain.recipes.book import RecipeBook
+
+
+def cross_check(book: RecipeBook, problems: Problems) -> None:
+    """Add what is wrong between records to `problems`."""
+    _systems(book, problems)
+    if problems:
+        return
+    known = subjects(book)
+    for where, condition in _conditions(book):
+        for name, specifier in condition.has.items():
+            if not is_specifier(specifier):
+                problems.append((where, f"`{specifier}` is no specifier of versions"))
+            _known(name, known, where, problems)
+        for name in condition.lacks:
+            _known(name, known, where, problems)
+    for where, content in _contents(book):
+        for name in _placeholders(content):
+            if "." in name:
+                _known(name.partition(".")[0], known, where, problems)
+    _expressions(book, problems)
+
+
+def subjects(book: RecipeBook) -> set[str]:
+    """Everything that a condition may ask about."""
+    known = {*book.stacks, *book.components, *(one.row.system for one in book.systems.values())}
+    for system in book.systems.values():
+        known |= system.row.provides.keys()
+    for stack in book.stacks.values():
+        for entry in stack.rows:
+            known |= entry.row.provides.keys() | entry.row.prefixes.keys()
+            known |= {name for base in entry.row.bases for name in base.provides}
+    for component in book.components.values():
+        for release in component.releases:
+            known |= release.row.provides.keys() | release.row.prefixes.keys()
+    return known
+
+
+def _systems(book: RecipeBook, problems: Problems) -> None:
+    for stack in book.stacks.values():
+        for entry in stack.rows:
+            for base in entry.row.bases:
+                if base.system not in book.systems:
+                    hint = did_you_mean(base.system, book.systems) or f"known: {', '.join(book.systems)}"
+                    problems.append((entry.where, f"no system is called `{base.system}`; {hint}"))
+
+
+def _known(name: str, known: set[str], where: str, problems: Problems) -> None:
+    if name not in known:
+        hint = did_you_mean(name, known) or "nothing listed is or provides it"
+        problems.append((where, f"unknown name `{name}`; {hint}"))
+
+
+def _conditions(book: RecipeBook) -> Iterator[tuple[str, Condition]]:
+    for rule in book.rules.values():
+        yield rule.where, rule.row.when
+    for issue in book.issues.values():
+        yield issue.where, issue.row.when
+    for component in book.components.values():
+        yield from ((component.releases[0].where, one) for one in component.component.automatic)
+    for where, content in _contents(book):
+        yield from ((where, Condition.model_validate(one)) for one in _whens(content))
+
+
+def _contents(book: RecipeBook) -> Iterator[tuple[str, Any]]:
+    for stack in book.stacks.values():
+        yield from ((one.where, one.content) for one in stack.rows)
+    for component in book.components.values():
+        yield from ((one.where, one.content) for one in component.releases)
+    yield from ((one.where, one.content) for one in book.systems.values())
+
+
+def _whens(content: Any) -> Iterator[Any]:
+    if isinstance(content, dict):
+        if "when" in content:
+            yield content["when"]
+        for one in content.values():
+            yield from _whens(one)
+    elif isinstance(content, list):
+        for one in content:
+            yield from _whens(one)
+
+
+def _placeholders(content: Any) -> Iterator[str]:
+    if isinstance(content, str):
+        yield from (match[1] for match in PLACEHOLDER.finditer(content))
+    elif isinstance(content, dict):
+        for one in content.values():
+            yield from _placeholders(one)
+    elif isinstance(content, list):
+        for one in content:
+            yield from _placeholders(one)
+
+
+def _expressions(book: RecipeBook, problems: Problems) -> None:
+    """Images that environments and targets name can be resolved, and no name means two things."""
+    named = [(one.where, one.row.image) for one in book.environments.values()]
+    named += [(one.where, image) for one in book.targets.values() for image in one.row.images]
+    for where, image in named:
+        if image in book.environments:
+            continue
+        try:
+            parse(image, book)
+        except TkError as error:
+            problems.append((where, f"{error.what}{'; ' if error.hint else ''}{error.hint}"))
+    for name, entry in book.environments.items():
+        if name in book.stacks or name in book.components:
+            problems.append((entry.where, f"`{name}` is the name of a stack or component, too"))

@@ -1,0 +1,114 @@
+"""The closest combination that no rule refuses: computed by changing as little as possible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, product
+from typing import TYPE_CHECKING
+
+from toolchain.recipes.names import Combination, Part
+from toolchain.recipes.rules import facts_of, judge
+
+if TYPE_CHECKING:
+    from toolchain.recipes.book import RecipeBook
+
+_MOST_CHANGES = 3
+_MOST_TRIED = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Option:
+    """One way to set one part of a combination, and how far it is from what was asked."""
+
+    distance: int
+    part: Part | None = None
+    row: int = -1
+    base: int = -1
+
+
+def nearest(
+    combination: Combination, archs: tuple[str, ...], book: RecipeBook, allow: frozenset[str] = frozenset()
+) -> Combination | None:
+    """Change the fewest parts, then add the fewest warnings, then move the fewest listed versions.
+
+    Only versions of the same stack and of the named components are tried, on other bases too, and components
+    that a refusing rule misses are added. Archs stay: they are the user's device.
+    """
+    choices = [_stack_options(combination), *_component_options(combination, book)]
+    choices += _additions(combination, archs, book, allow)
+    tried = 0
+    for changes in range(1, _MOST_CHANGES + 1):
+        best: tuple[tuple[int, int], Combination] | None = None
+        for group in combinations(choices, min(changes, len(choices))):
+            for picked in product(*group):
+                tried += 1
+                if tried > _MOST_TRIED:
+                    return best[1] if best else None
+                candidate = _apply(combination, picked)
+                warnings = _warnings(candidate, archs, book, allow)
+                cost = (warnings, sum(one.distance for one in picked))
+                if warnings >= 0 and (best is None or cost < best[0]):
+                    best = (cost, candidate)
+        if best is not None:
+            return best[1]
+    return None
+
+
+def _warnings(candidate: Combination, archs: tuple[str, ...], book: RecipeBook, allow: frozenset[str]) -> int:
+    """How many rules warn; -1 when one refuses."""
+    system = book.systems[candidate.base.system].row
+    found = judge(facts_of(candidate, system, book, archs), book)
+    if any(one.row.verdict == "refuse" and one.row.id not in allow for one in found):
+        return -1
+    return len(found)
+
+
+def _stack_options(combination: Combination) -> list[_Option]:
+    """Other versions and bases: on the system that was asked for, or else on the usual one, if there is."""
+    rows = combination.stack.rows
+    own = rows.index(combination.entry)
+    wanted = combination.base.system if combination.base is not combination.row.bases[0] else None
+    options = []
+    for index, entry in enumerate(rows):
+        for number, base in enumerate(entry.row.bases):
+            moved = number if wanted is None else int(base.system != wanted)
+            if base is not combination.base:
+                options.append(_Option(2 * abs(index - own) + moved, row=index, base=number))
+    return options
+
+
+def _component_options(combination: Combination, book: RecipeBook) -> Iterator[list[_Option]]:
+    for part in combination.parts:
+        releases = book.components[part.name].releases
+        own = releases.index(part.entry)
+        yield [
+            _Option(2 * abs(index - own), part=Part(part.name, one.row.version, one))
+            for index, one in enumerate(releases)
+            if index != own and one.row.shape is None
+        ]
+
+
+def _additions(
+    combination: Combination, archs: tuple[str, ...], book: RecipeBook, allow: frozenset[str]
+) -> Iterator[list[_Option]]:
+    """Components that refusing rules miss, newest first."""
+    system = book.systems[combination.base.system].row
+    found = judge(facts_of(combination, system, book, archs), book)
+    refusing = [one.row for one in found if one.row.verdict == "refuse" and one.row.id not in allow]
+    missing = dict.fromkeys(name for rule in refusing for name in rule.when.lacks if name in book.components)
+    for name in missing:
+        releases = [one for one in reversed(book.components[name].releases) if one.row.shape is None]
+        yield [
+            _Option(2 * index, part=Part(name, one.row.version, one)) for index, one in enumerate(releases)
+        ]
+
+
+def _apply(combination: Combination, picked: Sequence[_Option]) -> Combination:
+    for option in picked:
+        if option.part is not None:
+            combination = combination.with_part(option.part)
+        else:
+            entry = combination.stack.rows[option.row]
+            combination = replace(combination, entry=entry, base=entry.row.bases[option.base])
+    return replace(combination, environment=None)
