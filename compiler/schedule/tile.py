@@ -7,7 +7,7 @@ from math import inf
 
 from compiler.core.types import BOOL
 from compiler.loops.ir import Const, Expr, Region, Var, const
-from compiler.loops.linear import Linear, constant_sum
+from compiler.loops.linear import Linear, constant_sum, operands
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import Site, own_conditions
@@ -25,6 +25,7 @@ class Tile:
         self.spatial = [item for item in self.block.iters if item.kind == "spatial"]
         self.reduce = {item.var.name for item in self.block.iters if item.kind == "reduce"}
         self.checks: list[tuple[Linear, int, Span]] = []
+        self.guards: dict[Expr, None] = {}
 
     def iterations(
         self,
@@ -48,7 +49,7 @@ class Tile:
             conditions.extend(
                 within(known.linear(substitute(known.emit(begin), values)), length, span, known)
             )
-        return conditions
+        return [*conditions, *self.guards]
 
     def _one(self, region: Region, writers: Sequence[Site], found: dict[str, Span]) -> None:
         """Take one read into account."""
@@ -114,7 +115,26 @@ class Tile:
                 )
             self._check_conditions(site, region)
         self._check_complete(region, writers)
+        self._guard(region, writers, boxes[0])
         return boxes[0]
+
+    def _guard(self, region: Region, writers: Sequence[Site], tile: Sequence[Span]) -> None:
+        """Leave out iterations that make nothing, where the box of what is made does not tell them."""
+        moving = {name for span in tile for atom in span.begin.terms for name in variables(atom)}
+        guards = [self._conditions_beside(site, moving) for site in writers]
+        if any(other != guards[0] for other in guards[1:]):
+            raise self.scene.refuse(
+                f"{_names(writers)} write {region.buffer.name} in different iterations of loops around them",
+                "which of them have made what it reads cannot be told from what they make",
+                "name a loop outside of those",
+            )
+        self.guards.update(dict.fromkeys(guards[0]))
+
+    def _conditions_beside(self, site: Site, moving: set[str]) -> list[Expr]:
+        """What a block's predicate says about loops around the new place that do not move what it makes."""
+        parts = [] if site.block.predicate is None else operands(site.block.predicate, "and")
+        found = ((part, variables(part)) for part in parts)
+        return [part for part, names in found if names <= self.scene.outer_names and not names <= moving]
 
     def _fills(self, site: Site, buffer: str, fixed: set[str] | None) -> bool:
         inner = self.scene.inner_of(site, fixed)

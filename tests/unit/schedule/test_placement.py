@@ -54,6 +54,21 @@ def test_convolution_epilogue_gets_loops_of_the_tile() -> None:
     checked(before, s)
 
 
+def test_iterations_in_which_the_producer_is_left_out_are_left_out() -> None:
+    """Tiles larger than a loop of one iteration: the box of what is made does not tell which of them ran."""
+    b = Builder("f")
+    x = b.input("x", (1, 5))
+    p = b.local("p", (1, 5))
+    b.write("p", p, (1, 5), lambda _, j: ((0, j), x[0, j] * 2.0))
+    before = b.finish([b.compute("y", (1, 5), lambda i, j: p[i, j] + 1.0)])
+    s = Schedule(before)
+    *_, inner, row = s.tile(("p_i0", "p_i1"), (3, 3))
+    s.reverse_compute_at("y", row)
+    text = print_func(s.func)
+    assert f"{inner} < 1" in text[text.index("block y") :]
+    checked(before, s)
+
+
 @pytest.mark.parametrize("tail", ["guard", "shift", "partition"])
 @pytest.mark.parametrize(
     ("k", "w", "stride", "dilation"),
