@@ -44,8 +44,11 @@ THIRD_PARTY: dict[str, set[str]] = {
     "urllib3": {"toolchain.engine"},
     "rich": {"toolchain.progress", "toolchain.engine"},
     "yaml": {"toolchain.recipes", "toolchain.devices"},
-    "pydantic": {"toolchain.recipes", "toolchain.site_schema", "toolchain.devices"},
-    "packaging": {"toolchain.recipes"},
+    "pydantic": {"toolchain.recipes", "toolchain.site_schema", "toolchain.images", "toolchain.devices"},
+    "packaging": {"toolchain.recipes", "toolchain.images"},
+    "tomli_w": {"toolchain.images"},
+    "cyclonedx": {"toolchain.images"},
+    "packageurl": {"toolchain.images"},  # comes with cyclonedx-python-lib
     "platformdirs": {"toolchain.site"},
     "dockerfile_parse": {"toolchain.lint", "toolchain.images"},
     "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands"},

@@ -1,0 +1,149 @@
+"""Which lock a plan is built from: fresh, stale or none, and what `--locked` and `--frozen` make of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from compiler import BadInputError, UsageError
+from toolchain.images.lock_file import Lock, LockedImage, lock_text, parse_lock, read_lock, write_lock
+from toolchain.images.plan import UNRESOLVED, Pins, Plan
+from toolchain.site import LOCK_NAME, project_directory
+
+__all__ = [
+    "Lock", "LockMode", "LockedImage", "LockedPins", "canonical", "component_of", "consult", "lock_mode",
+    "lock_path", "lock_text", "parse_lock", "pins_for", "read_lock", "recipe_of", "write_lock",
+]  # fmt: skip
+
+LockMode = Literal["auto", "locked", "frozen"]
+"""auto: a fresh section is used, a stale one is reported; locked: stale or missing is an error; frozen:
+the section is used as it is, and what it does not pin is an error."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockedPins:
+    """A lock's pins for a plan, or None; `stale` are the reasons why those that are there do not count."""
+
+    pins: Pins | None
+    stale: tuple[str, ...] = ()
+
+
+def lock_mode(*, locked: bool, frozen: bool) -> LockMode:
+    """The mode that `--locked` and `--frozen` ask for; raises UsageError when both do."""
+    if locked and frozen:
+        raise UsageError("--locked and --frozen exclude each other", hint="--frozen is the stricter one")
+    return "frozen" if frozen else "locked" if locked else "auto"
+
+
+def lock_path(start: Path | None = None) -> Path:
+    """Where the project's `tk.lock` is, or would be."""
+    return project_directory(start) / LOCK_NAME
+
+
+def pins_for(plan: Plan, mode: LockMode = "auto", *, start: Path | None = None) -> LockedPins:
+    """What the project's lock says for an unlocked `plan`; see `consult`."""
+    path = lock_path(start)
+    return consult(plan, read_lock(path), mode, where=str(path))
+
+
+def consult(plan: Plan, lock: Lock | None, mode: LockMode = "auto", *, where: str = LOCK_NAME) -> LockedPins:
+    """What `lock` says for a plan that was made without one.
+
+    Raises BadInputError in mode `locked` when there is no section or it is stale, and in mode `frozen` when
+    there is none or it leaves open what the plan asks for.
+    """
+    section = None if lock is None else lock.images.get(plan.name)
+    if section is None:
+        if mode != "auto":
+            raise _refused(plan, where, f"it has no section for {plan.name}", mode)
+        return LockedPins(None)
+    gaps = tuple(_gaps(plan, section.pins))
+    reasons = gaps if mode == "frozen" else (*_changes(plan, section), *gaps)
+    if not reasons:
+        return LockedPins(section.pins)
+    if mode != "auto":
+        raise _refused(plan, where, "\n".join(reasons), mode)
+    return LockedPins(None, reasons)
+
+
+def recipe_of(plan: Plan) -> str:
+    """The hash of the recipes that a plan was made from."""
+    if plan.resolution is None:
+        raise ValueError("a plan without resolution has no recipe")
+    return plan.resolution.recipe_hash
+
+
+def component_of(need: Plan) -> str:
+    """Which component a plan among `needs` builds: the name under which `Pins.needs` has its pins."""
+    return need.repository.rpartition("/")[2]
+
+
+def canonical(package: str) -> str:
+    """The normal form of a Python package's name (packaging.python.org, name normalization)."""
+    from packaging.utils import canonicalize_name
+
+    return canonicalize_name(package)
+
+
+def _changes(plan: Plan, section: LockedImage) -> Iterator[str]:
+    if section.recipe != recipe_of(plan):
+        yield f"the recipes of {plan.name} have changed since it was locked"
+    if section.stand_in != plan.base.stand_in or (plan.base.stand_in and section.base != plan.base.reference):
+        yield f"it was locked on the base {section.base}, this is {plan.base.reference}"
+
+
+def _gaps(plan: Plan, pins: Pins) -> Iterator[str]:
+    """What the plan and its components ask for that nothing pins; a base is pinned for all of them."""
+    if not pins.base_digest and not plan.base.stand_in and plan.base.digest == UNRESOLVED:
+        yield f"{plan.name}: no digest of the base {plan.base.reference}"
+    yield from _own_gaps(plan, pins)
+    for need in plan.needs:
+        if (kind := component_of(need)) in pins.needs:
+            yield from _own_gaps(need, pins.needs[kind])
+        else:
+            yield f"{plan.name}: nothing on the component {kind}"
+
+
+def _own_gaps(plan: Plan, pins: Pins) -> Iterator[str]:
+    yield from _apt_gaps(plan, pins, plan.name)
+    yield from _pip_gaps(plan, pins, plan.name)
+    for tree in plan.git:
+        if tree.commit == UNRESOLVED and tree.url not in pins.git:
+            yield f"{plan.name}: no commit of {tree.url}"
+    for file in plan.downloads:
+        if file.sha256 == UNRESOLVED and file.url not in pins.downloads:
+            yield f"{plan.name}: no sha256 of {file.url}"
+
+
+def _apt_gaps(plan: Plan, pins: Pins, name: str) -> Iterator[str]:
+    for asked in plan.apt:
+        package, _, version = asked.partition("=")
+        found = pins.apt.get(package) or pins.apt.get(package.partition(":")[0])
+        if found is None:
+            yield f"{name}: no version of the apt package {package}"
+        elif version and version != found:
+            yield f"{name}: apt package {package} is asked for in version {version}, locked in {found}"
+
+
+def _pip_gaps(plan: Plan, pins: Pins, name: str) -> Iterator[str]:
+    from packaging.requirements import Requirement
+
+    for asked in plan.pip:
+        requirement = Requirement(asked)
+        found = pins.pip.get(canonical(requirement.name))
+        if found is None:
+            yield f"{name}: no version of the Python package {requirement.name}"
+        elif not requirement.specifier.contains(found[0], prereleases=True):
+            yield f"{name}: Python package {asked} is locked in version {found[0]}"
+
+
+def _refused(plan: Plan, where: str, why: str, mode: LockMode) -> BadInputError:
+    how = "--locked" if mode == "locked" else "--frozen"
+    return BadInputError(
+        f"the lock does not fit {plan.name}, and {how} was given",
+        where=where,
+        why=why,
+        hint=f"`tk image lock {plan.name}` brings it up to date; review and commit the difference",
+    )

@@ -1,0 +1,233 @@
+"""`tk.lock`: strict TOML, sorted, the same bytes for the same content.
+
+Why TOML: see docs/decisions/006-lock.md. Reading refuses duplicate keys and what is left of a merge with the
+line; every value has a grammar, as it ends up in a Dockerfile.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from compiler import BadInputError, write_atomic
+from toolchain.images.plan import Pins
+
+FORMAT = 1
+_MOST_BYTES = 8 << 20
+_HEAD = "# Made by `tk image lock`: commit it, and let only that command change it.\n"
+
+_Hex40 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
+_Hex64 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_Digest = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]
+_Name = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+_-]*$", max_length=200)]
+_Reference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9./:@_-]*$", max_length=300)]
+_AptName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?$", max_length=120)]
+_AptVersion = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+:~_-]*$", max_length=120)]
+_PipName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=120)]
+_PipVersion = Annotated[str, StringConstraints(pattern=r"^[0-9][0-9A-Za-z.+!]*$", max_length=120)]
+_Url = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9._~/%+@=,:-]+$", max_length=400)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+class _PipPin(_Model):
+    version: _PipVersion
+    sha256: list[_Hex64] = []
+
+
+class _Pins(_Model):
+    base_digest: _Digest = ""
+    apt: dict[_AptName, _AptVersion] = {}
+    pip: dict[_PipName, _PipPin] = {}
+    git: dict[_Url, _Hex40] = {}
+    downloads: dict[_Url, _Hex64] = {}
+    needs: dict[_Name, _Pins] = {}
+
+    def pins(self) -> Pins:
+        return Pins(
+            base_digest=self.base_digest,
+            apt=self.apt,
+            pip={name: (one.version, tuple(one.sha256)) for name, one in self.pip.items()},
+            git=self.git,
+            downloads=self.downloads,
+            needs={name: one.pins() for name, one in self.needs.items()},
+        )
+
+
+class _Image(_Pins):
+    recipe: _Hex64
+    base: _Reference
+    stand_in: bool = False
+
+
+class _File(_Model):
+    format: Literal[1]
+    image: dict[_Name, _Image] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class LockedImage:
+    """What one plan was resolved to: the hash of its recipe, its base, and the pins.
+
+    `stand_in`: the base stood in for the recipe's, so has no digest.
+    """
+
+    recipe: str
+    base: str
+    pins: Pins
+    stand_in: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """A whole lock: canonical name of an image -> what it was resolved to."""
+
+    images: Mapping[str, LockedImage] = field(default_factory=dict)
+
+    def with_image(self, name: str, image: LockedImage) -> Lock:
+        """The same with one more or another section."""
+        return Lock({**self.images, name: image})
+
+
+def read_lock(path: Path) -> Lock | None:
+    """The lock at `path`, or None when there is none. Raises BadInputError with file:line."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise BadInputError("cannot read the lock", where=str(path), why=error.strerror or "") from error
+    return parse_lock(data, str(path))
+
+
+def parse_lock(data: bytes, where: str) -> Lock:
+    """Read a lock's bytes; `where` is how errors name it."""
+    if len(data) > _MOST_BYTES:
+        raise _broken(where, f"it has {len(data):,} bytes; the limit is {_MOST_BYTES:,}")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise _broken(f"{where}:{line}", "it is not UTF-8 text") from error
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        line = _line_said(str(error), text)
+        raise _broken(f"{where}:{line}", str(error)) from error
+    except RecursionError as error:
+        raise _broken(where, "it is nested too deeply") from error
+    if document.get("format") != FORMAT:
+        raise _broken(
+            f"{where}:{_line_of(text, ('format',))}",
+            f"its format is {document.get('format')!r}, this tk reads format {FORMAT}",
+        )
+    try:
+        record = _File.model_validate(document)
+    except ValidationError as error:
+        raise _problems(error, text, where) from error
+    return Lock({name: _locked(one) for name, one in record.image.items()})
+
+
+def lock_text(lock: Lock) -> str:
+    """The lock as text: sections and entries sorted, one entry a line, no time and no machine in it."""
+    import tomli_w
+
+    images = {name: _image_table(lock.images[name]) for name in sorted(lock.images)}
+    return _HEAD + tomli_w.dumps({"format": FORMAT, "image": images})
+
+
+def write_lock(path: Path, lock: Lock) -> bool:
+    """Write the lock; whether that changed anything. Raises HostError."""
+    text = lock_text(lock)
+    if path.is_file() and path.read_bytes() == text.encode():
+        return False
+    write_atomic(path, text)
+    return True
+
+
+def _locked(record: _Image) -> LockedImage:
+    return LockedImage(record.recipe, record.base, record.pins(), record.stand_in)
+
+
+def _image_table(image: LockedImage) -> dict[str, Any]:
+    head: dict[str, Any] = {"recipe": image.recipe, "base": image.base}
+    return head | ({"stand_in": True} if image.stand_in else {}) | _pins_table(image.pins)
+
+
+def _pins_table(pins: Pins) -> dict[str, Any]:
+    """Only what is there; scalars before tables, as TOML wants."""
+    tables = {
+        "base_digest": pins.base_digest,
+        "apt": dict(sorted(pins.apt.items())),
+        "git": dict(sorted(pins.git.items())),
+        "downloads": dict(sorted(pins.downloads.items())),
+        "pip": {
+            name: {"version": version, "sha256": sorted(digests)}
+            for name, (version, digests) in sorted(pins.pip.items())
+        },
+        "needs": {name: _pins_table(one) for name, one in sorted(pins.needs.items())},
+    }
+    return {name: value for name, value in tables.items() if value}
+
+
+def _broken(where: str, why: str) -> BadInputError:
+    return BadInputError(
+        "the lock cannot be read", where=where, why=why, hint="`tk image lock NAME --update` makes it anew"
+    )
+
+
+def _problems(error: ValidationError, text: str, where: str) -> BadInputError:
+    lines = []
+    for one in error.errors(include_url=False, include_input=False):
+        path = tuple(str(part) for part in one["loc"] if part != "[key]")
+        lines.append((_line_of(text, path), f"`{'.'.join(path)}`: {_said(one)}"))
+    lines.sort()
+    shown = "\n".join(f"{where}:{line}: {what}" for line, what in lines[:20])
+    return _broken(f"{where}:{lines[0][0]}", shown if len(lines) > 1 else lines[0][1])
+
+
+def _said(error: Any) -> str:
+    if error["type"] == "string_pattern_mismatch":
+        return f"the value does not have the form {error['ctx']['pattern']}"
+    return {"extra_forbidden": "unknown key", "missing": "is missing"}.get(error["type"], str(error["msg"]))
+
+
+def _line_said(message: str, text: str) -> int:
+    found = re.search(r"line (\d+)", message)
+    return int(found[1]) if found else text.count("\n") + 1
+
+
+def _line_of(text: str, path: tuple[str, ...]) -> int:
+    """The line that defines the last part of `path` that is there; 1 when none is."""
+    best, longest = 1, 0
+    for number, here in _paths(text):
+        same = next(
+            (i for i, (a, b) in enumerate(zip(here, path, strict=False)) if a != b), min(len(here), len(path))
+        )
+        if same == len(here) and same > longest:
+            best, longest = number, same
+    return best
+
+
+def _paths(text: str) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """(line, dotted path) of each table header and of each key."""
+    table: tuple[str, ...] = ()
+    for number, line in enumerate(text.splitlines(), 1):
+        if header := re.fullmatch(r"\s*\[([^\[\]]+)\]\s*", line):
+            table = _keys(header[1])
+            yield number, table
+        elif key := re.match(r"\s*((?:\"[^\"]*\"|'[^']*'|[\w.-]+)+)\s*=", line):
+            yield number, (*table, *_keys(key[1]))
+
+
+def _keys(text: str) -> tuple[str, ...]:
+    found = re.findall(r"\"([^\"]*)\"|'([^']*)'|([\w-]+)", text)
+    return tuple(next(one for one in parts if one) if any(parts) else "" for parts in found)
