@@ -43,7 +43,7 @@ from compiler.schedule.trace import Trace
 
 SCHEDULES = 500
 ONCE_WRONG = (10110, 10851, 12945, 17679, 18049, 18341, 33013, 41496, 51711, 82711)
-"""Schedules beyond those that once gave other results: rings, boxes outside of buffers, names twice, guards."""
+"""Schedules beyond those that once gave other results: rings, boxes outside of buffers, names twice."""
 STEPS = 12
 MUST_APPLY = 0.6
 RECKLESS = 0.25  # share of proposals that ignore what the primitive is known to refuse
