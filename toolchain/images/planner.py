@@ -123,7 +123,7 @@ def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
     if probes:
         last.append(Copy(tuple(one.path for one in probes), f"{steps.PROBES}/"))
     last += steps.environment(layers)
-    last += [Label(labels), steps.user(), User(f"{steps.USER_ID}:{steps.USER_ID}")]
+    last += [Label(labels), User(f"{steps.USER_ID}:{steps.USER_ID}")]
     last += [Workdir(steps.USER_HOME), Cmd(("bash",))]
     return Plan(
         name=resolution.name,
@@ -151,6 +151,7 @@ def assemble(setting: Setting, parts: Sequence[Part], pins: Pins) -> Assembly:
     source_steps, source_files, keys = steps.repositories(sources)
     fetch_steps, fetched = steps.fetched_files(downloads)
     requirements = _requirements(wanted, pins)
+    scripts = ["site.sh", *(["link_duplicates.py"] if wanted else [])]
     stages = [_system_stage(setting, pins)]
     if keys or downloads:
         stages.append(_fetched_stage(keys, fetch_steps))
@@ -170,7 +171,7 @@ def assemble(setting: Setting, parts: Sequence[Part], pins: Pins) -> Assembly:
     return Assembly(
         stages=tuple(stages),
         steps=tuple(done),
-        files=(steps.site_script(), *requirements, *source_files),
+        files=(*map(steps.script, scripts), *requirements, *source_files),
         downloads=(*keys, *fetched),
         apt=tuple(dict.fromkeys(one for layer in layers for one in layer.apt)),
         pip=wanted,
@@ -183,7 +184,7 @@ def _system_stage(setting: Setting, pins: Pins) -> Stage:
     done += steps.remove(setting.resolution.stack.layer.remove)
     packages = steps.pinned(layer.apt, pins)
     done += steps.apt(packages, setting.system, f"Packages of every image on {setting.system}")
-    return Stage("system", tuple(done), f"The base: {setting.base.reference}")
+    return Stage("system", (*done, steps.user()), f"The base: {setting.base.reference}")
 
 
 def _fetched_stage(keys: Sequence[Download], fetch_steps: Sequence[Instruction]) -> Stage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
     from toolchain.recipes.schema import Layer
 
 _FOLDER = "probes"
+_READS = re.compile(r"\$here/([A-Za-z0-9_.-]+)")
 
 
 def probe_files(layers: Sequence[Layer], where: str) -> tuple[ContextFile, ...]:
     """The files of every probe that the layers name, for the context.
 
-    A probe is `dockerfiles/probes/<name>.sh` with files of the same name that it reads. Raises BadInputError
-    for a name that has none.
+    A probe is `dockerfiles/probes/<name>.sh` with the files beside it that it reads. Raises BadInputError for a
+    name that has none.
     """
     folder = data_directory("dockerfiles") / _FOLDER
     known = sorted(one.stem for one in folder.glob("*.sh"))
@@ -33,8 +35,10 @@ def probe_files(layers: Sequence[Layer], where: str) -> tuple[ContextFile, ...]:
             why=f"probes: {', '.join(known)}",
             hint=did_you_mean(unknown[0], known) or "write the command itself under `run`",
         )
-    found = [one for name in wanted for one in sorted(folder.glob(f"{name}.*"))]
-    return tuple(ContextFile(f"{_FOLDER}/{one.name}", one.read_bytes()) for one in found)
+    scripts = {f"{name}.sh": (folder / f"{name}.sh").read_text() for name in wanted}
+    read = {name for text in scripts.values() for name in _READS.findall(text)}
+    names = sorted({*scripts, *read})
+    return tuple(ContextFile(f"{_FOLDER}/{name}", (folder / name).read_bytes()) for name in names)
 
 
 def smoke_tests(layers: Sequence[Layer]) -> tuple[SmokeTest, ...]:

@@ -42,10 +42,10 @@ _GIT_CACHE = Mount("cache", "/var/cache/tk-git", id="tk-git")
 _COMPILER_CACHE = Mount("cache", "/var/cache/tk-ccache", id="tk-ccache")
 
 
-def site_script() -> ContextFile:
-    """The script that runs each step with what the site gives."""
-    data = (data_directory("dockerfiles") / "tk" / "site.sh").read_bytes()
-    return ContextFile("tk/site.sh", data, 0o755)
+def script(name: str) -> ContextFile:
+    """A program that build steps run: `site.sh` gives them what the site says."""
+    path = f"tk/{name}"
+    return ContextFile(path, (data_directory("dockerfiles") / path).read_bytes(), 0o755)
 
 
 def pinned(packages: Sequence[str], pins: Pins) -> list[str]:
@@ -182,7 +182,7 @@ def python_environment(
 ) -> tuple[Instruction, ...]:
     """The image's Python environment: without pip, and with packages' hashes checked when they are known."""
     pip = f"{VENV}/bin/python"
-    mounts = [_PIP_CACHE]
+    mounts = [_PIP_CACHE, Mount("bind", "/run/tk/link_duplicates.py", source="tk/link_duplicates.py")]
     wanted: tuple[str, ...] = tuple(packages)
     if requirements:
         mounts.append(Mount("bind", "/run/tk/requirements.txt", source=requirements))
@@ -191,6 +191,7 @@ def python_environment(
         site("run", interpreter, "-m", "venv", VENV),
         site("run", pip, "-m", "pip", "install", *wanted),
         site("run", pip, "-m", "pip", "uninstall", "--yes", "pip", "setuptools"),
+        (interpreter, "/run/tk/link_duplicates.py", VENV),
     )
     return (networked(commands, *mounts, why="Python packages, in an environment of their own"),)
 
@@ -218,4 +219,8 @@ def environment(layers: Sequence[Layer]) -> list[Instruction]:
 
 def user() -> Instruction:
     """The fixed user, for whom no date gets into the image."""
-    return Run((site("user", USER_NAME, USER_ID, USER_HOME),), (_SCRIPT,), "The user that nobody is")
+    return Run(
+        (site("user", USER_NAME, USER_ID, USER_HOME),),
+        (_SCRIPT,),
+        "A fixed user; who runs a container says at run time as whom",
+    )
