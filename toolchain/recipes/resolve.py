@@ -84,13 +84,17 @@ class Resolution:
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """A combination with what the rules say, before anything is decided about layers."""
+    """A combination with what the rules say, before anything is decided about layers.
 
+    asked: as typed; name: canonical, without components that are added by themselves.
+    """
+
+    asked: str
+    name: str
     combination: Combination
     facts: Facts
     findings: tuple[Finding, ...]
     choices: tuple[tuple[str, str], ...]
-    asked: str
     allowed: tuple[str, ...]
 
     @property
@@ -116,11 +120,12 @@ def examine(
     findings = _findings(combination, asked, facts, book, frozenset(allow))
     whole, added = _with_automatic(combination, facts, book)
     return Examination(
+        asked=name,
+        name=combination.name,
         combination=whole,
         facts=facts_of(whole, system, book, asked),
         findings=findings,
         choices=(*combination.choices, *_choices(combination, facts, asked), *added),
-        asked=name,
         allowed=tuple(one.rule for one in findings if one.verdict == "refuse" and one.rule in allow),
     )
 
@@ -146,7 +151,7 @@ def resolve(
     title = whole.environment.title if whole.environment else whole.stack.stack.title
     return Resolution(
         asked=name,
-        name=canonical_name(whole, book),
+        name=found.name,
         title=title,
         vendor=whole.stack.stack.vendor,
         stack=stack,
@@ -165,12 +170,6 @@ def resolve(
     )
 
 
-def canonical_name(combination: Combination, book: RecipeBook) -> str:
-    """Every version in full; without the components that are added by themselves."""
-    named = [one for one in combination.parts if not book.components[one.name].component.automatic]
-    return replace(combination, parts=tuple(named)).name
-
-
 def refusal(found: Examination) -> BadInputError:
     """The error for a combination that rules refuse: every rule with reason and source, and what works."""
     refusing = found.refusing
@@ -183,7 +182,7 @@ def refusal(found: Examination) -> BadInputError:
     )
     hints.append(f"to build it all the same: {rules}")
     return BadInputError(
-        f"{found.asked} does not work{_for_archs(found.facts.archs)}",
+        f"{found.name} does not work{_for_archs(found.facts.archs)}",
         where=found.asked,
         why="\n".join(lines),
         hint="; ".join(hints),

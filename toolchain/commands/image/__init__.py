@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import typer
 
-from toolchain.commands.image import lint, render
+from toolchain.commands.image import lint, render, show, why
+from toolchain.commands.image import list as list_images
 
 app = typer.Typer(help="Images of vendor stacks with the right LLVM and SYCL.", no_args_is_help=True)
 
@@ -18,5 +19,8 @@ def image() -> None:
 
 
 # One line for each subcommand, in the order of `tk image --help`.
+app.command("list")(list_images.list_command)
+app.command("show")(show.show_command)
+app.command("why")(why.why_command)
 app.command("lint")(lint.lint_command)
 app.command("render")(render.render_command)

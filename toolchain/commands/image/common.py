@@ -1,0 +1,39 @@
+"""Options that the subcommands of `tk image` share, and the recipes that a site sees."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from toolchain.recipes.book import RecipeBook
+    from toolchain.site import SiteConfig
+
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="An image, for example `rocm-5.4+dpcpp-2022-12`; see list.")
+]
+Archs = Annotated[
+    list[str] | None,
+    typer.Option("--arch", metavar="ARCH", help="An arch to compile for, for example gfx906; repeatable."),
+]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option("--allow", metavar="RULE", help="Ignore a rule that refuses; recorded; repeatable."),
+]
+Site = Annotated[
+    Path | None,
+    typer.Option(
+        "--site", metavar="FILE", help="The site's configuration; default: site.yaml, yours and here."
+    ),
+]
+
+
+def open_recipes(site: Path | None) -> tuple[RecipeBook, SiteConfig]:
+    """The shipped recipes with the site's own, and the site."""
+    from toolchain.recipes.book import load_book
+    from toolchain.site import load_site
+
+    config = load_site(site)
+    return load_book(config.recipe_folders), config

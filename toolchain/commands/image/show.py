@@ -1,0 +1,25 @@
+"""`tk image show`: what is in an image and where it comes from."""
+
+from __future__ import annotations
+
+from toolchain import console, options
+from toolchain.commands.image import common
+
+
+def show_command(
+    name: common.Name,
+    arch: common.Archs = None,
+    allow: common.Allow = None,
+    site: common.Site = None,
+    json: options.Json = False,
+) -> None:
+    """Show what a name stands for: base, packages, components, settings, and the source of each."""
+    from toolchain.recipes.describe import show_json, show_text
+    from toolchain.recipes.resolve import resolve
+
+    book, config = common.open_recipes(site)
+    found = resolve(name, book, archs=arch or (), allow=(*config.allow, *(allow or ())))
+    if json:
+        console.data_json(show_json(found))
+    else:
+        console.data(show_text(found))
