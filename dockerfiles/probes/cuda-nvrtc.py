@@ -1,9 +1,8 @@
 """Compile a CUDA kernel for one arch with NVRTC and check that the result is a cubin with that kernel."""
 
 import ctypes
-import glob
-import os
 import sys
+from pathlib import Path
 
 TEXT = b"""
 #include <cuda_fp16.h>
@@ -15,8 +14,9 @@ extern "C" __global__ void multiply_add(const float *a, const half *b, float *c)
 
 
 def main(arch: str) -> None:
-    (folder,) = glob.glob(os.path.join(sys.prefix, "lib", "python3*", "site-packages", "nvidia"))
-    nvrtc = ctypes.CDLL(os.path.join(folder, "cuda_nvrtc", "lib", "libnvrtc.so.12"))
+    """Compile for `arch`."""
+    (folder,) = Path(sys.prefix).glob("lib/python3*/site-packages/nvidia")
+    nvrtc = ctypes.CDLL(str(folder / "cuda_nvrtc/lib/libnvrtc.so.12"))
     program = ctypes.c_void_p()
     options = [f"--gpu-architecture={arch}", f"--include-path={folder}/cuda_runtime/include"]
     words = (ctypes.c_char_p * len(options))(*(one.encode() for one in options))
@@ -36,6 +36,7 @@ def main(arch: str) -> None:
 
 
 def check(status: int, what: str) -> None:
+    """End the program when a call failed."""
     if status:
         sys.exit(f"error: NVRTC, {what} (status {status})")
 

@@ -1,30 +1,28 @@
 """Replace files that a folder holds several times, under several names, by links to one of them.
 
-Wheels cannot hold links, so they bring each shared library once for every name (libx.so, libx.so.1, libx.so.1.0).
+Wheels cannot hold links, so they bring a shared library once for each of its names (libx.so, libx.so.1 ...).
 """
 
 import filecmp
-import os
 import sys
+from pathlib import Path
 
 LEAST_BYTES = 1 << 16
 
 
-def main(top: str) -> None:
-    for folder, _, names in os.walk(top):
-        by_size: dict = {}
-        for name in sorted(names, key=lambda name: (-len(name), name)):
-            path = os.path.join(folder, name)
-            size = os.lstat(path).st_size
-            if os.path.islink(path) or size < LEAST_BYTES:
-                continue
-            for other in by_size.setdefault(size, []):
-                if filecmp.cmp(path, other, shallow=False):
-                    os.remove(path)
-                    os.symlink(os.path.basename(other), path)
-                    break
-            else:
-                by_size[size].append(path)
+def main(top: Path) -> None:
+    """Link equal files of one folder to the one with the longest name."""
+    seen: dict = {}
+    for path in sorted(top.rglob("*"), key=lambda path: (str(path.parent), -len(path.name), path.name)):
+        if path.is_symlink() or not path.is_file() or path.stat().st_size < LEAST_BYTES:
+            continue
+        others = seen.setdefault((path.parent, path.stat().st_size), [])
+        same = [other for other in others if filecmp.cmp(str(path), str(other), shallow=False)]
+        if same:
+            path.unlink()
+            path.symlink_to(same[0].name)
+        else:
+            others.append(path)
 
 
-main(sys.argv[1])
+main(Path(sys.argv[1]))

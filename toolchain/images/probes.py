@@ -21,8 +21,8 @@ _READS = re.compile(r"\$here/([A-Za-z0-9_.-]+)")
 def probe_files(layers: Sequence[Layer], where: str) -> tuple[ContextFile, ...]:
     """The files of every probe that the layers name, for the context.
 
-    A probe is `dockerfiles/probes/<name>.sh` with the files beside it that it reads. Raises BadInputError for a
-    name that has none.
+    A probe is `dockerfiles/probes/<name>.sh` with the files beside it that it reads. Raises BadInputError
+    for a name that has none.
     """
     folder = data_directory("dockerfiles") / _FOLDER
     known = sorted(one.stem for one in folder.glob("*.sh"))
