@@ -10,10 +10,12 @@ from pathlib import Path
 
 PLAN = "tk.plan"
 """On images: the key of the plan that they were built from."""
-REFERENCE = "tk.reference"
-"""On images: the reference that `tk` gave them, which survives a change of tag."""
+NAME = "tk.name"
+"""On images: the canonical name of their recipe."""
 STAND_IN = "tk.stand-in"
 """On images built on another base than their recipe's: that base."""
+BASE_ID = "tk.base-id"
+"""On the same: the id of that base, as its name may come to mean another image."""
 OWNER = "tk.owner"
 """On containers and volumes: the process that made them and removes them at its end."""
 

@@ -1,0 +1,312 @@
+"""From a plan to an image: what is there already, what comes first, which builder, and what went wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from compiler import BadInputError, BuildError, HostError, InternalError, load_settings, write_atomic
+from toolchain import names
+from toolchain.engine import builders, labels, store
+from toolchain.engine.builders import BuilderName, BuildRequest, Failure
+from toolchain.engine.causes import Cause, Issue, known_causes
+from toolchain.engine.client import Engine
+from toolchain.engine.events import Event, Listener, brief
+from toolchain.engine.progress import StepTimes, step_times
+from toolchain.engine.store import find_image
+from toolchain.images.plan import CA_SECRET, SITE_SECRET, Plan
+
+__all__ = ["BuildOptions", "BuiltImage", "build_image", "check_base", "find_image"]
+
+Progress = Callable[[str, StepTimes], AbstractContextManager[Listener]]
+"""Makes a display for the build of one image, from its reference and the times of its steps."""
+
+_SHOWN_LINES = 12
+_LOG_SECONDS = 10.0
+_OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
+
+
+class Site(Protocol):
+    """What a build asks of a site."""
+
+    @property
+    def registry(self) -> str:
+        """Where the team's images are."""
+
+    def ca_certificates(self) -> bytes:
+        """The CA bundle."""
+
+    def build_settings(self) -> bytes:
+        """Proxy and mirrors."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildOptions:
+    """How to build: `no_cache` runs every step again; caches as Docker's `--cache-from` and `--cache-to`."""
+
+    no_cache: bool = False
+    cache_from: tuple[str, ...] = ()
+    cache_to: tuple[str, ...] = ()
+    pull: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltImage:
+    """An image that is there now. `how` says how it came: found, pulled or built, and with which builder.
+
+    `needs` are the component images that were made first; `log` is the whole log of a build.
+    """
+
+    reference: str
+    id: str
+    seconds: float
+    cached: bool
+    how: str
+    stand_in: str = ""
+    log: Path | None = None
+    needs: tuple[BuiltImage, ...] = ()
+
+
+@dataclass(slots=True)
+class _Recorder:
+    """Keeps the log and what the failing step printed, and passes events on."""
+
+    listener: Listener
+    times: StepTimes
+    log_path: Path
+    lines: list[str] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    output: dict[str, list[str]] = field(default_factory=dict)
+    failed: str = ""
+    written: float = field(default_factory=time.monotonic)
+
+    def hear(self, event: Event) -> None:
+        if event.kind == "started":
+            self.texts[event.step] = event.text
+        elif event.kind == "output":
+            self.output.setdefault(event.step, []).append(event.text)
+        elif event.kind == "failed" and not self.failed and event.text != "CANCELED":
+            self.failed = event.step
+        self.listener(event)
+        if time.monotonic() - self.written > _LOG_SECONDS:
+            self.write()
+
+    def write(self) -> None:
+        """Write the log as far as it goes; a full disk does not stop the build."""
+        self.written = time.monotonic()
+        with contextlib.suppress(HostError):
+            write_atomic(self.log_path, "".join(f"{line}\n" for line in self.lines))
+
+
+def build_image(
+    engine: Engine,
+    plan: Plan,
+    *,
+    builder: BuilderName = "auto",
+    site: Site | None = None,
+    secrets: Mapping[str, bytes] | None = None,
+    progress: Progress | None = None,
+    options: BuildOptions | None = None,
+    issues: Sequence[Issue] = (),
+) -> BuiltImage:
+    """Make sure that an image is on the engine: find it, pull it from the site's registry, or build it.
+
+    secrets: by id, in place of what `site` gives. issues: of recipes/issues.yaml, to explain a failure.
+    Raises BadInputError when something is unresolved or a stand-in does not fit, HostError when the engine
+    fails and BuildError, with the last lines of the failing step and known causes, when a step does.
+    """
+    started = time.monotonic()
+    how = options or BuildOptions()
+    if not how.no_cache and (found := find_image(engine, plan)):
+        return _there(plan, found, "found", started)
+    store.sweep(engine)
+    if how.pull and site is not None and site.registry and not plan.base.stand_in:
+        pulled = store.pull_image(engine, plan, site.registry)
+        if pulled is not None:
+            return _there(plan, pulled, f"pulled from {site.registry}", started)
+    _refuse_unresolved(plan)
+    base_labels = check_base(engine, plan)
+    given = _secrets(plan, site) if secrets is None else dict(secrets)
+    needs = tuple(
+        build_image(engine, need, builder=builder, site=site, secrets=secrets, progress=progress,
+                    options=how, issues=issues)
+        for need in plan.needs
+    )  # fmt: skip
+    work = _Work(engine, plan, builder, given, {**dict(plan.build_labels), **base_labels}, how)
+    log, name = _build(work, progress or _silent, issues)
+    made = find_image(engine, plan)
+    if made is None:
+        raise InternalError(f"{name} says it has built {plan.reference}, but the engine has no such image")
+    return BuiltImage(
+        plan.reference, made.id, time.monotonic() - started, cached=False, how=f"built with {name}",
+        stand_in=made.stand_in, log=log, needs=needs,
+    )  # fmt: skip
+
+
+def _there(plan: Plan, found: store.StoredImage, how: str, started: float) -> BuiltImage:
+    taken = time.monotonic() - started
+    return BuiltImage(plan.reference, found.id, taken, cached=True, how=how, stand_in=found.stand_in)
+
+
+def _refuse_unresolved(plan: Plan) -> None:
+    if missing := plan.unresolved():
+        raise BadInputError(
+            f"{plan.name} cannot be built yet: {len(missing)} of its parts are not pinned",
+            why="\n".join(one.what for one in missing),
+            hint=missing[0].hint,
+        )
+
+
+def check_base(engine: Engine, plan: Plan) -> dict[str, str]:
+    """Make sure that a stand-in base is there and has the recipe's operating system; labels that name it.
+
+    Raises HostError when it is missing and BadInputError when its system differs.
+    """
+    if not plan.base.stand_in:
+        return {}
+    facts = engine.image(plan.base.reference)
+    if facts is None:
+        raise HostError(
+            f"the engine at {engine.endpoint} has no image {plan.base.reference}",
+            hint="`docker image ls` lists what it has; --base names one of them",
+        )
+    found = operating_system(engine, plan.base.reference)
+    if found != plan.base.os:
+        raise BadInputError(
+            f"{plan.base.reference} cannot stand in for the base of {plan.name}",
+            where="--base",
+            why=f"its /etc/os-release says {found or 'nothing'}, the recipe's base is {plan.base.os}",
+            hint=f"name an image of {plan.base.os}",
+        )
+    return {labels.BASE_ID: str(facts["Id"])}
+
+
+def operating_system(engine: Engine, image: str) -> str:
+    """The system of an image by its os-release(5): `debian-12`; empty when it has none."""
+    found = (engine.read_file(image, path) for path in _OS_RELEASE)
+    data = next((one for one in found if one is not None), b"")
+    fields = dict(line.split("=", 1) for line in data.decode(errors="replace").splitlines() if "=" in line)
+    system, version = (fields.get(key, "").strip("\"'") for key in ("ID", "VERSION_ID"))
+    return f"{system}-{version}" if system and version else system
+
+
+def _secrets(plan: Plan, site: Site | None) -> dict[str, bytes]:
+    """Those of the site's secrets that some step can use and that say something."""
+    if site is None:
+        return {}
+    have = {CA_SECRET: site.ca_certificates, SITE_SECRET: site.build_settings}
+    given = {name: have[name]() for name in plan.secrets if name in have}
+    return {name: data for name, data in given.items() if data}
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One image that has to be built now."""
+
+    engine: Engine
+    plan: Plan
+    builder: BuilderName
+    secrets: Mapping[str, bytes]
+    labels: Mapping[str, str]
+    options: BuildOptions
+
+    def request(self) -> BuildRequest:
+        from toolchain.images.render import context
+
+        return BuildRequest(
+            reference=self.plan.reference,
+            files=context(self.plan),
+            labels=self.labels,
+            secrets=self.secrets,
+            cache_from=self.options.cache_from,
+            cache_to=self.options.cache_to,
+            no_cache=self.options.no_cache,
+        )
+
+
+def _build(work: _Work, progress: Progress, issues: Sequence[Issue]) -> tuple[Path, str]:
+    """Build one image; its log and the builder's name. Raises BuildError."""
+    path = load_settings().cache_dir / "logs" / "build" / f"{names.file_name(work.plan.reference)}.log"
+    times = step_times(work.plan.name)
+    with progress(work.plan.reference, times) as listener:
+        recorder = _Recorder(listener, times, path)
+        try:
+            name, failure = _with_some_builder(work, recorder)
+        finally:
+            recorder.write()
+    if failure is not None:
+        raise _failed(work.plan, recorder, failure, issues)
+    times.keep()
+    return path, name
+
+
+def _with_some_builder(work: _Work, recorder: _Recorder) -> tuple[str, Failure | None]:
+    engine, hear, lines = work.engine, recorder.hear, recorder.lines
+    if engine.kind == "podman":
+        _have_base(work)
+        return f"podman {engine.version}", builders.build_with_podman(engine, work.request(), hear, lines)
+    if work.builder == "classic":
+        return _classic(work, recorder, ())
+    client, reasons = builders.find_buildkit()
+    if client is not None:
+        name = f"BuildKit through {client.program} {client.version}"
+        return name, builders.build_with_buildkit(engine, client, work.request(), hear, lines)
+    if work.builder == "buildkit":
+        raise HostError(
+            f"cannot build with BuildKit: {'; '.join(reasons)};"
+            " install docker-buildx-plugin, or use --builder classic"
+        )
+    return _classic(work, recorder, reasons)
+
+
+def _classic(work: _Work, recorder: _Recorder, reasons: Sequence[str]) -> tuple[str, Failure | None]:
+    from toolchain.engine.classic import ClassicBuild
+
+    for reason in reasons:
+        recorder.hear(Event("output", "", f"no BuildKit: {reason}"))
+    _have_base(work)
+    build = ClassicBuild(work.engine, work.request(), recorder.hear, recorder.lines)
+    return f"Docker's classic builder {work.engine.version}", build.run(work.plan)
+
+
+def _have_base(work: _Work) -> None:
+    """Pull the base unless it is there: builders other than BuildKit know nothing of Docker's credentials."""
+    base = work.plan.base
+    if base.stand_in:
+        return
+    for one in work.plan.stages[0].instructions[:1]:
+        reference = getattr(one, "mirror", "") or getattr(one, "image", "")
+        if reference and work.engine.image(reference) is None:
+            store.pull_base(work.engine, reference)
+
+
+def _failed(plan: Plan, recorder: _Recorder, failure: Failure, issues: Sequence[Issue]) -> BuildError:
+    said = recorder.output.get(recorder.failed, [])
+    lines = [*said, failure.why]
+    causes = known_causes(lines, issues)
+    step = brief(recorder.texts.get(recorder.failed, ""))
+    shown = [*([step] if step else []), *said[-_SHOWN_LINES:], failure.why]
+    return BuildError(
+        f"cannot build {plan.name}",
+        where=f"{recorder.log_path} (the whole log)",
+        why="\n".join(dict.fromkeys(shown)),
+        hint="\n".join(map(_advice, causes)) or "the step's last lines say why; the log has all of them",
+    )
+
+
+def _advice(cause: Cause) -> str:
+    return f"known cause {cause.issue}: {cause.cause}; {cause.action}"
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[Listener]:
+    yield lambda _event: None
+
+
+def _silent(_reference: str, _times: StepTimes) -> AbstractContextManager[Listener]:
+    return _quiet()

@@ -1,0 +1,241 @@
+"""Docker's classic builder, for engines and clients without BuildKit: the same plan, without mounts.
+
+The classic builder knows neither secrets nor caches, and whatever a step copies into a stage stays in a
+layer. So steps with mounts are not left to it: each runs in a container of its own, in which secrets, files
+of the context and caches are volumes, and what it changed becomes the next layer (`docker commit` leaves
+volumes out). No secret enters a layer, and nothing is shared but through the engine. All other instructions go to the
+classic builder, a run of them at a time, each run beginning at the layer before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+
+from compiler import InternalError
+from toolchain.engine import labels
+from toolchain.engine.builders import BuildRequest, Failure, archive, build_with_api
+from toolchain.engine.client import Engine
+from toolchain.engine.events import Event, Listener, split_lines
+from toolchain.images import quoting
+from toolchain.images.plan import ContextFile, Copy, From, Instruction, Mount, Plan, Run, Stage, encode
+
+_STEP = "tk.step"
+"""On the image after a step that ran here: what it was made from, so that it need not run again."""
+_CACHE = "tk.volume"
+_SECRETS = "/run/secrets"
+
+
+class ClassicBuild:
+    """One build: layers so far by stage, and the volumes that live as long as it."""
+
+    def __init__(self, engine: Engine, request: BuildRequest, listener: Listener, log: list[str]) -> None:
+        self._engine = engine
+        self._request = request
+        self._tell = listener
+        self._log = log
+        self._files = {one.path: one for one in request.files if one.path != "Dockerfile"}
+        self._stages: dict[str, str] = {}
+        self._steps = 0
+
+    def run(self, plan: Plan) -> Failure | None:
+        """Build all stages; the last one gets the name and the labels."""
+        with contextlib.ExitStack() as stack:
+            for stage in plan.stages:
+                parts = list(_parts(stage))
+                for number, part in enumerate(parts):
+                    is_last = stage is plan.stages[-1] and number == len(parts) - 1
+                    failure = self._part(plan, stage.name, part, stack, is_last=is_last)
+                    if failure is not None:
+                        return failure
+        return None
+
+    def _part(
+        self,
+        plan: Plan,
+        stage: str,
+        part: Run | tuple[Instruction, ...],
+        stack: contextlib.ExitStack,
+        *,
+        is_last: bool,
+    ) -> Failure | None:
+        if isinstance(part, Run):
+            result = self._run(part, self._stages[stage], stack)
+            if isinstance(result, Failure):
+                return result
+            self._stages[stage] = result
+            part = ()
+        return self._build(plan, stage, part, is_last=is_last) if part or is_last else None
+
+    def _build(
+        self, plan: Plan, stage: str, part: tuple[Instruction, ...], *, is_last: bool
+    ) -> Failure | None:
+        """Give plain instructions to the classic builder; the last part names the image."""
+        from toolchain.images.render import dockerfile
+
+        steps = [self._here(one) for one in part]
+        if not steps or not isinstance(steps[0], From):
+            steps.insert(0, From(self._stages[stage], "part"))
+        piece = dataclasses.replace(plan, stages=(Stage("part", tuple(steps)),))
+        files = (ContextFile("Dockerfile", dockerfile(piece).encode()), *self._files.values())
+        request = dataclasses.replace(
+            self._request,
+            reference=self._request.reference if is_last else "",
+            labels=self._request.labels if is_last else {},
+            cache_from=(),
+        )
+        failure, identity = build_with_api(
+            self._engine, request, {}, archive(files), self._renumbered(), self._log
+        )
+        if failure is not None:
+            return failure
+        if not identity:
+            raise InternalError("the classic builder does not say what it has made")
+        self._stages[stage] = identity
+        return None
+
+    def _renumbered(self) -> Listener:
+        """Steps of one run of the builder count on from those before."""
+        self._steps += 1
+        run = self._steps
+        return lambda event: self._tell(dataclasses.replace(event, step=f"{run}.{event.step}"))
+
+    def _here(self, one: Instruction) -> Instruction:
+        """The instruction with earlier stages by their images."""
+        if isinstance(one, From):
+            image = self._stages.get(one.image, one.mirror or one.image)
+            return From(image, "part")
+        if isinstance(one, Copy) and one.from_stage in self._stages:
+            return dataclasses.replace(one, from_stage=self._stages[one.from_stage])
+        return one
+
+    def _run(self, step: Run, image: str, stack: contextlib.ExitStack) -> str | Failure:
+        """Run one step with its mounts and return the image after it."""
+        key = self._key(step, image)
+        text = " && ".join(" ".join(map(quoting.word, command)) for command in step.commands)
+        self._steps += 1
+        number = f"{self._steps}.run"
+        self._tell(Event("started", number, f"RUN {text}"))
+        self._log.append(f"RUN {text}")
+        if not self._request.no_cache and (before := self._made_before(key)):
+            self._tell(Event("cached", number))
+            return before
+        mounts = [self._mount(target, mounts, stack) for target, mounts in _by_folder(step.mounts).items()]
+        return self._commit(image, text, mounts, key, number)
+
+    def _commit(
+        self, image: str, text: str, mounts: Sequence[Mapping[str, str]], key: str, number: str
+    ) -> str | Failure:
+        engine = self._engine
+        config = dict((engine.image(image) or {}).get("Config") or {})
+        host = {"mounts": list(mounts), "init": True}
+        argv = ["-c", text]
+        with engine.container(image, argv, entrypoint=["/bin/sh"], host=host) as name:
+            with engine.guard(f"run a step of {self._request.reference}"):
+                engine.api.start(name)
+                stream = engine.api.logs(name, stream=True, follow=True)
+                for line in split_lines(part.decode(errors="replace") for part in stream):
+                    self._log.append(line)
+                    self._tell(Event("output", number, line))
+                code = int(engine.api.wait(name)["StatusCode"])
+            if code:
+                failure = Failure(f"`{text}` ended with exit code {code}")
+                self._tell(Event("failed", number, failure.why))
+                return failure
+            own = {**(config.get("Labels") or {}), _STEP: key}
+            with engine.guard(f"keep a step of {self._request.reference}"):
+                made = engine.api.commit(name, conf={**config, "Labels": own})
+        self._tell(Event("done", number))
+        return str(made["Id"])
+
+    def _key(self, step: Run, image: str) -> str:
+        """What decides the result of a step: the layers before it, its text, and the files that it reads."""
+        read = [one.source for one in step.mounts if one.kind == "bind"]
+        content = [self._files[path].data.hex() for path in read if path in self._files]
+        sources = [self._stages.get(one.from_stage, one.from_stage) for one in step.mounts]
+        parts = [image, encode(step), content, sources]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+
+    def _made_before(self, key: str) -> str:
+        with self._engine.guard("look for earlier steps"):
+            found = self._engine.api.images(filters={"label": f"{_STEP}={key}"}, all=True)
+        made = sorted(found, key=lambda one: (int(one.get("Created") or 0), str(one["Id"])))
+        return str(made[0]["Id"]) if made else ""
+
+    def _mount(self, folder: str, mounts: Sequence[Mount], stack: contextlib.ExitStack) -> Mapping[str, str]:
+        """A volume at `folder` with what the mounts want there: a kept cache, or files for this build."""
+        engine = self._engine
+        if mounts[0].kind == "cache":
+            name = f"tk-cache-{mounts[0].id or hashlib.sha256(folder.encode()).hexdigest()[:12]}"
+            with engine.guard(f"make the volume {name}"):
+                engine.api.create_volume(name, labels={_CACHE: "build"})
+        else:
+            name = stack.enter_context(self._filled_volume(folder, mounts))
+        return {"Type": "volume", "Source": name, "Target": folder}
+
+    @contextlib.contextmanager
+    def _filled_volume(self, folder: str, mounts: Sequence[Mount]) -> Iterator[str]:
+        engine, name = self._engine, labels.fresh_name("files")
+        try:
+            with engine.guard(f"make the volume {name}"):
+                engine.api.create_volume(name, labels=labels.owned())
+            mount = {"Type": "volume", "Source": name, "Target": folder}
+            image = next(iter(self._stages.values()))
+            with engine.container(image, ["none"], host={"mounts": [mount]}) as container:
+                for archived in self._contents(folder, mounts):
+                    with engine.guard(f"fill the volume {name}"):
+                        engine.api.put_archive(container, folder, archived)
+            yield name
+        finally:
+            with engine.guard(f"remove the volume {name}"):
+                engine.api.remove_volume(name, force=True)
+
+    def _contents(self, folder: str, mounts: Sequence[Mount]) -> Iterator[bytes]:
+        files = []
+        for one in mounts:
+            path = str(PurePosixPath(one.target).relative_to(folder))
+            if one.kind == "secret":
+                files.append(ContextFile(path, self._request.secrets.get(one.id, b""), 0o400))
+            elif one.from_stage:
+                yield self._from_stage(one)
+            else:
+                found = self._files[one.source]
+                files.append(ContextFile(path, found.data, found.mode))
+        yield archive(files)
+
+    def _from_stage(self, mount: Mount) -> bytes:
+        """The content of a folder of an earlier stage, as an archive."""
+        engine = self._engine
+        image = self._stages[mount.from_stage]
+        with engine.container(image, ["none"]) as name, engine.guard(f"read {mount.source} of {image}"):
+            parts, _ = engine.api.get_archive(name, f"{mount.source}/.")
+            return b"".join(parts)
+
+
+def _parts(stage: Stage) -> Iterator[Run | tuple[Instruction, ...]]:
+    """A stage cut into steps with mounts, and runs of instructions without."""
+    plain: list[Instruction] = []
+    for one in stage.instructions:
+        if isinstance(one, Run) and one.mounts:
+            if plain:
+                yield tuple(plain)
+            plain = []
+            yield one
+        else:
+            plain.append(one)
+    if plain:
+        yield tuple(plain)
+
+
+def _by_folder(mounts: Sequence[Mount]) -> dict[str, list[Mount]]:
+    """Mounts by the folder that a volume must be at: the target of a folder, the parent of a file."""
+    folders: dict[str, list[Mount]] = {}
+    for one in mounts:
+        is_folder = one.kind == "cache" or bool(one.from_stage)
+        folder = one.target if is_folder else str(PurePosixPath(one.target).parent)
+        folders.setdefault(folder, []).append(one)
+    return folders

@@ -1,0 +1,138 @@
+"""How far a build has come: on a terminal a line per step with the time left, else the plain log.
+
+The time left comes from the last build of the same image: what its steps took is kept by their text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any, Self
+
+from compiler import HostError, load_settings, write_atomic
+from toolchain import console, names
+from toolchain.engine.events import Event, brief, is_work
+from toolchain.settings import console_settings
+
+_WIDTH = 100
+_TELLS = 2.0  # seconds: shorter times left say nothing
+
+
+class StepTimes:
+    """Seconds that each step of an image took when it was last run, kept between builds."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.known = _read(path)
+        self._seen: dict[str, float] = {}
+        self._left = dict(self.known)
+        self._running: dict[str, tuple[str, float]] = {}
+
+    def hear(self, event: Event, now: float) -> None:
+        """Keep what an event says about the time that a step takes; `now` in seconds, of any clock."""
+        if event.kind == "started" and is_work(event.text):
+            self._running[event.step] = (event.text, now)
+        elif event.kind in ("done", "cached") and event.step in self._running:
+            text, _ = self._running.pop(event.step)
+            self._left.pop(text, None)
+            self._seen[text] = event.seconds if event.kind == "done" else self.known.get(text, 0.0)
+
+    def seconds_left(self, now: float) -> float | None:
+        """About how many seconds more, if each step takes as long as last time; None without a last time."""
+        if not self.known:
+            return None
+        began = dict(self._running.values())
+        return sum(max(0.0, taken - (now - began.get(text, now))) for text, taken in self._left.items())
+
+    def keep(self) -> None:
+        """Write down what the steps of this build took; those that were cached keep what they took before."""
+        with contextlib.suppress(HostError):  # a full disk costs the next build its estimate, no more
+            write_atomic(self._path, json.dumps(self._seen, indent=0, sort_keys=True))
+
+
+def step_times(name: str) -> StepTimes:
+    """The times of the image `name`, in the user's cache."""
+    return StepTimes(load_settings().cache_dir / "build-times" / f"{names.file_name(name)}.json")
+
+
+class BuildDisplay:
+    """Listens to one build and shows it on standard error; use it as a context."""
+
+    def __init__(self, title: str, times: StepTimes) -> None:
+        self._title = title
+        self._times = times
+        self._began = time.monotonic()
+        self._texts: dict[str, str] = {}
+        self._lock = threading.Lock()
+        self._last = ""
+        self._live: Any = None
+
+    def __enter__(self) -> Self:
+        if console_settings().interactive:
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(self, console=Console(stderr=True), refresh_per_second=4, transient=True)
+            self._live.start()
+        else:
+            console.talk(f"building {self._title}")
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def __call__(self, event: Event) -> None:
+        """Show an event; safe from any thread."""
+        with self._lock:
+            self._times.hear(event, time.monotonic())
+            if event.kind == "started":
+                self._texts[event.step] = event.text
+        if self._live is None:
+            self._show_plainly(event)
+        else:
+            self._show_live(event)
+
+    def __rich__(self) -> str:
+        """The last line: what runs, since when, what it said last, and the time left."""
+        from rich.markup import escape
+
+        now = time.monotonic()
+        with self._lock:
+            left = self._times.seconds_left(now)
+            text = f"{self._title}: {duration(now - self._began)}"
+        if left is not None and left > _TELLS:
+            text += f", about {duration(left)} left"
+        return escape(f"{text}  {self._last}"[:_WIDTH])
+
+    def _show_plainly(self, event: Event) -> None:
+        if event.kind in ("started", "output", "failed"):
+            console.talk(brief(event.text) if event.kind == "started" else f"  {event.text}")
+
+    def _show_live(self, event: Event) -> None:
+        text = self._texts.get(event.step, "")
+        if event.kind in ("started", "output"):
+            self._last = brief(event.text)
+        elif is_work(text):
+            took = {"done": f"{event.seconds:6.1f} s", "cached": "  cached", "failed": "  FAILED"}[event.kind]
+            self._live.console.print(f"{took}  {brief(text)}"[:_WIDTH], markup=False, highlight=False)
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people: `12 s`, `3 min 05 s`, `2 h 10 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes} min {rest:02d} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def _read(path: Path) -> dict[str, float]:
+    """What was kept; nothing when it is missing or broken, as it is a mere estimate."""
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {str(text): float(taken) for text, taken in found.items()}
+    return {}

@@ -1,0 +1,255 @@
+"""The images that tk built, as an engine keeps them: find, list, pull, push, remove, and sweep up."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compiler import BuildError, HostError
+from toolchain.engine import labels
+from toolchain.engine.client import Engine
+from toolchain.images.plan import Plan
+
+_NONE = "<none>"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredImage:
+    """An image of ours: its names, id, size in bytes, creation (seconds since 1970) and labels.
+
+    `name` is the canonical name of its recipe and `plan` the key of its plan; `stand_in` is the base that
+    stood in for the recipe's, or empty.
+    """
+
+    id: str
+    references: tuple[str, ...]
+    size: int
+    created: int
+    name: str
+    plan: str
+    stand_in: str
+    labels: Mapping[str, str]
+
+    @property
+    def state(self) -> str:
+        """`built`, `stand-in` when built on another base, `untagged` when a later build took its name."""
+        if not self.references:
+            return "untagged"
+        return "stand-in" if self.stand_in else "built"
+
+
+def list_images(engine: Engine) -> tuple[StoredImage, ...]:
+    """All images of ours on an engine, the newest first."""
+    with engine.guard("list images"):
+        found = engine.api.images(filters={"label": labels.PLAN})
+    stored = (_stored(one) for one in found)
+    return tuple(sorted(stored, key=lambda one: (-one.created, one.id)))
+
+
+def find_image(engine: Engine, plan: Plan) -> StoredImage | None:
+    """The image that was built from exactly this plan, on exactly this base when that is a stand-in."""
+    return _of_plan(engine, plan, plan.reference)
+
+
+def _of_plan(engine: Engine, plan: Plan, reference: str) -> StoredImage | None:
+    facts = engine.image(reference)
+    own: Mapping[str, str] = ((facts or {}).get("Config") or {}).get("Labels") or {}
+    if facts is None or own.get(labels.PLAN) != plan.key:
+        return None
+    if plan.base.stand_in and own.get(labels.BASE_ID) != (engine.image(plan.base.reference) or {}).get("Id"):
+        return None
+    with engine.guard("list images"):
+        found = engine.api.images(filters={"label": f"{labels.PLAN}={plan.key}"})
+    same = [one for one in found if one["Id"] == facts["Id"]]
+    return _stored(same[0]) if same else None
+
+
+def _stored(facts: Mapping[str, Any]) -> StoredImage:
+    own: Mapping[str, str] = facts.get("Labels") or {}
+    tags = [short(str(one)) for one in facts.get("RepoTags") or () if not str(one).startswith(_NONE)]
+    return StoredImage(
+        id=str(facts["Id"]),
+        references=tuple(sorted(tags)),
+        size=int(facts.get("Size") or 0),
+        created=int(facts.get("Created") or 0),
+        name=own.get(labels.NAME, ""),
+        plan=own.get(labels.PLAN, ""),
+        stand_in=own.get(labels.STAND_IN, ""),
+        labels=dict(own),
+    )
+
+
+def short(reference: str) -> str:
+    """A reference without what engines put in front: `docker.io/library/x` and `localhost/x` are `x`."""
+    for prefix in ("docker.io/library/", "docker.io/", "localhost/"):
+        if reference.startswith(prefix):
+            return reference.removeprefix(prefix)
+    return reference
+
+
+def registry_reference(registry: str, plan: Plan) -> str:
+    """What the plan's image is called in a registry (`host[:port][/path]`)."""
+    return f"{registry.rstrip('/')}/{plan.reference}"
+
+
+def push_image(engine: Engine, plan: Plan, registry: str) -> str:
+    """Push the plan's image to a registry and return its digest there, `sha256:...`.
+
+    Raises HostError when the registry or the engine refuses.
+    """
+    target = registry_reference(registry, plan)
+    repository, _, tag = target.rpartition(":")
+    with engine.guard(f"push {target}"), _tagged(engine, plan.reference, target):
+        digest = ""
+        for one in engine.api.push(repository, tag=tag, stream=True, decode=True):
+            if "error" in one:
+                raise HostError(f"cannot push {target}", why=str(one["error"]), hint=_login_hint(registry))
+            digest = str((one.get("aux") or {}).get("Digest") or digest)
+        digest = digest or _digest_of(engine, target)
+    if not digest:
+        raise HostError(f"{target} was pushed, but the engine does not say its digest")
+    return digest
+
+
+def pull_image(engine: Engine, plan: Plan, registry: str, digest: str = "") -> StoredImage | None:
+    """Pull the plan's image from a registry, by `digest` when one is known, and give it the plan's name.
+
+    None when the registry does not have it. Raises HostError when it cannot be reached and BuildError when
+    what it has under that name was built from another plan.
+    """
+    target = registry_reference(registry, plan)
+    repository, _, tag = target.rpartition(":")
+    source = f"{repository}@{digest}" if digest else target
+    if not _pulled(engine, repository, digest or tag):
+        return None
+    with engine.guard(f"name the image {plan.reference}"):
+        name, _, version = plan.reference.rpartition(":")
+        engine.api.tag(source, name, version, force=True)
+        if not digest:
+            engine.api.remove_image(target, noprune=True)
+    found = _of_plan(engine, plan, plan.reference)
+    if found is None:
+        _untag(engine, plan.reference)
+        raise BuildError(
+            f"what {source} holds was not built from this plan",
+            why=f"its label {labels.PLAN} is not {plan.key}",
+            hint="build it here, and push that",
+        )
+    return found
+
+
+def pull_base(engine: Engine, reference: str) -> None:
+    """Pull an image by its reference, with the credentials of Docker's helpers; raises HostError."""
+    repository, _, tag = reference.rpartition("@" if "@" in reference else ":")
+    if not _pulled(engine, repository, tag):
+        raise HostError(f"cannot pull {reference}: its registry has no such image; check the name")
+
+
+def _pulled(engine: Engine, repository: str, tag: str) -> bool:
+    import docker.errors
+
+    with engine.guard(f"pull {repository} {tag}"):
+        try:
+            for one in engine.api.pull(repository, tag=tag, stream=True, decode=True):
+                if "error" in one:
+                    if _is_missing(str(one["error"])):
+                        return False
+                    raise HostError(
+                        f"cannot pull {repository} {tag}", why=str(one["error"]), hint=_login_hint(repository)
+                    )
+        except docker.errors.APIError as error:
+            if _is_missing(str(error)):
+                return False
+            raise
+    return True
+
+
+def _is_missing(why: str) -> bool:
+    return any(one in why for one in ("manifest unknown", "not found", "does not exist", "name unknown"))
+
+
+def _login_hint(registry: str) -> str:
+    return f"check its address and `docker login {registry.partition('/')[0]}`"
+
+
+@contextlib.contextmanager
+def _tagged(engine: Engine, reference: str, target: str) -> Iterator[None]:
+    """One more name for an image, taken away at the end."""
+    repository, _, tag = target.rpartition(":")
+    engine.api.tag(reference, repository, tag, force=True)
+    try:
+        yield
+    finally:
+        _untag(engine, target)
+
+
+def _untag(engine: Engine, reference: str) -> None:
+    import docker.errors
+
+    with engine.guard(f"remove the name {reference}"), contextlib.suppress(docker.errors.NotFound):
+        engine.api.remove_image(reference, noprune=True)
+
+
+def _digest_of(engine: Engine, reference: str) -> str:
+    repository = short(reference.rpartition(":")[0])
+    for one in (engine.image(reference) or {}).get("RepoDigests") or ():
+        name, _, digest = str(one).partition("@")
+        if short(name) == repository:
+            return digest
+    return ""
+
+
+def remove_images(engine: Engine, images: Iterable[StoredImage], *, force: bool = False) -> list[str]:
+    """Remove images with all their names; returns the names (of nameless ones the ids).
+
+    Raises HostError when a container uses one, unless `force`.
+    """
+    removed: list[str] = []
+    for image in images:
+        with engine.guard(f"remove the image {image.references[0] if image.references else image.id}"):
+            for name in image.references or (image.id,):
+                engine.api.remove_image(name, force=force)
+                removed.append(name)
+    return removed
+
+
+def unused_images(engine: Engine, keep: Iterable[str] = ()) -> tuple[StoredImage, ...]:
+    """Images of ours that are superseded: nameless ones, and older builds of a name whose newest stays.
+
+    `keep` are keys of plans that stay. Images that a container uses stay, too.
+    """
+    with engine.guard("list containers"):
+        used = {str(one.get("ImageID")) for one in engine.api.containers(all=True)}
+    kept = set(keep)
+    newest: set[str] = set()
+    found = []
+    for image in list_images(engine):
+        is_newest = bool(image.references) and image.name not in newest
+        if image.references:
+            newest.add(image.name)
+        if not is_newest and image.id not in used and image.plan not in kept:
+            found.append(image)
+    return tuple(found)
+
+
+def sweep(engine: Engine) -> list[str]:
+    """Remove containers and volumes whose process has died without doing so; returns their names."""
+    import docker.errors
+
+    filters = {"label": labels.OWNER}
+    swept: list[str] = []
+    with engine.guard("look for what was left behind"):
+        containers = engine.api.containers(all=True, filters=filters)
+        volumes = engine.api.volumes(filters=filters).get("Volumes") or ()
+    for one in containers:
+        if labels.is_abandoned((one.get("Labels") or {}).get(labels.OWNER, "")):
+            engine.remove_container(one["Id"])
+            swept.append(str((one.get("Names") or [one["Id"]])[0]).lstrip("/"))
+    for one in volumes:
+        if labels.is_abandoned((one.get("Labels") or {}).get(labels.OWNER, "")):
+            with engine.guard("remove a volume"), contextlib.suppress(docker.errors.NotFound):
+                engine.api.remove_volume(one["Name"], force=True)
+            swept.append(str(one["Name"]))
+    return swept
