@@ -28,3 +28,7 @@ APART = "apart"
 
 PARTITION = "partition"
 """On a loop: conditions are taken out of it by cutting it into pieces, however large its body is."""
+
+PREFETCH = "prefetch"
+"""On a loop: while one of its iterations runs, what the next one reads of the buffer named by the value is
+asked for."""

@@ -13,6 +13,7 @@ from compiler.lower.accumulate import accumulate_in_vectors
 from compiler.lower.assign_registers import assign_registers
 from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.flatten_buffers import flatten_buffers
+from compiler.lower.insert_prefetch import insert_prefetch
 from compiler.lower.loop_kinds import settle_loop_kinds
 from compiler.lower.lower_blocks import lower_blocks
 from compiler.lower.order_unrolled import order_unrolled
@@ -46,6 +47,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("assign_registers", assign_registers),
     ("storage_rewrite", storage_rewrite),
     ("order_unrolled", lambda func, _: order_unrolled(func)),
+    ("insert_prefetch", insert_prefetch),
     ("simplify", lambda func, _: _simplify(func)),
 )
 """Every pass of the lowering, in order."""

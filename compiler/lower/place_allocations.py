@@ -1,6 +1,7 @@
 """Give every local buffer its place: the innermost statement that contains all its accesses.
 
-A buffer that is combined over reduction loops is placed outside of them. A buffer of scope `global` becomes
+A buffer that is combined over reduction loops is placed outside of them, unless another block gives it new
+values in every iteration. A buffer of scope `global` becomes
 private to the thread (`scratch`) when its place lies inside a parallel loop; otherwise its content passes
 from one loop nest to the next, and it becomes a workspace parameter: the caller of the kernel provides the
 memory. Workspace parameters stand between inputs and outputs; the attribute `workspace` counts them.
@@ -82,6 +83,7 @@ class _Accesses:
 
     def __init__(self, func: Func) -> None:
         self.paths: dict[Buffer, list[_Path]] = {item: [] for item in func.allocs}
+        self._started = _started(func)
         self._stack: list[Stmt] = []
         self._visit(func.body)
 
@@ -104,13 +106,14 @@ class _Accesses:
 
     def _block(self, block: Block) -> None:
         whole = tuple(self._stack)
-        lifted = self._above(_reduce_variables(block))
-        if any(isinstance(item, AtomicUpdate) for item in block.body.walk()):
-            lifted = whole[:1]
+        atomic = any(isinstance(item, AtomicUpdate) for item in block.body.walk())
         for region in block.reads:
             self._add(region.buffer, whole)
         for region in block.writes:
-            self._add(region.buffer, lifted)
+            kept = _reduce_variables(block)
+            if block.init is None and region.buffer in self._started:
+                kept &= self._started[region.buffer]
+            self._add(region.buffer, whole[:1] if atomic else self._above(kept))
 
     def _above(self, names: set[Var]) -> _Path:
         """The path that ends at the outermost loop over one of the variables, or at this statement."""
@@ -134,6 +137,19 @@ def _reduce_variables(block: Block) -> set[Var]:
     for item in block.iters:
         if item.kind == "reduce":
             found.update(node for node in item.binding.walk() if isinstance(node, Var))
+    return found
+
+
+def _started(func: Func) -> dict[Buffer, set[Var]]:
+    """Buffers that get new values whatever they held, and the variables that say which elements and when."""
+    found: dict[Buffer, set[Var]] = {}
+    for block in func.blocks():
+        before = {region.buffer for region in block.reads}
+        deciding = [item.binding for item in block.iters] + ([block.predicate] if block.predicate else [])
+        names = {item for expr in deciding for item in expr.walk() if isinstance(item, Var)}
+        for region in block.writes:
+            if region.buffer not in before and not block.is_reduction:
+                found.setdefault(region.buffer, set()).update(names)
     return found
 
 

@@ -42,6 +42,11 @@ template <class V> TK_INLINE V tk_floordiv(V a, V b) {
 }
 template <class V> TK_INLINE V tk_floormod(V a, V b) { return a - tk_floordiv(a, b) * b; }
 
+/* Asks for the memory at from[distance], which need not be part of anything, up to the second-level cache. */
+template <class T> TK_INLINE void tk_prefetch(const T *from, int64_t distance) {
+    __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)distance * sizeof(T)), 0, 2);
+}
+
 /* Lane i holds from[i * step]. */
 template <class V> TK_INLINE V tk_load_strided(const tk_scalar<V> *from, int64_t step) {
     if constexpr (tk_lanes<V> == 1) {

@@ -12,7 +12,20 @@ of it, so that the weights are read less often:
           tile[m_tile, k_tile, lane] += ...
         output[...] = epilogue(tile)
 
-Weights are constants, so they are repacked into exactly the order in which the tile reads them.
+Weights are constants, so they are repacked into exactly the order in which the tile reads them. Where they
+come from memory and an image has only a few tiles to read them again, the reduction is cut into chunks: sums
+lie in scratch, and while all tiles work on one chunk of the weights, which stays in the first-level cache,
+the next one is fetched:
+
+    parallel (image, k_outer)
+      sums = 0
+      for chunk
+        for m_outer
+          tile = sums[m_outer ...]
+          for reduce... in chunk
+            tile[m_tile, k_tile, lane] += ...
+          sums[m_outer ...] = tile
+      output[...] = epilogue(sums)
 """
 
 from __future__ import annotations
@@ -23,7 +36,7 @@ from dataclasses import dataclass
 
 from compiler.core.node import Node
 from compiler.core.target import TargetFacts
-from compiler.loops.annotations import PARTITION
+from compiler.loops.annotations import PARTITION, PREFETCH
 from compiler.loops.ir import CONSTANT, Binary, Const, Expr, Iter, Var
 from compiler.loops.layout import NAMES, lane_map, split_map
 from compiler.loops.queries import extent_of, static_shape, variables
@@ -40,7 +53,13 @@ from compiler.schedule.rules.common import (
     split_iteration,
     writes,
 )
-from compiler.schedule.rules.register_tile import Problem, RegisterTile, order_traffic, tile_options
+from compiler.schedule.rules.register_tile import (
+    Problem,
+    RegisterTile,
+    chunk_options,
+    order_traffic,
+    tile_options,
+)
 from compiler.schedule.schedule import Schedule
 
 
@@ -371,6 +390,15 @@ class _Contraction:
         k_outer, k_tile = s.split(block_loop, (None, tile.vectors))
         m_outer, rows = self._split_rows(problem, tile, named)
         reduce = self._split_reduce(reduce)
+        others = list(named.values())
+        chunk = self._chunk(problem, tile, named) if m_outer is not None else 0
+        if m_outer is not None and chunk:
+            around = self._around_chunks(named)
+            inside = [loop for loop in others if loop not in around]
+            self._in_chunks(
+                epilogue, chunk, [*around, k_outer], [*inside, m_outer], reduce, [*rows, k_tile, lane_loop]
+            )
+            return
         outer = self._outer_order(problem, tile.vectors, list(named.values()), k_outer)
         s.reorder(*outer, *([m_outer] if m_outer else []), *reduce, *rows, k_tile, lane_loop)
         self._finish(epilogue, outer, m_outer, reduce)
@@ -407,6 +435,45 @@ class _Contraction:
         batch, rest = others[:1], others[1:]
         return [*batch, k_outer, *rest] if order == 0 else [*batch, *rest, k_outer]
 
+    def _chunk(self, problem: Problem, tile: RegisterTile, named: dict[str, str]) -> int:
+        """Blocks of the first reduction axis in a chunk; 0: no chunks."""
+        size = self.reduce_split()
+        if size is None or self.roles.packed is None:
+            return 0
+        around = math.prod(extent_of(self.s.loop(loop).extent) for loop in self._around_chunks(named))
+        blocks = extent_of(self.block.reduce[0].extent) // size
+        options = chunk_options(tile, problem, blocks, around, self.facts)
+        (chunk,) = self.chooser.choose(f"{self.name}.chunk", options) if len(options) > 1 else (0,)
+        return chunk
+
+    def _around_chunks(self, named: dict[str, str]) -> list[str]:
+        """Of the loops beside lanes, rows and lines: those over images and over groups of weights."""
+        assert self.roles.packed is not None
+        first = next(iter(named), None)
+        return [loop for name, loop in named.items() if name == first or name in self.roles.packed.uses]
+
+    def _in_chunks(
+        self, epilogue: str, size: int, outer: list[str], tiles: list[str], reduce: list[str], tile: list[str]
+    ) -> None:
+        """Sums in scratch; all tiles of an image inside of a chunk of the sum; the next chunk fetched."""
+        s, sums = self.s, writes(self.s.block(self.name))
+        assert sums is not None
+        assert self.roles.packed is not None
+        s.set_scope(sums, "scratch")
+        chunk, first = s.split(reduce[0], (None, size))
+        reduce = [first, *reduce[1:]]
+        s.reorder(*outer, chunk, *tiles, *reduce, *tile)
+        s.annotate(chunk, PREFETCH, self.roles.packed.buffer.name)
+        fused = fuse_all(s, outer)
+        s.reverse_compute_at(epilogue, fused)
+        init = s.decompose_reduction(self.name, chunk)
+        load, store = s.cache_inplace(self.name, sums, "register", tiles[-1])
+        for block in (load, self.name, store):
+            self._unroll(block, tiles[-1], reduce)
+        for block in (init, epilogue):
+            s.vectorize(s.loops(block)[-1])
+        s.parallel(fused)
+
     def _finish(self, epilogue: str, outer: list[str], m_outer: str | None, reduce: list[str]) -> None:
         s = self.s
         work = math.prod(extent_of(item.extent) for item in self.block.block.iters)
@@ -415,14 +482,14 @@ class _Contraction:
         s.reverse_compute_at(epilogue, at)
         init = s.decompose_reduction(self.name, reduce[0])
         for block in (init, self.name, epilogue):
-            inner = self._inside(block, at)
-            inner = [loop for loop in inner if loop not in reduce]
-            for loop in inner[:-1]:
-                s.unroll(loop)
-            s.vectorize(inner[-1])
+            self._unroll(block, at, reduce)
         if work >= SMALL:
             s.parallel(fused)
 
-    def _inside(self, block: str, at: str) -> list[str]:
+    def _unroll(self, block: str, at: str, reduce: list[str]) -> None:
+        """Unroll the loops of a block inside of `at` but those of the reduction; the innermost is lanes."""
         loops = list(self.s.loops(block))
-        return loops[loops.index(at) + 1 :]
+        *inner, lane = [loop for loop in loops[loops.index(at) + 1 :] if loop not in reduce]
+        for loop in inner:
+            self.s.unroll(loop)
+        self.s.vectorize(lane)

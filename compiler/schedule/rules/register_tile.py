@@ -113,6 +113,40 @@ def _refill_cycles(vectors: int, problem: Problem, facts: TargetFacts) -> float:
     return step_bytes / L2_BYTES_PER_CYCLE if step_bytes * problem.steps > facts.l1.bytes / 2 else 0.0
 
 
+_FROM_L1 = 0.6
+"""Share of the first-level cache that a chunk of the packed operand may fill beside what else is used."""
+
+_FROM_L2 = 0.1
+"""Share of the second-level cache that the sums of all tiles may fill."""
+
+
+def chunk_options(
+    tile: RegisterTile, problem: Problem, blocks: int, around: int, facts: TargetFacts
+) -> list[Option]:
+    """How many blocks of the first reduction axis all tiles of an image go through before the next ones.
+
+    0: all of them at once, so that sums stay in registers and the packed operand is read again for each tile.
+    Else a chunk stays in the first-level cache meanwhile and the next one is fetched, but sums are loaded and
+    stored once for each chunk. Costs are in cycles, with a packed operand that no cache holds before.
+    `blocks`: length of the reduction axis; `around`: product of the spatial axes that stay outside of chunks.
+    """
+    shares = problem.vectors // tile.vectors
+    first = shares * _tile_cycles(tile.vectors, tile.rows * tile.lines, problem, facts)
+    memory = problem.packed_bytes * facts.hertz / facts.bandwidth
+    whole = _tile_cost(tile, problem, facts)
+    options = [Option((0,), whole + max(0.0, memory - first))]
+    vector = facts.vector_bits / 8
+    inside = problem.rows * problem.lines * problem.outer // around
+    if inside <= tile.rows * tile.lines or inside * tile.vectors * vector > _FROM_L2 * facts.l2.bytes:
+        return options
+    most = _FROM_L1 * facts.l1.bytes / (tile.vectors * vector * problem.steps / blocks)
+    for size in range(1, min(blocks - 1, int(most)) + 1):
+        if blocks % size == 0:
+            sums = 4.0 * inside * around * problem.vectors * (blocks // size)
+            options.append(Option((size,), max(whole + sums, memory) * uneven(around * shares)))
+    return options
+
+
 def order_traffic(problem: Problem, vectors: int, facts: TargetFacts, row_bytes: int) -> tuple[float, float]:
     """Bytes that come from beyond the second-level cache: (weights outermost, rows outermost)."""
     blocks = max(1, problem.vectors // vectors)

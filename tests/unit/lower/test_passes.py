@@ -32,6 +32,7 @@ from compiler.lower.accumulate import accumulate_in_vectors
 from compiler.lower.assign_registers import assign_registers
 from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.flatten_buffers import flatten_buffers
+from compiler.lower.insert_prefetch import insert_prefetch
 from compiler.lower.loop_kinds import settle_loop_kinds
 from compiler.lower.lower_blocks import lower_blocks
 from compiler.lower.order_unrolled import order_unrolled
@@ -91,6 +92,58 @@ def test_buffer_inside_a_parallel_loop_is_private_and_outside_its_reduction() ->
     inside = [item.var.name for item in alloc.body.walk() if isinstance(item, For)]
     assert inside[0] == "C_r0"
     assert not placed.workspace
+
+
+def test_a_buffer_that_is_loaded_anew_in_every_iteration_of_a_reduction_is_placed_inside() -> None:
+    schedule = Schedule(matmul(4, 4, 16))
+    m, n, r = schedule.loops("C")
+    outer, inner = schedule.split(r, (None, 4))
+    schedule.reorder(outer, m, n, inner)
+    schedule.decompose_reduction("C", outer)
+    schedule.cache_inplace("C", "C", "register", m)
+    placed = place_allocations(schedule.func)
+    allocs = [item for item in placed.body.walk() if isinstance(item, Alloc)]
+    (found,) = [one for one in allocs if one.buffer.scope == REGISTER]
+    around = [item.var.name for item in placed.body.walk() if isinstance(item, For) and found in item.walk()]
+    assert around == [outer, m]
+
+
+# ---------------------------------------------------------------- insert_prefetch
+
+STREAM = """for c in 0..4 {prefetch = "x"}
+  for m in 0..6
+    for r in 0..8
+      y[m] = y[m] + x[c * 128 + r * 16]
+"""
+
+
+def test_the_next_stretch_of_a_buffer_is_asked_for_in_equal_parts() -> None:
+    done = insert_prefetch(func(STREAM, "x: f32[512]", "y: f32[6]"), V4)
+    assert body_of(done) == stripped("""for c in 0..4 {prefetch = "x"}
+  for m in 0..6
+    for r in 0..8
+      prefetch:i64(&x[c * 128], m * 24 + r * 3 + 128)
+      y[m] += x[c * 128 + r * 16]""")
+
+
+def test_a_request_for_less_than_a_line_moves_to_the_loop_outside() -> None:
+    program = STREAM.replace("0..6", "0..64")
+    done = insert_prefetch(func(program, "x: f32[512]", "y: f32[64]"), V4)
+    assert "  for m in 0..64\n    prefetch:i64(&x[c * 128], m * 8 + 128)\n    for r in 0..8" in body_of(done)
+
+
+def test_a_request_for_more_than_a_line_is_several() -> None:
+    program = STREAM.replace("0..6", "0..2").replace("128", "512")
+    done = insert_prefetch(func(program, "x: f32[2048]", "y: f32[2]"), V4)
+    assert "prefetch:i64(&x[c * 512], m * 256 + r * 32 + 512)" in body_of(done)
+    assert "prefetch:i64(&x[c * 512], m * 256 + r * 32 + 528)" in body_of(done)
+
+
+@pytest.mark.parametrize("place", ["r * 16", "k[c] * 128 + r * 16"])
+def test_nothing_is_asked_for_where_the_loop_does_not_walk_through_the_buffer(place: str) -> None:
+    program = STREAM.replace("c * 128 + r * 16", place)
+    before = func(program, "k: i64[4], x: f32[512]", "y: f32[6]")
+    assert insert_prefetch(before, V4) == before
 
 
 # ---------------------------------------------------------------- lower_blocks
