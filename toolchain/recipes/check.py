@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from compiler import BadInputError, did_you_mean
+from toolchain.recipes.grammar import FORMS
 from toolchain.recipes.strict_yaml import Node
 
 M = TypeVar("M", bound=BaseModel)
@@ -59,7 +60,8 @@ def _problem(model: type[BaseModel], root: Node, error: Any) -> tuple[str, str]:
 
 def _said(error: Any) -> str:
     if error["type"] == "string_pattern_mismatch":
-        return f"the value does not have the form {error['ctx']['pattern']}"
+        pattern = error["ctx"]["pattern"]
+        return f"expected {FORMS.get(pattern, pattern)}"
     message = str(error["msg"]).removeprefix("Value error, ")
     return message[:1].lower() + message[1:]
 

@@ -28,6 +28,7 @@ from toolchain.recipes.grammar import (
     Family,
     Flag,
     GitRef,
+    HadolintRule,
     Host,
     HttpsUrl,
     Id,
@@ -36,13 +37,13 @@ from toolchain.recipes.grammar import (
     Name,
     NamePattern,
     PipPackage,
-    Program,
     RelativePath,
     RpmPackage,
     Sha256,
     Shape,
     Specifier,
     Suite,
+    SystemName,
     Text,
     Vendor,
     Verdict,
@@ -102,7 +103,7 @@ class Smoke(Model):
     """A test of the finished image: a program with arguments, or a built-in probe by name."""
 
     name: Name
-    run: Annotated[tuple[Program | Argument, ...], Field(max_length=32)] = ()
+    run: Annotated[tuple[Argument, ...], Field(max_length=32)] = ()
     probe: Name | None = None
     expect: Text | None = None
     needs_device: Flag = False
@@ -135,7 +136,7 @@ class Layer(Model):
     path: tuple[AbsolutePath, ...] = ()
     libraries: tuple[AbsolutePath, ...] = ()
     smoke: tuple[Smoke, ...] = ()
-    exceptions: dict[Annotated[str, Field(pattern=r"^(DL|SC)[0-9]{4}$")], Text] = {}
+    exceptions: dict[HadolintRule, Text] = {}
 
 
 class System(Model):
@@ -154,7 +155,7 @@ class System(Model):
 class Base(Model):
     """One base image of a stack's version. `parameters` fill placeholders of the row."""
 
-    system: Annotated[str, Field(pattern=r"^[a-z]+-[0-9]+(\.[0-9]+)*$")]
+    system: SystemName
     reference: ImageReference
     digest: Digest = "unresolved"
     provides: dict[Name, Version] = {}
@@ -304,6 +305,7 @@ class TargetImages(Model):
     """The images that a compile target is built in; the first that supports the archs is taken."""
 
     target: Name
+    aliases: tuple[Name, ...] = ()
     images: Annotated[tuple[Expression, ...], Field(min_length=1)]
     default_archs: tuple[Arch, ...] = ()
     because: Text
