@@ -5,7 +5,9 @@ here=$(dirname "$0")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 arch=${1:-gfx906}
-HIP_PLATFORM=amd hipcc --genco "--offload-arch=$arch" -O3 "$here/hip-kernel.hip" -o "$work/kernel.hsaco"
+# It asks for the GPU that is here, and complains when there is none, although it was told the arch.
+HIP_PLATFORM=amd hipcc --genco "--offload-arch=$arch" -O3 "$here/hip-kernel.hip" -o "$work/kernel.hsaco" 2>"$work/log" ||
+    { cat "$work/log" >&2; exit 1; }
 # A bundle of code objects: each entry names its arch, and one symbol is the kernel.
 grep -q "amdgcn-amd-amdhsa--$arch" "$work/kernel.hsaco"
 grep -q "multiply_add" "$work/kernel.hsaco"

@@ -1,4 +1,5 @@
 // c = a * b + c with a kernel that the SYCL runtime compiles from text.
+#define SYCL_DISABLE_FSYCL_SYCLHPP_WARNING 1  // no kernel in this file itself
 #include <sycl/sycl.hpp>
 
 #include <cstdio>
@@ -11,7 +12,7 @@ static const char *kernel_text = R"(
 namespace syclex = sycl::ext::oneapi::experimental;
 extern "C" SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((syclex::nd_range_kernel<1>))
 void multiply_add(const float *a, const float *b, float *c) {
-    size_t i = syclex::this_work_item::get_nd_item<1>().get_global_linear_id();
+    size_t i = sycl::ext::oneapi::this_work_item::get_nd_item<1>().get_global_linear_id();
     c[i] = a[i] * b[i] + c[i];
 }
 )";

@@ -158,11 +158,10 @@ def _literal(raw: str) -> str:
 
 def _mount(raw: str) -> Mount:
     fields = dict(one.split("=", 1) for one in raw.removeprefix("--mount=").split(","))
-    fields.pop("sharing", None)
-    kind: Any = fields.pop("type")
-    return Mount(
-        kind, fields.pop("target"), fields.pop("id", ""), fields.pop("source", ""), fields.pop("from", "")
-    )
+    kind: Any = fields["type"]
+    shared = fields.get("sharing") == "shared"
+    target, name, source, stage = (fields.get(key, "") for key in ("target", "id", "source", "from"))
+    return Mount(kind, target, name, source, stage, shared)
 
 
 def _copy(value: str) -> Copy:

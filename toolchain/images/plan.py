@@ -35,7 +35,7 @@ class Mount:
     """What a `RUN` sees beside its stage: a cache kept between builds, a secret, a file of the context.
 
     `source` of a bind mount is a path in the context, or in `from_stage`; images that name the same
-    cache `id` share it.
+    cache `id` share it. `shared`: a cache that several builds may write at the same time.
     """
 
     kind: Literal["cache", "secret", "bind"]
@@ -43,6 +43,7 @@ class Mount:
     id: str = ""
     source: str = ""
     from_stage: str = ""
+    shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +233,7 @@ class Plan:
 
     `repository` and `tag` name the image, `apt` and `pip` list what it asks for (without what those pull in),
     `needs` are component images that are built first and copied in; `provides` are the folders that others
-    copy from this one.
+    copy from this one, `python_paths` those among them with packages for the system's Python.
     """
 
     name: str
@@ -249,6 +250,7 @@ class Plan:
     needs: tuple[Plan, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
     provides: tuple[str, ...] = ()
+    python_paths: tuple[str, ...] = ()
     resolution: Resolution | None = field(default=None, compare=False)
 
     @property
@@ -284,9 +286,9 @@ class Plan:
                 if isinstance(one, Run):
                     yield one
 
-    def unresolved(self) -> tuple[Unresolved, ...]:
-        """What must be resolved before this plan and its components can be built."""
-        hint = f"`tk image lock {self.name}` fetches it once and writes down what it is"
+    def unresolved(self, name: str = "") -> tuple[Unresolved, ...]:
+        """What must be resolved before this plan and its components can be built; `name` is what to lock."""
+        hint = f"`tk image lock {name or self.name}` fetches it once and writes down what it is"
         found = [
             Unresolved(f"sha256 of {one.url}", hint) for one in self.downloads if one.sha256 == UNRESOLVED
         ]
@@ -296,7 +298,7 @@ class Plan:
             if one.commit == UNRESOLVED
         ]
         for need in self.needs:
-            found += need.unresolved()
+            found += need.unresolved(name or self.name)
         return tuple(dict.fromkeys(found))
 
 

@@ -19,6 +19,7 @@ from toolchain.images.plan import (
     ContextFile,
     Copy,
     Download,
+    EnvPath,
     From,
     Instruction,
     Label,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from toolchain.recipes.resolve import Component, Resolution
     from toolchain.recipes.schema import DownloadFile, Layer
 
+SYSTEM_PYTHON = "/usr/bin/python3"
 _PYTHON = "tk-python"
 _REQUIREMENTS = "tk/requirements.txt"
 
@@ -112,8 +114,8 @@ def _base(resolution: Resolution, pins: Pins, stand_in: str | None) -> Base:
 def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
     resolution = setting.resolution
     parts = [Part(f"{resolution.stack.kind} {resolution.stack.version}", resolution.stack.layer)]
-    parts += [Part(f"{one.kind} {one.version}", one.layer) for one in resolution.components]
-    assembly = assemble(setting, parts, pins)
+    parts += [part_of(one) for one in resolution.components]
+    assembly = assemble(setting, parts, pins, setting.interpreter)
     layers = [resolution.system_layer, *(one.layer for one in parts)]
     probes = probe_files(layers, resolution.name)
     labels = _labels(setting)
@@ -123,6 +125,7 @@ def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
     if probes:
         last.append(Copy(tuple(one.path for one in probes), f"{steps.PROBES}/"))
     last += steps.environment(layers)
+    last += [EnvPath("PYTHONPATH", (one,)) for need in needs for one in need.python_paths]
     last += [Label(labels), User(f"{steps.USER_ID}:{steps.USER_ID}")]
     last += [Workdir(steps.USER_HOME), Cmd(("bash",))]
     return Plan(
@@ -142,21 +145,29 @@ def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
     )
 
 
-def assemble(setting: Setting, parts: Sequence[Part], pins: Pins) -> Assembly:
-    """What puts `parts` on the base: package sources, packages, downloads and the Python environment."""
+def part_of(component: Component) -> Part:
+    """The layer of a component."""
+    return Part(f"{component.kind} {component.version}", component.layer)
+
+
+def assemble(setting: Setting, parts: Sequence[Part], pins: Pins, interpreter: str) -> Assembly:
+    """What puts `parts` on the base: package sources, packages, downloads and the Python environment.
+
+    interpreter: the Python that the environment is made with.
+    """
     layers = [setting.resolution.system_layer, *(one.layer for one in parts)]
     downloads = tuple(one for layer in layers for one in layer.downloads)
     wanted = tuple(dict.fromkeys(one for layer in layers for one in layer.pip))
     sources = [one for layer in layers for one in layer.repositories]
-    source_steps, source_files, keys = steps.repositories(sources)
-    fetch_steps, fetched = steps.fetched_files(downloads)
+    source_steps, source_files, keys = steps.repositories(sources, pins)
+    fetch_steps, fetched = steps.fetched_files(downloads, pins)
     requirements = _requirements(wanted, pins)
     scripts = ["site.sh", *(["link_duplicates.py"] if wanted else [])]
     stages = [_system_stage(setting, pins)]
     if keys or downloads:
         stages.append(_fetched_stage(keys, fetch_steps))
     if wanted:
-        stages.append(_packages_stage(setting, wanted, requirements, downloads))
+        stages.append(_packages_stage(setting, wanted, requirements, downloads, interpreter))
     done: list[Instruction] = list(source_steps)
     for part in parts:
         if part.layer is not setting.resolution.stack.layer:  # the system's stage has done that
@@ -199,12 +210,14 @@ def _packages_stage(
     packages: Sequence[str],
     requirements: Sequence[ContextFile],
     downloads: Sequence[DownloadFile],
+    interpreter: str,
 ) -> Stage:
-    prefix = setting.interpreter.removesuffix("/bin/python3")
-    own = [one for one in downloads if one.path == prefix]
+    own = [one for one in downloads if one.path == interpreter.removesuffix("/bin/python3")]
     done: list[Instruction] = [From("system", "packages"), *steps.copy_fetched(own)]
+    if interpreter == SYSTEM_PYTHON:
+        done += steps.apt(["python3-venv"], setting.system, "What makes Python environments")
     path = requirements[0].path if requirements else ""
-    done += steps.python_environment(setting.interpreter, packages, path)
+    done += steps.python_environment(interpreter, packages, path)
     return Stage("packages", tuple(done), "The image's own Python environment")
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from toolchain.images import quoting
 from toolchain.images.parse_back import check
-from toolchain.images.plan import CA_SECRET, SITE_SECRET, ContextFile, Copy, Instruction, Plan, Run, Stage
+from toolchain.images.plan import ContextFile, Copy, From, Instruction, Plan, Run, Stage
 
 if TYPE_CHECKING:
     import jinja2
@@ -46,11 +46,23 @@ def without_mounts(plan: Plan) -> Plan:
     """The same plan for the classic builder.
 
     Files of the context are copied into each stage that reads them, caches start empty and are removed, and
-    secrets are copied into the stages that are not the last: only the last one's layers become the image.
+    secrets are copied into the stages whose layers do not become the image's.
     """
-    last = plan.stages[-1].name
-    stages = tuple(_stage_without_mounts(one, keep_secrets=one.name != last) for one in plan.stages)
+    kept = _layers_of_the_image(plan)
+    stages = tuple(_stage_without_mounts(one, keep_secrets=one.name not in kept) for one in plan.stages)
     return dataclasses.replace(plan, stages=stages)
+
+
+def _layers_of_the_image(plan: Plan) -> set[str]:
+    """The last stage and the stages that it stands on: their layers are the image's."""
+    below = {
+        one.stage: one.image for stage in plan.stages for one in stage.instructions if isinstance(one, From)
+    }
+    found = {plan.stages[-1].name}
+    name = plan.stages[-1].name
+    while (name := below[name]) in below:
+        found.add(name)
+    return found
 
 
 def _stage_without_mounts(stage: Stage, *, keep_secrets: bool) -> Stage:
@@ -72,13 +84,6 @@ def _stage_without_mounts(stage: Stage, *, keep_secrets: bool) -> Stage:
         made = (("mkdir", "-p", *caches),) if caches else ()
         written.append(dataclasses.replace(one, commands=(*made, *one.commands, *emptied), mounts=()))
     return dataclasses.replace(stage, instructions=tuple(written))
-
-
-def secrets_in_last_stage(plan: Plan) -> bool:
-    """Whether the last stage wants the CA bundle or mirrors, which the classic builder cannot give it."""
-    last = plan.stages[-1].instructions
-    mounts = [mount for one in last if isinstance(one, Run) for mount in one.mounts]
-    return any(mount.kind == "secret" and mount.id in (CA_SECRET, SITE_SECRET) for mount in mounts)
 
 
 def _template(name: str) -> jinja2.Template:

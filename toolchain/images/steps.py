@@ -37,9 +37,9 @@ _SECRETS = (
     Mount("secret", f"/run/secrets/{CA_SECRET}", id=CA_SECRET),
     Mount("secret", f"/run/secrets/{SITE_SECRET}", id=SITE_SECRET),
 )
-_PIP_CACHE = Mount("cache", "/var/cache/tk-pip", id="tk-pip")
+_PIP_CACHE = Mount("cache", "/var/cache/tk-pip", id="tk-pip", shared=True)
 _GIT_CACHE = Mount("cache", "/var/cache/tk-git", id="tk-git")
-_COMPILER_CACHE = Mount("cache", "/var/cache/tk-ccache", id="tk-ccache")
+_COMPILER_CACHE = Mount("cache", "/var/cache/tk-ccache", id="tk-ccache", shared=True)
 
 
 def script(name: str) -> ContextFile:
@@ -94,17 +94,21 @@ def rpm(packages: Sequence[str], why: str) -> list[Instruction]:
 
 
 def repositories(
-    wanted: Sequence[AptRepository],
+    wanted: Sequence[AptRepository], pins: Pins
 ) -> tuple[list[Instruction], list[ContextFile], list[Download]]:
     """Sources of packages: files for apt, and their keys as downloads."""
     if not wanted:
         return [], [], []
-    files = [ContextFile(f"apt/{one.name}.sources", _deb822(one).encode()) for one in wanted]
+    named = {one.key: one for one in reversed(wanted)}
+    keys = [
+        Download(url, pins.downloads.get(url, one.key_sha256), _key_path(one)) for url, one in named.items()
+    ]
+    key_of = {key.url: key.path for key in keys}
+    steps: list[Instruction] = [Copy((f"{FETCHED}{key.path}",), key.path, "fetched") for key in keys]
+    files = [ContextFile(f"apt/{one.name}.sources", _deb822(one, key_of[one.key]).encode()) for one in wanted]
     files += [
         ContextFile(f"apt/{one.name}.pref", _preference(one).encode()) for one in wanted if one.pin_origin
     ]
-    keys = [Download(one.key, one.key_sha256, _key_path(one)) for one in wanted]
-    steps: list[Instruction] = [Copy((f"{FETCHED}{key.path}",), key.path, "fetched") for key in keys]
     for file in files:
         name = file.path.removeprefix("apt/")
         folder = "sources.list.d" if name.endswith(".sources") else "preferences.d"
@@ -112,14 +116,14 @@ def repositories(
     return steps, files, keys
 
 
-def _deb822(one: AptRepository) -> str:
+def _deb822(one: AptRepository, key: str) -> str:
     fields = [
         ("Types", "deb"),
         ("URIs", one.uri),
         ("Suites", " ".join(one.suites)),
         ("Components", "" if one.suites[0].endswith("/") else " ".join(one.components)),
         ("Architectures", " ".join(one.architectures)),
-        ("Signed-By", _key_path(one)),
+        ("Signed-By", key),
     ]
     return "".join(f"{name}: {value}\n" for name, value in fields if value)
 
@@ -137,13 +141,13 @@ def fetch(one: Download) -> Command:
     return site("fetch", one.url, one.sha256, f"{FETCHED}{one.path}")
 
 
-def fetched_files(files: Sequence[DownloadFile]) -> tuple[list[Instruction], list[Download]]:
+def fetched_files(files: Sequence[DownloadFile], pins: Pins) -> tuple[list[Instruction], list[Download]]:
     """RUNs that fetch and unpack the downloads of layers, and what they fetch."""
     steps: list[Instruction] = []
     downloads = []
     for one in files:
         archive = one.path if one.unpack == "no" else f"/packages/{one.url.rpartition('/')[2]}"
-        download = Download(one.url, one.sha256, archive)
+        download = Download(one.url, pins.downloads.get(one.url, one.sha256), archive)
         commands = [fetch(download)]
         if one.unpack == "tar":
             target = f"{FETCHED}{one.path}"
@@ -203,15 +207,16 @@ def sources(one: GitSource) -> Instruction:
 
 def compiled(commands: Iterable[Command], why: str) -> Instruction:
     """A long build with a compiler cache that lives on when it fails."""
-    return networked(commands, _GIT_CACHE, _COMPILER_CACHE, why=why)
+    return networked(commands, _COMPILER_CACHE, why=why)
 
 
-def environment(layers: Sequence[Layer]) -> list[Instruction]:
-    """Variables and search paths; what later layers add comes first in a path."""
+def environment(layers: Sequence[Layer], first: Sequence[str] = ()) -> list[Instruction]:
+    """Variables and search paths; what later layers add comes first in a path, and `first` before all."""
     pairs = {name: value for layer in layers for name, value in layer.env.items()}
     steps: list[Instruction] = [Env(tuple(pairs.items()))] if pairs else []
     for name, attribute in (("PATH", "path"), ("LD_LIBRARY_PATH", "libraries")):
-        entries = tuple(entry for layer in reversed(layers) for entry in getattr(layer, attribute))
+        entries = tuple(first) if name == "PATH" else ()
+        entries += tuple(entry for layer in reversed(layers) for entry in getattr(layer, attribute))
         if entries:
             steps.append(EnvPath(name, tuple(dict.fromkeys(entries))))
     return steps

@@ -232,7 +232,8 @@ class Build(Model):
     system: the build steps that the planner knows (dpcpp: configure.py and compile.py; cmake: cmake, ninja).
     layers: what the building needs and the finished image does not. configure, compile: arguments in order.
     prefix: where it is installed, the same path at build and run time. copies: what the finished image takes;
-    nothing listed means the prefix. python: a folder of the sources that is installed as a Python package.
+    nothing listed means the prefix. python: a folder of the sources that goes to `<prefix>/python`, for the
+    system's own Python; python_packages: what it needs beside it.
     """
 
     system: Literal["dpcpp", "cmake"]
@@ -243,6 +244,7 @@ class Build(Model):
     prefix: AbsolutePath
     copies: tuple[AbsolutePath, ...] = ()
     python: RelativePath | None = None
+    python_packages: tuple[PipPackage, ...] = ()
 
 
 class Selector(Model):
