@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.diagnostics import WrongResultError as WrongResultError
     from compiler.core.diagnostics import did_you_mean as did_you_mean
     from compiler.core.files import private_directory as private_directory
+    from compiler.core.files import remove_abandoned_directories as remove_abandoned_directories
     from compiler.core.files import replace_atomic as replace_atomic
     from compiler.core.files import sha256_file as sha256_file
     from compiler.core.files import write_atomic as write_atomic
@@ -80,7 +81,13 @@ _HOMES = {
         "WrongResultError",
         "did_you_mean",
     ),
-    "compiler.core.files": ("private_directory", "replace_atomic", "sha256_file", "write_atomic"),
+    "compiler.core.files": (
+        "private_directory",
+        "remove_abandoned_directories",
+        "replace_atomic",
+        "sha256_file",
+        "write_atomic",
+    ),
     "compiler.core.process": ("run", "stop_all"),
     "compiler.core.progress": ("Progress", "Steps", "silent"),
     "compiler.core.settings": ("KNOBS", "Knob", "Settings", "load_settings"),

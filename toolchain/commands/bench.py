@@ -9,8 +9,10 @@ import typer
 
 import compiler
 from toolchain import console, options
+from toolchain.commands.place import placeable
 
 
+@placeable
 def bench_command(
     library: options.Library,
     threads: options.Threads = None,

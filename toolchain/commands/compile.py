@@ -9,8 +9,10 @@ import typer
 
 import compiler
 from toolchain import console, options
+from toolchain.commands.place import placeable
 
 
+@placeable
 def compile_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")],
     output: Annotated[
@@ -44,6 +46,7 @@ def compile_command(
     ] = "library",
     timings: Annotated[bool, typer.Option("--timings", help="Show the time of every stage.")] = False,
     json: options.Json = False,
+    record: Annotated[list[str] | None, typer.Option("--record", metavar="NAME=VALUE", hidden=True)] = None,
 ) -> None:
     """Compile an ONNX model into one self-contained library."""
     kind = _emit(emit)
@@ -59,6 +62,7 @@ def compile_command(
         stop_after=stop_after,
         start_from=start_from,
         timings=timings,
+        environment=options.pairs("--record", record, str),
     )
     options.existing_file(model)
     with console.progress(f"compiling {model.name}") as progress:

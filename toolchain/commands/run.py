@@ -10,8 +10,10 @@ import typer
 
 import compiler
 from toolchain import console, options
+from toolchain.commands.place import placeable
 
 
+@placeable
 def run_command(
     library: options.Library,
     inputs: options.Input = None,

@@ -11,8 +11,10 @@ import typer
 
 import compiler
 from toolchain import console, options
+from toolchain.commands.place import placeable
 
 
+@placeable
 def verify_command(
     library: options.Library,
     model: Annotated[Path, typer.Option("--model", metavar="MODEL", help="The ONNX file it was made from.")],
