@@ -37,7 +37,8 @@ def where(request: pytest.FixtureRequest) -> Iterator[tuple[Engine, str, Builder
     under_test: TestEngine = request.getfixturevalue(name)
     engine = under_test.open()
     yield engine, under_test.base, builder
-    store.remove_images(engine, [one for one in store.list_images(engine) if one.name.startswith("small")])
+    ours = [one for one in store.list_images(engine, untagged=True) if one.name.startswith("small")]
+    store.remove_images(engine, ours, force=True)
     assert containers(engine) == []
     assert volumes(engine) == []
 

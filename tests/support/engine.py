@@ -45,10 +45,11 @@ _PACKAGES = {
     "ip": "iproute2",
     "podman": "podman",
     "runc": "runc",
+    "catatonit": "catatonit",  # podman's init
     "docker-registry": "docker-registry",
 }
 _DOCKER = ("dockerd", "ip", "debootstrap")
-_PODMAN = ("podman", "runc", "debootstrap")
+_PODMAN = ("podman", "runc", "catatonit", "debootstrap")
 _CACHE = load_settings().cache_dir / "test-engine"  # before the session gets a cache of its own
 _said: dict[str, str] = {}
 
@@ -218,13 +219,14 @@ def _podman(folder: Path) -> Iterator[TestEngine]:
         '[engine]\ncgroup_manager="cgroupfs"\nruntime="runc"\nevents_logger="file"\n'
         f'tmp_dir="{folder}/tmp"\nvolume_path="{folder}/volumes"\n'
         f'[network]\nnetwork_config_dir="{folder}/networks"\n'
-        '[containers]\ndefault_ulimits=["nofile=4096:4096","nproc=16384:16384"]\n'
+        '[containers]\ninit_path="/usr/bin/catatonit"\ndefault_ulimits=["nofile=4096:4096","nproc=16384:16384"]\n'
     )
     storage = folder / "storage.conf"
     storage.write_text(f'[storage]\ndriver="overlay"\nrunroot="{folder}/run"\ngraphroot="{folder}/data"\n')
     env = {**os.environ, "CONTAINERS_CONF": str(configuration), "CONTAINERS_STORAGE_CONF": str(storage)}
     url = f"unix://{folder}/podman.sock"
-    with _program(["podman", "system", "service", "--time=0", url], folder / "log", env) as pid:
+    argv = ["unshare", "--mount", "--propagation", "private", "podman", "system", "service", "--time=0", url]
+    with _program(argv, folder / "log", env) as pid:
         engine = TestEngine(url, "podman", BASE, private=True, pid=pid)
         _wait_for(engine, folder / "log")
         yield engine
@@ -265,7 +267,7 @@ def _program(argv: Sequence[str], log: Path, env: dict[str, str] | None = None) 
     finally:
         child.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(20)
+            child.wait(5)  # nothing of it is kept, and its mounts go with it
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
         child.wait()

@@ -132,7 +132,7 @@ class ClassicBuild:
     ) -> str | Failure:
         engine = self._engine
         config = dict((engine.image(image) or {}).get("Config") or {})
-        host = {"mounts": list(mounts), "init": True}
+        host = {"mounts": list(mounts)}
         argv = ["-c", text]
         with engine.container(image, argv, entrypoint=["/bin/sh"], host=host) as name:
             with engine.guard(f"run a step of {self._request.reference}"):

@@ -125,7 +125,7 @@ class Engine:
 
         The container is removed, also after an interrupt. `timeout` in seconds. Raises HostError.
         """
-        host = {"network_mode": "none", "init": True, **options.pop("host", {})}
+        host = {"network_mode": "none", **options.pop("host", {})}
         entry = [argv[0]] if argv else None
         doing = f"run `{' '.join(argv)}` in {image}"
         with (

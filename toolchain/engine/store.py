@@ -40,12 +40,16 @@ class StoredImage:
         return "stand-in" if self.stand_in else "built"
 
 
-def list_images(engine: Engine) -> tuple[StoredImage, ...]:
-    """All images of ours on an engine, the newest first."""
+def list_images(engine: Engine, *, untagged: bool = False) -> tuple[StoredImage, ...]:
+    """All images of ours on an engine, the newest first.
+
+    untagged: with those that lost their name to a later build, and podman's layers of builds that failed.
+    """
     with engine.guard("list images"):
         found = engine.api.images(filters={"label": labels.PLAN})
     stored = (_stored(one) for one in found)
-    return tuple(sorted(stored, key=lambda one: (-one.created, one.id)))
+    kept = (one for one in stored if one.references or untagged)
+    return tuple(sorted(kept, key=lambda one: (-one.created, one.id)))
 
 
 def find_image(engine: Engine, plan: Plan) -> StoredImage | None:
@@ -225,7 +229,7 @@ def unused_images(engine: Engine, keep: Iterable[str] = ()) -> tuple[StoredImage
     kept = set(keep)
     newest: set[str] = set()
     found = []
-    for image in list_images(engine):
+    for image in list_images(engine, untagged=True):
         is_newest = bool(image.references) and image.name not in newest
         if image.references:
             newest.add(image.name)
