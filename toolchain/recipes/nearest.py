@@ -32,27 +32,44 @@ def nearest(
 ) -> Combination | None:
     """Change the fewest parts, then add the fewest warnings, then move the fewest listed versions.
 
-    Only versions of the same stack and of the named components are tried, on other bases too, and components
-    that a refusing rule misses are added. Archs stay: they are the user's device.
+    Versions of the same stack and of the named components are tried, on other bases too, and components
+    that a refusing rule misses are added; only when all that fails, the vendor's other stacks. Archs stay:
+    they are the user's device. None where nothing works.
     """
     choices = [_stack_options(combination), *_component_options(combination, book)]
     choices += _additions(combination, archs, book, allow)
-    tried = 0
-    for changes in range(1, _MOST_CHANGES + 1):
-        best: tuple[tuple[int, int], Combination] | None = None
-        for group in combinations(choices, min(changes, len(choices))):
-            for picked in product(*group):
-                tried += 1
-                if tried > _MOST_TRIED:
-                    return best[1] if best else None
-                candidate = _apply(combination, picked)
-                warnings = _warnings(candidate, archs, book, allow)
-                cost = (warnings, sum(one.distance for one in picked))
-                if warnings >= 0 and (best is None or cost < best[0]):
-                    best = (cost, candidate)
-        if best is not None:
-            return best[1]
-    return None
+    for changes in range(1, min(_MOST_CHANGES, len(choices)) + 1):
+        groups = [picked for group in combinations(choices, changes) for picked in product(*group)]
+        candidates = [
+            (sum(one.distance for one in picked), _apply(combination, picked))
+            for picked in groups[:_MOST_TRIED]
+        ]
+        if (best := _best(candidates, archs, book, allow)) is not None:
+            return best
+    return _best(list(_other_stacks(combination, book)), archs, book, allow)
+
+
+def _best(
+    candidates: Sequence[tuple[int, Combination]],
+    archs: tuple[str, ...],
+    book: RecipeBook,
+    allow: frozenset[str],
+) -> Combination | None:
+    """The candidate with the fewest warnings, then the shortest distance, that no rule refuses."""
+    judged = [(_warnings(one, archs, book, allow), distance, one) for distance, one in candidates]
+    working = [one for one in judged if one[0] >= 0]
+    return min(working, key=lambda one: one[:2])[2] if working else None
+
+
+def _other_stacks(combination: Combination, book: RecipeBook) -> Iterator[tuple[int, Combination]]:
+    """The same components on the vendor's other stacks, newest versions first."""
+    own = combination.stack.stack
+    for stack in book.stacks.values():
+        if stack.stack.stack == own.stack or stack.stack.vendor != own.vendor:
+            continue
+        for distance, entry in enumerate(reversed(stack.rows)):
+            moved = replace(combination, stack=stack, entry=entry, base=entry.row.bases[0], environment=None)
+            yield distance, moved
 
 
 def _warnings(candidate: Combination, archs: tuple[str, ...], book: RecipeBook, allow: frozenset[str]) -> int:
