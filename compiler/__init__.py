@@ -15,6 +15,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.compile import compile_model as compile_model
     from compiler.core.cache import content_key as content_key
+    from compiler.core.cache_space import CacheUsage as CacheUsage
+    from compiler.core.cache_space import Pruned as Pruned
+    from compiler.core.cache_space import cache_usage as cache_usage
+    from compiler.core.cache_space import prune_cache as prune_cache
     from compiler.core.diagnostics import BadInputError as BadInputError
     from compiler.core.diagnostics import BuildError as BuildError
     from compiler.core.diagnostics import CrashError as CrashError
@@ -29,6 +33,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.files import remove_abandoned_directories as remove_abandoned_directories
     from compiler.core.files import replace_atomic as replace_atomic
     from compiler.core.files import sha256_file as sha256_file
+    from compiler.core.files import stream_atomic as stream_atomic
     from compiler.core.files import write_atomic as write_atomic
     from compiler.core.process import run as run
     from compiler.core.process import stop_all as stop_all
@@ -39,6 +44,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.settings import Knob as Knob
     from compiler.core.settings import Settings as Settings
     from compiler.core.settings import load_settings as load_settings
+    from compiler.core.units import read_bytes as read_bytes
     from compiler.frontend.files import external_files as external_files
     from compiler.inspect import inspect_library as inspect_library
     from compiler.inspect import inspect_model as inspect_model
@@ -69,6 +75,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "compiler.compile": ("compile_model",),
     "compiler.core.cache": ("content_key",),
+    "compiler.core.cache_space": ("CacheUsage", "Pruned", "cache_usage", "prune_cache"),
     "compiler.core.diagnostics": (
         "BadInputError",
         "BuildError",
@@ -85,13 +92,14 @@ _HOMES = {
         "private_directory",
         "remove_abandoned_directories",
         "replace_atomic",
-        "sha256_file",
+        "sha256_file", "stream_atomic",
         "write_atomic",
     ),
     "compiler.core.process": ("run", "stop_all"),
     "compiler.core.progress": ("Progress", "Steps", "silent"),
     "compiler.core.settings": ("KNOBS", "Knob", "Settings", "load_settings"),
     "compiler.frontend.files": ("external_files",),
+    "compiler.core.units": ("read_bytes",),
     "compiler.inspect": ("inspect_library", "inspect_model", "list_targets"),
     "compiler.reports": (
         "EMITS",

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from compiler.core.cache_space import cache_in_use, make_room
 from compiler.core.diagnostics import BadInputError, HostError, UsageError
 from compiler.core.files import (
     remove_abandoned_directories,
@@ -38,10 +39,18 @@ def compile_model(path: Path, options: CompileOptions, *, progress: Progress = s
     """
     settings = load_settings()
     _check_output(path, options)
+    with cache_in_use(settings.cache_dir):
+        report = _compile(path, options, settings, progress)
+    if not report.cached:
+        make_room(settings)
+    return report
+
+
+def _compile(path: Path, options: CompileOptions, settings: Settings, progress: Progress) -> CompileReport:
     if not _may_be_kept(options, settings):
         return _pipeline(path, options, ExternalData(path.parent), progress)
     started, before = time.perf_counter(), _state(path)
-    libraries = FinishedLibraries(settings.cache_dir / "libraries")
+    libraries = FinishedLibraries(settings.cache_dir / "libraries", settings.cache_bytes)
     key = _key(path, options, settings)
     external = ExternalData(path.parent)
     found = libraries.find(key)

@@ -22,7 +22,18 @@ from compiler import (
     stop_all,
 )
 from toolchain import console
-from toolchain.commands import bench, compile, completion, demo, inspect, run, targets, verify, zoo  # noqa: A004
+from toolchain.commands import (
+    bench,
+    cache,
+    compile,  # noqa: A004
+    completion,
+    demo,
+    inspect,
+    run,
+    targets,
+    verify,
+    zoo,
+)
 from toolchain.commands.image import app as image_app
 
 _EXIT_INTERRUPTED = 130
@@ -48,6 +59,7 @@ app.command("inspect")(inspect.inspect_command)
 app.command("targets")(targets.targets_command)
 app.add_typer(image_app, name="image")
 app.add_typer(zoo.app, name="zoo")
+app.add_typer(cache.app, name="cache")
 app.command("demo")(demo.demo_command)
 app.command("completion")(completion.completion_command)
 app.command("complete-words", hidden=True)(completion.complete_words_command)

@@ -98,7 +98,7 @@ class ProgressBar:
                 if task is None or shown is None or shown.doing != state.doing:
                     task = self._begin(bar, state, task)
                 shown = state
-                bar.update(task, completed=state.done, **self._texts(state))
+                bar.update(task, completed=state.done, count=self._count(state), left=_left(state))
                 bar.refresh()
                 if self._over.wait(_FRAME_SECONDS):
                     return
@@ -107,13 +107,10 @@ class ProgressBar:
         if before is not None:
             bar.remove_task(before)
         doing = f"{self._title}: {state.doing}" if state.doing else self._title
-        return bar.add_task(doing, total=state.total or None, **self._texts(state))
+        return bar.add_task(doing, total=state.total or None, count=self._count(state), left=_left(state))
 
-    def _texts(self, state: State) -> dict[str, str]:
-        now = time.monotonic()
-        left = state.seconds_left(now)
-        time_text = _time(now - state.started) if left is None else f"{_time(left)} left"
-        return {"count": count_text(state, self._unit), "left": time_text}
+    def _count(self, state: State) -> str:
+        return count_text(state, self._unit)
 
 
 def count_text(state: State, unit: Unit) -> str:
@@ -126,6 +123,12 @@ def count_text(state: State, unit: Unit) -> str:
     if unit == "part":
         return f"{100 * state.done / state.total:.0f} %"
     return f"{math.floor(state.done)} of {state.total:.0f}"
+
+
+def _left(state: State) -> str:
+    now = time.monotonic()
+    left = state.seconds_left(now)
+    return _time(now - state.started) if left is None else f"{_time(left)} left"
 
 
 def _time(seconds: float) -> str:

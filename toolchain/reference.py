@@ -42,7 +42,7 @@ def page() -> str:
 def _commands(path: str, command: Any) -> Iterator[str]:
     """One section for each command that does something, in the order of `tk --help`."""
     children = getattr(command, "commands", {})
-    if not children or path == "tk":
+    if not children or command.invoke_without_command:
         yield _section(path, command)
     for name, child in children.items():
         if child.hidden:
@@ -52,7 +52,7 @@ def _commands(path: str, command: Any) -> Iterator[str]:
 
 def _section(path: str, command: Any) -> str:
     arguments = [one for one in command.params if one.param_type_name == "argument"]
-    options = [one for one in command.params if one.param_type_name == "option" and one.name != "help"]
+    options = [one for one in command.params if one.param_type_name == "option" and not _is_hidden(one)]
     usage = " ".join(
         [path, *(one.metavar.strip("{}") for one in arguments), *(["[OPTIONS]"] if options else [])]
     )
@@ -60,6 +60,10 @@ def _section(path: str, command: Any) -> str:
     rows += [f"| {_spelling(one)} | {one.help}{_default(one)} |" for one in options]
     table = "\n".join(["| | |", "|---|---|", *rows]) if rows else ""
     return f"## `{usage}`\n\n{_help(command)}\n\n{table}\n"
+
+
+def _is_hidden(option: Any) -> bool:
+    return option.name == "help" or bool(option.hidden)
 
 
 def _help(command: Any) -> str:

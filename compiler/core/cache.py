@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import re
 from pathlib import Path
 
@@ -32,6 +33,7 @@ class ContentCache:
         for path in _entries(directory, suffix):
             with contextlib.suppress(OSError):
                 if sha256_file(path) == path.name[:_DIGITS]:
+                    touch(path)
                     return path
                 path.unlink(missing_ok=True)
         return None
@@ -48,6 +50,12 @@ class ContentCache:
                 "a cache key is not the work of content_key", where=f"key {key!r}, suffix {suffix!r}"
             )
         return self.root / key[:2] / key
+
+
+def touch(path: Path) -> None:
+    """Remember that an entry was used now: those not used for the longest time are removed first."""
+    with contextlib.suppress(OSError):  # the cache of somebody else: read only
+        os.utime(path)
 
 
 def _entries(directory: Path, suffix: str) -> list[Path]:

@@ -223,10 +223,11 @@ def _remove_abandoned(directory: Path, prefix: str, suffix: str) -> None:
         for entry in entries:
             if entry.name.startswith(prefix) and entry.name.endswith(suffix):
                 with contextlib.suppress(OSError):
-                    _remove_unless_locked(Path(entry.path))
+                    remove_unless_locked(Path(entry.path))
 
 
-def _remove_unless_locked(path: Path) -> None:
+def remove_unless_locked(path: Path) -> None:
+    """Remove a file or directory of this user that no process has locked; raises OSError if one has."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         facts = os.fstat(handle)

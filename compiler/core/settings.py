@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.core.diagnostics import UsageError
+from compiler.core.units import read_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class Knob:
 
 KNOBS: tuple[Knob, ...] = (
     Knob("TK_CACHE_DIR", "directory of everything that is cached by content", "the user's cache directory"),
+    Knob("TK_CACHE_SIZE", "bytes that the cache may hold, as `20 GB` or `500M`; see `tk cache`", "10 GB"),
     Knob(
         "TK_CXX", "C++ compiler that builds model libraries", "the first of g++, c++, clang++ that is found"
     ),
@@ -39,6 +41,7 @@ class Settings:
     """Values of all knobs; `cxx` and `threads` are None when nothing was asked for."""
 
     cache_dir: Path
+    cache_bytes: int
     cxx: str | None
     jobs: int
     threads: int | None
@@ -54,6 +57,7 @@ def load_settings(env: Mapping[str, str] | None = None) -> Settings:
     threads = _positive(source, "TK_THREADS")
     return Settings(
         cache_dir=_cache_dir(source),
+        cache_bytes=_size(source, "TK_CACHE_SIZE", 10 * 1000**3),
         cxx=source.get("TK_CXX") or None,
         jobs=_positive(source, "TK_JOBS") or usable_processors(),
         threads=threads,
@@ -100,6 +104,19 @@ def _positive(source: Mapping[str, str], name: str) -> int | None:
             why=f"it is `{text}`",
         )
     return int(text)
+
+
+def _size(source: Mapping[str, str], name: str, default: int) -> int:
+    text = source.get(name, "")
+    try:
+        return read_bytes(text) if text else default
+    except ValueError as error:
+        raise UsageError(
+            f"{name} is no size",
+            where=f"environment variable {name}",
+            why=f"it is `{text}`",
+            hint=f"set it as in {name}=20GB",
+        ) from error
 
 
 def _switch(source: Mapping[str, str], name: str) -> bool:

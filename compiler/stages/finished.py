@@ -8,26 +8,21 @@ Records are read before anything large is imported: a hit costs little more than
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.metadata
 import json
-import os
 import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from compiler.core.cache import content_key
+from compiler.core.cache import content_key, touch
 from compiler.core.diagnostics import TkError
 from compiler.core.files import copy_atomic, sha256_file, stream_atomic, write_atomic
 
 RECORD_VERSION = 1
 PACKAGE = Path(__file__).resolve().parent.parent
-LIMIT_BYTES = 4 << 30
-"""Libraries are removed, those not used for the longest time first, until the rest is no larger than this."""
-
 _CHUNK_BYTES = 1 << 20
 _DEPENDENCIES = ("numpy", "onnx", "ml_dtypes")  # they evaluate constants
 
@@ -51,10 +46,10 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class FinishedLibraries:
-    """The libraries kept under `root`; at most `limit` bytes of them."""
+    """The libraries kept under `root`; none that is larger than `limit` bytes."""
 
     root: Path
-    limit: int = LIMIT_BYTES
+    limit: int
 
     def find(self, key: str) -> Finished | None:
         """What was made for `key`; None where nothing was, or where its record is damaged."""
@@ -62,6 +57,7 @@ class FinishedLibraries:
             data = json.loads(self._record(key).read_bytes())
             if data["version"] != RECORD_VERSION:
                 return None
+            touch(self._record(key))
             return Finished(data["sha256"], data["bytes"], data["externals"], data["facts"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
@@ -80,12 +76,11 @@ class FinishedLibraries:
             return False
         except FileNotFoundError:
             return False
-        with contextlib.suppress(OSError):
-            os.utime(kept)  # used just now: the last to be removed
+        touch(kept)
         return True
 
     def keep(self, key: str, library: Path, externals: Mapping[str, str], facts: Mapping[str, int]) -> None:
-        """Remember a finished library for `key`, and make room for it.
+        """Remember a finished library for `key`.
 
         Raises HostError when the cache cannot be written. A library larger than the cache is not kept.
         """
@@ -102,20 +97,6 @@ class FinishedLibraries:
             "facts": dict(facts),
         }
         write_atomic(self._record(key), json.dumps(content))
-        self._make_room()
-
-    def _make_room(self) -> None:
-        libraries = []
-        for path in self.root.glob("*.so"):
-            with contextlib.suppress(OSError):
-                facts = path.stat()
-                libraries.append((facts.st_mtime, facts.st_size, path))
-        total = sum(size for _, size, _ in libraries)
-        for _, size, path in sorted(libraries):
-            if total <= self.limit:
-                return
-            path.unlink(missing_ok=True)
-            total -= size
 
     def _record(self, key: str) -> Path:
         return self.root / f"{key}.json"

@@ -6,6 +6,7 @@ import ctypes
 from pathlib import Path
 
 from compiler.core.cache import ContentCache, content_key
+from compiler.core.cache_space import cache_in_use
 from compiler.core.diagnostics import BuildError
 from compiler.core.files import private_directory
 from compiler.core.process import run
@@ -23,7 +24,8 @@ def peak_gflops(threads: int, settings: Settings, seconds: float = 0.2) -> float
 
     Raises HostError without a C++ compiler and BuildError if it refuses the source.
     """
-    library = ctypes.CDLL(str(_library(settings)))
+    with cache_in_use(settings.cache_dir):
+        library = ctypes.CDLL(str(_library(settings)))
     function = library.tk_peak_gflops
     function.argtypes = [ctypes.c_int, ctypes.c_double]
     function.restype = ctypes.c_double

@@ -13,6 +13,8 @@ import pytest
 from onnx import helper
 
 import compiler
+from compiler.core.cache_space import cache_usage, prune_cache
+from compiler.core.settings import load_settings
 from compiler.stages.finished import FinishedLibraries, finished_key, package_digest
 from tests.support.command import tk
 from tests.support.onnx_models import model
@@ -141,24 +143,45 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, empty_cache
     np.testing.assert_array_equal(result(tmp_path / "m.so"), X * 2)
 
 
-def test_the_least_used_library_makes_room(tmp_path: Path) -> None:
-    libraries = FinishedLibraries(tmp_path / "libraries", limit=250)
+def test_a_library_that_is_handed_out_is_used(tmp_path: Path) -> None:
+    libraries = FinishedLibraries(tmp_path / "libraries", limit=1000)
     for number in range(3):
-        (tmp_path / "made").write_bytes(bytes([number]) * 100)
-        key = finished_key(str(number))
-        libraries.keep(key, tmp_path / "made", {}, {})
+        (tmp_path / "made").write_bytes(bytes([number]) * 1000)
+        libraries.keep(finished_key(str(number)), tmp_path / "made", {}, {})
         (tmp_path / "made").unlink()
-        os.utime(libraries.root / f"{libraries.find(key).sha256}.so", (number, number))  # type: ignore[union-attr]
-        if number == 1:  # the first is used again
-            found = libraries.find(finished_key("0"))
-            assert found is not None
-            assert libraries.take(found, tmp_path / "taken")
-    (tmp_path / "made").write_bytes(b"x" * 251)
-    libraries.keep(finished_key("large"), tmp_path / "made", {}, {})
+    for kept in libraries.root.iterdir():
+        os.utime(kept, (1000, 1000))
+    found = libraries.find(finished_key("1"))
+    assert found is not None
+    assert libraries.take(found, tmp_path / "taken")
+    assert prune_cache(tmp_path, unused_seconds=60).removed_entries == 4  # libraries and their records
+    known = [libraries.find(finished_key(str(number))) for number in range(3)]
+    assert [one is not None and libraries.take(one, tmp_path / "taken") for one in known] == [
+        False,
+        True,
+        False,
+    ]
+
+
+def test_a_compile_makes_room(tmp_path: Path, empty_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (empty_cache / "objects").unlink()  # those of other tests
+    monkeypatch.setenv("TK_CACHE_SIZE", "200 kB")
+    for number in (2, 3, 4):
+        library = tmp_path / f"{number}.so"
+        compiled(product(tmp_path / "m.onnx", number), library)
+        np.testing.assert_array_equal(result(library), X * number)
+        assert cache_usage(load_settings()).bytes <= 200_000
+    assert compiled(tmp_path / "m.onnx", tmp_path / "again.so").cached
+
+
+def test_a_library_larger_than_the_cache_is_not_kept(tmp_path: Path) -> None:
+    libraries = FinishedLibraries(tmp_path / "libraries", limit=250)
+    for name, size in (("small", 250), ("large", 251)):
+        (tmp_path / "made").write_bytes(b"x" * size)
+        libraries.keep(finished_key(name), tmp_path / "made", {}, {})
+        (tmp_path / "made").unlink()
     assert libraries.find(finished_key("large")) is None
-    found = [libraries.find(finished_key(str(number))) for number in range(3)]
-    taken = [one is not None and libraries.take(one, tmp_path / "taken") for one in found]
-    assert taken == [True, False, True]
+    assert libraries.find(finished_key("small")) is not None
 
 
 def test_keys_tell_all_options_apart() -> None:
