@@ -1,34 +1,148 @@
-"""`tk image render`: what would be built, as text."""
+"""`tk image render`: what would be built, as text, and the same for other tools."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import compiler
-from toolchain import console
+from toolchain import console, options
+from toolchain.commands.image import common
+
+if TYPE_CHECKING:
+    from toolchain.devices.options import RunOption
+    from toolchain.images.named import Named
+    from toolchain.images.plan import ContextFile, Plan
+
+
+class Format(StrEnum):
+    """What `tk image render` writes."""
+
+    DOCKERFILE = "dockerfile"
+    BAKE = "bake"
+    COMPOSE = "compose"
+    DEVCONTAINER = "devcontainer"
+    APPTAINER = "apptainer"
+
+
+FormatOption = Annotated[Format, typer.Option("--format", help="For which tool.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "-o", "--output", metavar="DIR", help="Write everything that a build reads into this folder."
+    ),
+]
+Digest = Annotated[
+    str,
+    typer.Option("--digest", metavar="REF@sha256:...", help="The built image in a registry (apptainer)."),
+]
 
 
 def render_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="An image, for example `rocm-5.4`.")],
-    output: Annotated[
-        Path | None,
-        typer.Option("-o", "--output", metavar="DIR", help="Write the whole build context into this folder."),
-    ] = None,
+    name: common.Name,
+    format: FormatOption = Format.DOCKERFILE,  # noqa: A002 - the option's name
+    output: Output = None,
+    arch: common.Archs = None,
+    allow: common.Allow = None,
+    base: common.Base = None,
+    digest: Digest = "",
+    site: common.Site = None,
+    docker_host: options.DockerHost = None,
+    engine: options.EngineName = None,
 ) -> None:
-    """Show the Dockerfile of an image, or write everything that a build reads."""
-    from toolchain.images.planner import plan_image
-    from toolchain.images.render import context, dockerfile
-    from toolchain.recipes.book import load_book
-    from toolchain.recipes.resolve import resolve
-    from toolchain.site import load_site
+    """Show the Dockerfile of an image, or the file of another tool; with -o everything that a build reads."""
+    from toolchain.images.named import plan_named
 
-    site = load_site()
-    plan = plan_image(resolve(name, load_book(site.recipe_folders), allow=site.allow), site=site)
+    named = plan_named(name, site_file=site, archs=arch or (), allow=allow or (), base=base)
+    for warning in named.warnings:
+        console.warn(warning)
+    files: tuple[ContextFile, ...] = ()
+    if format is Format.APPTAINER:
+        digest = digest or _digest(named, docker_host, engine)
+    main = _main_file(named.plan, format, digest)
     if output is None:
-        console.data(dockerfile(plan).rstrip("\n"))
+        console.data(main.data.decode().rstrip("\n"))
+        _tell_needs(named.plan, format)
         return
-    for file in context(plan):
+    if format in (Format.DOCKERFILE, Format.BAKE, Format.COMPOSE):
+        files = _contexts(named.plan)
+    for file in {one.path: one for one in (*files, main)}.values():
         compiler.write_atomic(output / file.path, file.data, mode=file.mode)
+    console.talk(
+        f"wrote {main.path} and what it needs to {output}" if files else f"wrote {output / main.path}"
+    )
+
+
+def _main_file(plan: Plan, format: Format, digest: str) -> ContextFile:  # noqa: A002
+    from toolchain.images import formats
+    from toolchain.images.plan import ContextFile
+    from toolchain.images.render import dockerfile
+
+    if format is Format.DOCKERFILE:
+        return ContextFile("Dockerfile", dockerfile(plan).encode())
+    if format is Format.BAKE:
+        return ContextFile(formats.bake.FILE, formats.bake.bake(plan).encode())
+    if format is Format.APPTAINER:
+        return ContextFile(formats.apptainer.FILE, formats.apptainer.apptainer(plan, digest).encode())
+    chosen = _run_options(plan)
+    if format is Format.COMPOSE:
+        return ContextFile(formats.compose.FILE, formats.compose.compose(plan, chosen).encode())
+    return ContextFile(formats.devcontainer.FILE, formats.devcontainer.devcontainer(plan, chosen).encode())
+
+
+def _contexts(plan: Plan) -> tuple[ContextFile, ...]:
+    """The build context, and those of the components in folders that the image's own build ignores."""
+    import dataclasses
+
+    from toolchain.images.formats.bake import every_need, folder_of
+    from toolchain.images.plan import ContextFile
+    from toolchain.images.render import context
+
+    needs = every_need(plan)
+    nested = [
+        dataclasses.replace(file, path=f"{folder_of(need)}/{file.path}")
+        for need in needs
+        for file in context(need)
+    ]
+    ignored = (ContextFile(".dockerignore", b"needs\n"),) if needs else ()
+    return (*context(plan), *nested, *ignored)
+
+
+def _run_options(plan: Plan) -> tuple[RunOption, ...]:
+    """What a container needs on this machine; without the accelerators when it has none that can be used."""
+    from toolchain.devices.detect import detect
+    from toolchain.devices.hosting import EngineFacts, this_caller
+    from toolchain.devices.privileges import PRODUCTS, base_options, run_options
+    from toolchain.devices.sysroot import capture
+
+    engine, caller = EngineFacts("docker", runtimes=("nvidia",)), this_caller()
+    chosen = base_options(engine, caller)
+    vendor = next((one for one in PRODUCTS if plan.resolution and one == plan.resolution.vendor), None)
+    if vendor is None:
+        return chosen
+    try:
+        return (*chosen, *run_options(detect(capture()), vendor, engine, caller))
+    except compiler.HostError as error:
+        console.warn(f"{error.what}; the file is without them: {'; '.join(error.why.splitlines())}")
+        return chosen
+
+
+def _digest(named: Named, docker_host: str | None, kind: str | None) -> str:
+    """How a registry that the engine knows calls the built image; empty when none does."""
+    from toolchain.engine.client import open_engine
+    from toolchain.engine.endpoint import resolve_endpoint
+
+    engine = open_engine(resolve_endpoint(docker_host, kind=kind), kind=kind)
+    facts = engine.image(named.plan.reference) or {}
+    known = [str(one) for one in facts.get("RepoDigests") or ()]
+    own = [one for one in known if named.site.registry and one.startswith(f"{named.site.registry}/")]
+    return next(iter((*own, *known)), "")
+
+
+def _tell_needs(plan: Plan, format: Format) -> None:  # noqa: A002
+    if plan.needs and format is Format.DOCKERFILE:
+        names = ", ".join(one.reference for one in plan.needs)
+        console.talk(f"it copies from {names}: -o writes their build contexts, too")
