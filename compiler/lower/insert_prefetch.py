@@ -43,10 +43,16 @@ def insert_prefetch(func: Func, facts: TargetFacts) -> Func:
 
 @dataclass(frozen=True, slots=True)
 class _Nest:
-    """Serial loops under the marked one, outermost first, around a load of the buffer, and its index."""
+    """Serial loops under the marked one, outermost first, around a load of the buffer.
+
+    load: where the load begins; first, last: the elements that an iteration of the marked loop reads, beside
+    what loops outside add.
+    """
 
     loops: tuple[For, ...]
     load: Linear
+    first: int
+    last: int
 
     @property
     def steps(self) -> int:
@@ -69,11 +75,12 @@ class _Insert(Rewriter):
         strides = {nest.load.coefficient(loop.var.name) for nest in nests}
         if len(strides) != 1 or min(strides) <= 0:
             return loop  # it does not walk through the buffer
-        stretch, steps = strides.pop(), sum(nest.steps for nest in nests)
-        share, before = -(-stretch // steps), 0
+        stride, steps = strides.pop(), sum(nest.steps for nest in nests)
+        stretch = max(nest.last for nest in nests) - min(nest.first for nest in nests) + 1
+        share, before = -(-min(stretch, stride) // steps), 0
         found: dict[For, list[Stmt]] = {}
         for nest in nests:
-            calls, at = self._calls(nest, buffer, stretch + before * share, share)
+            calls, at = self._calls(nest, buffer, stride + before * share, share)
             found.setdefault(at, []).extend(calls)
             before += nest.steps
         return loop.replace(body=_Put(found).visit(loop.body))
@@ -103,20 +110,32 @@ def _nests(stmt: Stmt, around: tuple[For, ...], buffer: Buffer, sim: Simplifier)
         if not isinstance(child, For) or child.kind is not ForKind.SERIAL:
             yield from _nests(child, around, buffer, sim)
             continue
-        inside = list(_nests(child, (*around, child), buffer, bind_loop(sim, child)))
+        inside = list(_nests(child, (*around, child), buffer, sim))
         yield from inside
-        load = None if inside else _first_load(child, buffer)
-        if load is not None:
-            yield _Nest((*around, child), sim.linear(load))
+        if not inside and (nest := _nest((*around, child), buffer, sim)):
+            yield nest
 
 
-def _first_load(stmt: Stmt, buffer: Buffer) -> Expr | None:
-    """Where the first load from the buffer begins."""
-    for item in stmt.walk():
-        if isinstance(item, Load) and item.buffer == buffer:
-            index = item.indices[0]
-            return index.base if isinstance(index, Ramp) else index
-    return None
+def _nest(loops: tuple[For, ...], buffer: Buffer, sim: Simplifier) -> _Nest | None:
+    """The nest of loops around loads from the buffer; None where the innermost one has none."""
+    inner = sim
+    for loop in (*loops, *(item for item in loops[-1].body.walk() if isinstance(item, For))):
+        inner = bind_loop(inner, loop)
+    loads = [item for item in loops[-1].body.walk() if isinstance(item, Load) and item.buffer == buffer]
+    if not loads:
+        return None
+    names = {item.var.name for item in loops[0].walk() if isinstance(item, For)}
+    found = []
+    for load in loads:
+        index = load.indices[0]
+        begin = inner.linear(index.base if isinstance(index, Ramp) else index)
+        moving = Linear(
+            {atom: n for atom, n in begin.terms.items() if variables(atom) & names}, begin.constant
+        )
+        low, high = inner.range(moving)
+        found.append((begin, low, high + index.dtype.lanes - 1))
+    first, last = min(low for _, low, _ in found), max(high for _, _, high in found)
+    return None if last - first == math.inf else _Nest(loops, found[0][0], int(first), int(last))
 
 
 class _Put(Rewriter):

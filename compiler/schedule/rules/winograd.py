@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
-from compiler.loops.annotations import APART, PARTITION, stage_of
+from compiler.loops.annotations import APART, PARTITION, PREFETCH, stage_of
 from compiler.loops.ir import CONSTANT, Block, ForKind, Func, Load
 from compiler.loops.layout import Layout, lane_map
 from compiler.loops.queries import extent_of, variables
@@ -246,7 +246,8 @@ class _Winograd:
         products = s.block(self.names["products"])
         loads = [item for item in products.body.walk() if isinstance(item, Load)]
         filters = next(item for item in loads if item.buffer.scope == CONSTANT)
-        s.transform_layout(filters.buffer.name, f"a, b, c, d -> a, b, c // {width}, d, c % {width}")
+        self.filters = filters.buffer.name
+        s.transform_layout(self.filters, f"a, b, c, d -> a, b, c // {width}, d, c % {width}")
         for name in self.names.values():
             s.transform_layout(_target(s.block(name)), lane_map(4, 2, self.lanes))
         for name in ("tile_rows", "result_rows"):
@@ -295,6 +296,7 @@ class _Winograd:
         outer, inner = s.split(t[0], (None, rows), tail=tail)
         c_outer, c_inner = s.split(c[0], (None, self.lanes))
         s.reorder(*i, *j, outer, c_outer, c_inner, inner, *vectors, *lane)
+        s.annotate(j[-1], PREFETCH, self.filters)
         s.reverse_compute_at(copy, outer)
         init = s.decompose_reduction(name, c_outer)
         for block in (init, name, copy):

@@ -133,10 +133,10 @@ def test_a_request_for_less_than_a_line_moves_to_the_loop_outside() -> None:
 
 
 def test_a_request_for_more_than_a_line_is_several() -> None:
-    program = STREAM.replace("0..6", "0..2").replace("128", "512")
+    program = STREAM.replace("0..6", "0..2").replace("c * 128 + r * 16", "c * 512 + r * 64")
     done = insert_prefetch(func(program, "x: f32[2048]", "y: f32[2]"), V4)
-    assert "prefetch:i64(&x[c * 512], m * 256 + r * 32 + 512)" in body_of(done)
-    assert "prefetch:i64(&x[c * 512], m * 256 + r * 32 + 528)" in body_of(done)
+    assert "prefetch:i64(&x[c * 512], m * 232 + r * 29 + 512)" in body_of(done)
+    assert "prefetch:i64(&x[c * 512], m * 232 + r * 29 + 528)" in body_of(done)
 
 
 @pytest.mark.parametrize("place", ["r * 16", "k[c] * 128 + r * 16"])
