@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from compiler import BadInputError, BuildError, HostError, InternalError, load_settings, write_atomic
-from toolchain import names
 from toolchain.engine import builders, labels, store
 from toolchain.engine.builders import BuilderName, BuildRequest, Failure
 from toolchain.engine.causes import Cause, Issue, known_causes
@@ -112,7 +112,7 @@ def build_image(
     secrets: Mapping[str, bytes] | None = None,
     progress: Progress | None = None,
     options: BuildOptions | None = None,
-    issues: Sequence[Issue] = (),
+    issues: Iterable[Issue] = (),
 ) -> BuiltImage:
     """Make sure that an image is on the engine: find it, pull it from the site's registry, or build it.
 
@@ -229,9 +229,9 @@ class _Work:
         )
 
 
-def _build(work: _Work, progress: Progress, issues: Sequence[Issue]) -> tuple[Path, str]:
+def _build(work: _Work, progress: Progress, issues: Iterable[Issue]) -> tuple[Path, str]:
     """Build one image; its log and the builder's name. Raises BuildError."""
-    path = load_settings().cache_dir / "logs" / "build" / f"{names.file_name(work.plan.reference)}.log"
+    path = load_settings().cache_dir / "logs" / "build" / f"{_file_name(work.plan.reference)}.log"
     times = step_times(work.plan.name)
     with progress(work.plan.reference, times) as listener:
         recorder = _Recorder(listener, times, path)
@@ -243,6 +243,11 @@ def _build(work: _Work, progress: Progress, issues: Sequence[Issue]) -> tuple[Pa
         raise _failed(work.plan, recorder, failure, issues)
     times.keep()
     return path, name
+
+
+def _file_name(reference: str) -> str:
+    """A reference as a file name that is easy to type."""
+    return re.sub(r"[^A-Za-z0-9._-]", "-", reference)
 
 
 def _with_some_builder(work: _Work, recorder: _Recorder) -> tuple[str, Failure | None]:
@@ -285,7 +290,7 @@ def _have_base(work: _Work) -> None:
             store.pull_base(work.engine, reference)
 
 
-def _failed(plan: Plan, recorder: _Recorder, failure: Failure, issues: Sequence[Issue]) -> BuildError:
+def _failed(plan: Plan, recorder: _Recorder, failure: Failure, issues: Iterable[Issue]) -> BuildError:
     said = recorder.output.get(recorder.failed, [])
     lines = [*said, failure.why]
     causes = known_causes(lines, issues)

@@ -3,8 +3,8 @@
 The classic builder knows neither secrets nor caches, and whatever a step copies into a stage stays in a
 layer. So steps with mounts are not left to it: each runs in a container of its own, in which secrets, files
 of the context and caches are volumes, and what it changed becomes the next layer (`docker commit` leaves
-volumes out). No secret enters a layer, and nothing is shared but through the engine. All other instructions go to the
-classic builder, a run of them at a time, each run beginning at the layer before.
+volumes out). No secret enters a layer, and nothing is shared but through the engine. All other instructions
+go to the classic builder, a run of them at a time, each run beginning at the layer before.
 """
 
 from __future__ import annotations
@@ -24,10 +24,7 @@ from toolchain.engine.events import Event, Listener, split_lines
 from toolchain.images import quoting
 from toolchain.images.plan import ContextFile, Copy, From, Instruction, Mount, Plan, Run, Stage, encode
 
-_STEP = "tk.step"
-"""On the image after a step that ran here: what it was made from, so that it need not run again."""
 _CACHE = "tk.volume"
-_SECRETS = "/run/secrets"
 
 
 class ClassicBuild:
@@ -146,7 +143,7 @@ class ClassicBuild:
                 failure = Failure(f"`{text}` ended with exit code {code}")
                 self._tell(Event("failed", number, failure.why))
                 return failure
-            own = {**(config.get("Labels") or {}), _STEP: key}
+            own = {**(config.get("Labels") or {}), labels.STEP: key}
             with engine.guard(f"keep a step of {self._request.reference}"):
                 made = engine.api.commit(name, conf={**config, "Labels": own})
         self._tell(Event("done", number))
@@ -162,7 +159,7 @@ class ClassicBuild:
 
     def _made_before(self, key: str) -> str:
         with self._engine.guard("look for earlier steps"):
-            found = self._engine.api.images(filters={"label": f"{_STEP}={key}"}, all=True)
+            found = self._engine.api.images(filters={"label": f"{labels.STEP}={key}"}, all=True)
         made = sorted(found, key=lambda one: (int(one.get("Created") or 0), str(one["Id"])))
         return str(made[0]["Id"]) if made else ""
 

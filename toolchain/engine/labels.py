@@ -16,6 +16,8 @@ STAND_IN = "tk.stand-in"
 """On images built on another base than their recipe's: that base."""
 BASE_ID = "tk.base-id"
 """On the same: the id of that base, as its name may come to mean another image."""
+STEP = "tk.step"
+"""On layers of the classic builder: what a step was made from, so that it need not run again."""
 OWNER = "tk.owner"
 """On containers and volumes: the process that made them and removes them at its end."""
 

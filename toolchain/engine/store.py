@@ -238,6 +238,20 @@ def unused_images(engine: Engine, keep: Iterable[str] = ()) -> tuple[StoredImage
     return tuple(found)
 
 
+def remove_steps(engine: Engine) -> list[str]:
+    """Remove nameless layers that the classic builder's steps left and no image is based on."""
+    import docker.errors
+
+    removed = []
+    with engine.guard("look for layers without use"):
+        found = engine.api.images(filters={"label": labels.STEP, "dangling": True})
+    for one in found:
+        with engine.guard("remove a layer"), contextlib.suppress(docker.errors.NotFound):
+            engine.api.remove_image(one["Id"])
+            removed.append(str(one["Id"]))
+    return removed
+
+
 def sweep(engine: Engine) -> list[str]:
     """Remove containers and volumes whose process has died without doing so; returns their names."""
     import docker.errors

@@ -7,8 +7,23 @@ from __future__ import annotations
 
 import typer
 
-from toolchain.commands.image import lint, render, show, why
-from toolchain.commands.image import list as list_images
+from toolchain.commands.image import (
+    build,
+    check,
+    diff,
+    lint,
+    lock,
+    ls,
+    prune,
+    pull,
+    push,
+    render,
+    rm,
+    sbom,
+    show,
+    why,
+)
+from toolchain.commands.image import list as list_images, run, shell
 
 app = typer.Typer(help="Images of vendor stacks with the right LLVM and SYCL.", no_args_is_help=True)
 
@@ -24,3 +39,15 @@ app.command("show")(show.show_command)
 app.command("why")(why.why_command)
 app.command("lint")(lint.lint_command)
 app.command("render")(render.render_command)
+app.command("diff")(diff.diff_command)
+app.command("lock")(lock.lock_command)
+app.command("build")(build.build_command)
+app.command("check")(check.check_command)
+app.command("ls")(ls.ls_command)
+app.command("pull")(pull.pull_command)
+app.command("push")(push.push_command)
+app.command("rm")(rm.rm_command)
+app.command("prune")(prune.prune_command)
+app.command("sbom")(sbom.sbom_command)
+app.command("run")(run.run_command)
+app.command("shell")(shell.shell_command)

@@ -1,0 +1,131 @@
+"""`tk image build`: from a recipe to an image on an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from compiler import UsageError, did_you_mean
+from toolchain import console, options
+from toolchain.commands.image import common, target
+
+if TYPE_CHECKING:
+    from toolchain.engine.build import BuiltImage
+    from toolchain.engine.causes import Issue
+    from toolchain.engine.client import Engine
+    from toolchain.images.plan import Plan
+
+Builder = Annotated[
+    str,
+    typer.Option("--builder", metavar="NAME", help="auto, buildkit, or classic: Docker's, without caches."),
+]
+
+
+def build_command(
+    name: common.Name,
+    base: target.Base = None,
+    engine: options.EngineName = None,
+    docker_host: options.DockerHost = None,
+    site: common.Site = None,
+    arch: common.Archs = None,
+    allow: common.Allow = None,
+    locked: target.Locked = False,
+    frozen: target.Frozen = False,
+    builder: Builder = "auto",
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Run every step, also when the image is there.")
+    ] = False,
+    cache_from: Annotated[
+        list[str] | None,
+        typer.Option("--cache-from", metavar="SOURCE", help="Docker's: an image or cache; repeatable."),
+    ] = None,
+    cache_to: Annotated[
+        list[str] | None,
+        typer.Option("--cache-to", metavar="TARGET", help="Docker's: where the cache goes; repeatable."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Build an image, its components first; at once when nothing has changed.
+
+    Its reference goes to standard output. The exit code is 5 when a step of the build fails.
+    """
+    from toolchain.engine.build import BuildOptions, build_image
+    from toolchain.engine.builders import BUILDERS
+    from toolchain.engine.progress import BuildDisplay
+
+    chosen = next((one for one in BUILDERS if one == builder), None)
+    if chosen is None:
+        hint = did_you_mean(builder, BUILDERS) or ", ".join(BUILDERS)
+        raise UsageError(f"no builder is called `{builder}`", where="--builder", hint=hint)
+    connected = target.connect(docker_host, engine)
+    made = target.planned(
+        name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen
+    )
+    if dry_run:
+        _show_intent(connected, made.plan, json=json)
+        return
+    how = BuildOptions(no_cache=no_cache, cache_from=tuple(cache_from or ()), cache_to=tuple(cache_to or ()))
+    result = build_image(
+        connected, made.plan, builder=chosen, site=made.site, progress=BuildDisplay, options=how,
+        issues=_issues(made.site.recipe_folders),
+    )  # fmt: skip
+    _show(result, json=json)
+
+
+def _issues(folders: tuple[Path, ...]) -> Iterator[Issue]:
+    """Known issues, read only when a failure is to be explained."""
+    from toolchain.recipes.book import load_book
+
+    for one in load_book(folders).issues.values():
+        yield one.row
+
+
+def _show(result: BuiltImage, *, json: bool) -> None:
+    if json:
+        console.data_json(result)
+        return
+    mark = f", stand-in for its base: {result.stand_in}" if result.stand_in else ""
+    console.talk(f"{result.reference}: {result.how} in {result.seconds:.1f} s{mark}")
+    if result.log is not None:
+        console.talk(f"log: {result.log}")
+    console.data(result.reference)
+
+
+def _show_intent(engine: Engine, plan: Plan, *, json: bool) -> None:
+    from toolchain.engine.builders import find_buildkit
+    from toolchain.engine.store import find_image
+
+    client, reasons = find_buildkit()
+    with_what = "podman" if engine.kind == "podman" else f"{client.program}" if client else "classic builder"
+    rows = [
+        {
+            "reference": one.reference,
+            "name": one.name,
+            "base": one.base.pinned,
+            "state": "there" if find_image(engine, one) else "to be built",
+            "unresolved": [missing.what for missing in one.unresolved()],
+        }
+        for one in _in_order(plan)
+    ]
+    if json:
+        facts = {"engine": str(engine.endpoint), "kind": engine.kind, "version": engine.version}
+        console.data_json({**facts, "builder": with_what, "not_used": reasons, "images": rows})
+        return
+    console.talk(f"{engine.kind} {engine.version} at {engine.endpoint}, builds with {with_what}")
+    for reason in reasons:
+        console.talk(f"note: {reason}")
+    header = ("image", "state", "base", "unresolved")
+    cells = [(one["reference"], one["state"], one["base"], len(one["unresolved"])) for one in rows]
+    console.data(console.table(header, cells))
+
+
+def _in_order(plan: Plan) -> Iterator[Plan]:
+    for need in plan.needs:
+        yield from _in_order(need)
+    yield plan

@@ -1,0 +1,61 @@
+"""`tk image check`: whether a built image works, and whether what was locked is in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import typer
+
+import compiler
+from toolchain import console, options
+from toolchain.commands.image import common, target
+
+if TYPE_CHECKING:
+    from toolchain.engine.check import Report
+
+
+def check_command(
+    name: common.Name,
+    base: target.Base = None,
+    engine: options.EngineName = None,
+    docker_host: options.DockerHost = None,
+    site: common.Site = None,
+    arch: common.Archs = None,
+    allow: common.Allow = None,
+    locked: target.Locked = False,
+    frozen: target.Frozen = False,
+    json: options.Json = False,
+) -> None:
+    """Run an image's smoke tests, without root and network, and compare what is in it with the lock.
+
+    Tests that need a device are not run, and said not to be. The exit code is 1 with findings.
+    """
+    from toolchain.engine.check import check_image
+
+    connected = target.connect(docker_host, engine)
+    made = target.planned(
+        name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen
+    )
+    image = target.built(connected, made.plan)
+    with console.progress(f"checking {made.plan.reference}"):
+        report = check_image(connected, made.plan, made.pins, image)
+    if json:
+        console.data_json({"passed": report.passed, **console.jsonable(report)})
+    else:
+        _show(report)
+    if not report.passed:
+        raise typer.Exit(compiler.ExitCode.DIFFERENCES)
+
+
+def _show(report: Report) -> None:
+    rows = [(one.name, one.verdict, f"{one.seconds:.1f} s", one.said) for one in report.smoke]
+    console.data(console.table(("smoke test", "verdict", "time", ""), rows))
+    for one in report.differences:
+        expected = f", expected {one.expected}" if one.expected else ""
+        console.data(f"{one.kind}: {one.what} {one.name} {one.found}{expected}")
+    against = "tk.lock" if report.locked else "the recipe; there is no lock for it"
+    failed = sum(one.verdict == "FAILED" for one in report.smoke)
+    console.data(
+        f"{report.reference}: {len(report.smoke)} smoke tests, {failed} failed; {report.packages} packages,"
+        f" {len(report.differences)} differ from {against}"
+    )

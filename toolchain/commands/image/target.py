@@ -1,0 +1,131 @@
+"""What subcommands that need an engine have in common: the engine, the plan, the image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from compiler import HostError, UsageError, did_you_mean
+from toolchain import console
+
+if TYPE_CHECKING:
+    from toolchain.engine.client import Engine
+    from toolchain.engine.store import StoredImage
+    from toolchain.images.plan import Pins, Plan
+    from toolchain.site import SiteConfig
+
+Base = Annotated[
+    str | None,
+    typer.Option("--base", metavar="IMAGE", help="A local image in place of the recipe's base, same system."),
+]
+Locked = Annotated[bool, typer.Option("--locked", help="Fail when tk.lock is missing or stale.")]
+Frozen = Annotated[bool, typer.Option("--frozen", help="Use tk.lock as it is; resolve nothing.")]
+Registry = Annotated[
+    str | None,
+    typer.Option("--registry", metavar="HOST[/PATH]", help="The registry; default: the site's `registry`."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan with what it was made from; `pins` are the lock's, None when it has none that count."""
+
+    plan: Plan
+    site: SiteConfig
+    pins: Pins | None
+
+
+def connect(docker_host: str | None, kind: str | None) -> Engine:
+    """The engine that the options name."""
+    from toolchain.engine.client import open_engine
+    from toolchain.engine.endpoint import resolve_endpoint
+
+    return open_engine(resolve_endpoint(docker_host, kind=kind), kind=kind)
+
+
+def planned(
+    name: str,
+    *,
+    site: Path | None,
+    archs: Sequence[str] = (),
+    allow: Sequence[str] = (),
+    base: str | None = None,
+    locked: bool = False,
+    frozen: bool = False,
+) -> Planned:
+    """The plan of an image, from the project's lock where that counts; says what was warned about."""
+    from toolchain.images.lock import lock_mode, pins_for
+    from toolchain.images.named import plan_named
+    from toolchain.images.planner import plan_image
+
+    mode = lock_mode(locked=locked, frozen=frozen)
+    named = plan_named(name, site_file=site, archs=archs, allow=allow, base=base)
+    for warning in named.warnings:
+        console.warn(warning)
+    found = pins_for(named.plan, mode)
+    for reason in found.stale:
+        console.warn(f"tk.lock is not used for {named.plan.name}: {reason}")
+    if found.pins is None or named.plan.resolution is None:
+        return Planned(named.plan, named.site, None)
+    plan = plan_image(named.plan.resolution, site=named.site, lock=found.pins, base=base)
+    return Planned(plan, named.site, found.pins)
+
+
+def registry_of(site: SiteConfig, option: str | None) -> str:
+    """The registry for push and pull; raises UsageError when none is named."""
+    registry = option or site.registry
+    if not registry:
+        raise UsageError("no registry is named", hint="use --registry, or set `registry` in site.yaml")
+    return registry
+
+
+def built(engine: Engine, plan: Plan) -> StoredImage:
+    """The image of a plan; raises HostError when it was not built on this engine."""
+    from toolchain.engine.store import find_image
+
+    found = find_image(engine, plan)
+    if found is None:
+        raise HostError(
+            f"the engine at {engine.endpoint} has no image of {plan.name} as it is planned now",
+            why=f"it would be called {plan.reference}",
+            hint=f"`tk image build {plan.name}` makes it",
+        )
+    return found
+
+
+def select(engine: Engine, name: str) -> list[StoredImage]:
+    """Our images that `name` means: a reference, an id or its beginning, or a recipe's name.
+
+    Raises UsageError when there is none.
+    """
+    from toolchain.engine.store import list_images
+
+    images = list_images(engine, untagged=True)
+    digits = name.removeprefix("sha256:")
+    for found in (
+        [one for one in images if name in one.references],
+        [one for one in images if one.name == name and one.references],
+        [one for one in images if len(digits) >= 6 and one.id.removeprefix("sha256:").startswith(digits)],
+        [one for one in images if one.references and one.name == _canonical(name)],
+    ):
+        if found:
+            return found
+    known = [text for one in images for text in (*one.references, one.name)]
+    raise UsageError(
+        f"no image of ours is called `{name}`",
+        where=str(engine.endpoint),
+        hint=did_you_mean(name, known) or "`tk image ls` lists them",
+    )
+
+
+def _canonical(name: str) -> str:
+    from toolchain.images.named import plan_named
+
+    try:
+        return plan_named(name).plan.name
+    except UsageError:
+        return ""
