@@ -85,7 +85,7 @@ class Node:
 class Sysroot:
     """What was found: absolute paths with texts, link targets (their last part), nodes and folders."""
 
-    origin: str
+    origin: str = "this machine"
     files: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
     nodes: Mapping[str, Node] = field(default_factory=dict)

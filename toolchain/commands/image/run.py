@@ -1,0 +1,162 @@
+"""`tk image run`: a program in an image, with the least privileges that its accelerators need."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from compiler import ExitCode, TkError, UsageError
+from toolchain import console, options
+from toolchain.commands.image import common
+
+if TYPE_CHECKING:
+    from toolchain.devices.launch import Launch, Request
+
+FAILED = 125
+"""Exit status when tk itself fails, so that it is not taken for the program's (as `docker run` does it)."""
+
+Devices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--devices",
+        metavar="VENDOR",
+        help="auto (the image's vendor, when there), none, nvidia, amd, hygon or intel; repeatable.",
+    ),
+]
+Gpus = Annotated[
+    list[int] | None,
+    typer.Option("--gpu", metavar="N", min=0, help="Only this accelerator of the vendor; repeatable."),
+]
+Profiling = Annotated[
+    bool,
+    typer.Option(
+        "--allow-profiling", help="Hardware counters, where the driver keeps them for administrators."
+    ),
+]
+Debugging = Annotated[bool, typer.Option("--allow-debugging", help="Debuggers may attach to processes.")]
+NoSeccomp = Annotated[bool, typer.Option("--no-seccomp", help="No filter of system calls.")]
+Network = Annotated[str, typer.Option("--network", metavar="KIND", help="bridge or none.")]
+ShmSize = Annotated[
+    str, typer.Option("--shm-size", metavar="SIZE", help="Shared memory, as 8g; default: the engine's.")
+]
+NoFolder = Annotated[bool, typer.Option("--no-folder", help="Do not mount the current folder at /work.")]
+Assume = Annotated[
+    Path | None,
+    typer.Option("--assume", metavar="FILE", help="Take the devices that `tk doctor --capture` wrote there."),
+]
+Explain = Annotated[
+    bool, typer.Option("--explain", help="Show every option with its reason and source; run nothing.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the engine's own command line; run nothing.")]
+Build = Annotated[bool, typer.Option("--build", help="Build the image first when it is missing.")]
+
+
+def run_command(
+    name: common.Name,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND...", help="The program and its arguments.")
+    ] = None,
+    devices: Devices = None,
+    gpus: Gpus = None,
+    allow_profiling: Profiling = False,
+    allow_debugging: Debugging = False,
+    no_seccomp: NoSeccomp = False,
+    network: Network = "bridge",
+    shm_size: ShmSize = "",
+    no_folder: NoFolder = False,
+    assume: Assume = None,
+    explain: Explain = False,
+    dry_run: DryRun = False,
+    build: Build = False,
+    docker_host: options.DockerHost = None,
+    engine: options.EngineName = None,
+    site: options.Site = None,
+    json: options.Json = False,
+) -> None:
+    """Run a program in an image; its exit status is tk's own, and 125 says that tk failed.
+
+    The program runs as you, with the current folder at /work, and gets the accelerators of the image's
+    vendor and nothing else of the machine.
+    """
+    from toolchain.devices.launch import Request
+    from toolchain.devices.privileges import Wishes
+
+    wishes = Wishes(tuple(gpus or ()), allow_profiling, allow_debugging, no_seccomp)
+    show = explain or dry_run
+    with contextlib.nullcontext() if show else failing():
+        if not command and not show:
+            raise UsageError(
+                "no program to run", where="tk image run", hint=f"tk image run {name} -- COMMAND"
+            )
+        request = Request(
+            image=name,
+            argv=tuple(command or ()),
+            devices=tuple(devices or ("auto",)),
+            wishes=wishes,
+            network=network,
+            shm_size=shm_size,
+            folder=None if no_folder else Path.cwd(),
+            assumed=assume,
+            site=site,
+            build=build and not show,
+            tty=os.isatty(0) and os.isatty(1),
+        )
+        status = launch_or_show(request, docker_host, engine, explain=explain, show=show, json=json)
+    if status:
+        raise typer.Exit(status)
+
+
+def launch_or_show(
+    request: Request, docker_host: str | None, engine: str | None, *, explain: bool, show: bool, json: bool
+) -> int:
+    """Run the request, or show what would be run."""
+    from toolchain.devices.launch import prepare, start
+    from toolchain.engine.client import open_engine
+    from toolchain.engine.endpoint import resolve_endpoint
+    from toolchain.engine.store import sweep
+
+    opened = open_engine(resolve_endpoint(docker_host, kind=engine), kind=engine)
+    if not show:
+        sweep(opened)
+    launch = prepare(opened, request)
+    if show:
+        show_launch(launch, explain=explain, json=json)
+        return 0
+    for note in launch.notes:
+        console.warn(note)
+    return start(opened, launch, tty=request.tty)
+
+
+def show_launch(launch: Launch, *, explain: bool, json: bool) -> None:
+    """Print the options with their reasons, or the command line."""
+    if json:
+        console.data_json({"launch": launch, "command_line": launch.command_line()})
+        return
+    for note in launch.notes:
+        console.warn(note)
+    if not launch.is_built:
+        console.warn(f"{launch.reference} is not built yet: `tk image build {launch.name}`")
+    if not explain:
+        console.data(launch.command_line())
+        return
+    console.data(f"image {launch.reference}")
+    for one in launch.options:
+        console.data(f"  --{one.flag} {one.value}".rstrip())
+        console.data(f"      {one.reason}" + (f" [{one.source}]" if one.source else ""))
+    console.data("never: --privileged, the host's network, more of /dev than these nodes")
+    console.data(launch.command_line())
+
+
+@contextlib.contextmanager
+def failing() -> Iterator[None]:
+    """Give errors of tk the exit status that no program under it has by chance."""
+    try:
+        yield
+    except TkError as error:
+        error.code = cast("ExitCode", FAILED)
+        raise

@@ -1,0 +1,241 @@
+"""From what was asked for to a container that can be started: image, engine, devices, options."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compiler import HostError, UsageError, did_you_mean
+from toolchain.devices import probe
+from toolchain.devices.arch import VENDORS, Vendor
+from toolchain.devices.detect import Inventory, detect
+from toolchain.devices.drivers import check_fit, vendor_of
+from toolchain.devices.hosting import EngineFacts, engine_facts, this_caller
+from toolchain.devices.options import RunOption, command_line, create_arguments
+from toolchain.devices.privileges import HOME, PRODUCTS, Wishes, base_options, run_options
+from toolchain.engine.client import Engine
+
+if TYPE_CHECKING:
+    from toolchain.images.named import Named
+
+FOLDER = "/work"
+"""Where the current folder is in a container."""
+NETWORKS = ("bridge", "none")
+_CHOICES = ("auto", "none", *VENDORS)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What was asked for.
+
+    image: a recipe's name, or a reference of an image on the engine. devices: `auto` (those of the image's
+    vendor that are there), `none`, or vendors. folder: mounted at `/work` when the engine is of this machine.
+    assumed: a captured machine to take in place of the engine's.
+    """
+
+    image: str
+    argv: tuple[str, ...]
+    devices: tuple[str, ...] = ("auto",)
+    wishes: Wishes = field(default_factory=Wishes)
+    network: str = "bridge"
+    shm_size: str = ""
+    folder: Path | None = None
+    assumed: Path | None = None
+    site: Path | None = None
+    build: bool = False
+    tty: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A container that can be started. `is_built`: the image is there; `notes`: what the user should know."""
+
+    reference: str
+    name: str
+    is_built: bool
+    argv: tuple[str, ...]
+    options: tuple[RunOption, ...]
+    notes: tuple[str, ...]
+    engine: EngineFacts
+    endpoint: str
+
+    def command_line(self) -> str:
+        """The same for a shell, with the engine's own client."""
+        return command_line(self.engine.kind, self.options, self.reference, self.argv, host=self.endpoint)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The image: reference, canonical name, vendor, whether the engine has it."""
+
+    reference: str
+    name: str
+    vendor: Vendor | None
+    named: Named | None
+    notes: tuple[str, ...]
+    is_built: bool = True
+
+
+def prepare(engine: Engine, request: Request) -> Launch:
+    """Decide everything about a run; starts nothing but a build that was asked for and a remote probe.
+
+    Raises UsageError for unknown names, BadInputError for what rules refuse, HostError for a host that does
+    not fit.
+    """
+    _check_words(request)
+    image = _choose(engine, request)
+    facts = engine_facts(engine)
+    caller = this_caller()
+    wanted, inventory = _vendors(engine, request, image)
+    notes = list(image.notes)
+    options = list(base_options(facts, caller))
+    if inventory is not None:
+        for vendor in wanted:
+            options += run_options(inventory, vendor, facts, caller, request.wishes)
+        notes += _notes(inventory, image, wanted, request)
+    options += _surroundings(engine, request, notes)
+    return Launch(
+        reference=image.reference,
+        name=image.name,
+        is_built=image.is_built,
+        argv=request.argv,
+        options=tuple(options),
+        notes=tuple(notes),
+        engine=facts,
+        endpoint="" if engine.endpoint.source == "the default" else engine.endpoint.url,
+    )
+
+
+def start(engine: Engine, launch: Launch, *, tty: bool) -> int:
+    """Run it on this terminal and return the program's exit status; raises HostError."""
+    from toolchain.engine.attach import Streams, User, groups_of, run_attached
+
+    if not launch.is_built:
+        raise not_built(engine, launch.name)
+    who = next(one.value for one in launch.options if one.flag == "user")
+    uid, _, gid = who.partition(":")
+    groups = groups_of(one.value for one in launch.options if one.flag == "group-add")
+    return run_attached(
+        engine,
+        launch.reference,
+        launch.argv,
+        user=User(int(uid), int(gid), groups, HOME),
+        arguments=create_arguments(launch.options),
+        streams=Streams(tty=tty),
+    )
+
+
+def not_built(engine: Engine, name: str) -> HostError:
+    """There is no such image on the engine."""
+    return HostError(
+        f"the engine at {engine.endpoint} has no image of {name} as its recipe is now",
+        hint=f"add --build, or build it first: `tk image build {name}`",
+    )
+
+
+def _check_words(request: Request) -> None:
+    for word in request.devices:
+        if word not in _CHOICES:
+            hint = did_you_mean(word, _CHOICES) or f"one of {', '.join(_CHOICES)}"
+            raise UsageError(f"no accelerators are called `{word}`", where="--devices", hint=hint)
+    if len(request.devices) > 1 and {"auto", "none"} & set(request.devices):
+        raise UsageError(
+            "`auto` and `none` stand alone", where="--devices", hint="name vendors, or one of them"
+        )
+    if request.network not in NETWORKS:
+        hint = "bridge (default) or none; the host's own network is never shared"
+        raise UsageError(f"`{request.network}` is no choice", where="--network", hint=hint)
+
+
+def _choose(engine: Engine, request: Request) -> _Chosen:
+    """The image that a name stands for: as its recipe is now, else one of that name on a stand-in base."""
+    if "/" in request.image or ":" in request.image:
+        if engine.image(request.image) is None:
+            raise HostError(f"the engine at {engine.endpoint} has no image {request.image}; pull or build it")
+        return _Chosen(request.image, request.image, None, None, ())
+    from toolchain.engine.store import find_image, list_images
+    from toolchain.images.named import plan_named
+
+    named = plan_named(request.image, site_file=request.site)
+    plan, notes = named.plan, named.warnings
+    vendor = vendor_of(plan.resolution) if plan.resolution is not None else None
+    if find_image(engine, plan) is not None:
+        return _Chosen(plan.reference, plan.name, vendor, named, notes)
+    for stored in list_images(engine):
+        if stored.name == plan.name and stored.state == "stand-in":
+            note = f"{stored.references[0]} was built on a stand-in: {stored.stand_in}"
+            return _Chosen(stored.references[0], plan.name, vendor, named, (*notes, note))
+    if request.build:
+        reference = build(engine, named)
+        return _Chosen(reference, plan.name, vendor, named, notes)
+    return _Chosen(plan.reference, plan.name, vendor, named, notes, is_built=False)
+
+
+def build(engine: Engine, named: Named) -> str:
+    """Make sure that the engine has the image, and return its reference; raises what a build raises."""
+    from toolchain.engine.build import build_image
+    from toolchain.engine.progress import BuildDisplay
+
+    return build_image(engine, named.plan, site=named.site, progress=BuildDisplay).reference
+
+
+def _vendors(engine: Engine, request: Request, image: _Chosen) -> tuple[Sequence[Vendor], Inventory | None]:
+    """Whose accelerators are given, and what there is; nothing is looked at when none are wanted."""
+    named: list[Vendor] = [one for one in VENDORS if one in request.devices]
+    if not named and (request.devices == ("none",) or image.vendor is None):
+        return (), None
+    inventory = detect(probe.look(engine, image.reference if image.is_built else None, request.assumed))
+    if named:
+        return named, inventory
+    here = image.vendor is not None and inventory.of(image.vendor)
+    return ([image.vendor] if here and image.vendor else []), inventory
+
+
+def _notes(inventory: Inventory, image: _Chosen, wanted: Sequence[Vendor], request: Request) -> Sequence[str]:
+    notes = []
+    if not wanted and image.vendor is not None:
+        product = PRODUCTS[image.vendor]
+        notes.append(f"{inventory.origin} has no {product} accelerator: {image.name} runs without one")
+    if request.wishes.allow_profiling and not any(_is_restricted(inventory, one) for one in wanted):
+        notes.append("--allow-profiling adds nothing: no driver here keeps counters for administrators")
+    resolution = image.named.plan.resolution if image.named is not None else None
+    if wanted and resolution is not None:
+        notes += [
+            f"{one.what}{f'; {one.fix}' if one.fix else ''}"
+            for one in check_fit(inventory, resolution)
+            if one.state != "ok"
+        ]
+    return notes
+
+
+def _is_restricted(inventory: Inventory, vendor: Vendor) -> bool:
+    return vendor == "nvidia" and inventory.profiling_is_restricted
+
+
+def _surroundings(engine: Engine, request: Request, notes: list[str]) -> Sequence[RunOption]:
+    options = []
+    if request.network == "none":
+        options.append(RunOption("network", "none", "asked for: no network"))
+    if request.shm_size:
+        options.append(RunOption("shm-size", request.shm_size, "asked for: shared memory between processes"))
+    folder = request.folder
+    if folder is not None and not engine.is_local:
+        notes.append(
+            f"the engine at {engine.endpoint.url} is elsewhere: the current folder is not in the container"
+        )
+    elif folder is not None:
+        if ":" in str(folder):
+            raise UsageError(
+                "the current folder cannot be mounted",
+                why=f"its name has a colon: {folder}",
+                hint="--no-folder",
+            )
+        options.append(RunOption("mount", f"{folder}:{FOLDER}", "the current folder, to work in"))
+    inside = FOLDER if folder is not None and engine.is_local else HOME
+    options.append(RunOption("workdir", inside, "where the program starts"))
+    options.append(RunOption("interactive", "", "standard input goes to the program"))
+    if request.tty:
+        options.append(RunOption("tty", "", "input and output are a terminal"))
+    return options
