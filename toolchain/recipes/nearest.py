@@ -46,7 +46,7 @@ def nearest(
         ]
         if (best := _best(candidates, archs, book, allow)) is not None:
             return best
-    return _best(list(_other_stacks(combination, book)), archs, book, allow)
+    return _best(list(_other_stacks(combination, choices[1:], book)), archs, book, allow)
 
 
 def _best(
@@ -61,15 +61,20 @@ def _best(
     return min(working, key=lambda one: one[:2])[2] if working else None
 
 
-def _other_stacks(combination: Combination, book: RecipeBook) -> Iterator[tuple[int, Combination]]:
-    """The same components on the vendor's other stacks, newest versions first."""
+def _other_stacks(
+    combination: Combination, choices: Sequence[Sequence[_Option]], book: RecipeBook
+) -> Iterator[tuple[int, Combination]]:
+    """The same components, or one of them changed or added, on the vendor's other stacks; newest first."""
     own = combination.stack.stack
+    variants = [(0, combination)]
+    for options in choices:
+        variants += [(len(own.rows) + one.distance, _apply(combination, [one])) for one in options]
     for stack in book.stacks.values():
         if stack.stack.stack == own.stack or stack.stack.vendor != own.vendor:
             continue
-        for distance, entry in enumerate(reversed(stack.rows)):
-            moved = replace(combination, stack=stack, entry=entry, base=entry.row.bases[0], environment=None)
-            yield distance, moved
+        for (changed, variant), (older, entry) in product(variants, enumerate(reversed(stack.rows))):
+            base = entry.row.bases[0]
+            yield changed + older, replace(variant, stack=stack, entry=entry, base=base, environment=None)
 
 
 def _warnings(candidate: Combination, archs: tuple[str, ...], book: RecipeBook, allow: frozenset[str]) -> int:

@@ -7,6 +7,7 @@ import functools
 import pytest
 
 from compiler import BadInputError, ExitCode, UsageError
+from toolchain.recipes.names import stack_name
 from toolchain.recipes.resolve import RecipeBook, examine, load_book, resolve
 
 OK, WARN, REFUSE = "ok", "warn", "refuse"
@@ -50,6 +51,7 @@ CASES: list[tuple[str, tuple[str, ...], str, tuple[str, ...], str, str]] = [
     ("rocm-6.0", ("gfx906",), WARN, ("gfx906-rocm-6",), "rocm-5.7.0", ""),
     ("rocm-6.4", ("gfx906",), WARN, ("gfx906-rocm-6",), "rocm-5.7.0", ""),
     ("rocm-5.4+dpcpp-nightly-2023-12-06", ("gfx906",), WARN, ("dpcpp-daily-build",), "releases page", ""),
+    ("rocm-5.2-debian+dpcpp-2022-12", ("gfx906",), WARN, ("dpcpp-debian-hip",), "HIP_INCLUDE_DIR", ""),
     ("dtk-23.04", ("gfx916",), WARN, ("gfx916-is-gfx906",), "hip.cmake", ""),
     ("dtk-23.04+dpcpp-2022-12", ("gfx906",), WARN, ("dtk-dpcpp-experimental",), "test report", ""),
     ("dtk-23.04+llvm-14+tvm", ("gfx906",), WARN, ("dtk-native-tvm",), "rocm-Hygon", ""),
@@ -83,6 +85,14 @@ CASES: list[tuple[str, tuple[str, ...], str, tuple[str, ...], str, str]] = [
      "from_source.rst", "rocm-5.4.3+llvm-14+tvm-0.10.0"),
     ("dtk-22.10+dpcpp-2022-12", ("gfx906",), REFUSE, ("dpcpp-gcc-7", "dtk-dpcpp-experimental"), "GCC 7.1",
      "dtk-23.04+dpcpp-2022-12"),
+    ("cuda-12-pip+dpcpp-2022-12", ("sm_70",), REFUSE, ("cuda-pip-has-no-toolkit", "cuda-12-dpcpp-2022"),
+     "GetStartedGuide", "cuda-11.8.0+dpcpp-2022-12"),
+    ("cuda-12-pip+llvm-15+tvm", ("sm_70",), REFUSE, ("tvm-0.10-python", "cuda-pip-has-no-toolkit-for-tvm"),
+     "from_source.rst", "cuda-11.4.2+llvm-15+tvm-0.10.0"),
+    ("cuda-11.8+tvm-rocm+ubuntu-20.04", ("sm_70",), REFUSE, ("tvm-rocm-needs-rocm",), "USE_MIOPEN", ""),
+    ("dtk-23.10+llvm-14", ("gfx906",), REFUSE, ("llvm-centos",), "June 2024", "dtk-24.04+llvm-14"),
+    ("dtk-23.10+tvm", ("gfx906",), REFUSE, ("tvm-centos", "dtk-native-tvm", "tvm-without-llvm"), "June 2024",
+     "dtk-23.04+tvm-0.10.0"),
     ("rocm-5.4+dpcpp-6.3.0", ("gfx906",), REFUSE, ("dpcpp-2024-hwloc",), "prerequisites",
      "rocm-5.4.3+dpcpp-6.3.0+ubuntu-22.04"),
 ]  # fmt: skip
@@ -210,3 +220,21 @@ def test_the_arch_counts_only_where_it_is_built_in() -> None:
 
     assert len(hashes("rocm-5.4+dpcpp-2022-12", ["gfx906", "gfx90a"])) == 1
     assert len(hashes("rocm-5.4+dpcpp-2022-12+tvm-sycl", ["gfx906", "gfx90a"])) == 2
+
+
+def test_every_combination_of_two_is_resolved_or_refused_by_a_rule() -> None:
+    """No recipe has a placeholder that nothing fills, unless a rule says first that it cannot work."""
+    stacks = [stack_name(stack, one.row.version) for stack in book().stacks.values() for one in stack.rows]
+    parts = [f"{name}-{one.row.version}" for name, part in book().components.items() for one in part.releases]
+    resolved = 0
+    for first in stacks:
+        for parts_of in [*((one,) for one in parts), ("dpcpp-2022-12", "llvm-14", "tvm-sycl-0.10")]:
+            found = examine("+".join([first, *parts_of]), book())
+            if found.refusing:
+                alone = found.combination.stack.stack.vendor == "none"
+                alone |= "tvm-rocm-needs-rocm" in {one.rule for one in found.refusing}
+                assert found.refusing[0].nearest or alone, found.name
+                continue
+            resolve(found.name, book())
+            resolved += 1
+    assert resolved > 300
