@@ -150,6 +150,9 @@ def _usage_error(error: BaseException) -> UsageError:
     command = str(getattr(context, "command_path", "tk"))
     what, found, suggestion = message.partition(". Did you mean ")
     hint = f"did you mean {suggestion}" if found else _closest_option(error, context)
+    choices = getattr(getattr(context, "command", None), "commands", {})
+    if what.startswith("Missing command") and choices:
+        hint = f"choose {' or '.join(name for name, one in choices.items() if not one.hidden)}"
     what = what.partition(" (Possible options:")[0].partition(" Did you mean ")[0].rstrip(".")
     help_line = f"see `{command} --help`"
     return UsageError(what[:1].lower() + what[1:], where=command, hint=hint or help_line)

@@ -28,6 +28,12 @@ def console_settings(stream: TextIO | None = None, env: Mapping[str, str] | None
     )
 
 
+def login_shell(env: Mapping[str, str] | None = None) -> str:
+    """Name of the user's shell, as `bash`; empty when the environment does not say."""
+    source = os.environ if env is None else env
+    return Path(source.get("SHELL", "")).name
+
+
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
     """What the environment says about container engines; empty texts and None stand for nothing said.
@@ -82,3 +88,14 @@ def certificate_settings(env: Mapping[str, str] | None = None) -> tuple[tuple[st
     """The variables that name a CA bundle, with their files: OpenSSL's, which counts first, and pip's."""
     source = os.environ if env is None else env
     return tuple((name, Path(source[name])) for name in ("SSL_CERT_FILE", "PIP_CERT") if source.get(name))
+
+
+def git_environment(
+    certificates: Path | None, http_proxy: str, https_proxy: str, no_proxy: str
+) -> dict[str, str]:
+    """The environment for git: it asks nobody for a password, and uses this CA bundle and these proxies."""
+    given = {"http_proxy": http_proxy, "https_proxy": https_proxy, "no_proxy": no_proxy}
+    own = {name: value for name, value in given.items() if value}
+    if certificates is not None:
+        own["GIT_SSL_CAINFO"] = str(certificates)
+    return {**os.environ, **own, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}

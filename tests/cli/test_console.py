@@ -178,6 +178,10 @@ def test_file_names_are_safe_and_differ(names: list[str]) -> None:
         (["zoo", ""], ["list", "make", "fetch"]),
         (["zoo", "make", "vgg16"], ["vgg16", "vgg16-bn"]),
         (["compile", "mod"], []),
+        (["cache", "c"], ["clear"]),
+        (["cache", "prune", "--max"], ["--max-size"]),
+        (["zoo", "make", "mnist", "-o", "m"], []),
+        (["compile", "--json", "--ti"], ["--timings"]),
         (["--de"], ["--debug"]),
     ],
 )
@@ -202,6 +206,20 @@ def test_completion_scripts_ask_tk(tk: Tk, shell: str) -> None:
     result = tk("completion", shell)
     assert result.code == 0
     assert "tk complete-words -- " in result.out
+
+
+def test_completion_without_a_shell_is_for_the_user_s(tk: Tk) -> None:
+    assert tk("completion", env={"SHELL": "/usr/bin/fish"}).out == tk("completion", "fish").out
+    unknown = tk("completion", env={"SHELL": "/bin/tcsh"})
+    assert unknown.code == 2
+    assert "`tcsh`" in unknown.err
+    assert "choose bash, zsh or fish" in unknown.err
+
+
+def test_a_group_without_a_command_lists_its_commands(tk: Tk) -> None:
+    result = tk("zoo")
+    assert result.code == 2
+    assert "choose list or make or fetch" in result.err
 
 
 def test_zoo_list_speaks_json(tk: Tk) -> None:

@@ -8,6 +8,7 @@ import typer
 
 import compiler
 from toolchain import console, zoo
+from toolchain.settings import login_shell
 
 # Each script asks `tk complete-words -- WORDS`, the words up to the cursor, and falls back to file names.
 _SCRIPTS = {
@@ -35,18 +36,22 @@ complete --command tk --arguments '(__tk_complete)'""",
 
 
 def completion_command(
-    shell: Annotated[str, typer.Argument(metavar="SHELL", help="bash, zsh or fish.")],
+    shell: Annotated[
+        str | None, typer.Argument(metavar="[SHELL]", help="bash, zsh or fish; default: the one you use.")
+    ] = None,
 ) -> None:
     """Print a script that completes `tk` in a shell.
 
-    Load it as in `source <(tk completion bash)`.
+    To load it in every new bash: `echo 'source <(tk completion bash)' >> ~/.bashrc`. In zsh the same with
+    ~/.zshrc; in fish: `tk completion fish > ~/.config/fish/completions/tk.fish`.
     """
-    if shell not in _SCRIPTS:
+    wanted = shell or login_shell()
+    if wanted not in _SCRIPTS:
         raise compiler.UsageError(
-            f"no completion for the shell `{shell}`",
-            hint=compiler.did_you_mean(shell, _SCRIPTS) or "choose bash, zsh or fish",
+            f"no completion for the shell `{wanted}`" if wanted else "which shell?",
+            hint=compiler.did_you_mean(wanted, _SCRIPTS) or "choose bash, zsh or fish",
         )
-    console.data(_SCRIPTS[shell])
+    console.data(_SCRIPTS[wanted])
 
 
 def complete_words_command(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
@@ -65,6 +70,8 @@ def candidates(root: Any, words: list[str]) -> list[str]:
         if word in getattr(command, "commands", {}):
             command = command.commands[word]
             path.append(word)
+    if before and _takes_a_value(command, before[-1]):
+        return []  # most values are files, and the shell knows those
     if last.startswith("-"):
         choices = [name for param in command.params for name in param.opts if name.startswith("-")]
     elif hasattr(command, "commands"):
@@ -72,3 +79,7 @@ def candidates(root: Any, words: list[str]) -> list[str]:
     else:
         choices = list(zoo.networks()) if path in (["zoo", "make"], ["zoo", "fetch"], ["demo"]) else []
     return [choice for choice in choices if choice.startswith(last)]
+
+
+def _takes_a_value(command: Any, word: str) -> bool:
+    return any(word in one.opts and not getattr(one, "is_flag", True) for one in command.params)

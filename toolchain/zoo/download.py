@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
 from dataclasses import dataclass
-from http.client import HTTPResponse
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
-from typing import BinaryIO
 
-from compiler import BadInputError, HostError, Progress, Steps, UsageError, replace_atomic, silent
+from compiler import BadInputError, HostError, Progress, Steps, UsageError, silent, stream_atomic
 from toolchain.zoo.record import UNRESOLVED, Network
 
 BASE_URL = "https://github.com/onnx/models/raw/main/validated/"
@@ -43,14 +43,26 @@ def fetch(network: Network, path: Path, *, base_url: str = BASE_URL, progress: P
             hint=f"make it instead: tk zoo make {network.name}",
         )
     url = base_url + original.path
-    staged = path.with_name(f".{path.name}.part")
+    digest = hashlib.sha256()
+    with stream_atomic(path) as stream:
+        for chunk in _download(url, network, progress):
+            digest.update(chunk)
+            stream.write(chunk)
+        _check(original.sha256, digest.hexdigest(), url)
+    return Fetched(path, url, digest.hexdigest(), verified=original.sha256 != UNRESOLVED)
+
+
+def _download(url: str, network: Network, progress: Progress) -> Iterator[bytes]:
+    """The bytes behind an address, all of them; raises HostError for whatever keeps them away."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
         # The address is https, or a test's own server.
         with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
-            sha256 = _copy(response, staged, Steps(progress, "download", _length(response)))
-        _check(original.sha256, sha256, url)
-        replace_atomic(staged, path)
+            total, received = _length(response), 0
+            done = Steps(progress, "download", total)
+            while chunk := response.read(_CHUNK_BYTES):
+                received += len(chunk)
+                done.advance(len(chunk))
+                yield chunk
     except urllib.error.HTTPError as error:
         raise HostError(
             "the ONNX model zoo does not hand out the file",
@@ -58,39 +70,26 @@ def fetch(network: Network, path: Path, *, base_url: str = BASE_URL, progress: P
             why=f"HTTP status {error.code} {error.reason}",
             hint=f"make it with random weights instead: tk zoo make {network.name}",
         ) from error
-    except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
+    except (OSError, HTTPException) as error:
         raise HostError(
             "cannot reach the ONNX model zoo",
             where=url,
             why=str(getattr(error, "reason", error)),
             hint=f"connect to the internet, or make it with random weights: tk zoo make {network.name}",
         ) from error
-    except OSError as error:
+    if received < total:
         raise HostError(
-            "cannot write the downloaded file",
-            where=str(path),
-            why=error.strerror or str(error),
-            hint="check the permissions and the free space of the directory, or choose another place",
-        ) from error
-    finally:
-        staged.unlink(missing_ok=True)
-    return Fetched(path, url, sha256, verified=original.sha256 != UNRESOLVED)
+            "the download broke off",
+            where=url,
+            why=f"{received:,} of {total:,} bytes arrived",
+            hint="try again",
+        )
 
 
 def _length(response: HTTPResponse) -> int:
     """Bytes to come; 0 when the server does not say."""
     text = response.headers.get("Content-Length", "")
     return int(text) if text.isascii() and text.isdigit() else 0
-
-
-def _copy(source: BinaryIO, target: Path, done: Steps) -> str:
-    digest = hashlib.sha256()
-    with target.open("wb") as stream:
-        while chunk := source.read(_CHUNK_BYTES):
-            digest.update(chunk)
-            stream.write(chunk)
-            done.advance(len(chunk))
-    return digest.hexdigest()
 
 
 def _check(expected: str, actual: str, url: str) -> None:

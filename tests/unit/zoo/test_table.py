@@ -117,6 +117,24 @@ def test_fetch_reports_a_missing_file(server: str, tmp_path: Path) -> None:
         download.fetch(gone, tmp_path / "m.onnx", base_url=server)
 
 
+def test_fetch_notices_a_download_that_breaks_off(server: str, tmp_path: Path) -> None:
+    record = _record(zoo.UNRESOLVED)
+    assert record.original is not None
+    record = replace(record, original=replace(record.original, path="half"))
+    with pytest.raises(HostError, match="broke off") as caught:
+        download.fetch(record, tmp_path / "m.onnx", base_url=server)
+    assert caught.value.why == "7 of 14 bytes arrived"
+    assert not list(tmp_path.iterdir())
+
+
+def test_fetch_tells_how_far_it_is(server: str, tmp_path: Path) -> None:
+    told: list[tuple[str, float, float]] = []
+    download.fetch(
+        _record(zoo.UNRESOLVED), tmp_path / "m", base_url=server, progress=lambda *one: told.append(one)
+    )
+    assert told == [("download", 0, 7), ("download", 7, 7)]
+
+
 def test_fetch_without_a_connection_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(HostError) as caught:
         download.fetch(_record(zoo.UNRESOLVED), tmp_path / "m.onnx", base_url="http://127.0.0.1:9/")
@@ -135,14 +153,15 @@ def _record(sha256: str) -> zoo.Network:
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    """A web server that knows one file."""
+    """A web server that knows one file, and hands out half of another one."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            found = self.path == "/there"
-            self.send_response(200 if found else 404)
+            sizes = {"/there": 7, "/half": 14}
+            self.send_response(200 if self.path in sizes else 404)
+            self.send_header("Content-Length", str(sizes.get(self.path, 0)))
             self.end_headers()
-            self.wfile.write(b"a model" if found else b"")
+            self.wfile.write(b"a model" if self.path in sizes else b"")
 
         def log_message(self, *_: object) -> None:
             return
