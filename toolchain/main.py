@@ -28,8 +28,10 @@ from toolchain.commands import (
     compile,  # noqa: A004
     completion,
     demo,
+    doctor,
     inspect,
     run,
+    setup,
     targets,
     verify,
     zoo,
@@ -58,6 +60,8 @@ app.command("bench")(bench.bench_command)
 app.command("inspect")(inspect.inspect_command)
 app.command("targets")(targets.targets_command)
 app.add_typer(image_app, name="image")
+app.command("doctor")(doctor.doctor_command)
+app.command("setup")(setup.setup_command)
 app.add_typer(zoo.app, name="zoo")
 app.add_typer(cache.app, name="cache")
 app.command("demo")(demo.demo_command)

@@ -11,7 +11,7 @@ import typer
 from toolchain import options
 from toolchain.commands.image import common, run
 
-_SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
+SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 
 
 def shell_command(
@@ -41,7 +41,7 @@ def shell_command(
     with contextlib.nullcontext() if show else run.failing():
         request = Request(
             image=name,
-            argv=_SHELL,
+            argv=SHELL,
             devices=tuple(devices or ("auto",)),
             wishes=Wishes(tuple(gpus or ()), allow_profiling, allow_debugging, no_seccomp),
             network=network,

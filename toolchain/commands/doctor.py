@@ -1,0 +1,85 @@
+"""`tk doctor`: whether this machine fits, and what to do where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from compiler import ExitCode, write_atomic
+from toolchain import console, options
+
+if TYPE_CHECKING:
+    from toolchain.doctor.row import Row
+
+_MARKS = {"ok": "ok     ", "warning": "warning", "problem": "PROBLEM"}
+
+
+def doctor_command(
+    images: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[IMAGE]...", help="Images that this machine should fit; default: the lock's."
+        ),
+    ] = None,
+    capture: Annotated[
+        Path | None,
+        typer.Option(
+            "--capture", metavar="FILE", help="Write what this machine shows of its devices, and end."
+        ),
+    ] = None,
+    assume: Annotated[
+        Path | None,
+        typer.Option("--assume", metavar="FILE", help="Take the devices that --capture wrote there."),
+    ] = None,
+    docker_host: options.DockerHost = None,
+    engine: options.EngineName = None,
+    site: options.Site = None,
+    json: options.Json = False,
+) -> None:
+    """Look at host, engine, accelerators, drivers, disk and configuration; exit code 4 with problems.
+
+    Nothing is changed. Every warning and problem comes with its cause and what to do.
+    """
+    from toolchain.doctor.examine import examine, this_machine
+
+    if capture is not None:
+        _capture(capture)
+        return
+    rows = examine(
+        this_machine(images or (), docker_host=docker_host, kind=engine, site=site, assumed=assume)
+    )
+    if json:
+        console.data_json({**count(rows), "rows": rows})
+    else:
+        show(rows)
+        numbers = count(rows)
+        console.talk(f"{numbers['problems']} problems, {numbers['warnings']} warnings")
+    if count(rows)["problems"]:
+        raise typer.Exit(ExitCode.HOST)
+
+
+def _capture(path: Path) -> None:
+    from toolchain.devices.probe import to_lines
+    from toolchain.devices.sysroot import capture
+
+    write_atomic(path, to_lines(capture()))
+    console.data(str(path))
+
+
+def count(rows: Sequence[Row]) -> dict[str, int]:
+    """How many problems and warnings there are."""
+    states = [one.state for one in rows]
+    return {"problems": states.count("problem"), "warnings": states.count("warning")}
+
+
+def show(rows: Sequence[Row]) -> None:
+    """Print rows for people: mark, subject, finding; cause and fix below."""
+    width = max((len(one.about) for one in rows), default=0)
+    for one in rows:
+        console.data(f"{_MARKS[one.state]}  {one.about:<{width}}  {one.found}")
+        for label, text in (("cause", one.cause), ("fix", one.fix)):
+            if text and one.state != "ok":
+                console.data(f"{'':9}{'':{width}}  {label}: {text}")

@@ -1,0 +1,123 @@
+"""The container engine: whether it answers, how images are built with it, what was left behind."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+from compiler import TkError
+from toolchain.doctor.row import Patient, Row, problem
+
+
+def engine(patient: Patient) -> Iterable[Row]:
+    """The engine that images are built and run with, and where its address comes from."""
+    if isinstance(patient.engine, TkError):
+        yield _absent(patient.engine)
+        return
+    found = patient.engine
+    where = "" if found.is_local else ", on another machine or in another file system"
+    rootless = ", rootless" if found.is_rootless else ""
+    yield Row("engine", "ok", f"{found.kind} {found.version} at {found.endpoint}{where}{rootless}")
+
+
+def _absent(error: TkError) -> Row:
+    """The engine's one line, `cannot use it: why; the fix`, as found, cause and fix."""
+    head, _, fix = error.what.partition("; ")
+    what, _, why = head.partition(": ")
+    return Row("engine", "problem", what, why or error.why, fix or error.hint)
+
+
+def builder(patient: Patient) -> Iterable[Row]:
+    """How images are built: with BuildKit, by podman, or by the classic builder."""
+    if isinstance(patient.engine, TkError):
+        return
+    if patient.engine.kind == "podman":
+        yield Row("builder", "ok", "podman builds by itself")
+        return
+    from toolchain.engine.builders import find_buildkit
+
+    client, reasons = find_buildkit(patient.settings)
+    if client is not None:
+        yield Row("builder", "ok", f"BuildKit through {client.program} ({client.version})")
+    else:
+        yield Row(
+            "builder",
+            "warning",
+            "no client that can build with BuildKit: images are built by the classic builder, more slowly",
+            "; ".join(reasons),
+            "install docker-buildx-plugin (Docker's repository) or docker.io (Debian)",
+        )
+
+
+def podman(patient: Patient) -> Iterable[Row]:
+    """Podman beside Docker."""
+    path = patient.which("podman")
+    if path is not None:
+        yield Row("podman", "ok", f"{patient.version_of(path)}; chosen with --engine podman")
+
+
+def leftovers(patient: Patient) -> Iterable[Row]:
+    """Containers of runs that were killed."""
+    if isinstance(patient.engine, TkError):
+        return
+    from toolchain.engine import labels
+
+    with patient.engine.guard("list containers"):
+        ours = patient.engine.api.containers(all=True, filters={"label": labels.OWNER})
+    left = [
+        str((one.get("Names") or [one["Id"]])[0]).lstrip("/")
+        for one in ours
+        if labels.is_abandoned((one.get("Labels") or {}).get(labels.OWNER, ""))
+    ]
+    if left:
+        yield Row(
+            "leftovers",
+            "warning",
+            f"{len(left)} containers of runs that were killed: {', '.join(left[:3])}",
+            "their tk was killed before it could remove them",
+            "the next `tk image run` or `tk image prune` removes them",
+        )
+
+
+def images(patient: Patient) -> Iterable[Row]:
+    """Chosen images: whether their names stand for something, and whether the engine has them."""
+    for name, named in patient.images:
+        if isinstance(named, TkError):
+            yield problem(f"image {name}", named)
+            continue
+        for warning in named.warnings:
+            yield Row(
+                f"image {name}", "warning", warning, "a rule of the recipes", f"see `tk image why {name}`"
+            )
+        yield from _presence(patient, name, named.plan.reference)
+
+
+def _presence(patient: Patient, name: str, reference: str) -> Iterable[Row]:
+    if isinstance(patient.engine, TkError):
+        return
+    try:
+        there = patient.engine.image(reference) is not None
+    except TkError as error:
+        yield problem(f"image {name}", error)
+        return
+    if there:
+        yield Row(f"image {name}", "ok", f"{reference} is built")
+    else:
+        yield Row(
+            f"image {name}",
+            "warning",
+            f"{reference} is not built",
+            "",
+            f"`tk image build {name}`, or `tk setup {name}`",
+        )
+
+
+def engine_folder(patient: Patient) -> Path | None:
+    """Where an engine of this machine keeps its images."""
+    if isinstance(patient.engine, TkError) or not patient.engine.is_local:
+        return None
+    with contextlib.suppress(TkError):
+        folder = patient.engine.info.get("DockerRootDir")
+        return Path(str(folder)) if folder else None
+    return None

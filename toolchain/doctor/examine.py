@@ -1,0 +1,146 @@
+"""The list of checks, and this machine as their patient."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compiler import HostError, TkError, load_settings, run
+from toolchain.doctor import accelerators, engines, host, sites, storage
+from toolchain.doctor.row import Check, Patient, Row, problem
+
+if TYPE_CHECKING:
+    from toolchain.devices.detect import Inventory
+    from toolchain.engine.client import Engine
+    from toolchain.images.named import Named
+
+CHECKS: tuple[Check, ...] = (
+    host.system,
+    host.processor,
+    host.memory,
+    host.compilers,
+    host.targets,
+    engines.engine,
+    engines.builder,
+    engines.podman,
+    engines.leftovers,
+    accelerators.devices,
+    accelerators.access,
+    accelerators.groups,
+    accelerators.specifications,
+    accelerators.hygon_libraries,
+    engines.images,
+    accelerators.fit,
+    storage.space,
+    storage.caches,
+    sites.site,
+    sites.logins,
+    sites.lock,
+)
+"""In the order in which they are shown; a check is a function from a patient to rows."""
+_PROGRAM_SECONDS = 10.0
+
+
+def examine(patient: Patient, checks: Sequence[Check] = CHECKS) -> tuple[Row, ...]:
+    """All rows; a check that fails itself becomes a row, too."""
+    rows: list[Row] = []
+    for check in checks:
+        try:
+            rows += check(patient)
+        except (TkError, OSError) as error:
+            rows.append(_broken(check, error))
+    return tuple(rows)
+
+
+def _broken(check: Check, error: TkError | OSError) -> Row:
+    about = check.__name__.replace("_", " ")
+    if isinstance(error, TkError):
+        return problem(about, error, "warning")
+    return Row(about, "warning", "cannot be looked at", error.strerror or str(error), "check the permissions")
+
+
+def this_machine(
+    names: Sequence[str] = (),
+    *,
+    docker_host: str | None = None,
+    kind: str | None = None,
+    site: Path | None = None,
+    assumed: Path | None = None,
+) -> Patient:
+    """This machine with its engine; `names` are images that it should fit, by default those of the lock."""
+    from toolchain.devices.hosting import this_caller
+    from toolchain.settings import engine_settings
+
+    engine = _engine(docker_host, kind)
+    return Patient(
+        root=Path("/"),
+        engine=engine,
+        endpoint=docker_host or "",
+        inventory=_inventory(engine, assumed),
+        caller=this_caller(),
+        settings=engine_settings(),
+        cache=load_settings().cache_dir,
+        free=lambda folder: shutil.disk_usage(folder).free,
+        which=shutil.which,
+        version_of=_version,
+        images=tuple((one, _named(one, site)) for one in names or _locked()),
+        site=site,
+    )
+
+
+def _engine(docker_host: str | None, kind: str | None) -> Engine | TkError:
+    from toolchain.engine.client import open_engine
+    from toolchain.engine.endpoint import resolve_endpoint
+
+    try:
+        return open_engine(resolve_endpoint(docker_host, kind=kind), kind=kind)
+    except TkError as error:
+        return error
+
+
+def _inventory(engine: Engine | TkError, assumed: Path | None) -> Inventory | TkError:
+    """What the engine's machine has; without an engine, what this one has."""
+    from toolchain.devices import probe
+    from toolchain.devices.detect import detect
+    from toolchain.devices.sysroot import capture
+    from toolchain.engine.store import list_images
+
+    try:
+        if assumed is not None:
+            return detect(probe.read_captured(assumed))
+        if isinstance(engine, TkError) or engine.is_local:
+            return detect(capture())
+        built = [one.references[0] for one in list_images(engine) if one.references]
+        return detect(probe.look(engine, built[0] if built else None, None))
+    except TkError as error:
+        return error
+
+
+def _named(name: str, site: Path | None) -> Named | TkError:
+    from toolchain.images.named import plan_named
+
+    try:
+        return plan_named(name, site_file=site)
+    except TkError as error:
+        return error
+
+
+def _locked() -> Sequence[str]:
+    from toolchain.images.lock import lock_path, read_lock
+
+    try:
+        found = read_lock(lock_path())
+    except TkError:
+        return ()  # the check of the lock says so
+    return () if found is None else tuple(sorted(found.images))
+
+
+def _version(program: str) -> str:
+    try:
+        done = run([program, "--version"], timeout=_PROGRAM_SECONDS)
+    except (HostError, TkError):
+        return "does not start"
+    lines = (done.stdout or done.stderr).strip().splitlines()
+    return lines[0].strip() if lines else "says no version"

@@ -1,0 +1,82 @@
+"""The machine itself: system, processor, memory, compilers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import compiler
+from toolchain.console import size
+from toolchain.doctor.row import Patient, Row, problem
+
+_LITTLE_MEMORY = 4_000_000_000
+_COMPILERS = ("g++", "clang++", "nvcc", "hipcc", "icpx")
+
+
+def system(patient: Patient) -> Iterable[Row]:
+    """Operating system and kernel."""
+    facts = dict(_pairs(_text(patient, "etc/os-release"), "="))
+    name = facts.get("PRETTY_NAME", "").strip('"') or "an unknown system"
+    kernel = _text(patient, "proc/sys/kernel/osrelease").strip() or "unknown"
+    yield Row("system", "ok", f"{name}, kernel {kernel}")
+
+
+def processor(patient: Patient) -> Iterable[Row]:
+    """Processor, and which of its features a library can count on."""
+    facts = dict(_pairs(_text(patient, "proc/cpuinfo"), ":"))
+    flags = set(facts.get("flags", "").split())
+    known = [one for one in ("avx2", "avx512f", "avx512_bf16", "amx_tile") if one in flags]
+    name = facts.get("model name", "unknown processor")
+    if "avx2" in flags:
+        yield Row("processor", "ok", f"{name}: {', '.join(known)}")
+    else:
+        cause = "kernels use the vectors that there are; without AVX2 they are narrow"
+        yield Row("processor", "warning", f"{name}: no AVX2", cause, "compile and measure on a newer machine")
+
+
+def memory(patient: Patient) -> Iterable[Row]:
+    """Memory that is free for programs."""
+    facts = dict(_pairs(_text(patient, "proc/meminfo"), ":"))
+    text = facts.get("MemAvailable", "").removesuffix(" kB").strip()
+    if not text.isdigit():
+        yield Row("memory", "ok", "unknown")
+    elif int(text) * 1024 >= _LITTLE_MEMORY:
+        yield Row("memory", "ok", f"{size(int(text) * 1024)} available")
+    else:
+        fix = "end other programs, or set TK_JOBS=1"
+        yield Row(
+            "memory", "warning", f"{size(int(text) * 1024)} available", "large networks need several GB", fix
+        )
+
+
+def targets(_patient: Patient) -> Iterable[Row]:
+    """What can be compiled for without a container."""
+    try:
+        for one in compiler.list_targets():
+            if one.ready:
+                yield Row(f"target {one.name}", "ok", one.note or "ready")
+            else:
+                fix = "install what is missing, or compile in an image: `tk compile --image NAME`"
+                yield Row(f"target {one.name}", "warning", "not ready on this machine", one.note, fix)
+    except compiler.TkError as error:
+        yield problem("targets", error)
+
+
+def compilers(patient: Patient) -> Iterable[Row]:
+    """Compilers of this machine; those of vendors come with images."""
+    found = [(name, patient.version_of(path)) for name in _COMPILERS if (path := patient.which(name))]
+    text = "; ".join(f"{name}: {version}" for name, version in found)
+    yield Row("compilers", "ok", text or "none; images bring their own")
+
+
+def _text(patient: Patient, path: str) -> str:
+    try:
+        return (patient.root / path).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def _pairs(text: str, divider: str) -> Iterable[tuple[str, str]]:
+    for line in reversed(text.splitlines()):  # of several processors the first counts
+        name, found, value = line.partition(divider)
+        if found:
+            yield name.strip(), value.strip()
