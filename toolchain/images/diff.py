@@ -12,7 +12,17 @@ from toolchain.images.plan import Env, EnvPath, Plan
 from toolchain.images.render import dockerfile
 
 Kind = Literal[
-    "base", "component", "arch", "apt", "pip", "download", "git", "environment", "smoke test", "instructions"
+    "base",
+    "component",
+    "arch",
+    "apt",
+    "pip",
+    "download",
+    "git",
+    "environment",
+    "smoke test",
+    "instructions",
+    "file",
 ]
 
 
@@ -20,8 +30,8 @@ Kind = Literal[
 class Difference:
     """One thing that differs: `before` is empty for what was added, `after` for what was removed.
 
-    image: which image it is in: `image`, or the name of a component that is built. Instructions are given as
-    the lines of a unified diff in `lines`.
+    image: which image it is in: `image`, or the name of a component that is built. Instructions and files of
+    the build context are given as the lines of a unified diff in `lines`.
     """
 
     kind: Kind
@@ -58,10 +68,14 @@ def _differences(image: str, first: Plan | None, second: Plan | None) -> Iterato
             old, new = before[kind].get(name, ""), after[kind].get(name, "")
             if old != new:
                 yield Difference(kind, image, name, old, new)
-    if first is not None and second is not None:
-        lines = _instructions(first, second)
-        if lines:
-            yield Difference("instructions", image, "Dockerfile", lines=lines)
+    if first is None or second is None:
+        return
+    if lines := _lines(dockerfile(first), dockerfile(second)):
+        yield Difference("instructions", image, "Dockerfile", lines=lines)
+    for path in sorted({one.path for plan in (first, second) for one in plan.files}):
+        texts = [_file(plan, path) for plan in (first, second)]
+        if texts[0] != texts[1]:
+            yield Difference("file", image, path, lines=_lines(*texts))
 
 
 def _facts(plan: Plan | None) -> dict[Kind, Mapping[str, str]]:
@@ -100,6 +114,10 @@ def _environment(plan: Plan) -> Iterator[tuple[str, str]]:
             yield one.name, ":".join((*one.entries, "..."))
 
 
-def _instructions(first: Plan, second: Plan) -> tuple[str, ...]:
-    before, after = (dockerfile(one).splitlines() for one in (first, second))
-    return tuple(difflib.unified_diff(before, after, first.name, second.name, lineterm="", n=1))
+def _file(plan: Plan, path: str) -> str:
+    return next((one.data.decode(errors="replace") for one in plan.files if one.path == path), "")
+
+
+def _lines(before: str, after: str) -> tuple[str, ...]:
+    texts = before.splitlines(), after.splitlines()
+    return tuple(difflib.unified_diff(*texts, "before", "after", lineterm="", n=1))

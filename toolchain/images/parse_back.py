@@ -31,6 +31,7 @@ from toolchain.images.plan import (
 
 _RAW_WORD = re.compile(r"(?:[^\s'\"\\]|'[^']*'|\"(?:[^\"\\]|\\.)*\")+")
 _ACTIVE = re.compile(r"[$`;|<>&*?()\[\]{}#!~\\]")
+_QUOTED = re.compile(r"'[^']*'" r'|"\'"')
 _PAIR = re.compile(r'(?:"((?:[^"\\]|\\.)*)"|([A-Za-z_][A-Za-z0-9_]*))="((?:[^"\\$]|\\.)*)"(?:\s+|$)')
 _COPY = re.compile(r"(?:--from=(\S+) )?(\S.*) (\S+)")
 
@@ -149,7 +150,7 @@ def _raw_words(value: str) -> list[str]:
 
 def _literal(raw: str) -> str:
     """A shell word that stands for itself: whatever a shell would act on must be within single quotes."""
-    bare = re.sub(r"'[^']*'", "", raw).replace('"\'"', "")
+    bare = _QUOTED.sub("", raw)
     if _ACTIVE.search(bare) or '"' in bare:
         raise _unexpected(raw)
     (text,) = shlex.split(raw)

@@ -88,7 +88,6 @@ class Run:
     commands: tuple[Command, ...]
     mounts: tuple[Mount, ...] = ()
     why: str = field(default="", compare=False)
-    ignore: tuple[str, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,11 @@ from toolchain.images.plan import PATH_DEFAULT, EnvPath
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x80-\x9f\u2028\u2029]")
 _PATH = re.compile(r"[A-Za-z0-9_./@+:=~%-]+")
 _IMAGE = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_./@:+-]*")
+_PROGRAM = re.compile(
+    r"(?!(if|then|else|elif|fi|do|done|case|esac|while|until|for|in|time)$)[A-Za-z0-9_./][A-Za-z0-9_./+-]*"
+)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_WIDTH = 108
+_WIDTH = 104
 _INDENT = "      "
 
 
@@ -27,10 +30,14 @@ def word(text: str) -> str:
 
 
 def words(command: tuple[str, ...]) -> str:
-    """A command, its words wrapped over continued lines."""
-    lines = [""]
-    for one in map(word, command):
-        if lines[-1] and len(lines[-1]) + len(one) + 3 > _WIDTH:
+    """A command, its words wrapped over continued lines.
+
+    Its program is a plain name: a first word with dashes is an option of RUN, one with `=` an assignment.
+    """
+    program, *arguments = command
+    lines = [_matching(_PROGRAM, program, "a program")]
+    for one in map(word, arguments):
+        if len(lines[-1]) + len(one) + 3 > _WIDTH:
             lines.append(_INDENT)
         lines[-1] += one if not lines[-1].strip() else f" {one}"
     return " \\\n".join(lines)
