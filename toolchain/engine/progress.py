@@ -132,7 +132,7 @@ def duration(seconds: float) -> str:
 
 def _read(path: Path) -> dict[str, float]:
     """What was kept; nothing when it is missing or broken, as it is a mere estimate."""
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(OSError, ValueError, TypeError, AttributeError):
         found = json.loads(path.read_text(encoding="utf-8"))
         return {str(text): float(taken) for text, taken in found.items()}
     return {}

@@ -1,0 +1,160 @@
+"""Engines that are not there, hang, drop the connection or answer with errors: one line, with the fix."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from compiler import HostError
+from tests.support import command
+from tests.support.fake_engine import VERSION, Answer, Request, fake_engine, healthy
+from toolchain.engine.client import open_engine
+from toolchain.engine.endpoint import Endpoint
+
+Start = Callable[[Answer], Endpoint]
+
+
+@pytest.fixture
+def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    import contextlib
+    import tempfile
+
+    with contextlib.ExitStack() as stack:
+
+        def begin(answer: Answer) -> Endpoint:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))  # sockets need short names
+            return Endpoint(stack.enter_context(fake_engine(folder, answer)), "a test")
+
+        yield begin
+
+
+def message(error: pytest.ExceptionInfo[HostError]) -> str:
+    assert error.value.code == 4
+    [line] = error.value.lines()
+    assert "\n" not in line
+    return line
+
+
+def test_no_socket(tmp_path: Path) -> None:
+    with pytest.raises(HostError) as caught:
+        open_engine(Endpoint(f"unix://{tmp_path}/docker.sock", "DOCKER_HOST"))
+    line = message(caught)
+    assert f"no container engine answers at unix://{tmp_path}/docker.sock (DOCKER_HOST)" in line
+    assert "--docker-host" in line
+
+
+def test_nobody_listens(tmp_path: Path) -> None:
+    with pytest.raises(HostError) as caught:
+        open_engine(Endpoint("tcp://127.0.0.1:1", "DOCKER_HOST"))
+    assert "no container engine answers at tcp://127.0.0.1:1" in message(caught)
+
+
+def test_no_such_host() -> None:
+    with pytest.raises(HostError) as caught:
+        open_engine(Endpoint("tcp://no-such-host.invalid:2375", "--docker-host"))
+    assert "has no address" in message(caught)
+
+
+def test_not_a_socket(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HostError) as caught:
+        open_engine(Endpoint(f"unix://{tmp_path}/file", "--docker-host"))
+    assert "no container engine answers" in message(caught)
+
+
+def test_it_hangs(start: Start) -> None:
+    began = time.monotonic()
+    with pytest.raises(HostError) as caught:
+        open_engine(start(Request.hang), seconds=0.3)
+    assert "does not answer within 0.3 s" in message(caught)
+    assert time.monotonic() - began < 3
+
+
+def test_it_drops_the_connection(start: Start) -> None:
+    with pytest.raises(HostError) as caught:
+        open_engine(start(Request.drop))
+    assert "dropped the connection" in message(caught)
+
+
+def test_it_answers_500(start: Start) -> None:
+    with pytest.raises(HostError) as caught:
+        open_engine(start(lambda one: one.answer({"message": "disk\nis full"}, 500)))
+    line = message(caught)
+    assert "answers 500: disk is full" in line
+    assert "see its log" in line
+
+
+def test_it_is_no_engine(start: Start) -> None:
+    with pytest.raises(HostError) as caught:
+        open_engine(start(lambda one: one.answer(b"<html>hello</html>")))
+    assert "cannot use the container engine" in message(caught)
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (Request.drop, "dropped the connection"),
+        (lambda one: one.answer({"message": "broken"}, 500), "answers 500: broken"),
+        (lambda one: one.answer({"message": "not you"}, 403), "refuses with 403: not you"),
+    ],
+)
+def test_later(start: Start, answer: Answer, text: str) -> None:
+    engine = open_engine(start(lambda one: healthy(one) or answer(one)))
+    with pytest.raises(HostError) as caught:
+        engine.image("x")
+    assert text in message(caught)
+    assert message(caught).startswith("error: cannot look up the image x: ")
+
+
+def test_it_hangs_later(start: Start) -> None:
+    engine = open_engine(start(lambda one: healthy(one) or one.hang()))
+    engine.api.timeout = 0.3
+    with pytest.raises(HostError) as caught:
+        engine.image("x")
+    assert "does not answer within 0.3 s" in message(caught)
+
+
+def test_another_kind_than_asked_for(start: Start) -> None:
+    with pytest.raises(HostError) as caught:
+        open_engine(start(lambda one: one.answer(VERSION)), kind="podman")
+    assert "docker 25.0.0 answers" in message(caught)
+
+
+def test_podman_is_told_by_what_it_says(start: Start) -> None:
+    facts = {**VERSION, "Components": [{"Name": "Podman Engine"}, {"Name": "Conmon"}]}
+    assert open_engine(start(lambda one: one.answer(facts)), kind="podman").kind == "podman"
+
+
+def test_missing_image_is_no_failure(start: Start) -> None:
+    engine = open_engine(start(lambda one: healthy(one) or one.answer({"message": "no such image"}, 404)))
+    assert engine.image("x") is None
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ls",),
+        ("build", "cpu"),
+        ("check", "cpu"),
+        ("pull", "cpu", "--registry", "r.example"),
+        ("push", "cpu", "--registry", "r.example"),
+        ("rm", "cpu"),
+        ("prune",),
+    ],
+)
+def test_commands_say_it_in_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    host = f"unix://{tmp_path}/none.sock"
+    result = command.tk("image", *arguments, "--docker-host", host, cwd=tmp_path)
+    assert (result.code, result.out) == (4, "")
+    assert result.err.count("\n") == 1, result.err
+    assert result.err.startswith("error: cannot use the container engine: no container engine answers at")
+
+
+def test_a_command_with_an_engine_that_fails(start: Start, tmp_path: Path) -> None:
+    for answer in (Request.drop, lambda one: one.answer({"message": "no"}, 500)):
+        where = start(lambda one, answer=answer: healthy(one) or answer(one))
+        result = command.tk("image", "ls", "--docker-host", where.url, cwd=tmp_path)
+        assert (result.code, result.err.count("\n")) == (4, 1), result.err
