@@ -44,6 +44,10 @@ def tk(
 
 
 def environment(changes: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment that `tk` gets in tests: the checkout importable, no colour, 80 columns."""
-    base = {key: value for key, value in os.environ.items() if key not in ("TK_DEBUG", "FORCE_COLOR")}
+    """The environment that `tk` gets in tests: the checkout importable, no colour, 80 columns.
+
+    Modules are compiled once, as for a user, whatever the caller's environment says.
+    """
+    left_out = ("TK_DEBUG", "FORCE_COLOR", "PYTHONDONTWRITEBYTECODE")
+    base = {key: value for key, value in os.environ.items() if key not in left_out}
     return {**base, "PYTHONPATH": str(ROOT), "NO_COLOR": "1", "COLUMNS": "80", **(changes or {})}
