@@ -8,7 +8,7 @@ from toolchain.images.formats.bake import every_need
 from toolchain.images.plan import Plan
 from toolchain.images.planner import plan_image
 from toolchain.recipes.book import RecipeBook, load_book
-from toolchain.recipes.resolve import examine
+from toolchain.recipes.resolve import resolve
 
 _DPCPP_STACKS = ("cuda-11.8", "rocm-5.4.3", "dtk-23.04", "oneapi-2023.1")
 
@@ -40,7 +40,7 @@ def dpcpp_names() -> tuple[str, ...]:
 @functools.cache
 def plan(name: str) -> Plan:
     """The plan of a shipped name; what rules refuse is planned all the same."""
-    return plan_image(examine(name, book()))
+    return plan_image(resolve(name, book(), allow=tuple(book().rules)))
 
 
 def all_plans(name: str) -> tuple[Plan, ...]:

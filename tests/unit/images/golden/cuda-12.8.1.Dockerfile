@@ -1,0 +1,34 @@
+# cuda-12.8.1
+# Made from a recipe by `tk image render`: change the recipe, not this file.
+
+# The base: nvidia/cuda:12.8.1-devel-ubuntu24.04
+FROM nvidia/cuda:12.8.1-devel-ubuntu24.04 AS system
+# Packages of every image on ubuntu-24.04
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-24.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-24.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install ca-certificates g++ libc6-dev python3 python3-venv
+# A fixed user; who runs a container says at run time as whom
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    sh /run/tk/site.sh user tk 10000 /home/tk
+
+# The image: NVIDIA CUDA
+FROM system AS image
+COPY probes/cuda-kernel.cu probes/cuda-kernel.sh /usr/local/share/tk/probes/
+ENV CUDA_HOME="/usr/local/cuda" \
+    NVIDIA_VISIBLE_DEVICES="all" \
+    NVIDIA_DRIVER_CAPABILITIES="compute,utility"
+ENV PATH=/usr/local/cuda/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+LABEL "org.opencontainers.image.title"="cuda-12.8.1" \
+      "org.opencontainers.image.description"="NVIDIA CUDA" \
+      "org.opencontainers.image.base.name"="nvidia/cuda:12.8.1-devel-ubuntu24.04" \
+      "tk.recipe"="47e3f97e888fb5718e548ae939f22839d655554e4a79c251475a216a493ce128" \
+      "tk.components"="cuda=12.8.1"
+USER 10000:10000
+WORKDIR /home/tk
+CMD ["bash"]
+# build context: Dockerfile probes/cuda-kernel.cu probes/cuda-kernel.sh tk/site.sh

@@ -1,0 +1,173 @@
+# tvm-rocm-5.2 on rocm-5.2.3
+# Made from a recipe by `tk image render`: change the recipe, not this file.
+
+# The base: rocm/dev-ubuntu-20.04:5.2.3
+FROM rocm/dev-ubuntu-20.04:5.2.3 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/rocm.list /etc/apt/sources.list.d/amdgpu.list
+# Packages of every image on ubuntu-20.04
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install ca-certificates g++ libc6-dev python3
+# A fixed user; who runs a container says at run time as whom
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    sh /run/tk/site.sh user tk 10000 /home/tk
+
+# Downloads, each checked by its sha256
+FROM system AS fetched
+# Keys of package sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    sh /run/tk/site.sh fetch https://repo.radeon.com/rocm/rocm.gpg.key unresolved \
+      /fetched/etc/apt/keyrings/tk-rocm.asc
+
+# The image's own Python environment
+FROM system AS packages
+# What makes Python environments
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install python3-venv
+# Python packages, in an environment of their own
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-pip,sharing=shared,target=/var/cache/tk-pip \
+    --mount=type=bind,source=tk/link_duplicates.py,target=/run/tk/link_duplicates.py \
+    sh /run/tk/site.sh run /usr/bin/python3 -m venv /opt/venv \
+ && sh /run/tk/site.sh run /opt/venv/bin/python -m pip install cmake==3.31.10 \
+ && sh /run/tk/site.sh run /opt/venv/bin/python -m pip uninstall --yes pip setuptools \
+ && /usr/bin/python3 /run/tk/link_duplicates.py /opt/venv
+
+# tvm-rocm-5.2 on rocm-5.2.3: sources and build
+FROM system AS build
+COPY --from=fetched /fetched/etc/apt/keyrings/tk-rocm.asc /etc/apt/keyrings/tk-rocm.asc
+COPY apt/rocm.sources /etc/apt/sources.list.d/tk-rocm.sources
+COPY apt/amdgpu.sources /etc/apt/sources.list.d/tk-amdgpu.sources
+COPY apt/rocm.pref /etc/apt/preferences.d/tk-rocm.pref
+# Packages of the build of tvm-rocm
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install build-essential ccache git libprotobuf-dev libssl-dev libtinfo-dev \
+      libxml2-dev libz3-dev miopen-hip ninja-build protobuf-compiler python3 python3-dev python3-pip \
+      python3-setuptools python3-wheel rocm-libs zlib1g-dev
+COPY --from=packages /opt/venv /opt/venv
+ENV ROCM_PATH="/opt/rocm" \
+    HIP_PATH="/opt/rocm" \
+    HIP_PLATFORM="amd"
+ENV PATH=/opt/venv/bin:/opt/rocm/bin:/opt/rocm/llvm/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+ENV LD_LIBRARY_PATH=/opt/rocm/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/mvermeulen/tvm rocm-5.2-test unresolved /src/tvm-rocm
+# Build of tvm-rocm-5.2 on rocm-5.2.3
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run cmake -S /src/tvm-rocm -B /build -G Ninja -DCMAKE_INSTALL_PREFIX=/opt/tvm \
+      -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS=-Wno-deprecated-declarations -DUSE_ROCM=/opt/rocm \
+      -DUSE_MIOPEN=ON -DUSE_ROCBLAS=ON -DUSE_LLVM=/opt/rocm/llvm/bin/llvm-config \
+ && sh /run/tk/site.sh run cmake --build /build --parallel \
+ && sh /run/tk/site.sh run cmake --install /build \
+ && cp -R /src/tvm-rocm/python /opt/tvm/python \
+ && sh /run/tk/site.sh run /usr/bin/python3 -m pip install --target /opt/tvm/python attrs==26.1.0 \
+      cloudpickle==3.1.2 decorator==5.3.1 numpy==1.23.0 psutil==7.2.2 scipy==1.10.1 synr==0.6.0 \
+      tornado==6.4.2 typing_extensions==4.16.0
+
+# What was built, alone
+FROM scratch AS image
+COPY --from=build /opt/tvm /opt/tvm
+LABEL "tk.component"="tvm-rocm" \
+      "tk.version"="5.2" \
+      "tk.commit"="unresolved"
+# build context: Dockerfile apt/amdgpu.sources apt/rocm.pref apt/rocm.sources tk/link_duplicates.py tk/site.sh
+
+# rocm-5.2.3+tvm-rocm-5.2
+# Made from a recipe by `tk image render`: change the recipe, not this file.
+
+# The base: rocm/dev-ubuntu-20.04:5.2.3
+FROM rocm/dev-ubuntu-20.04:5.2.3 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/rocm.list /etc/apt/sources.list.d/amdgpu.list
+# Packages of every image on ubuntu-20.04
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install ca-certificates g++ libc6-dev python3
+# A fixed user; who runs a container says at run time as whom
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    sh /run/tk/site.sh user tk 10000 /home/tk
+
+# Downloads, each checked by its sha256
+FROM system AS fetched
+# Keys of package sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    sh /run/tk/site.sh fetch https://repo.radeon.com/rocm/rocm.gpg.key unresolved \
+      /fetched/etc/apt/keyrings/tk-rocm.asc
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    sh /run/tk/site.sh fetch \
+      https://github.com/indygreg/python-build-standalone/releases/download/20231002/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+      ee37a7eae6e80148c7e3abc56e48a397c1664f044920463ad0df0fc706eacea8 \
+      /fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+ && mkdir -p /fetched/opt/python \
+ && tar --extract \
+      --file=/fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+      --directory=/fetched/opt/python --no-same-owner --strip-components=1 \
+ && rm /fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz
+
+# The image: TVM on ROCm without SYCL, the Dockerfile of the team's report, modernised
+FROM system AS image
+COPY --from=fetched /fetched/etc/apt/keyrings/tk-rocm.asc /etc/apt/keyrings/tk-rocm.asc
+COPY apt/rocm.sources /etc/apt/sources.list.d/tk-rocm.sources
+COPY apt/amdgpu.sources /etc/apt/sources.list.d/tk-amdgpu.sources
+COPY apt/rocm.pref /etc/apt/preferences.d/tk-rocm.pref
+# Packages of tvm-rocm 5.2
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install graphviz libomp-dev libopenblas-dev libprotobuf-dev libtinfo6 libxml2 \
+      libz3-4 miopen-hip pciutils python3 python3-pip rccl rocm-libs
+COPY --from=fetched /fetched/opt/python /opt/python
+COPY --from=tk/tvm-rocm:5.2-rocm-5.2.3-f2da63618514 /opt/tvm /opt/tvm
+COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
+ENV ROCM_PATH="/opt/rocm" \
+    HIP_PATH="/opt/rocm" \
+    HIP_PLATFORM="amd"
+ENV PATH=/opt/rocm/bin:/opt/rocm/llvm/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+ENV LD_LIBRARY_PATH=/opt/tvm/lib:/opt/rocm/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
+LABEL "org.opencontainers.image.title"="rocm-5.2.3+tvm-rocm-5.2" \
+      "org.opencontainers.image.description"="TVM on ROCm without SYCL, the Dockerfile of the team's report, modernised" \
+      "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.2.3" \
+      "tk.recipe"="a62fecc1e04e392f06cd9eececf82c8cf9035621309c3eaad83d96b44971512c" \
+      "tk.components"="rocm=5.2.3 tk-python=3.11.6 tvm-rocm=5.2"
+USER 10000:10000
+WORKDIR /home/tk
+CMD ["bash"]
+# build context: Dockerfile apt/amdgpu.sources apt/rocm.pref apt/rocm.sources probes/hip-kernel.hip probes/hip-kernel.sh probes/tvm-import.sh tk/site.sh

@@ -1,0 +1,287 @@
+# dpcpp-2022-12 on dtk-23.04
+# Made from a recipe by `tk image render`: change the recipe, not this file.
+
+# The base: image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest
+FROM image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest AS system
+# Packages of every image on ubuntu-20.04
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install ca-certificates g++ libc6-dev python3
+# A fixed user; who runs a container says at run time as whom
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    sh /run/tk/site.sh user tk 10000 /home/tk
+
+# The image's own Python environment
+FROM system AS packages
+# What makes Python environments
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install python3-venv
+# Python packages, in an environment of their own
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-pip,sharing=shared,target=/var/cache/tk-pip \
+    --mount=type=bind,source=tk/link_duplicates.py,target=/run/tk/link_duplicates.py \
+    sh /run/tk/site.sh run /usr/bin/python3 -m venv /opt/venv \
+ && sh /run/tk/site.sh run /opt/venv/bin/python -m pip install cmake==3.31.10 \
+ && sh /run/tk/site.sh run /opt/venv/bin/python -m pip uninstall --yes pip setuptools \
+ && /usr/bin/python3 /run/tk/link_duplicates.py /opt/venv
+
+# dpcpp-2022-12 on dtk-23.04: sources and build
+FROM system AS build
+# Packages of the build of dpcpp
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install build-essential ccache git libffi-dev libhwloc-dev libtool libva-dev \
+      libzstd-dev ninja-build ocl-icd-opencl-dev pkg-config python3 unzip zip
+COPY --from=packages /opt/venv /opt/venv
+ENV ROCM_PATH="/opt/dtk" \
+    HIP_PATH="/opt/dtk/hip" \
+    HYHAL_PATH="/opt/hyhal" \
+    DTKROOT="/opt/dtk" \
+    HIP_PLATFORM="amd" \
+    MIOPEN_FIND_MODE="3"
+ENV PATH=/opt/venv/bin:/opt/dtk/bin:/opt/dtk/llvm/bin:/opt/dtk/hip/bin:/opt/hyhal/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+ENV LD_LIBRARY_PATH=/opt/dtk/hip/lib:/opt/dtk/llvm/lib:/opt/dtk/lib:/opt/dtk/lib64:/opt/hyhal/lib:/opt/hyhal/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/intel/llvm 2022-12 unresolved /src/dpcpp
+# Build of dpcpp-2022-12 on dtk-23.04
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py -o /build -t Release --no-assertions \
+      --hip --hip-platform AMD --cmake-opt=-DSYCL_BUILD_PI_HIP_ROCM_DIR=/opt/dtk \
+      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp \
+ && sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
+
+# What was built, alone
+FROM scratch AS image
+COPY --from=build /opt/dpcpp /opt/dpcpp
+LABEL "tk.component"="dpcpp" \
+      "tk.version"="2022-12" \
+      "tk.commit"="unresolved"
+# build context: Dockerfile tk/link_duplicates.py tk/site.sh
+
+# tvm-sycl-0.10 on dtk-23.04
+# Made from a recipe by `tk image render`: change the recipe, not this file.
+
+# The base: image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest
+FROM image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest AS system
+# Packages of every image on ubuntu-20.04
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install ca-certificates g++ libc6-dev python3
+# A fixed user; who runs a container says at run time as whom
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    sh /run/tk/site.sh user tk 10000 /home/tk
+
+# Downloads, each checked by its sha256
+FROM system AS fetched
+# Keys of package sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    sh /run/tk/site.sh fetch https://apt.llvm.org/llvm-snapshot.gpg.key unresolved \
+      /fetched/etc/apt/keyrings/tk-llvm.asc
+
+# The image's own Python environment
+FROM system AS packages
+# What makes Python environments
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install python3-venv
+# Python packages, in an environment of their own
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-pip,sharing=shared,target=/var/cache/tk-pip \
+    --mount=type=bind,source=tk/link_duplicates.py,target=/run/tk/link_duplicates.py \
+    sh /run/tk/site.sh run /usr/bin/python3 -m venv /opt/venv \
+ && sh /run/tk/site.sh run /opt/venv/bin/python -m pip install cmake==3.31.10 \
+ && sh /run/tk/site.sh run /opt/venv/bin/python -m pip uninstall --yes pip setuptools \
+ && /usr/bin/python3 /run/tk/link_duplicates.py /opt/venv
+
+# tvm-sycl-0.10 on dtk-23.04: sources and build
+FROM system AS build
+COPY --from=fetched /fetched/etc/apt/keyrings/tk-llvm.asc /etc/apt/keyrings/tk-llvm.asc
+COPY apt/llvm.sources /etc/apt/sources.list.d/tk-llvm.sources
+# Packages of dpcpp 2022-12
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
+# Packages of llvm 14
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install clang-14 lld-14 llvm-14-dev libz3-dev libxml2-dev zlib1g-dev
+# Packages of the build of tvm-sycl
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install build-essential ccache git libtinfo-dev libxml2-dev libz3-dev \
+      ninja-build python3 python3-dev python3-pip python3-setuptools python3-wheel zlib1g-dev
+COPY --from=packages /opt/venv /opt/venv
+COPY --from=tk/dpcpp:2022-12-dtk-23.04-16a449233d23 /opt/dpcpp /opt/dpcpp
+ENV ROCM_PATH="/opt/dtk" \
+    HIP_PATH="/opt/dtk/hip" \
+    HYHAL_PATH="/opt/hyhal" \
+    DTKROOT="/opt/dtk" \
+    HIP_PLATFORM="amd" \
+    MIOPEN_FIND_MODE="3"
+ENV PATH=/opt/venv/bin:/opt/dpcpp/bin:/opt/dtk/bin:/opt/dtk/llvm/bin:/opt/dtk/hip/bin:/opt/hyhal/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+ENV LD_LIBRARY_PATH=/opt/dpcpp/lib:/opt/dtk/hip/lib:/opt/dtk/llvm/lib:/opt/dtk/lib:/opt/dtk/lib64:/opt/hyhal/lib:/opt/hyhal/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/wangzy0327/tvm dev-sycl unresolved /src/tvm-sycl
+# Build of tvm-sycl-0.10 on dtk-23.04
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run cmake -S /src/tvm-sycl -B /build -G Ninja -DCMAKE_INSTALL_PREFIX=/opt/tvm \
+      -DCMAKE_BUILD_TYPE=Release -DUSE_RPC=ON -DUSE_GRAPH_EXECUTOR=ON -DUSE_PROFILER=ON \
+      -DUSE_SYCL=/opt/dpcpp -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config -DSYCL_GPU=amd \
+      '-DUSE_SYCL_HIP=amdgcn-amd-amdhsa -Xsycl-target-backend --offload-arch=gfx906' \
+ && sh /run/tk/site.sh run cmake --build /build --parallel \
+ && sh /run/tk/site.sh run cmake --install /build \
+ && cp -R /src/tvm-sycl/python /opt/tvm/python \
+ && sh /run/tk/site.sh run /usr/bin/python3 -m pip install --target /opt/tvm/python attrs==26.1.0 \
+      cloudpickle==3.1.2 decorator==5.3.1 numpy==1.23.0 psutil==7.2.2 scipy==1.10.1 synr==0.6.0 \
+      tornado==6.4.2 typing_extensions==4.16.0
+
+# What was built, alone
+FROM scratch AS image
+COPY --from=build /opt/tvm /opt/tvm
+LABEL "tk.component"="tvm-sycl" \
+      "tk.version"="0.10" \
+      "tk.commit"="unresolved"
+# build context: Dockerfile apt/llvm.sources tk/link_duplicates.py tk/site.sh
+
+# dtk-23.04+dpcpp-2022-12+llvm-14+tvm-sycl-0.10
+# Made from a recipe by `tk image render`: change the recipe, not this file.
+
+# The base: image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest
+FROM image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest AS system
+# Packages of every image on ubuntu-20.04
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install ca-certificates g++ libc6-dev python3
+# A fixed user; who runs a container says at run time as whom
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    sh /run/tk/site.sh user tk 10000 /home/tk
+
+# Downloads, each checked by its sha256
+FROM system AS fetched
+# Keys of package sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    sh /run/tk/site.sh fetch https://apt.llvm.org/llvm-snapshot.gpg.key unresolved \
+      /fetched/etc/apt/keyrings/tk-llvm.asc
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    sh /run/tk/site.sh fetch \
+      https://github.com/indygreg/python-build-standalone/releases/download/20231002/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+      ee37a7eae6e80148c7e3abc56e48a397c1664f044920463ad0df0fc706eacea8 \
+      /fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+ && mkdir -p /fetched/opt/python \
+ && tar --extract \
+      --file=/fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+      --directory=/fetched/opt/python --no-same-owner --strip-components=1 \
+ && rm /fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz
+
+# The image: TVM 0.10 with the SYCL fork on DTK, for Z100
+FROM system AS image
+COPY --from=fetched /fetched/etc/apt/keyrings/tk-llvm.asc /etc/apt/keyrings/tk-llvm.asc
+COPY apt/llvm.sources /etc/apt/sources.list.d/tk-llvm.sources
+# Packages of dpcpp 2022-12
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
+# Packages of llvm 14
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install clang-14 lld-14 llvm-14-dev libz3-dev libxml2-dev zlib1g-dev
+# Packages of tvm-sycl 0.10
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
+COPY --from=fetched /fetched/opt/python /opt/python
+COPY --from=tk/dpcpp:2022-12-dtk-23.04-16a449233d23 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/tvm-sycl:0.10-dtk-23.04-gfx906-4eedcaba7f97 /opt/tvm /opt/tvm
+COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
+ENV ROCM_PATH="/opt/dtk" \
+    HIP_PATH="/opt/dtk/hip" \
+    HYHAL_PATH="/opt/hyhal" \
+    DTKROOT="/opt/dtk" \
+    HIP_PLATFORM="amd" \
+    MIOPEN_FIND_MODE="3"
+ENV PATH=/opt/dpcpp/bin:/opt/dtk/bin:/opt/dtk/llvm/bin:/opt/dtk/hip/bin:/opt/hyhal/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+ENV LD_LIBRARY_PATH=/opt/tvm/lib:/opt/dpcpp/lib:/opt/dtk/hip/lib:/opt/dtk/llvm/lib:/opt/dtk/lib:/opt/dtk/lib64:/opt/hyhal/lib:/opt/hyhal/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
+LABEL "org.opencontainers.image.title"="dtk-23.04+dpcpp-2022-12+llvm-14+tvm-sycl-0.10" \
+      "org.opencontainers.image.description"="TVM 0.10 with the SYCL fork on DTK, for Z100" \
+      "org.opencontainers.image.base.name"="image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest" \
+      "tk.recipe"="cc74094ec661aedc2984493c19b52cf583e94618859bb02b865223c2d24be76e" \
+      "tk.components"="dtk=23.04 dpcpp=2022-12 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
+      "tk.archs"="gfx906"
+USER 10000:10000
+WORKDIR /home/tk
+CMD ["bash"]
+# build context: Dockerfile apt/llvm.sources probes/hip-kernel.hip probes/hip-kernel.sh probes/tvm-import.sh tk/site.sh

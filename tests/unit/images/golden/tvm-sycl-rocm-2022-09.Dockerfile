@@ -1,0 +1,310 @@
+# dpcpp-2022-09 on rocm-5.2.3
+# Made from a recipe by `tk image render`: change the recipe, not this file.
+
+# The base: rocm/dev-ubuntu-20.04:5.2.3
+FROM rocm/dev-ubuntu-20.04:5.2.3 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/rocm.list /etc/apt/sources.list.d/amdgpu.list
+# Packages of every image on ubuntu-20.04
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install ca-certificates g++ libc6-dev python3
+# A fixed user; who runs a container says at run time as whom
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    sh /run/tk/site.sh user tk 10000 /home/tk
+
+# Downloads, each checked by its sha256
+FROM system AS fetched
+# Keys of package sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    sh /run/tk/site.sh fetch https://repo.radeon.com/rocm/rocm.gpg.key unresolved \
+      /fetched/etc/apt/keyrings/tk-rocm.asc
+
+# The image's own Python environment
+FROM system AS packages
+# What makes Python environments
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install python3-venv
+# Python packages, in an environment of their own
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-pip,sharing=shared,target=/var/cache/tk-pip \
+    --mount=type=bind,source=tk/link_duplicates.py,target=/run/tk/link_duplicates.py \
+    sh /run/tk/site.sh run /usr/bin/python3 -m venv /opt/venv \
+ && sh /run/tk/site.sh run /opt/venv/bin/python -m pip install cmake==3.31.10 \
+ && sh /run/tk/site.sh run /opt/venv/bin/python -m pip uninstall --yes pip setuptools \
+ && /usr/bin/python3 /run/tk/link_duplicates.py /opt/venv
+
+# dpcpp-2022-09 on rocm-5.2.3: sources and build
+FROM system AS build
+COPY --from=fetched /fetched/etc/apt/keyrings/tk-rocm.asc /etc/apt/keyrings/tk-rocm.asc
+COPY apt/rocm.sources /etc/apt/sources.list.d/tk-rocm.sources
+COPY apt/amdgpu.sources /etc/apt/sources.list.d/tk-amdgpu.sources
+COPY apt/rocm.pref /etc/apt/preferences.d/tk-rocm.pref
+# Packages of the build of dpcpp
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install build-essential ccache git libffi-dev libhwloc-dev libtool libva-dev \
+      libzstd-dev ninja-build ocl-icd-opencl-dev pkg-config python3 unzip zip
+COPY --from=packages /opt/venv /opt/venv
+ENV ROCM_PATH="/opt/rocm" \
+    HIP_PATH="/opt/rocm" \
+    HIP_PLATFORM="amd"
+ENV PATH=/opt/venv/bin:/opt/rocm/bin:/opt/rocm/llvm/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+ENV LD_LIBRARY_PATH=/opt/rocm/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/intel/llvm 2022-09 0f579bae55c48d810e1ed76db29229c854e61d5e \
+      /src/dpcpp
+# Build of dpcpp-2022-09 on rocm-5.2.3
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py -o /build -t Release --no-assertions \
+      --hip --hip-platform AMD --cmake-opt=-DSYCL_BUILD_PI_HIP_ROCM_DIR=/opt/rocm \
+      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp \
+ && sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
+
+# What was built, alone
+FROM scratch AS image
+COPY --from=build /opt/dpcpp /opt/dpcpp
+LABEL "tk.component"="dpcpp" \
+      "tk.version"="2022-09" \
+      "tk.commit"="0f579bae55c48d810e1ed76db29229c854e61d5e"
+# build context: Dockerfile apt/amdgpu.sources apt/rocm.pref apt/rocm.sources tk/link_duplicates.py tk/site.sh
+
+# tvm-sycl-0.10 on rocm-5.2.3
+# Made from a recipe by `tk image render`: change the recipe, not this file.
+
+# The base: rocm/dev-ubuntu-20.04:5.2.3
+FROM rocm/dev-ubuntu-20.04:5.2.3 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/rocm.list /etc/apt/sources.list.d/amdgpu.list
+# Packages of every image on ubuntu-20.04
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install ca-certificates g++ libc6-dev python3
+# A fixed user; who runs a container says at run time as whom
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    sh /run/tk/site.sh user tk 10000 /home/tk
+
+# Downloads, each checked by its sha256
+FROM system AS fetched
+# Keys of package sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    sh /run/tk/site.sh fetch https://apt.llvm.org/llvm-snapshot.gpg.key unresolved \
+      /fetched/etc/apt/keyrings/tk-llvm.asc \
+ && sh /run/tk/site.sh fetch https://repo.radeon.com/rocm/rocm.gpg.key unresolved \
+      /fetched/etc/apt/keyrings/tk-rocm.asc
+
+# The image's own Python environment
+FROM system AS packages
+# What makes Python environments
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install python3-venv
+# Python packages, in an environment of their own
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-pip,sharing=shared,target=/var/cache/tk-pip \
+    --mount=type=bind,source=tk/link_duplicates.py,target=/run/tk/link_duplicates.py \
+    sh /run/tk/site.sh run /usr/bin/python3 -m venv /opt/venv \
+ && sh /run/tk/site.sh run /opt/venv/bin/python -m pip install cmake==3.31.10 \
+ && sh /run/tk/site.sh run /opt/venv/bin/python -m pip uninstall --yes pip setuptools \
+ && /usr/bin/python3 /run/tk/link_duplicates.py /opt/venv
+
+# tvm-sycl-0.10 on rocm-5.2.3: sources and build
+FROM system AS build
+COPY --from=fetched /fetched/etc/apt/keyrings/tk-llvm.asc /etc/apt/keyrings/tk-llvm.asc
+COPY --from=fetched /fetched/etc/apt/keyrings/tk-rocm.asc /etc/apt/keyrings/tk-rocm.asc
+COPY apt/rocm.sources /etc/apt/sources.list.d/tk-rocm.sources
+COPY apt/amdgpu.sources /etc/apt/sources.list.d/tk-amdgpu.sources
+COPY apt/llvm.sources /etc/apt/sources.list.d/tk-llvm.sources
+COPY apt/rocm.pref /etc/apt/preferences.d/tk-rocm.pref
+# Packages of dpcpp 2022-09
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
+# Packages of llvm 14
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install clang-14 lld-14 llvm-14-dev libz3-dev libxml2-dev zlib1g-dev
+# Packages of the build of tvm-sycl
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install build-essential ccache git libtinfo-dev libxml2-dev libz3-dev \
+      ninja-build python3 python3-dev python3-pip python3-setuptools python3-wheel zlib1g-dev
+COPY --from=packages /opt/venv /opt/venv
+COPY --from=tk/dpcpp:2022-09-rocm-5.2.3-ceea2d48da6b /opt/dpcpp /opt/dpcpp
+ENV ROCM_PATH="/opt/rocm" \
+    HIP_PATH="/opt/rocm" \
+    HIP_PLATFORM="amd"
+ENV PATH=/opt/venv/bin:/opt/dpcpp/bin:/opt/rocm/bin:/opt/rocm/llvm/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+ENV LD_LIBRARY_PATH=/opt/dpcpp/lib:/opt/rocm/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/wangzy0327/tvm dev-sycl unresolved /src/tvm-sycl
+# Build of tvm-sycl-0.10 on rocm-5.2.3
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run cmake -S /src/tvm-sycl -B /build -G Ninja -DCMAKE_INSTALL_PREFIX=/opt/tvm \
+      -DCMAKE_BUILD_TYPE=Release -DUSE_RPC=ON -DUSE_GRAPH_EXECUTOR=ON -DUSE_PROFILER=ON \
+      -DUSE_SYCL=/opt/dpcpp -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config -DSYCL_GPU=amd \
+      '-DUSE_SYCL_HIP=amdgcn-amd-amdhsa -Xsycl-target-backend --offload-arch=gfx906' \
+ && sh /run/tk/site.sh run cmake --build /build --parallel \
+ && sh /run/tk/site.sh run cmake --install /build \
+ && cp -R /src/tvm-sycl/python /opt/tvm/python \
+ && sh /run/tk/site.sh run /usr/bin/python3 -m pip install --target /opt/tvm/python attrs==26.1.0 \
+      cloudpickle==3.1.2 decorator==5.3.1 numpy==1.23.0 psutil==7.2.2 scipy==1.10.1 synr==0.6.0 \
+      tornado==6.4.2 typing_extensions==4.16.0
+
+# What was built, alone
+FROM scratch AS image
+COPY --from=build /opt/tvm /opt/tvm
+LABEL "tk.component"="tvm-sycl" \
+      "tk.version"="0.10" \
+      "tk.commit"="unresolved"
+# build context: Dockerfile apt/amdgpu.sources apt/llvm.sources apt/rocm.pref apt/rocm.sources tk/link_duplicates.py tk/site.sh
+
+# rocm-5.2.3+dpcpp-2022-09+llvm-14+tvm-sycl-0.10
+# Made from a recipe by `tk image render`: change the recipe, not this file.
+
+# The base: rocm/dev-ubuntu-20.04:5.2.3
+FROM rocm/dev-ubuntu-20.04:5.2.3 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/rocm.list /etc/apt/sources.list.d/amdgpu.list
+# Packages of every image on ubuntu-20.04
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install ca-certificates g++ libc6-dev python3
+# A fixed user; who runs a container says at run time as whom
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    sh /run/tk/site.sh user tk 10000 /home/tk
+
+# Downloads, each checked by its sha256
+FROM system AS fetched
+# Keys of package sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    sh /run/tk/site.sh fetch https://apt.llvm.org/llvm-snapshot.gpg.key unresolved \
+      /fetched/etc/apt/keyrings/tk-llvm.asc \
+ && sh /run/tk/site.sh fetch https://repo.radeon.com/rocm/rocm.gpg.key unresolved \
+      /fetched/etc/apt/keyrings/tk-rocm.asc
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    sh /run/tk/site.sh fetch \
+      https://github.com/indygreg/python-build-standalone/releases/download/20231002/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+      ee37a7eae6e80148c7e3abc56e48a397c1664f044920463ad0df0fc706eacea8 \
+      /fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+ && mkdir -p /fetched/opt/python \
+ && tar --extract \
+      --file=/fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+      --directory=/fetched/opt/python --no-same-owner --strip-components=1 \
+ && rm /fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz
+
+# The image: the team's first set-up on ROCm
+FROM system AS image
+COPY --from=fetched /fetched/etc/apt/keyrings/tk-llvm.asc /etc/apt/keyrings/tk-llvm.asc
+COPY --from=fetched /fetched/etc/apt/keyrings/tk-rocm.asc /etc/apt/keyrings/tk-rocm.asc
+COPY apt/rocm.sources /etc/apt/sources.list.d/tk-rocm.sources
+COPY apt/amdgpu.sources /etc/apt/sources.list.d/tk-amdgpu.sources
+COPY apt/llvm.sources /etc/apt/sources.list.d/tk-llvm.sources
+COPY apt/rocm.pref /etc/apt/preferences.d/tk-rocm.pref
+# Packages of dpcpp 2022-09
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
+# Packages of llvm 14
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install clang-14 lld-14 llvm-14-dev libz3-dev libxml2-dev zlib1g-dev
+# Packages of tvm-sycl 0.10
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
+COPY --from=fetched /fetched/opt/python /opt/python
+COPY --from=tk/dpcpp:2022-09-rocm-5.2.3-ceea2d48da6b /opt/dpcpp /opt/dpcpp
+COPY --from=tk/tvm-sycl:0.10-rocm-5.2.3-gfx906-4432ce3c3ac0 /opt/tvm /opt/tvm
+COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp probes/tvm-import.sh /usr/local/share/tk/probes/
+ENV ROCM_PATH="/opt/rocm" \
+    HIP_PATH="/opt/rocm" \
+    HIP_PLATFORM="amd"
+ENV PATH=/opt/dpcpp/bin:/opt/rocm/bin:/opt/rocm/llvm/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+ENV LD_LIBRARY_PATH=/opt/tvm/lib:/opt/dpcpp/lib:/opt/rocm/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
+LABEL "org.opencontainers.image.title"="rocm-5.2.3+dpcpp-2022-09+llvm-14+tvm-sycl-0.10" \
+      "org.opencontainers.image.description"="the team's first set-up on ROCm" \
+      "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.2.3" \
+      "tk.recipe"="1c415f7ec479c97f0cb29574d527b5ad35f4bac78c154aab0adf36a97ddb7da8" \
+      "tk.components"="rocm=5.2.3 dpcpp=2022-09 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
+      "tk.archs"="gfx906"
+USER 10000:10000
+WORKDIR /home/tk
+CMD ["bash"]
+# build context: Dockerfile apt/amdgpu.sources apt/llvm.sources apt/rocm.pref apt/rocm.sources probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp probes/tvm-import.sh tk/site.sh
