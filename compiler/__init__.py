@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.files import sha256_file as sha256_file
     from compiler.core.files import stream_atomic as stream_atomic
     from compiler.core.files import write_atomic as write_atomic
+    from compiler.core.process import Companion as Companion
     from compiler.core.process import run as run
     from compiler.core.process import stop_all as stop_all
     from compiler.core.progress import Progress as Progress
@@ -95,7 +96,7 @@ _HOMES = {
         "sha256_file", "stream_atomic",
         "write_atomic",
     ),
-    "compiler.core.process": ("run", "stop_all"),
+    "compiler.core.process": ("Companion", "run", "stop_all"),
     "compiler.core.progress": ("Progress", "Steps", "silent"),
     "compiler.core.settings": ("KNOBS", "Knob", "Settings", "load_settings"),
     "compiler.frontend.files": ("external_files",),

@@ -40,7 +40,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "onnx": {"compiler.frontend", "compiler.verify", "toolchain.zoo"},
     "google": {"compiler.frontend"},  # protobuf, which onnx brings along
     "docker": {"toolchain.engine", "toolchain.containers", "toolchain.devices", "toolchain.doctor"},
-    "requests": {"toolchain.engine"},  # comes with docker: its errors
+    "requests": {"toolchain.engine", "toolchain.images"},  # comes with docker: its errors
     "urllib3": {"toolchain.engine"},
     "rich": {"toolchain.progress", "toolchain.engine"},
     "yaml": {"toolchain.recipes", "toolchain.devices"},

@@ -1,4 +1,4 @@
-"""From a name as typed to a plan: recipes, the site and its waivers, the same way for every command."""
+"""From a name as typed to a plan: recipes, site, waivers and lock, the same way for every command."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolchain.images.plan import Plan
+from toolchain.images.lock import LockMode, pins_for
+from toolchain.images.plan import Pins, Plan
 from toolchain.images.planner import plan_image
 from toolchain.recipes.book import load_book
 from toolchain.recipes.resolve import resolve
@@ -15,11 +16,15 @@ from toolchain.site import SiteConfig, load_site
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """The plan of a named image, the site that it was made for, and what the rules warn about."""
+    """The plan of a named image, the site that it was made for, and what the rules and the lock warn about.
+
+    `pins` are those of the lock that the plan was made with, or None.
+    """
 
     plan: Plan
     site: SiteConfig
     warnings: tuple[str, ...]
+    pins: Pins | None = None
 
 
 def plan_named(
@@ -29,12 +34,14 @@ def plan_named(
     archs: Sequence[str] = (),
     allow: Sequence[str] = (),
     base: str | None = None,
+    lock: LockMode | None = "auto",
 ) -> Named:
     """The plan of the image that `name` stands for.
 
     `site_file` is that of `--site`, by default the usual ones; `allow` are waived rules on top of the site's;
-    `base` is a local stand-in for the recipe's base. Raises UsageError for an unknown name, BadInputError
-    when a rule refuses it.
+    `base` is a local stand-in for the recipe's base; `lock` says how the project's `tk.lock` counts, None
+    that it does not. Raises UsageError for an unknown name, BadInputError when a rule refuses it or the lock
+    does not fit.
     """
     site = load_site(site_file)
     book = load_book(site.recipe_folders)
@@ -42,4 +49,13 @@ def plan_named(
     warnings = tuple(
         f"{one.because} ({one.rule}; {one.source})" for one in resolution.findings if one.verdict == "warn"
     )
-    return Named(plan_image(resolution, site=site, base=base), site, warnings)
+    plan = plan_image(resolution, site=site, base=base)
+    if lock is None:
+        return Named(plan, site, warnings)
+    locked = pins_for(plan, lock)
+    if locked.stale:
+        again = f"`tk image lock {plan.name}` brings it up to date"
+        warnings = (*warnings, f"tk.lock does not count: {'; '.join(locked.stale)}; {again}")
+    if locked.pins is not None:
+        plan = plan_image(resolution, site=site, base=base, lock=locked.pins)
+    return Named(plan, site, warnings, locked.pins)

@@ -19,11 +19,13 @@ from toolchain.commands.image import (
     push,
     render,
     rm,
+    run,
     sbom,
+    shell,
     show,
     why,
 )
-from toolchain.commands.image import list as list_images, run, shell
+from toolchain.commands.image import list as list_images
 
 app = typer.Typer(help="Images of vendor stacks with the right LLVM and SYCL.", no_args_is_help=True)
 

@@ -28,6 +28,10 @@ Site = Annotated[
         "--site", metavar="FILE", help="The site's configuration; default: site.yaml, yours and here."
     ),
 ]
+Base = Annotated[
+    str | None,
+    typer.Option("--base", metavar="IMAGE", help="A local image that stands in for the recipe's base."),
+]
 
 
 def open_recipes(site: Path | None) -> tuple[RecipeBook, SiteConfig]:

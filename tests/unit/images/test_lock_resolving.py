@@ -1,0 +1,278 @@
+"""Resolving: the script that asks apt and pip, what their answers mean, and where sources are asked."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import http.server
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from compiler import BuildError, HostError
+from toolchain.images import locking, origins
+from toolchain.images.locking import Change, changes, lock_plan
+from toolchain.images.plan import Base, Download, GitSource, Pins, Plan
+from toolchain.images.planner import plan_image
+from toolchain.images.resolving import Packages, parse_apt, parse_pip, resolving_script
+from toolchain.recipes.book import load_book
+from toolchain.recipes.resolve import resolve
+from toolchain.site import Mirror, SiteConfig
+
+SIMULATED = """\
+Reading package lists...
+NOTE: This is only a simulation!
+Inst libc6 [2.36-9] (2.36-10 Debian:12.1/stable [amd64]) []
+Inst gcc-12-base (12.2.0-14 Debian:12.11/stable [amd64])
+Inst libc6:i386 (2.36-10 Debian:12.1/stable [i386])
+Inst g++ (4:12.2.0-3 Debian:12.11/stable, Local:1 [amd64]) [x:amd64 ]
+Conf gcc-12-base (12.2.0-14 Debian:12.11/stable [amd64])
+"""
+
+
+def test_apts_answer() -> None:
+    assert parse_apt(SIMULATED, "tar\t1.34\nlibc6\t2.36-9\nbroken line\n\t\n") == {
+        "g++": "4:12.2.0-3",
+        "gcc-12-base": "12.2.0-14",
+        "libc6": "2.36-10",
+        "libc6:i386": "2.36-10",
+        "tar": "1.34",
+    }
+
+
+def test_pips_answer() -> None:
+    one = {
+        "metadata": {"name": "ML_Dtypes", "version": "0.5.0"},
+        "download_info": {"url": "https://x/y.whl", "archive_info": {"hashes": {"sha256": "a" * 64}}},
+    }
+    assert parse_pip({"install": [one]}) == {"ml-dtypes": ("0.5.0", ("a" * 64,))}
+    assert parse_pip({}) == {}
+    with pytest.raises(HostError, match="no sha256"):
+        parse_pip({"install": [{**one, "download_info": {"url": "git+https://x", "vcs_info": {}}}]})
+
+
+def script(name: str) -> list[str]:
+    return resolving_script(plan_image(resolve(name, load_book()))).splitlines()
+
+
+def test_the_script_of_an_image_with_python_packages() -> None:
+    lines = script("cpu-sycl")
+    simulate = next(i for i, line in enumerate(lines) if "--simulate" in line)
+    install = next(i for i, line in enumerate(lines) if "apt install" in line and "--simulate" not in line)
+    pip = next(i for i, line in enumerate(lines) if "--dry-run" in line)
+    assert simulate < install < pip == len(lines) - 1
+    assert "dpcpp-cpp-rt" in lines[pip]
+    assert "uninstall" not in lines[pip]
+
+
+def test_the_script_of_an_image_with_sources_of_its_own() -> None:
+    pins = Pins(downloads={"https://repo.radeon.com/rocm/rocm.gpg.key": "b" * 64})
+    plan = plan_image(resolve("rocm-5.4.3", load_book()), lock=pins)
+    lines = resolving_script(plan).splitlines()
+    update = next(i for i, line in enumerate(lines) if line.endswith("apt update"))
+    key = next(i for i, line in enumerate(lines) if "rocm.gpg.key" in line)
+    sources = next(i for i, line in enumerate(lines) if "context/apt/rocm.sources" in line)
+    removed = next(
+        i for i, line in enumerate(lines) if line.startswith("rm -f /etc/apt/sources.list.d/rocm.list")
+    )
+    assert max(removed, key, sources) < update
+    assert "b" * 64 in lines[key]
+    assert not any("cmake" in line or "configure.py" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "name", ["cpu", "cpu-sycl", "rocm-5.2-debian", "cuda-12-pip", "rocm-5.4.3+dpcpp-2022-12"]
+)
+def test_scripts_are_shell(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "script.sh"
+    path.write_text("\n".join(script(name)))
+    assert subprocess.run(["sh", "-n", str(path)], check=False).returncode == 0
+
+
+def test_changes_of_a_lock() -> None:
+    old = Pins(apt={"gcc": "11", "old": "1"}, needs={"dpcpp": Pins(git={"u": "a" * 40})})
+    new = Pins(apt={"gcc": "12"}, pip={"numpy": ("2", ())}, needs={"dpcpp": Pins(git={"u": "b" * 40})})
+    assert changes(old, new) == (
+        Change("apt", "gcc", "11", "12"),
+        Change("apt", "old", "1", ""),
+        Change("dpcpp: git", "u", "a" * 40, "b" * 40),
+        Change("pip", "numpy", "", "2"),
+    )
+    assert changes(new, new) == ()
+
+
+# -- where things come from --
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[str]:
+    """A web server on this machine with the files of `tmp_path / "web"`."""
+    folder = tmp_path / "web"
+    folder.mkdir()
+    (folder / "key.gpg").write_bytes(b"key")
+
+    class Handler(http.server.SimpleHTTPRequestHandler):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args, directory=str(folder))
+
+        def log_message(self, *_args: Any) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as one:
+        thread = threading.Thread(target=one.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{one.server_port}"
+        one.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """A git repository with a branch `main`, a light tag `v1` and an annotated tag `v2`."""
+    path = tmp_path / "repository"
+
+    def git(*arguments: str) -> str:
+        argv = ["git", "-C", str(path), "-c", "user.name=x", "-c", "user.email=x@example.com", *arguments]
+        return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
+
+    path.mkdir()
+    git("init", "-q", "-b", "main")
+    git("commit", "-q", "--allow-empty", "-m", "one")
+    git("tag", "v1")
+    git("tag", "-a", "-m", "two", "v2")
+    return path
+
+
+def test_downloads_go_through_the_mirror(server: str, tmp_path: Path) -> None:
+    site = SiteConfig(url_mirrors=(Mirror("https://example.com/", f"{server}/"),))
+    assert origins.download("https://example.com/key.gpg", site) == hashlib.sha256(b"key").hexdigest()
+    target = tmp_path / "kept"
+    origins.download("https://example.com/key.gpg", site, target)
+    assert target.read_bytes() == b"key"
+
+
+def test_downloads_that_fail(server: str, tmp_path: Path) -> None:
+    with pytest.raises(HostError) as caught:
+        origins.download(f"{server}/none", SiteConfig(), tmp_path / "kept")
+    assert "404" in caught.value.why
+    assert not (tmp_path / "kept").exists()
+
+
+def test_commits_of_tags_and_branches(repository: Path) -> None:
+    site = SiteConfig(git_mirrors=(Mirror("https://example.com/x", f"file://{repository}"),))
+    head = subprocess.run(
+        ["git", "-C", str(repository), "rev-parse", "main"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    for ref in ("main", "v1", "v2"):
+        assert (
+            origins.resolve_commit(GitSource("https://example.com/x", ref, "unresolved", "/s"), site) == head
+        )
+    with pytest.raises(BuildError, match="no tag or branch v3"):
+        origins.resolve_commit(GitSource("https://example.com/x", "v3", "unresolved", "/s"), site)
+
+
+def test_a_repository_that_is_not_there(tmp_path: Path) -> None:
+    site = SiteConfig(git_mirrors=(Mirror("https://example.com/", f"file://{tmp_path}/none/"),))
+    with pytest.raises(HostError, match="cannot ask"):
+        origins.resolve_commit(GitSource("https://example.com/x", "v1", "unresolved", "/s"), site)
+
+
+# -- the whole --
+
+URL, KEY = "https://github.com/intel/llvm", "https://repo.radeon.com/k"
+NEED = Plan(
+    name="dpcpp on rocm", repository="tk/dpcpp", tag="1", base=Base("rocm:1"), stages=(),
+    git=(GitSource(URL, "2022-12", "unresolved", "/s"),),
+)  # fmt: skip
+PLAN = Plan(
+    name="rocm+dpcpp", repository="tk/rocm", tag="1", base=Base("rocm:1"), stages=(), needs=(NEED,),
+    apt=("gcc",),
+    downloads=(Download(KEY, "unresolved", "/k"),),
+    resolution=SimpleNamespace(recipe_hash="e" * 64),  # type: ignore[arg-type]
+)  # fmt: skip
+
+
+class Engine:
+    """An engine whose registry knows `rocm:1`."""
+
+    def __init__(self, digest: str = "sha256:" + "d" * 64) -> None:
+        self.api = SimpleNamespace(
+            inspect_distribution=lambda _ref: {"Descriptor": {"digest": digest}}, pull=self.pull
+        )
+        self.pulled: list[str] = []
+        self.endpoint = "x"
+
+    def pull(self, reference: str) -> None:
+        self.pulled.append(reference)
+
+    def image(self, _reference: str) -> None:
+        return None
+
+    def guard(self, _doing: str) -> Any:
+        import contextlib
+
+        return contextlib.nullcontext()
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What was asked of the world; every answer is made up from the question."""
+    found: list[str] = []
+
+    def answer(what: str, value: Any) -> Any:
+        found.append(what)
+        return value
+
+    monkeypatch.setattr(origins, "download", lambda url, _site: answer(url, "b" * 64))
+    monkeypatch.setattr(origins, "resolve_commit", lambda tree, _site: answer(tree.url, "c" * 40))
+    monkeypatch.setattr(
+        locking,
+        "resolve_packages",
+        lambda _engine, plan, _site, **_keep: answer(
+            plan.name, Packages({"gcc": "12"} if plan is not NEED else {}, {})
+        ),
+    )
+    return found
+
+
+def test_everything_open_is_asked_once(asked: list[str]) -> None:
+    engine: Any = Engine()
+    section = lock_plan(engine, PLAN, SiteConfig(), lambda _pins: PLAN)
+    assert asked == [URL, KEY, "rocm+dpcpp", "dpcpp on rocm"]
+    assert section.pins == Pins(
+        base_digest="sha256:" + "d" * 64, apt={"gcc": "12"}, downloads={KEY: "b" * 64},
+        needs={"dpcpp": Pins(git={URL: "c" * 40})},
+    )  # fmt: skip
+    assert (section.recipe, section.base, section.stand_in) == ("e" * 64, "rocm:1", False)
+
+
+def test_what_is_kept_is_not_asked_again(asked: list[str]) -> None:
+    engine: Any = Engine("sha256:" + "0" * 64)
+    old = Pins(
+        base_digest="sha256:" + "1" * 64,
+        downloads={KEY: "2" * 64},
+        needs={"dpcpp": Pins(git={URL: "3" * 40})},
+    )
+    pins = lock_plan(engine, PLAN, SiteConfig(), lambda _pins: PLAN, keep=old).pins
+    assert asked == ["rocm+dpcpp", "dpcpp on rocm"]
+    assert (pins.base_digest, pins.downloads) == (old.base_digest, old.downloads)
+    assert pins.needs["dpcpp"].git == {URL: "3" * 40}
+
+
+def test_a_stand_in_has_no_digest(asked: list[str]) -> None:
+    engine: Any = Engine()
+    local = dataclasses.replace(PLAN, base=Base("local:1", stand_in=True))
+    section = lock_plan(engine, local, SiteConfig(), lambda _pins: local)
+    assert (section.pins.base_digest, section.stand_in, section.base) == ("", True, "local:1")
+    assert engine.pulled == []
+
+
+def test_a_registry_that_says_nothing(asked: list[str]) -> None:
+    engine: Any = Engine("")
+    with pytest.raises(HostError, match="no registry says the digest of rocm:1"):
+        lock_plan(engine, PLAN, SiteConfig(), lambda _pins: PLAN)

@@ -1,0 +1,56 @@
+"""`tk image sbom`: what is in a built image, as CycloneDX."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from compiler import HostError, write_atomic
+from toolchain import console, options
+from toolchain.commands.image import common
+
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Write it there; default: standard output."),
+]
+
+
+def sbom_command(
+    name: common.Name,
+    output: Output = None,
+    arch: common.Archs = None,
+    allow: common.Allow = None,
+    base: common.Base = None,
+    site: common.Site = None,
+    docker_host: options.DockerHost = None,
+    engine_name: options.EngineName = None,
+) -> None:
+    """Print the packages, downloads and sources of a built image as a CycloneDX document.
+
+    Read back from the image once and kept in the user's state folder by the image's id.
+    """
+    from toolchain.engine.client import open_engine
+    from toolchain.engine.endpoint import resolve_endpoint
+    from toolchain.engine.store import find_image
+    from toolchain.images.inventory import read_inventory
+    from toolchain.images.named import plan_named
+    from toolchain.images.sbom import sbom_text, store_sbom
+
+    named = plan_named(name, site_file=site, archs=arch or (), allow=allow or (), base=base)
+    engine = open_engine(resolve_endpoint(docker_host, kind=engine_name), kind=engine_name)
+    if find_image(engine, named.plan) is None:
+        raise HostError(
+            f"{named.plan.name} is not built yet",
+            why=f"the engine at {engine.endpoint} has no {named.plan.reference}",
+            hint=f"`tk image build {name}`",
+        )
+    inventory = read_inventory(engine, named.plan.reference, named.plan)
+    store_sbom(inventory, named.plan)
+    text = sbom_text(inventory, named.plan)
+    if output is None:
+        console.data(text.rstrip("\n"))
+    else:
+        write_atomic(output, text)
+        console.data(str(output))

@@ -1,0 +1,121 @@
+"""Asking where things come from: the sha256 of a download, the commit of a tag, the digest of an image."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from compiler import BuildError, HostError, private_directory, run, stream_atomic, write_atomic
+from toolchain.images.plan import GitSource
+from toolchain.settings import git_environment
+
+if TYPE_CHECKING:
+    import requests
+
+    from toolchain.site import SiteConfig
+
+_CHUNK_BYTES = 1 << 20
+_SECONDS = 60.0
+_GIT_SECONDS = 300.0
+_MOST_BYTES = 8 << 30
+
+
+class _Api(Protocol):
+    """What asking for a digest needs of the SDK."""
+
+    def inspect_distribution(self, image: str) -> Mapping[str, Any]: ...
+
+
+def download(url: str, site: SiteConfig, target: Path | None = None) -> str:
+    """Fetch a file once and return its sha256 in hex; keep it as `target` where one is named.
+
+    Through the site's mirror, proxy and CA bundle. Raises HostError when it cannot be fetched.
+    """
+    with contextlib.ExitStack() as stack:
+        response = stack.enter_context(_response(url, site))
+        keep = stack.enter_context(stream_atomic(target)) if target is not None else None
+        digest, size = hashlib.sha256(), 0
+        for chunk in response.iter_content(_CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+            if size > _MOST_BYTES:
+                raise HostError(f"{url} is larger than {_MOST_BYTES:,} bytes", hint="is the address right?")
+            if keep is not None:
+                keep.write(chunk)
+    return digest.hexdigest()
+
+
+def resolve_commit(tree: GitSource, site: SiteConfig) -> str:
+    """The commit that a tag or branch stands for now, as 40 hex digits; an annotated tag's is what it marks.
+
+    Raises HostError when git or the repository cannot be used and BuildError when there is no such tag.
+    """
+    rewrites = [
+        word for one in site.git_mirrors for word in ("-c", f"url.{one.mirror}.insteadOf={one.original}")
+    ]
+    patterns = (f"refs/tags/{tree.ref}", f"refs/tags/{tree.ref}^{{}}", f"refs/heads/{tree.ref}")
+    with _ca_file(site) as certificates:
+        env = git_environment(certificates, site.proxy.http, site.proxy.https, ",".join(site.proxy.no_proxy))
+        done = run(["git", *rewrites, "ls-remote", "--", tree.url, *patterns], timeout=_GIT_SECONDS, env=env)
+    if done.returncode != 0:
+        raise HostError(
+            f"cannot ask {tree.url} for its tags",
+            why=done.stderr.strip()[-300:],
+            hint="check the network, or name a mirror in site.yaml (`mirrors.git`)",
+        )
+    lines = (line.partition("\t") for line in done.stdout.splitlines())
+    found = {name: commit for commit, _, name in lines}
+    for name in (patterns[1], patterns[0], patterns[2]):
+        if re.fullmatch(r"[0-9a-f]{40}", found.get(name, "")):
+            return found[name]
+    raise BuildError(
+        f"{tree.url} has no tag or branch {tree.ref}", hint="correct the recipe, or the mirror in site.yaml"
+    )
+
+
+def registry_digest(api: _Api, reference: str) -> str:
+    """The digest that a registry has for a reference, `sha256:...`; asked through the engine."""
+    found = api.inspect_distribution(reference)
+    return str((found.get("Descriptor") or {}).get("digest") or "")
+
+
+@contextlib.contextmanager
+def _response(url: str, site: SiteConfig) -> Iterator[requests.Response]:
+    import requests
+
+    proxies = {"http": site.proxy.http, "https": site.proxy.https}
+    with _ca_file(site) as certificates:
+        session = requests.Session()
+        session.verify = str(certificates) if certificates else True
+        given = {name: one for name, one in proxies.items() if one}
+        try:
+            with session.get(
+                site.mirrored_url(url), stream=True, timeout=_SECONDS, proxies=given
+            ) as response:
+                response.raise_for_status()
+                yield response
+        except requests.RequestException as error:
+            raise HostError(
+                f"cannot fetch {url}",
+                why=str(error)[:300],
+                hint="check the network, or name a mirror in site.yaml (`mirrors.url`)",
+            ) from error
+        finally:
+            session.close()
+
+
+@contextlib.contextmanager
+def _ca_file(site: SiteConfig) -> Iterator[Path | None]:
+    """The site's CA bundle as a file of our own, checked; None when there is none."""
+    certificates = site.ca_certificates()
+    if not certificates:
+        yield None
+        return
+    with private_directory("tk-ca") as folder:
+        path = folder / "ca.pem"
+        write_atomic(path, certificates)
+        yield path

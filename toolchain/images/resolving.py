@@ -1,0 +1,237 @@
+"""Finding the versions that a plan would install now: asked of apt and pip in a container of the plan's base.
+
+The steps of the plan that say where packages come from (sources, keys, pins) are done as they stand; then apt
+simulates the installation of everything, and pip reports what it would install. Nothing is kept.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shlex
+import tarfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from compiler import BuildError, HostError
+from toolchain.images.plan import CA_SECRET, SITE_SECRET, Command, Copy, Instruction, Pins, Plan, Run, Stage
+from toolchain.images.steps import FETCHED, site
+
+if TYPE_CHECKING:
+    from toolchain.engine.client import Engine
+    from toolchain.site import SiteConfig
+
+_FOLDER = "/run/tk"
+_OUT = f"{_FOLDER}/out"
+_SECONDS = 3600.0
+_SIMULATED = re.compile(r"^Inst (?P<name>\S+) (?:\[[^\]]*\] )?\((?P<version>\S+) ", re.MULTILINE)
+_KEEP = "/etc/apt/preferences.d/tk-keep.pref"
+_CONSTRAINTS = f"{_FOLDER}/constraints.txt"
+_PREFERRED = 1001
+"""Above 1000 apt takes a version even when it is older than what is installed (apt_preferences(5))."""
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """What would be installed: apt package -> version, Python package -> (version, sha256s)."""
+
+    apt: Mapping[str, str]
+    pip: Mapping[str, tuple[str, tuple[str, ...]]]
+
+
+def resolve_packages(
+    engine: Engine, plan: Plan, site_config: SiteConfig, *, keep: Pins | None = None
+) -> Packages:
+    """The packages that installing `plan` adds or asks for, pulled-in ones included.
+
+    All downloads of the plan must have a sha256. `keep` are versions that are taken where they still exist.
+    Raises BuildError with the last lines when apt or pip find no solution, HostError when the engine fails.
+    """
+    if not plan.apt and not plan.pip:
+        return Packages({}, {})
+    script = resolving_script(plan)
+    files = {
+        **{f"context/{one.path}": one.data for one in plan.files},
+        "site.sh": next(one.data for one in plan.files if one.path.endswith("site.sh")),
+        "resolve.sh": script.encode(),
+        "constraints.txt": _constraints(keep).encode(),
+        "keep.pref": _preferences(keep).encode(),
+    }
+    secrets = {SITE_SECRET: site_config.build_settings(), CA_SECRET: site_config.ca_certificates()}
+    with engine.container(
+        plan.base.reference, [f"{_FOLDER}/resolve.sh"], entrypoint=["sh"], user="0:0",
+        host={"network_mode": "bridge", "init": True},
+    ) as name:  # fmt: skip
+        _send(engine, name, _FOLDER, files)
+        _send(engine, name, "/run/secrets", secrets)
+        with engine.guard(f"resolve the packages of {plan.name}", _SECONDS):
+            engine.api.start(name)
+            code = int(engine.api.wait(name, timeout=_SECONDS)["StatusCode"])
+            log = engine.api.logs(name).decode(errors="backslashreplace")
+        if code != 0:
+            raise _unsolved(plan, log)
+        return Packages(_apt(engine, name), _pip(engine, name))
+
+
+def resolving_script(plan: Plan) -> str:
+    """The shell script that resolves a plan's packages in a container of its base."""
+    lines = ["set -eu", f"mkdir -p {_OUT}", *_script_lines(plan)]
+    return "\n".join(lines) + "\n"
+
+
+def _script_lines(plan: Plan) -> Iterator[str]:
+    for stage in plan.stages:
+        for one in stage.instructions:
+            yield from (_line(command) for command in _source_commands(plan, one))
+    yield f"mkdir -p {_KEEP.rpartition('/')[0]}"
+    yield f"if [ -s {_FOLDER}/keep.pref ]; then cp {_FOLDER}/keep.pref {_KEEP}; fi"
+    files = [file for file in plan.downloads if file.path.endswith(".deb")]
+    packages = [*plan.apt, *(f"{FETCHED}{file.path}" for file in files)]
+    for file in files:
+        yield _line(site("fetch", file.url, file.sha256, f"{FETCHED}{file.path}"))
+    if packages:
+        yield _line(site("apt", "update"))
+        yield f"{_line(site('apt', 'install', '--simulate', *packages))} >{_OUT}/apt.txt"
+        names = " ".join(shlex.quote(one.partition("=")[0]) for one in plan.apt)
+        shown = "dpkg-query --show --showformat='${Package}\\t${Version}\\n'"
+        yield f"{shown} {names} >{_OUT}/installed.txt 2>{_OUT}/ignored.txt || true"
+    if plan.pip:
+        yield from _pip_lines(plan)
+
+
+def _source_commands(plan: Plan, one: Instruction) -> Iterator[Command]:
+    """What an instruction does to where packages come from."""
+    if isinstance(one, Run):
+        yield from (command for command in one.commands if command[:2] == ("rm", "-f"))
+    if not isinstance(one, Copy) or not one.target.startswith("/etc/apt/"):
+        return
+    yield (
+        "mkdir",
+        "-p",
+        one.target.rstrip("/") if one.target.endswith("/") else one.target.rpartition("/")[0],
+    )
+    if not one.from_stage:
+        yield ("cp", *(f"{_FOLDER}/context/{source}" for source in one.sources), one.target)
+    for file in plan.downloads:
+        if one.from_stage and one.sources == (f"{FETCHED}{file.path}",):
+            yield site("fetch", file.url, file.sha256, one.target)
+
+
+def _pip_lines(plan: Plan) -> Iterator[str]:
+    """Make the interpreter that the plan installs, then let its pip say what it would install."""
+    system, packages = _stage(plan, "system"), _stage(plan, "packages")
+    yield "echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/tk 2>&1 || true"  # nothing here outlives the container
+    for command in _commands(system):
+        if command[:4] == site("apt", "install"):
+            yield _line(command)
+    for one in packages.instructions:
+        if isinstance(one, Copy) and one.from_stage == "fetched":
+            yield from _fetched_lines(plan, one)
+    for command in _commands(packages):
+        if "pip" not in command or "install" not in command:
+            yield _line(command)
+            continue
+        start = command[: command.index("install") + 1]
+        options = ("--dry-run", "--quiet", "--ignore-installed", "--report", f"{_OUT}/pip.json")
+        kept = _line((*start, *options, "--constraint", _CONSTRAINTS, *plan.pip))
+        yield f"{kept} || {_line((*start, *options, *plan.pip))}"
+        return
+
+
+def _fetched_lines(plan: Plan, copied: Copy) -> Iterator[str]:
+    """Fetch and unpack what the Python stage takes from the stage with the downloads."""
+    (source,) = copied.sources
+    for one in _stage(plan, "fetched").instructions:
+        if isinstance(one, Run) and any(
+            word in (source, f"--directory={source}") for c in one.commands for word in c
+        ):
+            yield from (_line(command) for command in one.commands)
+    yield _line(("mkdir", "-p", copied.target.rpartition("/")[0] or "/"))
+    yield _line(("cp", "-a", source, copied.target))
+
+
+def _stage(plan: Plan, name: str) -> Stage:
+    return next((one for one in plan.stages if one.name == name), Stage(name, ()))
+
+
+def _commands(stage: Stage) -> Iterator[Command]:
+    for one in stage.instructions:
+        if isinstance(one, Run):
+            yield from one.commands
+
+
+def _line(command: Sequence[str]) -> str:
+    return shlex.join(command)
+
+
+def _constraints(keep: Pins | None) -> str:
+    return "".join(f"{name}=={version}\n" for name, (version, _) in sorted(keep.pip.items())) if keep else ""
+
+
+def _preferences(keep: Pins | None) -> str:
+    entries = sorted(keep.apt.items()) if keep else []
+    return "\n".join(
+        f"Package: {name}\nPin: version {version}\nPin-Priority: {_PREFERRED}\n" for name, version in entries
+    )
+
+
+def _send(engine: Engine, container: str, folder: str, files: Mapping[str, bytes]) -> None:
+    """Put files into a container that was not started."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for path, data in files.items():
+            member = tarfile.TarInfo(f"{folder.strip('/')}/{path}")
+            member.size, member.mode = len(data), 0o755
+            archive.addfile(member, io.BytesIO(data))
+    with engine.guard(f"send files to the container {container}"):
+        engine.api.put_archive(container, "/", buffer.getvalue())
+
+
+def _apt(engine: Engine, container: str) -> dict[str, str]:
+    simulated = (engine.read_in(container, f"{_OUT}/apt.txt") or b"").decode()
+    installed = (engine.read_in(container, f"{_OUT}/installed.txt") or b"").decode()
+    return parse_apt(simulated, installed)
+
+
+def parse_apt(simulated: str, installed: str) -> dict[str, str]:
+    """Package -> version, from `apt-get --simulate` and what was installed before."""
+    found = dict(line.split("\t", 1) for line in installed.splitlines() if re.fullmatch(r"\S+\t\S+", line))
+    found.update((match["name"], match["version"]) for match in _SIMULATED.finditer(simulated))
+    return dict(sorted(found.items()))
+
+
+def _pip(engine: Engine, container: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+    data = engine.read_in(container, f"{_OUT}/pip.json")
+    return parse_pip(json.loads(data)) if data else {}
+
+
+def parse_pip(report: Mapping[str, Any]) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Package -> (version, sha256s), from an installation report (pip.pypa.io/en/stable/reference).
+
+    Raises HostError for a package that did not come as a file with a sha256.
+    """
+    from packaging.utils import canonicalize_name
+
+    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for one in report.get("install", ()):
+        facts, origin = one["metadata"], one.get("download_info", {})
+        hashes = (origin.get("archive_info") or {}).get("hashes") or {}
+        if "sha256" not in hashes:
+            raise HostError(
+                f"the Python package {facts['name']} has no sha256", where=str(origin.get("url", "")),
+                hint="take it from an index that gives sha256 of its files",
+            )  # fmt: skip
+        found[canonicalize_name(facts["name"])] = (str(facts["version"]), (str(hashes["sha256"]),))
+    return dict(sorted(found.items()))
+
+
+def _unsolved(plan: Plan, log: str) -> BuildError:
+    lines = [line for line in log.splitlines() if line.strip()]
+    return BuildError(
+        f"the packages of {plan.name} cannot be resolved",
+        where=plan.base.reference,
+        why="\n".join(lines[-12:]),
+        hint="check the network and the mirrors in site.yaml; a version that is asked for may have vanished",
+    )
