@@ -1,94 +1,65 @@
-"""An engine that misbehaves: a server on a socket that answers as a test says."""
+"""An engine for unit tests that answers what it is told; nothing is run."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import socketserver
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-VERSION = {"Version": "25.0.0", "ApiVersion": "1.44", "Components": [{"Name": "Engine"}]}
+from toolchain.engine.client import Finished
+from toolchain.engine.endpoint import Endpoint
 
 
-class Request:
-    """One request, and the ways to answer it."""
+@dataclass
+class FakeEngine:
+    """Stands in for `Engine`: facts of an engine, its images by reference, its containers."""
 
-    def __init__(self, handler: BaseHTTPRequestHandler, body: bytes, stop: threading.Event) -> None:
-        self.method = handler.command
-        self.path = handler.path.partition("?")[0].partition("/v1.")[2].partition("/")[2] or handler.path
-        self.path = self.path.partition("?")[0].lstrip("/")
-        self.query = handler.path.partition("?")[2]
-        self.body = body
-        self._handler = handler
-        self._stop = stop
+    kind: str = "docker"
+    version: str = "28.2.2"
+    url: str = "unix:///var/run/docker.sock"
+    info: Mapping[str, Any] = field(default_factory=dict)
+    images: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    containers: list[Mapping[str, Any]] = field(default_factory=list)
+    answer: Finished = field(default_factory=lambda: Finished(0, ""))
+    asked: list[tuple[str, list[str], dict[str, Any]]] = field(default_factory=list)
 
-    def answer(self, value: Any, status: int = 200) -> None:
-        data = value if isinstance(value, bytes) else json.dumps(value).encode()
-        self._handler.send_response(status)
-        self._handler.send_header("Content-Type", "application/json")
-        self._handler.send_header("Content-Length", str(len(data)))
-        self._handler.end_headers()
-        self._handler.wfile.write(data)
+    @property
+    def endpoint(self) -> Endpoint:
+        return Endpoint(self.url, "the default")
 
-    def drop(self) -> None:
-        self._handler.close_connection = True
-        self._handler.connection.close()
+    @property
+    def is_local(self) -> bool:
+        return self.endpoint.is_local
 
-    def hang(self) -> None:
-        self._stop.wait(60)
-        self._handler.close_connection = True
+    @property
+    def is_rootless(self) -> bool:
+        return any("rootless" in one for one in self.info.get("SecurityOptions", ()))
 
+    @property
+    def api(self) -> FakeApi:
+        return FakeApi(self)
 
-Answer = Callable[[Request], None]
+    @contextlib.contextmanager
+    def guard(self, _doing: str, _seconds: float | None = None) -> Iterator[None]:
+        yield
 
+    def image(self, reference: str) -> Mapping[str, Any] | None:
+        return self.images.get(reference)
 
-@contextlib.contextmanager
-def fake_engine(folder: Path, answer: Answer) -> Iterator[str]:
-    """The URL of an engine that says its version and leaves everything else to `answer`."""
-    stop = threading.Event()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def handle_one(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            request = Request(self, body, stop)
-            with contextlib.suppress(OSError, ValueError):
-                answer(request)
-
-        do_GET = do_POST = do_DELETE = do_HEAD = do_PUT = handle_one  # noqa: N815 - names of the library
-
-        def address_string(self) -> str:
-            return "client"
-
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-            pass
-
-    class Server(socketserver.ThreadingUnixStreamServer):
-        daemon_threads = True
-
-        def handle_error(self, request: object, client_address: object) -> None:
-            pass
-
-    path = folder / "e.sock"
-    with Server(str(path), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
-            yield f"unix://{path}"
-        finally:
-            stop.set()
-            server.shutdown()
-            thread.join()
+    def run(self, image: str, argv: list[str], **options: Any) -> Finished:
+        self.asked.append((image, argv, options))
+        return self.answer
 
 
-def healthy(request: Request) -> bool:
-    """Answer questions about the version; says whether it did."""
-    if request.path == "version":
-        request.answer(VERSION)
-        return True
-    return False
+@dataclass
+class FakeApi:
+    """The part of the SDK's client that listing needs."""
+
+    engine: FakeEngine
+
+    def images(self, **_filters: Any) -> list[Mapping[str, Any]]:
+        return list(self.engine.images.values())
+
+    def containers(self, **_filters: Any) -> list[Mapping[str, Any]]:
+        return self.engine.containers

@@ -90,19 +90,27 @@ def images(patient: Patient) -> Iterable[Row]:
             yield Row(
                 f"image {name}", "warning", warning, "a rule of the recipes", f"see `tk image why {name}`"
             )
-        yield from _presence(patient, name, named.plan.reference)
+        yield from _presence(patient, name, named.plan.name, named.plan.reference)
 
 
-def _presence(patient: Patient, name: str, reference: str) -> Iterable[Row]:
+def _presence(patient: Patient, name: str, canonical: str, reference: str) -> Iterable[Row]:
+    """Whether the engine has the image, as its recipe is now or at least on a stand-in base."""
+    from toolchain.engine.store import list_images
+
     if isinstance(patient.engine, TkError):
         return
     try:
         there = patient.engine.image(reference) is not None
+        stored = [one for one in list_images(patient.engine) if one.name == canonical]
     except TkError as error:
         yield problem(f"image {name}", error)
         return
+    stand_in = next((one for one in stored if one.state == "stand-in"), None)
     if there:
         yield Row(f"image {name}", "ok", f"{reference} is built")
+    elif stand_in is not None:
+        found = f"{stand_in.references[0]} is built, on the stand-in {stand_in.stand_in}"
+        yield Row(f"image {name}", "ok", found)
     else:
         yield Row(
             f"image {name}",
