@@ -133,7 +133,7 @@ def _rolling_rocm(dockerfile: Dockerfile) -> Iterator[Hit]:
         if match:
             yield find.hit(instruction, match[0])
     for instruction, command in find.runs(dockerfile):
-        edits = command.program == "sed" and "rocm" in command.text and ".list" in command.text
+        edits = command.program == "sed" and re.search(r"rocm\S*\.list", command.text)
         if edits and re.search(r"\bdebian\b|\blatest\b", command.text):
             yield find.hit(instruction, command.text, "rocm.list")
 
