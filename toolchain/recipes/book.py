@@ -39,11 +39,18 @@ _READ_ELSEWHERE = ("devices.yaml",)  # the table of chips: toolchain/devices/tab
 
 @dataclass(frozen=True, slots=True)
 class Entry(Generic[T]):
-    """A checked record, where it stands, and what it was made of, which may hold placeholders."""
+    """A checked record and what it was made of, which may hold placeholders and knows where it stands."""
 
     row: T
-    content: Any
-    where: str
+    node: Node
+
+    @property
+    def where(self) -> str:
+        return self.node.where
+
+    @property
+    def content(self) -> Any:
+        return self.node.plain()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +165,7 @@ def _table(file: str, nodes: Sequence[tuple[str, Node]], problems: Problems) -> 
             own = f"{record.system}-{record.version}" if not key else getattr(record, key)
             if own in found and (not replaces or found[own].where.split(":")[0] == node.file):
                 problems.append((one.where, f"`{own}` is already described in {found[own].where}"))
-            found[own] = Entry(record, one.plain(), one.where)
+            found[own] = Entry(record, one)
     return found
 
 
@@ -209,7 +216,7 @@ def _stack(node: Node, problems: Problems) -> Iterator[StackBook]:
     )
     if problems:
         return
-    entries = [Entry(one, row.plain(), row.where) for one, row in zip(checked.rows, rows, strict=True)]
+    entries = [Entry(one, row) for one, row in zip(checked.rows, rows, strict=True)]
     yield StackBook(checked, tuple(sorted(entries, key=lambda one: order(one.row.version))))
 
 
@@ -218,7 +225,7 @@ def _component(node: Node, problems: Problems) -> Iterator[ComponentBook]:
     checked = _check_whole(schema.ComponentFile, node, "releases", rows, problems)
     if checked is None:
         return
-    entries = [Entry(one, row.plain(), row.where) for one, row in zip(checked.releases, rows, strict=True)]
+    entries = [Entry(one, row) for one, row in zip(checked.releases, rows, strict=True)]
     yield ComponentBook(checked, tuple(sorted(entries, key=lambda one: order(one.row.released))))
 
 

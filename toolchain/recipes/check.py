@@ -28,8 +28,17 @@ def check(model: type[M], node: Node, problems: Problems, content: Any = None) -
     try:
         return model.model_validate(node.plain() if content is None else content)
     except ValidationError as error:
-        problems.extend(_problem(model, node, one) for one in error.errors(include_url=False))
+        problems.extend(_problem(model, node, one) for one in _own(error.errors(include_url=False)))
         return None
+
+
+def _own(errors: Sequence[Any]) -> Iterator[Any]:
+    """Without lists that are called too short only because their items are wrong."""
+    for error in errors:
+        inside = [one for one in errors if len(one["loc"]) > len(error["loc"])]
+        below = any(one["loc"][: len(error["loc"])] == error["loc"] for one in inside)
+        if error["type"] != "too_short" or not below:
+            yield error
 
 
 def refused(problems: Sequence[tuple[str, str]]) -> BadInputError:
@@ -62,8 +71,10 @@ def _said(error: Any) -> str:
     if error["type"] == "string_pattern_mismatch":
         pattern = error["ctx"]["pattern"]
         return f"expected {FORMS.get(pattern, pattern)}"
+    if error["type"] == "too_short":
+        return "expected at least one"
     message = str(error["msg"]).removeprefix("Value error, ")
-    return message[:1].lower() + message[1:]
+    return message if message[1:2].isupper() else message[:1].lower() + message[1:]
 
 
 def _where(root: Node, path: tuple[int | str, ...], *, key: bool = False) -> str:

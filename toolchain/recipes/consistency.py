@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from compiler import TkError, did_you_mean
 from toolchain.recipes.check import Problems
 from toolchain.recipes.fill import PLACEHOLDER
-from toolchain.recipes.names import parse
+from toolchain.recipes.names import parse_expression
 from toolchain.recipes.schema import Condition
+from toolchain.recipes.strict_yaml import Node
 from toolchain.recipes.versions import is_specifier
 
 if TYPE_CHECKING:
@@ -29,8 +30,8 @@ def cross_check(book: RecipeBook, problems: Problems) -> None:
             _known(name, known, where, problems)
         for name in condition.lacks:
             _known(name, known, where, problems)
-    for where, content in _contents(book):
-        for name in _placeholders(content):
+    for node in _nodes(book):
+        for where, name in _placeholders(node):
             if "." in name:
                 _known(name.partition(".")[0], known, where, problems)
     _expressions(book, problems)
@@ -54,10 +55,12 @@ def subjects(book: RecipeBook) -> set[str]:
 def _systems(book: RecipeBook, problems: Problems) -> None:
     for stack in book.stacks.values():
         for entry in stack.rows:
-            for base in entry.row.bases:
-                if base.system not in book.systems:
-                    hint = did_you_mean(base.system, book.systems) or f"known: {', '.join(book.systems)}"
-                    problems.append((entry.where, f"no system is called `{base.system}`; {hint}"))
+            for base in entry.node.entries()["bases"].items():
+                name = base.entries()["system"]
+                if name.content not in book.systems:
+                    text = str(name.content)
+                    hint = did_you_mean(text, book.systems) or f"known: {', '.join(book.systems)}"
+                    problems.append((name.where, f"no system is called `{text}`; {hint}"))
 
 
 def _known(name: str, known: set[str], where: str, problems: Problems) -> None:
@@ -73,49 +76,50 @@ def _conditions(book: RecipeBook) -> Iterator[tuple[str, Condition]]:
         yield issue.where, issue.row.when
     for component in book.components.values():
         yield from ((component.releases[0].where, one) for one in component.component.automatic)
-    for where, content in _contents(book):
-        yield from ((where, Condition.model_validate(one)) for one in _whens(content))
+    for node in _nodes(book):
+        yield from ((one.where, Condition.model_validate(one.plain())) for one in _whens(node))
 
 
-def _contents(book: RecipeBook) -> Iterator[tuple[str, Any]]:
+def _nodes(book: RecipeBook) -> Iterator[Node]:
     for stack in book.stacks.values():
-        yield from ((one.where, one.content) for one in stack.rows)
+        yield from (one.node for one in stack.rows)
     for component in book.components.values():
-        yield from ((one.where, one.content) for one in component.releases)
-    yield from ((one.where, one.content) for one in book.systems.values())
+        yield from (one.node for one in component.releases)
+    yield from (one.node for one in book.systems.values())
 
 
-def _whens(content: Any) -> Iterator[Any]:
-    if isinstance(content, dict):
-        if "when" in content:
-            yield content["when"]
-        for one in content.values():
-            yield from _whens(one)
-    elif isinstance(content, list):
-        for one in content:
-            yield from _whens(one)
+def _inner(node: Node) -> Iterator[Node]:
+    yield from node.items()
+    yield from node.entries().values()
 
 
-def _placeholders(content: Any) -> Iterator[str]:
-    if isinstance(content, str):
-        yield from (match[1] for match in PLACEHOLDER.finditer(content))
-    elif isinstance(content, dict):
-        for one in content.values():
-            yield from _placeholders(one)
-    elif isinstance(content, list):
-        for one in content:
-            yield from _placeholders(one)
+def _whens(node: Node) -> Iterator[Node]:
+    if "when" in node.entries():
+        yield node.entries()["when"]
+    for one in _inner(node):
+        yield from _whens(one)
+
+
+def _placeholders(node: Node) -> Iterator[tuple[str, str]]:
+    """(file:line, name) of the placeholders in a record."""
+    if isinstance(node.content, str):
+        yield from ((node.where, match[1]) for match in PLACEHOLDER.finditer(node.content))
+    for one in _inner(node):
+        yield from _placeholders(one)
 
 
 def _expressions(book: RecipeBook, problems: Problems) -> None:
     """Images that environments and targets name can be resolved, and no name means two things."""
     named = [(one.where, one.row.image) for one in book.environments.values()]
-    named += [(one.where, image) for one in book.targets.values() for image in one.row.images]
+    named += [
+        (one.where, image)
+        for one in book.targets.values()
+        for image in one.row.images
+        if image not in book.environments
+    ]
     for where, image in named:
-        if image in book.environments:
-            continue
         try:
-            parse(image, book)
+            parse_expression(image, book)
         except TkError as error:
             problems.append((where, f"{error.what}{'; ' if error.hint else ''}{error.hint}"))
     for name, entry in book.environments.items():

@@ -77,10 +77,11 @@ def parse(name: str, book: RecipeBook) -> Combination:
         )
     if name in book.environments:
         return _environment(name, book)
-    return _expression(name, book)
+    return parse_expression(name, book)
 
 
-def _expression(name: str, book: RecipeBook) -> Combination:
+def parse_expression(name: str, book: RecipeBook) -> Combination:
+    """The same for a name that is no environment's."""
     first, *rest = name.split("+")
     if len(rest) >= _MOST_PARTS:
         raise UsageError(f"`{name}` has too many parts", why=f"the limit is {_MOST_PARTS}")
@@ -93,7 +94,7 @@ def _expression(name: str, book: RecipeBook) -> Combination:
 
 def _environment(name: str, book: RecipeBook) -> Combination:
     record = book.environments[name].row
-    found = _expression(record.image, book)
+    found = parse_expression(record.image, book)
     named = (record.image, f"what `{name}` stands for ({book.environments[name].where})")
     return replace(found, environment=record, choices=(named, *found.choices))
 

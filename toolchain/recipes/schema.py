@@ -198,6 +198,13 @@ class StackRow(Model):
             )
         return self
 
+    @model_validator(mode="after")
+    def _archs_are_listed(self) -> StackRow:
+        missing = {*self.default_archs, *self.arch_aliases.values()} - {*self.archs}
+        if missing:
+            raise ValueError(f"`archs` does not list {', '.join(sorted(missing))}")
+        return self
+
 
 class Stack(Model):
     """A vendor's stack. `name` is how a version is typed."""

@@ -90,7 +90,7 @@ CASES: list[tuple[str, tuple[str, ...], str, tuple[str, ...], str, str]] = [
     ("cuda-12-pip+llvm-15+tvm", ("sm_70",), REFUSE, ("tvm-0.10-python", "cuda-pip-has-no-toolkit-for-tvm"),
      "from_source.rst", "cuda-11.4.2+llvm-15+tvm-0.10.0"),
     ("cuda-11.8+tvm-rocm+ubuntu-20.04", ("sm_70",), REFUSE, ("tvm-rocm-needs-rocm",), "USE_MIOPEN", ""),
-    ("dtk-23.10+llvm-14", ("gfx906",), REFUSE, ("llvm-centos",), "June 2024", "dtk-24.04+llvm-14"),
+    ("dtk-23.10+llvm-14", ("gfx906",), REFUSE, ("llvm-centos",), "June 2024", "dtk-23.04+llvm-14"),
     ("dtk-23.10+tvm", ("gfx906",), REFUSE, ("tvm-centos", "dtk-native-tvm", "tvm-without-llvm"), "June 2024",
      "dtk-23.04+tvm-0.10.0"),
     ("rocm-5.4+dpcpp-6.3.0", ("gfx906",), REFUSE, ("dpcpp-2024-hwloc",), "prerequisites",
