@@ -287,7 +287,9 @@ def is_ring(block: Block, region: Region) -> bool:
     known = Simplifier(iter_bounds(block.iters))
     spatial = {item.var.name for item in block.iters if item.kind == "spatial" and item.extent != const(1)}
     plain = {begin.name for begin in region.begin if isinstance(begin, Var)}
-    if spatial <= plain:
+    parts = [part for begin in region.begin for part in begin.walk() if isinstance(part, Binary)]
+    divides = any(part.op in ("floordiv", "floormod") for part in parts)
+    if spatial <= plain or not divides:  # sums of variables never come back to an element
         return False
     spans = [
         (begin, int_of(length) or 1 << 30) for begin, length in zip(region.begin, region.extent, strict=True)
