@@ -20,6 +20,7 @@ from toolchain.images.plan import (
     Pins,
     Plan,
     Stage,
+    settled,
 )
 from toolchain.images.planner import SYSTEM_PYTHON, Part, Setting, assemble, part_of, visible
 
@@ -65,7 +66,7 @@ class _Work:
 def _component_plan(setting: Setting, work: _Work) -> Plan:
     component, build, stack = work.component, work.build, setting.resolution.stack
     name = f"{component.kind}-{component.version} on {stack.kind}-{stack.version}"
-    commit = work.pins.git.get(build.git.url, build.git.commit)
+    commit = settled(build.git.commit, work.pins.git.get(build.git.url))
     sources = GitSource(build.git.url, build.git.ref, commit, f"{_SOURCES}/{component.kind}")
     parts = [Part(f"{stack.kind} {stack.version}", stack.layer), *work.beside]
     parts += [Part(f"the build of {component.kind}", one) for one in build.layers]

@@ -218,6 +218,11 @@ class Pins:
     needs: Mapping[str, Pins] = field(default_factory=dict)
 
 
+def settled(own: str, locked: str | None) -> str:
+    """What a recipe says, or what a lock says where the recipe leaves it open."""
+    return locked if own == UNRESOLVED and locked else own
+
+
 @dataclass(frozen=True, slots=True)
 class Unresolved:
     """Something that must be known before a build: what it is and how it gets known."""

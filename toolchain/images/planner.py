@@ -28,8 +28,10 @@ from toolchain.images.plan import (
     Stage,
     User,
     Workdir,
+    settled,
 )
 from toolchain.images.probes import probe_files, smoke_tests
+from toolchain.recipes.schema import Release, Selector
 
 if TYPE_CHECKING:
     from toolchain.recipes.resolve import Component, Resolution
@@ -108,7 +110,7 @@ def _base(resolution: Resolution, pins: Pins, stand_in: str | None) -> Base:
     system = f"{resolution.system.system}-{resolution.system.version}"
     if stand_in is not None:
         return Base(stand_in, os=system, stand_in=True)
-    return Base(resolution.base.reference, pins.base_digest or resolution.base.digest, system)
+    return Base(resolution.base.reference, settled(resolution.base.digest, pins.base_digest), system)
 
 
 def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
@@ -125,6 +127,7 @@ def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
     if probes:
         last.append(Copy(tuple(one.path for one in probes), f"{steps.PROBES}/"))
     last += steps.environment(layers)
+    last += steps.selection(_selectors(resolution), resolution.vendor)
     last += [EnvPath("PYTHONPATH", (one,)) for need in needs for one in need.python_paths]
     last += [Label(labels), User(f"{steps.USER_ID}:{steps.USER_ID}")]
     last += [Workdir(steps.USER_HOME), Cmd(("bash",))]
@@ -187,6 +190,11 @@ def assemble(setting: Setting, parts: Sequence[Part], pins: Pins, interpreter: s
         apt=tuple(dict.fromkeys(one for layer in layers for one in layer.apt)),
         pip=wanted,
     )
+
+
+def _selectors(resolution: Resolution) -> list[Selector]:
+    rows = [one.row for one in resolution.components]
+    return [row.selector for row in rows if isinstance(row, Release) and row.selector is not None]
 
 
 def _system_stage(setting: Setting, pins: Pins) -> Stage:

@@ -19,8 +19,9 @@ from toolchain.images.plan import (
     Mount,
     Pins,
     Run,
+    settled,
 )
-from toolchain.recipes.schema import AptRepository, DownloadFile, Layer
+from toolchain.recipes.schema import AptRepository, DownloadFile, Layer, Selector
 
 VENV = "/opt/venv"
 """The image's own Python environment, where a layer's `pip` packages go."""
@@ -101,7 +102,8 @@ def repositories(
         return [], [], []
     named = {one.key: one for one in reversed(wanted)}
     keys = [
-        Download(url, pins.downloads.get(url, one.key_sha256), _key_path(one)) for url, one in named.items()
+        Download(url, settled(one.key_sha256, pins.downloads.get(url)), _key_path(one))
+        for url, one in named.items()
     ]
     key_of = {key.url: key.path for key in keys}
     steps: list[Instruction] = [Copy((f"{FETCHED}{key.path}",), key.path, "fetched") for key in keys]
@@ -147,7 +149,7 @@ def fetched_files(files: Sequence[DownloadFile], pins: Pins) -> tuple[list[Instr
     downloads = []
     for one in files:
         archive = one.path if one.unpack == "no" else f"/packages/{one.url.rpartition('/')[2]}"
-        download = Download(one.url, pins.downloads.get(one.url, one.sha256), archive)
+        download = Download(one.url, settled(one.sha256, pins.downloads.get(one.url)), archive)
         commands = [fetch(download)]
         if one.unpack == "tar":
             target = f"{FETCHED}{one.path}"
@@ -220,6 +222,16 @@ def environment(layers: Sequence[Layer], first: Sequence[str] = ()) -> list[Inst
         if entries:
             steps.append(EnvPath(name, tuple(dict.fromkeys(entries))))
     return steps
+
+
+_BACKENDS = {"nvidia": "cuda", "amd": "hip", "hygon": "hip", "intel": "level-zero", "none": "opencl"}
+
+
+def selection(selectors: Iterable[Selector], vendor: str) -> list[Instruction]:
+    """The variable of each compiler's era that makes the stack's own devices the default."""
+    backend = _BACKENDS[vendor]
+    pairs = [(one.variable, one.values[backend]) for one in selectors if backend in one.values]
+    return [Env(tuple(pairs))] if pairs else []
 
 
 def user() -> Instruction:

@@ -105,6 +105,7 @@ ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_DRIVER_CAPABILITIES="compute,utility"
 ENV PATH=/opt/dpcpp/bin:/usr/local/cuda/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/opt/dpcpp/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+ENV ONEAPI_DEVICE_SELECTOR="cuda:*"
 LABEL "org.opencontainers.image.title"="cuda-11.8.0+dpcpp-nightly-2023-12-06" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.8.0-devel-ubuntu22.04" \

@@ -134,6 +134,7 @@ ENV ROCM_PATH="/opt/dtk" \
     MIOPEN_FIND_MODE="3"
 ENV PATH=/opt/dpcpp/bin:/opt/dtk/bin:/opt/dtk/llvm/bin:/opt/dtk/hip/bin:/opt/hyhal/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/opt/dpcpp/lib:/opt/dtk/hip/lib:/opt/dtk/llvm/lib:/opt/dtk/lib:/opt/dtk/lib64:/opt/hyhal/lib:/opt/hyhal/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+ENV SYCL_DEVICE_FILTER="hip"
 LABEL "org.opencontainers.image.title"="dtk-23.04+dpcpp-2022-09" \
       "org.opencontainers.image.description"="Hygon DTK" \
       "org.opencontainers.image.base.name"="image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest" \

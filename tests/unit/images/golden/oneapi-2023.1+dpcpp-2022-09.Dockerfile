@@ -99,6 +99,7 @@ COPY probes/sycl-kernel.cpp probes/sycl-kernel.sh /usr/local/share/tk/probes/
 ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 ENV PATH=/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/opt/dpcpp/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+ENV SYCL_DEVICE_FILTER="level_zero"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-2022-09" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \

@@ -154,6 +154,7 @@ ENV ROCM_PATH="/opt/rocm" \
     HIP_PLATFORM="amd"
 ENV PATH=/opt/dpcpp/bin:/opt/rocm/bin:/opt/rocm/llvm/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/opt/dpcpp/lib:/opt/rocm/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+ENV SYCL_DEVICE_FILTER="hip"
 LABEL "org.opencontainers.image.title"="rocm-5.4.3+dpcpp-2022-06" \
       "org.opencontainers.image.description"="AMD ROCm" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.4.3" \

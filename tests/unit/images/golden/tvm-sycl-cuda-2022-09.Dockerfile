@@ -272,6 +272,7 @@ ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_DRIVER_CAPABILITIES="compute,utility"
 ENV PATH=/opt/dpcpp/bin:/usr/local/cuda/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/opt/tvm/lib:/opt/dpcpp/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+ENV SYCL_DEVICE_FILTER="cuda"
 ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="cuda-11.2.2+dpcpp-2022-09+llvm-14+tvm-sycl-0.10" \
       "org.opencontainers.image.description"="the team's first set-up on CUDA" \

@@ -274,6 +274,7 @@ ENV ROCM_PATH="/opt/dtk" \
     MIOPEN_FIND_MODE="3"
 ENV PATH=/opt/dpcpp/bin:/opt/dtk/bin:/opt/dtk/llvm/bin:/opt/dtk/hip/bin:/opt/hyhal/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/opt/tvm/lib:/opt/dpcpp/lib:/opt/dtk/hip/lib:/opt/dtk/llvm/lib:/opt/dtk/lib:/opt/dtk/lib64:/opt/hyhal/lib:/opt/hyhal/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+ENV SYCL_DEVICE_FILTER="hip"
 ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="dtk-23.04+dpcpp-2022-12+llvm-14+tvm-sycl-0.10" \
       "org.opencontainers.image.description"="TVM 0.10 with the SYCL fork on DTK, for Z100" \

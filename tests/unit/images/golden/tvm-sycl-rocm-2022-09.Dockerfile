@@ -297,6 +297,7 @@ ENV ROCM_PATH="/opt/rocm" \
     HIP_PLATFORM="amd"
 ENV PATH=/opt/dpcpp/bin:/opt/rocm/bin:/opt/rocm/llvm/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/opt/tvm/lib:/opt/dpcpp/lib:/opt/rocm/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+ENV SYCL_DEVICE_FILTER="hip"
 ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="rocm-5.2.3+dpcpp-2022-09+llvm-14+tvm-sycl-0.10" \
       "org.opencontainers.image.description"="the team's first set-up on ROCm" \
