@@ -99,3 +99,9 @@ def git_environment(
     if certificates is not None:
         own["GIT_SSL_CAINFO"] = str(certificates)
     return {**os.environ, **own, "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
+
+
+def python_environment() -> dict[str, str]:
+    """This process's environment for another Python that is to find the same packages."""
+    search = os.pathsep.join(dict.fromkeys(filter(None, sys.path)))
+    return {**os.environ, "PYTHONPATH": search}

@@ -112,6 +112,39 @@ class _LineReader:
         return b"".join(self._lines)
 
 
+class Companion:
+    """A program that is told things while we live and acts when we end, also when we are killed.
+
+    It reads lines from its standard input, whose end is how it knows ours. It has a session of its own.
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        try:
+            self._child = subprocess.Popen(
+                list(argv),
+                env=dict(env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise _cannot_start(argv, error) from error
+
+    def tell(self, line: str) -> None:
+        """Send one line; when the companion is gone, nobody is told."""
+        stream = self._child.stdin
+        if stream is not None:
+            with contextlib.suppress(OSError, ValueError):
+                stream.write(f"{line}\n".encode())
+                stream.flush()
+
+    def dismiss(self) -> None:
+        """Close its input; wait for its end if it has nothing to do, else leave it to its work."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            self._child.communicate(timeout=_GRACE_SECONDS)
+
+
 def stop_all() -> None:
     """Kill every program that `run` waits for in any thread, and from now on each one as soon as it starts.
 
@@ -149,12 +182,16 @@ def _start(
                     _kill_group(child)
             return child
     except OSError as error:
-        raise HostError(
-            f"cannot start `{argv[0]}`",
-            where=" ".join(argv),
-            why=error.strerror or str(error),
-            hint=f"install the package that provides `{Path(argv[0]).name}`, or put it on the PATH",
-        ) from error
+        raise _cannot_start(argv, error) from error
+
+
+def _cannot_start(argv: Sequence[str], error: OSError) -> HostError:
+    return HostError(
+        f"cannot start `{argv[0]}`",
+        where=" ".join(argv),
+        why=error.strerror or str(error),
+        hint=f"install the package that provides `{Path(argv[0]).name}`, or put it on the PATH",
+    )
 
 
 @contextlib.contextmanager

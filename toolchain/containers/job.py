@@ -11,7 +11,7 @@ import os
 import secrets
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -20,6 +20,7 @@ from compiler import CrashError, HostError, InternalError, sha256_file
 from toolchain.containers import volumes
 from toolchain.containers.probe import Image
 from toolchain.engine.client import Engine
+from toolchain.engine.sockets import STDOUT, frames, never_time_out, raw_socket
 
 JOB = "/job"
 IN, OUT = f"{JOB}/in", f"{JOB}/out"
@@ -66,15 +67,15 @@ def run_job(
     bundle = volumes.compiler_volume(engine, image.reference, image.python_version, index=index)
     cache = volumes.cache_volume(engine, job.owner[0])
     token = secrets.token_hex(16)
-    with _container(engine, image, job, bundle, cache, token) as (name, lifeline):
+    with _container(engine, image, job, bundle, cache, token) as (name, streams):
         with engine.guard("make folders in the container"):
             for volume, folders in _DIRECTORIES.items():
                 engine.api.put_archive(name, volume, volumes.owned_directories(folders, *job.owner))
         for path, source in job.inputs.items():
             _put(engine, name, path, source, job.owner)
-        stream = _attach(engine, name)
-        _say_go(lifeline)
-        done, digests = _follow(stream, token.encode(), talk)
+        with engine.guard("follow the container"):
+            raw_socket(streams).sendall(b"go\n")
+            done, digests = _follow(frames(streams), token.encode(), talk)
         if job.output is not None:
             _fetch(engine, name, job.output, digests)
     return done
@@ -84,7 +85,7 @@ def run_job(
 def _container(
     engine: Engine, image: Image, job: Job, bundle: str, cache: str, token: str
 ) -> Iterator[tuple[str, Any]]:
-    """A started container that waits for `go`, and the socket that keeps it alive."""
+    """A started container that waits for `go`, and its streams, which keep it alive while they are open."""
     mounts = [
         {"Type": "volume", "Source": bundle, "Target": volumes.BUNDLE, "ReadOnly": True},
         {"Type": "volume", "Source": cache, "Target": volumes.CACHE},
@@ -113,13 +114,16 @@ def _container(
         host=host,
     ) as name:
         with engine.guard("attach to the container"):
-            lifeline = engine.api.attach_socket(name, params={"stdin": 1, "stream": 1})
+            wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
+            streams = engine.api.attach_socket(name, params=wanted)
         try:
+            never_time_out(streams)
             with engine.guard(f"start a container of {image.reference}"):
                 engine.api.start(name)
-            yield name, lifeline
+            yield name, streams
         finally:
-            lifeline.close()
+            raw_socket(streams).close()
+            streams.close()
 
 
 def _environment() -> dict[str, str]:
@@ -154,28 +158,17 @@ def _put(engine: Engine, name: str, path: str, source: Path, owner: tuple[int, i
             engine.api.put_archive(name, IN, iter(lambda: stream.read(_CHUNK_BYTES), b""))
 
 
-def _attach(engine: Engine, name: str) -> Iterator[tuple[bytes | None, bytes | None]]:
-    with engine.guard("attach to the container"):
-        stream: Iterator[tuple[bytes | None, bytes | None]] = engine.api.attach(
-            name, stdout=True, stderr=True, stream=True, logs=True, demux=True
-        )
-        return stream
-
-
-def _say_go(lifeline: Any) -> None:
-    raw = getattr(lifeline, "_sock", lifeline)
-    raw.sendall(b"go\n")
-
-
 def _follow(
-    stream: Iterator[tuple[bytes | None, bytes | None]], token: bytes, talk: Callable[[bytes], None]
+    written: Iterable[tuple[int, bytes]], token: bytes, talk: Callable[[bytes], None]
 ) -> tuple[Done, dict[str, str]]:
     """Read both outputs until the supervisor says that the job has ended."""
     stdout, pending = bytearray(), b""
     digests: dict[str, str] = {}
-    for out, err in stream:
-        stdout += out or b""
-        *lines, pending = (pending + (err or b"")).split(b"\n")
+    for stream, data in written:
+        if stream == STDOUT:
+            stdout += data
+            continue
+        *lines, pending = (pending + data).split(b"\n")
         for line in lines:
             if not line.startswith(token):
                 talk(line + b"\n")

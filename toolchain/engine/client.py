@@ -7,6 +7,7 @@ import http
 import importlib.util
 import io
 import socket
+import sys
 import tarfile
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,9 +16,10 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any
 
-from compiler import HostError
-from toolchain.engine import failures, labels
+from compiler import Companion, HostError
+from toolchain.engine import failures, guardian, labels
 from toolchain.engine.endpoint import Endpoint, EngineKind, Tls, resolve_endpoint
+from toolchain.settings import python_environment
 
 PING_SECONDS = 5.0
 """How long an engine may take for its first answer; one reached by ssh or network three times that."""
@@ -92,6 +94,7 @@ class Engine:
         name = labels.fresh_name("run")
         host = self.api.create_host_config(**options.pop("host", {}))
         own = labels.owned(options.pop("labels", None))
+        self._guardian.tell(f"+{name}")
         try:
             with self.guard(f"create a container of {image}"):
                 self.api.create_container(
@@ -104,8 +107,24 @@ class Engine:
                     **options,
                 )
             yield name
-        finally:
+        except Exception:
             self.remove_container(name)
+            self._guardian.tell(f"-{name}")
+            raise
+        except BaseException:  # an interrupt: the engine may be about to create it, so the guardian stays
+            self.remove_container(name)
+            raise
+        else:
+            self.remove_container(name)
+            self._guardian.tell(f"-{name}")
+
+    @cached_property
+    def _guardian(self) -> Companion:
+        """The process that removes our containers should this one be killed."""
+        companion = Companion([sys.executable, "-P", "-m", guardian.__name__], python_environment())
+        weakref.finalize(self, companion.dismiss)
+        companion.tell(guardian.introduction(self.endpoint))
+        return companion
 
     def remove_container(self, name: str) -> None:
         """Remove a container with its anonymous volumes, running or not; none of that name is no error."""

@@ -1,0 +1,73 @@
+"""Removes the containers of a `tk` that was killed: a small process that outlives it.
+
+    python -m toolchain.engine.guardian        # started by Engine, never by a person
+
+Its input says where the engine is (one JSON line), then `+NAME` before a container is created and `-NAME`
+once it is removed. When the input ends, so has `tk`, and what is left is removed. Without it, a container
+that was created and not yet started would stay until the next `tk` sweeps up.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from toolchain.engine.endpoint import Endpoint, Tls
+
+_TRIES = 8
+_PAUSE_SECONDS = 0.5
+
+
+def introduction(endpoint: Endpoint) -> str:
+    """The first line: how to reach the engine."""
+    return json.dumps(asdict(endpoint), default=str)
+
+
+def endpoint_of(line: str) -> Endpoint:
+    """The endpoint that `introduction` wrote."""
+    facts: dict[str, Any] = json.loads(line)
+    tls = facts.pop("tls", None)
+    if tls is None:
+        return Endpoint(**facts)
+    paths = {name: Path(tls[name]) for name in ("ca", "cert", "key")}
+    return Endpoint(**facts, tls=Tls(**paths, verify=tls["verify"]))
+
+
+def left(lines: Iterable[str]) -> tuple[str, ...]:
+    """The containers that were announced and not taken back, oldest first."""
+    names: dict[str, None] = {}
+    for line in lines:
+        name = line[1:].strip()
+        if line.startswith("+"):
+            names[name] = None
+        elif line.startswith("-"):
+            names.pop(name, None)
+    return tuple(names)
+
+
+def main() -> None:
+    """Wait for the end of `tk` and remove what it left."""
+    first = sys.stdin.readline()
+    names = left(sys.stdin)
+    if not first or not names:
+        return
+    from compiler import HostError
+    from toolchain.engine.client import open_engine
+
+    for _ in range(_TRIES):  # a request of `tk` may still be on its way when `tk` is gone
+        try:
+            engine = open_engine(endpoint_of(first))
+            for name in names:
+                engine.remove_container(name)
+        except HostError:
+            pass
+        time.sleep(_PAUSE_SECONDS)
+
+
+if __name__ == "__main__":
+    main()
