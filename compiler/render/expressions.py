@@ -327,10 +327,13 @@ class Expressions:
             other = self(expr.other.value)
         is_bool = buffer.dtype.is_bool  # vectors of bool are made of the integers that lie in memory
         kind = memory_type(expr.dtype) if is_bool else expr.dtype
+        small = kind.is_int and kind.bits < _SMALL_INT_BITS  # the choice is an int, too wide for the lane
+        cast = f"({self.words.types[kind.scalar.name]})" if small else ""
         items = []
         for lane, element in enumerate(self.lane_elements(buffer, expr.indices[0], lanes)):
             here = element if is_bool else self.words.widen(buffer.dtype, element)
-            items.append(f"{mask}[{lane}] ? {here} : {other}")
+            chosen = f"{mask}[{lane}] ? {here} : {other}"
+            items.append(f"{cast}({chosen})" if cast else chosen)
         text = f"{self.words.type_of(kind)}{{{', '.join(items)}}}"
         return self.words.widen(expr.dtype, text) if is_bool else text
 
