@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 
 from compiler import BadInputError
 from toolchain.recipes.check import Problems, check
-from toolchain.recipes.grammar import Name
+from toolchain.recipes.grammar import Id
 from toolchain.recipes.strict_yaml import Node
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*(:[0-9]{1,5})?"
@@ -97,7 +97,7 @@ class SiteFile(_Record):
     mirrors: Mirrors = Mirrors()
     registry: Registry = ""
     recipes: list[LocalPath] = []
-    allow: list[Name] = []
+    allow: list[Id] = []
 
 
 def read_site_file(node: Node, problems: Problems) -> SiteFile | None:
