@@ -9,12 +9,15 @@ from pydantic import Field
 
 from toolchain.devices.arch import Chip, ChipTable, Vendor
 from toolchain.recipes.check import Problems, check, refused
-from toolchain.recipes.grammar import Arch, Name, Text
+from toolchain.recipes.grammar import FORMS, Arch, Name, Text
 from toolchain.recipes.schema import Model
 from toolchain.recipes.strict_yaml import read_strict
 
-PciId = Annotated[str, Field(pattern=r"^[0-9a-f]{4}$")]
-ChipName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$", max_length=40)]
+_PCI_ID, _CHIP = r"^[0-9a-f]{4}$", r"^[A-Za-z0-9][A-Za-z0-9_-]*$"
+FORMS[_PCI_ID] = "four hexadecimal digits, small letters"
+FORMS[_CHIP] = "letters, digits, `-` and `_`"
+PciId = Annotated[str, Field(pattern=_PCI_ID)]
+ChipName = Annotated[str, Field(pattern=_CHIP, max_length=40)]
 
 
 class ChipRow(Model):

@@ -90,10 +90,10 @@ def run_attached(
     own = {**given, "stdin_open": True, "tty": streams.tty}
     with engine.container(image, script[1:], entrypoint=script[:1], host=host, **own) as name:
         session = _Session(engine, name, streams)
-        with contextlib.closing(session.attach()):
+        with _closed(session.attach()):
             session.start()
             add_user(engine, name, user)
-            with contextlib.closing(session.hold(leash, str(own.get("user", "")))):
+            with _closed(session.hold(leash, str(own.get("user", "")))):
                 return session.follow()
 
 
@@ -273,6 +273,18 @@ _STDERR = 2
 def _raw_socket(stream: Any) -> Any:
     """The socket below what the SDK returns, which hides it in a file object for local sockets."""
     return getattr(stream, "_sock", stream)
+
+
+@contextlib.contextmanager
+def _closed(stream: Any) -> Iterator[None]:
+    """Close the connection at the end: the SDK's file object, its answer, and the socket below both."""
+    try:
+        yield
+    finally:
+        for one in (stream, getattr(stream, "_response", None), _raw_socket(stream)):
+            if one is not None:
+                with contextlib.suppress(OSError, ValueError):  # one may have closed the next
+                    one.close()
 
 
 def _never_time_out(stream: Any) -> None:

@@ -150,7 +150,7 @@ def test_the_shipped_table_of_chips() -> None:
         ("chips: []", "`sources` is missing"),
         (
             "sources: {a: x}\nchips:\n- {vendor: amd, chip: X, arch: gfx1, ids: [66A1], source: a}",
-            "does not have the form",
+            "expected four hexadecimal digits",
         ),
         (
             "sources: {a: x}\nchips:\n- {vendor: amd, chip: X, arch: gfx1, ids: ['66a1'], source: b}",
