@@ -81,6 +81,7 @@ APT::Keep-Downloaded-Packages "true";
 Binary::apt-get::APT::Keep-Downloaded-Packages "true";
 Dpkg::Use-Pty "0";
 END
+    [ ! -s /run/tk/lock.pref ] || echo 'Dir::Etc::preferences "/run/tk/lock.pref";' >>"$work/apt.conf"
     [ ! -e "$work/ca.pem" ] || printf 'Acquire::https::CaInfo "%s";\n' "$work/ca.pem" >>"$work/apt.conf"
     DEBIAN_FRONTEND=noninteractive APT_CONFIG="$work/apt.conf" apt-get --yes "$@"
     rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/ldconfig/aux-cache

@@ -270,8 +270,9 @@ def _files(inventory: Inventory, expected: Mapping[str, str]) -> Iterator[Differ
 
 def _locked_packages(inventory: Inventory, pins: Pins) -> Iterator[Difference]:
     installed = _versions(inventory, "deb", "rpm")
-    for package, version in pins.apt.items():
-        yield from _checked("apt package", package, version, installed.get(package.partition(":")[0], ()))
+    for package, version in pins.apt.items():  # what only an earlier stage needed is not in the image
+        if found := installed.get(package.partition(":")[0]):
+            yield from _checked("apt package", package, version, found)
     python = _versions(inventory, "python")
     for package, (version, _) in pins.pip.items():
         yield from _checked("Python package", package, version, python.get(package, ()))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from toolchain.images import steps
+from toolchain.images import apt_lock, steps
 from toolchain.images.plan import (
     UNRESOLVED,
     Base,
@@ -183,9 +183,9 @@ def assemble(setting: Setting, parts: Sequence[Part], pins: Pins, interpreter: s
     if wanted:
         done.append(Copy((steps.VENV,), steps.VENV, "packages"))
     return Assembly(
-        stages=tuple(stages),
-        steps=tuple(done),
-        files=(*map(steps.script, scripts), *requirements, *source_files),
+        stages=tuple(apt_lock.obeying_stage(one, pins) for one in stages),
+        steps=apt_lock.obeying(done, pins),
+        files=(*map(steps.script, scripts), *requirements, *source_files, *apt_lock.lock_files(pins)),
         downloads=(*keys, *fetched),
         apt=tuple(dict.fromkeys(one for layer in layers for one in layer.apt)),
         pip=wanted,

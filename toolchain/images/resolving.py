@@ -49,7 +49,7 @@ def resolve_packages(
     All downloads of the plan must have a sha256. `keep` are versions that are taken where they still exist.
     Raises BuildError with the last lines when apt or pip find no solution, HostError when the engine fails.
     """
-    if not plan.apt and not plan.pip:
+    if not _asked_of_apt(plan) and not plan.pip:
         return Packages({}, {})
     script = resolving_script(plan)
     files = {
@@ -88,17 +88,24 @@ def _script_lines(plan: Plan) -> Iterator[str]:
     yield f"mkdir -p {_KEEP.rpartition('/')[0]}"
     yield f"if [ -s {_FOLDER}/keep.pref ]; then cp {_FOLDER}/keep.pref {_KEEP}; fi"
     files = [file for file in plan.downloads if file.path.endswith(".deb")]
-    packages = [*plan.apt, *(f"{FETCHED}{file.path}" for file in files)]
+    asked = _asked_of_apt(plan)
+    packages = [*asked, *(f"{FETCHED}{file.path}" for file in files)]
     for file in files:
         yield _line(site("fetch", file.url, file.sha256, f"{FETCHED}{file.path}"))
     if packages:
         yield _line(site("apt", "update"))
         yield f"{_line(site('apt', 'install', '--simulate', *packages))} >{_OUT}/apt.txt"
-        names = " ".join(shlex.quote(one.partition("=")[0]) for one in plan.apt)
+        names = " ".join(shlex.quote(one.partition("=")[0]) for one in asked)
         shown = "dpkg-query --show --showformat='${Package}\\t${Version}\\n'"
         yield f"{shown} {names} >{_OUT}/installed.txt 2>{_OUT}/ignored.txt || true"
     if plan.pip:
         yield from _pip_lines(plan)
+
+
+def _asked_of_apt(plan: Plan) -> list[str]:
+    """Names of packages that any step of the plan installs, files left out."""
+    installs = [one for stage in plan.stages for one in _commands(stage) if one[:4] == site("apt", "install")]
+    return list(dict.fromkeys(word for one in installs for word in one[4:] if not word.startswith("/")))
 
 
 def _source_commands(plan: Plan, one: Instruction) -> Iterator[Command]:

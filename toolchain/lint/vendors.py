@@ -165,7 +165,7 @@ def _cuda_on_path(dockerfile: Dockerfile) -> Iterator[Hit]:
         return
     for instruction in dockerfile.named("ENV"):
         for name, value in find.settings(instruction):
-            if name in ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH") and "cuda" in value:
+            if name in ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH") and re.search(r"cuda", value):
                 yield find.hit(instruction, f"{name}={value}", name)
 
 
