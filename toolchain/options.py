@@ -42,6 +42,8 @@ DockerHost = Annotated[
 EngineName = Annotated[
     str | None, typer.Option("--engine", metavar="NAME", help="docker or podman; default: the one found.")
 ]
+Locked = Annotated[bool, typer.Option("--locked", help="Fail when tk.lock is missing or stale.")]
+Frozen = Annotated[bool, typer.Option("--frozen", help="Use what tk.lock says and never resolve anything.")]
 Site = Annotated[
     Path | None,
     typer.Option("--site", metavar="FILE", help="Site configuration in place of the usual site.yaml."),

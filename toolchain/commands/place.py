@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from compiler import UsageError
+from compiler import UsageError, list_targets
 from toolchain import options
 
 ImageName = Annotated[
@@ -28,6 +28,8 @@ _PLACE: dict[str, tuple[Any, Any]] = {
     "docker_host": (options.DockerHost, None),
     "engine": (options.EngineName, None),
     "site": (options.Site, None),
+    "locked": (options.Locked, False),
+    "frozen": (options.Frozen, False),
 }
 
 
@@ -40,6 +42,8 @@ def placeable(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def placed(context: typer.Context, **values: Any) -> None:
         place = {name: values.pop(name) for name in _PLACE}
+        if not place["no_container"] and place["image"] is None:
+            place["image"] = _image_instead(values, place)
         if place["image"] is None or place["no_container"]:
             _check_needless(place)
             command(**values)
@@ -74,13 +78,23 @@ def _declare(placed: Callable[..., None], command: Callable[..., None]) -> None:
     }
 
 
+def _image_instead(values: dict[str, Any], place: dict[str, Any]) -> str | None:
+    """The image that has what a target needs, when this machine has not and there is an engine."""
+    target = values.get("target")
+    if target is None or all(one.ready for one in list_targets() if one.name == target):
+        return None
+    from toolchain.containers.place import image_of_target
+
+    return image_of_target(target, place["docker_host"], place["engine"], place["site"])
+
+
 def _check_needless(place: dict[str, Any]) -> None:
     """Options that only a container understands are a mistake without one."""
     if place["image"] is not None:
         raise UsageError(
             "--image and --no-container exclude each other", where="--no-container", hint="drop one of them"
         )
-    for name in ("build", "docker_host", "engine", "site"):
+    for name in ("build", "docker_host", "engine", "site", "locked", "frozen"):
         if place[name]:
             option = "--" + name.replace("_", "-")
             raise UsageError(f"{option} has no use here", where=option, hint="it goes with --image NAME")

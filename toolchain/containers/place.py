@@ -26,6 +26,25 @@ class Place:
     docker_host: str | None = None
     engine: str | None = None
     site: Path | None = None
+    locked: bool = False
+    frozen: bool = False
+
+
+def image_of_target(
+    target: str, docker_host: str | None, engine: str | None, site: Path | None
+) -> str | None:
+    """The recipe's name of the image that a target is built in; None where no engine answers."""
+    from toolchain.recipes.book import load_book
+    from toolchain.recipes.targets import image_for
+    from toolchain.site import load_site
+
+    try:
+        open_engine(resolve_endpoint(docker_host, kind=engine), kind=engine)
+    except HostError:
+        return None
+    chosen = image_for(target, load_book(load_site(site).recipe_folders))
+    console.talk(f"this machine cannot build for {target}: using the image {chosen.image}")
+    return chosen.image
 
 
 def run_placed(command: str, given: Mapping[str, Any], flags: Mapping[str, str], place: Place) -> int:
@@ -57,9 +76,11 @@ def _reference(engine: Engine, place: Place) -> str:
     from toolchain.engine.build import build_image
     from toolchain.engine.progress import BuildDisplay
     from toolchain.engine.store import find_image, list_images
+    from toolchain.images.lock import lock_mode
     from toolchain.images.named import plan_named
 
-    named = plan_named(place.image, site_file=place.site)
+    mode = lock_mode(locked=place.locked, frozen=place.frozen)
+    named = plan_named(place.image, site_file=place.site, lock=mode)
     for warning in named.warnings:
         console.warn(warning)
     if find_image(engine, named.plan) is not None:

@@ -1,0 +1,56 @@
+"""Where a command does its work: options that exclude each other, and machines that lack something."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.support.command import Result
+
+Tk = Callable[..., Result]
+
+
+@pytest.fixture
+def model(tk: Tk, tmp_path: Path) -> Path:
+    assert tk("zoo", "make", "mnist").code == 0
+    return tmp_path / "mnist.onnx"
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--build"], "--build has no use here"),
+        (["--frozen"], "--frozen has no use here"),
+        (["--image", "cpu", "--no-container"], "exclude each other"),
+    ],
+)
+def test_options_that_make_no_sense(tk: Tk, model: Path, options: list[str], said: str) -> None:
+    done = tk("compile", model, *options)
+    assert done.code == 2
+    assert said in done.err
+
+
+def test_an_image_without_an_engine_is_the_host_s_trouble(tk: Tk, model: Path, tmp_path: Path) -> None:
+    env = {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    done = tk("compile", model, "--image", "cpu", env=env)
+    assert done.code == 4
+    assert done.err.count("\n") == 1
+    assert "no container engine answers" in done.err
+
+
+def test_without_compiler_and_engine_the_compiler_is_what_is_missing(
+    tk: Tk, model: Path, tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    env = {"PATH": str(empty), "DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    done = tk("compile", model, env=env)
+    assert done.code == 4
+    assert "no C++ compiler" in done.err
+
+
+def test_the_options_are_those_of_every_command_that_can_run_elsewhere(tk: Tk) -> None:
+    for command in ("compile", "run", "verify", "bench"):
+        assert "--image" in tk(command, "--help", env={"COLUMNS": "200"}).out, command
