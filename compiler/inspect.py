@@ -13,9 +13,9 @@ from compiler.core.settings import load_settings
 from compiler.frontend.onnx import UnsupportedModelError, import_model, read_model
 from compiler.frontend.shapes import Bind
 from compiler.graph.alias import find_aliases, is_join
+from compiler.graph.convert import lay_out
 from compiler.graph.fuse import fuse
 from compiler.graph.ir import Graph, Value
-from compiler.graph.layout import choose_layouts
 from compiler.graph.rewrites import rewrite_graph
 from compiler.loops.text import parse_func
 from compiler.reports import (
@@ -30,6 +30,7 @@ from compiler.reports import (
 from compiler.runtime.loader import manifest_of
 from compiler.schedule.trace import Trace
 from compiler.stages.kernels import replay_kernel
+from compiler.stages.layouts import TargetLayoutCosts
 from compiler.stages.storage import Use, plan_storage
 from compiler.targets import TARGETS, Target, get_target
 from compiler.targets.toolchain import find_cxx
@@ -86,8 +87,8 @@ def _op_counts(graph: Graph) -> tuple[OpCount, ...]:
 def _arena_bytes(graph: Graph) -> int:
     """Planned memory for intermediates on this machine's CPU, workspace of kernels not counted."""
     fused = fuse(rewrite_graph(graph))
-    layouts = choose_layouts(fused, get_target("cpu").facts.lanes(32))
     constants = fused.graph.constants
+    fused, layouts = lay_out(fused, TargetLayoutCosts(get_target("cpu").facts))
     aliases = find_aliases(fused, layouts)
     groups = [group for group in fused.groups if not is_join(group, aliases)]
     uses = [Use(tuple(v for v in g.inputs if v not in constants), g.outputs) for g in groups]

@@ -3,7 +3,7 @@
     import      ONNX file -> graph                                   frontend/
     rewrite     graph -> canonical graph, one pass after the other   graph/rewrites/
     fuse        graph -> groups, each one kernel                     graph/fuse.py
-    layout      how each tensor lies in memory; joins without copies  graph/layout.py, graph/alias.py
+    layout      how each tensor lies in memory; joins without copies  graph/convert.py, layout.py, alias.py
     loops       group -> loop function, from the op records' forms   graph/to_loops.py
     schedule    rules and a chooser rearrange the loops, as a trace  schedule/
     lower       scheduled loops -> flat loops                        lower/
@@ -34,9 +34,9 @@ from compiler.core.settings import Settings, load_settings
 from compiler.frontend.external import ExternalData
 from compiler.frontend.onnx import import_model
 from compiler.graph.alias import Alias, find_aliases, is_join
+from compiler.graph.convert import lay_out
 from compiler.graph.fuse import FusedGraph, fuse
 from compiler.graph.ir import Graph, Value, verify
-from compiler.graph.layout import choose_layouts
 from compiler.graph.rewrites import rewrite_graph
 from compiler.graph.to_loops import group_func
 from compiler.loops.ir import Func
@@ -62,6 +62,7 @@ from compiler.stages.dump import (
 )
 from compiler.stages.forms import form_chooser, param_layouts
 from compiler.stages.kernels import Kernel, Step, make_kernel
+from compiler.stages.layouts import TargetLayoutCosts
 from compiler.stages.manifest import model_manifest
 from compiler.stages.storage import Storage, Use, plan_storage
 from compiler.stages.text import kernels_text, layouts_text, plan_text
@@ -160,7 +161,7 @@ def _run_stages(
         fused = fuse(graph)
         dump.model(FUSE, str(fused))
     with clock.stage("layout"):
-        layouts = choose_layouts(fused, target.facts.lanes(32))
+        fused, layouts = lay_out(fused, TargetLayoutCosts(target.facts))
         aliases = find_aliases(fused, layouts)
         dump.model(LAYOUT, layouts_text(layouts))
 

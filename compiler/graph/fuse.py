@@ -19,6 +19,7 @@ from compiler.graph.ops.windows import windows_of
 
 _INLINE = frozenset({"Slice", "Expand"})
 _POOLS = frozenset({"MaxPool", "SumPool"})
+_ALONE = "Copy"  # into memory, or a layout, of its own
 _READS_FEW_TIMES = frozenset({"Softmax", "LogSoftmax", "Standardize"})
 
 
@@ -119,6 +120,9 @@ def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft]) -> None:
     """Put a node into a group with those of its producers that fit, or into one of its own."""
     joined: list[_Draft] = []
     anchor = item if item.op.kind is not Kind.INJECTIVE else None
+    if item.op.name == _ALONE:
+        drafts[item.output] = _Draft([item], item.output, closed=True)
+        return
     if item.op.kind is Kind.INJECTIVE or (item.op.kind is Kind.REDUCTION and _reads_once(item)):
         joined = _injective_producers(graph, item, drafts)
     if item.op.kind is Kind.INJECTIVE:

@@ -1,85 +1,111 @@
 """Layout selection: how each intermediate tensor lies in memory.
 
-Image-like tensors (batch, channels, space) between convolutions and pools are kept in channel blocks of one
-vector register, `n, c, h, w -> n, c // 16, h, w, c % 16`: their kernels read and write whole registers
-whatever the image size. Everything else, and all inputs and outputs of the model, stays row-major.
-Conversions are never kernels of their own: a kernel reads and writes through the maps of its operands, so a
-conversion happens in a kernel that has to touch the tensor anyway.
+Image-like tensors (batch, channels, space) may be kept in channel blocks of one vector register,
+`n, c, h, w -> n, c // 16, h, w, c % 16`: kernels read and write whole registers then, whatever the image
+size. Where channels come in groups that do not fill blocks, each group may be padded to blocks of its own.
+All inputs and outputs of the model, and tensors that are viewed in another shape, are row-major.
+
+A kernel reads and writes through the maps of its operands, so every layout fits every kernel; they differ
+in how long it takes. What is passed in prices what a kernel does with each operand in each layout,
+conversions included, and the layouts with the least sum over the whole graph are taken. The sum consists of
+tables of two tensors each (an input of a group and its result). A join has a switch beside them, in place
+or copied: in place it costs nothing, and is impossible unless all of its parts lie inside the result.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
 
+import numpy as np
+
+from compiler.graph.alias import joinable, lies_inside
 from compiler.graph.fuse import FusedGraph, Group
 from compiler.graph.ir import Node, TensorType, Value
+from compiler.graph.minimise import Table, minimise
 from compiler.graph.op import Kind
 from compiler.loops.layout import NAMES, Layout, blocked, row_major
 
 
-def choose_layouts(fused: FusedGraph, lanes: int) -> Mapping[Value, Layout]:
-    """A layout for every tensor that a kernel reads or writes, constants excepted.
+class LayoutCosts(Protocol):
+    """What layouts cost on a target, in seconds."""
 
-    Blocking starts at the operators that work on channels and spreads through the groups that keep channels
-    and space apart; where a group cannot keep blocks, or somebody views its result in another shape, the
-    result is row-major.
+    @property
+    def lanes(self) -> int:
+        """Channels per block."""
+        ...
+
+    def write(self, group: Group, value: Value, result: Layout) -> float:
+        """What `group` takes to write `value`, one of its results, in a layout."""
+        ...
+
+    def read(self, group: Group, value: Value, source: Layout, result: Layout) -> float:
+        """What `group` takes for its input `value` in a layout, and for what it computes with it.
+
+        `result` is the layout of its first result; inf says that it cannot be done.
+        """
+        ...
+
+
+Choices = Mapping[Value, Sequence[Layout]]
+
+
+def choose_layouts(
+    fused: FusedGraph, costs: LayoutCosts, copies: frozenset[Value] = frozenset()
+) -> Mapping[Value, Layout]:
+    """The cheapest layout for every tensor that a kernel reads or writes, constants excepted.
+
+    A group that only copies to or from one of `copies` costs nothing where both sides have the same layout.
     """
+    choices = layout_choices(fused, costs.lanes)
+    open_values = [value for value, found in choices.items() if len(found) > 1]
+    numbers = {value: number for number, value in enumerate(open_values)}
+    sizes = [len(choices[value]) for value in open_values]
+    tables: list[Table] = []
+    for group, joins in joinable(fused).items():
+        if not copies.isdisjoint((*group.inputs, *group.outputs)) and group.nodes[0].op.name == "Copy":
+            tables.append(_copy_table(group, choices, numbers, costs))
+        elif joins:
+            sizes.append(2)
+            tables += _join_tables(group, choices, numbers, len(sizes) - 1, costs)
+        else:
+            tables += _group_tables(group, choices, numbers, costs)
+    options = minimise(sizes, tables)
+    return {
+        value: found[options[numbers[value]] if value in numbers else 0] for value, found in choices.items()
+    }
+
+
+# ---------------------------------------------------------------- what there is to choose from
+
+
+def layout_choices(fused: FusedGraph, lanes: int) -> dict[Value, list[Layout]]:
+    """The layouts that each tensor may have, row-major first."""
     graph = fused.graph
     viewed = (value for pair in fused.views for value in pair)  # another shape over the same bytes
     fixed = (*graph.inputs, *graph.outputs, *viewed)
-    chosen: dict[Value, Layout] = {value: row_major(value.type.shape) for value in fixed}
+    choices = {value: [row_major(value.type.shape)] for value in fixed}
     for group in fused.groups:
-        blocking = _blocking_of(fused, group, chosen, lanes)
         for value in group.outputs:
-            if value in chosen:
+            if value in choices:
                 continue
-            if blocking is not None:
-                blocking = _wanted_by_readers(fused, value, lanes) or blocking
-            if blocking is None or not _can_block(value.type, lanes):
-                chosen[value] = row_major(value.type.shape)
-            else:
-                fits = blocking and value.type.shape[1] % blocking == 0
-                chosen[value] = blocked(value.type.shape, lanes, blocking if fits else 0)
-    return chosen
+            choices[value] = [row_major(value.type.shape)]
+            if _keeps_blocks(group) and _can_block(value.type, lanes):
+                padded = _group_sizes(fused, group, value, choices, lanes)
+                choices[value] += [blocked(value.type.shape, lanes, size) for size in (0, *padded)]
+    return choices
 
 
 def _can_block(tensor: TensorType, lanes: int) -> bool:
     return 3 <= tensor.rank <= len(NAMES) and tensor.dtype.bits == 32 and 2 * tensor.shape[1] >= lanes
 
 
-def _blocking_of(fused: FusedGraph, group: Group, chosen: Mapping[Value, Layout], lanes: int) -> int | None:
-    """Channels per group (0: one group) that the outputs are blocked by; None for row-major."""
+def _keeps_blocks(group: Group) -> bool:
+    """Whether channels of a group's result are channels of what it reads."""
     # What comes before the first operator on channels only says where to read.
     first = next((n for n, node in enumerate(group.nodes) if node.op.channels), 0)
-    if not all(_keeps_channels(node) for node in group.nodes[first:]):
-        return None
-    wanted = [_own_blocking(node, lanes) for node in group.nodes if node.op.channels]
-    inherited = [chosen[value].group for value in group.inputs if value in chosen and chosen[value].lanes]
-    if wanted and any(wanted):
-        return max(wanted)
-    if inherited:
-        return max(inherited)
-    readers = [user for value in group.outputs for user in fused.graph.users(value)]
-    return 0 if wanted or any(user.op.channels for user in readers) else None
-
-
-def _own_blocking(node: Node, lanes: int) -> int:
-    """Channels per group of a grouped convolution's result; 0 when its groups fill whole blocks."""
-    return _padded_group(node, node.output, lanes)
-
-
-def _padded_group(node: Node, value: Value, lanes: int) -> int:
-    count = node.attrs.integer("group", 1)
-    per_group = value.type.shape[1] // count
-    return per_group if count > 1 and per_group >= lanes // 2 and per_group % lanes else 0
-
-
-def _wanted_by_readers(fused: FusedGraph, value: Value, lanes: int) -> int:
-    """Channels per group of a grouped convolution that reads the value; else 0."""
-    for user in fused.graph.users(value):
-        if user.op.channels and user.inputs[0] == value and (group := _padded_group(user, value, lanes)):
-            return group
-    return 0
+    return all(_keeps_channels(node) for node in group.nodes[first:])
 
 
 def _keeps_channels(node: Node) -> bool:
@@ -89,3 +115,77 @@ def _keeps_channels(node: Node) -> bool:
     moves = node.op.elementwise or node.op.keeps_channels_of(node.info)
     same = node.inputs[0].type.rank == node.output.type.rank >= 3
     return same and node.op.kind is Kind.INJECTIVE and moves
+
+
+def _group_sizes(fused: FusedGraph, group: Group, value: Value, choices: Choices, lanes: int) -> list[int]:
+    """Channels per group that padding the result for may be worth while: of itself, its input or a reader."""
+    wanted = [_padded_group(node, node.output, lanes) for node in group.nodes if node.op.channels]
+    readers = [user for user in fused.graph.users(value) if user.op.channels and user.inputs[0] == value]
+    wanted += [_padded_group(user, value, lanes) for user in readers]
+    wanted += [layout.group for source in group.inputs for layout in choices.get(source, ())]
+    return sorted({size for size in wanted if size and value.type.shape[1] % size == 0})
+
+
+def _padded_group(node: Node, value: Value, lanes: int) -> int:
+    """Channels per group of a grouped convolution, on the side of `value`; 0 when they fill whole blocks."""
+    count = node.attrs.integer("group", 1)
+    per_group = value.type.shape[1] // count
+    return per_group if count > 1 and per_group >= lanes // 2 and per_group % lanes else 0
+
+
+# ---------------------------------------------------------------- what it costs
+
+
+def _group_tables(
+    group: Group, choices: Choices, numbers: Mapping[Value, int], costs: LayoutCosts
+) -> Iterator[Table]:
+    result = group.outputs[0]
+    for value in group.outputs:
+        yield _table((value,), choices, numbers, [costs.write(group, value, item) for item in choices[value]])
+    for value in group.inputs:
+        if value in choices:
+            pairs = itertools.product(choices[value], choices[result])
+            seconds = [costs.read(group, value, source, target) for source, target in pairs]
+            yield _table((value, result), choices, numbers, seconds)
+
+
+def _copy_table(group: Group, choices: Choices, numbers: Mapping[Value, int], costs: LayoutCosts) -> Table:
+    (value,), (result,) = group.inputs, group.outputs
+    seconds = [
+        0.0
+        if source == target
+        else costs.read(group, value, source, target) + costs.write(group, result, target)
+        for source, target in itertools.product(choices[value], choices[result])
+    ]
+    return _table((value, result), choices, numbers, seconds)
+
+
+def _join_tables(
+    group: Group, choices: Choices, numbers: Mapping[Value, int], switch: int, costs: LayoutCosts
+) -> Iterator[Table]:
+    """A join is in place (option 0 of its switch) if all of its parts are, else all of it is copied."""
+    result = group.outputs[0]
+    write = np.array([costs.write(group, result, item) for item in choices[result]])
+    yield _with_switch(_table((result,), choices, numbers, write), np.zeros_like(write), switch)
+    for value in group.inputs:
+        pairs = list(itertools.product(choices[value], choices[result]))
+        copied = np.array([costs.read(group, value, source, target) for source, target in pairs])
+        placed = np.array([0.0 if lies_inside(group, value, *pair) else np.inf for pair in pairs])
+        yield _with_switch(_table((value, result), choices, numbers, copied), placed, switch)
+
+
+def _with_switch(copied: Table, placed: np.ndarray, switch: int) -> Table:
+    both = np.stack([placed.reshape(copied.costs.shape), copied.costs], axis=-1)
+    return Table((*copied.variables, switch), both)
+
+
+def _table(
+    values: Sequence[Value],
+    choices: Choices,
+    numbers: Mapping[Value, int],
+    seconds: Sequence[float] | np.ndarray,
+) -> Table:
+    """Seconds for all combinations of the choices of some tensors, those without a choice left out."""
+    variables = tuple(numbers[value] for value in values if value in numbers)
+    sizes = [len(choices[value]) for value in values if value in numbers]
+    return Table(variables, np.asarray(seconds, np.float64).reshape(sizes))

@@ -17,6 +17,7 @@ from compiler.graph.ops.windows import Windows
 from compiler.graph.to_loops import GroupFunc, group_func
 from compiler.loops.ir import Func
 from compiler.loops.layout import Layout
+from compiler.stages.layouts import TargetLayoutCosts
 
 Array = np.ndarray[Any, Any]
 Work = tuple[Func, Mapping[str, Layout]]
@@ -72,6 +73,12 @@ class Sketch(Editor):
         return fuse(self.graph(*outputs))
 
 
+def layouts_of(fused: FusedGraph, lanes: int) -> Mapping[Value, Layout]:
+    """The layouts that are cheapest on a target with so many lanes."""
+    facts = TargetFacts("test", "c++", "lanes", vector_bits=32 * lanes)
+    return choose_layouts(fused, TargetLayoutCosts(facts))
+
+
 def works(fused: FusedGraph, lanes: int = 0, form: str = "") -> Iterator[Work]:
     """The loop function of every group, with the layouts that the graph pass chooses; none with `lanes` 0.
 
@@ -81,7 +88,7 @@ def works(fused: FusedGraph, lanes: int = 0, form: str = "") -> Iterator[Work]:
     def choose(_name: str, candidates: Mapping[str, GroupFunc]) -> str:
         return form if form in candidates else next(iter(candidates))
 
-    layouts = choose_layouts(fused, lanes) if lanes else {}
+    layouts = layouts_of(fused, lanes) if lanes else {}
     for group in fused.groups:
         made = group_func(group, fused.graph.constants, choose)
         pairs = zip(made.func.params, made.values, strict=True)

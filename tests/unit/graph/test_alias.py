@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import pytest
 
 from compiler.graph.alias import Alias, find_aliases, is_join
 from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Value
-from compiler.graph.layout import choose_layouts
+from compiler.loops.layout import Layout, blocked, row_major
 from compiler.schedule.index_map import IndexMap
-from tests.support.sketch import Sketch
+from tests.support.sketch import Sketch, layouts_of
 
 LANES = 8
 
@@ -22,7 +24,7 @@ def s() -> Sketch:
 
 def aliases_of(s: Sketch, *outputs: Value) -> tuple[FusedGraph, dict[Value, Alias]]:
     fused = s.fused(*outputs)
-    return fused, find_aliases(fused, choose_layouts(fused, LANES))
+    return fused, find_aliases(fused, layouts_of(fused, LANES))
 
 
 def joins(fused: FusedGraph, aliases: dict[Value, Alias]) -> list[bool]:
@@ -30,9 +32,11 @@ def joins(fused: FusedGraph, aliases: dict[Value, Alias]) -> list[bool]:
     return [is_join(group, aliases) for group in fused.groups if group.nodes[-1].op.name == "Concat"]
 
 
-def assert_in_place(fused: FusedGraph, aliases: dict[Value, Alias]) -> None:
+def assert_in_place(
+    fused: FusedGraph, aliases: dict[Value, Alias], layouts: Mapping[Value, Layout] | None = None
+) -> None:
     """Writing each part at its offset gives the memory of the joined tensor."""
-    layouts = choose_layouts(fused, LANES)
+    layouts = layouts or layouts_of(fused, LANES)
     source = np.random.default_rng(0)
     for group in fused.groups:
         if not is_join(group, aliases):
@@ -72,6 +76,21 @@ def test_only_the_last_part_may_end_inside_a_block(s: Sketch, sizes: tuple[int, 
     assert joins(fused, found) == [fits]
     assert bool(found) is fits
     assert_in_place(fused, found)
+
+
+@pytest.mark.parametrize(("sizes", "fits"), [((24, 12), True), ((12, 36), True), ((18, 18), False)])
+def test_parts_padded_in_groups_meet_at_whole_groups(
+    s: Sketch, sizes: tuple[int, int], *, fits: bool
+) -> None:
+    parts = [s.conv(s.input(1, 3, 5, 5), size) for size in sizes]
+    fused = s.fused(s.conv(s.emit("Concat", *parts, axis=1), 8))
+    group = next(group for group in fused.groups if group.nodes[0].op.name == "Concat")
+    values = (*parts, group.outputs[0])
+    layouts = {value: row_major(value.type.shape) for item in fused.groups for value in item.outputs}
+    layouts |= {v: blocked(v.type.shape, LANES, 12) for v in values if v.type.shape[1] % 12 == 0}
+    found = find_aliases(fused, layouts)
+    assert bool(found) is fits
+    assert_in_place(fused, found, layouts)
 
 
 def test_row_major_parts_of_the_outermost_axis_need_no_copy(s: Sketch) -> None:

@@ -11,7 +11,6 @@ import pytest
 
 from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Value
-from compiler.graph.layout import choose_layouts
 from compiler.graph.to_loops import FORM, GroupFunc, default_form, group_func
 from compiler.loops.evaluate import evaluate
 from compiler.loops.layout import Layout
@@ -20,7 +19,7 @@ from compiler.schedule.rules import schedule_func
 from compiler.stages.forms import form_chooser, param_layouts
 from compiler.targets import get_target
 from tests.support.kernels import CompiledKernel, lower_all, pack_inputs, unpack_outputs
-from tests.support.sketch import Sketch
+from tests.support.sketch import Sketch, layouts_of
 
 Array = np.ndarray[Any, Any]
 HOST = get_target("cpu")
@@ -40,7 +39,7 @@ def between(
 def choice(channels: int, outer: int, hw: int) -> str:
     """The form that the analytic chooser takes."""
     fused, _ = between(channels, outer, hw)
-    choose = form_chooser(choose_layouts(fused, WIDE.lanes(32)), WIDE, AnalyticChooser())
+    choose = form_chooser(layouts_of(fused, WIDE.lanes(32)), WIDE, AnalyticChooser())
     made = group_func(fused.groups[1], fused.graph.constants, choose)
     return str(dict(made.func.attrs)[FORM])
 
@@ -80,7 +79,7 @@ def test_equal_work_is_estimated_once() -> None:
             seen.append(options)
             return options[-1].value
 
-    choose = form_chooser(choose_layouts(fused, 16), WIDE, Spy())
+    choose = form_chooser(layouts_of(fused, 16), WIDE, Spy())
     first, second = (group_func(fused.groups[1], fused.graph.constants, choose) for _ in range(2))
     assert dict(first.func.attrs)[FORM] == dict(second.func.attrs)[FORM] == "winograd-4"
     assert seen[0] == seen[1]
@@ -90,7 +89,7 @@ def test_equal_work_is_estimated_once() -> None:
 def test_a_recorded_decision_is_repeated() -> None:
     fused, _ = between(64, 64, 56)
     chooser = ReplayChooser({"Conv.form": (0,)}, AnalyticChooser())
-    choose = form_chooser(choose_layouts(fused, 16), WIDE, chooser)
+    choose = form_chooser(layouts_of(fused, 16), WIDE, chooser)
     made = group_func(fused.groups[1], fused.graph.constants, choose)
     assert dict(made.func.attrs)[FORM] == "direct"
 
@@ -137,7 +136,7 @@ def test_the_error_is_within_1e_5_of_the_scale_of_the_result(form: str, tmp_path
     for value in group.inputs:
         fan = 1 if value not in fused.graph.constants else value.type.size // value.type.shape[0]
         arrays[value] = (source.standard_normal(value.type.shape) * np.sqrt(2 / fan)).astype(np.float32)
-    layouts = param_layouts(made, choose_layouts(fused, HOST.facts.lanes(32)))
+    layouts = param_layouts(made, layouts_of(fused, HOST.facts.lanes(32)))
     got = computed(made, layouts, arrays, tmp_path)
     exact = [arrays[value].astype(np.float64) for value in group.nodes[0].inputs]
     (wanted,) = group.nodes[0].op.reference(exact, group.nodes[0].attrs)

@@ -9,9 +9,8 @@ import pytest
 from compiler.graph.alias import find_aliases, is_join
 from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Value
-from compiler.graph.layout import choose_layouts
 from compiler.stages.storage import Place, Slot, Storage, Use, plan_storage
-from tests.support.sketch import Sketch
+from tests.support.sketch import Sketch, layouts_of
 
 LANES = 8
 
@@ -25,7 +24,7 @@ def stored(
     s: Sketch, *outputs: Value, workspace: tuple[int, ...] = ()
 ) -> tuple[FusedGraph, list[Use], Storage]:
     fused = s.fused(*outputs)
-    layouts = choose_layouts(fused, LANES)
+    layouts = layouts_of(fused, LANES)
     aliases = find_aliases(fused, layouts)
     constants = fused.graph.constants
     uses = [
@@ -184,7 +183,7 @@ class Memory:
     """The steps are run on memory that remembers, for every four bytes, whose they are."""
 
     def __init__(self, fused: FusedGraph, storage: Storage) -> None:
-        self.layouts = choose_layouts(fused, LANES)
+        self.layouts = layouts_of(fused, LANES)
         self.same = {view: source for source, view in fused.views}
         self.storage = storage
         self.owners: dict[Cell, object] = {}

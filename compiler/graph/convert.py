@@ -1,0 +1,87 @@
+"""Conversions: copies of tensors whose layout is decided elsewhere, so that kernels may work on another one.
+
+Inputs and outputs of the model, and tensors that are viewed in another shape, are row-major. An operator on
+channels that reads or writes such a tensor directly has to gather or scatter lanes, and Winograd's
+algorithm does not do that at all. With a copy in between it works on blocks; the copy is a kernel that does
+nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from compiler.graph.attrs import Attrs
+from compiler.graph.fuse import FusedGraph, fuse
+from compiler.graph.ir import Graph, Node, Value
+from compiler.graph.layout import LayoutCosts, choose_layouts
+from compiler.graph.op import Kind
+from compiler.graph.ops import OPS
+from compiler.loops.layout import Layout
+
+Copies = Mapping[Value, Value]
+"""For a tensor whose layout is fixed, the tensor that kernels read or write in its place."""
+
+
+def lay_out(fused: FusedGraph, costs: LayoutCosts) -> tuple[FusedGraph, Mapping[Value, Layout]]:
+    """The graph with the conversions that pay, and the cheapest layout of every tensor.
+
+    Every conversion that might pay is tried; those whose two sides get the same layout are left out again.
+    """
+    copies = possible_copies(fused)
+    tried = _with_copies(fused, copies)
+    layouts = choose_layouts(tried, costs, frozenset(copies.values()))
+    wanted = {value: copy for value, copy in copies.items() if layouts[value] != layouts[copy]}
+    left_out = copies.keys() - wanted.keys()
+    if not left_out:
+        return tried, layouts
+    dropped = {copies[value] for value in left_out}
+    return _with_copies(fused, wanted), {v: layout for v, layout in layouts.items() if v not in dropped}
+
+
+def possible_copies(fused: FusedGraph) -> dict[Value, Value]:
+    """A copy of each fixed image that an operator on channels reads or writes."""
+    graph = fused.graph
+    viewed = (value for pair in fused.views for value in pair)
+    fixed = dict.fromkeys((*graph.inputs, *graph.outputs, *viewed))
+    anchored = [group for group in fused.groups if group.anchor is not None and group.anchor.op.channels]
+    touched = {value for group in anchored for value in (*group.inputs, *group.outputs)}
+    images = [v for v in fixed if v in touched and v.type.rank >= 3 and math.prod(v.type.shape[2:]) > 1]
+    values = (*graph.inputs, *graph.constants, *graph.producers)
+    first = 1 + max((value.id for value in values), default=-1)
+    return {value: Value(first + n, value.type, value.name) for n, value in enumerate(images)}
+
+
+def insert_copies(graph: Graph, copies: Copies) -> Graph:
+    """The graph with copies: operators compute with them, views and the caller see the tensors themselves."""
+    nodes: list[Node] = []
+    made: set[Value] = set()
+    for item in graph.nodes:
+        if item.op.kind is Kind.VIEW:
+            nodes.append(item)
+            continue
+        for value in dict.fromkeys(item.inputs):
+            if value in copies and value not in made:  # an input of the model, or a view
+                made.add(value)
+                nodes.append(_copy(value, copies[value]))
+        nodes.append(_moved(item, copies))
+        for value in item.outputs:
+            if value in copies:
+                made.add(value)
+                nodes.append(_copy(copies[value], value))
+    return graph.replace(nodes=nodes)
+
+
+def _with_copies(fused: FusedGraph, copies: Copies) -> FusedGraph:
+    return fuse(insert_copies(fused.graph, copies)) if copies else fused
+
+
+def _copy(source: Value, target: Value) -> Node:
+    return Node(OPS["Copy"], (source,), (target,), Attrs())
+
+
+def _moved(item: Node, copies: Copies) -> Node:
+    if copies.keys().isdisjoint((*item.inputs, *item.outputs)):
+        return item
+    inputs, outputs = (tuple(copies.get(v, v) for v in values) for values in (item.inputs, item.outputs))
+    return Node(item.op, inputs, outputs, item.attrs, item.origin)
