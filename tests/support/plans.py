@@ -23,8 +23,11 @@ MARK = "0f1e2d3c-secret-of-the-site"
 """What the tests hand in as a secret and look for afterwards."""
 
 
-def small_plan(base: str, *, word: str = "one", fails: bool = False) -> Plan:
-    """An image of two stages on `base`; `word` makes it another one, `fails` makes a step of it fail."""
+def small_plan(base: str, *, word: str = "one", fails: bool = False, seconds: str = "") -> Plan:
+    """An image of two stages on `base`; `word` makes it another one, `fails` makes a step of it fail.
+
+    `seconds` makes a step that takes so long.
+    """
     secret = Mount("secret", f"/run/secrets/{CA_SECRET}", id=CA_SECRET)
     cache = Mount("cache", "/var/cache/tk-small", id="tk-small")
     script = Mount("bind", "/run/tk/step.sh", source="tk/step.sh")
@@ -45,6 +48,7 @@ def small_plan(base: str, *, word: str = "one", fails: bool = False) -> Plan:
             From(base, "image"),
             Copy(("/made",), "/made", "build"),
             Run((("sh", "-c", "cat /made"),), (secret,)),
+            *([Run((("sleep", seconds),), (cache,))] if seconds else []),
             Label((("org.opencontainers.image.title", "small"),)),
             User("10000:10000"),
             Cmd(("cat", "/made")),

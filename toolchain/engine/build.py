@@ -252,10 +252,7 @@ def _file_name(reference: str) -> str:
 
 def _with_some_builder(work: _Work, recorder: _Recorder) -> tuple[str, Failure | None]:
     engine, hear, lines = work.engine, recorder.hear, recorder.lines
-    if engine.kind == "podman":
-        _have_base(work)
-        return f"podman {engine.version}", builders.build_with_podman(engine, work.request(), hear, lines)
-    if work.builder == "classic":
+    if engine.kind == "podman" or work.builder == "classic":
         return _classic(work, recorder, ())
     client, reasons = builders.find_buildkit()
     if client is not None:
@@ -276,7 +273,8 @@ def _classic(work: _Work, recorder: _Recorder, reasons: Sequence[str]) -> tuple[
         recorder.hear(Event("output", "", f"no BuildKit: {reason}"))
     _have_base(work)
     build = ClassicBuild(work.engine, work.request(), recorder.hear, recorder.lines)
-    return f"Docker's classic builder {work.engine.version}", build.run(work.plan)
+    which = "podman" if work.engine.kind == "podman" else "Docker's classic builder"
+    return f"{which} {work.engine.version}", build.run(work.plan)
 
 
 def _have_base(work: _Work) -> None:

@@ -1,4 +1,4 @@
-"""Programs and services that turn a context into an image: BuildKit through Docker's client, and podman.
+"""What turns a context into an image: BuildKit through Docker's client, or the engine's own service.
 
 Docker's SDK has no BuildKit (docker-py issue 2230), so its client is started; which one works is tried out,
 as clients since version 23 need the component buildx, and older ones bring BuildKit themselves. Contexts go
@@ -167,27 +167,9 @@ def _leash(settings: EngineSettings) -> list[str]:
     return [str(program), "--pdeathsig", "KILL", "--"] if program else []
 
 
-def build_with_podman(
-    engine: Engine, request: BuildRequest, listener: Listener, log: list[str]
-) -> Failure | None:
-    """Build through podman's socket, which understands mounts and secrets.
-
-    Secrets travel in the context's archive; podman moves them out of it before it builds
-    (containers/podman, pkg/api/handlers/compat/images_build.go).
-    """
-    secrets = {f".tk-secret-{number}": item for number, item in enumerate(sorted(request.secrets.items()))}
-    files = [*request.files, *(ContextFile(path, data, 0o600) for path, (_, data) in secrets.items())]
-    parameters = {
-        "secrets": json.dumps([f"id={name},src={path}" for path, (name, _) in secrets.items()]),
-        "layers": "1",
-    }
-    return build_with_api(engine, request, parameters, archive(files), listener, log)[0]
-
-
 def build_with_api(
     engine: Engine,
     request: BuildRequest,
-    parameters: Mapping[str, str],
     context: bytes,
     listener: Listener,
     log: list[str],
@@ -203,7 +185,7 @@ def build_with_api(
         "nocache": "1" if request.no_cache else "0",
         "rm": "1",
         "forcerm": "1",
-        **parameters,
+        "layers": "1",  # podman's word for a cache
     }
     read = StepLog(listener)
     with (

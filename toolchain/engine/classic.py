@@ -1,18 +1,19 @@
-"""Docker's classic builder, for engines and clients without BuildKit: the same plan, without mounts.
+"""Builds without BuildKit, with Docker's classic builder or podman: the same plan, without mounts.
 
 The classic builder knows neither secrets nor caches, and whatever a step copies into a stage stays in a
-layer. So steps with mounts are not left to it: each runs in a container of its own, in which secrets, files
-of the context and caches are volumes, and what it changed becomes the next layer (`docker commit` leaves
-volumes out). No secret enters a layer, and nothing is shared but through the engine. All other instructions
-go to the classic builder, a run of them at a time, each run beginning at the layer before.
+layer; podman goes on with a step when nobody waits for it any more. So each RUN gets a container of its own,
+in which secrets, files of the context and caches are volumes, and what it changed becomes the next layer (a
+commit leaves volumes out). No secret enters a layer, nothing is shared but through the engine, and what is
+interrupted goes with its container. All other instructions are left to the engine's builder, a sequence of
+them at a time, each beginning at the layer before.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
@@ -24,11 +25,12 @@ from toolchain.engine.events import Event, Listener, split_lines
 from toolchain.images import quoting
 from toolchain.images.plan import ContextFile, Copy, From, Instruction, Mount, Plan, Run, Stage, encode
 
-_CACHE = "tk.volume"
+_VOLUME = "tk.volume"
+"""Label on volumes that are kept."""
 
 
 class ClassicBuild:
-    """One build: layers so far by stage, and the volumes that live as long as it."""
+    """One build: the image so far of each stage."""
 
     def __init__(self, engine: Engine, request: BuildRequest, listener: Listener, log: list[str]) -> None:
         self._engine = engine
@@ -41,27 +43,20 @@ class ClassicBuild:
 
     def run(self, plan: Plan) -> Failure | None:
         """Build all stages; the last one gets the name and the labels."""
-        with contextlib.ExitStack() as stack:
-            for stage in plan.stages:
-                parts = list(_parts(stage))
-                for number, part in enumerate(parts):
-                    is_last = stage is plan.stages[-1] and number == len(parts) - 1
-                    failure = self._part(plan, stage.name, part, stack, is_last=is_last)
-                    if failure is not None:
-                        return failure
+        for stage in plan.stages:
+            parts = list(_parts(stage))
+            for number, part in enumerate(parts):
+                is_last = stage is plan.stages[-1] and number == len(parts) - 1
+                failure = self._part(plan, stage.name, part, is_last=is_last)
+                if failure is not None:
+                    return failure
         return None
 
     def _part(
-        self,
-        plan: Plan,
-        stage: str,
-        part: Run | tuple[Instruction, ...],
-        stack: contextlib.ExitStack,
-        *,
-        is_last: bool,
+        self, plan: Plan, stage: str, part: Run | tuple[Instruction, ...], *, is_last: bool
     ) -> Failure | None:
         if isinstance(part, Run):
-            result = self._run(part, self._stages[stage], stack)
+            result = self._run(part, self._stages[stage])
             if isinstance(result, Failure):
                 return result
             self._stages[stage] = result
@@ -71,7 +66,7 @@ class ClassicBuild:
     def _build(
         self, plan: Plan, stage: str, part: tuple[Instruction, ...], *, is_last: bool
     ) -> Failure | None:
-        """Give plain instructions to the classic builder; the last part names the image."""
+        """Give plain instructions to the engine's builder; the last part names the image."""
         from toolchain.images.render import dockerfile
 
         steps = [self._here(one) for one in part]
@@ -86,12 +81,12 @@ class ClassicBuild:
             cache_from=(),
         )
         failure, identity = build_with_api(
-            self._engine, request, {}, archive(files), self._renumbered(), self._log
+            self._engine, request, archive(files), self._renumbered(), self._log
         )
         if failure is not None:
             return failure
         if not identity:
-            raise InternalError("the classic builder does not say what it has made")
+            raise InternalError("the engine's builder does not say what it has made")
         self._stages[stage] = identity
         return None
 
@@ -110,7 +105,7 @@ class ClassicBuild:
             return dataclasses.replace(one, from_stage=self._stages[one.from_stage])
         return one
 
-    def _run(self, step: Run, image: str, stack: contextlib.ExitStack) -> str | Failure:
+    def _run(self, step: Run, image: str) -> str | Failure:
         """Run one step with its mounts and return the image after it."""
         key = self._key(step, image)
         text = " && ".join(" ".join(map(quoting.word, command)) for command in step.commands)
@@ -121,17 +116,23 @@ class ClassicBuild:
         if not self._request.no_cache and (before := self._made_before(key)):
             self._tell(Event("cached", number))
             return before
-        mounts = [self._mount(target, mounts, stack) for target, mounts in _by_folder(step.mounts).items()]
-        return self._commit(image, text, mounts, key, number)
+        began = time.monotonic()
+        result = self._run_and_commit(image, text, step.mounts, key, number)
+        if isinstance(result, Failure):
+            self._tell(Event("failed", number, result.why))
+        else:
+            self._tell(Event("done", number, seconds=time.monotonic() - began))
+        return result
 
-    def _commit(
-        self, image: str, text: str, mounts: Sequence[Mapping[str, str]], key: str, number: str
+    def _run_and_commit(
+        self, image: str, text: str, mounts: Sequence[Mount], key: str, number: str
     ) -> str | Failure:
         engine = self._engine
-        config = dict((engine.image(image) or {}).get("Config") or {})
-        host = {"mounts": list(mounts)}
-        argv = ["-c", text]
-        with engine.container(image, argv, entrypoint=["/bin/sh"], host=host) as name:
+        folders = _by_folder(mounts)
+        host = {"mounts": [self._volume(folder, inside) for folder, inside in folders.items()]}
+        with engine.container(image, ["-c", text], entrypoint=["/bin/sh"], host=host) as name:
+            for folder, inside in folders.items():
+                self._fill(name, folder, inside)
             with engine.guard(f"run a step of {self._request.reference}"):
                 engine.api.start(name)
                 stream = engine.api.logs(name, stream=True, follow=True)
@@ -140,14 +141,11 @@ class ClassicBuild:
                     self._tell(Event("output", number, line))
                 code = int(engine.api.wait(name)["StatusCode"])
             if code:
-                failure = Failure(f"`{text}` ended with exit code {code}")
-                self._tell(Event("failed", number, failure.why))
-                return failure
+                return Failure(f"`{text}` ended with exit code {code}")
+            config = dict((engine.image(image) or {}).get("Config") or {})
             own = {**(config.get("Labels") or {}), labels.STEP: key}
             with engine.guard(f"keep a step of {self._request.reference}"):
-                made = engine.api.commit(name, conf={**config, "Labels": own})
-        self._tell(Event("done", number))
-        return str(made["Id"])
+                return str(engine.api.commit(name, conf={**config, "Labels": own})["Id"])
 
     def _key(self, step: Run, image: str) -> str:
         """What decides the result of a step: the layers before it, its text, and the files that it reads."""
@@ -163,33 +161,23 @@ class ClassicBuild:
         made = sorted(found, key=lambda one: (int(one.get("Created") or 0), str(one["Id"])))
         return str(made[0]["Id"]) if made else ""
 
-    def _mount(self, folder: str, mounts: Sequence[Mount], stack: contextlib.ExitStack) -> Mapping[str, str]:
-        """A volume at `folder` with what the mounts want there: a kept cache, or files for this build."""
-        engine = self._engine
-        if mounts[0].kind == "cache":
-            name = f"tk-cache-{mounts[0].id or hashlib.sha256(folder.encode()).hexdigest()[:12]}"
-            with engine.guard(f"make the volume {name}"):
-                engine.api.create_volume(name, labels={_CACHE: "build"})
-        else:
-            name = stack.enter_context(self._filled_volume(folder, mounts))
-        return {"Type": "volume", "Source": name, "Target": folder}
+    def _volume(self, folder: str, mounts: Sequence[Mount]) -> Mapping[str, str]:
+        """A volume at `folder`: that of a cache, which is kept, or one that goes with its container."""
+        volume = {"Type": "volume", "Target": folder}
+        if mounts[0].kind != "cache":
+            return volume
+        name = f"tk-cache-{mounts[0].id or hashlib.sha256(folder.encode()).hexdigest()[:12]}"
+        with self._engine.guard(f"make the volume {name}"):
+            self._engine.api.create_volume(name, labels={_VOLUME: "build"})
+        return {**volume, "Source": name}
 
-    @contextlib.contextmanager
-    def _filled_volume(self, folder: str, mounts: Sequence[Mount]) -> Iterator[str]:
-        engine, name = self._engine, labels.fresh_name("files")
-        try:
-            with engine.guard(f"make the volume {name}"):
-                engine.api.create_volume(name, labels=labels.owned())
-            mount = {"Type": "volume", "Source": name, "Target": folder}
-            image = next(iter(self._stages.values()))
-            with engine.container(image, ["none"], host={"mounts": [mount]}) as container:
-                for archived in self._contents(folder, mounts):
-                    with engine.guard(f"fill the volume {name}"):
-                        engine.api.put_archive(container, folder, archived)
-            yield name
-        finally:
-            with engine.guard(f"remove the volume {name}"):
-                engine.api.remove_volume(name, force=True)
+    def _fill(self, container: str, folder: str, mounts: Sequence[Mount]) -> None:
+        """Put secrets and files into the volume that a container has at `folder`."""
+        if mounts[0].kind == "cache":
+            return
+        for archived in self._contents(folder, mounts):
+            with self._engine.guard(f"hand files to a step of {self._request.reference}"):
+                self._engine.api.put_archive(container, folder, archived)
 
     def _contents(self, folder: str, mounts: Sequence[Mount]) -> Iterator[bytes]:
         files = []
@@ -214,10 +202,10 @@ class ClassicBuild:
 
 
 def _parts(stage: Stage) -> Iterator[Run | tuple[Instruction, ...]]:
-    """A stage cut into steps with mounts, and runs of instructions without."""
+    """A stage cut into its RUNs, and sequences of other instructions."""
     plain: list[Instruction] = []
     for one in stage.instructions:
-        if isinstance(one, Run) and one.mounts:
+        if isinstance(one, Run):
             if plain:
                 yield tuple(plain)
             plain = []

@@ -216,6 +216,8 @@ def remove_images(engine: Engine, images: Iterable[StoredImage], *, force: bool 
             for name in image.references or (image.id,):
                 engine.api.remove_image(name, force=force)
                 removed.append(name)
+        for name in (engine.image(image.id) or {}).get("RepoDigests") or ():
+            _untag(engine, str(name))  # of a pull by digest
     return removed
 
 
