@@ -87,10 +87,14 @@ END
     rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/ldconfig/aux-cache
 }
 
+# What an earlier build fetched is kept by its sha256, and checked again.
 fetch() {
     url=$(mirrored "$1")
+    kept=$caches/tk-downloads/$2
     mkdir -p "$(dirname "$3")"
-    if command -v curl >/dev/null; then
+    if [ -f "$kept" ]; then
+        cp "$kept" "$3.part"
+    elif command -v curl >/dev/null; then
         curl --fail --silent --show-error --location --retry 3 --output "$3.part" "$url"
     elif command -v wget >/dev/null; then
         wget --quiet ${CURL_CA_BUNDLE:+--ca-certificate="$CURL_CA_BUNDLE"} --output-document="$3.part" "$url"
@@ -99,9 +103,12 @@ fetch() {
     fi
     found=$(sha256sum "$3.part")
     if [ "${found%% *}" != "$2" ]; then
-        rm -f "$3.part"
+        rm -f "$3.part" "$kept"
         echo "error: $1 has sha256 ${found%% *}, expected $2" >&2
         exit 1
+    fi
+    if [ -d "$caches/tk-downloads" ] && [ ! -f "$kept" ]; then
+        cp "$3.part" "$kept.$$" && mv "$kept.$$" "$kept"
     fi
     mv "$3.part" "$3"
 }

@@ -209,7 +209,7 @@ def _system_stage(setting: Setting, pins: Pins) -> Stage:
 def _fetched_stage(keys: Sequence[Download], fetch_steps: Sequence[Instruction]) -> Stage:
     first: list[Instruction] = [From("system", "fetched")]
     if keys:
-        first.append(steps.networked([steps.fetch(one) for one in keys], why="Keys of package sources"))
+        first.append(steps.fetched_keys(keys))
     return Stage("fetched", (*first, *fetch_steps), "Downloads, each checked by its sha256")
 
 

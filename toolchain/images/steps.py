@@ -40,6 +40,7 @@ _SECRETS = (
 )
 _PIP_CACHE = Mount("cache", "/var/cache/tk-pip", id="tk-pip", shared=True)
 _GIT_CACHE = Mount("cache", "/var/cache/tk-git", id="tk-git")
+_DOWNLOADS = Mount("cache", "/var/cache/tk-downloads", id="tk-downloads", shared=True)
 _COMPILER_CACHE = Mount("cache", "/var/cache/tk-ccache", id="tk-ccache", shared=True)
 
 
@@ -143,6 +144,11 @@ def fetch(one: Download) -> Command:
     return site("fetch", one.url, one.sha256, f"{FETCHED}{one.path}")
 
 
+def fetched_keys(keys: Sequence[Download]) -> Instruction:
+    """Fetch the keys of package sources."""
+    return networked([fetch(one) for one in keys], _DOWNLOADS, why="Keys of package sources")
+
+
 def fetched_files(files: Sequence[DownloadFile], pins: Pins) -> tuple[list[Instruction], list[Download]]:
     """RUNs that fetch and unpack the downloads of layers, and what they fetch."""
     steps: list[Instruction] = []
@@ -166,7 +172,7 @@ def fetched_files(files: Sequence[DownloadFile], pins: Pins) -> tuple[list[Instr
                 ),
                 ("rm", f"{FETCHED}{archive}"),
             ]
-        steps.append(networked(commands))
+        steps.append(networked(commands, _DOWNLOADS))
         downloads.append(download)
     return steps, downloads
 

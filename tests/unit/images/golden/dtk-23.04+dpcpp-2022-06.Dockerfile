@@ -102,6 +102,7 @@ FROM system AS fetched
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
     sh /run/tk/site.sh fetch \
       https://github.com/indygreg/python-build-standalone/releases/download/20231002/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
       ee37a7eae6e80148c7e3abc56e48a397c1664f044920463ad0df0fc706eacea8 \
@@ -123,7 +124,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-06-dtk-23.04-e675fec26750 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-06-dtk-23.04-e6636ebd4f97 /opt/dpcpp /opt/dpcpp
 COPY probes/hip-kernel.hip probes/hip-kernel.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/dtk" \
     HIP_PATH="/opt/dtk/hip" \

@@ -23,6 +23,7 @@ FROM system AS fetched
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
     sh /run/tk/site.sh fetch https://repo.radeon.com/rocm/rocm.gpg.key unresolved \
       /fetched/etc/apt/keyrings/tk-rocm.asc
 
