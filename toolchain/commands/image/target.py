@@ -58,21 +58,14 @@ def planned(
     frozen: bool = False,
 ) -> Planned:
     """The plan of an image, from the project's lock where that counts; says what was warned about."""
-    from toolchain.images.lock import lock_mode, pins_for
+    from toolchain.images.lock import lock_mode
     from toolchain.images.named import plan_named
-    from toolchain.images.planner import plan_image
 
     mode = lock_mode(locked=locked, frozen=frozen)
-    named = plan_named(name, site_file=site, archs=archs, allow=allow, base=base)
+    named = plan_named(name, site_file=site, archs=archs, allow=allow, base=base, lock=mode)
     for warning in named.warnings:
         console.warn(warning)
-    found = pins_for(named.plan, mode)
-    for reason in found.stale:
-        console.warn(f"tk.lock is not used for {named.plan.name}: {reason}")
-    if found.pins is None or named.plan.resolution is None:
-        return Planned(named.plan, named.site, None)
-    plan = plan_image(named.plan.resolution, site=named.site, lock=found.pins, base=base)
-    return Planned(plan, named.site, found.pins)
+    return Planned(named.plan, named.site, named.pins)
 
 
 def registry_of(site: SiteConfig, option: str | None) -> str:
