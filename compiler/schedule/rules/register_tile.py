@@ -137,7 +137,10 @@ def chunk_options(
     options = [Option((0,), whole + max(0.0, memory - first))]
     vector = facts.vector_bits / 8
     inside = problem.rows * problem.lines * problem.outer // around
-    if inside <= tile.rows * tile.lines or inside * tile.vectors * vector > _FROM_L2 * facts.l2.bytes:
+    overlap = problem.rows % tile.rows  # tiles that share rows would add a chunk to them twice
+    if overlap or inside <= tile.rows * tile.lines:
+        return options
+    if inside * tile.vectors * vector > _FROM_L2 * facts.l2.bytes:
         return options
     most = _FROM_L1 * facts.l1.bytes / (tile.vectors * vector * problem.steps / blocks)
     for size in range(1, min(blocks - 1, int(most)) + 1):

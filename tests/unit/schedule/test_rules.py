@@ -17,6 +17,7 @@ from compiler.loops.queries import variables
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.schedule.layouts import layouts_of
 from compiler.schedule.rules import schedule_func
+from compiler.schedule.rules.register_tile import Problem, RegisterTile, chunk_options
 from compiler.schedule.schedule import Schedule
 from tests.support.sketch import NARROW, Sketch, works
 from tests.support.works import dense, layer_norm
@@ -263,3 +264,11 @@ def test_a_join_of_odd_channels_is_written_channel_by_channel() -> None:
     assert all(VECTOR not in kinds(join, block) for block in join.blocks())
     outer = {kinds(join, block)[0] for block in join.blocks()}
     assert outer <= {PARALLEL, SERIAL, ForKind.UNROLLED}
+
+
+def test_tiles_that_share_rows_do_not_go_through_chunks() -> None:
+    problem = Problem(
+        vectors=16, rows=14, steps=1024, outer=1, broadcast=True, packed_bytes=1 << 20, lines=14
+    )
+    assert len(chunk_options(RegisterTile(2, 7, 1), problem, 64, 1, WIDE)) > 1
+    assert [one.value for one in chunk_options(RegisterTile(2, 4, 1), problem, 64, 1, WIDE)] == [(0,)]
