@@ -55,7 +55,7 @@ Specifier = Annotated[
 Text = Annotated[
     str,
     _form(
-        "one line of text without control characters, `, $, braces or backslash",
+        "one line of text without control characters, backtick, dollar, braces or backslash",
         rf"[^\x20{_NO_TEXT}][^{_NO_TEXT}]*",
         700,
     ),
@@ -130,11 +130,11 @@ def _allowed_env(name: str) -> str:
 EnvName = Annotated[
     str, _form("capital letters, digits and `_`", r"[A-Z][A-Z0-9_]*", 64), AfterValidator(_allowed_env)
 ]
-EnvValue = Annotated[str, _form("text without quotes, $ or backslash", r"[A-Za-z0-9_./:,;=+@%* -]*", 300)]
+EnvValue = Annotated[str, _form("no quotes, dollar or backslash", r"[A-Za-z0-9_./:,;=+@%* -]*", 300)]
 # A blank may stand inside, as every word is quoted when it is rendered. It may be an option: the program is
 # given by code or stands before it.
 Argument = Annotated[
-    str, _form("a word without quotes, $ or backslash; blanks only inside", rf"{_PLAIN}( {_PLAIN})*", 300)
+    str, _form("no quotes, dollar or backslash; blanks only inside", rf"{_PLAIN}( {_PLAIN})*", 300)
 ]
 LogPattern = Annotated[
     str, _form("8 to 200 characters of a log's line; `*` for any text", r"[^\x00-\x1f\x7f-\x9f\\$`]{8,200}")

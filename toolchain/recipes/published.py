@@ -141,7 +141,8 @@ def _said(value: Any) -> str:
     if value.get("type") == "array":
         return f"list: {_said(value['items'])}" if "items" in value else "list"
     if value.get("type") == "object":
-        return f"mapping of names to: {_said(value.get('additionalProperties', {}))}"
+        inner = [*value.get("patternProperties", {}).values(), value.get("additionalProperties", {})]
+        return f"mapping of names to: {_said(inner[0])}"
     words = {"boolean": "`true` or `false`", "integer": "a whole number"}
     return str(value.get("description") or words.get(value.get("type", ""), "text")).replace("|", "\\|")
 

@@ -1,0 +1,253 @@
+"""The shipped recipes: true to their sources, no pin without one, published as they are checked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from toolchain.data import data_directory
+from toolchain.recipes.published import BEGIN, END, FILES, page, schema_text
+from toolchain.recipes.resolve import Component, RecipeBook, load_book, resolve
+from toolchain.recipes.schema import Build
+
+ROOT = Path(__file__).resolve().parents[3]
+RECIPES = data_directory("recipes")
+DOCUMENTS = [*sorted(RECIPES.glob("stacks/*.yaml")), *sorted(RECIPES.glob("components/*.yaml"))] + [
+    RECIPES / name for name in FILES if "/" not in name
+]
+# Every digest, sha256 and commit in the recipes, and where it was found. A new one needs its source here.
+PINS = {
+    "66af04302040b76bc04dc69bb7216f31d488938caa09dde95a22517ae97bdf25": "public Dockerfiles pin it",
+    "94fd755736cb58979173d491504f0b573247b1745250249415b07fefc738e41f": "public test fixtures pin it",
+    "ee37a7eae6e80148c7e3abc56e48a397c1664f044920463ad0df0fc706eacea8": "rules_python baead2e, versions.bzl",
+    "0f579bae55c48d810e1ed76db29229c854e61d5e": "intel/llvm issue 9430",
+}
+
+
+@pytest.fixture(scope="module")
+def book() -> RecipeBook:
+    return load_book()
+
+
+def test_every_pin_has_a_source() -> None:
+    found = {
+        pin
+        for path in RECIPES.rglob("*.yaml")
+        for pin in re.findall(r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b", path.read_text())
+    }
+    assert found == PINS.keys()
+
+
+def test_sources_are_public() -> None:
+    """A source is something that a reader can look up, or the team's own report."""
+    for path in RECIPES.rglob("*.yaml"):
+        assert not re.search(r"\bfacts\b|/work/|/root/|shared/", path.read_text()), path
+
+
+def test_the_schema_is_in_step() -> None:
+    assert (RECIPES / "schema.json").read_text() == schema_text(), "python -m toolchain.recipes.published"
+
+
+def test_the_page_is_in_step() -> None:
+    path = ROOT / "docs" / "recipes.md"
+    text = path.read_text()
+    assert BEGIN in text
+    assert END in text
+    assert text == page(text), "python -m toolchain.recipes.published docs/recipes.md"
+
+
+@pytest.fixture(scope="module")
+def validator() -> Any:
+    schema = json.loads(schema_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_the_published_schema_takes_shipped_recipes(path: Path, validator: Any) -> None:
+    assert list(validator.iter_errors(yaml.safe_load(path.read_text()))) == []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stack": "ACME"},
+        {"vendro": "none"},
+        {"vendor": "acme"},
+        {"rows": [{"version": "1", "nothing": 1}]},
+        {"rows": [{"version": "1", "bases": [{"reference": "a b:c", "system": "debian-12", "source": "x"}]}]},
+        {"rows": [{"version": "1", "install": [{"env": {"PATH": 1}}]}]},
+        {"rows": [{"version": "1", "install": [{"apt": ["-o=x"]}]}]},
+    ],
+)
+def test_the_published_schema_can_refuse(change: dict[str, Any], validator: Any) -> None:
+    document = {"stack": "acme", "title": "x", "vendor": "none", "name": "acme", "rows": [{"version": "1"}]}
+    assert list(validator.iter_errors(document)) == []
+    assert list(validator.iter_errors(document | change)) != []
+
+
+# DPC++ release on a stack -> the arguments of configure.py. From intel/llvm's buildbot/configure.py:
+# assertions are on by default; SYCL_BUILD_PI_HIP_ROCM_DIR names ROCm until UR_HIP_ROCM_DIR does.
+FIRST = ("-o", "/build", "-t", "Release", "--no-assertions")
+LAST = ("--cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp",)
+HIP = ("--hip", "--hip-platform", "AMD")
+CONFIGURE = {
+    "rocm-5.4.3+dpcpp-2022-06": (*HIP, "--cmake-opt=-DSYCL_BUILD_PI_HIP_ROCM_DIR=/opt/rocm"),
+    "rocm-5.2.3+dpcpp-2022-09": (*HIP, "--cmake-opt=-DSYCL_BUILD_PI_HIP_ROCM_DIR=/opt/rocm"),
+    "rocm-5.4.3+dpcpp-2022-12": (*HIP, "--cmake-opt=-DSYCL_BUILD_PI_HIP_ROCM_DIR=/opt/rocm"),
+    "dtk-23.04+dpcpp-2022-12": (*HIP, "--cmake-opt=-DSYCL_BUILD_PI_HIP_ROCM_DIR=/opt/dtk"),
+    "cuda-11.2.2+dpcpp-2022-09": ("--cuda", "--cmake-opt=-DCUDA_TOOLKIT_ROOT_DIR=/usr/local/cuda"),
+    "cuda-11.8+dpcpp-2022-12": ("--cuda", "--cmake-opt=-DCUDA_TOOLKIT_ROOT_DIR=/usr/local/cuda"),
+    "cuda-11.8+dpcpp-nightly-2023-12-06": ("--cuda", "--cmake-opt=-DCUDA_TOOLKIT_ROOT_DIR=/usr/local/cuda"),
+    "cuda-12.8+dpcpp-6.3.0": ("--cuda", "--cmake-opt=-DCUDAToolkit_ROOT=/usr/local/cuda"),
+    "rocm-6.2+dpcpp-6.3.0": (*HIP, "--cmake-opt=-DUR_HIP_ROCM_DIR=/opt/rocm"),
+    "oneapi-2023.1+dpcpp-2022-12": (),
+    "cpu+dpcpp-2022-12": (),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGURE)
+def test_configure_arguments_of_dpcpp(name: str, book: RecipeBook) -> None:
+    build = part(name, "dpcpp", book)
+    assert [*words(build.configure)] == [*FIRST, *CONFIGURE[name], *LAST]
+    assert [*words(build.compile)] == ["-o", "/build"]
+    assert build.prefix == "/opt/dpcpp"
+
+
+def part(name: str, kind: str, book: RecipeBook) -> Build:
+    (component,) = [one for one in resolve(name, book).components if one.kind == kind]
+    assert component.build is not None
+    return component.build
+
+
+def words(arguments: Any) -> Iterator[str]:
+    for one in arguments:
+        yield from one.words
+
+
+@pytest.mark.parametrize(
+    ("name", "cmake"),
+    [("rocm-5.4.3+dpcpp-2022-12", "pip"), ("rocm-5.4+dpcpp-2022-12+ubuntu-22.04", "apt")],
+)
+def test_cmake_is_new_enough_for_dpcpp(name: str, cmake: str, book: RecipeBook) -> None:
+    layers = part(name, "dpcpp", book).layers
+    assert any("cmake==3.31.10" in one.pip for one in layers) == (cmake == "pip")
+    assert any("cmake" in one.apt for one in layers) == (cmake == "apt")
+
+
+def test_tvm_is_built_for_the_arch_that_was_asked_for(book: RecipeBook) -> None:
+    for arch in ("gfx906", "gfx90a"):
+        found = resolve("rocm-5.4+dpcpp-2022-12+llvm-14+tvm-sycl", book, archs=[arch])
+        build = next(one.build for one in found.components if one.kind == "tvm-sycl")
+        assert build is not None
+        assert f"-DUSE_SYCL_HIP=amdgcn-amd-amdhsa -Xsycl-target-backend --offload-arch={arch}" in [
+            *words(build.configure)
+        ]
+        assert "-DUSE_SYCL=/opt/dpcpp" in [*words(build.configure)]
+
+
+@pytest.mark.parametrize(
+    ("version", "amdgpu", "apt"),
+    [
+        ("4.5.2", "21.40.2", "4.5.2"),
+        ("5.1.0", "22.10", "5.1"),
+        ("5.1.3", "22.10.3", "5.1.3"),
+        ("5.2.3", "22.20.3", "5.2.3"),
+        ("5.3.0", "5.3", "5.3"),
+        ("5.4.3", "5.4.3", "5.4.3"),
+        ("6.4.0", "6.4", "6.4"),
+    ],
+)
+def test_repositories_of_rocm(version: str, amdgpu: str, apt: str, book: RecipeBook) -> None:
+    found = resolve(f"rocm-{version}", book)
+    uris = [one.uri for one in found.stack.layer.repositories]
+    assert uris == [
+        f"https://repo.radeon.com/rocm/apt/{apt}/",
+        f"https://repo.radeon.com/amdgpu/{amdgpu}/ubuntu",
+    ]
+    assert found.stack.layer.repositories[1].suites == (found.system.codename,)
+    assert "debian" not in uris[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "minimum"),
+    [
+        ("cuda-11.2", "450"),
+        ("cuda-12.1", "525"),
+        ("cuda-13", "580"),
+        ("cuda-12-pip", "525"),
+        ("dtk-25.04", "6.3.8"),
+    ],
+)
+def test_driver_floors(name: str, minimum: str, book: RecipeBook) -> None:
+    driver = driver_of(resolve(name, book).stack)
+    assert driver is not None
+    assert driver.minimum == minimum
+
+
+def driver_of(component: Component) -> Any:
+    return getattr(component.row, "driver", None)
+
+
+def test_the_bundled_compiler_has_its_python(book: RecipeBook) -> None:
+    """3.11 or newer everywhere: the system's own, or one beside it, which then is pinned."""
+    for stack in book.stacks.values():
+        for entry in stack.rows:
+            found = resolve(stack.stack.name.replace("{version}", entry.row.version), book)
+            version = tuple(map(int, found.provides["tk-python"].split(".")[:2]))
+            assert version >= (3, 11)
+            assert "tk-python" in found.prefixes
+            own = [one for one in found.components if one.kind == "tk-python"]
+            assert bool(own) == (found.prefixes["tk-python"] != "/usr")
+            assert all(one.sha256 != "unresolved" for part in own for one in part.layer.downloads)
+
+
+def test_device_variables_of_their_time(book: RecipeBook) -> None:
+    selectors = {
+        one.row.version: one.row.selector.variable
+        for one in book.components["dpcpp"].releases
+        if one.row.selector
+    }
+    assert selectors == {
+        "2022-06": "SYCL_DEVICE_FILTER",
+        "2022-09": "SYCL_DEVICE_FILTER",
+        "2022-12": "SYCL_DEVICE_FILTER",
+        "nightly-2023-12-06": "ONEAPI_DEVICE_SELECTOR",
+        "6.3.0": "ONEAPI_DEVICE_SELECTOR",
+    }
+
+
+def test_the_stacks_that_must_be_there(book: RecipeBook) -> None:
+    assert book.stacks.keys() == {
+        "rocm", "rocm-debian", "cuda", "cuda-pip", "dtk", "oneapi", "llvm", "cpu", "cpu-sycl",
+    }  # fmt: skip
+    spans = {"rocm": ("4.5.2", "6.4.1"), "cuda": ("11.2.2", "13.0.0"), "dtk": ("22.10.1", "25.04.2")}
+    spans["oneapi"] = ("2022.2", "2025.3.1")
+    for name, (first, last) in spans.items():
+        rows = book.stacks[name].rows
+        assert (rows[0].row.version, rows[-1].row.version) == (first, last)
+
+
+def test_the_modernised_dockerfile_has_a_note_for_each_difference(book: RecipeBook) -> None:
+    found = resolve("rocm-tvm", book)
+    assert found.name == "rocm-5.2.3+tvm-rocm-5.2"
+    assert found.environment is not None
+    said = " ".join(one.before for one in found.environment.differences)
+    for part in (
+        "apt/debian",
+        "CMake 3.17.3",
+        "git clone",
+        "pip3",
+        "export",
+        "root",
+        "python-dev",
+        "network=host",
+    ):
+        assert part in said
