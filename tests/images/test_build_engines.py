@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import tarfile
@@ -19,7 +20,7 @@ from toolchain.engine.build import BuildOptions, build_image
 from toolchain.engine.builders import BuilderName
 from toolchain.engine.client import Engine
 from toolchain.engine.events import Event
-from toolchain.images.plan import CA_SECRET
+from toolchain.images.plan import CA_SECRET, Run, Stage
 
 SECRETS = {CA_SECRET: MARK.encode()}
 COMBINATIONS = [
@@ -97,6 +98,7 @@ def test_failing_step(where: tuple[Engine, str, BuilderName]) -> None:
     assert [one for one in store.list_images(engine) if one.name == "small-bad"] == []
 
 
+@pytest.mark.slow
 @parametrize
 def test_no_cache_runs_every_step(where: tuple[Engine, str, BuilderName]) -> None:
     engine, base, builder = where
@@ -110,6 +112,22 @@ def test_no_cache_runs_every_step(where: tuple[Engine, str, BuilderName]) -> Non
     assert not built.cached
     assert "kept" in "".join(one.text for one in events if one.kind == "output") or events
     assert all(one.kind != "cached" for one in events if one.text.startswith("RUN"))
+
+
+@pytest.mark.slow
+@parametrize
+def test_no_network(where: tuple[Engine, str, BuilderName]) -> None:
+    engine, base, builder = where
+    plan = small_plan(base, word="alone")
+    step = Run((("sh", "-c", "cat /proc/net/dev > /seen"),))
+    last = plan.stages[-1]
+    stages = (*plan.stages[:-1], Stage(last.name, (*last.instructions[:2], step, *last.instructions[2:])))
+    plan = dataclasses.replace(plan, stages=stages)
+    for network, reaches in (("none", False), ("", True)):
+        options = BuildOptions(no_cache=True, network=network)
+        build_image(engine, plan, builder=builder, secrets=SECRETS, options=options)
+        seen = engine.run(plan.reference, ["cat", "/seen"]).output
+        assert ("eth0" in seen) == reaches, seen
 
 
 def recording(events: list[Event]) -> Any:

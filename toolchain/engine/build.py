@@ -47,11 +47,15 @@ class Site(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BuildOptions:
-    """How to build: `no_cache` runs every step again; caches as Docker's `--cache-from` and `--cache-to`."""
+    """How to build: `no_cache` runs every step again; caches as Docker's `--cache-from` and `--cache-to`.
+
+    network: `none` or `host` for all steps, by default the engine's own. pull: ask the site's registry first.
+    """
 
     no_cache: bool = False
     cache_from: tuple[str, ...] = ()
     cache_to: tuple[str, ...] = ()
+    network: str = ""
     pull: bool = True
 
 
@@ -226,6 +230,7 @@ class _Work:
             cache_from=self.options.cache_from,
             cache_to=self.options.cache_to,
             no_cache=self.options.no_cache,
+            network=self.options.network,
         )
 
 

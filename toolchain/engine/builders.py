@@ -40,6 +40,7 @@ class BuildRequest:
     cache_from: tuple[str, ...] = ()
     cache_to: tuple[str, ...] = ()
     no_cache: bool = False
+    network: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,8 @@ def _options(client: BuildKitClient, request: BuildRequest) -> Iterator[str]:
         yield from ("--label", f"{name}={value}")
     if request.no_cache:
         yield "--no-cache"
+    if request.network:
+        yield from ("--network", request.network)
     for source in request.cache_from:
         yield from ("--cache-from", source)
     for target in request.cache_to:
@@ -185,6 +188,7 @@ def build_with_api(
         "nocache": "1" if request.no_cache else "0",
         "rm": "1",
         "forcerm": "1",
+        **({"networkmode": request.network} if request.network else {}),
         "layers": "1",  # podman's word for a cache
     }
     read = StepLog(listener)

@@ -16,6 +16,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
+from typing import Any
 
 from compiler import InternalError
 from toolchain.engine import labels
@@ -129,7 +130,9 @@ class ClassicBuild:
     ) -> str | Failure:
         engine = self._engine
         folders = _by_folder(mounts)
-        host = {"mounts": [self._volume(folder, inside) for folder, inside in folders.items()]}
+        host: dict[str, Any] = {"mounts": [self._volume(*one) for one in folders.items()]}
+        if self._request.network:
+            host["network_mode"] = self._request.network
         with engine.container(image, ["-c", text], entrypoint=["/bin/sh"], host=host) as name:
             for folder, inside in folders.items():
                 self._fill(name, folder, inside)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolchain.engine.client import Engine
     from toolchain.images.plan import Plan
 
+_NETWORKS = ("default", "none", "host")
 Builder = Annotated[
     str,
     typer.Option("--builder", metavar="NAME", help="auto, buildkit, or classic: Docker's, without caches."),
@@ -46,6 +47,9 @@ def build_command(
         list[str] | None,
         typer.Option("--cache-to", metavar="TARGET", help="Docker's: where the cache goes; repeatable."),
     ] = None,
+    network: Annotated[
+        str, typer.Option("--network", metavar="NAME", help="Of every step: default, none or host.")
+    ] = "default",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
@@ -63,6 +67,10 @@ def build_command(
     if chosen is None:
         hint = did_you_mean(builder, BUILDERS) or ", ".join(BUILDERS)
         raise UsageError(f"no builder is called `{builder}`", where="--builder", hint=hint)
+    if network not in _NETWORKS:
+        raise UsageError(
+            f"no network is called `{network}`", where="--network", hint=did_you_mean(network, _NETWORKS)
+        )
     connected = target.connect(docker_host, engine)
     made = target.planned(
         name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen
@@ -70,7 +78,12 @@ def build_command(
     if dry_run:
         _show_intent(connected, made.plan, json=json)
         return
-    how = BuildOptions(no_cache=no_cache, cache_from=tuple(cache_from or ()), cache_to=tuple(cache_to or ()))
+    how = BuildOptions(
+        no_cache=no_cache,
+        cache_from=tuple(cache_from or ()),
+        cache_to=tuple(cache_to or ()),
+        network="" if network == "default" else network,
+    )
     result = build_image(
         connected, made.plan, builder=chosen, site=made.site, progress=BuildDisplay, options=how,
         issues=_issues(made.site.recipe_folders),
