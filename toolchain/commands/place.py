@@ -10,7 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
-from compiler import UsageError, list_targets
+import compiler
+from compiler import UsageError
 from toolchain import options
 
 ImageName = Annotated[
@@ -81,7 +82,7 @@ def _declare(placed: Callable[..., None], command: Callable[..., None]) -> None:
 def _image_instead(values: dict[str, Any], place: dict[str, Any]) -> str | None:
     """The image that has what a target needs, when this machine has not and there is an engine."""
     target = values.get("target")
-    if target is None or all(one.ready for one in list_targets() if one.name == target):
+    if target is None or all(one.ready for one in compiler.list_targets() if one.name == target):
         return None
     from toolchain.containers.place import image_of_target
 
