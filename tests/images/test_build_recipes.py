@@ -1,4 +1,4 @@
-"""The recipes that need nothing but Debian and Python packages, really built, with `tk` as a user types it."""
+"""The recipes that need nothing but Debian and Python packages, really built, with `tk` as users type it."""
 
 from __future__ import annotations
 
