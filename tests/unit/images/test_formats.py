@@ -1,0 +1,116 @@
+"""The same plan for bake, Compose, devcontainers and Apptainer."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+import yaml
+
+from compiler import HostError
+from tests.support.recipes import plan
+from toolchain.devices.hosting import Caller, EngineFacts
+from toolchain.devices.options import RunOption
+from toolchain.devices.privileges import base_options
+from toolchain.images.formats import apptainer, bake, compose, devcontainer
+
+WITH_NEEDS = "tvm-sycl-cuda"
+BASE = base_options(EngineFacts("docker"), Caller(1000, 1000))
+AMD = (
+    *BASE,
+    RunOption("device", "/dev/kfd", "compute"),
+    RunOption("device", "/dev/dri/renderD128", "the GPU"),
+    RunOption("group-add", "993", "the host's group, by number"),
+)
+NVIDIA = (
+    *BASE,
+    RunOption("gpus", "all", "runtime"),
+    RunOption("env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility", "x"),
+)
+HYGON = (
+    *BASE,
+    RunOption("device", "/dev/mkfd", "compute"),
+    RunOption("mount", "/opt/hyhal:/opt/hyhal:ro", "driver"),
+)
+PINNED = f"registry.local:5000/tk/cuda@sha256:{'ab' * 32}"
+
+
+def test_bake_builds_components_first_and_names_them_as_contexts() -> None:
+    image = plan(WITH_NEEDS)
+    document = json.loads(bake.bake(image))
+    targets = document["target"]
+    assert list(targets) == ["dpcpp", "tvm-sycl", "image"]
+    assert document["group"]["default"]["targets"] == ["image"]
+    references = {need.reference: f"target:{need.repository.removeprefix('tk/')}" for need in image.needs}
+    assert targets["image"]["contexts"] == references
+    assert targets["tvm-sycl"]["contexts"] == {image.needs[0].reference: "target:dpcpp"}
+    assert targets["image"]["tags"] == [image.reference]
+    assert targets["image"]["labels"]["tk.plan"] == image.key
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "options"),
+    [
+        ("compose-cpu.yaml", "cpu", BASE),
+        ("compose-amd.yaml", "rocm-5.4.3+dpcpp-2022-12", AMD),
+        ("compose-nvidia.yaml", "cuda-12-pip", NVIDIA),
+        ("compose-hygon.yaml", "dtk-23.04", HYGON),
+    ],
+)
+def test_compose(
+    file: str, name: str, options: tuple[RunOption, ...], golden: Callable[[str, str], None]
+) -> None:
+    text = compose.compose(plan(name), options)
+    golden(file, text)
+    (service,) = yaml.safe_load(text)["services"].values()
+    assert service["image"] == plan(name).reference
+    assert service["cap_drop"] == ["ALL"]
+    assert "privileged" not in text
+    assert "network_mode" not in text
+
+
+def test_every_option_of_a_run_has_its_place_in_compose() -> None:
+    from typing import get_args
+
+    from toolchain.devices.options import Flag
+
+    of_one_run = {"rm", "interactive", "tty", "workdir"}
+    assert set(get_args(Flag)) == set(compose._HOW) | of_one_run
+
+
+def test_compose_does_not_expand() -> None:
+    text = compose.compose(plan("cpu"), [RunOption("env", "PRICE=$5 ${HOME}", "x")])
+    (service,) = yaml.safe_load(text)["services"].values()
+    assert service["environment"]["PRICE"] == "$$5 $${HOME}"
+
+
+@pytest.mark.parametrize(
+    ("file", "name", "options"),
+    [
+        ("devcontainer-amd.json", "rocm-5.4.3+dpcpp-2022-12", AMD),
+        ("devcontainer-nvidia.json", "cuda-12-pip", NVIDIA),
+        ("devcontainer-hygon.json", "dtk-23.04", HYGON),
+    ],
+)
+def test_devcontainer(
+    file: str, name: str, options: tuple[RunOption, ...], golden: Callable[[str, str], None]
+) -> None:
+    text = devcontainer.devcontainer(plan(name), options)
+    golden(file, text)
+    document = json.loads(text)
+    assert document["remoteUser"] == "tk"
+    assert document["initializeCommand"][:3] == ["tk", "image", "build"]
+    assert not any(one.startswith(("--user", "--privileged", "--rm")) for one in document["runArgs"])
+
+
+def test_apptainer_starts_from_the_digest(golden: Callable[[str, str], None]) -> None:
+    golden("apptainer-cuda.def", apptainer.apptainer(plan("cuda-12-pip"), PINNED))
+
+
+@pytest.mark.parametrize("pinned", ["", "tk/cuda:12", "tk/cuda@sha256:12", f"x@sha256:{'a' * 64}\n%post\nid"])
+def test_apptainer_refuses_what_has_no_digest(pinned: str) -> None:
+    with pytest.raises(HostError) as caught:
+        apptainer.apptainer(plan("cuda-12-pip"), pinned)
+    assert "no digest of cuda-12-pip is known" in caught.value.what
+    assert "tk image push cuda-12-pip" in caught.value.hint
