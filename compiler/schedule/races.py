@@ -160,9 +160,8 @@ def _covers(maker: tuple[Block, Region], user: tuple[Block, Region], scope: _Sco
     """Whether one iteration of the loops makes all that another access in it uses."""
     made = scope.box(*maker)
     known = [span for span in made if span is not None]
-    if len(known) != len(made) or scope.wraps(*maker):
-        return False
-    return covers(known, scope.box(*user), scope.known)
+    whole = len(known) == len(made) and not scope.wraps(*maker)
+    return whole and covers(known, scope.box(*user), scope.known)
 
 
 def carried_value(program: Program, loop: For) -> tuple[Block, Buffer] | None:
@@ -284,18 +283,16 @@ def _recovered(moving: _Moving, spans: Sequence[tuple[Expr, int]]) -> set[Expr]:
 
 def is_ring(block: Block, region: Region) -> bool:
     """Whether elements that a block writes may hold several values in turn, of different work of it."""
-    known = Simplifier(iter_bounds(block.iters))
     spatial = {item.var.name for item in block.iters if item.kind == "spatial" and item.extent != const(1)}
     plain = {begin.name for begin in region.begin if isinstance(begin, Var)}
     parts = [part for begin in region.begin for part in begin.walk() if isinstance(part, Binary)]
-    divides = any(part.op in ("floordiv", "floormod") for part in parts)
-    if spatial <= plain or not divides:  # sums of variables never come back to an element
-        return False
-    spans = [
-        (begin, int_of(length) or 1 << 30) for begin, length in zip(region.begin, region.extent, strict=True)
-    ]
-    found = _recovered(_Moving(block, frozenset(spatial), known), spans)
-    return not {Var(name) for name in spatial} <= found
+    if spatial <= plain or not any(part.op in ("floordiv", "floormod") for part in parts):
+        return False  # sums of variables never come back to an element
+    lengths = [int_of(length) or 1 << 30 for length in region.extent]
+    moving = _Moving(block, frozenset(spatial), Simplifier(iter_bounds(block.iters)))
+    return not {Var(name) for name in spatial} <= _recovered(
+        moving, list(zip(region.begin, lengths, strict=True))
+    )
 
 
 def _conjuncts(condition: Expr | None) -> tuple[Expr, ...]:
