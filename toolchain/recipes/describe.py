@@ -57,7 +57,7 @@ def _listed(name: str, kind: str, book: RecipeBook, records: Sequence[Evidence])
         base=whole.base.reference,
         archs=found.facts.archs,
         findings=tuple(f"{one.verdict} {one.rule}" for one in found.findings),
-        states={str(key): value for key, value in states(found.name, recipe_hash, records).items()},
+        states={str(key): value for key, value in states((name, found.name), recipe_hash, records).items()},
     )
 
 
@@ -199,6 +199,9 @@ def unresolved(found: Resolution) -> Iterator[str]:
 
 def _component_lines(component: Component) -> Iterator[str]:
     row = component.row
+    driver = getattr(row, "driver", None)
+    yield from _pairs(("tier", getattr(row, "tier", "")))
+    yield from _pairs(("host driver", f"{driver.minimum} or newer ({driver.source})" if driver else ""))
     sources = getattr(row, "sources", {}) or {"source": getattr(row, "source", "")}
     yield from _pairs(
         *((f"source of {key}" if key != "source" else key, text) for key, text in sources.items())

@@ -6,7 +6,7 @@ A record counts only while the recipe is the same: with another recipe hash it p
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -52,10 +52,13 @@ def record_evidence(found: Iterable[Evidence], path: Path) -> None:
     write_atomic(path, (json.dumps(document, indent=1) + "\n").encode())
 
 
-def states(name: str, recipe_hash: str, records: Sequence[Evidence]) -> dict[State, str]:
-    """`yes` for what is proved of this very recipe, `unknown` where it has changed since, `no` otherwise."""
-    return {state: _state([one for one in records if (one.name, one.state) == (name, state)], recipe_hash)
-            for state in STATES}  # fmt: skip
+def states(names: Container[str], recipe_hash: str, records: Sequence[Evidence]) -> dict[State, str]:
+    """`yes` for what is proved of this very recipe, `unknown` where it has changed since, `no` otherwise.
+
+    names: what the image is called, as typed and in full.
+    """
+    own = [one for one in records if one.name in names]
+    return {state: _state([one for one in own if one.state == state], recipe_hash) for state in STATES}
 
 
 def _state(records: Sequence[Evidence], recipe_hash: str) -> str:

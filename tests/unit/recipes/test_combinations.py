@@ -93,6 +93,10 @@ CASES: list[tuple[str, tuple[str, ...], str, tuple[str, ...], str, str]] = [
     ("dtk-23.10+llvm-14", ("gfx906",), REFUSE, ("llvm-centos",), "June 2024", "dtk-23.04+llvm-14"),
     ("dtk-23.10+tvm", ("gfx906",), REFUSE, ("tvm-centos", "dtk-native-tvm", "tvm-without-llvm"), "June 2024",
      "dtk-23.04+tvm-0.10.0"),
+    ("oneapi-2022+intel-gpu-22.12", (), OK, (), "", ""),
+    ("cpu+intel-gpu-22.12", (), WARN, ("intel-gpu-2022-ubuntu-20.04",), "installation procedure", ""),
+    ("oneapi-2022+intel-gpu-24.22", (), REFUSE, ("intel-gpu-2024-ubuntu-22.04",), "installation procedure",
+     "oneapi-2023.1.0+intel-gpu-24.22.29735.20"),
     ("rocm-5.4+dpcpp-6.3.0", ("gfx906",), REFUSE, ("dpcpp-2024-hwloc",), "prerequisites",
      "rocm-5.4.3+dpcpp-6.3.0+ubuntu-22.04"),
 ]  # fmt: skip

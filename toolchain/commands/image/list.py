@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from compiler import TkError
 from toolchain import console, options
 from toolchain.commands.image import common
+
+if TYPE_CHECKING:
+    from toolchain.recipes.book import RecipeBook
+    from toolchain.recipes.describe import Listed
+    from toolchain.site import SiteConfig
 
 
 def list_command(site: common.Site = None, json: options.Json = False) -> None:
     """List the images that can be named, their components, and what was shown to work.
 
-    yes: proved of this very recipe; unknown: proved before the recipe changed; no: not shown.
+    rendered: tried now, and read back. The others: yes with evidence of this very recipe, unknown with
+    evidence of an earlier one, no without.
     """
     from toolchain.recipes.describe import list_components, list_images
     from toolchain.recipes.evidence import STATES, load_evidence
 
-    book, _ = common.open_recipes(site)
-    images = list_images(book, load_evidence())
+    book, config = common.open_recipes(site)
+    images = [_rendered(one, book, config) for one in list_images(book, load_evidence())]
     components = list_components(book)
     if json:
         console.data_json({"images": images, "components": components})
@@ -33,7 +43,21 @@ def list_command(site: common.Site = None, json: options.Json = False) -> None:
     ]
     console.data(console.table(("component", "releases", "what"), parts))
     console.data("")
-    systems = sorted(
-        {base.system for stack in book.stacks.values() for one in stack.rows for base in one.row.bases}
-    )
-    console.data(f"another base where one is listed: {', '.join(f'+{one}' for one in systems)}")
+    bases = [base for stack in book.stacks.values() for one in stack.rows for base in one.row.bases]
+    systems = ", ".join(f"+{one}" for one in sorted({base.system for base in bases}))
+    console.data(f"another base where one is listed: {systems}")
+
+
+def _rendered(image: Listed, book: RecipeBook, site: SiteConfig) -> Listed:
+    """The same with what rendering it and reading it back shows."""
+    from toolchain.images.parse_back import check
+    from toolchain.images.planner import plan_image
+    from toolchain.images.render import dockerfile
+    from toolchain.recipes.resolve import resolve
+
+    try:
+        plan = plan_image(resolve(image.name, book, allow=site.allow), site=site)
+        check(plan, dockerfile(plan))
+    except TkError:
+        return replace(image, states={**image.states, "rendered": "no"})
+    return replace(image, states={**image.states, "rendered": "yes"})
