@@ -29,7 +29,9 @@ def verify_library(
     or does not end in time, and what `check.verify_here` raises.
     """
     package_root = str(Path(__file__).resolve().parents[2])
-    search = os.pathsep.join(dict.fromkeys([package_root, *filter(None, sys.path)]))  # what this process finds
+    search = os.pathsep.join(
+        dict.fromkeys([package_root, *filter(None, sys.path)])
+    )  # what this process finds
     done = process.run(
         [sys.executable, "-P", "-m", "compiler.verify.child"],
         timeout=timeout,

@@ -43,13 +43,14 @@ THIRD_PARTY: dict[str, set[str]] = {
     "requests": {"toolchain.engine", "toolchain.images"},  # comes with docker: its errors
     "urllib3": {"toolchain.engine"},
     "rich": {"toolchain.progress", "toolchain.engine"},
-    "yaml": {"toolchain.recipes", "toolchain.devices"},
+    "yaml": {"toolchain.recipes", "toolchain.devices", "toolchain.images"},
     "pydantic": {"toolchain.recipes", "toolchain.site_schema", "toolchain.images", "toolchain.devices"},
     "packaging": {"toolchain.recipes", "toolchain.images"},
     "tomli_w": {"toolchain.images"},
     "cyclonedx": {"toolchain.images"},
     "packageurl": {"toolchain.images"},  # comes with cyclonedx-python-lib
-    "platformdirs": {"toolchain.site"},
+    "platformdirs": {"toolchain.site", "toolchain.images"},
+    "jinja2": {"toolchain.images"},
     "dockerfile_parse": {"toolchain.lint", "toolchain.images"},
     "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands"},
 }  # fmt: skip

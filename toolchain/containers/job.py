@@ -9,14 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO
+from typing import Any
 
-from compiler import CrashError, HostError, InternalError, sha256_file
+from compiler import CrashError, HostError, InternalError, sha256_file, stream_atomic
 from toolchain.containers import volumes
 from toolchain.containers.probe import Image
 from toolchain.engine.client import Engine
@@ -207,16 +208,10 @@ def _place(
     if content is None or ".." in name.split("/"):
         raise InternalError("the container gave a result that is no plain file", where=entry.name)
     path = target / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("xb") as stream:
-        _copy(content, stream)
-    path.chmod(entry.mode & 0o777)
+    with stream_atomic(path, executable=bool(entry.mode & 0o100)) as stream:
+        shutil.copyfileobj(content, stream, _CHUNK_BYTES)
     if sha256_file(path) != digests.get(name):
         raise HostError(
             "a result changed on its way out of the container", where=name, hint="run the command again"
         )
 
-
-def _copy(source: Any, target: BinaryIO) -> None:
-    while chunk := source.read(_CHUNK_BYTES):
-        target.write(chunk)
