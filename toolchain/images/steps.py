@@ -30,8 +30,7 @@ PROBES = "/usr/local/share/tk/probes"
 FETCHED = "/fetched"
 """Where downloads lie in the stage that fetches them, below it at their final path."""
 SITE_SCRIPT = "/run/tk/site.sh"
-USER_NAME, USER_ID = "tk", "10000"
-USER_HOME = f"/home/{USER_NAME}"
+USER_NAME, USER_ID, USER_HOME = "tk", "10000", "/home/tk"
 _PACKAGE_FOLDER = f"{FETCHED}/packages"
 
 _SCRIPT = Mount("bind", SITE_SCRIPT, source="tk/site.sh")
