@@ -18,6 +18,7 @@ from toolchain.devices.privileges import HOME, PRODUCTS, Wishes, base_options, r
 from toolchain.engine.client import Engine
 
 if TYPE_CHECKING:
+    from toolchain.images.lock import LockMode
     from toolchain.images.named import Named
 
 FOLDER = "/work"
@@ -44,6 +45,9 @@ class Request:
     folder: Path | None = None
     assumed: Path | None = None
     site: Path | None = None
+    archs: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()
+    lock: LockMode = "auto"
     build: bool = False
     tty: bool = False
 
@@ -158,7 +162,9 @@ def _choose(engine: Engine, request: Request) -> _Chosen:
     from toolchain.engine.store import find_image, list_images
     from toolchain.images.named import plan_named
 
-    named = plan_named(request.image, site_file=request.site)
+    named = plan_named(
+        request.image, site_file=request.site, archs=request.archs, allow=request.allow, lock=request.lock
+    )
     plan, notes = named.plan, named.warnings
     vendor = vendor_of(plan.resolution) if plan.resolution is not None else None
     if find_image(engine, plan) is not None:

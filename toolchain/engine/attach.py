@@ -12,7 +12,6 @@ import contextlib
 import io
 import os
 import queue
-import shutil
 import signal
 import socket
 import tarfile
@@ -211,9 +210,12 @@ class _Session:
         import docker.errors
         import requests
 
+        # Podman answers 0 for a container that was removed (observed on 4.3).
+        condition = "next-exit" if self._engine.kind == "podman" else "removed"
         with contextlib.suppress(docker.errors.DockerException, requests.RequestException, OSError):
-            answer = self._engine.api.wait(self._name, timeout=None, condition="removed")
-            self._status = int(answer["StatusCode"])
+            answer = self._engine.api.wait(self._name, timeout=None, condition=condition)
+            if not answer.get("Error"):
+                self._status = int(answer["StatusCode"])
         self._ended.set()
 
     def _exit_status(self) -> int:
@@ -252,7 +254,7 @@ class _Session:
         while number := self._signals.get():
             with contextlib.suppress(Exception):  # the container may have ended meanwhile
                 if number == signal.SIGWINCH:
-                    size = shutil.get_terminal_size()
+                    size = os.get_terminal_size(self._streams.stdin)
                     self._engine.api.resize(self._name, size.lines, size.columns)
                 else:
                     self._send_signal(number)

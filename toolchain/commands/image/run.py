@@ -12,7 +12,7 @@ import typer
 
 from compiler import ExitCode, TkError, UsageError
 from toolchain import console, options
-from toolchain.commands.image import common
+from toolchain.commands.image import common, target
 
 if TYPE_CHECKING:
     from toolchain.devices.launch import Launch, Request
@@ -76,6 +76,10 @@ def run_command(
     docker_host: options.DockerHost = None,
     engine: options.EngineName = None,
     site: options.Site = None,
+    arch: common.Archs = None,
+    allow: common.Allow = None,
+    locked: target.Locked = False,
+    frozen: target.Frozen = False,
     json: options.Json = False,
 ) -> None:
     """Run a program in an image; its exit status is tk's own, and 125 says that tk failed.
@@ -85,6 +89,7 @@ def run_command(
     """
     from toolchain.devices.launch import Request
     from toolchain.devices.privileges import Wishes
+    from toolchain.images.lock import lock_mode
 
     wishes = Wishes(tuple(gpus or ()), allow_profiling, allow_debugging, no_seccomp)
     show = explain or dry_run
@@ -103,6 +108,9 @@ def run_command(
             folder=None if no_folder else Path.cwd(),
             assumed=assume,
             site=site,
+            archs=tuple(arch or ()),
+            allow=tuple(allow or ()),
+            lock=lock_mode(locked=locked, frozen=frozen),
             build=build and not show,
             tty=os.isatty(0) and os.isatty(1),
         )

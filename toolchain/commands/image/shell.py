@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from toolchain import options
-from toolchain.commands.image import common, run
+from toolchain.commands.image import common, run, target
 
 SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 
@@ -31,11 +31,16 @@ def shell_command(
     docker_host: options.DockerHost = None,
     engine: options.EngineName = None,
     site: options.Site = None,
+    arch: common.Archs = None,
+    allow: common.Allow = None,
+    locked: target.Locked = False,
+    frozen: target.Frozen = False,
     json: options.Json = False,
 ) -> None:
     """Open a shell in an image, as you, with the current folder at /work; its last status is tk's own."""
     from toolchain.devices.launch import Request
     from toolchain.devices.privileges import Wishes
+    from toolchain.images.lock import lock_mode
 
     show = explain or dry_run
     with contextlib.nullcontext() if show else run.failing():
@@ -49,6 +54,9 @@ def shell_command(
             folder=None if no_folder else Path.cwd(),
             assumed=assume,
             site=site,
+            archs=tuple(arch or ()),
+            allow=tuple(allow or ()),
+            lock=lock_mode(locked=locked, frozen=frozen),
             build=build and not show,
             tty=os.isatty(0) and os.isatty(1),
         )
