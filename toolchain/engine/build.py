@@ -237,7 +237,7 @@ class _Work:
 def _build(work: _Work, progress: Progress, issues: Iterable[Issue]) -> tuple[Path, str]:
     """Build one image; its log and the builder's name. Raises BuildError."""
     path = load_settings().cache_dir / "logs" / "build" / f"{_file_name(work.plan.reference)}.log"
-    times = step_times(work.plan.name)
+    times = step_times(work.plan.name, f"{work.builder} {work.engine.endpoint.url}")
     with progress(work.plan.reference, times) as listener:
         recorder = _Recorder(listener, times, path)
         try:

@@ -17,7 +17,7 @@ _SAID = 200
 
 @dataclass(frozen=True, slots=True)
 class SmokeResult:
-    """What a smoke test said: `said` is its last line, or why it failed or was not run."""
+    """What a smoke test said: `said` is the expected line, the last one, or why it failed or was not run."""
 
     name: str
     verdict: Literal["passed", "FAILED", "not run"]
@@ -73,4 +73,5 @@ def _run(engine: Engine, image: str, test: SmokeTest) -> SmokeResult:
         return SmokeResult(test.name, "FAILED", taken, f"exit status {done.code}: {said}")
     if test.expect not in done.output:
         return SmokeResult(test.name, "FAILED", taken, f"says `{said}`, expected `{test.expect}`")
-    return SmokeResult(test.name, "passed", taken, said)
+    expected = [line for line in lines if test.expect and test.expect in line]
+    return SmokeResult(test.name, "passed", taken, expected[0][:_SAID] if expected else said)

@@ -114,7 +114,7 @@ def brief(text: str) -> str:
 
 def is_work(text: str) -> bool:
     """Whether a step is an instruction of the Dockerfile, not the builder's own preparation."""
-    return not text.startswith(("[internal]", "exporting", "importing", "[auth]"))
+    return not text.startswith(("[internal]", "[auth]", "exporting", "importing", "copy /context", "resolve"))
 
 
 def split_lines(parts: Iterator[str]) -> Iterator[str]:

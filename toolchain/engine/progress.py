@@ -6,7 +6,9 @@ The time left comes from the last build of the same image: what its steps took i
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
+import re
 import threading
 import time
 from pathlib import Path
@@ -18,6 +20,8 @@ from toolchain.engine.events import Event, brief, is_work
 from toolchain.settings import console_settings
 
 _WIDTH = 100
+_NUMBER = re.compile(r"^\[[^]]*\] ")
+"""Of a step: another step before it changes that, and not what the step takes."""
 _TELLS = 2.0  # seconds: shorter times left say nothing
 
 
@@ -34,7 +38,7 @@ class StepTimes:
     def hear(self, event: Event, now: float) -> None:
         """Keep what an event says about the time that a step takes; `now` in seconds, of any clock."""
         if event.kind == "started" and is_work(event.text):
-            self._running[event.step] = (event.text, now)
+            self._running[event.step] = (_NUMBER.sub("", event.text), now)
         elif event.kind in ("done", "cached") and event.step in self._running:
             text, _ = self._running.pop(event.step)
             self._left.pop(text, None)
@@ -53,9 +57,10 @@ class StepTimes:
             write_atomic(self._path, json.dumps(self._seen, indent=0, sort_keys=True))
 
 
-def step_times(name: str) -> StepTimes:
-    """The times of the image `name`, in the user's cache."""
-    return StepTimes(load_settings().cache_dir / "build-times" / f"{names.file_name(name)}.json")
+def step_times(name: str, builder: str) -> StepTimes:
+    """The times of the image `name` with that builder on that engine, in the user's cache."""
+    file = f"{names.file_name(name)}-{hashlib.sha256(builder.encode()).hexdigest()[:12]}.json"
+    return StepTimes(load_settings().cache_dir / "build-times" / file)
 
 
 class BuildDisplay:
@@ -75,7 +80,9 @@ class BuildDisplay:
             from rich.console import Console
             from rich.live import Live
 
-            self._live = Live(self, console=Console(stderr=True), refresh_per_second=4, transient=True)
+            self._live = Live(
+                self, console=Console(stderr=True, highlight=False), refresh_per_second=4, transient=True
+            )
             self._live.start()
         else:
             console.talk(f"building {self._title}")

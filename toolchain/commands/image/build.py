@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _NETWORKS = ("default", "none", "host")
 Builder = Annotated[
     str,
-    typer.Option("--builder", metavar="NAME", help="auto, buildkit, or classic: Docker's, without caches."),
+    typer.Option("--builder", metavar="NAME", help="auto, buildkit, or classic (without BuildKit)."),
 ]
 
 
@@ -84,8 +84,13 @@ def build_command(
         cache_to=tuple(cache_to or ()),
         network="" if network == "default" else network,
     )
+    plan, config = made.plan, made.site
+    if how.network == "none":
+        from toolchain.images.seed import plan_offline
+
+        plan, config = plan_offline(connected, plan, made.pins, config, say=console.talk)
     result = build_image(
-        connected, made.plan, builder=chosen, site=made.site, progress=BuildDisplay, options=how,
+        connected, plan, builder=chosen, site=config, progress=BuildDisplay, options=how,
         issues=_issues(made.site.recipe_folders),
     )  # fmt: skip
     _show(result, json=json)
