@@ -29,6 +29,7 @@ from toolchain.images.plan import UNRESOLVED, Base, ContextFile, Copy, From, Pin
 from toolchain.images.planner import plan_image
 from toolchain.recipes.evidence import FILE, Evidence, record_evidence
 from toolchain.recipes.resolve import Component, Resolution, resolve
+from toolchain.recipes.schema import DownloadFile
 from toolchain.site import SiteConfig
 
 pytestmark = pytest.mark.slow
@@ -72,8 +73,16 @@ def _fill(mirror: StubMirror) -> None:
             for repository in layer.repositories:
                 mirror.downloads[repository.key] = mirror.public_key()
             for download in layer.downloads:
-                assert download.unpack == "tar", "a stub for other downloads is still to be written"
-                mirror.downloads[download.url] = stub_mirror.archive(stub_mirror.PYTHON_TREE)
+                mirror.downloads[download.url] = _stub_of(mirror, download)
+
+
+def _stub_of(mirror: StubMirror, download: DownloadFile) -> bytes:
+    if download.unpack == "tar":
+        return stub_mirror.archive(stub_mirror.PYTHON_TREE)
+    assert download.unpack == "deb", "a stub for other downloads is still to be written"
+    name = download.url.rpartition("/")[2].partition("_")[0]
+    mirror.add_packages([name])
+    return mirror.packages[name]
 
 
 def _add_sources(mirror: StubMirror, component: Component) -> None:

@@ -11,6 +11,15 @@ from toolchain.recipes.book import RecipeBook, load_book
 from toolchain.recipes.resolve import resolve
 
 _DPCPP_STACKS = ("cuda-11.8", "rocm-5.4.3", "dtk-23.04", "oneapi-2023.1")
+_WITH_COMPONENTS = (
+    "cuda-11.2.2+llvm-14+tvm-0.10.0",
+    "cuda-12.1.0+llvm-15",
+    "cuda-12.1.0+llvm-16",
+    "oneapi-2022.2+intel-gpu-22.12.22749",
+    "oneapi-2024.1.0+intel-gpu-24.13.29138.7",
+    "oneapi-2024.2.1+intel-gpu-24.22.29735.20",
+    "rocm-5.4.3+llvm-14+tvm-0.10.0",
+)
 
 
 @functools.cache
@@ -21,13 +30,14 @@ def book() -> RecipeBook:
 
 @functools.cache
 def shipped_names() -> tuple[str, ...]:
-    """Every version of every stack, every environment, each DPC++ release on a stack of each vendor."""
-    stacks = (
-        one.stack.name.replace("{version}", row.row.version)
+    """Every base of every version of every stack, every environment, every component on some stack."""
+    stacks = {
+        one.stack.name.replace("{version}", row.row.version) + suffix
         for one in book().stacks.values()
         for row in one.rows
-    )
-    return tuple(sorted({*stacks, *book().environments, *dpcpp_names()}))
+        for suffix in ("", *(f"+{base.system}" for base in row.row.bases[1:]))
+    }
+    return tuple(sorted({*stacks, *book().environments, *dpcpp_names(), *_WITH_COMPONENTS}))
 
 
 @functools.cache

@@ -25,6 +25,7 @@ from typing import Any
 from toolchain.site import Mirror, SiteConfig
 
 VERSION = "0~stub"
+_NEWER = {"python3-dev": "99~stub"}  # older ones do not go with the real Python of a base
 _PACKAGES = "main/binary-amd64/Packages"
 
 
@@ -63,7 +64,7 @@ class StubMirror:
             root = self.folder / "deb" / name
             (root / "DEBIAN").mkdir(parents=True)
             (root / "DEBIAN" / "control").write_text(
-                f"Package: {name}\nVersion: {VERSION}\nArchitecture: all\n"
+                f"Package: {name}\nVersion: {_NEWER.get(name, VERSION)}\nArchitecture: all\n"
                 "Maintainer: nobody <nobody@invalid>\nDescription: stub\n"
             )
             target = root.with_suffix(".deb") if "." not in name else root.parent / f"{name}.deb"
@@ -133,8 +134,9 @@ class StubMirror:
         for name, data in sorted(self.packages.items()):
             digest = hashlib.sha256(data).hexdigest()
             lines.append(
-                f"Package: {name}\nVersion: {VERSION}\nArchitecture: all\nMaintainer: nobody\n"
-                f"Filename: pool/{name}.deb\nSize: {len(data)}\nSHA256: {digest}\nDescription: stub\n"
+                f"Package: {name}\nVersion: {_NEWER.get(name, VERSION)}\nArchitecture: all\n"
+                f"Maintainer: nobody\nFilename: pool/{name}.deb\nSize: {len(data)}\nSHA256: {digest}\n"
+                "Description: stub\n"
             )
         return "\n".join(lines).encode()
 

@@ -150,31 +150,32 @@ def fetched_keys(keys: Sequence[Download]) -> Instruction:
 
 
 def fetched_files(files: Sequence[DownloadFile], pins: Pins) -> tuple[list[Instruction], list[Download]]:
-    """RUNs that fetch and unpack the downloads of layers, and what they fetch."""
-    steps: list[Instruction] = []
-    downloads = []
-    for one in files:
-        archive = one.path if one.unpack == "no" else f"/packages/{one.url.rpartition('/')[2]}"
-        download = Download(one.url, settled(one.sha256, pins.downloads.get(one.url)), archive)
-        commands = [fetch(download)]
-        if one.unpack == "tar":
-            target = f"{FETCHED}{one.path}"
-            strip = f"--strip-components={one.strip}"
-            commands += [
-                ("mkdir", "-p", target),
-                (
-                    "tar",
-                    "--extract",
-                    f"--file={FETCHED}{archive}",
-                    f"--directory={target}",
-                    "--no-same-owner",
-                    strip,
-                ),
-                ("rm", f"{FETCHED}{archive}"),
-            ]
-        steps.append(networked(commands, _DOWNLOADS))
-        downloads.append(download)
-    return steps, downloads
+    """The RUN that fetches and unpacks the downloads of layers, and what it fetches."""
+    downloads = [
+        Download(one.url, settled(one.sha256, pins.downloads.get(one.url)), _archive(one)) for one in files
+    ]
+    commands = [
+        command
+        for one, download in zip(files, downloads, strict=True)
+        for command in (fetch(download), *_unpack(one, f"{FETCHED}{download.path}"))
+    ]
+    return ([networked(commands, _DOWNLOADS)] if commands else []), downloads
+
+
+def _archive(one: DownloadFile) -> str:
+    return one.path if one.unpack == "no" else f"/packages/{one.url.rpartition('/')[2]}"
+
+
+def _unpack(one: DownloadFile, archive: str) -> list[Command]:
+    if one.unpack != "tar":
+        return []
+    target = f"{FETCHED}{one.path}"
+    options = ("--no-same-owner", f"--strip-components={one.strip}")
+    return [
+        ("mkdir", "-p", target),
+        ("tar", "--extract", f"--file={archive}", f"--directory={target}", *options),
+        ("rm", archive),
+    ]
 
 
 def copy_fetched(files: Sequence[DownloadFile]) -> list[Instruction]:

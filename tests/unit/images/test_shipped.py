@@ -12,11 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.recipes import all_plans, plan, shipped_names
+from tests.support.recipes import all_plans, book, plan, shipped_names
 from toolchain.images.parse_back import check
 from toolchain.images.plan import Copy, From, Plan, Run, User
 from toolchain.images.render import context, dockerfile, without_mounts
 from toolchain.images.steps import SITE_SCRIPT
+from toolchain.recipes.resolve import Component
 
 HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
 
@@ -56,6 +57,23 @@ def test_all_that_is_read_exists(name: str) -> None:
                     assert step.from_stage in seen | components
                 if isinstance(step, Run):
                     assert {m.source for m in step.mounts if m.kind == "bind" and not m.from_stage} <= files
+
+
+def test_every_release_of_every_component_is_in_some_name() -> None:
+    shown = {(one.kind, one.version) for name in shipped_names() for one in _components(name)}
+    releases = {
+        (kind, entry.row.version)
+        for kind, component in book().components.items()
+        for entry in component.releases
+        if entry.row.build is not None or entry.row.install
+    }
+    assert releases == shown
+
+
+def _components(name: str) -> tuple[Component, ...]:
+    resolution = plan(name).resolution
+    assert resolution is not None
+    return resolution.components
 
 
 def test_every_image_ends_with_the_fixed_user_who_is_nobody_in_particular() -> None:

@@ -1,0 +1,64 @@
+# rocm-4.5.2+ubuntu-22.04
+# Made from a recipe by `tk image render`: change the recipe, not this file.
+
+# The base: rocm/dev-ubuntu-22.04:4.5.2
+FROM rocm/dev-ubuntu-22.04:4.5.2 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/rocm.list /etc/apt/sources.list.d/amdgpu.list
+# Packages of every image on ubuntu-22.04
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-22.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-22.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install ca-certificates g++ libc6-dev python3
+# A fixed user; who runs a container says at run time as whom
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    sh /run/tk/site.sh user tk 10000 /home/tk
+
+# Downloads, each checked by its sha256
+FROM system AS fetched
+# Keys of package sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
+    sh /run/tk/site.sh fetch https://repo.radeon.com/rocm/rocm.gpg.key unresolved \
+      /fetched/etc/apt/keyrings/tk-rocm.asc
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
+    sh /run/tk/site.sh fetch \
+      https://github.com/indygreg/python-build-standalone/releases/download/20231002/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+      ee37a7eae6e80148c7e3abc56e48a397c1664f044920463ad0df0fc706eacea8 \
+      /fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+ && mkdir -p /fetched/opt/python \
+ && tar --extract \
+      --file=/fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+      --directory=/fetched/opt/python --no-same-owner --strip-components=1 \
+ && rm /fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz
+
+# The image: AMD ROCm
+FROM system AS image
+COPY --from=fetched /fetched/etc/apt/keyrings/tk-rocm.asc /etc/apt/keyrings/tk-rocm.asc
+COPY apt/rocm.sources /etc/apt/sources.list.d/tk-rocm.sources
+COPY apt/amdgpu.sources /etc/apt/sources.list.d/tk-amdgpu.sources
+COPY apt/rocm.pref /etc/apt/preferences.d/tk-rocm.pref
+COPY --from=fetched /fetched/opt/python /opt/python
+COPY probes/hip-kernel.hip probes/hip-kernel.sh /usr/local/share/tk/probes/
+ENV ROCM_PATH="/opt/rocm" \
+    HIP_PATH="/opt/rocm" \
+    HIP_PLATFORM="amd"
+ENV PATH=/opt/rocm/bin:/opt/rocm/llvm/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+ENV LD_LIBRARY_PATH=/opt/rocm/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+LABEL "org.opencontainers.image.title"="rocm-4.5.2+ubuntu-22.04" \
+      "org.opencontainers.image.description"="AMD ROCm" \
+      "org.opencontainers.image.base.name"="rocm/dev-ubuntu-22.04:4.5.2" \
+      "tk.recipe"="cda60344087ac2754e6ec45e0a83be733e570de1c52b25ed157c7b5237163b34" \
+      "tk.components"="rocm=4.5.2 tk-python=3.11.6"
+USER 10000:10000
+WORKDIR /home/tk
+CMD ["bash"]
+# build context: Dockerfile apt/amdgpu.sources apt/rocm.pref apt/rocm.sources probes/hip-kernel.hip probes/hip-kernel.sh tk/site.sh

@@ -1,0 +1,50 @@
+# rocm-6.2.0+ubuntu-24.04
+# Made from a recipe by `tk image render`: change the recipe, not this file.
+
+# The base: rocm/dev-ubuntu-24.04:6.2
+FROM rocm/dev-ubuntu-24.04:6.2 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/rocm.list /etc/apt/sources.list.d/amdgpu.list
+# Packages of every image on ubuntu-24.04
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-24.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-24.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install ca-certificates g++ libc6-dev python3 python3-venv
+# A fixed user; who runs a container says at run time as whom
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    sh /run/tk/site.sh user tk 10000 /home/tk
+
+# Downloads, each checked by its sha256
+FROM system AS fetched
+# Keys of package sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
+    sh /run/tk/site.sh fetch https://repo.radeon.com/rocm/rocm.gpg.key unresolved \
+      /fetched/etc/apt/keyrings/tk-rocm.asc
+
+# The image: AMD ROCm
+FROM system AS image
+COPY --from=fetched /fetched/etc/apt/keyrings/tk-rocm.asc /etc/apt/keyrings/tk-rocm.asc
+COPY apt/rocm.sources /etc/apt/sources.list.d/tk-rocm.sources
+COPY apt/amdgpu.sources /etc/apt/sources.list.d/tk-amdgpu.sources
+COPY apt/rocm.pref /etc/apt/preferences.d/tk-rocm.pref
+COPY probes/hip-kernel.hip probes/hip-kernel.sh /usr/local/share/tk/probes/
+ENV ROCM_PATH="/opt/rocm" \
+    HIP_PATH="/opt/rocm" \
+    HIP_PLATFORM="amd"
+ENV PATH=/opt/rocm/bin:/opt/rocm/llvm/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+ENV LD_LIBRARY_PATH=/opt/rocm/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+LABEL "org.opencontainers.image.title"="rocm-6.2.0+ubuntu-24.04" \
+      "org.opencontainers.image.description"="AMD ROCm" \
+      "org.opencontainers.image.base.name"="rocm/dev-ubuntu-24.04:6.2" \
+      "tk.recipe"="dbc5d440cb80f139ebce6e9728c2c34fc2aabc6c3942146a25a9e5f8e7548394" \
+      "tk.components"="rocm=6.2.0"
+USER 10000:10000
+WORKDIR /home/tk
+CMD ["bash"]
+# build context: Dockerfile apt/amdgpu.sources apt/rocm.pref apt/rocm.sources probes/hip-kernel.hip probes/hip-kernel.sh tk/site.sh
