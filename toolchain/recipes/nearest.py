@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import combinations, islice, product
 from typing import TYPE_CHECKING
 
 from toolchain.recipes.names import Combination, Part
 from toolchain.recipes.rules import facts_of, judge
+from toolchain.recipes.schema import Rule
 
 if TYPE_CHECKING:
     from toolchain.recipes.book import RecipeBook
 
 _MOST_CHANGES = 3
-_MOST_TRIED = 20_000
+_MOST_TRIED = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +34,22 @@ def nearest(
     """Change the fewest parts, then add the fewest warnings, then move the fewest listed versions.
 
     Versions of the same stack and of the named components are tried, on other bases too, and components
-    that a refusing rule misses are added; only when all that fails, the vendor's other stacks. Archs stay:
-    they are the user's device. None where nothing works.
+    that a refusing rule misses are added; only when all that fails, components that exclude each other are
+    left out, or the vendor's other stacks tried. Archs stay: they are the user's device. None where nothing
+    works.
     """
     choices = [_stack_options(combination), *_component_options(combination, book)]
     choices += _additions(combination, archs, book, allow)
     for changes in range(1, min(_MOST_CHANGES, len(choices)) + 1):
-        groups = [picked for group in combinations(choices, changes) for picked in product(*group)]
+        groups = (picked for group in combinations(choices, changes) for picked in product(*group))
         candidates = [
             (sum(one.distance for one in picked), _apply(combination, picked))
-            for picked in groups[:_MOST_TRIED]
+            for picked in islice(groups, _MOST_TRIED)
         ]
         if (best := _best(candidates, archs, book, allow)) is not None:
             return best
-    return _best(list(_other_stacks(combination, choices[1:], book)), archs, book, allow)
+    without = _best(list(_without(combination, archs, book, allow)), archs, book, allow)
+    return without or _best(list(_other_stacks(combination, choices[1:], book)), archs, book, allow)
 
 
 def _best(
@@ -59,6 +62,27 @@ def _best(
     judged = [(_warnings(one, archs, book, allow), distance, one) for distance, one in candidates]
     working = [one for one in judged if one[0] >= 0]
     return min(working, key=lambda one: one[:2])[2] if working else None
+
+
+def _refusing(
+    combination: Combination, archs: tuple[str, ...], book: RecipeBook, allow: frozenset[str]
+) -> list[Rule]:
+    system = book.systems[combination.base.system].row
+    found = judge(facts_of(combination, system, book, archs), book)
+    return [one.row for one in found if one.row.verdict == "refuse" and one.row.id not in allow]
+
+
+def _without(
+    combination: Combination, archs: tuple[str, ...], book: RecipeBook, allow: frozenset[str]
+) -> Iterator[tuple[int, Combination]]:
+    """One component fewer, where a rule says that two of them exclude each other; the last named stays."""
+    for rule in _refusing(combination, archs, book, allow):
+        meant = [
+            one for one in combination.parts if {one.name, *one.entry.row.provides} & rule.when.has.keys()
+        ]
+        for distance, part in enumerate(meant if len(meant) > 1 else ()):
+            others = tuple(one for one in combination.parts if one is not part)
+            yield distance, replace(combination, parts=others, environment=None)
 
 
 def _other_stacks(
@@ -115,9 +139,7 @@ def _additions(
     combination: Combination, archs: tuple[str, ...], book: RecipeBook, allow: frozenset[str]
 ) -> Iterator[list[_Option]]:
     """Components that refusing rules miss, newest first."""
-    system = book.systems[combination.base.system].row
-    found = judge(facts_of(combination, system, book, archs), book)
-    refusing = [one.row for one in found if one.row.verdict == "refuse" and one.row.id not in allow]
+    refusing = _refusing(combination, archs, book, allow)
     missing = dict.fromkeys(name for rule in refusing for name in rule.when.lacks if name in book.components)
     for name in missing:
         releases = [one for one in reversed(book.components[name].releases) if one.row.shape is None]
