@@ -64,7 +64,7 @@ class SiteConfig:
 
     `ca_bundle` is a file in PEM form and `ca_source` where its name comes from; `url_mirrors` are for
     downloads; `registry` is where the team's own images are pushed to and pulled from (`host[:port][/path]`);
-    `files` are those that were read.
+    `files` are those that were read; `local_images` never are: a bundle names images so.
     """
 
     ca_bundle: Path | None = None
@@ -74,6 +74,7 @@ class SiteConfig:
     url_mirrors: tuple[Mirror, ...] = ()
     git_mirrors: tuple[Mirror, ...] = ()
     registry_mirrors: tuple[Mirror, ...] = ()
+    local_images: tuple[Mirror, ...] = ()
     pip_index: str = ""
     pip_extra_indexes: tuple[str, ...] = ()
     registry: str = ""
@@ -83,6 +84,9 @@ class SiteConfig:
 
     def mirrored_image(self, reference: str) -> str:
         """Where this site gets an image, with the same tag or digest; empty when it has no mirror for it."""
+        for one in self.local_images:
+            if one.original == reference:
+                return one.mirror
         full = _full_reference(reference)
         for one in self.registry_mirrors:
             if full == one.original or full.startswith(f"{one.original}/"):

@@ -6,6 +6,7 @@ simulates the installation of everything, and pip reports what it would install.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import re
@@ -13,9 +14,11 @@ import shlex
 import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler import BuildError, HostError
+from compiler import BuildError, HostError, InternalError, stream_atomic
+from toolchain.images.apt_lock import PREFERENCES
 from toolchain.images.plan import CA_SECRET, SITE_SECRET, Command, Copy, Instruction, Pins, Plan, Run, Stage
 from toolchain.images.steps import FETCHED, site
 
@@ -51,28 +54,53 @@ def resolve_packages(
     """
     if not _asked_of_apt(plan) and not plan.pip:
         return Packages({}, {})
-    script = resolving_script(plan)
+    files = {"constraints.txt": _constraints(keep).encode(), "keep.pref": _preferences(keep).encode()}
+    with _asked(engine, plan, site_config, resolving_script(plan), files) as name:
+        return Packages(_apt(engine, name), _pip(engine, name))
+
+
+def fetch_packages(engine: Engine, plan: Plan, site_config: SiteConfig, target: Path) -> None:
+    """Get the packages of a locked plan: `target` becomes a tar of `out/archives`, `out/lists`, `out/wheels`.
+
+    Raises BuildError when one has vanished, HostError when the engine fails.
+    """
+    with (
+        _asked(engine, plan, site_config, fetching_script(plan), {}) as name,
+        engine.guard(f"read the packages of {plan.name}", _SECONDS),
+        stream_atomic(target) as stream,
+    ):
+        parts, _ = engine.api.get_archive(name, _OUT)
+        for part in parts:
+            stream.write(part)
+
+
+@contextlib.contextmanager
+def _asked(
+    engine: Engine, plan: Plan, site_config: SiteConfig, script: str, more: Mapping[str, bytes]
+) -> Iterator[str]:
+    """A container of the plan's base in which the script has run, with the files of the plan's context."""
     files = {
         **{f"context/{one.path}": one.data for one in plan.files},
         "site.sh": next(one.data for one in plan.files if one.path.endswith("site.sh")),
+        "lock.pref": next((one.data for one in plan.files if one.path == PREFERENCES), b""),
         "resolve.sh": script.encode(),
-        "constraints.txt": _constraints(keep).encode(),
-        "keep.pref": _preferences(keep).encode(),
+        **more,
     }
     secrets = {SITE_SECRET: site_config.build_settings(), CA_SECRET: site_config.ca_certificates()}
+    base = site_config.mirrored_image(plan.base.pinned) or plan.base.pinned
     with engine.container(
-        plan.base.reference, [f"{_FOLDER}/resolve.sh"], entrypoint=["sh"], user="0:0",
+        base, [f"{_FOLDER}/resolve.sh"], entrypoint=["sh"], user="0:0",
         host={"network_mode": "bridge", "init": True},
     ) as name:  # fmt: skip
         _send(engine, name, _FOLDER, files)
         _send(engine, name, "/run/secrets", secrets)
-        with engine.guard(f"resolve the packages of {plan.name}", _SECONDS):
+        with engine.guard(f"ask for the packages of {plan.name}", _SECONDS):
             engine.api.start(name)
             code = int(engine.api.wait(name, timeout=_SECONDS)["StatusCode"])
             log = engine.api.logs(name).decode(errors="backslashreplace")
         if code != 0:
             raise _unsolved(plan, log)
-        return Packages(_apt(engine, name), _pip(engine, name))
+        yield name
 
 
 def resolving_script(plan: Plan) -> str:
@@ -81,25 +109,63 @@ def resolving_script(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
+def fetching_script(plan: Plan) -> str:
+    """The shell script that fetches the packages of a locked plan in a container of its base."""
+    lines = ["set -eu", f"mkdir -p {_OUT}/archives {_OUT}/lists {_OUT}/wheels"]
+    lines += [_line(command) for one in _instructions(plan) for command in _source_commands(plan, one)]
+    packages, fetches = _packages(plan)
+    if packages:
+        lines += [*fetches, _line(site("apt", "update"))]
+        lines.append(_line(site("apt", "install", "--download-only", *packages)))
+        lines += [
+            f"cp /var/cache/apt/archives/*.deb {_OUT}/archives/",
+            f"cp -R /var/lib/apt/lists/. {_OUT}/lists/",
+        ]
+        lines.append(f"rm -rf {_OUT}/lists/partial {_OUT}/lists/lock")
+    if plan.pip:
+        preparation, install = _python(plan)
+        requirements = [word for word in install if word.endswith("requirements.txt")]
+        path = next(one.path for one in plan.files if one.path.endswith("requirements.txt"))
+        lines += [*preparation, *(f"cp {_FOLDER}/context/{path} {one}" for one in requirements)]
+        start = install[: install.index("install")]
+        options = [
+            word for word in install[install.index("install") + 1 :] if not word.startswith("--progress")
+        ]
+        lines.append(_line((*start, "download", "--dest", f"{_OUT}/wheels", *options)))
+    return "\n".join(lines) + "\n"
+
+
 def _script_lines(plan: Plan) -> Iterator[str]:
-    for stage in plan.stages:
-        for one in stage.instructions:
-            yield from (_line(command) for command in _source_commands(plan, one))
+    yield from (_line(command) for one in _instructions(plan) for command in _source_commands(plan, one))
     yield f"mkdir -p {_KEEP.rpartition('/')[0]}"
     yield f"if [ -s {_FOLDER}/keep.pref ]; then cp {_FOLDER}/keep.pref {_KEEP}; fi"
-    files = [file for file in plan.downloads if file.path.endswith(".deb")]
-    asked = _asked_of_apt(plan)
-    packages = [*asked, *(f"{FETCHED}{file.path}" for file in files)]
-    for file in files:
-        yield _line(site("fetch", file.url, file.sha256, f"{FETCHED}{file.path}"))
+    packages, fetches = _packages(plan)
     if packages:
+        yield from fetches
         yield _line(site("apt", "update"))
         yield f"{_line(site('apt', 'install', '--simulate', *packages))} >{_OUT}/apt.txt"
-        names = " ".join(shlex.quote(one.partition("=")[0]) for one in asked)
+        names = " ".join(shlex.quote(one.partition("=")[0]) for one in _asked_of_apt(plan))
         shown = "dpkg-query --show --showformat='${Package}\\t${Version}\\n'"
         yield f"{shown} {names} >{_OUT}/installed.txt 2>{_OUT}/ignored.txt || true"
     if plan.pip:
-        yield from _pip_lines(plan)
+        preparation, install = _python(plan)
+        yield from preparation
+        start = install[: install.index("install") + 1]
+        options = ("--dry-run", "--quiet", "--ignore-installed", "--report", f"{_OUT}/pip.json")
+        kept = _line((*start, *options, "--constraint", _CONSTRAINTS, *plan.pip))
+        yield f"{kept} || {_line((*start, *options, *plan.pip))}"
+
+
+def _packages(plan: Plan) -> tuple[list[str], list[str]]:
+    """Everything that apt is asked for, files included, and the lines that fetch those files."""
+    files = [one for one in plan.downloads if one.path.endswith(".deb")]
+    fetches = [_line(site("fetch", one.url, one.sha256, f"{FETCHED}{one.path}")) for one in files]
+    return [*_asked_of_apt(plan), *(f"{FETCHED}{one.path}" for one in files)], fetches
+
+
+def _instructions(plan: Plan) -> Iterator[Instruction]:
+    for stage in plan.stages:
+        yield from stage.instructions
 
 
 def _asked_of_apt(plan: Plan) -> list[str]:
@@ -126,25 +192,19 @@ def _source_commands(plan: Plan, one: Instruction) -> Iterator[Command]:
             yield site("fetch", file.url, file.sha256, one.target)
 
 
-def _pip_lines(plan: Plan) -> Iterator[str]:
-    """Make the interpreter that the plan installs, then let its pip say what it would install."""
+def _python(plan: Plan) -> tuple[list[str], Command]:
+    """Lines that make the interpreter and environment that the plan makes, and its call of `pip install`."""
     system, packages = _stage(plan, "system"), _stage(plan, "packages")
-    yield "echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/tk 2>&1 || true"  # nothing here outlives the container
-    for command in _commands(system):
-        if command[:4] == site("apt", "install"):
-            yield _line(command)
+    lines = ["echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/tk 2>&1 || true"]  # nothing outlives the container
+    lines += [_line(command) for command in _commands(system) if command[:4] == site("apt", "install")]
     for one in packages.instructions:
         if isinstance(one, Copy) and one.from_stage == "fetched":
-            yield from _fetched_lines(plan, one)
+            lines += _fetched_lines(plan, one)
     for command in _commands(packages):
-        if "pip" not in command or "install" not in command:
-            yield _line(command)
-            continue
-        start = command[: command.index("install") + 1]
-        options = ("--dry-run", "--quiet", "--ignore-installed", "--report", f"{_OUT}/pip.json")
-        kept = _line((*start, *options, "--constraint", _CONSTRAINTS, *plan.pip))
-        yield f"{kept} || {_line((*start, *options, *plan.pip))}"
-        return
+        if "pip" in command and "install" in command:
+            return lines, command
+        lines.append(_line(command))
+    raise InternalError(f"the plan of {plan.name} names Python packages and installs none")
 
 
 def _fetched_lines(plan: Plan, copied: Copy) -> Iterator[str]:

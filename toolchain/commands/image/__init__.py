@@ -9,6 +9,7 @@ import typer
 
 from toolchain.commands.image import (
     build,
+    bundle,
     check,
     diff,
     lint,
@@ -53,3 +54,4 @@ app.command("prune")(prune.prune_command)
 app.command("sbom")(sbom.sbom_command)
 app.command("run")(run.run_command)
 app.command("shell")(shell.shell_command)
+app.add_typer(bundle.app, name="bundle")

@@ -1,0 +1,85 @@
+"""`tk image bundle`: everything that a build needs as one file, for machines without internet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from toolchain import console, options
+from toolchain.commands.image import common, target
+
+app = typer.Typer(help="Everything that a build needs as one file.", no_args_is_help=True)
+
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: NAME.tkbundle.tar."),
+]
+Source = Annotated[Path, typer.Argument(metavar="FILE", help="A bundle made by `tk image bundle export`.")]
+
+
+@app.callback()
+def bundle() -> None:
+    """Everything that a build needs as one file."""
+
+
+@app.command("export")
+def export_command(
+    name: common.Name,
+    output: Output = None,
+    base: target.Base = None,
+    engine: options.EngineName = None,
+    docker_host: options.DockerHost = None,
+    site: common.Site = None,
+    arch: common.Archs = None,
+    allow: common.Allow = None,
+    json: options.Json = False,
+) -> None:
+    """Write a bundle: base and component images, packages, wheels, downloads, the lock.
+
+    The image must be locked, and its components built.
+    """
+    from toolchain.images.bundle import export_bundle
+    from toolchain.images.lock import lock_path, read_lock
+
+    connected = target.connect(docker_host, engine)
+    made = target.planned(name, site=site, archs=arch or (), allow=allow or (), base=base, locked=True)
+    lock = read_lock(lock_path())
+    assert lock is not None  # planned with `locked`
+    path = output or Path(f"{made.plan.name}.tkbundle.tar")
+    section = lock.images[made.plan.name]
+    manifest = export_bundle(connected, made.plan, section, made.site, path, say=console.talk)
+    size = path.stat().st_size
+    if json:
+        console.data_json(
+            {"bundle": path, "bytes": size, "files": len(manifest.files), "plan": manifest.plan}
+        )
+    else:
+        console.data(str(path))
+        console.talk(f"{len(manifest.files)} files, {console.size(size)}")
+
+
+@app.command("import")
+def import_command(
+    file: Source,
+    engine: options.EngineName = None,
+    docker_host: options.DockerHost = None,
+    json: options.Json = False,
+) -> None:
+    """Check a bundle, keep its files, load its images, and write its section into tk.lock.
+
+    Then `tk image build NAME --locked --network none` builds from it.
+    """
+    from toolchain.images.bundle import import_bundle, section_of
+    from toolchain.images.lock import lock_path
+
+    connected = target.connect(docker_host, engine)
+    found = import_bundle(connected, options.existing_file(file), lock_path(), say=console.talk)
+    name = found.manifest.name
+    if json:
+        console.data_json({"name": name, "plan": found.manifest.plan, "folder": found.folder})
+        return
+    console.data(name)
+    base = f" --base {found.manifest.base}" if section_of(found).stand_in else ""
+    console.talk(f"`tk image build {name}{base} --locked --network none` builds it")
