@@ -159,7 +159,7 @@ def _add(text: str, found: Combination, name: str, book: RecipeBook) -> Combinat
         return _on_system(text, found)
     component, typed = _split(text, book)
     if any(one.name == component for one in found.parts):
-        raise UsageError(f"`{name}` names {component} twice")
+        raise UsageError(f"`{name}` names {component} twice", hint="name each component once")
     part, why = _release(book.components[component], text, typed)
     return replace(found.with_part(part), choices=(*found.choices, why))
 
