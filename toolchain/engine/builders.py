@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from compiler import UsageError, private_directory, run, write_atomic
+from compiler import UsageError, private_directory, remove_abandoned_directories, run, write_atomic
 from toolchain.engine.client import Engine
 from toolchain.engine.events import BuildKitLog, Listener, StepLog, split_lines
 from toolchain.images.plan import ContextFile
@@ -26,6 +26,7 @@ BuilderName = Literal["auto", "buildkit", "classic"]
 BUILDERS: tuple[BuilderName, ...] = ("auto", "buildkit", "classic")
 _FIRST_WITHOUT_BUILDKIT = 23
 """The first release of Docker's client that leaves BuildKit to the component buildx."""
+_FOLDER = "tk-build"
 _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 
@@ -102,7 +103,8 @@ def build_with_buildkit(
         log.append(line)
         read(line)
 
-    with private_directory("tk-build") as folder:
+    remove_abandoned_directories(_FOLDER)  # of builds that were killed: they hold secrets
+    with private_directory(_FOLDER) as folder:
         argv = [*_leash(settings), str(client.program), *_connection(engine), *client.words]
         argv += [*_options(client, request), *_secret_options(folder, request.secrets), "-"]
         done = run(

@@ -10,7 +10,7 @@ import pytest
 
 from compiler import HostError
 from tests.support import command
-from tests.support.fake_engine import VERSION, Answer, Request, fake_engine, healthy
+from tests.support.broken_engine import VERSION, Answer, Request, fake_engine, healthy
 from toolchain.engine.client import open_engine
 from toolchain.engine.endpoint import Endpoint
 

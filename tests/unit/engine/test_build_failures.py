@@ -1,0 +1,166 @@
+"""Builds on engines that fail on the way, with builders that are programs of the test."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from compiler import BuildError, HostError
+from tests.support.broken_engine import Request, fake_engine, healthy
+from tests.support.plans import small_plan
+from toolchain.engine import builders
+from toolchain.engine.build import build_image
+from toolchain.engine.builders import BuildKitClient, BuildRequest, build_with_api
+from toolchain.engine.client import Engine, open_engine
+from toolchain.engine.endpoint import Endpoint
+from toolchain.engine.events import Event
+from toolchain.images.plan import ContextFile, Plan
+
+Start = Callable[..., Engine]
+BASE = {"Id": "sha256:1", "Config": {}}
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    with contextlib.ExitStack() as stack:
+
+        def begin(**answers: Callable[[Request], None]) -> Engine:
+            def answer(request: Request) -> None:
+                if healthy(request):
+                    return
+                name = request.path.partition("/")[0]
+                if name in answers:
+                    answers[name](request)
+                else:
+                    request.answer({"message": "no such thing"}, 404)
+
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            return open_engine(Endpoint(stack.enter_context(fake_engine(folder, answer)), "a test"))
+
+        yield begin
+
+
+def build(engine: Engine) -> tuple[Any, list[Event], list[str]]:
+    events: list[Event] = []
+    log: list[str] = []
+    request = BuildRequest("tk/x:1", (ContextFile("Dockerfile", b"FROM scratch\n"),))
+    failure, identity = build_with_api(engine, request, b"", events.append, log)
+    return failure or identity, events, log
+
+
+def stream(*parts: object) -> Callable[[Request], None]:
+    return lambda one: one.answer(b"\r\n".join(json.dumps(part).encode() for part in parts))
+
+
+def test_the_stream_of_an_engine(start: Start) -> None:
+    parts = ({"stream": "Step 1/1 : FROM scr"}, {"stream": "atch\n"}, {"aux": {"ID": "sha256:2"}})
+    identity, events, log = build(start(build=stream(*parts)))
+    assert identity == "sha256:2"
+    assert log == ["Step 1/1 : FROM scratch"]
+    assert [one.kind for one in events] == ["started", "done"]
+
+
+def test_an_error_in_the_stream(start: Start) -> None:
+    parts = ({"stream": "Step 1/1 : RUN x\nx: not found\n"}, {"error": "x returned 127"})
+    failure, events, log = build(start(build=stream(*parts)))
+    assert failure.why == "x returned 127"
+    assert [one.kind for one in events] == ["started", "output", "failed"]
+    assert log[-1] == "x returned 127"
+
+
+def test_a_refusal(start: Start) -> None:
+    failure, _, _ = build(start(build=lambda one: one.answer({"message": "unknown flag: mount"}, 400)))
+    assert failure.why == "unknown flag: mount"
+
+
+def test_a_connection_that_drops(start: Start) -> None:
+    with pytest.raises(HostError) as caught:
+        build(start(build=Request.drop))
+    assert "dropped the connection" in caught.value.what
+    assert caught.value.lines()[1:] == []
+
+
+PROGRAM = """#!/bin/sh
+cat > /dev/null
+echo "#1 [image 1/1] RUN make"
+echo "#1 0.5 make: *** No rule to make target"
+echo "#1 ERROR: executor failed running [/bin/sh -c make]: exit code: 2"
+echo "executor failed running [/bin/sh -c make]: exit code: 2" >&2
+exit 1
+"""
+
+
+@pytest.fixture
+def failing_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "docker"
+    program.write_text(PROGRAM)
+    program.chmod(0o755)
+    client = BuildKitClient(program, ("build",), "20.10.24")
+    monkeypatch.setattr(builders, "find_buildkit", lambda: (client, ()))
+
+
+def images(request: Request) -> None:
+    """No image but the base, which has the recipe's system."""
+    if request.path == "images/base/json":
+        request.answer(BASE)
+    elif request.path == "images/json":
+        request.answer([])
+    else:
+        request.answer({"message": "no such image"}, 404)
+
+
+def containers(request: Request) -> None:
+    if request.path == "containers/json":
+        request.answer([])
+    elif request.path == "containers/create":
+        request.answer({"Id": "c", "Warnings": []}, 201)
+    elif request.path.endswith("/archive"):
+        request.answer(b"")
+    else:
+        request.answer(b"", 204)
+
+
+def without_stand_in() -> Plan:
+    import dataclasses
+
+    plan = small_plan("base")
+    return dataclasses.replace(plan, base=dataclasses.replace(plan.base, stand_in=False))
+
+
+@pytest.mark.usefixtures("failing_client")
+def test_a_failing_step_is_shown_with_its_last_lines(start: Start) -> None:
+    engine = start(
+        images=images,
+        containers=containers,
+        volumes=lambda one: one.answer({"Volumes": []}),
+        _ping=lambda one: one.answer(b"OK"),
+    )
+    with pytest.raises(BuildError) as caught:
+        build_image(engine, without_stand_in())
+    error = caught.value
+    assert error.code == 5
+    assert error.why.splitlines() == [
+        "[image 1/1] RUN make",
+        "make: *** No rule to make target",
+        "executor failed running [/bin/sh -c make]: exit code: 2",
+    ]
+    log = Path(error.where.partition(" (")[0])
+    assert "No rule to make target" in log.read_text()
+
+
+@pytest.mark.usefixtures("failing_client")
+def test_an_engine_that_has_gone_is_why_the_build_failed(start: Start) -> None:
+    engine = start(
+        images=images,
+        containers=containers,
+        volumes=lambda one: one.answer({"Volumes": []}),
+        _ping=Request.drop,
+    )
+    with pytest.raises(HostError, match=r"cannot go on with the build: .* dropped the connection"):
+        build_image(engine, without_stand_in())
