@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,10 @@ def workshop(docker_engine: TestEngine, tmp_path_factory: pytest.TempPathFactory
     engine = docker_engine.open()
     with engine.guard("look at the network"):
         host = engine.api.inspect_network("bridge")["IPAM"]["Config"][0]["Gateway"]
+    base = build_image(engine, _stand_in(docker_engine.base, _resolution("cpu")))
+    status = engine.read_file(base.reference, "/var/lib/dpkg/status") or b""
     with stub_mirror.serving(tmp_path_factory.mktemp("mirror")) as mirror:
+        mirror.installed = frozenset(re.findall(r"^Package: (\S+)$", status.decode(), re.MULTILINE))
         _fill(mirror)
         yield Workshop(engine, mirror, mirror.site(host), docker_engine.base)
     ours = [one for one in store.list_images(engine, untagged=True) if one.stand_in or one.name == _STAND_IN]

@@ -24,14 +24,16 @@ from typing import Any
 
 from toolchain.site import Mirror, SiteConfig
 
-VERSION = "0~stub"
-_NEWER = {"python3-dev": "99~stub"}  # older ones do not go with the real Python of a base
 _PACKAGES = "main/binary-amd64/Packages"
 
 
 @dataclass(slots=True)
 class StubMirror:
-    """What is served: `downloads` by URL, apt packages and wheels by name, git trees by URL."""
+    """What is served: `downloads` by URL, apt packages and wheels by name, git trees by URL.
+
+    `installed` are packages that a base has for real: their stubs are older, so that they stay; all others
+    are newer than what real packages break.
+    """
 
     folder: Path
     port: int = 0
@@ -40,6 +42,7 @@ class StubMirror:
     wheels: dict[str, bytes] = field(default_factory=dict)
     commits: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
+    installed: frozenset[str] = frozenset()
 
     def site(self, host: str) -> SiteConfig:
         """The site that has nothing but this mirror, which it reaches as `host`."""
@@ -58,13 +61,16 @@ class StubMirror:
     def sha256(self, url: str) -> str:
         return hashlib.sha256(self.downloads[url]).hexdigest()
 
+    def version(self, package: str) -> str:
+        return "0~stub" if package in self.installed else "99~stub"
+
     def add_packages(self, names: Iterable[str]) -> None:
         """Empty Debian packages."""
         for name in sorted({one.partition("=")[0] for one in names} - set(self.packages)):
             root = self.folder / "deb" / name
             (root / "DEBIAN").mkdir(parents=True)
             (root / "DEBIAN" / "control").write_text(
-                f"Package: {name}\nVersion: {_NEWER.get(name, VERSION)}\nArchitecture: all\n"
+                f"Package: {name}\nVersion: {self.version(name)}\nArchitecture: all\n"
                 "Maintainer: nobody <nobody@invalid>\nDescription: stub\n"
             )
             target = root.with_suffix(".deb") if "." not in name else root.parent / f"{name}.deb"
@@ -134,7 +140,7 @@ class StubMirror:
         for name, data in sorted(self.packages.items()):
             digest = hashlib.sha256(data).hexdigest()
             lines.append(
-                f"Package: {name}\nVersion: {_NEWER.get(name, VERSION)}\nArchitecture: all\n"
+                f"Package: {name}\nVersion: {self.version(name)}\nArchitecture: all\n"
                 f"Maintainer: nobody\nFilename: pool/{name}.deb\nSize: {len(data)}\nSHA256: {digest}\n"
                 "Description: stub\n"
             )
