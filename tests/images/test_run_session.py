@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import pty
+import random
 import select
 import signal
 import subprocess
@@ -154,6 +155,21 @@ def test_it_ends_when_tk_is_killed(start: Start, engine: TestEngine) -> None:
     child.wait(10)
     assert _left(engine, 5) == []
     assert time.monotonic() - started < 6
+
+
+def test_whenever_tk_is_ended_nothing_stays(start: Start, engine: TestEngine) -> None:
+    """Rounds over the whole of a start: before, while and after the container is made, started and held."""
+    chance = random.Random(0)
+    for number in (signal.SIGKILL, signal.SIGINT, signal.SIGTERM) * 4:
+        child = start("sleep", "1000", stdin=subprocess.DEVNULL)
+        time.sleep(chance.uniform(0.3, 3.0))
+        child.send_signal(number)
+        ended = time.monotonic()
+        child.wait(10)
+        assert _left(engine, 5) == [], number
+        assert time.monotonic() - ended < 5, number
+        time.sleep(0.3)
+        assert _left(engine, 1) == [], number
 
 
 def test_the_end_of_the_input_is_no_end(start: Start) -> None:
