@@ -176,7 +176,11 @@ def show_text(found: Resolution) -> str:
     if found.environment and found.environment.differences:
         lines += ["", "differences from the original"]
         for change in found.environment.differences:
-            lines += [f"  before: {change.before}", f"  now: {change.now}", f"  because: {change.because}"]
+            lines += [
+                f"  - before: {change.before}",
+                f"    now: {change.now}",
+                f"    because: {change.because}",
+            ]
     return "\n".join(lines)
 
 

@@ -289,13 +289,15 @@ def _why_archs(combination: Combination, facts: Facts, asked: tuple[str, ...]) -
     baked = [one.name for one in combination.parts if one.entry.row.bakes_arch]
     identity = f"built into {', '.join(baked)}" if baked else "chosen at compile time, not part of the image"
     if not asked:
-        return f"the default archs of this version; {identity}"
+        return f"the default of this version; {identity}"
     aliases = [
         f"{old} is compiled as {new}"
         for old, new in combination.row.arch_aliases.items()
         if old in facts.asked
     ]
-    return "; ".join(["archs asked for", *aliases, identity])
+    environment = combination.environment
+    own = environment is not None and asked == environment.archs
+    return "; ".join(["the environment's own" if own else "asked for", *aliases, identity])
 
 
 def _hash(
