@@ -13,6 +13,7 @@ import pytest
 from compiler import load_settings
 from tests.support.command import Result, tk
 from tests.support.engine import TestEngine
+from toolchain.engine import store
 from toolchain.engine.client import Engine
 from toolchain.site import load_site
 
@@ -22,11 +23,11 @@ NAMES = ("cpu", "cuda-12-pip", "rocm-5.2-debian", "cpu-sycl")
 KERNEL = {"cuda-12-pip": "cubin for sm_70", "rocm-5.2-debian": "code object for gfx906"}
 """What the smoke test `kernel` says that it has made of a kernel written by hand."""
 CASES = [
-    *(pytest.param("docker_engine", name, id=f"docker-{name}") for name in NAMES),
-    pytest.param("podman_engine", "cpu", id="podman-cpu"),
-    pytest.param("podman_engine", "cuda-12-pip", id="podman-cuda-12-pip"),
-    pytest.param("remote_engine", "cpu", id="remote-cpu"),
-    pytest.param("remote_engine", "rocm-5.2-debian", id="remote-rocm-5.2-debian"),
+    *(pytest.param(("docker_engine", name), id=f"docker-{name}") for name in NAMES),
+    pytest.param(("podman_engine", "cpu"), id="podman-cpu"),
+    pytest.param(("podman_engine", "cuda-12-pip"), id="podman-cuda-12-pip"),
+    pytest.param(("remote_engine", "cpu"), id="remote-cpu"),
+    pytest.param(("remote_engine", "rocm-5.2-debian"), id="remote-rocm-5.2-debian"),
 ]
 MARK = "# 7c1e5a-mark-of-the-site"
 
@@ -35,8 +36,16 @@ MARK = "# 7c1e5a-mark-of-the-site"
 def where(request: pytest.FixtureRequest) -> Iterator[tuple[TestEngine, str]]:
     fixture, name = request.param
     under_test: TestEngine = request.getfixturevalue(fixture)
+    remove_stand_ins(under_test)
     yield under_test, name
-    tk("image", "rm", name, "--force", "--docker-host", under_test.url)
+    remove_stand_ins(under_test)
+
+
+def remove_stand_ins(under_test: TestEngine) -> None:
+    """Remove what was built on the tests' base; other images may be somebody's."""
+    engine = under_test.open()
+    ours = [one for one in store.list_images(engine, untagged=True) if one.stand_in == under_test.base]
+    store.remove_images(engine, ours, force=True)
 
 
 @pytest.mark.parametrize("where", CASES, indirect=True)
