@@ -90,20 +90,25 @@ def leftovers(engine: TestEngine) -> list[str]:
     return [f"{one['Names'][0]} {one['Status']}" for one in there if "/tk-run" in one["Names"][0]]
 
 
+@pytest.mark.parametrize("name", ["docker_engine", "remote_engine", "podman_engine"])
 def test_the_contract(
-    docker_engine: TestEngine, docker_image: str, model: Path, tk_at: Run, tmp_path: Path
+    name: str, request: pytest.FixtureRequest, model: Path, tk_at: Run, tmp_path: Path
 ) -> None:
-    made = tk_at(docker_engine, "compile", model, "--target", "cpu", "--image", "cpu", "-o", "m.so", "--json")
+    engine: TestEngine = request.getfixturevalue(name)
+    image = cpu_image(engine)
+    made = tk_at(engine, "compile", model, "--target", "cpu", "--image", "cpu", "-o", "m.so", "--json")
     assert made.returncode == 0, made.stderr
     assert json.loads(made.stdout)["path"] == "m.so"
     assert "stand-in" in made.stderr
-    verified = tk_at(docker_engine, "verify", "m.so", "--model", model, "--image", docker_image)
+    verified = tk_at(engine, "verify", "m.so", "--model", model, "--image", image)
     assert verified.returncode == 0, verified.stderr
     assert "within tolerance" in verified.stdout
-    ran = tk_at(docker_engine, "run", "m.so", "--output-dir", "out", "--image", docker_image)
+    ran = tk_at(engine, "run", "m.so", "--output-dir", "out", "--image", image)
     assert ran.returncode == 0, ran.stderr
     assert (tmp_path / "out" / "Plus214_Output_0.npy").exists()
-    assert leftovers(docker_engine) == []
+    timed = tk_at(engine, "bench", "m.so", "--seconds", "0.1", "--json", "--image", image)
+    assert json.loads(timed.stdout)["p50_ms"] > 0
+    assert leftovers(engine) == []
 
 
 def test_errors_keep_their_code_and_name_the_host_s_files(

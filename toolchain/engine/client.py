@@ -9,6 +9,7 @@ import io
 import socket
 import sys
 import tarfile
+import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ PING_SECONDS = 5.0
 ANSWER_SECONDS = 120.0
 """How long it may take for any other answer, or between two parts of a stream."""
 _PODMAN = "Podman Engine"
+_REMOVE_TRIES, _REMOVE_PAUSE_SECONDS = 10, 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +133,24 @@ class Engine:
         import docker.errors
 
         with self.guard(f"remove the container {name}"), contextlib.suppress(docker.errors.NotFound):
-            try:
-                self.api.remove_container(name, v=True, force=True)
-            except docker.errors.APIError as error:
-                if error.status_code != http.HTTPStatus.CONFLICT:  # the engine removes it already
-                    raise
+            for tries_left in reversed(range(_REMOVE_TRIES)):
+                try:
+                    self._remove(name)
+                except docker.errors.APIError as error:
+                    if not tries_left or not error.is_server_error():
+                        raise
+                    time.sleep(_REMOVE_PAUSE_SECONDS)  # podman cannot stop what is just ending
+                else:
+                    break
+
+    def _remove(self, name: str) -> None:
+        import docker.errors
+
+        try:
+            self.api.remove_container(name, v=True, force=True)
+        except docker.errors.APIError as error:
+            if error.status_code != http.HTTPStatus.CONFLICT:  # the engine removes it already
+                raise
 
     def run(
         self, image: str, argv: Sequence[str], *, timeout: float | None = None, **options: Any
