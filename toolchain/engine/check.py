@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from toolchain.engine.client import Engine
 from toolchain.engine.store import StoredImage
 from toolchain.images.inventory import Difference, compare, read_inventory
 from toolchain.images.plan import Pins, Plan, SmokeTest
+from toolchain.images.sbom import store_sbom
 
 _SECONDS = 600.0
 _SAID = 200
@@ -27,7 +29,10 @@ class SmokeResult:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Results of all smoke tests, and where the inventory differs; `locked`: compared with a lock."""
+    """Results of all smoke tests, and where the inventory differs; `locked`: compared with a lock.
+
+    `sbom` is the image's CycloneDX document in the user's state folder.
+    """
 
     reference: str
     id: str
@@ -37,6 +42,7 @@ class Report:
     packages: int
     differences: tuple[Difference, ...]
     locked: bool
+    sbom: Path
 
     @property
     def passed(self) -> bool:
@@ -58,6 +64,7 @@ def check_image(engine: Engine, plan: Plan, pins: Pins | None, image: StoredImag
         packages=len(inventory.packages),
         differences=compare(inventory, plan, pins, base=base),
         locked=pins is not None,
+        sbom=store_sbom(inventory, plan),
     )
 
 

@@ -1,0 +1,110 @@
+"""Lock, build, check, bundle, and build again without network: with a real engine, as users type it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+
+from tests.support.command import Result, tk
+from tests.support.engine import TestEngine
+
+pytestmark = pytest.mark.slow
+
+NAME = "cpu"
+
+
+@pytest.fixture
+def run(docker_engine: TestEngine, tmp_path: Path) -> Callable[..., Result]:
+    """`tk image ...` on the engine, in a project of this test; `base` is added for names."""
+
+    def one(*arguments: object, project: str = "project") -> Result:
+        folder = tmp_path / project
+        folder.mkdir(exist_ok=True)
+        env = {"XDG_DATA_HOME": str(tmp_path / "data"), "XDG_STATE_HOME": str(tmp_path / "state")}
+        words = [*arguments, "--docker-host", docker_engine.url]
+        if NAME in arguments:
+            words += ["--base", docker_engine.base]
+        return tk("image", *words, cwd=folder, env=env, timeout=1200)
+
+    return one
+
+
+def ok(done: Result) -> Result:
+    assert done.code == 0, done.err[-3000:]
+    return done
+
+
+def test_from_a_lock_to_a_build_without_network(
+    run: Callable[..., Result], docker_engine: TestEngine, tmp_path: Path
+) -> None:
+    lock = tmp_path / "project" / "tk.lock"
+    missing = run("build", NAME, "--locked")
+    assert (missing.code, "no section for cpu" in missing.err) == (3, True)
+
+    found = ok(run("lock", NAME, "--json")).json
+    pins = {one["name"]: one["after"] for one in found["changes"] if one["what"] == "apt"}
+    assert {"g++", "libc6-dev", "python3-minimal"} <= pins.keys(), (
+        "packages that are pulled in are locked, too"
+    )
+    text = lock.read_text()
+    ok(run("lock", NAME))
+    ok(run("lock", NAME, "--update"))
+    assert lock.read_text() == text
+
+    reference = ok(run("build", NAME, "--locked")).out.strip()
+    report = ok(run("check", NAME, "--locked", "--json")).json
+    assert (report["locked"], report["differences"], report["passed"]) == (True, [], True)
+    document = ok(run("sbom", NAME)).out
+    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document) is None
+    assert document.strip() == Path(report["sbom"]).read_text().strip()
+    versions = {one["name"]: one.get("version") for one in json.loads(document)["components"]}
+    assert {name: versions.get(name) for name in pins} == pins
+
+    stale_and_vanished(run, lock, text)
+    bundled(run, docker_engine, tmp_path, reference)
+
+
+def stale_and_vanished(run: Callable[..., Result], lock: Path, text: str) -> None:
+    """Another recipe makes the lock stale; a version that does not exist makes the build fail."""
+    lock.write_text(re.sub(r'recipe = "\w{64}"', f'recipe = "{"0" * 64}"', text))
+    stale = run("build", NAME, "--locked", "--dry-run")
+    assert (stale.code, "recipes of cpu have changed" in stale.err) == (3, True)
+    ok(run("build", NAME, "--frozen", "--dry-run"))
+    warned = ok(run("build", NAME, "--dry-run"))
+    assert "tk.lock does not count" in warned.err
+
+    pulled_in = next(line for line in text.splitlines() if line.startswith("libasan"))
+    lock.write_text(text.replace(pulled_in, f'{pulled_in.split(" = ")[0]} = "99.0-1"'))
+    vanished = run("build", NAME, "--frozen")
+    assert vanished.code == 5
+    assert "not installable" in vanished.err or "unmet dependencies" in vanished.err
+    lock.write_text(text)
+
+
+def bundled(run: Callable[..., Result], docker_engine: TestEngine, tmp_path: Path, reference: str) -> None:
+    """The bundle alone is enough: caches emptied, image gone, another project, no network."""
+    bundle = tmp_path / "cpu.tar"
+    exported = ok(run("bundle", "export", NAME, "-o", bundle, "--json")).json
+    assert exported["bytes"] == bundle.stat().st_size
+
+    ok(run("rm", reference))
+    engine = docker_engine.open()
+    if docker_engine.private:
+        with engine.guard("empty the build caches"):
+            engine.api.prune_builds(all=True)
+        nothing = run("build", NAME, "--locked", "--network", "none")
+        assert nothing.code == 5, "without the bundle there is nothing to build from"
+
+    imported = ok(run("bundle", "import", bundle, project="other"))
+    assert imported.out.strip() == NAME
+    assert (tmp_path / "other" / "tk.lock").read_text() == (tmp_path / "project" / "tk.lock").read_text()
+    again = ok(run("build", NAME, "--locked", "--network", "none", project="other"))
+    assert again.out.strip() == reference
+    ok(run("check", NAME, "--locked", project="other"))
+    ok(run("rm", reference))
