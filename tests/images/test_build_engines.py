@@ -14,7 +14,7 @@ import pytest
 
 from compiler import BuildError
 from tests.support.engine import TestEngine
-from tests.support.plans import MARK, small_plan
+from tests.support.plans import MARK, plan_with_component, small_plan
 from toolchain.engine import store
 from toolchain.engine.build import BuildOptions, build_image
 from toolchain.engine.builders import BuilderName
@@ -96,6 +96,21 @@ def test_failing_step(where: tuple[Engine, str, BuilderName]) -> None:
     assert "no such thing: 42" in caught.value.why
     assert caught.value.code == 5
     assert [one for one in store.list_images(engine) if one.name == "small-bad"] == []
+
+
+@pytest.mark.slow
+@parametrize
+def test_components_come_first(where: tuple[Engine, str, BuilderName]) -> None:
+    engine, base, builder = where
+    plan = plan_with_component(base)
+    built = build_image(engine, plan, builder=builder)
+    assert [one.reference for one in built.needs] == [plan.needs[0].reference]
+    assert engine.run(plan.reference, ["cat", "/opt/part/file"]).output == "whole\n"
+    [part] = [one for one in store.list_images(engine) if one.name == "small-part"]
+    store.remove_images(engine, [one for one in store.list_images(engine) if one.name == "small-whole"])
+    again = build_image(engine, plan, builder=builder)
+    assert not again.cached
+    assert [(one.id, one.cached) for one in again.needs] == [(part.id, True)]
 
 
 @pytest.mark.slow

@@ -70,3 +70,28 @@ def small_plan(base: str, *, word: str = "one", fails: bool = False, seconds: st
         smoke=(SmokeTest("made", ("grep", word, "/made")),),
         labels=(("org.opencontainers.image.title", "small"),),
     )
+
+
+def plan_with_component(base: str) -> Plan:
+    """An image that copies from a component's, which holds nothing but what was built."""
+    made = Run((("sh", "-c", "mkdir -p /opt/part && echo whole > /opt/part/file"),))
+    part = Plan(
+        name="small-part",
+        repository="tk/part",
+        tag="1",
+        base=Base(base, os="debian-12", stand_in=True),
+        stages=(
+            Stage("build", (From(base, "build"), made)),
+            Stage("image", (From("scratch", "image"), Copy(("/opt/part",), "/opt/part", "build"))),
+        ),
+        provides=("/opt/part",),
+    )
+    copied = Copy(("/opt/part",), "/opt/part", part.reference)
+    return Plan(
+        name="small-whole",
+        repository="tk/small",
+        tag="whole",
+        base=Base(base, os="debian-12", stand_in=True),
+        stages=(Stage("image", (From(base, "image"), copied, User("10000:10000"))),),
+        needs=(part,),
+    )
