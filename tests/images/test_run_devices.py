@@ -16,7 +16,7 @@ from toolchain.devices import probe
 from toolchain.devices.detect import detect
 from toolchain.devices.hosting import Caller, EngineFacts
 from toolchain.devices.options import RunOption, create_arguments
-from toolchain.devices.privileges import HOME, Wishes, base_options, run_options
+from toolchain.devices.privileges import HOME, Wishes, asked_options, base_options, run_options
 from toolchain.devices.sysroot import capture
 from toolchain.engine.attach import Streams, User, groups_of, run_attached
 from toolchain.engine.client import Engine
@@ -52,9 +52,10 @@ def look(
 
     def run(name: str, vendor: str, wishes: Wishes | None = None, **changes: Any) -> dict[str, list[str]]:
         found = detect(machine(name, tmp_path / name))
-        options = (*base_options(FACTS, CALLER), *run_options(found, vendor, FACTS, CALLER, wishes))  # type: ignore[arg-type]
+        options = [*base_options(FACTS, CALLER), *asked_options(wishes or Wishes())]
+        options += run_options(found, vendor, FACTS, CALLER, wishes)  # type: ignore[arg-type]
         status, out = inside(
-            engine, docker_engine.base, options, ["sh", "-c", LOOK], tmp_path, capfd, **changes
+            engine, docker_engine.base, tuple(options), ["sh", "-c", LOOK], tmp_path, capfd, **changes
         )
         assert status == 0, out
         seen: dict[str, list[str]] = {}

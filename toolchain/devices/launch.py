@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from toolchain.devices.detect import Inventory, detect
 from toolchain.devices.drivers import check_fit, vendor_of
 from toolchain.devices.hosting import EngineFacts, engine_facts, this_caller
 from toolchain.devices.options import RunOption, command_line, create_arguments
-from toolchain.devices.privileges import HOME, PRODUCTS, Wishes, base_options, run_options
+from toolchain.devices.privileges import HOME, PRODUCTS, Wishes, asked_options, base_options, run_options
 from toolchain.engine.client import Engine
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 FOLDER = "/work"
 """Where the current folder is in a container."""
 NETWORKS = ("bridge", "none")
+_ROOT_ONLY = (
+    "Docker gives added capabilities to root only: add --as-root, or for counters of NVIDIA set"
+    " `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in the host's /etc/modprobe.d"
+)
 _CHOICES = ("auto", "none", *VENDORS)
 
 
@@ -33,7 +37,8 @@ class Request:
 
     image: a recipe's name, or a reference of an image on the engine. devices: `auto` (those of the image's
     vendor that are there), `none`, or vendors. folder: mounted at `/work` when the engine is of this machine.
-    assumed: a captured machine to take in place of the engine's.
+    assumed: a captured machine to take in place of the engine's. as_root: as root of the container, who has
+    no more capabilities than others.
     """
 
     image: str
@@ -50,6 +55,7 @@ class Request:
     lock: LockMode = "auto"
     build: bool = False
     tty: bool = False
+    as_root: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,7 @@ def prepare(engine: Engine, request: Request) -> Launch:
     _check_words(request)
     image = _choose(engine, request)
     facts = engine_facts(engine)
-    caller = this_caller()
+    caller = replace(this_caller(), uid=0, gid=0) if request.as_root else this_caller()
     wanted, inventory = _vendors(engine, request, image)
     notes = list(image.notes)
     options = list(base_options(facts, caller))
@@ -99,6 +105,9 @@ def prepare(engine: Engine, request: Request) -> Launch:
         for vendor in wanted:
             options += run_options(inventory, vendor, facts, caller, request.wishes)
         notes += _notes(inventory, image, wanted, request)
+    options += asked_options(request.wishes)
+    if facts.kind == "docker" and caller.uid and any(one.flag == "cap-add" for one in options):
+        notes.append(_ROOT_ONLY)
     options += _surroundings(engine, request, notes)
     return Launch(
         reference=image.reference,

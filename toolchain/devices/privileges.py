@@ -100,7 +100,7 @@ def run_options(
             hint="\n".join(dict.fromkeys(one.fix for one in lacks)),
         )
     make = {"nvidia": _nvidia, "amd": _amd, "hygon": _hygon, "intel": _intel}[vendor]
-    return (*make(inventory, devices, engine, caller, asked), *_asked_for(asked))
+    return tuple(make(inventory, devices, engine, caller, asked))
 
 
 def _chosen(inventory: Inventory, vendor: Vendor, numbers: tuple[int, ...]) -> tuple[Device, ...]:
@@ -116,7 +116,8 @@ def _chosen(inventory: Inventory, vendor: Vendor, numbers: tuple[int, ...]) -> t
     return tuple(devices[one] for one in dict.fromkeys(numbers)) if numbers else devices
 
 
-def _asked_for(wishes: Wishes) -> Iterable[RunOption]:
+def asked_options(wishes: Wishes) -> Iterable[RunOption]:
+    """Options that were asked for whatever the accelerators are."""
     if wishes.allow_debugging:
         yield RunOption("cap-add", "SYS_PTRACE", "asked for: debuggers attach to processes", _PTRACE)
     if wishes.no_seccomp:

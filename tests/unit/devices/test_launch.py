@@ -12,7 +12,9 @@ from compiler import HostError, UsageError
 from tests.support.command import Result
 from tests.support.device_trees import machine
 from tests.support.fake_engine import FakeEngine
+from toolchain.devices.hosting import Caller
 from toolchain.devices.launch import Launch, Request, prepare, start
+from toolchain.devices.privileges import Wishes
 from toolchain.devices.probe import to_lines
 
 ENGINE = {"Runtimes": {"nvidia": {}, "runc": {}}}
@@ -105,13 +107,28 @@ def test_an_old_driver_is_said(ready: Callable[..., Launch]) -> None:
 
 
 def test_profiling_that_needs_nothing_is_said(ready: Callable[..., Launch]) -> None:
-    from toolchain.devices.privileges import Wishes
-
     wishes = Wishes(allow_profiling=True)
     assert any("adds nothing" in one for one in ready("rocm-5.4", "amd-mi50", wishes=wishes).notes)
     launch = ready("cuda-11.2", "nvidia-v100", wishes=wishes)
     assert values(launch, "cap-add") == ["SYS_ADMIN"]
     assert not any("adds nothing" in one for one in launch.notes)
+
+
+def test_added_capabilities_reach_root_only_with_docker(
+    ready: Callable[..., Launch], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolchain.devices.launch.this_caller", lambda: Caller(1000, 1000, (1000,)))
+    wishes = Wishes(allow_debugging=True)
+    launch = ready("rocm-5.4", "amd-mi50", wishes=wishes)
+    assert any("--as-root" in one for one in launch.notes)
+    launch = ready("rocm-5.4", "amd-mi50", wishes=wishes, as_root=True)
+    assert values(launch, "user") == ["0:0"]
+    assert values(launch, "cap-drop") == ["ALL"]
+    assert not any("--as-root" in one for one in launch.notes)
+    podman = FakeEngine(kind="podman", version="4.3.1")
+    assert not any(
+        "--as-root" in one for one in ready("rocm-5.4", "amd-mi50", wishes=wishes, engine=podman).notes
+    )
 
 
 def test_the_engine_is_named_where_it_is_not_the_default(ready: Callable[..., Launch]) -> None:

@@ -13,7 +13,7 @@ from tests.support.device_trees import machine, names
 from toolchain.devices.detect import detect
 from toolchain.devices.hosting import Caller, EngineFacts, read_facts
 from toolchain.devices.options import RunOption, command_line, create_arguments
-from toolchain.devices.privileges import Wishes, base_options, run_options
+from toolchain.devices.privileges import Wishes, asked_options, base_options, run_options
 
 DOCKER = EngineFacts("docker", "28.2.2", runtimes=("nvidia", "runc"))
 DOCKER_CDI = replace(DOCKER, cdi=True)
@@ -79,6 +79,7 @@ def _all_options(tmp_path: Path) -> list[RunOption]:
             for engine in ENGINES.values():
                 try:
                     found += run_options(inventory, vendor, engine, CALLER, EVERYTHING)
+                    found += asked_options(EVERYTHING)
                 except HostError:
                     continue
                 found += base_options(engine, CALLER)
@@ -143,9 +144,9 @@ def test_a_number_that_does_not_exist(options: Find) -> None:
 
 
 def test_seccomp_and_ptrace_only_on_request(options: Find) -> None:
-    usual = {one.value for one in options("amd-mi50", "amd")}
-    asked = {one.value for one in options("amd-mi50", "amd", DOCKER, EVERYTHING)}
-    assert asked - usual == {"seccomp=unconfined", "SYS_PTRACE"}
+    assert list(asked_options(Wishes(allow_profiling=True))) == []
+    assert {one.value for one in asked_options(EVERYTHING)} == {"seccomp=unconfined", "SYS_PTRACE"}
+    assert options("amd-mi50", "amd", DOCKER, EVERYTHING) == options("amd-mi50", "amd")
 
 
 @pytest.mark.parametrize(

@@ -40,6 +40,9 @@ Profiling = Annotated[
 ]
 Debugging = Annotated[bool, typer.Option("--allow-debugging", help="Debuggers may attach to processes.")]
 NoSeccomp = Annotated[bool, typer.Option("--no-seccomp", help="No filter of system calls.")]
+AsRoot = Annotated[
+    bool, typer.Option("--as-root", help="As root of the container, still without capabilities.")
+]
 Network = Annotated[str, typer.Option("--network", metavar="KIND", help="bridge or none.")]
 ShmSize = Annotated[
     str, typer.Option("--shm-size", metavar="SIZE", help="Shared memory, as 8g; default: the engine's.")
@@ -66,6 +69,7 @@ def run_command(
     allow_profiling: Profiling = False,
     allow_debugging: Debugging = False,
     no_seccomp: NoSeccomp = False,
+    as_root: AsRoot = False,
     network: Network = "bridge",
     shm_size: ShmSize = "",
     no_folder: NoFolder = False,
@@ -113,6 +117,7 @@ def run_command(
             lock=lock_mode(locked=locked, frozen=frozen),
             build=build and not show,
             tty=os.isatty(0) and os.isatty(1),
+            as_root=as_root,
         )
         status = launch_or_show(request, docker_host, engine, explain=explain, show=show, json=json)
     if status:

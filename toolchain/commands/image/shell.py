@@ -21,6 +21,7 @@ def shell_command(
     allow_profiling: run.Profiling = False,
     allow_debugging: run.Debugging = False,
     no_seccomp: run.NoSeccomp = False,
+    as_root: run.AsRoot = False,
     network: run.Network = "bridge",
     shm_size: run.ShmSize = "",
     no_folder: run.NoFolder = False,
@@ -59,6 +60,7 @@ def shell_command(
             lock=lock_mode(locked=locked, frozen=frozen),
             build=build and not show,
             tty=os.isatty(0) and os.isatty(1),
+            as_root=as_root,
         )
         status = run.launch_or_show(request, docker_host, engine, explain=explain, show=show, json=json)
     if status:
