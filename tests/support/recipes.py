@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+from compiler import BadInputError
 from toolchain.images.formats.bake import every_need
 from toolchain.images.plan import Plan
 from toolchain.images.planner import plan_image
@@ -30,14 +31,26 @@ def book() -> RecipeBook:
 
 @functools.cache
 def shipped_names() -> tuple[str, ...]:
-    """Every base of every version of every stack, every environment, every component on some stack."""
+    """Every base of every version of every stack, every environment, every component on some stack.
+
+    Without those that a rule refuses: they are listed so that the rule can answer.
+    """
     stacks = {
         one.stack.name.replace("{version}", row.row.version) + suffix
         for one in book().stacks.values()
         for row in one.rows
         for suffix in ("", *(f"+{base.system}" for base in row.row.bases[1:]))
     }
-    return tuple(sorted({*stacks, *book().environments, *dpcpp_names(), *_WITH_COMPONENTS}))
+    names = sorted({*stacks, *book().environments, *dpcpp_names(), *_WITH_COMPONENTS})
+    return tuple(name for name in names if not _is_refused(name))
+
+
+def _is_refused(name: str) -> bool:
+    try:
+        resolve(name, book())
+    except BadInputError:
+        return True
+    return False
 
 
 @functools.cache
@@ -49,8 +62,8 @@ def dpcpp_names() -> tuple[str, ...]:
 
 @functools.cache
 def plan(name: str) -> Plan:
-    """The plan of a shipped name; what rules refuse is planned all the same."""
-    return plan_image(resolve(name, book(), allow=tuple(book().rules)))
+    """The plan of a shipped name."""
+    return plan_image(resolve(name, book()))
 
 
 def all_plans(name: str) -> tuple[Plan, ...]:

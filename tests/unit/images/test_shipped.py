@@ -17,6 +17,7 @@ from toolchain.images.parse_back import check
 from toolchain.images.plan import Copy, From, Plan, Run, User
 from toolchain.images.render import context, dockerfile, without_mounts
 from toolchain.images.steps import SITE_SCRIPT
+from toolchain.lint import lint_text
 from toolchain.recipes.resolve import Component
 
 HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
@@ -123,6 +124,18 @@ def _seen_by_hadolint(text: str) -> str:
     return re.sub(r"\S*/bin/python3? -m pip ", "pip ", text)
 
 
+def test_our_own_lint_finds_what_a_lock_would_settle_and_nothing_else() -> None:
+    """A base gets its digest from a lock; the selector is that of a compiler's time; nobody runs a component."""
+    meant = {"base-without-digest", "sycl-old-selector", "no-user"}
+    found = {
+        (finding.rule, finding.found)
+        for name in shipped_names()
+        for one in all_plans(name)
+        for finding in lint_text(dockerfile(one), where=name)
+    }
+    assert {one for one in found if one[0] not in meant} == set()
+
+
 def test_hadolint_is_really_asked(tmp_path: Path) -> None:
     path = tmp_path / "Dockerfile"
     path.write_text(
@@ -133,3 +146,8 @@ def test_hadolint_is_really_asked(tmp_path: Path) -> None:
     done = subprocess.run([HADOLINT, str(path)], capture_output=True, text=True, check=False)
     assert "DL3006" in done.stdout
     assert "DL3008" in done.stdout
+
+
+def test_no_reviewed_dockerfile_is_left_over() -> None:
+    golden = Path(__file__).parent / "golden"
+    assert {one.stem for one in golden.glob("*.Dockerfile")} == set(shipped_names())
