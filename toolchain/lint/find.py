@@ -112,7 +112,7 @@ def version_of(text: str) -> tuple[int, ...]:
 
 def text_of(dockerfile: Dockerfile) -> str:
     """All that instructions say, comments left out."""
-    return "\n".join(f"{one.value}\n{one.heredoc}" for one in dockerfile.instructions)
+    return "\n".join(f"{' '.join(one.flags)} {one.value}\n{one.heredoc}" for one in dockerfile.instructions)
 
 
 def builds_dpcpp(dockerfile: Dockerfile) -> bool:

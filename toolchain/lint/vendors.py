@@ -10,7 +10,7 @@ from toolchain.lint.dockerfile import Dockerfile
 from toolchain.lint.rule import Hit, Rule
 
 _CMAKE_FOR_DPCPP = (3, 20)
-_DPCPP_ERA = re.compile(r"\b(2021|2022)-(\d{2})\b(?!-)")
+_DPCPP_ERA = re.compile(r"\b(2021|2022)-(\d{2})\b(?!-\d)")
 
 
 def _anywhere(dockerfile: Dockerfile, pattern: str, flags: int = 0) -> Iterator[Hit]:
@@ -136,9 +136,10 @@ def _arch_too_old(dockerfile: Dockerfile) -> Iterator[Hit]:
 
 
 def _old_selector(dockerfile: Dockerfile) -> Iterator[Hit]:
+    of_its_era = bool(_DPCPP_ERA.search(find.text_of(dockerfile)))
     for instruction in dockerfile.named("ENV"):
         for name, value in find.settings(instruction):
-            if name in ("SYCL_BE", "SYCL_DEVICE_FILTER"):
+            if name == "SYCL_BE" or (name == "SYCL_DEVICE_FILTER" and not of_its_era):
                 yield find.hit(instruction, f"{name}={value}", name)
 
 

@@ -286,7 +286,13 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
             "FROM nvidia/cuda:12.1.0-devel-ubuntu22.04\nENV A=sm_70",
         ],
     ),
-    "sycl-old-selector": (["ENV SYCL_DEVICE_FILTER=cuda"], ["ENV ONEAPI_DEVICE_SELECTOR=cuda:*"]),
+    "sycl-old-selector": (
+        ["ENV SYCL_DEVICE_FILTER=cuda", "ENV SYCL_BE=PI_CUDA"],
+        [
+            "ENV ONEAPI_DEVICE_SELECTOR=cuda:*",
+            "COPY --from=tk/dpcpp:2022-06-cuda /a /a\nENV SYCL_DEVICE_FILTER=cuda",
+        ],
+    ),
     "nvidia-env-missing": (
         ["RUN apt-get install -y cuda-toolkit-12-1"],
         [
