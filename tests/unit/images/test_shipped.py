@@ -125,7 +125,7 @@ def _seen_by_hadolint(text: str) -> str:
 
 
 def test_our_own_lint_finds_what_a_lock_would_settle_and_nothing_else() -> None:
-    """A base gets its digest from a lock; the selector is that of a compiler's time; nobody runs a component."""
+    """A lock gives a base its digest; a selector is that of its compiler's time; nobody runs a component."""
     meant = {"base-without-digest", "sycl-old-selector", "no-user"}
     found = {
         (finding.rule, finding.found)
