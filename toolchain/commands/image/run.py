@@ -45,7 +45,8 @@ AsRoot = Annotated[
 ]
 Network = Annotated[str, typer.Option("--network", metavar="KIND", help="bridge or none.")]
 ShmSize = Annotated[
-    str, typer.Option("--shm-size", metavar="SIZE", help="Shared memory, as 8g; default: the engine's.")
+    str | None,
+    typer.Option("--shm-size", metavar="SIZE", help="Shared memory, as 8g; default: the engine's."),
 ]
 NoFolder = Annotated[bool, typer.Option("--no-folder", help="Do not mount the current folder at /work.")]
 Assume = Annotated[
@@ -71,7 +72,7 @@ def run_command(
     no_seccomp: NoSeccomp = False,
     as_root: AsRoot = False,
     network: Network = "bridge",
-    shm_size: ShmSize = "",
+    shm_size: ShmSize = None,
     no_folder: NoFolder = False,
     assume: Assume = None,
     explain: Explain = False,
@@ -108,7 +109,7 @@ def run_command(
             devices=tuple(devices or ("auto",)),
             wishes=wishes,
             network=network,
-            shm_size=shm_size,
+            shm_size=shm_size or "",
             folder=None if no_folder else Path.cwd(),
             assumed=assume,
             site=site,
