@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,7 +116,7 @@ def _references(value: Any) -> Iterator[str]:
 def _table(name: str, record: dict[str, Any]) -> Iterator[str]:
     files = [file for file, model in FILES.items() if model.__name__ == name]
     yield f"### {name}" + (f" (`{files[0]}`)" if files else "") + "\n"
-    yield " ".join(str(record.get("description", "")).split()).replace("|", "\\|") + "\n"
+    yield textwrap.fill(" ".join(str(record.get("description", "")).split()), 118) + "\n"
     yield "| field | value | |\n|---|---|---|"
     required = record.get("required", [])
     for key, value in record["properties"].items():
