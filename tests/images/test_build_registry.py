@@ -52,12 +52,14 @@ def test_the_same_digest(engine: Engine, plan: Plan, registry: str) -> None:
         assert store.push_image(engine, plan, registry) == digest
 
 
+@pytest.mark.slow
 def test_what_is_not_there(engine: Engine, plan: Plan, registry: str) -> None:
     other = dataclasses.replace(plan, tag="never-pushed")
     assert store.pull_image(engine, other, registry) is None
     assert store.pull_image(engine, other, registry, "sha256:" + "0" * 64) is None
 
 
+@pytest.mark.slow
 def test_an_image_of_another_plan_is_refused(engine: Engine, plan: Plan, registry: str) -> None:
     build_image(engine, plan, secrets=SECRETS)
     digest = store.push_image(engine, plan, registry)
@@ -79,6 +81,7 @@ def test_an_image_of_another_plan_is_refused(engine: Engine, plan: Plan, registr
         engine.api.remove_image(f"{registry}/{plan.reference}")
 
 
+@pytest.mark.slow
 def test_a_build_takes_it_from_the_site_s_registry(engine: Engine, plan: Plan, registry: str) -> None:
     build_image(engine, plan, secrets=SECRETS)
     store.push_image(engine, plan, registry)
@@ -89,6 +92,15 @@ def test_a_build_takes_it_from_the_site_s_registry(engine: Engine, plan: Plan, r
     assert (taken.cached, taken.how) == (True, f"pulled from {registry}")
 
 
+@pytest.mark.slow
+def test_a_registry_that_does_not_answer_stops_no_build(engine: Engine, plan: Plan) -> None:
+    real = dataclasses.replace(plan, tag="real", base=dataclasses.replace(plan.base, stand_in=False))
+    built = build_image(engine, real, site=SiteConfig(registry="127.0.0.1:1"), secrets=SECRETS)
+    assert not built.cached
+    assert "127.0.0.1:1" in built.note
+
+
+@pytest.mark.slow
 def test_no_registry(engine: Engine, plan: Plan) -> None:
     with pytest.raises(HostError) as caught:
         store.pull_image(engine, plan, "127.0.0.1:1")

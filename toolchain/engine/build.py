@@ -63,7 +63,8 @@ class BuildOptions:
 class BuiltImage:
     """An image that is there now. `how` says how it came: found, pulled or built, and with which builder.
 
-    `needs` are the component images that were made first; `log` is the whole log of a build.
+    `needs` are the component images that were made first; `log` is the whole log of a build; `note` says why
+    the site's registry could not be asked.
     """
 
     reference: str
@@ -73,6 +74,7 @@ class BuiltImage:
     how: str
     stand_in: str = ""
     log: Path | None = None
+    note: str = ""
     needs: tuple[BuiltImage, ...] = ()
 
 
@@ -129,10 +131,9 @@ def build_image(
     if not how.no_cache and (found := find_image(engine, plan)):
         return _there(plan, found, "found", started)
     store.sweep(engine)
-    if how.pull and site is not None and site.registry and not plan.base.stand_in:
-        pulled = store.pull_image(engine, plan, site.registry)
-        if pulled is not None:
-            return _there(plan, pulled, f"pulled from {site.registry}", started)
+    pulled, note = _pulled(engine, plan, site, how)
+    if pulled is not None:
+        return _there(plan, pulled, f"pulled from {site.registry if site else ''}", started)
     _refuse_unresolved(plan)
     base_labels = check_base(engine, plan)
     given = _secrets(plan, site) if secrets is None else dict(secrets)
@@ -148,8 +149,20 @@ def build_image(
         raise InternalError(f"{name} says it has built {plan.reference}, but the engine has no such image")
     return BuiltImage(
         plan.reference, made.id, time.monotonic() - started, cached=False, how=f"built with {name}",
-        stand_in=made.stand_in, log=log, needs=needs,
+        stand_in=made.stand_in, log=log, needs=needs, note=note,
     )  # fmt: skip
+
+
+def _pulled(
+    engine: Engine, plan: Plan, site: Site | None, how: BuildOptions
+) -> tuple[store.StoredImage | None, str]:
+    """The image from the site's registry, or why it could not be asked; what it lacks can still be built."""
+    if not how.pull or site is None or not site.registry or plan.base.stand_in or how.no_cache:
+        return None, ""
+    try:
+        return store.pull_image(engine, plan, site.registry), ""
+    except HostError as error:
+        return None, " ".join(str(error).split())
 
 
 def _there(plan: Plan, found: store.StoredImage, how: str, started: float) -> BuiltImage:

@@ -108,6 +108,9 @@ def _show(result: BuiltImage, *, json: bool) -> None:
     if json:
         console.data_json(result)
         return
+    for one in (*result.needs, result):
+        if one.note:
+            console.warn(one.note)
     mark = f", stand-in for its base: {result.stand_in}" if result.stand_in else ""
     console.talk(f"{result.reference}: {result.how} in {result.seconds:.1f} s{mark}")
     if result.log is not None:
