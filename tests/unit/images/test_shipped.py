@@ -17,7 +17,6 @@ from toolchain.images.parse_back import check
 from toolchain.images.plan import Copy, From, Plan, Run, User
 from toolchain.images.render import context, dockerfile, without_mounts
 from toolchain.images.steps import SITE_SCRIPT
-from toolchain.lint import lint_text
 from toolchain.recipes.resolve import Component
 
 HADOLINT = shutil.which("hadolint", path=str(Path(sys.executable).parent)) or shutil.which("hadolint")
@@ -122,18 +121,6 @@ def _seen_by_hadolint(text: str) -> str:
     text = text.replace(f"sh {SITE_SCRIPT} apt update", "apt-get update")
     text = text.replace(f"sh {SITE_SCRIPT} run ", "")
     return re.sub(r"\S*/bin/python3? -m pip ", "pip ", text)
-
-
-def test_our_own_lint_finds_what_a_lock_would_settle_and_nothing_else() -> None:
-    """A lock gives a base its digest; a selector is that of its compiler's time; nobody runs a component."""
-    meant = {"base-without-digest", "sycl-old-selector", "no-user"}
-    found = {
-        (finding.rule, finding.found)
-        for name in shipped_names()
-        for one in all_plans(name)
-        for finding in lint_text(dockerfile(one), where=name)
-    }
-    assert {one for one in found if one[0] not in meant} == set()
 
 
 def test_hadolint_is_really_asked(tmp_path: Path) -> None:
