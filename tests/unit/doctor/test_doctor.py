@@ -340,6 +340,24 @@ def test_setup_says_what_is_missing(tk: Tk) -> None:
     assert "error: this machine is not ready for cpu" in done.err
 
 
+def test_setup_takes_the_image_of_the_lock(tk: Tk, tmp_path: Path) -> None:
+    from toolchain.images.lock_file import Lock, LockedImage, write_lock
+    from toolchain.images.plan import Pins
+
+    (tmp_path / ".git").mkdir()  # so that the folder is a project of its own
+    section = LockedImage("0" * 64, "debian:bookworm", Pins(base_digest=f"sha256:{'0' * 64}"))
+    write_lock(tmp_path / "tk.lock", Lock({"cpu": section}))
+    nowhere = ("--docker-host", "unix:///nowhere/docker.sock")
+    done = tk("setup", *nowhere)
+    assert (done.code, "this machine is not ready for cpu" in done.err) == (4, True), done.err
+    write_lock(tmp_path / "tk.lock", Lock({"cpu": section, "cpu-sycl": section}))
+    done = tk("setup", *nowhere)
+    assert (done.code, "it has cpu, cpu-sycl" in done.err) == (2, True), done.err
+    rows = tk("doctor", "--json", *nowhere).json["rows"]
+    (lock,) = [one for one in rows if one["about"] == "lock"]
+    assert lock["found"].endswith("tk.lock pins cpu, cpu-sycl")
+
+
 @pytest.mark.parametrize("error", [NO_ENGINE, UsageError("x"), TkError("y")])
 def test_errors_are_rows(error: TkError, patient: Patient) -> None:
     assert states(engines.engine(replace(patient, engine=error))) == ["problem"]
