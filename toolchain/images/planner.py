@@ -270,5 +270,6 @@ def _labels(setting: Setting) -> tuple[tuple[str, str], ...]:
         ("tk.recipe", resolution.recipe_hash),
         ("tk.components", " ".join(f"{one.kind}={one.version}" for one in parts)),
         *((("tk.archs", " ".join(resolution.archs)),) if bakes_arch(resolution) else ()),
+        *((("tk.allowed", " ".join(resolution.allowed)),) if resolution.allowed else ()),
     )
     return (*((f"org.opencontainers.image.{name}", text) for name, text in standard), *own)
