@@ -35,10 +35,11 @@ from toolchain.recipes.schema import Release, Selector
 
 if TYPE_CHECKING:
     from toolchain.recipes.resolve import Component, Resolution
-    from toolchain.recipes.schema import DownloadFile, Layer
+    from toolchain.recipes.schema import Layer
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 _PYTHON = "tk-python"
+_MAKER = "python3-venv"
 _REQUIREMENTS = "tk/requirements.txt"
 
 
@@ -169,14 +170,16 @@ def assemble(setting: Setting, parts: Sequence[Part], pins: Pins, interpreter: s
     stages = [_system_stage(setting, pins)]
     if keys or downloads:
         stages.append(_fetched_stage(keys, fetch_steps))
+    makers = (_MAKER,) if wanted and interpreter == SYSTEM_PYTHON else ()
     if wanted:
-        stages.append(_packages_stage(setting, wanted, requirements, downloads, interpreter))
+        own = [one for one in downloads if one.path == interpreter.removesuffix("/bin/python3")]
+        first = [*steps.copy_fetched(own), *_apt(setting, pins, makers, "What makes Python environments")]
+        stages.append(_packages_stage(wanted, requirements, interpreter, first))
     done: list[Instruction] = list(source_steps)
     for part in parts:
         if part.layer is not setting.resolution.stack.layer:  # the system's stage has done that
             done += steps.remove(part.layer.remove)
-        packages = steps.pinned(part.layer.apt, pins)
-        done += steps.apt(packages, setting.system, f"Packages of {part.name}")
+        done += _apt(setting, pins, part.layer.apt, f"Packages of {part.name}")
         done += steps.rpm(part.layer.rpm, f"Packages of {part.name}")
     done += steps.copy_fetched(downloads)
     done += steps.install_fetched(downloads, setting.system)
@@ -187,7 +190,7 @@ def assemble(setting: Setting, parts: Sequence[Part], pins: Pins, interpreter: s
         steps=apt_lock.obeying(done, pins),
         files=(*map(steps.script, scripts), *requirements, *source_files, *apt_lock.lock_files(pins)),
         downloads=(*keys, *fetched),
-        apt=tuple(dict.fromkeys(one for layer in layers for one in layer.apt)),
+        apt=tuple(dict.fromkeys((*(one for layer in layers for one in layer.apt), *makers))),
         pip=wanted,
     )
 
@@ -201,8 +204,7 @@ def _system_stage(setting: Setting, pins: Pins) -> Stage:
     layer = setting.resolution.system_layer
     done: list[Instruction] = [From(setting.base.pinned, "system", setting.mirror)]
     done += steps.remove(setting.resolution.stack.layer.remove)
-    packages = steps.pinned(layer.apt, pins)
-    done += steps.apt(packages, setting.system, f"Packages of every image on {setting.system}")
+    done += _apt(setting, pins, layer.apt, f"Packages of every image on {setting.system}")
     return Stage("system", (*done, steps.user()), f"The base: {setting.base.reference}")
 
 
@@ -213,20 +215,21 @@ def _fetched_stage(keys: Sequence[Download], fetch_steps: Sequence[Instruction])
     return Stage("fetched", (*first, *fetch_steps), "Downloads, each checked by its sha256")
 
 
+def _apt(setting: Setting, pins: Pins, packages: Sequence[str], why: str) -> list[Instruction]:
+    return steps.apt(steps.pinned(packages, pins), setting.system, why)
+
+
 def _packages_stage(
-    setting: Setting,
     packages: Sequence[str],
     requirements: Sequence[ContextFile],
-    downloads: Sequence[DownloadFile],
     interpreter: str,
+    first: Sequence[Instruction],
 ) -> Stage:
-    own = [one for one in downloads if one.path == interpreter.removesuffix("/bin/python3")]
-    done: list[Instruction] = [From("system", "packages"), *steps.copy_fetched(own)]
-    if interpreter == SYSTEM_PYTHON:
-        done += steps.apt(["python3-venv"], setting.system, "What makes Python environments")
     path = requirements[0].path if requirements else ""
-    done += steps.python_environment(interpreter, packages, path)
-    return Stage("packages", tuple(done), "The image's own Python environment")
+    done = steps.python_environment(interpreter, packages, path)
+    return Stage(
+        "packages", (From("system", "packages"), *first, *done), "The image's own Python environment"
+    )
 
 
 def _requirements(wanted: Sequence[str], pins: Pins) -> tuple[ContextFile, ...]:

@@ -59,6 +59,17 @@ def test_all_that_is_read_exists(name: str) -> None:
                     assert {m.source for m in step.mounts if m.kind == "bind" and not m.from_stage} <= files
 
 
+@pytest.mark.parametrize("name", shipped_names())
+def test_a_plan_names_every_package_that_it_installs(name: str) -> None:
+    """What is not named, a lock does not pin, and a locked build cannot install."""
+    for one in all_plans(name):
+        commands = [command for run in one.runs() for command in run.commands]
+        installed = {
+            word for command in commands if command[2:4] == ("apt", "install") for word in command[4:]
+        }
+        assert {word for word in installed if not word.startswith("/")} == set(one.apt)
+
+
 def test_every_release_of_every_component_is_in_some_name() -> None:
     shown = {(one.kind, one.version) for name in shipped_names() for one in _components(name)}
     releases = {
