@@ -240,18 +240,20 @@ def unused_images(engine: Engine, keep: Iterable[str] = ()) -> tuple[StoredImage
     return tuple(found)
 
 
-def remove_steps(engine: Engine) -> list[str]:
-    """Remove nameless layers that the classic builder's steps left and no image is based on."""
-    import docker.errors
-
-    removed = []
+def unused_steps(engine: Engine) -> list[str]:
+    """Ids of nameless layers that builds without BuildKit left and no image is based on."""
     with engine.guard("look for layers without use"):
         found = engine.api.images(filters={"label": labels.STEP, "dangling": True})
-    for one in found:
+    return [str(one["Id"]) for one in found if labels.PLAN not in (one.get("Labels") or {})]
+
+
+def remove_steps(engine: Engine, identities: Iterable[str]) -> None:
+    """Remove such layers; one that something has come to use stays."""
+    import docker.errors
+
+    for one in identities:
         with engine.guard("remove a layer"), contextlib.suppress(docker.errors.NotFound):
-            engine.api.remove_image(one["Id"])
-            removed.append(str(one["Id"]))
-    return removed
+            engine.api.remove_image(one)
 
 
 def sweep(engine: Engine) -> list[str]:

@@ -20,22 +20,24 @@ def prune_command(
 
     Of each recipe the newest image stays, and every image that a container uses.
     """
-    from toolchain.engine.store import remove_images, remove_steps, sweep, unused_images
+    from toolchain.engine.store import remove_images, remove_steps, sweep, unused_images, unused_steps
 
     connected = target.connect(docker_host, engine)
-    unused = unused_images(connected)
+    unused, layers = unused_images(connected), unused_steps(connected)
     size = sum(one.size for one in unused)
     names = [name for one in unused for name in (one.references or (one.id,))]
     left: list[str] = []
     if not dry_run:
         left = sweep(connected)
-        names = remove_images(connected, unused) + remove_steps(connected)
+        remove_images(connected, unused)
+        remove_steps(connected, layers)
     if json:
-        console.data_json({"images": names, "left_behind": left, "bytes": size, "removed": not dry_run})
+        facts = {"images": names, "layers": layers, "left_behind": left, "bytes": size}
+        console.data_json({**facts, "removed": not dry_run})
         return
-    for name in (*names, *left):
+    for name in (*names, *layers, *left):
         console.data(name)
-    verb = "would be removed" if dry_run else "removed"
     console.talk(
-        f"{len(names)} images {verb}, {console.size(size)} with what they share; {len(left)} remains"
+        f"{len(names)} images {'would be removed' if dry_run else 'removed'}, {console.size(size)} with what they"
+        f" share; {len(layers)} layers; {len(left)} things of killed processes"
     )
