@@ -25,10 +25,13 @@ def ls_command(
     """List the images that tk built on an engine, the newest first."""
     from toolchain.engine.store import list_images
 
-    images = list_images(target.connect(docker_host, engine), untagged=untagged)
+    connected = target.connect(docker_host, engine)
+    images = list_images(connected, untagged=untagged)
     if json:
         console.data_json([{"state": one.state, **console.jsonable(one)} for one in images])
         return
+    if not images:
+        console.talk(f"no image of ours at {connected.endpoint}; `tk image build NAME` makes one")
     rows = [
         (
             _name(one),

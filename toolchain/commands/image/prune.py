@@ -37,7 +37,8 @@ def prune_command(
         return
     for name in (*names, *layers, *left):
         console.data(name)
+    verb = "would be removed" if dry_run else "removed"
     console.talk(
-        f"{len(names)} images {'would be removed' if dry_run else 'removed'}, {console.size(size)} with what they"
-        f" share; {len(layers)} layers; {len(left)} things of killed processes"
+        f"{len(names)} images {verb}, {console.size(size)} with what they share; {len(layers)} layers;"
+        f" {len(left)} things of killed processes"
     )
