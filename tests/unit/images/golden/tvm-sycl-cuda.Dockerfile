@@ -177,9 +177,11 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
     sh /run/tk/site.sh run cmake -S /src/tvm-sycl -B /build -G Ninja -DCMAKE_INSTALL_PREFIX=/opt/tvm \
+      -DCMAKE_C_COMPILER=/opt/dpcpp/bin/clang -DCMAKE_CXX_COMPILER=/opt/dpcpp/bin/clang++ \
       -DCMAKE_BUILD_TYPE=Release -DUSE_RPC=ON -DUSE_GRAPH_EXECUTOR=ON -DUSE_PROFILER=ON \
-      -DUSE_SYCL=/opt/dpcpp -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config -DSYCL_GPU=nvidia \
-      -DUSE_SYCL_CUDA=nvptx64-nvidia-cuda -DCMAKE_CXX_FLAGS=-DUSE_SYCL_CUDA -DUSE_CUDA=/usr/local/cuda \
+      -DUSE_GTEST=OFF -DUSE_SYCL=/opt/dpcpp -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config \
+      -DSYCL_GPU=nvidia -DUSE_SYCL_CUDA=nvptx64-nvidia-cuda -DCMAKE_CXX_FLAGS=-DUSE_SYCL_CUDA \
+      -DUSE_CUDA=/usr/local/cuda \
  && sh /run/tk/site.sh run cmake --build /build --parallel \
  && sh /run/tk/site.sh run cmake --install /build \
  && cp -R /src/tvm-sycl/python /opt/tvm/python \
@@ -267,7 +269,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
 COPY --from=tk/dpcpp:2022-12-cuda-11.2.2-ee5534ce164e /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-cuda-11.2.2-sm_70-bfc6101b26d4 /opt/tvm /opt/tvm
+COPY --from=tk/tvm-sycl:0.10-cuda-11.2.2-sm_70-c45dc79c32a9 /opt/tvm /opt/tvm
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
@@ -280,7 +282,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.2.2+dpcpp-2022-12+llvm-14+tvm-sy
       "org.opencontainers.image.description"="TVM 0.10 with the SYCL fork on CUDA, for V100" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.2.2-devel-ubuntu20.04" \
       "org.opencontainers.image.base.digest"="sha256:66af04302040b76bc04dc69bb7216f31d488938caa09dde95a22517ae97bdf25" \
-      "tk.recipe"="103e70d69eab24ec9fe2585f6fc419530410857a29c05f9dd55d4db53465fc31" \
+      "tk.recipe"="ffe641a2d9b3044d559dade860481c33563e5e3f854db7ef5d2cea9800b26ca0" \
       "tk.components"="cuda=11.2.2 dpcpp=2022-12 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
       "tk.archs"="sm_70"
 USER 10000:10000

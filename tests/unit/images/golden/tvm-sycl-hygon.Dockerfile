@@ -179,8 +179,9 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
     sh /run/tk/site.sh run cmake -S /src/tvm-sycl -B /build -G Ninja -DCMAKE_INSTALL_PREFIX=/opt/tvm \
+      -DCMAKE_C_COMPILER=/opt/dpcpp/bin/clang -DCMAKE_CXX_COMPILER=/opt/dpcpp/bin/clang++ \
       -DCMAKE_BUILD_TYPE=Release -DUSE_RPC=ON -DUSE_GRAPH_EXECUTOR=ON -DUSE_PROFILER=ON \
-      -DUSE_SYCL=/opt/dpcpp -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config -DSYCL_GPU=amd \
+      -DUSE_GTEST=OFF -DUSE_SYCL=/opt/dpcpp -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config -DSYCL_GPU=amd \
       -DCMAKE_CXX_FLAGS=-DUSE_SYCL_HIP \
       '-DUSE_SYCL_HIP=amdgcn-amd-amdhsa -Xsycl-target-backend --offload-arch=gfx906' \
  && sh /run/tk/site.sh run cmake --build /build --parallel \
@@ -268,7 +269,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
 COPY --from=tk/dpcpp:2022-12-dtk-23.04-1dbb0549ffa1 /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-dtk-23.04-gfx906-d01268fd6519 /opt/tvm /opt/tvm
+COPY --from=tk/tvm-sycl:0.10-dtk-23.04-gfx906-042e3950f3ba /opt/tvm /opt/tvm
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/dtk" \
     HIP_PATH="/opt/dtk/hip" \
@@ -283,7 +284,7 @@ ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="dtk-23.04+dpcpp-2022-12+llvm-14+tvm-sycl-0.10" \
       "org.opencontainers.image.description"="TVM 0.10 with the SYCL fork on DTK, for Z100" \
       "org.opencontainers.image.base.name"="image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest" \
-      "tk.recipe"="cdf5c7ba2206e35f77e508d26f0c2ca05f478f14bc465d533ffbf189febb45da" \
+      "tk.recipe"="bc57fcfae9243e2cea6b4e3d9edec294727e83b9c3b413abdb544e09b63eee57" \
       "tk.components"="dtk=23.04 dpcpp=2022-12 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
       "tk.archs"="gfx906"
 USER 10000:10000

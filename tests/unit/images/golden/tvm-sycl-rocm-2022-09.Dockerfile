@@ -198,8 +198,9 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
     sh /run/tk/site.sh run cmake -S /src/tvm-sycl -B /build -G Ninja -DCMAKE_INSTALL_PREFIX=/opt/tvm \
+      -DCMAKE_C_COMPILER=/opt/dpcpp/bin/clang -DCMAKE_CXX_COMPILER=/opt/dpcpp/bin/clang++ \
       -DCMAKE_BUILD_TYPE=Release -DUSE_RPC=ON -DUSE_GRAPH_EXECUTOR=ON -DUSE_PROFILER=ON \
-      -DUSE_SYCL=/opt/dpcpp -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config -DSYCL_GPU=amd \
+      -DUSE_GTEST=OFF -DUSE_SYCL=/opt/dpcpp -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config -DSYCL_GPU=amd \
       -DCMAKE_CXX_FLAGS=-DUSE_SYCL_HIP \
       '-DUSE_SYCL_HIP=amdgcn-amd-amdhsa -Xsycl-target-backend --offload-arch=gfx906' \
  && sh /run/tk/site.sh run cmake --build /build --parallel \
@@ -295,7 +296,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
 COPY --from=tk/dpcpp:2022-09-rocm-5.2.3-c5c58374c3c7 /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-rocm-5.2.3-gfx906-461a436ef411 /opt/tvm /opt/tvm
+COPY --from=tk/tvm-sycl:0.10-rocm-5.2.3-gfx906-6ffa64ac1cf1 /opt/tvm /opt/tvm
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
@@ -307,7 +308,7 @@ ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="rocm-5.2.3+dpcpp-2022-09+llvm-14+tvm-sycl-0.10" \
       "org.opencontainers.image.description"="the team's first set-up on ROCm" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.2.3" \
-      "tk.recipe"="b9d6614595073c09eaeee3a550e42b7efb038c28f1966a32bcf9456cb57e7e4b" \
+      "tk.recipe"="c26d9bf025bb3203e5cacedc105161b0131f22795a5f15b204289aa3d11147f4" \
       "tk.components"="rocm=5.2.3 dpcpp=2022-09 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
       "tk.archs"="gfx906"
 USER 10000:10000

@@ -197,8 +197,9 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
     sh /run/tk/site.sh run cmake -S /src/tvm-sycl -B /build -G Ninja -DCMAKE_INSTALL_PREFIX=/opt/tvm \
+      -DCMAKE_C_COMPILER=/opt/dpcpp/bin/clang -DCMAKE_CXX_COMPILER=/opt/dpcpp/bin/clang++ \
       -DCMAKE_BUILD_TYPE=Release -DUSE_RPC=ON -DUSE_GRAPH_EXECUTOR=ON -DUSE_PROFILER=ON \
-      -DUSE_SYCL=/opt/dpcpp -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config -DSYCL_GPU=amd \
+      -DUSE_GTEST=OFF -DUSE_SYCL=/opt/dpcpp -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config -DSYCL_GPU=amd \
       -DCMAKE_CXX_FLAGS=-DUSE_SYCL_HIP \
       '-DUSE_SYCL_HIP=amdgcn-amd-amdhsa -Xsycl-target-backend --offload-arch=gfx906' \
  && sh /run/tk/site.sh run cmake --build /build --parallel \
@@ -294,7 +295,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
 COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-a72e3c6aa9e2 /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-rocm-5.4.3-gfx906-b8735b4f08ff /opt/tvm /opt/tvm
+COPY --from=tk/tvm-sycl:0.10-rocm-5.4.3-gfx906-78bfe04c0c20 /opt/tvm /opt/tvm
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
@@ -306,7 +307,7 @@ ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="rocm-5.4.3+dpcpp-2022-12+llvm-14+tvm-sycl-0.10" \
       "org.opencontainers.image.description"="TVM 0.10 with the SYCL fork on ROCm, for MI50" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.4.3" \
-      "tk.recipe"="d0ad615cb18f4832fe129309785dd41c918694cdb578f628ea25246a67559dae" \
+      "tk.recipe"="a5f1ef18cf01283053ee500daa0854d811bba035f3af0585b23e8ad92c247f57" \
       "tk.components"="rocm=5.4.3 dpcpp=2022-12 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
       "tk.archs"="gfx906"
 USER 10000:10000
