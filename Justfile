@@ -51,6 +51,7 @@ golden:
 # generated pages of the documentation
 docs:
     @python -m toolchain.reference docs/cli.md
+    @python -m toolchain.recipes.published docs/recipes.md
 
 # latency beside onnxruntime: a table with ratios
 bench *args:
