@@ -11,7 +11,7 @@ import pytest
 from tests.support.command import environment
 
 LIMIT_SECONDS = 0.150
-HEAVY = ("numpy", "onnx", "onnxruntime", "ml_dtypes", "rich")
+HEAVY = ("numpy", "onnx", "onnxruntime", "ml_dtypes", "rich", "docker", "requests", "yaml", "jinja2")
 _PROBE = """
 import sys
 from toolchain.main import main
@@ -28,7 +28,9 @@ def loaded(arguments: tuple[str, ...], first: str = "") -> str:
     return done.stderr.splitlines()[-1]
 
 
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("compile", "--help"), ("zoo", "list")])
+@pytest.mark.parametrize(
+    "arguments", [("--help",), ("--version",), ("compile", "--help"), ("image", "--help"), ("zoo", "list")]
+)
 def test_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     assert loaded(arguments) == "[] 0"
 
