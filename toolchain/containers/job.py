@@ -21,7 +21,7 @@ from compiler import CrashError, HostError, InternalError, sha256_file, stream_a
 from toolchain.containers import volumes
 from toolchain.containers.probe import Image
 from toolchain.engine.client import Engine
-from toolchain.engine.sockets import STDOUT, frames, never_time_out, raw_socket
+from toolchain.engine.sockets import STDOUT, closing_stream, frames, never_time_out, raw_socket
 
 JOB = "/job"
 IN, OUT = f"{JOB}/in", f"{JOB}/out"
@@ -117,14 +117,11 @@ def _container(
         with engine.guard("attach to the container"):
             wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
             streams = engine.api.attach_socket(name, params=wanted)
-        try:
-            never_time_out(streams)
+        never_time_out(streams)
+        with closing_stream(streams):
             with engine.guard(f"start a container of {image.reference}"):
                 engine.api.start(name)
             yield name, streams
-        finally:
-            raw_socket(streams).close()
-            streams.close()
 
 
 def _environment() -> dict[str, str]:
@@ -214,4 +211,3 @@ def _place(
         raise HostError(
             "a result changed on its way out of the container", where=name, hint="run the command again"
         )
-

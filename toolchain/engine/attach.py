@@ -26,6 +26,7 @@ from typing import Any
 
 from compiler import HostError
 from toolchain.engine.client import Engine
+from toolchain.engine.sockets import STDERR, closing_stream, never_time_out, raw_socket
 
 _LEASH_FILE = ".leash"
 _WAIT_FOR_LEASH = (
@@ -89,10 +90,10 @@ def run_attached(
     own = {**given, "stdin_open": True, "tty": streams.tty}
     with engine.container(image, script[1:], entrypoint=script[:1], host=host, **own) as name:
         session = _Session(engine, name, streams)
-        with _closed(session.attach()):
+        with closing_stream(session.attach()):
             session.start()
             add_user(engine, name, user)
-            with _closed(session.hold(leash, str(own.get("user", "")))):
+            with closing_stream(session.hold(leash, str(own.get("user", "")))):
                 return session.follow()
 
 
@@ -159,7 +160,7 @@ class _Session:
         wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
         with self._engine.guard("attach to the container"):
             self._socket = self._engine.api.attach_socket(self._name, params=wanted)
-        _never_time_out(self._socket)
+        never_time_out(self._socket)
         return self._socket
 
     def start(self) -> None:
@@ -176,7 +177,7 @@ class _Session:
                 self._name, argv, stdin=True, stdout=False, stderr=False, user=user
             )
             held = self._engine.api.exec_start(made["Id"], socket=True)
-        _never_time_out(held)
+        never_time_out(held)
         return held
 
     def follow(self) -> int:
@@ -195,10 +196,10 @@ class _Session:
         from docker.utils.socket import frames_iter
 
         for stream, data in frames_iter(self._socket, tty=self._streams.tty):
-            _write(self._streams.stderr if stream == _STDERR else self._streams.stdout, data)
+            _write(self._streams.stderr if stream == STDERR else self._streams.stdout, data)
 
     def _send_input(self) -> None:
-        raw = _raw_socket(self._socket)
+        raw = raw_socket(self._socket)
         with contextlib.suppress(OSError):
             while data := os.read(self._streams.stdin, _CHUNK_BYTES):
                 raw.sendall(data)
@@ -267,33 +268,6 @@ class _Session:
         self._engine.api.kill(self._name, signal.Signals(number).name)
         if again or (ends and not self._ended.wait(_PATIENCE_SECONDS)):
             self._engine.api.kill(self._name, "SIGKILL")
-
-
-_STDERR = 2
-
-
-def _raw_socket(stream: Any) -> Any:
-    """The socket below what the SDK returns, which hides it in a file object for local sockets."""
-    return getattr(stream, "_sock", stream)
-
-
-@contextlib.contextmanager
-def _closed(stream: Any) -> Iterator[None]:
-    """Close the connection at the end: the SDK's file object, its answer, and the socket below both."""
-    try:
-        yield
-    finally:
-        for one in (stream, getattr(stream, "_response", None), _raw_socket(stream)):
-            if one is not None:
-                with contextlib.suppress(OSError, ValueError):  # one may have closed the next
-                    one.close()
-
-
-def _never_time_out(stream: Any) -> None:
-    """Programs may be silent for hours; the SDK's sockets have the time limit of an answer."""
-    settimeout = getattr(_raw_socket(stream), "settimeout", None)
-    if settimeout is not None:
-        settimeout(None)
 
 
 def _write(descriptor: int, data: bytes) -> None:

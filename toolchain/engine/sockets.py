@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,3 +27,15 @@ def frames(stream: Any) -> Iterator[tuple[int, bytes]]:
     from docker.utils.socket import frames_iter
 
     yield from frames_iter(stream, tty=False)
+
+
+@contextlib.contextmanager
+def closing_stream(stream: Any) -> Iterator[None]:
+    """Close the connection at the end: the SDK's file object, its answer, and the socket below both."""
+    try:
+        yield
+    finally:
+        for one in (stream, getattr(stream, "_response", None), raw_socket(stream)):
+            if one is not None:
+                with contextlib.suppress(OSError, ValueError):  # one may have closed the next
+                    one.close()
