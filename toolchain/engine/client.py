@@ -235,12 +235,15 @@ def _connect(endpoint: Endpoint, seconds: float) -> tuple[Any, Mapping[str, Any]
     _knock(endpoint, seconds)
     options = {"base_url": endpoint.url, "tls": _tls(endpoint.tls), "use_ssh_client": True}
     probe = docker.APIClient(version=DEFAULT_DOCKER_API_VERSION, timeout=seconds, **options)
+    probe.trust_env = False  # else requests would put REQUESTS_CA_BUNDLE in place of the engine's own CA
     try:
         facts: Mapping[str, Any] = probe.version(api_version=False)
     finally:
         probe.close()
     version = min(str(facts.get("ApiVersion")), DEFAULT_DOCKER_API_VERSION, key=_numbers)
-    return docker.DockerClient(version=version, timeout=ANSWER_SECONDS, **options), facts
+    client = docker.DockerClient(version=version, timeout=ANSWER_SECONDS, **options)
+    client.api.trust_env = False
+    return client, facts
 
 
 def _knock(endpoint: Endpoint, seconds: float) -> None:

@@ -6,12 +6,15 @@ import contextlib
 import errno
 import http.client
 import socket
+import ssl
 from collections.abc import Iterator
 
 from compiler import HostError
 from toolchain.engine.endpoint import DEFAULT_DOCKER, Endpoint
 
 _OTHERS = "name another engine with --docker-host or DOCKER_HOST"
+
+_TLS = "check DOCKER_TLS_VERIFY=1, and ca.pem, cert.pem and key.pem in DOCKER_CERT_PATH (or in the context)"
 
 
 def is_timeout(error: BaseException) -> bool:
@@ -60,6 +63,9 @@ def _cause(endpoint: Endpoint, error: BaseException, seconds: float) -> tuple[st
     answers = [one for one in chain if isinstance(one, docker.errors.APIError)]
     if answers:
         return _answered(endpoint, answers[0])
+    if any(isinstance(one, ssl.SSLError) for one in chain):
+        reason = next(_flat(one) for one in chain if isinstance(one, ssl.SSLError))
+        return f"the engine at {endpoint} is not trusted, or does not trust us: {reason}", _TLS
     for one in chain:
         if isinstance(one, OSError) and (found := _system_error(endpoint, one)):
             return found
@@ -81,7 +87,8 @@ def _answered(endpoint: Endpoint, error: BaseException) -> tuple[str, str]:
             f"the engine at {endpoint} answers {status}: {explanation}",
             f"see its log (`journalctl -u docker`), restart it, or {_OTHERS}",
         )
-    return f"the engine at {endpoint} refuses with {status}: {explanation}", "correct what it names"
+    fix = _TLS if "HTTPS server" in explanation else "correct what it names"
+    return f"the engine at {endpoint} refuses with {status}: {explanation}", fix
 
 
 def _system_error(endpoint: Endpoint, error: OSError) -> tuple[str, str] | None:
