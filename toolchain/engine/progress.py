@@ -103,9 +103,9 @@ class BuildDisplay:
         else:
             self._show_live(event)
 
-    def __rich__(self) -> str:
+    def __rich__(self) -> Any:
         """The last line: what runs, since when, what it said last, and the time left."""
-        from rich.markup import escape
+        from rich.text import Text
 
         now = time.monotonic()
         with self._lock:
@@ -113,7 +113,7 @@ class BuildDisplay:
             text = f"{self._title}: {duration(now - self._began)}"
         if left is not None and left > _TELLS:
             text += f", about {duration(left)} left"
-        return escape(f"{text}  {self._last}"[:_WIDTH])
+        return Text(f"{text}  {self._last}", no_wrap=True, overflow="ellipsis")
 
     def _show_plainly(self, event: Event) -> None:
         if event.kind in ("started", "output", "failed"):
