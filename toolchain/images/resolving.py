@@ -12,12 +12,13 @@ import json
 import re
 import shlex
 import tarfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler import BuildError, HostError, InternalError, stream_atomic
+from toolchain.images import origins
 from toolchain.images.apt_lock import PREFERENCES
 from toolchain.images.plan import CA_SECRET, SITE_SECRET, Command, Copy, Instruction, Pins, Plan, Run, Stage
 from toolchain.images.steps import FETCHED, site
@@ -56,7 +57,7 @@ def resolve_packages(
         return Packages({}, {})
     files = {"constraints.txt": _constraints(keep).encode(), "keep.pref": _preferences(keep).encode()}
     with _asked(engine, plan, site_config, resolving_script(plan), files) as name:
-        return Packages(_apt(engine, name), _pip(engine, name))
+        return Packages(_apt(engine, name), _pip(engine, name, site_config))
 
 
 def fetch_packages(engine: Engine, plan: Plan, site_config: SiteConfig, target: Path) -> None:
@@ -269,28 +270,32 @@ def parse_apt(simulated: str, installed: str) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def _pip(engine: Engine, container: str) -> dict[str, tuple[str, tuple[str, ...]]]:
+def _pip(engine: Engine, container: str, site_config: SiteConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
     data = engine.read_in(container, f"{_OUT}/pip.json")
-    return parse_pip(json.loads(data)) if data else {}
+    return parse_pip(json.loads(data), lambda url: origins.download(url, site_config)) if data else {}
 
 
-def parse_pip(report: Mapping[str, Any]) -> dict[str, tuple[str, tuple[str, ...]]]:
+def parse_pip(
+    report: Mapping[str, Any], checksum: Callable[[str], str]
+) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Package -> (version, sha256s), from an installation report (pip.pypa.io/en/stable/reference).
 
-    Raises HostError for a package that did not come as a file with a sha256.
+    checksum: fetches a URL and gives its sha256, for indexes that do not say it. Raises HostError for a
+    package that did not come as a file.
     """
     from packaging.utils import canonicalize_name
 
     found: dict[str, tuple[str, tuple[str, ...]]] = {}
     for one in report.get("install", ()):
         facts, origin = one["metadata"], one.get("download_info", {})
-        hashes = (origin.get("archive_info") or {}).get("hashes") or {}
-        if "sha256" not in hashes:
+        if "archive_info" not in origin:
             raise HostError(
-                f"the Python package {facts['name']} has no sha256", where=str(origin.get("url", "")),
-                hint="take it from an index that gives sha256 of its files",
+                f"the Python package {facts['name']} does not come as a file",
+                where=str(origin.get("url", "")), hint="take it from an index",
             )  # fmt: skip
-        found[canonicalize_name(facts["name"])] = (str(facts["version"]), (str(hashes["sha256"]),))
+        hashes = origin["archive_info"].get("hashes") or {}
+        digest = str(hashes.get("sha256") or checksum(str(origin["url"]).partition("#")[0]))
+        found[canonicalize_name(facts["name"])] = (str(facts["version"]), (digest,))
     return dict(sorted(found.items()))
 
 

@@ -50,10 +50,18 @@ def test_pips_answer() -> None:
         "metadata": {"name": "ML_Dtypes", "version": "0.5.0"},
         "download_info": {"url": "https://x/y.whl", "archive_info": {"hashes": {"sha256": "a" * 64}}},
     }
-    assert parse_pip({"install": [one]}) == {"ml-dtypes": ("0.5.0", ("a" * 64,))}
-    assert parse_pip({}) == {}
-    with pytest.raises(HostError, match="no sha256"):
-        parse_pip({"install": [{**one, "download_info": {"url": "git+https://x", "vcs_info": {}}}]})
+    silent = {**one, "download_info": {"url": "https://x/y.whl#egg", "archive_info": {}}}
+    assert parse_pip({"install": [one]}, _nobody) == {"ml-dtypes": ("0.5.0", ("a" * 64,))}
+    assert parse_pip({"install": [silent]}, {"https://x/y.whl": "b" * 64}.__getitem__) == {
+        "ml-dtypes": ("0.5.0", ("b" * 64,))
+    }
+    assert parse_pip({}, _nobody) == {}
+    with pytest.raises(HostError, match="does not come as a file"):
+        parse_pip({"install": [{**one, "download_info": {"url": "git+https://x", "vcs_info": {}}}]}, _nobody)
+
+
+def _nobody(url: str) -> str:
+    raise AssertionError(f"{url} is asked for")
 
 
 def script(name: str) -> list[str]:

@@ -31,6 +31,7 @@ def lock_command(
     The base's digest, the versions of all packages (asked of apt and pip inside the base), commits and the
     sha256 of downloads. Nothing is asked when the section is up to date, unless --update is given.
     """
+    from toolchain.engine.build import check_base
     from toolchain.engine.client import open_engine
     from toolchain.engine.endpoint import resolve_endpoint
     from toolchain.images.lock import Lock, consult, lock_path, read_lock, write_lock
@@ -51,6 +52,7 @@ def lock_command(
         _tell((), path_text=str(path), json=json, written=False)
         return
     engine = open_engine(resolve_endpoint(docker_host, kind=engine_name), kind=engine_name)
+    check_base(engine, named.plan)
     new = lock_plan(
         engine,
         named.plan,
