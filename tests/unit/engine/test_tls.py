@@ -16,7 +16,7 @@ import pytest
 from compiler import HostError
 from tests.support.broken_engine import VERSION
 from toolchain.engine.client import open_engine
-from toolchain.engine.endpoint import resolve_endpoint
+from toolchain.engine.endpoint import Endpoint, resolve_endpoint
 from toolchain.settings import engine_settings
 
 
@@ -71,8 +71,21 @@ def port(keys: Path) -> Iterator[int]:
 
 def test_its_own_ca_counts(keys: Path, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(keys / "other.pem"))
-    variables = {"DOCKER_HOST": f"tcp://127.0.0.1:{port}", "DOCKER_TLS_VERIFY": "1"}
+    assert open_engine(engine_at(port, tmp_path, DOCKER_CERT_PATH=str(keys))).version == VERSION["Version"]
+
+
+def test_without_keys(port: int, tmp_path: Path) -> None:
     with pytest.raises(HostError) as caught:
-        open_engine(resolve_endpoint(settings=engine_settings({"HOME": str(tmp_path), **variables})))
+        open_engine(engine_at(port, tmp_path))
     [line] = caught.value.lines()
     assert "DOCKER_CERT_PATH" in line
+
+
+def engine_at(port: int, home: Path, **variables: str) -> Endpoint:
+    known = {
+        "HOME": str(home),
+        "DOCKER_HOST": f"tcp://127.0.0.1:{port}",
+        "DOCKER_TLS_VERIFY": "1",
+        **variables,
+    }
+    return resolve_endpoint(settings=engine_settings(known))
