@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Iterator
 
@@ -11,8 +12,9 @@ from compiler import BuildError, HostError
 from tests.support.engine import TestEngine
 from tests.support.plans import MARK, small_plan
 from toolchain.engine import store
-from toolchain.engine.build import build_image
+from toolchain.engine.build import BuildOptions, build_image
 from toolchain.engine.client import Engine
+from toolchain.engine.events import Event
 from toolchain.images.plan import CA_SECRET, Plan
 from toolchain.site import SiteConfig
 
@@ -50,6 +52,30 @@ def test_the_same_digest(engine: Engine, plan: Plan, registry: str) -> None:
         assert found is not None
         assert (found.id, found.references) == (built.id, (plan.reference,))
         assert store.push_image(engine, plan, registry) == digest
+
+
+@pytest.mark.slow
+def test_a_cache_from_the_registry(
+    engine: Engine, docker_engine: TestEngine, plan: Plan, registry: str
+) -> None:
+    if not docker_engine.private:
+        pytest.skip("it would empty the build cache of an engine that is not ours")
+    build_image(engine, plan, secrets=SECRETS, options=BuildOptions(cache_to=("type=inline",)))
+    store.push_image(engine, plan, registry)
+    remove(engine)
+    with engine.guard("empty the cache"):
+        engine.api.prune_builds()
+    events: list[Event] = []
+    build_image(
+        engine,
+        plan,
+        secrets=SECRETS,
+        options=BuildOptions(cache_from=(f"{registry}/{plan.reference}",)),
+        progress=lambda _reference, _times: contextlib.nullcontext(events.append),
+    )
+    texts = {one.step: one.text for one in events if one.kind == "started"}
+    cached = [texts[one.step] for one in events if one.kind == "cached"]
+    assert any("RUN" in text and "cat /made" in text for text in cached), events
 
 
 @pytest.mark.slow
