@@ -11,7 +11,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from compiler import BadInputError, BuildError, HostError, InternalError, load_settings, write_atomic
+from compiler import (
+    BadInputError,
+    BuildError,
+    HostError,
+    InternalError,
+    UsageError,
+    load_settings,
+    write_atomic,
+)
 from toolchain.engine import builders, labels, store
 from toolchain.engine.builders import BuilderName, BuildRequest, Failure
 from toolchain.engine.causes import Cause, Issue, known_causes
@@ -277,6 +285,8 @@ def _file_name(reference: str) -> str:
 
 def _with_some_builder(work: _Work, recorder: _Recorder) -> tuple[str, Failure | None]:
     engine, hear, lines = work.engine, recorder.hear, recorder.lines
+    if engine.kind == "podman" and work.builder == "buildkit":
+        raise HostError(f"cannot build with BuildKit: podman {engine.version} has none; leave out --builder")
     if engine.kind == "podman" or work.builder == "classic":
         return _classic(work, recorder, ())
     client, reasons = builders.find_buildkit()
@@ -294,12 +304,24 @@ def _with_some_builder(work: _Work, recorder: _Recorder) -> tuple[str, Failure |
 def _classic(work: _Work, recorder: _Recorder, reasons: Sequence[str]) -> tuple[str, Failure | None]:
     from toolchain.engine.classic import ClassicBuild
 
+    if work.options.cache_from or work.options.cache_to:
+        raise UsageError(
+            "only BuildKit can take or keep a cache elsewhere",
+            where="--cache-from, --cache-to",
+            why="; ".join(reasons) or f"this build is done by {_without_buildkit(work.engine)}",
+            hint="leave them out: steps that are on the engine are used again",
+        )
     for reason in reasons:
         recorder.hear(Event("output", "", f"no BuildKit: {reason}"))
     _have_base(work)
     build = ClassicBuild(work.engine, work.request(), recorder.hear, recorder.lines)
-    which = "podman" if work.engine.kind == "podman" else "Docker's classic builder"
-    return f"{which} {work.engine.version}", build.run(work.plan)
+    because = f" (no BuildKit: {'; '.join(reasons)})" if reasons else ""
+    return f"{_without_buildkit(work.engine)}{because}", build.run(work.plan)
+
+
+def _without_buildkit(engine: Engine) -> str:
+    which = "podman" if engine.kind == "podman" else "Docker's classic builder"
+    return f"{which} {engine.version}"
 
 
 def _have_base(work: _Work) -> None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from compiler import BuildError, HostError
+from compiler import BuildError, HostError, UsageError
 from tests.support.broken_engine import Request, fake_engine, healthy
 from tests.support.plans import small_plan
 from toolchain.engine import builders
-from toolchain.engine.build import build_image
+from toolchain.engine.build import BuildOptions, build_image
 from toolchain.engine.builders import BuildKitClient, BuildRequest, build_with_api
 from toolchain.engine.client import Engine, open_engine
 from toolchain.engine.endpoint import Endpoint
@@ -152,6 +152,14 @@ def test_a_failing_step_is_shown_with_its_last_lines(start: Start) -> None:
     ]
     log = Path(error.where.partition(" (")[0])
     assert "No rule to make target" in log.read_text()
+
+
+def test_caches_elsewhere_need_buildkit(start: Start) -> None:
+    engine = start(images=images, containers=containers, volumes=lambda one: one.answer({"Volumes": []}))
+    with pytest.raises(UsageError, match="only BuildKit can take or keep a cache"):
+        build_image(
+            engine, without_stand_in(), builder="classic", options=BuildOptions(cache_to=("type=inline",))
+        )
 
 
 @pytest.mark.usefixtures("failing_client")
