@@ -64,7 +64,8 @@ class SiteConfig:
 
     `ca_bundle` is a file in PEM form and `ca_source` where its name comes from; `url_mirrors` are for
     downloads; `registry` is where the team's own images are pushed to and pulled from (`host[:port][/path]`);
-    `files` are those that were read; `local_images` never are: a bundle names images so.
+    `files` are those that were read; `local_images` and `offline` never are: builds from a
+    bundle use them.
     """
 
     ca_bundle: Path | None = None
@@ -80,6 +81,7 @@ class SiteConfig:
     registry: str = ""
     recipe_folders: tuple[Path, ...] = ()
     allow: tuple[str, ...] = ()
+    offline: bool = False
     files: tuple[Path, ...] = ()
 
     def mirrored_image(self, reference: str) -> str:
@@ -110,6 +112,7 @@ class SiteConfig:
             ("PIP_INDEX_URL", self.pip_index),
             ("PIP_EXTRA_INDEX_URL", " ".join(self.pip_extra_indexes)),
             ("PIP_TRUSTED_HOST", " ".join(dict.fromkeys(urlsplit(url).netloc for url in indexes))),
+            ("offline", "yes" if self.offline else ""),
             *_mirror_pairs("apt_mirror", self.apt_mirrors),
             *_mirror_pairs("url_mirror", self.url_mirrors),
             *_mirror_pairs("git_mirror", self.git_mirrors),

@@ -23,6 +23,8 @@ chmod 755 "$work"
 : >"$work/url-mirrors"
 : >"$work/gitconfig"
 
+offline=
+
 read_site() {
     [ -s "$secrets/tk-site" ] || return 0
     while IFS='=' read -r name value; do
@@ -31,6 +33,7 @@ read_site() {
             export "$name=$value" ;;
         apt_mirror) printf '%s\n' "$value" >>"$work/apt-mirrors" ;;
         url_mirror) printf '%s\n' "$value" >>"$work/url-mirrors" ;;
+        offline) offline=$value ;;
         git_mirror) printf '[url "%s"]\n\tinsteadOf = %s\n' "${value#* }" "${value%% *}" >>"$work/gitconfig" ;;
         esac
     done <"$secrets/tk-site"
@@ -57,6 +60,8 @@ mirrored() {
 }
 
 apt() {
+    # Without network the lists are those that a bundle has put into the cache.
+    if [ -n "$offline" ] && [ "$1" = update ]; then return 0; fi
     mkdir -p "$work/parts" "$work/sources"
     [ ! -e /etc/apt/sources.list ] || cp /etc/apt/sources.list "$work/sources.list"
     [ -e "$work/sources.list" ] || : >"$work/sources.list"

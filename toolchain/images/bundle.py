@@ -51,7 +51,7 @@ _Path = Annotated[
         pattern=r"^[A-Za-z0-9_+@%~][A-Za-z0-9._+@%~:-]*(/[A-Za-z0-9_+@%~][A-Za-z0-9._+@%~:-]*)*$"
     ),
 ]
-_Url = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9._~/%+@:-]+$", max_length=400)]
+_Url = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9._~/%+@:-]*$", max_length=400)]
 _Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Reference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9./:@_-]*$", max_length=300)]
 _Name = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+_-]*$", max_length=200)]
@@ -254,6 +254,7 @@ def offline_site(site: SiteConfig, bundle: Bundle) -> SiteConfig:
         pip_index=PIP_INDEX,
         pip_extra_indexes=(),
         registry="",
+        offline=True,
     )
 
 

@@ -285,6 +285,7 @@ def test_the_offline_site(tmp_path: Path) -> None:
     assert site.registry == ""
     assert site.build_settings().decode().splitlines() == [
         "PIP_INDEX_URL=file:///var/cache/tk-pip/bundle/simple",
+        "offline=yes",
         "apt_mirror=http://deb.example.com/debian http://mirror.example.com/debian",
     ]
 
