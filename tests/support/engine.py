@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import itertools
 import os
 import re
 import shutil
@@ -52,6 +53,7 @@ _DOCKER = ("dockerd", "ip", "debootstrap")
 _PODMAN = ("podman", "runc", "catatonit", "debootstrap")
 _CACHE = load_settings().cache_dir / "test-engine"  # before the session gets a cache of its own
 _said: dict[str, str] = {}
+_numbers = itertools.count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +161,8 @@ def _started(name: str, *, hidden: bool) -> Iterator[TestEngine]:
 
 @contextlib.contextmanager
 def _dockerd(folder: Path, *, hidden: bool) -> Iterator[TestEngine]:
-    port = _free_port()
-    url = f"tcp://127.0.0.1:{port}" if hidden else f"unix://{folder}/docker.sock"
-    with _bridge(port) as bridge:
+    url = f"tcp://127.0.0.1:{_free_port()}" if hidden else f"unix://{folder}/docker.sock"
+    with _bridge() as bridge:
         state = Path("/mnt") if hidden else folder
         argv = ["dockerd", "-H", url, "--data-root", f"{state}/data", "--exec-root", f"{folder}/exec"]
         argv += ["--pidfile", f"{folder}/pid", "--bridge", bridge, "--log-level", "warn"]
@@ -188,25 +189,38 @@ def _with_files_hidden(argv: Sequence[str], folder: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def _bridge(number: int) -> Iterator[str]:
-    """A network bridge of our own: two engines on one machine would share and confuse `docker0`."""
-    name = f"tkt{number}"
+def _bridge() -> Iterator[str]:
+    """A network bridge of our own: two engines on one machine would share and confuse `docker0`.
+
+    Its name has our process id, so that what a killed session left is known and removed.
+    """
+    listed = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=False).stdout
+    for name, pid in re.findall(r"\b(tkt(\d+)-\d+):", listed):
+        if not Path(f"/proc/{pid}").exists():
+            _remove_bridge(name)
+    number = next(_numbers)
+    name = f"tkt{os.getpid()}-{number}"
+    place = (os.getpid() * 4 + number) % (8 * 256)
     _call(["ip", "link", "add", name, "type", "bridge"])
     try:
-        _call(["ip", "addr", "add", f"10.{213 + number % 8}.{number // 8 % 256}.1/24", "dev", name])
+        _call(["ip", "addr", "add", f"10.{213 + place // 256}.{place % 256}.1/24", "dev", name])
         _call(["ip", "link", "set", name, "up"])
         yield name
     finally:
-        subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
-        _forget_rules(name, f"10.{213 + number % 8}.{number // 8 % 256}.0/24")
+        _remove_bridge(name)
 
 
-def _forget_rules(bridge: str, subnet: str) -> None:
+def _remove_bridge(name: str) -> None:
+    subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
+    _forget_rules(name)
+
+
+def _forget_rules(bridge: str) -> None:
     """Delete the packet filter's rules that the engine made for a bridge."""
     for table in ("nat", "filter"):
         listed = subprocess.run(["iptables", "-t", table, "-S"], capture_output=True, text=True, check=False)
         for rule in listed.stdout.splitlines():
-            if rule.startswith("-A ") and (bridge in rule.split() or subnet in rule.split()):
+            if rule.startswith("-A ") and bridge in rule.split():
                 argv = ["iptables", "-t", table, "-D", *rule.split()[1:]]
                 subprocess.run(argv, capture_output=True, check=False)
 
