@@ -8,6 +8,7 @@ file that is copied must be there, and what is asked of DPC++'s configure.py is 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import re
@@ -51,15 +52,22 @@ class Workshop:
 
 @pytest.fixture(scope="module")
 def workshop(docker_engine: TestEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
-    engine = docker_engine.open()
+    with _opened(docker_engine, tmp_path_factory.mktemp("mirror")) as opened:
+        yield opened
+
+
+@contextlib.contextmanager
+def _opened(under_test: TestEngine, folder: Path) -> Iterator[Workshop]:
+    engine = under_test.open()
     with engine.guard("look at the network"):
-        host = engine.api.inspect_network("bridge")["IPAM"]["Config"][0]["Gateway"]
-    base = build_image(engine, _stand_in(docker_engine.base, _resolution("cpu")))
+        network = engine.api.inspect_network("podman" if engine.kind == "podman" else "bridge")
+    base = build_image(engine, _stand_in(under_test.base, _resolution("cpu")))
     status = engine.read_file(base.reference, "/var/lib/dpkg/status") or b""
-    with stub_mirror.serving(tmp_path_factory.mktemp("mirror")) as mirror:
+    with stub_mirror.serving(folder) as mirror:
         mirror.installed = frozenset(re.findall(r"^Package: (\S+)$", status.decode(), re.MULTILINE))
         _fill(mirror)
-        yield Workshop(engine, mirror, mirror.site(host), docker_engine.base)
+        site = mirror.site(network["IPAM"]["Config"][0]["Gateway"])
+        yield Workshop(engine, mirror, site, under_test.base)
     ours = [one for one in store.list_images(engine, untagged=True) if one.stand_in or one.name == _STAND_IN]
     store.remove_images(engine, ours, force=True)
 
@@ -162,6 +170,19 @@ def evidence(request: pytest.FixtureRequest) -> Iterator[list[Evidence]]:
 
 @pytest.mark.parametrize("name", shipped_names())
 def test_every_instruction_runs(name: str, workshop: Workshop, evidence: list[Evidence]) -> None:
+    _dry_build(name, workshop)
+    by = "tests/images/test_dry_build.py, with stubs"
+    evidence.append(Evidence(name, "dry-built", _resolution(name).recipe_hash, by))
+
+
+def test_components_are_copied_with_podman_too(
+    podman_engine: TestEngine, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with _opened(podman_engine, tmp_path_factory.mktemp("mirror")) as opened:
+        _dry_build("tvm-sycl-rocm", opened)
+
+
+def _dry_build(name: str, workshop: Workshop) -> None:
     resolution = _resolution(name)
     stand_in = build_image(workshop.engine, _stand_in(workshop.base, resolution))
     made = plan_image(
@@ -178,9 +199,6 @@ def test_every_instruction_runs(name: str, workshop: Workshop, evidence: list[Ev
     _check_environment(made, facts["Config"]["Env"])
     for component in resolution.components:
         _check_component(workshop, built.reference, resolution, component)
-    evidence.append(
-        Evidence(name, "dry-built", resolution.recipe_hash, "tests/images/test_dry_build.py, with stubs")
-    )
 
 
 def _check_environment(made: Plan, pairs: list[str]) -> None:
