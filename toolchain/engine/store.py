@@ -231,13 +231,24 @@ def unused_images(engine: Engine, keep: Iterable[str] = ()) -> tuple[StoredImage
     kept = set(keep)
     newest: set[str] = set()
     found = []
-    for image in list_images(engine, untagged=True):
+    images = list_images(engine, untagged=True)
+    named = {image.id: _when_named(engine, image) for image in images}
+    for image in sorted(images, key=lambda one: named[one.id], reverse=True):
         is_newest = bool(image.references) and image.name not in newest
         if image.references:
             newest.add(image.name)
         if not is_newest and image.id not in used and image.plan not in kept:
             found.append(image)
     return tuple(found)
+
+
+def _when_named(engine: Engine, image: StoredImage) -> tuple[str, int]:
+    """When an image got its name, by which the latest build is known; podman tells only when it was made.
+
+    An image whose steps were all cached keeps the date of the first build, so that alone would not do.
+    """
+    facts = engine.image(image.id) or {}
+    return str((facts.get("Metadata") or {}).get("LastTagTime") or ""), image.created
 
 
 def unused_steps(engine: Engine) -> list[str]:
