@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.compile import compile_model as compile_model
+    from compiler.compile import list_targets as list_targets
     from compiler.core.cache import content_key as content_key
     from compiler.core.cache_space import CacheUsage as CacheUsage
     from compiler.core.cache_space import Pruned as Pruned
@@ -49,7 +50,6 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.frontend.files import external_files as external_files
     from compiler.inspect import inspect_library as inspect_library
     from compiler.inspect import inspect_model as inspect_model
-    from compiler.inspect import list_targets as list_targets
     from compiler.reports import EMITS as EMITS
     from compiler.reports import CompileOptions as CompileOptions
     from compiler.reports import CompileReport as CompileReport
@@ -74,7 +74,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
 __version__ = "0.1.0"
 
 _HOMES = {
-    "compiler.compile": ("compile_model",),
+    "compiler.compile": ("compile_model", "list_targets"),
     "compiler.core.cache": ("content_key",),
     "compiler.core.cache_space": ("CacheUsage", "Pruned", "cache_usage", "prune_cache"),
     "compiler.core.diagnostics": (
@@ -102,7 +102,7 @@ _HOMES = {
     "compiler.core.settings": ("KNOBS", "Knob", "Settings", "load_settings"),
     "compiler.frontend.files": ("external_files",),
     "compiler.core.units": ("read_bytes",),
-    "compiler.inspect": ("inspect_library", "inspect_model", "list_targets"),
+    "compiler.inspect": ("inspect_library", "inspect_model"),
     "compiler.reports": (
         "EMITS",
         "CompileOptions",

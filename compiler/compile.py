@@ -22,9 +22,9 @@ from compiler.core.files import (
 from compiler.core.progress import Progress, silent
 from compiler.core.settings import Settings, load_settings
 from compiler.frontend.external import ExternalData
-from compiler.reports import CompileOptions, CompileReport, StageTime
+from compiler.reports import CompileOptions, CompileReport, StageTime, TargetReport
 from compiler.stages.finished import Finished, FinishedLibraries, externals_match, finished_key
-from compiler.targets import get_target
+from compiler.targets import TARGETS, get_target
 from compiler.targets.toolchain import find_cxx
 
 _FACTS = ("kernels", "constant_bytes", "peak_memory")
@@ -66,6 +66,26 @@ def _compile(path: Path, options: CompileOptions, settings: Settings, progress: 
             warnings += _keep(libraries, key, made, external, report)
         replace_atomic(made, options.output)
     return replace(report, path=options.output, warnings=warnings)
+
+
+def list_targets() -> tuple[TargetReport, ...]:
+    """The targets that `compile_model` accepts, and whether this machine can build for each."""
+    return tuple(_target_report(name) for name in TARGETS)
+
+
+def _target_report(name: str) -> TargetReport:
+    row = TARGETS[name]
+    target = get_target(name)
+    try:
+        cxx = find_cxx(load_settings())
+        target.flags(cxx)
+    except HostError as error:
+        return TargetReport(
+            name, target.facts.language, row.title, target.facts.arch, ready=False, note=error.what
+        )
+    return TargetReport(
+        name, target.facts.language, row.title, target.facts.arch, ready=True, note=cxx.description
+    )
 
 
 def _check_output(path: Path, options: CompileOptions) -> None:

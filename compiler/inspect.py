@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from compiler.core.diagnostics import HostError, TkError
+from compiler.core.diagnostics import TkError
 from compiler.core.files import sha256_bytes
-from compiler.core.settings import load_settings
 from compiler.frontend.onnx import UnsupportedModelError, import_model, read_model
 from compiler.frontend.shapes import Bind
 from compiler.graph.alias import find_aliases, is_join
@@ -23,7 +22,6 @@ from compiler.reports import (
     LibraryReport,
     ModelReport,
     OpCount,
-    TargetReport,
     TensorInfo,
     Unsupported,
 )
@@ -32,8 +30,7 @@ from compiler.schedule.trace import Trace
 from compiler.stages.kernels import replay_kernel
 from compiler.stages.layouts import TargetLayoutCosts
 from compiler.stages.storage import Use, plan_storage
-from compiler.targets import TARGETS, Target, get_target
-from compiler.targets.toolchain import find_cxx
+from compiler.targets import Target, get_target
 
 
 def inspect_model(
@@ -145,23 +142,3 @@ def _replays(number: int, entry: dict[str, Any], target: Target) -> bool:
     except TkError:
         return False
     return bool(sha256_bytes(text.encode()) == entry["source_sha256"])
-
-
-def list_targets() -> tuple[TargetReport, ...]:
-    """The targets that `compile_model` accepts, and whether this machine can build for each."""
-    return tuple(_target_report(name) for name in TARGETS)
-
-
-def _target_report(name: str) -> TargetReport:
-    row = TARGETS[name]
-    target = get_target(name)
-    try:
-        cxx = find_cxx(load_settings())
-        target.flags(cxx)
-    except HostError as error:
-        return TargetReport(
-            name, target.facts.language, row.title, target.facts.arch, ready=False, note=error.what
-        )
-    return TargetReport(
-        name, target.facts.language, row.title, target.facts.arch, ready=True, note=cxx.description
-    )
