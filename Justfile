@@ -15,7 +15,7 @@ demo *args:
 
 # the tests: everything that takes seconds, not minutes
 test *args:
-    @python -m pytest -m "not slow and not network and not perf" "$@"
+    @python -m pytest -n auto --dist worksteal -m "not slow and not network and not perf" "$@"
 
 # the slow tests, too: every network, every float, 2.3 GB of constants, fifty killed compiles
 test-all *args:
