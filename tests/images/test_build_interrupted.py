@@ -102,4 +102,5 @@ def containers(engine: Engine) -> list[str]:
 def volumes(engine: Engine) -> list[str]:
     with engine.guard("list"):
         found = engine.api.volumes().get("Volumes") or []
-    return [one["Name"] for one in found if not one["Name"].startswith("tk-cache-")]
+    kept = ("tk-cache-", "tk-compiler-")  # of builds and of jobs in containers
+    return [one["Name"] for one in found if not one["Name"].startswith(kept)]

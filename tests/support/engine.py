@@ -44,12 +44,13 @@ _PACKAGES = {
     "dockerd": "docker.io",
     "debootstrap": "debootstrap",
     "ip": "iproute2",
+    "iptables": "iptables",
     "podman": "podman",
     "runc": "runc",
     "catatonit": "catatonit",  # podman's init
     "docker-registry": "docker-registry",
 }
-_DOCKER = ("dockerd", "ip", "debootstrap")
+_DOCKER = ("dockerd", "ip", "iptables", "debootstrap")
 _PODMAN = ("podman", "runc", "catatonit", "debootstrap")
 _CACHE = load_settings().cache_dir / "test-engine"  # before the session gets a cache of its own
 _said: dict[str, str] = {}
@@ -366,6 +367,8 @@ def _need(programs: Sequence[str]) -> None:
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     subprocess.run(["apt-get", "update", "-qq"], env=env, capture_output=True, check=False)
     _call(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], env)
+    if hidden := [one for one in missing if shutil.which(one) is None]:
+        raise CannotStartError(f"installed, but not on the PATH: {', '.join(hidden)}")
 
 
 def _call(argv: Sequence[str], env: dict[str, str] | None = None) -> None:
