@@ -28,10 +28,10 @@ def setup_command(
     open_shell: Annotated[
         bool, typer.Option("--open", help="Open the shell at once, in place of printing its command.")
     ] = False,
-    base: target.Base = None,
+    base: common.Base = None,
     docker_host: options.DockerHost = None,
     engine: options.EngineName = None,
-    site: common.Site = None,
+    site: options.Site = None,
     json: options.Json = False,
 ) -> None:
     """Check this machine, get the image (found, pulled or built), check it, and say how to work in it.

@@ -29,7 +29,6 @@ _DIRECTORIES = {JOB: ("in", "out", "home", "temporary"), volumes.CACHE: ("user",
 """What the job's user owns: folders below each volume."""
 _SCRIPT = Path(__file__).with_name("supervise.sh")
 _CHUNK_BYTES = 1 << 20
-_KILLED = 137
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from toolchain.containers.job import Job, run_job
 from toolchain.containers.probe import probe_image
 from toolchain.engine.client import Engine, open_engine
 from toolchain.engine.endpoint import resolve_endpoint
+from toolchain.site import load_site
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,6 @@ def image_of_target(
     """The recipe's name of the image that a target is built in; None where no engine answers."""
     from toolchain.recipes.book import load_book
     from toolchain.recipes.targets import image_for
-    from toolchain.site import load_site
 
     try:
         open_engine(resolve_endpoint(docker_host, kind=engine), kind=engine)
@@ -58,11 +58,12 @@ def run_placed(command: str, given: Mapping[str, Any], flags: Mapping[str, str],
     image = probe_image(engine, _reference(engine, place))
     if command == "compile":
         call.argv += [f"--record=image={image.id}", f"--record=libc={image.libc}"]
+    index = load_site(place.site).pip_index or None
     remove_abandoned_directories("tk")
     with private_directory("tk-job") as directory:
         job = Job(tuple(call.argv), call.inputs, directory if call.results else None)
         with console.progress(f"{command} in {image.reference}"):
-            done = run_job(engine, image, job, lambda line: _talk(call, line))
+            done = run_job(engine, image, job, lambda line: _talk(call, line), index=index)
         if done.status == 0:
             _place_results(call, directory)
     sys.stdout.write(call.translate(done.stdout).decode(errors="backslashreplace"))

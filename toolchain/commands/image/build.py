@@ -27,14 +27,14 @@ Builder = Annotated[
 
 def build_command(
     name: common.Name,
-    base: target.Base = None,
+    base: common.Base = None,
     engine: options.EngineName = None,
     docker_host: options.DockerHost = None,
-    site: common.Site = None,
+    site: options.Site = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
-    locked: target.Locked = False,
-    frozen: target.Frozen = False,
+    locked: options.Locked = False,
+    frozen: options.Frozen = False,
     builder: Builder = "auto",
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Run every step, also when the image is there.")

@@ -28,10 +28,10 @@ def bundle() -> None:
 def export_command(
     name: common.Name,
     output: Output = None,
-    base: target.Base = None,
+    base: common.Base = None,
     engine: options.EngineName = None,
     docker_host: options.DockerHost = None,
-    site: common.Site = None,
+    site: options.Site = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
     json: options.Json = False,

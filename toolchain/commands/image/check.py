@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 def check_command(
     name: common.Name,
-    base: target.Base = None,
+    base: common.Base = None,
     engine: options.EngineName = None,
     docker_host: options.DockerHost = None,
-    site: common.Site = None,
+    site: options.Site = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
-    locked: target.Locked = False,
-    frozen: target.Frozen = False,
+    locked: options.Locked = False,
+    frozen: options.Frozen = False,
     json: options.Json = False,
 ) -> None:
     """Run an image's smoke tests, without root and network, and compare what is in it with the lock.

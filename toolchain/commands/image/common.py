@@ -22,12 +22,6 @@ Allow = Annotated[
     list[str] | None,
     typer.Option("--allow", metavar="RULE", help="Ignore a rule that refuses; recorded; repeatable."),
 ]
-Site = Annotated[
-    Path | None,
-    typer.Option(
-        "--site", metavar="FILE", help="The site's configuration; default: site.yaml, yours and here."
-    ),
-]
 Base = Annotated[
     str | None,
     typer.Option("--base", metavar="IMAGE", help="A local image that stands in for the recipe's base."),

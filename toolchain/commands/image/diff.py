@@ -15,7 +15,7 @@ def diff_command(
     first: Annotated[str, typer.Argument(metavar="A", help="An image, for example `rocm-5.2`.")],
     second: Annotated[str, typer.Argument(metavar="B", help="Another, for example `rocm-5.4`.")],
     allow: common.Allow = None,
-    site: common.Site = None,
+    site: options.Site = None,
     json: options.Json = False,
 ) -> None:
     """Show what differs between two images; exit code 1 when something does."""

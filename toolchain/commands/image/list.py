@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from toolchain.site import SiteConfig
 
 
-def list_command(site: common.Site = None, json: options.Json = False) -> None:
+def list_command(site: options.Site = None, json: options.Json = False) -> None:
     """List the images that can be named, their components, and what was shown to work.
 
     rendered: tried now, and read back. The others: yes with evidence of this very recipe, unknown with

@@ -20,14 +20,14 @@ def pull_command(
     digest: Annotated[
         str, typer.Option("--digest", metavar="sha256:...", help="Exactly this image; as `push` printed it.")
     ] = "",
-    base: target.Base = None,
+    base: common.Base = None,
     engine: options.EngineName = None,
     docker_host: options.DockerHost = None,
-    site: common.Site = None,
+    site: options.Site = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
-    locked: target.Locked = False,
-    frozen: target.Frozen = False,
+    locked: options.Locked = False,
+    frozen: options.Frozen = False,
     json: options.Json = False,
 ) -> None:
     """Pull an image from a registry; refused when it was built from another plan than today's."""

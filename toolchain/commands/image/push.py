@@ -9,14 +9,14 @@ from toolchain.commands.image import common, target
 def push_command(
     name: common.Name,
     registry: target.Registry = None,
-    base: target.Base = None,
+    base: common.Base = None,
     engine: options.EngineName = None,
     docker_host: options.DockerHost = None,
-    site: common.Site = None,
+    site: options.Site = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
-    locked: target.Locked = False,
-    frozen: target.Frozen = False,
+    locked: options.Locked = False,
+    frozen: options.Frozen = False,
     json: options.Json = False,
 ) -> None:
     """Push a built image to a registry; its digest there goes to standard output.

@@ -49,7 +49,7 @@ def render_command(
     allow: common.Allow = None,
     base: common.Base = None,
     digest: Digest = "",
-    site: common.Site = None,
+    site: options.Site = None,
     docker_host: options.DockerHost = None,
     engine: options.EngineName = None,
 ) -> None:

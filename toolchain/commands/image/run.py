@@ -12,7 +12,7 @@ import typer
 
 from compiler import ExitCode, TkError, UsageError
 from toolchain import console, options
-from toolchain.commands.image import common, target
+from toolchain.commands.image import common
 
 if TYPE_CHECKING:
     from toolchain.devices.launch import Launch, Request
@@ -83,8 +83,8 @@ def run_command(
     site: options.Site = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
-    locked: target.Locked = False,
-    frozen: target.Frozen = False,
+    locked: options.Locked = False,
+    frozen: options.Frozen = False,
     json: options.Json = False,
 ) -> None:
     """Run a program in an image; its exit status is tk's own, and 125 says that tk failed.

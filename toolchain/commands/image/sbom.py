@@ -23,7 +23,7 @@ def sbom_command(
     arch: common.Archs = None,
     allow: common.Allow = None,
     base: common.Base = None,
-    site: common.Site = None,
+    site: options.Site = None,
     docker_host: options.DockerHost = None,
     engine_name: options.EngineName = None,
 ) -> None:

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-from pathlib import Path
-
-import typer
-
 from toolchain import options
-from toolchain.commands.image import common, run, target
+from toolchain.commands.image import common, run
 
 SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null && exec bash; exec sh")
 
@@ -34,34 +28,33 @@ def shell_command(
     site: options.Site = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
-    locked: target.Locked = False,
-    frozen: target.Frozen = False,
+    locked: options.Locked = False,
+    frozen: options.Frozen = False,
     json: options.Json = False,
 ) -> None:
     """Open a shell in an image, as you, with the current folder at /work; its last status is tk's own."""
-    from toolchain.devices.launch import Request
-    from toolchain.devices.privileges import Wishes
-    from toolchain.images.lock import lock_mode
-
-    show = explain or dry_run
-    with contextlib.nullcontext() if show else run.failing():
-        request = Request(
-            image=name,
-            argv=SHELL,
-            devices=tuple(devices or ("auto",)),
-            wishes=Wishes(tuple(gpus or ()), allow_profiling, allow_debugging, no_seccomp),
-            network=network,
-            shm_size=shm_size or "",
-            folder=None if no_folder else Path.cwd(),
-            assumed=assume,
-            site=site,
-            archs=tuple(arch or ()),
-            allow=tuple(allow or ()),
-            lock=lock_mode(locked=locked, frozen=frozen),
-            build=build and not show,
-            tty=os.isatty(0) and os.isatty(1),
-            as_root=as_root,
-        )
-        status = run.launch_or_show(request, docker_host, engine, explain=explain, show=show, json=json)
-    if status:
-        raise typer.Exit(status)
+    run.run_command(
+        name,
+        list(SHELL),
+        devices=devices,
+        gpus=gpus,
+        allow_profiling=allow_profiling,
+        allow_debugging=allow_debugging,
+        no_seccomp=no_seccomp,
+        as_root=as_root,
+        network=network,
+        shm_size=shm_size,
+        no_folder=no_folder,
+        assume=assume,
+        explain=explain,
+        dry_run=dry_run,
+        build=build,
+        docker_host=docker_host,
+        engine=engine,
+        site=site,
+        arch=arch,
+        allow=allow,
+        locked=locked,
+        frozen=frozen,
+        json=json,
+    )

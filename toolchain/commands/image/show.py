@@ -10,7 +10,7 @@ def show_command(
     name: common.Name,
     arch: common.Archs = None,
     allow: common.Allow = None,
-    site: common.Site = None,
+    site: options.Site = None,
     json: options.Json = False,
 ) -> None:
     """Show what a name stands for: base, packages, components, settings, and the source of each."""

@@ -18,12 +18,6 @@ if TYPE_CHECKING:
     from toolchain.images.plan import Pins, Plan
     from toolchain.site import SiteConfig
 
-Base = Annotated[
-    str | None,
-    typer.Option("--base", metavar="IMAGE", help="A local image in place of the recipe's base, same system."),
-]
-Locked = Annotated[bool, typer.Option("--locked", help="Fail when tk.lock is missing or stale.")]
-Frozen = Annotated[bool, typer.Option("--frozen", help="Use tk.lock as it is; resolve nothing.")]
 Registry = Annotated[
     str | None,
     typer.Option("--registry", metavar="HOST[/PATH]", help="The registry; default: the site's `registry`."),

@@ -13,7 +13,7 @@ def why_command(
     name: common.Name,
     arch: common.Archs = None,
     allow: common.Allow = None,
-    site: common.Site = None,
+    site: options.Site = None,
     json: options.Json = False,
 ) -> None:
     """Explain what a name stands for: each choice, each rule and its source; exit 3 if a rule refuses."""
