@@ -57,7 +57,8 @@ class Site(Protocol):
 class BuildOptions:
     """How to build: `no_cache` runs every step again; caches as Docker's `--cache-from` and `--cache-to`.
 
-    network: `none` or `host` for all steps, by default the engine's own. pull: ask the site's registry first.
+    network: `none` or `host` for all steps, by default the engine's own. pull: first by the lock's digest, or
+    from the site's registry.
     """
 
     no_cache: bool = False
@@ -72,7 +73,7 @@ class BuiltImage:
     """An image that is there now. `how` says how it came: found, pulled or built, and with which builder.
 
     `needs` are the component images that were made first; `log` is the whole log of a build; `note` says why
-    the site's registry could not be asked.
+    it could not be pulled.
     """
 
     reference: str
@@ -128,7 +129,7 @@ def build_image(
     options: BuildOptions | None = None,
     issues: Iterable[Issue] = (),
 ) -> BuiltImage:
-    """Make sure that an image is on the engine: find it, pull it from the site's registry, or build it.
+    """Make sure that an image is on the engine: find it, pull it as the lock or the site says, or build it.
 
     secrets: by id, in place of what `site` gives. issues: of recipes/issues.yaml, to explain a failure.
     Raises BadInputError when something is unresolved or a stand-in does not fit, HostError when the engine
@@ -141,7 +142,7 @@ def build_image(
     store.sweep(engine)
     pulled, note = _pulled(engine, plan, site, how)
     if pulled is not None:
-        return _there(plan, pulled, f"pulled from {site.registry if site else ''}", started)
+        return _there(plan, pulled, note, started)
     _refuse_unresolved(plan)
     base_labels = check_base(engine, plan)
     given = _secrets(plan, site) if secrets is None else dict(secrets)
@@ -164,13 +165,10 @@ def build_image(
 def _pulled(
     engine: Engine, plan: Plan, site: Site | None, how: BuildOptions
 ) -> tuple[store.StoredImage | None, str]:
-    """The image from the site's registry, or why it could not be asked; what it lacks can still be built."""
-    if not how.pull or site is None or not site.registry or plan.base.stand_in or how.no_cache:
+    """The image as the lock or the site's registry has it, and how; or None, and why: it can be built."""
+    if not how.pull or how.no_cache:
         return None, ""
-    try:
-        return store.pull_image(engine, plan, site.registry), ""
-    except HostError as error:
-        return None, " ".join(str(error).split())
+    return store.pull_published(engine, plan, site.registry if site is not None else "")
 
 
 def _there(plan: Plan, found: store.StoredImage, how: str, started: float) -> BuiltImage:

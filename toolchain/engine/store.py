@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compiler import BuildError, HostError
+from compiler import BuildError, HostError, TkError
 from toolchain.engine import labels
 from toolchain.engine.client import Engine
 from toolchain.images.plan import Plan
@@ -118,30 +118,82 @@ def push_image(engine: Engine, plan: Plan, registry: str) -> str:
 
 
 def pull_image(engine: Engine, plan: Plan, registry: str, digest: str = "") -> StoredImage | None:
-    """Pull the plan's image from a registry, by `digest` when one is known, and give it the plan's name.
+    """Pull the plan's image from a registry under the plan's name; see `pull_reference`."""
+    return pull_reference(engine, plan, registry_reference(registry, plan), digest)
 
-    None when the registry does not have it. Raises HostError when it cannot be reached and BuildError when
-    what it has under that name was built from another plan.
+
+def pull_reference(engine: Engine, plan: Plan, reference: str, digest: str = "") -> StoredImage | None:
+    """Pull the plan's image as `reference`, by `digest` when one is known, and give it the plan's name.
+
+    None when the registry does not have it. Raises HostError when it cannot be reached, or when the image is
+    of a stand-in base that this engine does not have, and BuildError when what came has another digest or was
+    built from another plan. What was there under the plan's name stays until the new one was checked.
     """
-    target = registry_reference(registry, plan)
-    repository, _, tag = target.rpartition(":")
-    source = f"{repository}@{digest}" if digest else target
+    repository, tag = split_reference(reference)
+    source = f"{repository}@{digest}" if digest else f"{repository}:{tag}"
     if not _pulled(engine, repository, digest or tag):
         return None
+    try:
+        _check_pulled(engine, plan, source, digest)
+    except TkError:
+        _untag(engine, source)
+        raise
     with engine.guard(f"name the image {plan.reference}"):
         name, _, version = plan.reference.rpartition(":")
         engine.api.tag(source, name, version, force=True)
         if not digest:
-            engine.api.remove_image(target, noprune=True)
-    found = _of_plan(engine, plan, plan.reference)
-    if found is None:
-        _untag(engine, plan.reference)
+            engine.api.remove_image(source, noprune=True)
+    return _of_plan(engine, plan, plan.reference)
+
+
+def pull_published(engine: Engine, plan: Plan, registry: str = "") -> tuple[StoredImage | None, str]:
+    """The plan's image from where it lies ready, and how it came; else None, and why it could not be had.
+
+    It is pulled by the digest that the lock names, and then in no other way, as a tag may have been moved;
+    without one by name from `registry`, unless that is not wanted or its base is a local one. Raises
+    BuildError when what came is another image.
+    """
+    there = plan.published
+    by_name = bool(registry) and there.by_name and not plan.base.stand_in
+    if not there.digest and not by_name:
+        return None, ""
+    try:
+        if not there.digest:
+            found = pull_image(engine, plan, registry)
+            return found, "" if found is None else f"pulled from {registry}"
+        found = pull_reference(engine, plan, there.reference, there.digest)
+    except HostError as error:
+        return None, " ".join(str(error).split())
+    source = f"{split_reference(there.reference)[0]}@{there.digest}"
+    return found, f"pulled {source}" if found else f"the registry has no {source}, which tk.lock names"
+
+
+def split_reference(reference: str) -> tuple[str, str]:
+    """`registry:5000/name:tag` as (`registry:5000/name`, `tag`); the tag is `latest` where none is named."""
+    folder, slash, last = reference.rpartition("/")
+    name, _, tag = last.partition(":")
+    return f"{folder}{slash}{name}", tag or "latest"
+
+
+def _check_pulled(engine: Engine, plan: Plan, source: str, digest: str) -> None:
+    facts = engine.image(source) or {}
+    own: Mapping[str, str] = (facts.get("Config") or {}).get("Labels") or {}
+    found = {str(one).rpartition("@")[2] for one in facts.get("RepoDigests") or ()}
+    if digest and digest not in found:
+        said = f"the engine knows it as {', '.join(sorted(found)) or 'none'}"
+        raise BuildError(f"what came for {source} has another digest", why=said, hint="check the registry")
+    if own.get(labels.PLAN) != plan.key:
         raise BuildError(
             f"what {source} holds was not built from this plan",
             why=f"its label {labels.PLAN} is not {plan.key}",
             hint="build it here, and push that",
         )
-    return found
+    base = plan.base
+    if base.stand_in and own.get(labels.BASE_ID) != (engine.image(base.reference) or {}).get("Id"):
+        raise HostError(
+            f"{source} was built on another {base.reference} than this engine has",
+            hint=f"get the image {base.reference} that it was built on, or build here",
+        )
 
 
 def pull_base(engine: Engine, reference: str) -> None:

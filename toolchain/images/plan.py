@@ -218,6 +218,19 @@ class Pins:
     needs: Mapping[str, Pins] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Where an image that was built from a plan lies ready to be pulled, as the lock says.
+
+    `reference` is `registry/name[:tag]` and `digest` the manifest's there (`sha256:...`); both are empty when
+    the lock names no image. `by_name`: without a digest a registry may be asked by the plan's name.
+    """
+
+    reference: str = ""
+    digest: str = ""
+    by_name: bool = True
+
+
 def settled(own: str, locked: str | None) -> str:
     """What a recipe says, or what a lock says where the recipe leaves it open."""
     return locked if own == UNRESOLVED and locked else own
@@ -237,7 +250,8 @@ class Plan:
 
     `repository` and `tag` name the image, `apt` and `pip` list what it asks for (without what those pull in),
     `needs` are component images that are built first and copied in; `provides` are the folders that others
-    copy from this one, `python_paths` those among them with packages for the system's Python.
+    copy from this one, `python_paths` those among them with packages for the system's Python. `published`, as
+    `resolution`, decides nothing about the content.
     """
 
     name: str
@@ -256,6 +270,7 @@ class Plan:
     provides: tuple[str, ...] = ()
     python_paths: tuple[str, ...] = ()
     resolution: Resolution | None = field(default=None, compare=False)
+    published: Published = field(default=Published(), compare=False)
 
     @property
     def key(self) -> str:
