@@ -62,6 +62,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.runtime.loader import Context as Context
     from compiler.runtime.loader import Model as Model
     from compiler.runtime.loader import load as load
+    from compiler.runtime.loader import manifest_of as manifest_of
     from compiler.verify.bench import bench_library as bench_library
     from compiler.verify.inputs import read_feeds as read_feeds
     from compiler.verify.isolate import verify_library as verify_library
@@ -114,7 +115,7 @@ _HOMES = {
         "TargetReport",
         "TensorInfo",
     ),
-    "compiler.runtime.loader": ("Context", "Model", "load"),
+    "compiler.runtime.loader": ("Context", "Model", "load", "manifest_of"),
     "compiler.verify.bench": ("bench_library",),
     "compiler.verify.inputs": ("read_feeds",),
     "compiler.verify.isolate": ("verify_library",),

@@ -48,6 +48,20 @@ Site = Annotated[
     Path | None,
     typer.Option("--site", metavar="FILE", help="Site configuration in place of the usual site.yaml."),
 ]
+Gpus = Annotated[
+    list[int] | None,
+    typer.Option("--gpu", metavar="N", min=0, help="Only this accelerator of the vendor; repeatable."),
+]
+Profiling = Annotated[
+    bool,
+    typer.Option(
+        "--allow-profiling", help="Hardware counters, where the driver keeps them for administrators."
+    ),
+]
+Assume = Annotated[
+    Path | None,
+    typer.Option("--assume", metavar="FILE", help="Take the devices that `tk doctor --capture` wrote there."),
+]
 Library = Annotated[Path, typer.Argument(metavar="LIBRARY", help="A model library made by `tk compile`.")]
 
 

@@ -6,13 +6,16 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import compiler
 from compiler import UsageError
 from toolchain import options
+
+if TYPE_CHECKING:
+    from toolchain.containers.place import Place
 
 ImageName = Annotated[
     str | None,
@@ -21,6 +24,21 @@ ImageName = Annotated[
 BuildImage = Annotated[bool, typer.Option("--build", help="Build the image first when it is missing.")]
 NoContainer = Annotated[
     bool, typer.Option("--no-container", help="Use this machine's own toolchain, whatever the target.")
+]
+Devices = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--devices",
+        metavar="VENDOR",
+        help="What a container gets: auto (what command and target need), none, nvidia, amd, hygon or intel; "
+        "repeatable.",
+    ),
+]
+Explain = Annotated[
+    bool,
+    typer.Option(
+        "--explain", "--dry-run", help="Show every option of the container with its reason; run nothing."
+    ),
 ]
 _PLACE: dict[str, tuple[Any, Any]] = {
     "image": (ImageName, None),
@@ -31,7 +49,14 @@ _PLACE: dict[str, tuple[Any, Any]] = {
     "site": (options.Site, None),
     "locked": (options.Locked, False),
     "frozen": (options.Frozen, False),
+    "devices": (Devices, None),
+    "gpus": (options.Gpus, None),
+    "allow_profiling": (options.Profiling, False),
+    "assume": (options.Assume, None),
+    "explain": (Explain, False),
 }
+_OPTION_OF = {"gpus": "--gpu"}
+"""Options that are not called as their parameters."""
 
 
 def placeable(command: Callable[..., None]) -> Callable[..., None]:
@@ -49,11 +74,11 @@ def placeable(command: Callable[..., None]) -> Callable[..., None]:
             _check_needless(place)
             command(**values)
             return
-        from toolchain.containers.place import Place, run_placed
+        from toolchain.containers.place import run_placed
 
         flags = {one.name: _flag(one) for one in context.command.params}
         given = {name: value for name, value in values.items() if _was_given(context, name)}
-        status = run_placed(str(context.info_name), given, flags, Place(**_without_switch(place)))
+        status = run_placed(str(context.info_name), given, flags, _place(place))
         if status:
             raise typer.Exit(status)
 
@@ -79,6 +104,25 @@ def _declare(placed: Callable[..., None], command: Callable[..., None]) -> None:
     }
 
 
+def _place(values: dict[str, Any]) -> Place:
+    from toolchain.containers.needs import Asked
+    from toolchain.containers.place import Place
+    from toolchain.devices.privileges import Wishes
+
+    wishes = Wishes(tuple(values["gpus"] or ()), values["allow_profiling"])
+    return Place(
+        image=values["image"],
+        build=values["build"],
+        docker_host=values["docker_host"],
+        engine=values["engine"],
+        site=values["site"],
+        locked=values["locked"],
+        frozen=values["frozen"],
+        asked=Asked(tuple(values["devices"] or ("auto",)), wishes, values["assume"]),
+        explain=values["explain"],
+    )
+
+
 def _image_instead(values: dict[str, Any], place: dict[str, Any]) -> str | None:
     """The image that has what a target needs, when this machine has not and there is an engine."""
     target = values.get("target")
@@ -86,7 +130,7 @@ def _image_instead(values: dict[str, Any], place: dict[str, Any]) -> str | None:
         return None
     from toolchain.containers.place import image_of_target
 
-    return image_of_target(target, place["docker_host"], place["engine"], place["site"])
+    return image_of_target(values, _place(place))
 
 
 def _check_needless(place: dict[str, Any]) -> None:
@@ -95,14 +139,10 @@ def _check_needless(place: dict[str, Any]) -> None:
         raise UsageError(
             "--image and --no-container exclude each other", where="--no-container", hint="drop one of them"
         )
-    for name in ("build", "docker_host", "engine", "site", "locked", "frozen"):
-        if place[name]:
-            option = "--" + name.replace("_", "-")
+    for name in _PLACE:
+        if name not in ("image", "no_container") and place[name]:
+            option = _OPTION_OF.get(name, "--" + name.replace("_", "-"))
             raise UsageError(f"{option} has no use here", where=option, hint="it goes with --image NAME")
-
-
-def _without_switch(place: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in place.items() if name != "no_container"}
 
 
 def _flag(parameter: Any) -> str:

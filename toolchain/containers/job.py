@@ -2,6 +2,7 @@
 
 One way for every engine, local or remote: nothing is shared with the host's file system. The container lives
 as long as the process that started it: its first process ends everything when its standard input closes.
+Accelerators that the engine was asked for are looked at inside before the work begins.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NoReturn
 
 from compiler import CrashError, HostError, InternalError, sha256_file, stream_atomic
 from toolchain.containers import volumes
 from toolchain.containers.probe import Image
+from toolchain.devices.options import RunOption, create_arguments
 from toolchain.engine.client import Engine
 from toolchain.engine.sockets import STDOUT, closing_stream, frames, never_time_out, raw_socket
 
@@ -28,7 +30,23 @@ IN, OUT = f"{JOB}/in", f"{JOB}/out"
 _DIRECTORIES = {JOB: ("in", "out", "home", "temporary"), volumes.CACHE: ("user",)}
 """What the job's user owns: folders below each volume."""
 _SCRIPT = Path(__file__).with_name("supervise.sh")
+_CHECK = Path(__file__).with_name("check_inside.py")
+_CHECK_FIRST = (
+    'python=$1 check=$2 token=$3 names=$4; shift 4; "$python" -c "$check" "$token" $names && exec "$@"'
+)
+"""A shell's words for: check the devices `names`, then become the job's command."""
 _CHUNK_BYTES = 1 << 20
+
+_ENVIRONMENT = (
+    ("HOME", f"{JOB}/home", "a home of this run"),
+    ("TMPDIR", f"{JOB}/temporary", "temporary files of this run"),
+    ("TK_CACHE_DIR", f"{volumes.CACHE}/user/tk", "kernels that were compiled once stay compiled"),
+    ("PYTHONPATH", f"{volumes.BUNDLE}/source:{volumes.BUNDLE}/packages", "the compiler and its packages"),
+    ("PYTHONPYCACHEPREFIX", f"{volumes.CACHE}/user/pycache", "Python modules are compiled once"),
+    ("PYTHONNOUSERSITE", "1", "no packages but those"),
+    ("NO_COLOR", "1", "output goes through tk"),
+)
+"""Variables of every job: name, value, why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +54,16 @@ class Job:
     """What to run: `argv` of the bundled `tk`, host files to bring in and results to take out.
 
     `inputs` maps a path below `IN` to a host file; `output` is a host directory that gets everything the job
-    writes below `OUT`. `host` are host options of the SDK (devices and groups), `environment` variables on
-    top of the image's. `owner` is the uid and gid that it runs as, by default the caller's.
+    writes below `OUT`. `devices` are the options that give it accelerators; `present` are the nodes and
+    driver libraries that must be usable inside then. `environment` are variables on top of the image's.
+    `owner` is the uid and gid that it runs as, by default the caller's.
     """
 
     argv: tuple[str, ...]
     inputs: Mapping[str, Path] = field(default_factory=dict)
     output: Path | None = None
-    host: Mapping[str, Any] = field(default_factory=dict)
+    devices: tuple[RunOption, ...] = ()
+    present: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     owner: tuple[int, int] = field(default_factory=lambda: (os.getuid(), os.getgid()))
 
@@ -62,7 +82,8 @@ def run_job(
     """Run `job` in a container of `image`; `talk` gets its standard error as it comes.
 
     No network, no capabilities, the caller's uid and gid, a read-only image. Raises HostError for the
-    engine's troubles and CrashError when the container ended before the job did.
+    engine's troubles, also when it did not give the devices it was asked for, and CrashError when the
+    container ended before the job did.
     """
     bundle = volumes.compiler_volume(engine, image.reference, image.python_version, index=index)
     cache = volumes.cache_volume(engine, job.owner[0])
@@ -75,7 +96,9 @@ def run_job(
             _put(engine, name, path, source, job.owner)
         with engine.guard("follow the container"):
             raw_socket(streams).sendall(b"go\n")
-            done, digests = _follow(frames(streams), token.encode(), talk)
+            done, digests, missing = _follow(frames(streams), token.encode(), talk)
+        if missing:
+            _refuse(engine, image, job, missing)
         if job.output is not None:
             _fetch(engine, name, job.output, digests)
     return done
@@ -86,33 +109,14 @@ def _container(
     engine: Engine, image: Image, job: Job, bundle: str, cache: str, token: str
 ) -> Iterator[tuple[str, Any]]:
     """A started container that waits for `go`, and its streams, which keep it alive while they are open."""
-    mounts = [
-        {"Type": "volume", "Source": bundle, "Target": volumes.BUNDLE, "ReadOnly": True},
-        {"Type": "volume", "Source": cache, "Target": volumes.CACHE},
-        {"Type": "volume", "Target": JOB},  # anonymous: it goes with the container
-    ]
-    host = {
-        "mounts": mounts,
-        "network_mode": "none",
-        "init": True,
-        "auto_remove": True,
-        "read_only": True,
-        "cap_drop": ["ALL"],
-        "security_opt": ["no-new-privileges"],
-        **job.host,
-    }
+    arguments = create_arguments(job_options(job, bundle, cache))
+    arguments["environment"].update(job.environment)
     tk = [image.python, "-m", "toolchain", *job.argv]
+    if job.present:
+        names = " ".join(job.present)
+        tk = ["/bin/sh", "-c", _CHECK_FIRST, "check", image.python, _CHECK.read_text(), token, names, *tk]
     supervisor = ["/bin/sh", "-c", _SCRIPT.read_text(), "supervise", token, OUT, *tk]
-    with engine.container(
-        image.reference,
-        supervisor[1:],
-        entrypoint=supervisor[:1],
-        user="{}:{}".format(*job.owner),
-        environment={**_environment(), **job.environment},
-        working_dir=OUT,
-        stdin_open=True,
-        host=host,
-    ) as name:
+    with engine.container(image.reference, supervisor[1:], entrypoint=supervisor[:1], **arguments) as name:
         with engine.guard("attach to the container"):
             wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
             streams = engine.api.attach_socket(name, params=wanted)
@@ -123,16 +127,24 @@ def _container(
             yield name, streams
 
 
-def _environment() -> dict[str, str]:
-    return {
-        "HOME": f"{JOB}/home",
-        "TMPDIR": f"{JOB}/temporary",
-        "TK_CACHE_DIR": f"{volumes.CACHE}/user/tk",
-        "PYTHONPATH": f"{volumes.BUNDLE}/source:{volumes.BUNDLE}/packages",
-        "PYTHONPYCACHEPREFIX": f"{volumes.CACHE}/user/pycache",
-        "PYTHONNOUSERSITE": "1",
-        "NO_COLOR": "1",
-    }
+def job_options(job: Job, bundle: str, cache: str) -> tuple[RunOption, ...]:
+    """Every option of a job's container with its reason; `bundle` and `cache` are names of volumes."""
+    return (
+        RunOption("rm", "", "the container is removed at its end"),
+        RunOption("init", "", "PID 1 collects ended processes and hands on signals"),
+        RunOption("user", "{}:{}".format(*job.owner), "what it writes belongs to whoever asked for it"),
+        RunOption("cap-drop", "ALL", "neither compilers nor accelerators need a capability of root"),
+        RunOption("security-opt", "no-new-privileges", "no program in the image makes its user root"),
+        RunOption("read-only", "", "the image is not changed"),
+        RunOption("network", "none", "the same result whatever can be reached"),
+        RunOption("volume", f"{bundle}:{volumes.BUNDLE}:ro", "the compiler that tk brings along"),
+        RunOption("volume", f"{cache}:{volumes.CACHE}", "this user's cache on this engine"),
+        RunOption("volume", JOB, "files of this run, in and out; it goes with the container"),
+        *(RunOption("env", f"{name}={value}", why) for name, value, why in _ENVIRONMENT),
+        RunOption("workdir", OUT, "where results are written"),
+        RunOption("interactive", "", "the container ends when its standard input closes, so with tk"),
+        *job.devices,
+    )
 
 
 def _put(engine: Engine, name: str, path: str, source: Path, owner: tuple[int, int]) -> None:
@@ -157,10 +169,14 @@ def _put(engine: Engine, name: str, path: str, source: Path, owner: tuple[int, i
 
 def _follow(
     written: Iterable[tuple[int, bytes]], token: bytes, talk: Callable[[bytes], None]
-) -> tuple[Done, dict[str, str]]:
-    """Read both outputs until the supervisor says that the job has ended."""
+) -> tuple[Done, dict[str, str], list[str]]:
+    """Read both outputs until the supervisor says that the job has ended.
+
+    Returns its end, the digests of its results, and lines `NAME WHY` for devices that cannot be used.
+    """
     stdout, pending = bytearray(), b""
     digests: dict[str, str] = {}
+    missing: list[str] = []
     for stream, data in written:
         if stream == STDOUT:
             stdout += data
@@ -172,13 +188,35 @@ def _follow(
                 continue
             kind, _, rest = line[len(token) + 1 :].decode().partition(" ")
             if kind == "exit":
-                return Done(int(rest), bytes(stdout)), digests
+                return Done(int(rest), bytes(stdout)), digests, missing
+            if kind == "missing":
+                missing.append(rest)
+                continue
             digest, _, path = rest.partition("  ")
             digests[path.removeprefix("./")] = digest
     raise CrashError(
         "the container ended before its work was done",
         why=pending.decode(errors="backslashreplace").strip() or "it was killed, or ran out of memory",
         hint="see the engine's log, and try with more memory",
+    )
+
+
+def _refuse(engine: Engine, image: Image, job: Job, missing: list[str]) -> NoReturn:
+    """The engine started the container without what it was asked for."""
+    passed_over = [one for one in job.devices if one.flag in ("cdi", "gpus")]
+    hint = "`tk doctor` looks at devices, groups and the engine; see the engine's log, too"
+    if passed_over and engine.kind == "podman":
+        hint = "podman's interface passes over such requests (podman issue 22645): use `--engine docker`"
+    elif passed_over:
+        hint = (
+            "see whether the host's own `nvidia-smi` works, and renew what the container runtime knows:"
+            " `sudo nvidia-ctk runtime configure --runtime=docker`, or `sudo nvidia-ctk cdi generate`"
+        )
+    raise HostError(
+        f"a container of {image.reference} did not get the accelerators it was started with",
+        where=f"the engine at {engine.endpoint}",
+        why="\n".join(one.replace(" ", ": ", 1) for one in missing),
+        hint=hint,
     )
 
 

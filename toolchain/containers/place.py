@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from compiler import HostError, private_directory, remove_abandoned_directories, replace_atomic
 from toolchain import console
 from toolchain.containers.call import Call, call_of
-from toolchain.containers.job import Job, run_job
+from toolchain.containers.job import Job, job_options, run_job
+from toolchain.containers.needs import Asked, Given, Need, archs_of, give, needs_of
 from toolchain.containers.probe import probe_image
+from toolchain.containers.volumes import cache_name, compiler_name
+from toolchain.devices import probe
+from toolchain.devices.detect import detect
+from toolchain.devices.hosting import engine_facts, this_caller
+from toolchain.devices.options import described
 from toolchain.engine.client import Engine, open_engine
 from toolchain.engine.endpoint import resolve_endpoint
 from toolchain.site import load_site
@@ -20,7 +27,10 @@ from toolchain.site import load_site
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a command runs: `image` is a recipe's name or a reference; the rest says which engine."""
+    """Where a command runs: `image` is a recipe's name or a reference; the rest says which engine.
+
+    asked: what is said of devices. explain: show the container's options and run nothing.
+    """
 
     image: str
     build: bool = False
@@ -29,20 +39,32 @@ class Place:
     site: Path | None = None
     locked: bool = False
     frozen: bool = False
+    asked: Asked = field(default_factory=Asked)
+    explain: bool = False
 
 
-def image_of_target(
-    target: str, docker_host: str | None, engine: str | None, site: Path | None
-) -> str | None:
-    """The recipe's name of the image that a target is built in; None where no engine answers."""
+def image_of_target(values: Mapping[str, Any], place: Place) -> str | None:
+    """The recipe's name of the image that has a target's toolchain; None where no engine answers.
+
+    It has the architectures of `--arch`, else those of this machine's accelerators where the target takes
+    them, else the target's own. Raises UsageError for a target without images, BadInputError when no image
+    has all the architectures.
+    """
     from toolchain.recipes.book import load_book
-    from toolchain.recipes.targets import image_for
+    from toolchain.recipes.targets import find_target, image_for
 
     try:
-        open_engine(resolve_endpoint(docker_host, kind=engine), kind=engine)
+        engine = open_engine(resolve_endpoint(place.docker_host, kind=place.engine), kind=place.engine)
     except HostError:
         return None
-    chosen = image_for(target, load_book(load_site(site).recipe_folders))
+    book = load_book(load_site(place.site).recipe_folders)
+    target = str(values["target"])
+    archs: tuple[str, ...] = ()
+    if find_target(target, book).row.default_archs:
+        archs = archs_of(values)
+        if not archs and (engine.is_local or place.asked.assumed):
+            archs = _given(engine, None, needs_of("compile", values, place.asked, book), place).archs
+    chosen = image_for(target, book, archs=archs)
     console.talk(f"this machine cannot build for {target}: using the image {chosen.image}")
     return chosen.image
 
@@ -51,29 +73,85 @@ def run_placed(command: str, given: Mapping[str, Any], flags: Mapping[str, str],
     """Run `tk command` with the parameters `given` in a container and return its exit status.
 
     `flags` maps parameters to long options. Results are put in place only when the command succeeds, each
-    by one rename. Raises HostError (no engine, no image, a lost container) and what resolving a name raises.
+    by one rename. Raises HostError (no engine, no image, a lost container, accelerators that cannot be used)
+    and what resolving a name raises.
     """
+    from toolchain.recipes.book import load_book
+
+    site = load_site(place.site)
+    needs = needs_of(command, given, place.asked, load_book(site.recipe_folders))
     call = call_of(command, _with_output(command, given), flags)
     engine = open_engine(resolve_endpoint(place.docker_host, kind=place.engine), kind=place.engine)
-    image = probe_image(engine, _reference(engine, place))
+    # What this machine lacks is said before an image is built; elsewhere the look is taken in the image.
+    early = _given(engine, None, needs, place) if engine.is_local or place.asked.assumed else None
+    reference, is_built = _reference(engine, place)
+    devices = early or _given(engine, reference if is_built else None, needs, place)
+    _say(devices)
+    if devices.archs:
+        call.argv.append(f"--arch={','.join(devices.archs)}")
+    if place.explain:
+        _explain(engine, reference, call, devices, is_built=is_built, json=bool(given.get("json")))
+        return 0
+    image = probe_image(engine, reference)
     if command == "compile":
         call.argv += [f"--record=image={image.id}", f"--record=libc={image.libc}"]
-    index = load_site(place.site).pip_index or None
     remove_abandoned_directories("tk")
     with private_directory("tk-job") as directory:
-        job = Job(tuple(call.argv), call.inputs, directory if call.results else None)
+        job = Job(
+            tuple(call.argv),
+            call.inputs,
+            directory if call.results else None,
+            devices=devices.options,
+            present=devices.present,
+        )
         with console.progress(f"{command} in {image.reference}"):
-            done = run_job(engine, image, job, lambda line: _talk(call, line), index=index)
+            done = run_job(engine, image, job, lambda line: _talk(call, line), index=site.pip_index or None)
         if done.status == 0:
             _place_results(call, directory)
     sys.stdout.write(call.translate(done.stdout).decode(errors="backslashreplace"))
     return done.status
 
 
-def _reference(engine: Engine, place: Place) -> str:
-    """The reference of the image that `place` names, built first when that was asked for."""
+def _given(engine: Engine, image: str | None, needs: tuple[Need, ...], place: Place) -> Given:
+    """The devices that a job gets on the engine's machine, which is looked at only when there is a need."""
+    if not needs:
+        return Given()
+    inventory = detect(probe.look(engine, image, place.asked.assumed))
+    return give(needs, inventory, engine_facts(engine), this_caller(), place.asked.wishes)
+
+
+def _say(devices: Given) -> None:
+    for note in devices.notes:
+        console.warn(note)
+    if devices.archs:
+        console.talk(f"compiling for {', '.join(devices.archs)}, as the accelerators are")
+
+
+def _explain(
+    engine: Engine, reference: str, call: Call, devices: Given, *, is_built: bool, json: bool
+) -> None:
+    """Show what the job's container would be started with."""
+    job = Job(tuple(call.argv), devices=devices.options, present=devices.present)
+    compiler = compiler_name(probe_image(engine, reference).python_version) if is_built else "tk-compiler"
+    options = job_options(job, compiler, cache_name(job.owner[0]))
+    if not is_built:
+        console.warn(f"{reference} is not built yet")
+    if json:
+        said = {"image": reference, "options": options, "checked_inside": job.present, "command": job.argv}
+        console.data_json({"job": said})
+        return
+    console.data(f"image {reference}")
+    for line in described(options):
+        console.data(line)
+    if job.present:
+        console.data(f"looked at inside before the work: {', '.join(job.present)}")
+    console.data(f"command inside: tk {shlex.join(job.argv)}")
+
+
+def _reference(engine: Engine, place: Place) -> tuple[str, bool]:
+    """The image that `place` names, and whether the engine has it; built first when that was asked for."""
     if "/" in place.image or ":" in place.image:
-        return place.image
+        return place.image, engine.image(place.image) is not None
     from toolchain.engine.build import build_image
     from toolchain.engine.progress import BuildDisplay
     from toolchain.engine.store import find_image, list_images
@@ -85,17 +163,19 @@ def _reference(engine: Engine, place: Place) -> str:
     for warning in named.warnings:
         console.warn(warning)
     if find_image(engine, named.plan) is not None:
-        return named.plan.reference
+        return named.plan.reference, True
     for stored in list_images(engine):
         if stored.name == named.plan.name and stored.state == "stand-in":
             console.warn(f"{stored.references[0]} was built on a stand-in: {stored.stand_in}")
-            return stored.references[0]
+            return stored.references[0], True
+    if place.explain:
+        return named.plan.reference, False
     if not place.build:
         raise HostError(
             f"the engine at {engine.endpoint} has no image of {named.plan.name} as its recipe is now",
             hint=f"add --build, or build it first: `tk image build {named.plan.name}`",
         )
-    return build_image(engine, named.plan, site=named.site, progress=BuildDisplay).reference
+    return build_image(engine, named.plan, site=named.site, progress=BuildDisplay).reference, True
 
 
 def _with_output(command: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,16 @@ _KEPT = 3
 """Compilers that stay: a team's machine may serve several versions of `tk`."""
 
 
+def compiler_name(python: str) -> str:
+    """Name of the volume with the bundled compiler for this Python, by its content."""
+    return f"tk-compiler-{packages.bundle_key(python)[:16]}"
+
+
+def cache_name(uid: int) -> str:
+    """Name of a user's cache volume."""
+    return f"tk-cache-{uid}"
+
+
 def compiler_volume(engine: Engine, image: str, python: str, *, index: str | None = None) -> str:
     """Name of the volume with the bundled compiler for this Python, filled when it is not there yet.
 
@@ -31,7 +41,7 @@ def compiler_volume(engine: Engine, image: str, python: str, *, index: str | Non
     run. Raises HostError.
     """
     key = packages.bundle_key(python)
-    name = f"tk-compiler-{key[:16]}"
+    name = compiler_name(python)
     with engine.guard(f"make the volume {name}"):
         engine.api.create_volume(name, labels={VOLUME: "compiler"})
     mount = {"Type": "volume", "Source": name, "Target": BUNDLE}
@@ -64,7 +74,7 @@ def _forget_older(engine: Engine, newest: str) -> None:
 
 def cache_volume(engine: Engine, uid: int) -> str:
     """Name of this user's cache on this engine, made when it is not there yet."""
-    name = f"tk-cache-{uid}"
+    name = cache_name(uid)
     with engine.guard(f"make the volume {name}"):
         engine.api.create_volume(name, labels={VOLUME: "cache"})
     return name

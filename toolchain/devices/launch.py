@@ -7,14 +7,22 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler import HostError, UsageError, did_you_mean
+from compiler import HostError, UsageError
 from toolchain.devices import probe
-from toolchain.devices.arch import VENDORS, Vendor
+from toolchain.devices.arch import Vendor
 from toolchain.devices.detect import Inventory, detect
 from toolchain.devices.drivers import check_fit, vendor_of
 from toolchain.devices.hosting import EngineFacts, engine_facts, this_caller
 from toolchain.devices.options import RunOption, command_line, create_arguments
-from toolchain.devices.privileges import HOME, PRODUCTS, Wishes, asked_options, base_options, run_options
+from toolchain.devices.privileges import (
+    HOME,
+    PRODUCTS,
+    Wishes,
+    asked_options,
+    base_options,
+    named_vendors,
+    run_options,
+)
 from toolchain.engine.client import Engine
 
 if TYPE_CHECKING:
@@ -23,12 +31,15 @@ if TYPE_CHECKING:
 
 FOLDER = "/work"
 """Where the current folder is in a container."""
+_PODMAN_CDI = (
+    "podman's interface for programs passes over CDI devices (podman issue 22645): look for the GPU inside,"
+    " or start the line that --dry-run prints"
+)
 NETWORKS = ("bridge", "none")
 _ROOT_ONLY = (
     "Docker gives added capabilities to root only: add --as-root, or for counters of NVIDIA set"
     " `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in the host's /etc/modprobe.d"
 )
-_CHOICES = ("auto", "none", *VENDORS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +105,11 @@ def prepare(engine: Engine, request: Request) -> Launch:
     Raises UsageError for unknown names, BadInputError for what rules refuse, HostError for a host that does
     not fit.
     """
-    _check_words(request)
+    named = _check_words(request)
     image = _choose(engine, request)
     facts = engine_facts(engine)
     caller = replace(this_caller(), uid=0, gid=0) if request.as_root else this_caller()
-    wanted, inventory = _vendors(engine, request, image)
+    wanted, inventory = _vendors(engine, request, image, named)
     notes = list(image.notes)
     options = list(base_options(facts, caller))
     if inventory is not None:
@@ -106,6 +117,8 @@ def prepare(engine: Engine, request: Request) -> Launch:
             options += run_options(inventory, vendor, facts, caller, request.wishes)
         notes += _notes(inventory, image, wanted, request)
     options += asked_options(request.wishes)
+    if facts.kind == "podman" and any(one.flag == "cdi" for one in options):
+        notes.append(_PODMAN_CDI)
     if facts.kind == "docker" and caller.uid and any(one.flag == "cap-add" for one in options):
         notes.append(_ROOT_ONLY)
     options += _surroundings(engine, request, notes)
@@ -148,18 +161,13 @@ def not_built(engine: Engine, name: str) -> HostError:
     )
 
 
-def _check_words(request: Request) -> None:
-    for word in request.devices:
-        if word not in _CHOICES:
-            hint = did_you_mean(word, _CHOICES) or f"one of {', '.join(_CHOICES)}"
-            raise UsageError(f"no accelerators are called `{word}`", where="--devices", hint=hint)
-    if len(request.devices) > 1 and {"auto", "none"} & set(request.devices):
-        raise UsageError(
-            "`auto` and `none` stand alone", where="--devices", hint="name vendors, or one of them"
-        )
+def _check_words(request: Request) -> tuple[Vendor, ...] | None:
+    """The vendors that are named; None for those of the image."""
+    named = named_vendors(request.devices)
     if request.network not in NETWORKS:
         hint = "bridge (default) or none; the host's own network is never shared"
         raise UsageError(f"`{request.network}` is no choice", where="--network", hint=hint)
+    return named
 
 
 def _choose(engine: Engine, request: Request) -> _Chosen:
@@ -196,10 +204,11 @@ def build(engine: Engine, named: Named) -> str:
     return build_image(engine, named.plan, site=named.site, progress=BuildDisplay).reference
 
 
-def _vendors(engine: Engine, request: Request, image: _Chosen) -> tuple[Sequence[Vendor], Inventory | None]:
+def _vendors(
+    engine: Engine, request: Request, image: _Chosen, named: tuple[Vendor, ...] | None
+) -> tuple[Sequence[Vendor], Inventory | None]:
     """Whose accelerators are given, and what there is; nothing is looked at when none are wanted."""
-    named: list[Vendor] = [one for one in VENDORS if one in request.devices]
-    if not named and (request.devices == ("none",) or image.vendor is None):
+    if named == () or (named is None and image.vendor is None):
         return (), None
     inventory = detect(probe.look(engine, image.reference if image.is_built else None, request.assumed))
     if named:

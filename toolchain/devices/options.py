@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 Flag = Literal[
-    "init", "user", "userns", "cap-drop", "cap-add", "security-opt", "network", "ipc", "shm-size",
-    "tmpfs", "env", "mount", "workdir", "interactive", "tty", "rm",
+    "init", "user", "userns", "cap-drop", "cap-add", "security-opt", "read-only", "network", "ipc",
+    "shm-size", "tmpfs", "env", "mount", "volume", "workdir", "interactive", "tty", "rm",
     "device", "cdi", "gpus", "runtime", "group-add",
 ]  # fmt: skip
-_BARE: frozenset[Flag] = frozenset({"init", "interactive", "tty", "rm"})
+_BARE: frozenset[Flag] = frozenset({"init", "interactive", "tty", "rm", "read-only"})
 """Flags without a value."""
 
 
@@ -21,7 +21,8 @@ class RunOption:
     """One option of `docker run` or `podman run`: name without dashes, value, why, and where that is written.
 
     `cdi` is what command lines write as `--device kind=name`; `mount` has the value SOURCE:TARGET or
-    SOURCE:TARGET:ro and is always a bind mount of something that exists; `gpus` is `all` or numbers.
+    SOURCE:TARGET:ro and is always a bind mount of something that exists; `volume` has NAME:TARGET,
+    NAME:TARGET:ro or, for one that goes with the container, TARGET; `gpus` is `all` or numbers.
     """
 
     flag: Flag
@@ -38,6 +39,13 @@ def command_line(
     for one in options:
         words += _words(one, engine)
     return shlex.join([*words, image, *argv])
+
+
+def described(options: Iterable[RunOption]) -> Iterable[str]:
+    """Lines for people: each option, then its reason and where that is written."""
+    for one in options:
+        yield f"  --{one.flag} {one.value}".rstrip()
+        yield f"      {one.reason}" + (f" [{one.source}]" if one.source else "")
 
 
 def _words(option: RunOption, engine: str) -> list[str]:
@@ -127,6 +135,18 @@ def _mount(_result: Arguments, host: Arguments, value: str) -> None:
     host.setdefault("mounts", []).append(Mount(target, source, type="bind", read_only=bool(mode)))
 
 
+def _volume(_result: Arguments, host: Arguments, value: str) -> None:
+    from docker.types import Mount
+
+    *named, target = value.removesuffix(":ro").split(":")
+    one = Mount(target, named[0] if named else None, type="volume", read_only=value.endswith(":ro"))
+    host.setdefault("mounts", []).append(one)
+
+
+def _read_only(_result: Arguments, host: Arguments, _value: str) -> None:
+    host["read_only"] = True
+
+
 def _device(_result: Arguments, host: Arguments, value: str) -> None:
     entry = {"PathOnHost": value, "PathInContainer": value, "CgroupPermissions": "rwm"}
     host.setdefault("devices", []).append(entry)
@@ -152,12 +172,14 @@ _HOW: dict[Flag, Any] = {
     "cap-drop": _listed("cap_drop"),
     "cap-add": _listed("cap_add"),
     "security-opt": _listed("security_opt"),
+    "read-only": _read_only,
     "network": _single("network_mode"),
     "ipc": _single("ipc_mode"),
     "shm-size": _single("shm_size"),
     "tmpfs": _tmpfs,
     "env": _env,
     "mount": _mount,
+    "volume": _volume,
     "workdir": _workdir,
     "interactive": _interactive,
     "tty": _tty,

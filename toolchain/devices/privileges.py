@@ -6,11 +6,11 @@ name other groups: `render` is 109 in AMD's images and 993, 106 or 44 on hosts (
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from compiler import HostError, UsageError
-from toolchain.devices.arch import Vendor
+from compiler import HostError, UsageError, did_you_mean
+from toolchain.devices.arch import VENDORS, Vendor
 from toolchain.devices.detect import DRIVERS, Device, Inventory, order
 from toolchain.devices.hosting import Caller, EngineFacts
 from toolchain.devices.options import RunOption
@@ -92,7 +92,7 @@ def run_options(
     node, group or runtime is missing.
     """
     asked = wishes or Wishes()
-    devices = _chosen(inventory, vendor, asked.numbers)
+    devices = chosen_devices(inventory, vendor, asked.numbers)
     if lacks := find_lacks(inventory, vendor, engine, caller, devices):
         raise HostError(
             f"{PRODUCTS[vendor]} accelerators of {inventory.origin} cannot be used in a container",
@@ -103,7 +103,22 @@ def run_options(
     return tuple(make(inventory, devices, engine, caller, asked))
 
 
-def _chosen(inventory: Inventory, vendor: Vendor, numbers: tuple[int, ...]) -> tuple[Device, ...]:
+def named_vendors(words: Sequence[str]) -> tuple[Vendor, ...] | None:
+    """The vendors that `--devices` names: None for `auto`, empty for `none`; raises UsageError."""
+    choices = ("auto", "none", *VENDORS)
+    for word in words:
+        if word not in choices:
+            hint = did_you_mean(word, choices) or f"one of {', '.join(choices)}"
+            raise UsageError(f"no accelerators are called `{word}`", where="--devices", hint=hint)
+    if len(words) > 1 and {"auto", "none"} & set(words):
+        raise UsageError(
+            "`auto` and `none` stand alone", where="--devices", hint="name vendors, or one of them"
+        )
+    return None if "auto" in words else tuple(one for one in VENDORS if one in words)
+
+
+def chosen_devices(inventory: Inventory, vendor: Vendor, numbers: tuple[int, ...]) -> tuple[Device, ...]:
+    """A vendor's accelerators of those numbers, else all; raises UsageError for one that is not there."""
     devices = inventory.of(vendor)
     if wrong := [one for one in numbers if one not in range(len(devices))]:
         count = len(devices)

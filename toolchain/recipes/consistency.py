@@ -35,6 +35,7 @@ def cross_check(book: RecipeBook, problems: Problems) -> None:
             if "." in name:
                 _known(name.partition(".")[0], known, where, problems)
     _expressions(book, problems)
+    _target_vendors(book, problems)
 
 
 def subjects(book: RecipeBook) -> set[str]:
@@ -125,3 +126,20 @@ def _expressions(book: RecipeBook, problems: Problems) -> None:
     for name, entry in book.environments.items():
         if name in book.stacks or name in book.components:
             problems.append((entry.where, f"`{name}` is the name of a stack or component, too"))
+
+
+def _target_vendors(book: RecipeBook, problems: Problems) -> None:
+    """A target whose images are a vendor's says whose accelerators it needs: jobs get devices by that."""
+    for entry in book.targets.values():
+        vendors = {vendor for image in entry.row.images if (vendor := _vendor_of(image, book)) != "none"}
+        if entry.row.vendor == "none" and vendors:
+            said = f"`{entry.row.target}` has no vendor, and its images are for {', '.join(sorted(vendors))}"
+            problems.append((entry.where, said))
+
+
+def _vendor_of(image: str, book: RecipeBook) -> str:
+    named = book.environments.get(image)
+    try:
+        return parse_expression(named.row.image if named else image, book).stack.stack.vendor
+    except TkError:  # said with the expressions
+        return "none"

@@ -159,5 +159,6 @@ Flag = Annotated[bool, BeforeValidator(_true_or_false), WithJsonSchema({"type": 
 Count = Annotated[int, BeforeValidator(_whole_number), WithJsonSchema({"type": "integer", "minimum": 0})]
 
 Vendor = Literal["nvidia", "amd", "hygon", "intel", "none"]
+DeviceAnswer = Literal["arch", "binary"]
 Family = Literal["debian", "redhat"]
 Verdict = Literal["refuse", "warn"]

@@ -21,6 +21,7 @@ from toolchain.recipes.grammar import (
     Commit,
     Count,
     Date,
+    DeviceAnswer,
     Digest,
     EnvName,
     EnvValue,
@@ -311,10 +312,16 @@ class Rules(Model):
 
 
 class TargetImages(Model):
-    """The images that a compile target is built in; the first that supports the archs is taken."""
+    """The images that a compile target is built in; the first that supports the archs is taken.
+
+    vendor: whose accelerators its libraries run on. compile_asks: what a compile asks an accelerator for,
+    where there is one: its architecture as the default one, or code that only its driver makes.
+    """
 
     target: Name
     aliases: tuple[Name, ...] = ()
+    vendor: Vendor = "none"
+    compile_asks: tuple[DeviceAnswer, ...] = ()
     images: Annotated[tuple[Expression, ...], Field(min_length=1)]
     default_archs: tuple[Arch, ...] = ()
     because: Text

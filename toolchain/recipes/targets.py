@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler import BadInputError, UsageError, did_you_mean
-from toolchain.recipes.book import RecipeBook
+from toolchain.recipes.book import Entry, RecipeBook
 from toolchain.recipes.resolve import Examination, examine
+from toolchain.recipes.schema import TargetImages
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,19 @@ class TargetImage:
     because: str
 
 
+def find_target(target: str, book: RecipeBook) -> Entry[TargetImages]:
+    """What the recipes say of a target, by its name or an alias; raises UsageError for an unknown one."""
+    aliases = {alias: one.row.target for one in book.targets.values() for alias in one.row.aliases}
+    found = book.targets.get(aliases.get(target, target))
+    if found is None:
+        known = (*book.targets, *aliases)
+        hint = did_you_mean(target, known) or f"targets: {', '.join(book.targets)}"
+        raise UsageError(
+            f"no image is listed for the target `{target}`", where="recipes/targets.yaml", hint=hint
+        )
+    return found
+
+
 def image_for(
     target: str, book: RecipeBook, *, archs: Sequence[str] = (), allow: Sequence[str] = ()
 ) -> TargetImage:
@@ -27,15 +41,8 @@ def image_for(
 
     Raises UsageError for an unknown target or arch, BadInputError when no image has all the archs.
     """
-    aliases = {alias: one.row.target for one in book.targets.values() for alias in one.row.aliases}
-    target = aliases.get(target, target)
-    if target not in book.targets:
-        known = (*book.targets, *aliases)
-        hint = did_you_mean(target, known) or f"targets: {', '.join(book.targets)}"
-        raise UsageError(
-            f"no image is listed for the target `{target}`", where="recipes/targets.yaml", hint=hint
-        )
-    entry = book.targets[target]
+    entry = find_target(target, book)
+    target = entry.row.target
     wanted = tuple(archs) or entry.row.default_archs
     refused: list[str] = []
     for image in entry.row.images:

@@ -28,16 +28,6 @@ Devices = Annotated[
         help="auto (the image's vendor, when there), none, nvidia, amd, hygon or intel; repeatable.",
     ),
 ]
-Gpus = Annotated[
-    list[int] | None,
-    typer.Option("--gpu", metavar="N", min=0, help="Only this accelerator of the vendor; repeatable."),
-]
-Profiling = Annotated[
-    bool,
-    typer.Option(
-        "--allow-profiling", help="Hardware counters, where the driver keeps them for administrators."
-    ),
-]
 Debugging = Annotated[bool, typer.Option("--allow-debugging", help="Debuggers may attach to processes.")]
 NoSeccomp = Annotated[bool, typer.Option("--no-seccomp", help="No filter of system calls.")]
 AsRoot = Annotated[
@@ -49,10 +39,6 @@ ShmSize = Annotated[
     typer.Option("--shm-size", metavar="SIZE", help="Shared memory, as 8g; default: the engine's."),
 ]
 NoFolder = Annotated[bool, typer.Option("--no-folder", help="Do not mount the current folder at /work.")]
-Assume = Annotated[
-    Path | None,
-    typer.Option("--assume", metavar="FILE", help="Take the devices that `tk doctor --capture` wrote there."),
-]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Show every option with its reason and source; run nothing.")
 ]
@@ -66,15 +52,15 @@ def run_command(
         list[str] | None, typer.Argument(metavar="-- COMMAND...", help="The program and its arguments.")
     ] = None,
     devices: Devices = None,
-    gpus: Gpus = None,
-    allow_profiling: Profiling = False,
+    gpus: options.Gpus = None,
+    allow_profiling: options.Profiling = False,
     allow_debugging: Debugging = False,
     no_seccomp: NoSeccomp = False,
     as_root: AsRoot = False,
     network: Network = "bridge",
     shm_size: ShmSize = None,
     no_folder: NoFolder = False,
-    assume: Assume = None,
+    assume: options.Assume = None,
     explain: Explain = False,
     dry_run: DryRun = False,
     build: Build = False,
@@ -148,6 +134,8 @@ def launch_or_show(
 
 def show_launch(launch: Launch, *, explain: bool, json: bool) -> None:
     """Print the options with their reasons, or the command line."""
+    from toolchain.devices.options import described
+
     if json:
         console.data_json({"launch": launch, "command_line": launch.command_line()})
         return
@@ -159,9 +147,8 @@ def show_launch(launch: Launch, *, explain: bool, json: bool) -> None:
         console.data(launch.command_line())
         return
     console.data(f"image {launch.reference}")
-    for one in launch.options:
-        console.data(f"  --{one.flag} {one.value}".rstrip())
-        console.data(f"      {one.reason}" + (f" [{one.source}]" if one.source else ""))
+    for line in described(launch.options):
+        console.data(line)
     console.data("never: --privileged, the host's network, more of /dev than these nodes")
     console.data(launch.command_line())
 

@@ -1,0 +1,220 @@
+"""Which accelerators a job needs, and the least that gives them: from command, target and machine.
+
+A library runs on the accelerators of its target's vendor, which `recipes/targets.yaml` names. A compile needs
+none; where there is one it may be asked for its architecture, which `tk` finds out by itself, or for code
+that only its driver makes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compiler import BadInputError, HostError, UsageError, manifest_of
+from toolchain import options
+from toolchain.devices.arch import VENDORS, Vendor
+from toolchain.devices.detect import Inventory
+from toolchain.devices.hosting import Caller, EngineFacts
+from toolchain.devices.options import RunOption
+from toolchain.devices.privileges import (
+    PRODUCTS,
+    Wishes,
+    chosen_devices,
+    find_lacks,
+    named_vendors,
+    run_options,
+    used_nodes,
+)
+from toolchain.recipes.book import RecipeBook
+from toolchain.recipes.targets import find_target
+
+_ON_HOST_CORES = ("emulator",)
+"""Values of `--device` for which a library runs its kernels on host cores."""
+_DRIVER_LIBRARIES: Mapping[Vendor, tuple[str, ...]] = {"nvidia": ("libcuda.so.1",)}
+"""Of the host's driver, brought in by the engine's runtime; other vendors' are in their images."""
+_COUNTERS = (
+    "--allow-profiling adds nothing for {who}: Docker gives capabilities to root only; set `options nvidia"
+    " NVreg_RestrictProfilingToAdminUsers=0` in the host's /etc/modprobe.d"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the user says of devices: words of `--devices`, numbers and profiling, a captured machine."""
+
+    devices: tuple[str, ...] = ("auto",)
+    wishes: Wishes = field(default_factory=Wishes)
+    assumed: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Accelerators of a vendor that a job has a use for.
+
+    because: in words for the user. required: without them there is no point in starting. wants_arch: their
+    architecture decides what is compiled. archs: with other accelerators than of these there is no use for
+    them; empty: any.
+    """
+
+    vendor: Vendor
+    because: str
+    required: bool = True
+    wants_arch: bool = False
+    wants_device: bool = True
+    archs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a job gets: options, what must be usable inside then, architectures found, words to the user."""
+
+    options: tuple[RunOption, ...] = ()
+    present: tuple[str, ...] = ()
+    archs: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def needs_of(command: str, given: Mapping[str, Any], asked: Asked, book: RecipeBook) -> tuple[Need, ...]:
+    """What `tk command` with the parameters `given` needs.
+
+    Raises UsageError for an unknown target or vendor, or options that have no use, and BadInputError for a
+    file that is no model library.
+    """
+    named = named_vendors(asked.devices)
+    if named is not None:
+        needs = tuple(Need(one, f"--devices {one} asks for them") for one in named)
+    elif command == "compile":
+        needs = tuple(_needs_of_compile(given, book))
+    else:
+        needs = tuple(_needs_of_library(given, book))
+    if not needs:
+        _check_needless(asked)
+    return needs
+
+
+def _check_needless(asked: Asked) -> None:
+    for option, value in (
+        ("--gpu", asked.wishes.numbers),
+        ("--allow-profiling", asked.wishes.allow_profiling),
+    ):
+        if value:
+            raise UsageError(
+                f"{option} has no use here",
+                where=option,
+                why="what is asked for needs no accelerator",
+                hint="name a vendor with --devices, or drop it",
+            )
+
+
+def _needs_of_compile(given: Mapping[str, Any], book: RecipeBook) -> Iterable[Need]:
+    target = given.get("target")
+    if target is None:  # the host's cores
+        return
+    row = find_target(str(target), book).row
+    vendor, archs = _vendor(row.vendor), archs_of(given)
+    wants_arch = "arch" in row.compile_asks and not archs
+    if vendor is None or not (wants_arch or "binary" in row.compile_asks):
+        return
+    yield Need(
+        vendor,
+        f"a compile for {row.target} " + _uses(arch=wants_arch, binary="binary" in row.compile_asks),
+        required=False,
+        wants_arch=wants_arch,
+        wants_device="binary" in row.compile_asks,
+        archs=archs or (() if wants_arch else row.default_archs),
+    )
+
+
+def _uses(*, arch: bool, binary: bool) -> str:
+    uses = ["takes their architecture"] * arch + ["lets their driver make the final code"] * binary
+    return " and ".join(uses)
+
+
+def _needs_of_library(given: Mapping[str, Any], book: RecipeBook) -> Iterable[Need]:
+    library = given.get("library")
+    if not isinstance(library, Path) or given.get("device") in _ON_HOST_CORES:
+        return
+    target = manifest_of(options.existing_file(library)).get("target")
+    if not isinstance(target, str):
+        raise BadInputError(
+            "the library does not say its target", where=str(library), hint="compile it again"
+        )
+    try:
+        row = find_target(target, book).row
+    except UsageError as error:
+        raise BadInputError(
+            f"the library is for the target `{target}`, of which the recipes know nothing",
+            where=str(library),
+            hint=f"{error.hint}; or say what it needs with --devices VENDOR or none",
+        ) from error
+    vendor = _vendor(row.vendor)
+    if vendor is not None:
+        yield Need(vendor, f"{library.name} is for {row.target}")
+
+
+def _vendor(text: str) -> Vendor | None:
+    return next((one for one in VENDORS if one == text), None)
+
+
+def archs_of(given: Mapping[str, Any]) -> tuple[str, ...]:
+    """The architectures that `--arch` names, one by one."""
+    value = given.get("arch") or ()
+    texts = (value,) if isinstance(value, str) else value
+    return tuple(part.strip() for text in texts for part in str(text).split(",") if part.strip())
+
+
+def give(
+    needs: Sequence[Need], inventory: Inventory, engine: EngineFacts, caller: Caller, wishes: Wishes
+) -> Given:
+    """The least that serves the needs on this machine.
+
+    Raises HostError, with every fix at once, where something that is required cannot be used, and UsageError
+    for a number that does not exist.
+    """
+    found: list[RunOption] = []
+    present: list[str] = []
+    archs: list[str] = []
+    notes: list[str] = []
+    for need in needs:
+        one = _give(need, inventory, engine, caller, wishes)
+        found += one.options
+        present += one.present
+        archs += one.archs
+        notes += one.notes
+    return Given(tuple(found), tuple(dict.fromkeys(present)), tuple(dict.fromkeys(archs)), tuple(notes))
+
+
+def _give(need: Need, inventory: Inventory, engine: EngineFacts, caller: Caller, wishes: Wishes) -> Given:
+    product = PRODUCTS[need.vendor]
+    if not need.required and not inventory.of(need.vendor):
+        return Given(notes=(f"{inventory.origin} has no {product} accelerator: compiling without",))
+    devices = chosen_devices(inventory, need.vendor, wishes.numbers)
+    known = tuple(dict.fromkeys(one.arch for one in devices if one.arch))
+    archs = known if need.wants_arch else ()
+    if not need.wants_device or (need.archs and not set(need.archs) & set(known)):
+        return Given(archs=archs)
+    lacks = find_lacks(inventory, need.vendor, engine, caller, devices)
+    if lacks and not need.required:
+        said = "; ".join(dict.fromkeys(f"{one.what} ({one.fix})" for one in lacks))
+        return Given(archs=archs, notes=(f"compiling without the {product} accelerator: {said}",))
+    try:
+        chosen = run_options(inventory, need.vendor, engine, caller, wishes)
+    except HostError as error:
+        error.where = error.where or need.because
+        raise
+    libraries = _DRIVER_LIBRARIES.get(need.vendor, ())
+    present = (*used_nodes(inventory, need.vendor, devices), *libraries)
+    return Given(chosen, present, archs, tuple(_profiling_notes(chosen, engine, caller, wishes)))
+
+
+def _profiling_notes(
+    chosen: Sequence[RunOption], engine: EngineFacts, caller: Caller, wishes: Wishes
+) -> Iterable[str]:
+    if not wishes.allow_profiling:
+        return
+    if not any(one.flag == "cap-add" for one in chosen):
+        yield "--allow-profiling adds nothing: no driver there keeps counters for administrators"
+    elif engine.kind == "docker" and caller.uid:
+        yield _COUNTERS.format(who=f"user {caller.uid}")
