@@ -36,8 +36,8 @@ def setup_command(
 ) -> None:
     """Check this machine, get the image (found, pulled or built), check it, and say how to work in it.
 
-    It can be run again at any time: what is done already takes no time. The exit code is 4 when the machine
-    lacks something.
+    The image that tk.lock names is pulled by its digest. It can be run again at any time: what is done
+    already takes no time. The exit code is 4 when the machine lacks something.
     """
     from toolchain.engine.client import open_engine
     from toolchain.engine.endpoint import resolve_endpoint
@@ -106,7 +106,10 @@ def _get(engine: Engine, named: target.Planned) -> BuiltImage:
     from toolchain.engine.progress import BuildDisplay
 
     console.talk(f"getting {named.plan.reference}")
-    return build_image(engine, named.plan, site=named.site, progress=BuildDisplay)
+    image = build_image(engine, named.plan, site=named.site, progress=BuildDisplay)
+    if image.note:
+        console.warn(image.note)
+    return image
 
 
 def _check(engine: Engine, named: target.Planned, image: BuiltImage) -> bool:

@@ -29,7 +29,15 @@ from compiler import (
     write_atomic,
 )
 from toolchain.images import origins
-from toolchain.images.lock_file import Lock, LockedImage, lock_text, parse_lock, read_lock, write_lock
+from toolchain.images.lock_file import (
+    SECTION,
+    Lock,
+    LockedImage,
+    lock_text,
+    parse_lock,
+    read_lock,
+    write_lock,
+)
 from toolchain.images.plan import Plan
 from toolchain.images.resolving import fetch_packages
 
@@ -54,7 +62,8 @@ _Path = Annotated[
 _Url = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9._~/%+@:-]*$", max_length=400)]
 _Hex = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Reference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9./:@_-]*$", max_length=300)]
-_Name = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+_-]*$", max_length=200)]
+_Section = Annotated[str, StringConstraints(pattern=SECTION, max_length=300)]
+_Rule = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9.-]*$", max_length=48)]
 
 
 class _Model(BaseModel):
@@ -78,16 +87,21 @@ class BundledImage(_Model):
 
 
 class Manifest(_Model):
-    """What is in a bundle, and which plan it is for; `mirrors` are those of apt at the time of the export."""
+    """What is in a bundle, and which plan it is for.
+
+    `name` is that of the lock's section, `mirrors` are those of apt at the time of the export, `allow` the
+    rules that were waived.
+    """
 
     format: Literal[1]
-    name: _Name
+    name: _Section
     plan: _Hex
     base: _Reference
     base_image: BundledImage
     components: list[BundledImage]
     mirrors: list[list[_Url]]
     files: list[BundledFile]
+    allow: list[_Rule] = []
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,10 +131,10 @@ def export_bundle(
         raise HostError(
             f"{len(missing)} component images of {plan.name} are not built yet",
             why=", ".join(one.reference for one in missing),
-            hint=f"`tk image build {plan.name} --locked` makes them",
+            hint=f"`tk image build {plan.section} --locked` makes them",
         )
     with private_directory("tk-bundle") as folder:
-        write_atomic(folder / LOCK, lock_text(Lock({plan.name: section})))
+        write_atomic(folder / LOCK, lock_text(Lock({plan.section: section})))
         _copy_recipes(site, folder)
         say(f"base {plan.base.pinned}")
         base = _save_base(engine, plan, site, folder)
@@ -133,8 +147,9 @@ def export_bundle(
         say(f"packages of {plan.name}")
         _fetch_packages(engine, plan, site, folder)
         manifest = Manifest(
-            format=1, name=plan.name, plan=plan.key, base=plan.base.pinned, base_image=base,
+            format=1, name=plan.section, plan=plan.key, base=plan.base.pinned, base_image=base,
             components=components, files=_listed(folder),
+            allow=[] if plan.resolution is None else list(plan.resolution.allowed),
             mirrors=[[one.original, one.mirror] for one in site.apt_mirrors],
         )  # fmt: skip
         say(f"writing {output}")
@@ -164,7 +179,8 @@ def read_bundle(path: Path, target: Path) -> Bundle:
 def import_bundle(engine: Engine, path: Path, lock: Path, *, say: Say = lambda _text: None) -> Bundle:
     """Check a bundle, keep its files in the user's data folder, load its images, add its section to `lock`.
 
-    Raises BadInputError when the bundle is broken or the lock has other pins for the same image.
+    A section with the same pins that is there already stays, with the image that it names. Raises
+    BadInputError when the bundle is broken or the lock has other pins for the same image.
     """
     say(f"checking {path}")
     folder = bundle_folder(_manifest_of(path))
@@ -173,15 +189,20 @@ def import_bundle(engine: Engine, path: Path, lock: Path, *, say: Say = lambda _
     section = section_of(bundle)
     old = read_lock(lock) or Lock()
     present = old.images.get(bundle.manifest.name)
-    if present is not None and lock_text(Lock({"x": present})) != lock_text(Lock({"x": section})):
+    if present is not None and _pinned(present) != _pinned(section):
         raise BadInputError(
             f"the project's lock has other pins for {bundle.manifest.name} than the bundle",
             where=str(lock),
             hint="remove its section, or import in another project",
         )
     load_images(engine, bundle, say=say)
-    write_lock(lock, old.with_image(bundle.manifest.name, section))
+    write_lock(lock, old.with_image(bundle.manifest.name, present or section))
     return bundle
+
+
+def _pinned(section: LockedImage) -> str:
+    """What a section pins, as text; which built image it names is another matter."""
+    return lock_text(Lock({"x": replace(section, built=None)}))
 
 
 def bundle_folder(plan: Plan | Manifest) -> Path:

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
 from compiler import BadInputError, UsageError
-from toolchain.images.lock_file import Lock, LockedImage, lock_text, parse_lock, read_lock, write_lock
-from toolchain.images.plan import UNRESOLVED, Pins, Plan
+from toolchain.images.lock_file import (
+    Lock,
+    LockedBuild,
+    LockedImage,
+    lock_text,
+    parse_lock,
+    read_lock,
+    write_lock,
+)
+from toolchain.images.plan import UNRESOLVED, Pins, Plan, Published
 from toolchain.site import LOCK_NAME, project_directory
 
 __all__ = [
-    "Lock", "LockMode", "LockedImage", "LockedPins", "canonical", "component_of", "consult", "lock_mode",
-    "lock_path", "lock_text", "parse_lock", "pins_for", "read_lock", "recipe_of", "write_lock",
+    "Lock", "LockMode", "LockedBuild", "LockedImage", "LockedPins", "canonical", "component_of", "consult",
+    "lock_mode", "lock_path", "lock_text", "parse_lock", "pins_for", "publish", "read_lock", "recipe_of",
+    "record_build", "stale_build", "with_published", "write_lock",
 ]  # fmt: skip
 
 LockMode = Literal["auto", "locked", "frozen"]
@@ -24,10 +33,14 @@ the section is used as it is, and what it does not pin is an error."""
 
 @dataclass(frozen=True, slots=True)
 class LockedPins:
-    """A lock's pins for a plan, or None; `stale` are the reasons why those that are there do not count."""
+    """A lock's pins for a plan, or None; `stale` are the reasons why those that are there do not count.
+
+    `built` is the image that was built from pins that count.
+    """
 
     pins: Pins | None
     stale: tuple[str, ...] = ()
+    built: LockedBuild | None = None
 
 
 def lock_mode(*, locked: bool, frozen: bool) -> LockMode:
@@ -54,18 +67,69 @@ def consult(plan: Plan, lock: Lock | None, mode: LockMode = "auto", *, where: st
     Raises BadInputError in mode `locked` when there is no section or it is stale, and in mode `frozen` when
     there is none or it leaves open what the plan asks for.
     """
-    section = None if lock is None else lock.images.get(plan.name)
+    section = None if lock is None else lock.images.get(plan.section)
     if section is None:
         if mode != "auto":
-            raise _refused(plan, where, f"it has no section for {plan.name}", mode)
+            raise _refused(plan, where, f"it has no section for {plan.section}", mode)
         return LockedPins(None)
     gaps = tuple(_gaps(plan, section.pins))
     reasons = gaps if mode == "frozen" else (*_changes(plan, section), *gaps)
     if not reasons:
-        return LockedPins(section.pins)
+        return LockedPins(section.pins, built=section.built)
     if mode != "auto":
         raise _refused(plan, where, "\n".join(reasons), mode)
     return LockedPins(None, reasons)
+
+
+def stale_build(plan: Plan, built: LockedBuild | None) -> str:
+    """Why the image that a lock names is not one of this plan; empty when it is, or when none is named."""
+    if built is None or built.plan == plan.key:
+        return ""
+    return f"{built.reference} was built from the plan {built.plan[:12]}, today's is {plan.key[:12]}"
+
+
+def publish(
+    plan: Plan, built: LockedBuild | None, mode: LockMode = "auto", *, where: str = LOCK_NAME
+) -> tuple[Plan, str]:
+    """The plan with where its image can be pulled, by what a lock's section says, and a warning or nothing.
+
+    An image of another plan is not used, which the warning says. Raises BadInputError for one in mode
+    `locked`. In mode `frozen` no registry is asked by name.
+    """
+    why = stale_build(plan, built)
+    if why and mode == "locked":
+        raise BadInputError(
+            f"the image that the lock names for {plan.name} is out of date, and --locked was given",
+            where=where,
+            why=why,
+            hint=f"`tk image build {plan.section}` and `tk image push` name the new one,"
+            f" `tk image lock {plan.section}` forgets the old one",
+        )
+    by_name = mode != "frozen"
+    if built is None or why:
+        return with_published(plan, Published(by_name=by_name)), why
+    return with_published(plan, Published(built.reference, built.digest, by_name)), ""
+
+
+def with_published(plan: Plan, published: Published) -> Plan:
+    """The plan with where its image lies; a lock names none of its components, which may be had by name."""
+    own = Published(by_name=published.by_name)
+    needs = tuple(with_published(need, own) for need in plan.needs)
+    return replace(plan, needs=needs, published=published)
+
+
+def record_build(path: Path, plan: Plan, reference: str, digest: str) -> bool:
+    """Write into the lock at `path` which image was built from a plan's section; whether that changed it.
+
+    Raises BadInputError when the lock has no such section, HostError when it cannot be written.
+    """
+    lock, name = read_lock(path) or Lock(), plan.section
+    if name not in lock.images:
+        raise BadInputError(
+            f"the lock has no section for {name}", where=str(path), hint=f"`tk image lock {name}` makes it"
+        )
+    section = replace(lock.images[name], built=LockedBuild(reference, digest, plan.key))
+    return write_lock(path, lock.with_image(name, section))
 
 
 def recipe_of(plan: Plan) -> str:
@@ -89,7 +153,7 @@ def canonical(package: str) -> str:
 
 def _changes(plan: Plan, section: LockedImage) -> Iterator[str]:
     if section.recipe != recipe_of(plan):
-        yield f"the recipes of {plan.name} have changed since it was locked"
+        yield f"the recipes of {plan.section} have changed since it was locked"
     if section.stand_in != plan.base.stand_in or (plan.base.stand_in and section.base != plan.base.reference):
         yield f"it was locked on the base {section.base}, this is {plan.base.reference}"
 
@@ -145,5 +209,5 @@ def _refused(plan: Plan, where: str, why: str, mode: LockMode) -> BadInputError:
         f"the lock does not fit {plan.name}, and {how} was given",
         where=where,
         why=why,
-        hint=f"`tk image lock {plan.name}` brings it up to date; review and commit the difference",
+        hint=f"`tk image lock {plan.section}` brings it up to date; review and commit the difference",
     )

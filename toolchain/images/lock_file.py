@@ -6,6 +6,7 @@ line; every value has a grammar, as it ends up in a Dockerfile.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -20,12 +21,17 @@ from toolchain.images.plan import Pins
 
 FORMAT = 1
 _MOST_BYTES = 8 << 20
-_HEAD = "# Made by `tk image lock`: commit it, and let only that command change it.\n"
+_HEAD = "# Made by `tk image lock` and `tk image push`: commit it, and let only these change it.\n"
+
+SECTION = r"^[0-9A-Za-z][0-9A-Za-z.+_-]*(@[0-9A-Za-z._-]+(,[0-9A-Za-z._-]+)*)?$"
+"""The name of a section: an image's canonical name, and its archs where something in it is built for them."""
 
 _Hex40 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{40}$")]
 _Hex64 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Digest = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]
 _Name = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+_-]*$", max_length=200)]
+_SectionName = Annotated[str, StringConstraints(pattern=SECTION, max_length=300)]
+_FullDigest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
 _Reference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9./:@_-]*$", max_length=300)]
 _AptName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?$", max_length=120)]
 _AptVersion = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+:~_-]*$", max_length=120)]
@@ -62,33 +68,51 @@ class _Pins(_Model):
         )
 
 
+class _Built(_Model):
+    reference: _Reference
+    digest: _FullDigest
+    plan: _Hex64
+
+
 class _Image(_Pins):
     recipe: _Hex64
     base: _Reference
     stand_in: bool = False
+    built: _Built | None = None
 
 
 class _File(_Model):
     format: Literal[1]
-    image: dict[_Name, _Image] = {}
+    image: dict[_SectionName, _Image] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class LockedBuild:
+    """An image that was pushed: its reference (`registry/name:tag`), its digest, and the key of its plan."""
+
+    reference: str
+    digest: str
+    plan: str
 
 
 @dataclass(frozen=True, slots=True)
 class LockedImage:
     """What one plan was resolved to: the hash of its recipe, its base, and the pins.
 
-    `stand_in`: the base stood in for the recipe's, so has no digest.
+    `stand_in`: the base stood in for the recipe's, so has no digest. `built`: the image that everybody gets,
+    once it was pushed.
     """
 
     recipe: str
     base: str
     pins: Pins
     stand_in: bool = False
+    built: LockedBuild | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A whole lock: canonical name of an image -> what it was resolved to."""
+    """A whole lock: name of a section (`Plan.section`) -> what the image was resolved to."""
 
     images: Mapping[str, LockedImage] = field(default_factory=dict)
 
@@ -154,12 +178,14 @@ def write_lock(path: Path, lock: Lock) -> bool:
 
 
 def _locked(record: _Image) -> LockedImage:
-    return LockedImage(record.recipe, record.base, record.pins(), record.stand_in)
+    built = None if record.built is None else LockedBuild(**record.built.model_dump())
+    return LockedImage(record.recipe, record.base, record.pins(), record.stand_in, built)
 
 
 def _image_table(image: LockedImage) -> dict[str, Any]:
     head: dict[str, Any] = {"recipe": image.recipe, "base": image.base}
-    return head | ({"stand_in": True} if image.stand_in else {}) | _pins_table(image.pins)
+    built = {} if image.built is None else {"built": dataclasses.asdict(image.built)}
+    return head | ({"stand_in": True} if image.stand_in else {}) | _pins_table(image.pins) | built
 
 
 def _pins_table(pins: Pins) -> dict[str, Any]:

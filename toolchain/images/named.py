@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from toolchain.images.lock import LockMode, pins_for
+from toolchain.images.lock import LockedBuild, LockMode, lock_path, pins_for, publish
 from toolchain.images.plan import Pins, Plan
 from toolchain.images.planner import plan_image
 from toolchain.recipes.book import load_book
@@ -35,13 +35,14 @@ def plan_named(
     allow: Sequence[str] = (),
     base: str | None = None,
     lock: LockMode | None = "auto",
+    ready: bool = True,
 ) -> Named:
     """The plan of the image that `name` stands for.
 
     `site_file` is that of `--site`, by default the usual ones; `allow` are waived rules on top of the site's;
     `base` is a local stand-in for the recipe's base; `lock` says how the project's `tk.lock` counts, None
-    that it does not. Raises UsageError for an unknown name, BadInputError when a rule refuses it or the lock
-    does not fit.
+    that it does not; `ready` whether the image that it names counts, too. Raises UsageError for an unknown
+    name, BadInputError when a rule refuses it or the lock does not fit.
     """
     site = load_site(site_file)
     book = load_book(site.recipe_folders)
@@ -54,8 +55,18 @@ def plan_named(
         return Named(plan, site, warnings)
     locked = pins_for(plan, lock)
     if locked.stale:
-        again = f"`tk image lock {plan.name}` brings it up to date"
+        again = f"`tk image lock {plan.section}` brings it up to date"
         warnings = (*warnings, f"tk.lock does not count: {'; '.join(locked.stale)}; {again}")
     if locked.pins is not None:
         plan = plan_image(resolution, site=site, base=base, lock=locked.pins)
+    built = _at(site, locked.built) if ready else None
+    plan, stale = publish(plan, built, lock, where=str(lock_path()))
+    if stale:
+        warnings = (*warnings, f"the image in tk.lock does not count: {stale}")
     return Named(plan, site, warnings, locked.pins)
+
+
+def _at(site: SiteConfig, built: LockedBuild | None) -> LockedBuild | None:
+    """The image that a lock names, where this site gets it."""
+    mirror = site.mirrored_image(built.reference) if built is not None else ""
+    return replace(built, reference=mirror) if built is not None and mirror else built

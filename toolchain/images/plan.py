@@ -288,6 +288,18 @@ class Plan:
         return f"{self.repository}:{self.tag}-{self.key[:12]}"
 
     @property
+    def section(self) -> str:
+        """What its section in a lock is called: `rocm-5.4.3`, `tvm-sycl-rocm@gfx906,gfx90a`.
+
+        Typed as the name of an image it stands for the same plan, so it has the archs that something in the
+        image is built for, and an environment has a section of its own.
+        """
+        environment = None if self.resolution is None else self.resolution.environment
+        name = self.name if environment is None else environment.name
+        archs = dict(self.labels).get("tk.archs", "").split()
+        return f"{name}@{','.join(archs)}" if archs else name
+
+    @property
     def build_labels(self) -> tuple[tuple[str, str], ...]:
         """Labels added at the build (`docker build --label`): they name the key, so cannot be part of it."""
         stand_in = (("tk.stand-in", self.base.reference),) if self.base.stand_in else ()
@@ -307,7 +319,7 @@ class Plan:
 
     def unresolved(self, name: str = "") -> tuple[Unresolved, ...]:
         """What must be resolved before this plan and its components can be built; `name` is what to lock."""
-        hint = f"`tk image lock {name or self.name}` fetches it once and writes down what it is"
+        hint = f"`tk image lock {name or self.section}` fetches it once and writes down what it is"
         found = [
             Unresolved(f"sha256 of {one.url}", hint) for one in self.downloads if one.sha256 == UNRESOLVED
         ]
@@ -317,7 +329,7 @@ class Plan:
             if one.commit == UNRESOLVED
         ]
         for need in self.needs:
-            found += need.unresolved(name or self.name)
+            found += need.unresolved(name or self.section)
         return tuple(dict.fromkeys(found))
 
 

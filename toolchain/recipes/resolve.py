@@ -108,11 +108,13 @@ def examine(
 ) -> Examination:
     """Find what a name stands for and ask the rules; refusals are among the findings.
 
-    Raises UsageError for an unknown name, arch or rule.
+    The name may end in its archs, as sections of a lock are named: `NAME@ARCH,ARCH`. Raises UsageError for an
+    unknown name, arch or rule.
     """
     _known_rules(allow, book)
-    combination = parse(name, book)
-    asked = _known_archs(archs, combination, book)
+    plain, _, named = name.partition("@")
+    combination = parse(plain, book)
+    asked = _known_archs(archs or [one for one in named.split(",") if one], combination, book)
     if not asked and combination.environment is not None:
         asked = combination.environment.archs
     system = book.systems[combination.base.system].row

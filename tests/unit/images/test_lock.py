@@ -28,9 +28,10 @@ def plan(**changes: Any) -> Plan:
     whole = Plan(
         name="rocm-5.4.3+dpcpp-2022-12", repository="tk/rocm", tag="5.4.3", base=Base("rocm:5.4.3"),
         stages=(),
+        labels=(("tk.recipe", RECIPE),),
         apt=("gcc", "rocm-dev=5.4.3"), pip=("numpy>=1.26", "ml_dtypes"),
         downloads=(Download(KEY, "unresolved", "/k"),), needs=(need,),
-        resolution=SimpleNamespace(recipe_hash=RECIPE),  # type: ignore[arg-type]
+        resolution=SimpleNamespace(recipe_hash=RECIPE, environment=None),  # type: ignore[arg-type]
     )  # fmt: skip
     return dataclasses.replace(whole, **changes)
 

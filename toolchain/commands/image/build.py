@@ -57,6 +57,7 @@ def build_command(
 ) -> None:
     """Build an image, its components first; at once when nothing has changed.
 
+    An image that tk.lock names is pulled by its digest instead, and checked, when it is of the same plan.
     Its reference goes to standard output. The exit code is 5 when a step of the build fails.
     """
     from toolchain.engine.build import BuildOptions, build_image
@@ -120,7 +121,6 @@ def _show(result: BuiltImage, *, json: bool) -> None:
 
 def _show_intent(engine: Engine, plan: Plan, *, json: bool) -> None:
     from toolchain.engine.builders import find_buildkit
-    from toolchain.engine.store import find_image
 
     client, reasons = find_buildkit()
     with_what = "podman" if engine.kind == "podman" else f"{client.program}" if client else "classic builder"
@@ -129,7 +129,7 @@ def _show_intent(engine: Engine, plan: Plan, *, json: bool) -> None:
             "reference": one.reference,
             "name": one.name,
             "base": one.base.pinned,
-            "state": "there" if find_image(engine, one) else "to be built",
+            "state": _state(engine, one),
             "unresolved": [missing.what for missing in one.unresolved()],
         }
         for one in _in_order(plan)
@@ -144,6 +144,14 @@ def _show_intent(engine: Engine, plan: Plan, *, json: bool) -> None:
     header = ("image", "state", "base", "unresolved")
     cells = [(one["reference"], one["state"], one["base"], len(one["unresolved"])) for one in rows]
     console.data(console.table(header, cells))
+
+
+def _state(engine: Engine, plan: Plan) -> str:
+    from toolchain.engine.store import find_image
+
+    if find_image(engine, plan):
+        return "there"
+    return "to be pulled" if plan.published.digest else "to be built"
 
 
 def _in_order(plan: Plan) -> Iterator[Plan]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolchain import console, options
 from toolchain.commands.image import common, target
+from toolchain.site import FILE_NAME
+
+if TYPE_CHECKING:
+    from toolchain.images.bundled_recipes import Recipes
 
 app = typer.Typer(help="Everything that a build needs as one file.", no_args_is_help=True)
 
@@ -44,11 +48,14 @@ def export_command(
     from toolchain.images.lock import lock_path, read_lock
 
     connected = target.connect(docker_host, engine)
-    made = target.planned(name, site=site, archs=arch or (), allow=allow or (), base=base, locked=True)
+    made = target.planned(
+        name, site=site, archs=arch or (), allow=allow or (), base=base, locked=True,
+        ready=False,
+    )  # fmt: skip
     lock = read_lock(lock_path())
     assert lock is not None  # planned with `locked`
     path = output or Path(f"{made.plan.name}.tkbundle.tar")
-    section = lock.images[made.plan.name]
+    section = lock.images[made.plan.section]
     manifest = export_bundle(connected, made.plan, section, made.site, path, say=console.talk)
     size = path.stat().st_size
     if json:
@@ -69,17 +76,35 @@ def import_command(
 ) -> None:
     """Check a bundle, keep its files, load its images, and write its section into tk.lock.
 
-    Then `tk image build NAME --locked --network none` builds from it.
+    A site's own recipes are copied into the project, where it lacks them, and named in its site.yaml. Then
+    `tk image build NAME --locked --network none` builds from it.
     """
     from toolchain.images.bundle import import_bundle, section_of
+    from toolchain.images.bundled_recipes import use_recipes
     from toolchain.images.lock import lock_path
 
     connected = target.connect(docker_host, engine)
-    found = import_bundle(connected, options.existing_file(file), lock_path(), say=console.talk)
+    lock = lock_path()
+    found = import_bundle(connected, options.existing_file(file), lock, say=console.talk)
+    recipes = use_recipes(found, lock.parent)
     name = found.manifest.name
     if json:
-        console.data_json({"name": name, "plan": found.manifest.plan, "folder": found.folder})
+        facts = {"name": name, "plan": found.manifest.plan, "folder": found.folder}
+        console.data_json({**facts, "fits": recipes.fits, "recipes": recipes.copied})
         return
     console.data(name)
+    _tell(recipes, lock.parent)
     base = f" --base {found.manifest.base}" if section_of(found).stand_in else ""
     console.talk(f"`tk image build {name}{base} --locked --network none` builds it")
+
+
+def _tell(recipes: Recipes, project: Path) -> None:
+    if recipes.copied:
+        console.talk(f"its own recipes are in {', '.join(map(str, recipes.copied))}")
+    if recipes.written is not None:
+        console.talk(f"{recipes.written} names them")
+    elif recipes.lines:
+        console.warn(f"before it can be built, add to {project / FILE_NAME}:")
+        console.data(recipes.lines.rstrip("\n"))
+    if not recipes.fits and not recipes.lines:
+        console.warn(f"the recipes here are not those of the export: {recipes.problem}")

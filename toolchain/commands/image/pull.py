@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler import HostError, UsageError
+from compiler import BadInputError, HostError, UsageError
 from toolchain import console, options
 from toolchain.commands.image import common, target
+
+if TYPE_CHECKING:
+    from toolchain.images.plan import Published
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -30,24 +33,46 @@ def pull_command(
     frozen: options.Frozen = False,
     json: options.Json = False,
 ) -> None:
-    """Pull an image from a registry; refused when it was built from another plan than today's."""
-    from toolchain.engine.store import pull_image, registry_reference
+    """Pull an image from a registry: by --digest, by the digest in tk.lock, or by its name.
+
+    Refused when what comes was built from another plan than today's, or has another digest.
+    """
+    from toolchain.engine.store import pull_reference
 
     if digest and not _DIGEST.fullmatch(digest):
         raise UsageError(f"`{digest}` is no digest", where="--digest", hint="sha256: and 64 hex digits")
     connected = target.connect(docker_host, engine)
     made = target.planned(
-        name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen
-    )
-    where = target.registry_of(made.site, registry)
-    with console.progress(f"pulling {registry_reference(where, made.plan)}"):
-        found = pull_image(connected, made.plan, where, digest)
+        name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen,
+        ready=not digest,
+    )  # fmt: skip
+    where = _source(made, registry, digest)
+    shown = f"{where.reference}@{where.digest}" if where.digest else where.reference
+    with console.progress(f"pulling {shown}"):
+        found = pull_reference(connected, made.plan, where.reference, where.digest)
     if found is None:
         raise HostError(
-            f"{where} has no {made.plan.reference}",
-            hint=f"`tk image build {made.plan.name}` and `tk image push {made.plan.name}` put it there",
+            f"the registry has no {shown}",
+            hint=f"`tk image build {made.plan.section}` and `tk image push {made.plan.section}` put it there",
         )
     if json:
-        console.data_json({"reference": made.plan.reference, "id": found.id})
+        console.data_json({"reference": made.plan.reference, "id": found.id, "digest": where.digest})
     else:
         console.data(made.plan.reference)
+
+
+def _source(made: target.Planned, registry: str | None, digest: str) -> Published:
+    """Where the image comes from: what is typed counts more than the lock, and that more than the site."""
+    from toolchain.engine.store import registry_reference
+    from toolchain.images.plan import Published
+
+    named = made.plan.published
+    wanted = digest or named.digest
+    if not wanted and not named.by_name:
+        raise BadInputError(
+            f"the lock names no image of {made.plan.section}, and --frozen was given",
+            hint="`tk image push` writes the digest into tk.lock; or name one: --digest sha256:...",
+        )
+    if wanted and not digest and not registry:
+        return named
+    return Published(registry_reference(target.registry_of(made.site, registry), made.plan), wanted)

@@ -50,13 +50,17 @@ def planned(
     base: str | None = None,
     locked: bool = False,
     frozen: bool = False,
+    ready: bool = True,
 ) -> Planned:
-    """The plan of an image, from the project's lock where that counts; says what was warned about."""
+    """The plan of an image, from the project's lock where that counts; says what was warned about.
+
+    `ready`: the image that the lock names counts, too.
+    """
     from toolchain.images.lock import lock_mode
     from toolchain.images.named import plan_named
 
     mode = lock_mode(locked=locked, frozen=frozen)
-    named = plan_named(name, site_file=site, archs=archs, allow=allow, base=base, lock=mode)
+    named = plan_named(name, site_file=site, archs=archs, allow=allow, base=base, lock=mode, ready=ready)
     for warning in named.warnings:
         console.warn(warning)
     return Planned(named.plan, named.site, named.pins)
@@ -79,7 +83,7 @@ def built(engine: Engine, plan: Plan) -> StoredImage:
         raise HostError(
             f"the engine at {engine.endpoint} has no image of {plan.name} as it is planned now",
             why=f"it would be called {plan.reference}",
-            hint=f"`tk image build {plan.name}` makes it",
+            hint=f"`tk image build {plan.section}` makes it",
         )
     return found
 
