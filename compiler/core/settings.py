@@ -26,6 +26,16 @@ KNOBS: tuple[Knob, ...] = (
     Knob(
         "TK_CXX", "C++ compiler that builds model libraries", "the first of g++, c++, clang++ that is found"
     ),
+    Knob(
+        "TK_DPCXX",
+        "DPC++ compiler that builds SYCL kernels ahead of time",
+        "clang++ or icpx that knows -fsycl",
+    ),
+    Knob(
+        "TK_SYCL_ROOT",
+        "folder of the SYCL and OpenCL runtime of Intel: has lib/libsycl.so and include/sycl",
+        "the running Python's packages, then oneAPI's folder, then LD_LIBRARY_PATH",
+    ),
     Knob("TK_JOBS", "compilations that run at the same time", "the processors this process may use"),
     Knob(
         "TK_THREADS",
@@ -38,7 +48,7 @@ KNOBS: tuple[Knob, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Values of all knobs; `cxx` and `threads` are None when nothing was asked for."""
+    """Values of all knobs; what nothing was asked for is None."""
 
     cache_dir: Path
     cache_bytes: int
@@ -46,6 +56,8 @@ class Settings:
     jobs: int
     threads: int | None
     debug: bool
+    dpcxx: str | None = None
+    sycl_root: Path | None = None
 
 
 def load_settings(env: Mapping[str, str] | None = None) -> Settings:
@@ -62,6 +74,8 @@ def load_settings(env: Mapping[str, str] | None = None) -> Settings:
         jobs=_positive(source, "TK_JOBS") or usable_processors(),
         threads=threads,
         debug=_switch(source, "TK_DEBUG"),
+        dpcxx=source.get("TK_DPCXX") or None,
+        sycl_root=_folder(source, "TK_SYCL_ROOT"),
     )
 
 
@@ -78,10 +92,31 @@ def child_environment(**changes: str) -> dict[str, str]:
     return {"PATH": search_path(), **os.environ, "LC_ALL": "C.UTF-8", **changes}
 
 
+def export(changes: Mapping[str, str]) -> None:
+    """Set variables of this process, for libraries in it too (os.environ calls putenv) and for children."""
+    os.environ.update(changes)
+
+
 def search_path(env: Mapping[str, str] | None = None) -> str:
     """The PATH that programs are looked up in."""
     source = os.environ if env is None else env
     return source.get("PATH", os.defpath)
+
+
+def library_folders(env: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """Folders that the dynamic linker is told to search, and those of oneAPI (its setvars.sh names them)."""
+    source = os.environ if env is None else env
+    roots = [(source.get("CMPLR_ROOT"), "lib"), (source.get("ONEAPI_ROOT"), "compiler/latest/lib")]
+    linker = source.get("LD_LIBRARY_PATH", "").split(":")
+    return (
+        *(Path(root) / inside for root, inside in roots if root),
+        *(Path(part) for part in linker if part),
+    )
+
+
+def _folder(source: Mapping[str, str], name: str) -> Path | None:
+    given = source.get(name)
+    return Path(given).expanduser().absolute() if given else None
 
 
 def _cache_dir(source: Mapping[str, str]) -> Path:

@@ -20,7 +20,7 @@ LAYERS: dict[str, set[str]] = {
     "schedule": {"core", "loops"},
     "lower": {"core", "loops"},
     "render": {"core", "loops"},
-    "targets": {"core", "render"},
+    "targets": {"core", "render", "runtime"},
     "reports": {"core"},
 }
 LAYERS["verify"] = {*LAYERS, "stages", "pipeline"}
