@@ -24,6 +24,9 @@ class TargetFacts:
     features: names of instruction-set features, for intrinsics and for refusal at load.
     scopes: storage scopes that the target has.
     limits: named numeric limits (`threads_per_block`, `shared_bytes`, ...).
+    max_lanes: the longest vector of the language.
+    launches: every outermost loop nest is a launch of its own on a device, nothing runs between them.
+    binds_threads: loops are bound to the hardware's axes of blocks and threads.
     """
 
     name: str
@@ -42,11 +45,13 @@ class TargetFacts:
     subgroup_sizes: tuple[int, ...] = ()
     limits: tuple[tuple[str, int], ...] = ()
     intrinsics: frozenset[str] = frozenset()
+    max_lanes: int = 64
+    launches: bool = False
     binds_threads: bool = False
 
     def lanes(self, bits: int) -> int:
         """Lanes of one full vector register for elements of `bits` bits (at least 1)."""
-        return max(1, self.vector_bits // bits)
+        return min(self.max_lanes, max(1, self.vector_bits // bits))
 
     def limit(self, name: str) -> int | None:
         """The limit called `name`, or None when the target has none."""

@@ -16,9 +16,11 @@ from compiler.lower.flatten_buffers import flatten_buffers
 from compiler.lower.insert_prefetch import insert_prefetch
 from compiler.lower.loop_kinds import settle_loop_kinds
 from compiler.lower.lower_blocks import lower_blocks
+from compiler.lower.merge_threads import merge_threads
 from compiler.lower.order_unrolled import order_unrolled
 from compiler.lower.partition_loops import partition_loops
 from compiler.lower.place_allocations import place_allocations
+from compiler.lower.place_shared import place_shared
 from compiler.lower.rewriter import with_body
 from compiler.lower.split_fused import split_fused
 from compiler.lower.storage_rewrite import storage_rewrite
@@ -34,11 +36,13 @@ def _simplify(func: Func) -> Func:
 
 
 PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
-    ("place_allocations", lambda func, _: place_allocations(func)),
+    ("place_allocations", lambda func, facts: place_allocations(func, launches=facts.launches)),
+    ("merge_threads", merge_threads),
     ("lower_blocks", lambda func, _: lower_blocks(func)),
     ("split_fused", lambda func, _: split_fused(func)),
     ("settle_loop_kinds", lambda func, _: settle_loop_kinds(func)),
     ("compact_buffers", lambda func, _: compact_buffers(func)),
+    ("place_shared", lambda func, _: place_shared(func)),
     ("flatten_buffers", lambda func, _: flatten_buffers(func)),
     ("partition_loops", partition_loops),
     ("vectorize", vectorize),

@@ -1,10 +1,11 @@
 """Give every local buffer its place: the innermost statement that contains all its accesses.
 
 A buffer that is combined over reduction loops is placed outside of them, unless another block gives it new
-values in every iteration. A buffer of scope `global` becomes
-private to the thread (`scratch`) when its place lies inside a parallel loop; otherwise its content passes
-from one loop nest to the next, and it becomes a workspace parameter: the caller of the kernel provides the
-memory. Workspace parameters stand between inputs and outputs; the attribute `workspace` counts them.
+values in every iteration. A buffer of scope `global` becomes private to the thread (`scratch`) when its place
+lies inside a parallel loop; otherwise its content passes from one loop nest to the next, and it becomes a
+workspace parameter: the caller of the kernel provides the memory. Where each outermost loop nest is a launch
+of its own, everything that passes between nests is workspace. Workspace parameters stand between inputs and
+outputs; the attribute `workspace` counts them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from compiler.loops.ir import (
     For,
     ForKind,
     Func,
+    Seq,
     Stmt,
     Var,
 )
@@ -32,7 +34,7 @@ from compiler.lower.rewriter import replace_buffers
 _Path = tuple[Stmt, ...]
 
 
-def place_allocations(func: Func) -> Func:
+def place_allocations(func: Func, *, launches: bool = False) -> Func:
     """Wrap the body with an `Alloc` for each local buffer; see the module's text for scopes."""
     if not func.allocs:
         return func
@@ -44,7 +46,8 @@ def place_allocations(func: Func) -> Func:
         if not paths[buffer]:
             continue
         path = _common(paths[buffer])
-        placed = _placed(buffer, path)
+        between = launches and _is_between(path)
+        placed = buffer.replace(scope=GLOBAL) if between else _placed(buffer, path)
         changes[buffer] = placed
         if placed.scope == GLOBAL:
             workspace.append(placed)
@@ -63,6 +66,11 @@ def place_allocations(func: Func) -> Func:
 def _split(func: Func) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
     first = len(func.params) - func.outputs
     return func.params[:first], func.params[first:]
+
+
+def _is_between(path: _Path) -> bool:
+    """Whether a buffer passes values from one outermost loop nest to the next."""
+    return len(path) == 1 and isinstance(path[0], Seq)
 
 
 def _placed(buffer: Buffer, path: _Path) -> Buffer:

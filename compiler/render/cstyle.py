@@ -47,7 +47,7 @@ from compiler.render.expressions import Expressions
 from compiler.render.vocabulary import Vocabulary, memory_type
 
 _COMPOUND = {"add": "+=", "sub": "-=", "mul": "*="}
-_SCRATCH_ALIGNMENT = 64
+SCRATCH_ALIGNMENT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +65,10 @@ def render_kernel(func: Func, number: int, words: Vocabulary, facts: TargetFacts
     The argument `bufs[i]` of the kernel is the memory of `func.params[i]`. The text needs `words.prelude` in
     front of it once per file.
     """
-    return _Kernel(func, f"tk_k{number}", words, facts).render()
+    return KernelPrinter(func, f"tk_k{number}", words, facts).render()
 
 
-class _Kernel:
+class KernelPrinter:
     """What the functions of one kernel share."""
 
     def __init__(self, func: Func, name: str, words: Vocabulary, facts: TargetFacts) -> None:
@@ -81,15 +81,15 @@ class _Kernel:
         self.scratch_bytes = 0
 
     def render(self) -> KernelText:
-        main = _Function(self, in_body=False)
+        main = FunctionPrinter(self, in_body=False)
         self.functions.append(main.kernel())
         return KernelText(self.name, "\n".join(self.functions), self.scratch_bytes)
 
 
-class _Function(Expressions):
+class FunctionPrinter(Expressions):
     """Prints one C function."""
 
-    def __init__(self, kernel: _Kernel, *, in_body: bool) -> None:
+    def __init__(self, kernel: KernelPrinter, *, in_body: bool) -> None:
         super().__init__(kernel.words)
         self.kernel_parts = kernel
         self._in_body = in_body
@@ -141,7 +141,7 @@ class _Function(Expressions):
 
     def _params(self, body: Stmt) -> None:
         """Pointers for those parameters that the function itself accesses."""
-        used = _direct_buffers(body)
+        used = direct_buffers(body)
         for number, buffer in enumerate(self.kernel_parts.func.params):
             if buffer in used:
                 kind = self.pointer_type(buffer)
@@ -150,17 +150,21 @@ class _Function(Expressions):
                     f"b{number}", f"{kind} {self.words.restrict} b{number} = ({kind})bufs[{number}];"
                 )
 
-    def pointer_type(self, buffer: Buffer) -> str:
-        kind = self.words.memory[buffer.dtype.name]
+    def element_type(self, buffer: Buffer) -> str:
+        """The C type of one element in memory."""
         if buffer.dtype.lanes > 1:
-            kind = self.words.vector(memory_type(buffer.dtype))
+            return self.words.vector(memory_type(buffer.dtype))
+        return self.words.memory[buffer.dtype.name]
+
+    def pointer_type(self, buffer: Buffer) -> str:
+        kind = self.element_type(buffer)
         return f"{kind} *" if buffer in self.kernel_parts.written else f"const {kind} *"
 
     # ------------------------------------------------------------ statements
 
     def stmt(self, item: Stmt) -> None:
         """Print one statement in the current scope."""
-        rule = self._STATEMENTS.get(type(item))
+        rule = self.STATEMENTS.get(type(item))
         if rule is None:
             raise InternalError(f"cannot print the statement {type(item).__name__}")
         rule(self, item)
@@ -210,7 +214,7 @@ class _Function(Expressions):
         self.values[item.var.name] = var
         if any(isinstance(part, For) and part.kind is ForKind.UNROLLED for part in item.body.walk()):
             self.writer.line(self.words.rolled)
-        self.writer.line(f"for (int64_t {var} = 0; {var} < {extent}; ++{var}) {{")
+        self.writer.line(f"for ({self.words.index} {var} = 0; {var} < {extent}; ++{var}) {{")
         self._scope(item.body, var)
         self.writer.line("}")
 
@@ -220,7 +224,7 @@ class _Function(Expressions):
         name = f"{parts.name}_p{len(parts.functions)}"
         parts.functions.append("")  # its place: before the functions that come after it
         place = len(parts.functions) - 1
-        function = _Function(parts, in_body=True)
+        function = FunctionPrinter(parts, in_body=True)
         parts.functions[place] = function.body(item, name, captured, self.sim)
         env = "nullptr"
         if captured:
@@ -236,7 +240,7 @@ class _Function(Expressions):
             if chosen is not None:
                 self.stmt(chosen)
             return
-        self.writer.line(f"if ({_stripped(self(cond))}) {{")
+        self.writer.line(f"if ({stripped(self(cond))}) {{")
         self._scope(item.then)
         if item.orelse is not None:
             self.writer.line("} else {")
@@ -273,9 +277,9 @@ class _Function(Expressions):
             here = Load(item.buffer, item.indices)
             rest = value.b if value.a == here else value.a if value.op != "sub" and value.b == here else None
             if rest is not None:
-                self.writer.line(f"{target} {_COMPOUND[value.op]} {_stripped(self(rest))};")
+                self.writer.line(f"{target} {_COMPOUND[value.op]} {stripped(self(rest))};")
                 return
-        self.writer.line(f"{target} = {_stripped(self(value))};")
+        self.writer.line(f"{target} = {stripped(self(value))};")
 
     def _store_element(self, item: Store) -> None:
         buffer, value = item.buffer, item.value
@@ -283,7 +287,7 @@ class _Function(Expressions):
         if memory_type(buffer.dtype) == buffer.dtype:
             self._assign(target, item, value)
         else:
-            self.writer.line(f"{target} = {_stripped(self._memory_value(buffer, value))};")
+            self.writer.line(f"{target} = {stripped(self._memory_value(buffer, value))};")
 
     def _memory_value(self, buffer: Buffer, value: Expr) -> str:
         """A value as it lies in memory."""
@@ -297,9 +301,11 @@ class _Function(Expressions):
         if item.mask is not None:
             self._store_masked(item)
             return
-        value = _stripped(self._memory_value(buffer, item.value))
+        value = stripped(self._memory_value(buffer, item.value))
         if isinstance(index, Ramp) and index.stride == const(1):
-            self.writer.line(f"{self.words.store(kind, self.address(buffer, index.base), value)};")
+            aligned = self.words.store_aligned if self.whole_vectors(index) else None
+            text = (aligned or self.words.store)(kind, self.address(buffer, index.base), value)
+            self.writer.line(f"{text};")
             return
         if isinstance(index, Ramp):
             base = self.address(buffer, index.base)
@@ -320,17 +326,18 @@ class _Function(Expressions):
         plain = memory_type(item.buffer.dtype) == item.buffer.dtype
         if count is not None and plain and isinstance(index, Ramp) and index.stride == const(1):
             kind, at = item.buffer.dtype.with_lanes(lanes), self.address(item.buffer, index.base)
-            text = self.words.store_partial(kind, at, _stripped(self(item.value)), str(count))
+            text = self.words.store_partial(kind, at, stripped(self(item.value)), str(count))
             self.writer.line(f"{text};")
             return
         mask = self.named(item.mask)
         value = self.writer.fresh("t")
         is_bool = item.buffer.dtype.is_bool  # a negated mask has the type of a mask, which is signed
         kind = dtype("i8", lanes) if is_bool else memory_type(item.buffer.dtype.with_lanes(lanes))
-        text = _stripped(self._memory_value(item.buffer, item.value))
+        text = stripped(self._memory_value(item.buffer, item.value))
         self.writer.line(f"const {self.words.type_of(kind)} {value} = {text};")
         for lane, element in enumerate(self.lane_elements(item.buffer, item.indices[0], lanes)):
-            self.writer.line(f"if ({mask}[{lane}]) {element} = {value}[{lane}];")
+            here = self.words.lane(value, lane)
+            self.writer.line(f"if ({self.words.lane(mask, lane)}) {element} = {here};")
 
     # ------------------------------------------------------------ buffers
 
@@ -365,11 +372,11 @@ class _Function(Expressions):
     def _declare_array(self, buffer: Buffer, size: int) -> None:
         name = self.writer.fresh("s")
         self.pointers[buffer] = name
-        kind = self.pointer_type(buffer).removeprefix("const ").removesuffix(" *")
-        self.writer.declare(name, f"alignas({_SCRATCH_ALIGNMENT}) {kind} {name}[{size}];")
+        kind = self.element_type(buffer)
+        self.writer.declare(name, f"alignas({SCRATCH_ALIGNMENT}) {kind} {name}[{size}];")
 
     def _declare_scratch(self, buffer: Buffer, size: int) -> None:
-        start = -(-self._scratch_used // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
+        start = -(-self._scratch_used // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
         self._scratch_used = start + size * buffer.dtype.bytes
         parts = self.kernel_parts
         parts.scratch_bytes = max(parts.scratch_bytes, self._scratch_used)
@@ -394,13 +401,13 @@ class _Function(Expressions):
     # ------------------------------------------------------------ effects
 
     def _evaluate(self, item: Evaluate) -> None:
-        self.writer.line(f"{_stripped(self(item.value))};")
+        self.writer.line(f"{stripped(self(item.value))};")
 
     def _scoped(self, item: Scoped) -> None:
         for part in (item.setup, item.body, item.teardown):
             self.stmt(part)
 
-    _STATEMENTS: ClassVar[dict[type[Node], Callable[..., Any]]] = {
+    STATEMENTS: ClassVar[dict[type[Node], Callable[..., Any]]] = {
         Seq: _seq,
         For: _for,
         If: _if,
@@ -418,7 +425,7 @@ def _function(head: str, lines: list[str], optional: tuple[str, ...]) -> str:
     return "\n".join([f"{head} {{", *unused, *lines, "}", ""])
 
 
-def _stripped(text: str) -> str:
+def stripped(text: str) -> str:
     """Without the parentheses around the whole."""
     if not (text.startswith("(") and text.endswith(")")):
         return text
@@ -430,13 +437,13 @@ def _stripped(text: str) -> str:
     return text[1:-1]
 
 
-def _direct_buffers(root: Node) -> set[Buffer]:
-    """Buffers that are accessed outside of parallel loops."""
+def direct_buffers(root: Node, *, within_parallel: bool = False) -> set[Buffer]:
+    """Buffers that are accessed outside of parallel loops, or anywhere."""
     found: set[Buffer] = set()
     stack: list[Node] = [root]
     while stack:
         item = stack.pop()
-        if isinstance(item, For) and item.kind is ForKind.PARALLEL:
+        if isinstance(item, For) and item.kind is ForKind.PARALLEL and not within_parallel:
             continue
         if isinstance(item, Buffer):
             found.add(item)

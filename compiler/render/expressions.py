@@ -151,7 +151,7 @@ class Expressions:
             terms, offset = self._sum(expr)
             text = _sum_text(terms)
             if not terms:
-                return _int_literal(offset, INDEX)
+                return self.literal(offset, INDEX)
             return f"({text} + {offset})" if offset else f"({text})"
         rule = self._EXPRESSIONS.get(type(expr))
         if rule is None:
@@ -163,7 +163,11 @@ class Expressions:
         return value if isinstance(value, str) else str(value)
 
     def _const(self, expr: Const) -> str:
-        return literal(expr)
+        return self.literal(expr.value, expr.type)
+
+    def literal(self, value: float, kind: DType) -> str:
+        """A literal of a scalar type."""
+        return self.words.literal(value, kind) or literal(Const(value, kind))
 
     def _binary(self, expr: Binary) -> str:
         kind = expr.a.dtype
@@ -179,7 +183,7 @@ class Expressions:
             return self._floor(expr)
         if kind.is_int and expr.op in ("div", "truncdiv", "truncmod") and not _divides_safely(expr.b):
             name = "truncmod" if expr.op == "truncmod" else "truncdiv"
-            return f"{self.words.math(name)}<{self.words.type_of(kind)}>({self(expr.a)}, {self(expr.b)})"
+            return f"{self.words.typed(name, kind)}({self(expr.a)}, {self(expr.b)})"
         text = f"({self(expr.a)} {_OPERATORS[expr.op]} {self(expr.b)})"
         small = kind.is_int and kind.bits < _SMALL_INT_BITS and kind.lanes == 1 and expr.op not in COMPARISONS
         return f"({self.words.types[kind.name]}){text}" if small else text
@@ -189,16 +193,15 @@ class Expressions:
             for value, bound in ((expr.a, expr.b), (expr.b, expr.a)):
                 if _is_zero(bound):
                     return f"{self.words.math('relu')}({self(value)})"
-        kind = self.words.type_of(expr.dtype)
-        return f"{self.words.math(expr.op)}<{kind}>({self(expr.a)}, {self(expr.b)})"
+        return f"{self.words.typed(expr.op, expr.dtype)}({self(expr.a)}, {self(expr.b)})"
 
     def _floor(self, expr: Binary) -> str:
         """C rounds to zero, which is the floor where both sides are known to be positive."""
         low, divisor = self._interval(expr.a)[0], self._interval(expr.b)[0]
         if low is not None and divisor is not None and low >= 0 and divisor > 0:
             return f"({self(expr.a)} {'/' if expr.op == 'floordiv' else '%'} {self(expr.b)})"
-        kind = self.words.type_of(expr.dtype)  # a literal has another type than what it divides
-        return f"{self.words.math(expr.op)}<{kind}>({self(expr.a)}, {self(expr.b)})"
+        function = self.words.typed(expr.op, expr.dtype)  # a literal has another type than what it divides
+        return f"{function}({self(expr.a)}, {self(expr.b)})"
 
     def _interval(self, expr: Expr) -> tuple[int | None, int | None]:
         return self.sim.interval(expr) if expr.dtype.lanes == 1 else (None, None)
@@ -281,7 +284,7 @@ class Expressions:
     def _shuffle(self, expr: Shuffle) -> str:
         if all(item.dtype.lanes == 1 for item in expr.vectors):
             parts = [self(expr.vectors[lane]) for lane in expr.lanes]
-            return f"{self.words.type_of(expr.dtype)}{{{', '.join(parts)}}}"
+            return self.words.build(computed(expr.dtype), parts)
         first, second = expr.vectors[0], expr.vectors[-1]
         return self.words.shuffle(expr.lanes, self(first), self(second))
 
@@ -304,10 +307,16 @@ class Expressions:
         if index.dtype.lanes == 1:  # a buffer of vectors
             return self.element(buffer, index)
         if isinstance(index, Ramp) and index.stride == const(1):
-            return self.words.load(expr.dtype, self.address(buffer, index.base))
+            aligned = self.words.load_aligned if self.whole_vectors(index) else None
+            return (aligned or self.words.load)(expr.dtype, self.address(buffer, index.base))
         if isinstance(index, Ramp):
             return self.words.load_strided(expr.dtype, self.address(buffer, index.base), self(index.stride))
         return self.words.gather(expr.dtype, self.base(buffer), self(index))
+
+    def whole_vectors(self, index: Ramp) -> bool:
+        """Whether consecutive lanes begin at a multiple of their number."""
+        terms, offset = self._sum(index.base)
+        return all(count % index.lanes == 0 for count in (*terms.values(), offset))
 
     def _masked_load(self, expr: Load) -> str:
         """Lane by lane: memory of the lanes that are off is not touched."""
@@ -322,7 +331,7 @@ class Expressions:
             at, other = self.address(buffer, index.base), self(expr.other)
             return self.words.load_partial(expr.dtype, at, str(count), other)
         mask = self.named(expr.mask)
-        other = literal(const(0, computed(buffer.dtype.scalar)))
+        other = self.literal(0, computed(buffer.dtype.scalar))
         if isinstance(expr.other, Broadcast):
             other = self(expr.other.value)
         is_bool = buffer.dtype.is_bool  # vectors of bool are made of the integers that lie in memory
@@ -332,9 +341,9 @@ class Expressions:
         items = []
         for lane, element in enumerate(self.lane_elements(buffer, expr.indices[0], lanes)):
             here = element if is_bool else self.words.widen(buffer.dtype, element)
-            chosen = f"{mask}[{lane}] ? {here} : {other}"
+            chosen = f"{self.words.lane(mask, lane)} ? {here} : {other}"
             items.append(f"{cast}({chosen})" if cast else chosen)
-        text = f"{self.words.type_of(kind)}{{{', '.join(items)}}}"
+        text = self.words.build(computed(kind), items)
         return self.words.widen(expr.dtype, text) if is_bool else text
 
     def lane_elements(self, buffer: Buffer, index: Expr, lanes: int) -> list[str]:
@@ -342,7 +351,7 @@ class Expressions:
         if isinstance(index, Ramp):
             return [self.element(buffer, index.base + index.stride * lane) for lane in range(lanes)]
         name = self.named(index)
-        return [f"{self.base(buffer)}[{name}[{lane}]]" for lane in range(lanes)]
+        return [f"{self.base(buffer)}[{self.words.lane(name, lane)}]" for lane in range(lanes)]
 
     def named(self, expr: Expr) -> str:
         """A value that is written more than once: a variable in front of the statement."""

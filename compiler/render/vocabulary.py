@@ -2,12 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.core.types import DType, dtype
 
+Dim3 = tuple[int, int, int]
+"""Extents along x, y and z."""
+
 NARROW_FLOATS = frozenset({"f16", "bf16", "f8e4m3", "f8e5m2"})
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceWords:
+    """What a language of devices says beside computing.
+
+    kernel: the head of a device function without the brace, from its name, parameters and threads per block.
+    pointer: a pointer to elements of a C type in the memory of a scope; const where nothing writes to them.
+    axes: the position along `blockIdx.x` ... `threadIdx.z`. array: declaration of an array: (C type, name,
+    elements, scope). barriers: by scope. atomic: a statement: (operator, element type, address, value).
+    shared_first: arrays that a block shares are declared at the top of the function.
+
+    A scope is that of the buffer; LOCAL stands for private memory in what the threads of a block share.
+    """
+
+    kernel: Callable[[str, Sequence[str], Dim3], str]
+    pointer: Callable[[str, str, bool], str]
+    axes: Mapping[str, str]
+    array: Callable[[str, str, int, str], str]
+    barriers: Mapping[str, str]
+    atomic: Callable[[str, DType, str, str], str]
+    shared_first: bool = True
+
+
+LOCAL = "local-scratch"
+"""Scope of a thread's private memory that is taken from what its block shares (one thread in a block)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +51,12 @@ class Vocabulary:
     apart: what stands between statements that must not share loaded values.
     convert: conversion of each lane. widen, narrow: between a value in memory and what is computed with.
     math: name of a function of the IR -> name of the function to call, for scalars and vectors alike.
+    typed: name of a function whose operands have to be of one given type.
+    build: a vector from the texts of its lanes. lane: one lane of a vector.
+    literal: spelling of a constant; None where C's own will do.
+    load_aligned, store_aligned: whole vectors at a multiple of their length; None where it is all the same.
+    index: type of loop variables and offsets.
+    device: what the language of a device has beside; None for the host's.
     """
 
     name: str
@@ -49,6 +84,14 @@ class Vocabulary:
     widen: Callable[[DType, str], str]
     narrow: Callable[[DType, str], str]
     math: Callable[[str], str]
+    typed: Callable[[str, DType], str]
+    build: Callable[[DType, Sequence[str]], str]
+    lane: Callable[[str, int], str]
+    literal: Callable[[float, DType], str | None] = lambda _value, _kind: None
+    load_aligned: Callable[[DType, str], str] | None = None
+    store_aligned: Callable[[DType, str, str], str] | None = None
+    index: str = "int64_t"
+    device: DeviceWords | None = None
 
     def type_of(self, kind: DType) -> str:
         """The C type of a value of this type in a register."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from compiler.core.types import DType
-from compiler.render.vocabulary import NARROW_FLOATS, Vocabulary, memory_type
+from compiler.render.vocabulary import NARROW_FLOATS, Vocabulary, computed, memory_type
 
 _MEMORY = {
     "f64": "double", "f32": "float", "f16": "uint16_t", "bf16": "uint16_t",
@@ -57,6 +57,14 @@ def _narrow(kind: DType, value: str) -> str:
     return f"tk_f32_to_{kind.name}({value})" if kind.name in NARROW_FLOATS else value
 
 
+def _math(name: str) -> str:
+    return f"tk_libm_{name}" if name in _LIBM else f"tk_{name}"
+
+
+def _typed(name: str, kind: DType) -> str:
+    return f"{_math(name)}<{_TYPES[kind.name] if kind.lanes == 1 else _vector(computed(kind))}>"
+
+
 def _shuffle(lanes: tuple[int, ...], a: str, b: str) -> str:
     return f"tk_shuffle<{', '.join(map(str, lanes))}>({a}, {b})"
 
@@ -88,5 +96,8 @@ CPP = Vocabulary(
     shuffle=_shuffle,
     widen=_widen,
     narrow=_narrow,
-    math=lambda name: f"tk_libm_{name}" if name in _LIBM else f"tk_{name}",
+    math=_math,
+    typed=_typed,
+    build=lambda kind, parts: f"{_vector(kind)}{{{', '.join(parts)}}}",
+    lane=lambda value, number: f"{value}[{number}]",
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
 from compiler.render.vocabulary import Vocabulary
+from compiler.targets.device import DeviceLanguage
 from compiler.targets.toolchain import Cxx
 
 
@@ -17,6 +18,8 @@ class Target:
     text: what selects it on any machine (`cpu:x86-64-v3`, also where `cpu` meant this one).
     features: processor features that the library requires, by name, in a fixed order.
     compiler_flags: options for a given compiler; raises HostError when it cannot serve this target.
+    device: how kernels are built for a device; None where they are part of the host's code.
+    archs: the architectures that the library is built for, one image each.
     """
 
     text: str
@@ -24,7 +27,9 @@ class Target:
     vocabulary: Vocabulary
     features: tuple[str, ...]
     compiler_flags: Callable[[TargetFacts, Cxx], tuple[str, ...]]
+    device: DeviceLanguage | None = None
+    archs: tuple[str, ...] = ()
 
     def flags(self, cxx: Cxx) -> tuple[str, ...]:
-        """Options that make `cxx` compile kernels for this target."""
+        """Options that make `cxx` compile what runs on the host: kernels, or the plan around a device's."""
         return self.compiler_flags(self.facts, cxx)

@@ -1,0 +1,243 @@
+"""Flat loops as device functions: each outermost loop nest of a kernel is one launch.
+
+    tk_k0_0(b0, b2)      the first nest of kernel 0, on those parameters of the kernel that it touches
+
+On devices that bind loops to threads, the position along a hardware axis takes the place of the loop, and
+the extents of these loops are those of the launch. On others (the cores of a processor behind a device's
+interface) an outermost parallel loop becomes as many blocks of one thread, and its body is a processor's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from compiler.core.diagnostics import InternalError
+from compiler.core.node import Node
+from compiler.core.target import TargetFacts
+from compiler.loops.ir import (
+    SHARED,
+    Alloc,
+    AtomicUpdate,
+    Barrier,
+    Buffer,
+    Const,
+    For,
+    ForKind,
+    Func,
+    Seq,
+    Stmt,
+    seq,
+    statements,
+)
+from compiler.loops.queries import int_of
+from compiler.render.cstyle import SCRATCH_ALIGNMENT, FunctionPrinter, KernelPrinter, direct_buffers, stripped
+from compiler.render.vocabulary import LOCAL, DeviceWords, Dim3, Vocabulary
+
+_AXES = ("x", "y", "z")
+_SHORT_INDEX = 2**31
+"""Buffers with at least so many elements need indices of 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """One device function with what it is started with.
+
+    grid: blocks along x, y, z. block: threads of a block. shared_bytes: memory that the threads of a block
+    share. params: which parameters of the kernel's Func it takes, in order.
+    """
+
+    name: str
+    grid: Dim3
+    block: Dim3
+    shared_bytes: int
+    params: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceText:
+    """The device functions of one kernel as text."""
+
+    text: str
+    launches: tuple[Launch, ...]
+
+
+def render_launches(func: Func, number: int, words: Vocabulary, facts: TargetFacts) -> DeviceText:
+    """Print a lowered Func (flat buffers, no blocks) as the device functions `tk_k<number>_<launch>`."""
+    if any((int_of(item.shape[0]) or 0) >= _SHORT_INDEX for item in func.params):
+        words = replace(words, index="int64_t")
+    texts, launches = [], []
+    for count, nest in enumerate(_nests(func.body, facts)):
+        printer = KernelPrinter(func, f"tk_k{number}_{count}", words, facts)
+        text, launch = _LaunchPrinter(printer, facts).print(nest)
+        texts.append(text)
+        launches.append(launch)
+    return DeviceText("\n".join(texts), tuple(launches))
+
+
+def _nests(body: Stmt, facts: TargetFacts) -> list[Stmt]:
+    """What is launched one after the other; neighbours that a single thread runs are one launch."""
+    nests: list[Stmt] = []
+    for item in body.stmts if isinstance(body, Seq) else (body,):
+        if nests and not facts.binds_threads and not _is_grid(item) and not _is_grid(nests[-1]):
+            nests[-1] = seq(nests[-1], item)
+        else:
+            nests.append(item)
+    return nests
+
+
+def _is_grid(nest: Stmt) -> bool:
+    return isinstance(nest, For) and nest.kind is ForKind.PARALLEL
+
+
+class _LaunchPrinter(FunctionPrinter):
+    """Prints one device function."""
+
+    def __init__(self, kernel: KernelPrinter, facts: TargetFacts) -> None:
+        super().__init__(kernel, in_body=True)
+        assert self.words.device is not None
+        self.device: DeviceWords = self.words.device
+        self._facts = facts
+        self._scopes: dict[Buffer, str] = {}
+        self._shared_bytes = 0
+        self._extents: dict[str, int] = {}
+
+    def print(self, nest: Stmt) -> tuple[str, Launch]:
+        """The text of the function that runs a nest, and how it is launched."""
+        name = self.kernel_parts.name
+        self._extents = {f"{unit}.{axis}": 1 for unit in ("blockIdx", "threadIdx") for axis in _AXES}
+        self._bind(nest)
+        used = direct_buffers(nest, within_parallel=True)
+        numbered = [(n, item) for n, item in enumerate(self.kernel_parts.func.params) if item in used]
+        params = [f"{self.pointer_type(item)}{self.words.restrict} b{n}" for n, item in numbered]
+        self.pointers.update({item: f"b{n}" for n, item in numbered})
+        self.writer.open(*(f"b{n}" for n, _ in numbered))
+        if _is_grid(nest):
+            assert isinstance(nest, For)
+            self._along("blockIdx.x", nest)
+        else:
+            self.stmt(nest)
+        self.writer.close()
+        grid, block = self._dims("blockIdx"), self._dims("threadIdx")
+        head = self.device.kernel(name, params, block)
+        text = "\n".join([f"{head} {{", *self.writer.lines, "}", ""])
+        return text, Launch(name, grid, block, self._shared_bytes, tuple(n for n, _ in numbered))
+
+    def _bind(self, nest: Stmt) -> None:
+        """Learn the extents of the launch."""
+        if _is_grid(nest):
+            assert isinstance(nest, For)
+            self._extents["blockIdx.x"] = _extent(nest)
+            return
+        for item in statements(nest):
+            if isinstance(item, For) and item.kind is ForKind.BOUND:
+                assert item.tag is not None
+                self._extents[item.tag] = max(self._extents[item.tag], _extent(item))
+
+    def _dims(self, unit: str) -> Dim3:
+        x, y, z = (self._extents[f"{unit}.{axis}"] for axis in _AXES)
+        return x, y, z
+
+    # ------------------------------------------------------------ statements
+
+    def _for_bound(self, item: For) -> None:
+        if item.kind is not ForKind.BOUND:
+            super()._for(item)
+            return
+        assert item.tag is not None
+        outer, extent = self.sim, _extent(item)
+        whole = extent == self._extents[item.tag]
+        self.writer.line("{" if whole else f"if ({self.device.axes[item.tag]} < {extent}) {{")
+        self.writer.open()
+        self._along(item.tag, item)
+        self.writer.close()
+        self.writer.line("}")
+        self.sim = outer
+
+    def _along(self, tag: str, item: For) -> None:
+        """The body of a loop at this thread's or block's position along an axis."""
+        self.sim = self.sim.bind(item.var.name, 0, _extent(item) - 1)
+        var = self.writer.fresh("i")
+        self.values[item.var.name] = var
+        self.writer.declare(var, f"const {self.words.index} {var} = {self.device.axes[tag]};")
+        self.stmt(item.body)
+
+    def _barrier(self, item: Barrier) -> None:
+        for known in [*self.pointers]:  # what was loaded before may have changed behind it
+            self.writer.stored(self.pointers[known])
+        self.writer.line(self.device.barriers[item.scope])
+
+    def _atomic(self, item: AtomicUpdate) -> None:
+        address = self.address(item.buffer, item.indices[0])
+        text = self.device.atomic(item.op, item.buffer.dtype, address, stripped(self(item.value)))
+        self.writer.line(f"{text};")
+        self.writer.stored(self.base(item.buffer))
+
+    # ------------------------------------------------------------ buffers
+
+    def pointer_type(self, buffer: Buffer) -> str:
+        constant = buffer not in self.kernel_parts.written
+        return self.device.pointer(self.element_type(buffer), self._scope_of(buffer), constant)
+
+    def _scope_of(self, buffer: Buffer) -> str:
+        return self._scopes.get(buffer, buffer.scope)
+
+    def _alloc_device(self, item: Alloc) -> None:
+        if item.buffer.scope == SHARED and item.buffer.alias_of is None:
+            size = int_of(item.buffer.shape[0])
+            if size is None:
+                raise InternalError("a shared buffer has no fixed size", where=item.buffer.name)
+            self._shared_array(item.buffer, size, SHARED)
+            self.stmt(item.body)
+            return
+        super()._alloc(item)
+
+    def _declare_array(self, buffer: Buffer, size: int) -> None:
+        name = self.writer.fresh("s")
+        self.pointers[buffer] = name
+        self.writer.declare(name, self.device.array(self.element_type(buffer), name, size, buffer.scope))
+
+    def _declare_scratch(self, buffer: Buffer, size: int) -> None:
+        """A private buffer that is too large for a thread's stack."""
+        if self._facts.binds_threads:
+            self._declare_array(buffer, size)
+            return
+        self._scopes[buffer] = LOCAL
+        self._shared_array(buffer, size, LOCAL)
+
+    def _shared_array(self, buffer: Buffer, size: int, scope: str) -> None:
+        name = self.writer.fresh("s")
+        self.pointers[buffer] = name
+        place = self.writer.scopes[0 if self.device.shared_first else -1]
+        place.variables.add(name)
+        place.declarations.append(self.device.array(self.element_type(buffer), name, size, scope))
+        size = size * buffer.dtype.bytes
+        self._shared_bytes += -(-size // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+
+    def _declare_alias(self, buffer: Buffer) -> None:
+        """A part of another private buffer, in the same kind of memory."""
+        base, text = next((b, text) for b, text in self.pointers.items() if b.name == buffer.alias_of)
+        scope = self._scope_of(base)
+        self._scopes[buffer] = scope
+        name = self.writer.fresh("s")
+        self.pointers[buffer] = name
+        constant = False
+        kind = self.device.pointer(self.element_type(buffer), scope, constant)
+        raw = self.device.pointer(self.words.memory["u8"], scope, constant)
+        offset = 0 if buffer.offset is None else int(getattr(buffer.offset, "value", 0)) * buffer.dtype.bytes
+        self.writer.declare(name, f"{kind}{name} = ({kind.rstrip()})(({raw.rstrip()}){text} + {offset});")
+
+    STATEMENTS: ClassVar[dict[type[Node], Callable[..., Any]]] = {
+        **FunctionPrinter.STATEMENTS,
+        For: _for_bound,
+        Alloc: _alloc_device,
+        Barrier: _barrier,
+        AtomicUpdate: _atomic,
+    }
+
+
+def _extent(item: For) -> int:
+    if not isinstance(item.extent, Const):
+        raise InternalError("the extent of a launch is not a number", where=item.var.name)
+    return int(item.extent.value)
