@@ -15,7 +15,7 @@ from typing import Any
 from compiler import BadInputError, HostError, UsageError, manifest_of
 from toolchain import options
 from toolchain.devices.arch import VENDORS, Vendor
-from toolchain.devices.detect import Inventory
+from toolchain.devices.detect import Device, Inventory
 from toolchain.devices.hosting import Caller, EngineFacts
 from toolchain.devices.options import RunOption
 from toolchain.devices.privileges import (
@@ -68,7 +68,10 @@ class Need:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What a job gets: options, what must be usable inside then, architectures found, words to the user."""
+    """What a job gets: options, what must be usable inside then, architectures found, words to the user.
+
+    Nothing must be usable for a need that is not required: the job does without what an engine passes over.
+    """
 
     options: tuple[RunOption, ...] = ()
     present: tuple[str, ...] = ()
@@ -189,11 +192,10 @@ def give(
 def _give(need: Need, inventory: Inventory, engine: EngineFacts, caller: Caller, wishes: Wishes) -> Given:
     product = PRODUCTS[need.vendor]
     if not need.required and not inventory.of(need.vendor):
-        return Given(notes=(f"{inventory.origin} has no {product} accelerator: compiling without",))
+        return Given()
     devices = chosen_devices(inventory, need.vendor, wishes.numbers)
-    known = tuple(dict.fromkeys(one.arch for one in devices if one.arch))
-    archs = known if need.wants_arch else ()
-    if not need.wants_device or (need.archs and not set(need.archs) & set(known)):
+    archs = _archs(devices, wishes) if need.wants_arch else ()
+    if not need.wants_device or (need.archs and not {one.arch for one in devices} & set(need.archs)):
         return Given(archs=archs)
     lacks = find_lacks(inventory, need.vendor, engine, caller, devices)
     if lacks and not need.required:
@@ -206,7 +208,22 @@ def _give(need: Need, inventory: Inventory, engine: EngineFacts, caller: Caller,
         raise
     libraries = _DRIVER_LIBRARIES.get(need.vendor, ())
     present = (*used_nodes(inventory, need.vendor, devices), *libraries)
-    return Given(chosen, present, archs, tuple(_profiling_notes(chosen, engine, caller, wishes)))
+    return Given(
+        chosen,
+        present if need.required else (),
+        archs,
+        tuple(_profiling_notes(chosen, engine, caller, wishes)),
+    )
+
+
+def _archs(devices: Sequence[Device], wishes: Wishes) -> tuple[str, ...]:
+    """Architectures to compile for: of the accelerators that were numbered, else of the one used first.
+
+    A processor's own GPU beside a real one is no reason to compile for both.
+    """
+    first = min(devices, key=lambda one: (one.index is None, one.index or 0))
+    chosen = devices if wishes.numbers else (first,)
+    return tuple(dict.fromkeys(one.arch for one in chosen if one.arch))
 
 
 def _profiling_notes(

@@ -124,7 +124,7 @@ def _say(devices: Given) -> None:
     for note in devices.notes:
         console.warn(note)
     if devices.archs:
-        console.talk(f"compiling for {', '.join(devices.archs)}, as the accelerators are")
+        console.talk(f"compiling for {', '.join(devices.archs)}, the accelerator's own architecture")
 
 
 def _explain(
