@@ -15,6 +15,7 @@ from pathlib import Path
 from compiler.core.diagnostics import CrashError, HostError
 
 _GRACE_SECONDS = 0.5
+_CHECK_SECONDS = 0.25
 _LACKS = {
     "no space left on device": "free some space there, or choose another place with TMPDIR",
     "disk quota exceeded": "free some space there, or choose another place with TMPDIR",
@@ -57,17 +58,20 @@ def run(
     input: bytes | None = None,  # noqa: A002 - the name that subprocess uses
     on_line: Callable[[str], object] | None = None,
     merged: bool = False,
+    check: Callable[[], object] | None = None,
 ) -> Completed:
     """Run `argv` to its end with captured output (UTF-8, undecodable bytes escaped).
 
     merged: standard output and errors as one stream, in the order in which they are written.
     `on_line` gets each line of standard output as soon as it is there, without its end, in another thread.
+    `check` is called four times a second in another thread; what it raises ends the program, and is raised.
     The child leads a process group of its own, which is killed as a whole on timeout (seconds) or interrupt.
     Raises HostError when the program cannot be started and CrashError when it does not end in time.
     """
     started = time.monotonic()
     child = _start(argv, cwd, env, has_input=input is not None, merged=merged)
     reader = None if on_line is None else _LineReader(child, on_line)
+    checker = None if check is None else _Checker(child, check)
     try:
         stdout, stderr = child.communicate(input, timeout)
     except subprocess.TimeoutExpired as error:
@@ -79,6 +83,8 @@ def run(
     finally:
         _forget(child)
         lines = b"" if reader is None else reader.close()
+        if checker is not None:
+            checker.close()
     return Completed(
         argv=tuple(argv),
         returncode=child.returncode,
@@ -110,6 +116,32 @@ class _LineReader:
         if not self._thread.is_alive():
             self._stream.close()
         return b"".join(self._lines)
+
+
+class _Checker:
+    """Looks after a child while it runs, and kills it when something is wrong."""
+
+    def __init__(self, child: subprocess.Popen[bytes], check: Callable[[], object]) -> None:
+        self._child = child
+        self._check = check
+        self._over = threading.Event()
+        self._error: Exception | None = None
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        while not self._over.wait(_CHECK_SECONDS):
+            try:
+                self._check()
+            except Exception as error:  # noqa: BLE001 - raised again by who waits for the child
+                self._error = error
+                _kill_group(self._child)
+                return
+
+    def close(self) -> None:
+        """Stop; raises what the check has raised."""
+        self._over.set()
+        if self._error is not None:
+            raise self._error
 
 
 class Companion:

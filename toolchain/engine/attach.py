@@ -27,6 +27,7 @@ from typing import Any
 from compiler import HostError
 from toolchain.engine.client import Engine
 from toolchain.engine.sockets import STDERR, closing_stream, never_time_out, raw_socket
+from toolchain.engine.watch import followed
 
 _LEASH_FILE = ".leash"
 _WAIT_FOR_LEASH = (
@@ -195,7 +196,8 @@ class _Session:
     def _copy_output(self) -> None:
         from docker.utils.socket import frames_iter
 
-        for stream, data in frames_iter(self._socket, tty=self._streams.tty):
+        watch = self._engine.watch("follow the program", self._name)
+        for stream, data in followed(lambda: frames_iter(self._socket, tty=self._streams.tty), watch):
             _write(self._streams.stderr if stream == STDERR else self._streams.stdout, data)
 
     def _send_input(self) -> None:

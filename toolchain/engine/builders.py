@@ -19,6 +19,7 @@ from typing import Any, Literal
 from compiler import UsageError, private_directory, remove_abandoned_directories, run, write_atomic
 from toolchain.engine.client import Engine
 from toolchain.engine.events import BuildKitLog, Listener, StepLog, split_lines
+from toolchain.engine.watch import followed
 from toolchain.images.plan import ContextFile
 from toolchain.settings import EngineSettings, engine_settings
 
@@ -98,8 +99,10 @@ def build_with_buildkit(
     """Build on `engine` through Docker's client; lines of the log are added to `log`."""
     settings = engine_settings()
     read = BuildKitLog(listener)
+    watch = engine.watch(f"build {request.reference}")
 
     def hear(line: str) -> None:
+        watch.heard()
         log.append(line)
         read(line)
 
@@ -113,6 +116,7 @@ def build_with_buildkit(
             input=archive(request.files),
             on_line=hear,
             merged=True,
+            check=watch.check,
         )
     return None if done.returncode == 0 else Failure(_last_word(log))
 
@@ -194,19 +198,10 @@ def build_with_api(
         "layers": "1",  # podman's word for a cache
     }
     read = StepLog(listener)
-    with (
-        engine.guard(f"build {request.reference}"),
-        engine.api.post(
-            f"{engine.api.base_url}/v{engine.api.api_version}/build",
-            params=query,
-            data=context,
-            headers={"Content-Type": "application/x-tar"},
-            stream=True,
-            timeout=None,
-        ) as response,
-    ):
-        refused = _refusal(response)
-        failure, identity = (refused, "") if refused else _read_answer(response, read, log)
+    doing = f"build {request.reference}".rstrip()
+    with engine.guard(doing):
+        parts = followed(lambda: _answer(engine, query, context), engine.watch(doing))
+        failure, identity = _read_answer(parts, read, log)
     if failure is None:
         read.finish()
     else:
@@ -214,7 +209,25 @@ def build_with_api(
     return failure, identity
 
 
-def _refusal(response: Any) -> Failure | None:
+def _answer(engine: Engine, query: Mapping[str, str], context: bytes) -> Iterator[Failure | bytes]:
+    """What the engine's service answers as it comes, or why it refuses."""
+    with engine.api.post(
+        f"{engine.api.base_url}/v{engine.api.api_version}/build",
+        params=query,
+        data=context,
+        headers={"Content-Type": "application/x-tar"},
+        stream=True,
+        timeout=None,
+    ) as response:
+        refused = refusal(response)
+        if refused is not None:
+            yield refused
+        else:
+            yield from response.iter_content(None)
+
+
+def refusal(response: Any) -> Failure | None:
+    """Why the engine does not do what it was asked for, if it does not."""
     if response.ok:
         return None
     try:
@@ -223,13 +236,22 @@ def _refusal(response: Any) -> Failure | None:
         return Failure(response.text.strip() or response.reason)
 
 
-def _read_answer(response: Any, read: StepLog, log: list[str]) -> tuple[Failure | None, str]:
+def _read_answer(
+    parts: Iterator[Failure | bytes], read: StepLog, log: list[str]
+) -> tuple[Failure | None, str]:
     """Follow the stream of JSON objects: text, the image's id, or an error, which comes with status 200."""
     failures: list[Failure] = []
     identities = [""]
 
+    def decoded() -> Iterator[str]:
+        for part in parts:
+            if isinstance(part, Failure):
+                failures.append(part)
+            else:
+                yield part.decode(errors="replace")
+
     def texts() -> Iterator[str]:
-        for one in json_objects(part.decode(errors="replace") for part in response.iter_content(None)):
+        for one in json_objects(decoded()):
             if "error" in one:
                 failures.append(Failure(str(one["error"]).strip()))
             identities.append(str((one.get("aux") or {}).get("ID", "")))

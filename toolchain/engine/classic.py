@@ -20,9 +20,10 @@ from typing import Any
 
 from compiler import InternalError
 from toolchain.engine import labels
-from toolchain.engine.builders import BuildRequest, Failure, archive, build_with_api
+from toolchain.engine.builders import BuildRequest, Failure, archive, build_with_api, refusal
 from toolchain.engine.client import Engine
 from toolchain.engine.events import Event, Listener, split_lines
+from toolchain.engine.watch import awaited, followed
 from toolchain.images import quoting
 from toolchain.images.plan import ContextFile, Copy, From, Instruction, Mount, Plan, Run, Stage, encode
 
@@ -136,10 +137,10 @@ class ClassicBuild:
         with engine.container(image, ["-c", text], entrypoint=["/bin/sh"], host=host) as name:
             for folder, inside in folders.items():
                 self._fill(name, folder, inside)
-            with engine.guard(f"run a step of {self._request.reference}"):
+            doing = f"run a step of {self._request.reference}"
+            with engine.guard(doing):
                 engine.api.start(name)
-                stream = engine.api.logs(name, stream=True, follow=True)
-                for line in split_lines(part.decode(errors="replace") for part in stream):
+                for line in split_lines(self._output(name, doing)):
                     self._log.append(line)
                     self._tell(Event("output", number, line))
                 code = int(engine.api.wait(name)["StatusCode"])
@@ -147,8 +148,25 @@ class ClassicBuild:
                 return Failure(f"`{text}` ended with exit code {code}")
             config = dict((engine.image(image) or {}).get("Config") or {})
             own = {**(config.get("Labels") or {}), labels.STEP: key}
-            with engine.guard(f"keep a step of {self._request.reference}"):
-                return str(engine.api.commit(name, conf={**config, "Labels": own})["Id"])
+            return self._commit(name, {**config, "Labels": own})
+
+    def _output(self, container: str, doing: str) -> Iterator[str]:
+        """What a container prints, in parts as they come."""
+        api = self._engine.api
+        watch = self._engine.watch(doing, container)
+        for part in followed(lambda: api.logs(container, stream=True, follow=True), watch):
+            yield part.decode(errors="replace")
+
+    def _commit(self, container: str, config: Mapping[str, Any]) -> str | Failure:
+        """Make an image of what a container changed: without a limit, as vendors' layers have many GB."""
+        api, doing = self._engine.api, f"keep a step of {self._request.reference}"
+        with self._engine.guard(doing):
+            url = f"{api.base_url}/v{api.api_version}/commit"
+            query = {"container": container}
+            answer = awaited(
+                lambda: api.post(url, params=query, json=config, timeout=None), self._engine.watch(doing)
+            )
+        return refusal(answer) or str(answer.json()["Id"])
 
     def _key(self, step: Run, image: str) -> str:
         """What decides the result of a step: the layers before it, its text, and the files that it reads."""

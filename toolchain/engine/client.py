@@ -20,12 +20,9 @@ from typing import Any
 from compiler import Companion, HostError
 from toolchain.engine import failures, guardian, labels
 from toolchain.engine.endpoint import Endpoint, EngineKind, Tls, resolve_endpoint
+from toolchain.engine.watch import PATIENCE, Patience, Watch, WorkLostError, awaited
 from toolchain.settings import python_environment
 
-PING_SECONDS = 5.0
-"""How long an engine may take for its first answer; one reached by ssh or network three times that."""
-ANSWER_SECONDS = 120.0
-"""How long it may take for any other answer, or between two parts of a stream."""
 _PODMAN = "Podman Engine"
 _REMOVE_TRIES, _REMOVE_PAUSE_SECONDS = 10, 0.2
 
@@ -41,12 +38,16 @@ class Finished:
 class Engine:
     """A container engine that has answered.
 
-    `client` and `api` are the SDK's; use them under `guard`, which turns their errors into ours.
+    `client` and `api` are the SDK's; use them under `guard`, which turns their errors into ours, and whatever
+    has no limit on its time under a `watch`.
     """
 
-    def __init__(self, endpoint: Endpoint, client: Any, facts: Mapping[str, Any]) -> None:
+    def __init__(
+        self, endpoint: Endpoint, client: Any, facts: Mapping[str, Any], patience: Patience = PATIENCE
+    ) -> None:
         self.endpoint = endpoint
         self.client = client
+        self.patience = patience
         weakref.finalize(self, client.close)
         self.api = client.api
         self.version = str(facts.get("Version", ""))
@@ -74,7 +75,29 @@ class Engine:
 
     def guard(self, doing: str, seconds: float | None = None) -> contextlib.AbstractContextManager[None]:
         """Within it errors of the SDK become a HostError "cannot <doing>: ..."."""
-        return failures.guarded(self.endpoint, doing, seconds or float(self.api.timeout or ANSWER_SECONDS))
+        limit = seconds or float(self.api.timeout or self.patience.answer)
+        return failures.guarded(self.endpoint, doing, limit)
+
+    def watch(self, doing: str, container: str = "") -> Watch:
+        """For waiting without a limit: it finds out when the engine hangs, or `container` no longer runs."""
+        return Watch(self.endpoint, doing, self.patience, lambda seconds: self._ask(container, seconds))
+
+    def _ask(self, container: str, seconds: float) -> None:
+        """Ask on a connection of its own for a sign of life; raises the SDK's errors and WorkLostError."""
+        import docker.errors
+
+        client = _client(self.endpoint, self.api.api_version, seconds)
+        try:
+            if not container:
+                client.ping()
+                return
+            state = client.inspect_container(container)["State"]
+        except docker.errors.NotFound:
+            state = {}
+        finally:
+            client.close()
+        if not state.get("Running"):
+            raise WorkLostError(f"the container {container} has ended without a word on its connection")
 
     def image(self, reference: str) -> Mapping[str, Any] | None:
         """What the engine knows of an image (GET /images/{name}/json), or None when it has none."""
@@ -110,11 +133,11 @@ class Engine:
                 )
             yield name
         except Exception:
-            self.remove_container(name)
-            self._guardian.tell(f"-{name}")
+            if self._clean_up(name):
+                self._guardian.tell(f"-{name}")
             raise
         except BaseException:  # an interrupt: the engine may be about to create it, so the guardian stays
-            self.remove_container(name)
+            self._clean_up(name)
             raise
         else:
             self.remove_container(name)
@@ -127,6 +150,20 @@ class Engine:
         weakref.finalize(self, companion.dismiss)
         companion.tell(guardian.introduction(self.endpoint))
         return companion
+
+    def _clean_up(self, name: str) -> bool:
+        """Remove a container after a failure, which is what the user shall hear of: nothing is raised.
+
+        Not for long, as the engine may be the trouble; what stays is left to the guardian.
+        """
+        before, self.api.timeout = self.api.timeout, self.patience.clean_up
+        try:
+            self.remove_container(name)
+        except HostError:
+            return False
+        finally:
+            self.api.timeout = before
+        return True
 
     def remove_container(self, name: str) -> None:
         """Remove a container with its anonymous volumes, running or not; none of that name is no error."""
@@ -157,7 +194,8 @@ class Engine:
     ) -> Finished:
         """Run a program in a container of its own, without network unless `host` has `network_mode`.
 
-        The container is removed, also after an interrupt. `timeout` in seconds. Raises HostError.
+        The container is removed, also after an interrupt. `timeout` in seconds; without one a live engine is
+        waited for. Raises HostError.
         """
         host = {"network_mode": "none", **options.pop("host", {})}
         entry = [argv[0]] if argv else None
@@ -167,7 +205,8 @@ class Engine:
             self.guard(doing, timeout),
         ):
             self.api.start(name)
-            code = int(self.api.wait(name, timeout=timeout or ANSWER_SECONDS * 30)["StatusCode"])
+            ended = awaited(lambda: self.api.wait(name, timeout=timeout), self.watch(doing, name))
+            code = int(ended["StatusCode"])
             output: bytes = self.api.logs(name)
         return Finished(code, output.decode(errors="backslashreplace"))
 
@@ -199,18 +238,24 @@ class Engine:
 
 
 def open_engine(
-    endpoint: Endpoint | None = None, *, kind: str | None = None, seconds: float | None = None
+    endpoint: Endpoint | None = None,
+    *,
+    kind: str | None = None,
+    seconds: float | None = None,
+    patience: Patience | None = None,
 ) -> Engine:
     """Connect to the engine at `endpoint`, by default what `resolve_endpoint` finds, and wait for its answer.
 
-    `kind` must be what it then says it is; `seconds` limits its first answer. Raises HostError, in one line
-    with the fix, when there is none, or it hangs, drops the connection or answers with an error.
+    `kind` must be what it then says it is; `seconds` limits its first answer, `patience` all others. Raises
+    HostError, in one line with the fix, when there is none, or it hangs, drops the connection or answers with
+    an error.
     """
     where = endpoint or resolve_endpoint(kind=kind)
-    limit = seconds or (PING_SECONDS if where.is_local else 3 * PING_SECONDS)
+    patient = patience or PATIENCE
+    limit = seconds or (patient.first if where.is_local else 3 * patient.first)
     with failures.guarded(where, "use the container engine", limit):
-        client, facts = _connect(where, limit)
-    engine = Engine(where, client, facts)
+        client, facts = _connect(where, limit, patient.answer)
+    engine = Engine(where, client, facts, patient)
     if kind is not None and engine.kind != kind:
         raise HostError(
             f"--engine {kind} was asked for, but {engine.kind} {engine.version} answers at {where};"
@@ -219,8 +264,8 @@ def open_engine(
     return engine
 
 
-def _connect(endpoint: Endpoint, seconds: float) -> tuple[Any, Mapping[str, Any]]:
-    """The SDK's client, and what the engine says of its version.
+def _connect(endpoint: Endpoint, seconds: float, later: float) -> tuple[Any, Mapping[str, Any]]:
+    """The SDK's client, and what the engine says of its version; `later` limits answers after that.
 
     The version is asked for here and not by the SDK, whose client leaves its sockets open when that fails.
     """
@@ -233,17 +278,28 @@ def _connect(endpoint: Endpoint, seconds: float) -> tuple[Any, Mapping[str, Any]
             " install it with `pip install 'docker[ssh]'`"
         )
     _knock(endpoint, seconds)
-    options = {"base_url": endpoint.url, "tls": _tls(endpoint.tls), "use_ssh_client": True}
-    probe = docker.APIClient(version=DEFAULT_DOCKER_API_VERSION, timeout=seconds, **options)
-    probe.trust_env = False  # else requests would put REQUESTS_CA_BUNDLE in place of the engine's own CA
+    probe = _client(endpoint, DEFAULT_DOCKER_API_VERSION, seconds)
     try:
         facts: Mapping[str, Any] = probe.version(api_version=False)
     finally:
         probe.close()
     version = min(str(facts.get("ApiVersion")), DEFAULT_DOCKER_API_VERSION, key=_numbers)
-    client = docker.DockerClient(version=version, timeout=ANSWER_SECONDS, **options)
+    client = docker.DockerClient(version=version, timeout=later, **_address(endpoint))
     client.api.trust_env = False
     return client, facts
+
+
+def _client(endpoint: Endpoint, version: str, seconds: float) -> Any:
+    """The SDK's client for a few questions on a connection of its own."""
+    import docker
+
+    client = docker.APIClient(version=version, timeout=seconds, **_address(endpoint))
+    client.trust_env = False  # else requests would put REQUESTS_CA_BUNDLE in place of the engine's own CA
+    return client
+
+
+def _address(endpoint: Endpoint) -> dict[str, Any]:
+    return {"base_url": endpoint.url, "tls": _tls(endpoint.tls), "use_ssh_client": True}
 
 
 def _knock(endpoint: Endpoint, seconds: float) -> None:

@@ -52,11 +52,12 @@ def guarded(endpoint: Endpoint, doing: str, seconds: float) -> Iterator[None]:
 
 def diagnose(endpoint: Endpoint, doing: str, error: BaseException, seconds: float) -> HostError:
     """The HostError, in one line, for an error of the SDK."""
-    what, fix = _cause(endpoint, error, seconds)
+    what, fix = cause(endpoint, error, seconds)
     return HostError(f"cannot {doing}: {what}; {fix}")
 
 
-def _cause(endpoint: Endpoint, error: BaseException, seconds: float) -> tuple[str, str]:
+def cause(endpoint: Endpoint, error: BaseException, seconds: float) -> tuple[str, str]:
+    """What an error of the SDK says of the engine, and what to do; `seconds` limited the answer."""
     import docker.errors
 
     chain = list(_chain(error))

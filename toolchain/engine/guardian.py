@@ -3,8 +3,9 @@
     python -m toolchain.engine.guardian        # started by Engine, never by a person
 
 Its input says where the engine is (one JSON line), then `+NAME` before a container is created and `-NAME`
-once it is removed. When the input ends, so has `tk`, and what is left is removed. Without it, a container
-that was created and not yet started would stay until the next `tk` sweeps up.
+once it is removed. When the input ends, so has `tk`, and what is left is removed, as soon as the engine
+answers. Without it, a container that was created and not yet started would stay until the next `tk` sweeps
+up.
 """
 
 from __future__ import annotations
@@ -18,9 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from toolchain.engine.endpoint import Endpoint, Tls
+from toolchain.engine.watch import Patience
 
-_TRIES = 8
+_AGAIN_SECONDS = 4.0
+"""How long to look again: a request of `tk` may still be on its way to the engine when `tk` is gone."""
 _PAUSE_SECONDS = 0.5
+_GIVE_UP_SECONDS = 3600.0
+"""How long to wait for an engine that does not answer; what it has then, the next `tk` sweeps up."""
+_QUICK = Patience(first=2.0, answer=2.0)
+"""An engine that hung forgets who asked: better ask again soon than wait for that answer."""
 
 
 def introduction(endpoint: Endpoint) -> str:
@@ -56,17 +63,28 @@ def main() -> None:
     names = left(sys.stdin)
     if not first or not names:
         return
+    endpoint = endpoint_of(first)
+    give_up = time.monotonic() + _GIVE_UP_SECONDS
+    done = 0.0
+    while done < _AGAIN_SECONDS and time.monotonic() < give_up:
+        began = time.monotonic()
+        removed = _remove(endpoint, names)
+        time.sleep(_PAUSE_SECONDS)
+        done = done + time.monotonic() - began if removed else 0.0
+
+
+def _remove(endpoint: Endpoint, names: Iterable[str]) -> bool:
+    """Whether the engine was there and has these containers no longer."""
     from compiler import HostError
     from toolchain.engine.client import open_engine
 
-    for _ in range(_TRIES):  # a request of `tk` may still be on its way when `tk` is gone
-        try:
-            engine = open_engine(endpoint_of(first))
-            for name in names:
-                engine.remove_container(name)
-        except HostError:
-            pass
-        time.sleep(_PAUSE_SECONDS)
+    try:
+        engine = open_engine(endpoint, patience=_QUICK)
+        for name in names:
+            engine.remove_container(name)
+    except HostError:
+        return False
+    return True
 
 
 if __name__ == "__main__":

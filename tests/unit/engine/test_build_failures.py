@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,16 +15,19 @@ import pytest
 from compiler import BuildError, HostError, UsageError
 from tests.support.broken_engine import Request, fake_engine, healthy
 from tests.support.plans import small_plan
+from tests.support.processes import ended
 from toolchain.engine import builders
 from toolchain.engine.build import BuildOptions, build_image
 from toolchain.engine.builders import BuildKitClient, BuildRequest, build_with_api
 from toolchain.engine.client import Engine, open_engine
 from toolchain.engine.endpoint import Endpoint
 from toolchain.engine.events import Event
+from toolchain.engine.watch import HungError, Patience
 from toolchain.images.plan import ContextFile, Plan
 
 Start = Callable[..., Engine]
 BASE = {"Id": "sha256:1", "Config": {}}
+SHORT = Patience(answer=10.0, quiet=0.3, ask=0.3, tries=3, clean_up=0.5)
 
 
 @pytest.fixture
@@ -41,7 +45,8 @@ def start() -> Iterator[Start]:
                     request.answer({"message": "no such thing"}, 404)
 
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            return open_engine(Endpoint(stack.enter_context(fake_engine(folder, answer)), "a test"))
+            endpoint = Endpoint(stack.enter_context(fake_engine(folder, answer)), "a test")
+            return open_engine(endpoint, patience=SHORT)
 
         yield begin
 
@@ -84,6 +89,31 @@ def test_a_connection_that_drops(start: Start) -> None:
         build(start(build=Request.drop))
     assert "dropped the connection" in caught.value.what
     assert caught.value.lines()[1:] == []
+
+
+def test_a_service_that_hangs(start: Start) -> None:
+    began = time.monotonic()
+    with pytest.raises(
+        HungError, match=r"cannot build tk/x:1: nothing has come for \d s, and the engine at .* \(asked 3"
+    ):
+        build(start(build=Request.hang, _ping=Request.hang))
+    assert time.monotonic() - began < 6
+
+
+def test_a_service_that_is_silent_but_lives(start: Start) -> None:
+    def slowly(request: Request) -> None:
+        time.sleep(2)
+        stream({"stream": "Step 1/1 : FROM scratch\n"}, {"aux": {"ID": "sha256:2"}})(request)
+
+    asked: list[str] = []
+
+    def ping(request: Request) -> None:
+        asked.append(request.path)
+        request.answer(b"OK")
+
+    identity, _, _ = build(start(build=slowly, _ping=ping))
+    assert identity == "sha256:2"
+    assert len(asked) >= 2
 
 
 PROGRAM = """#!/bin/sh
@@ -160,6 +190,27 @@ def test_caches_elsewhere_need_buildkit(start: Start) -> None:
         build_image(
             engine, without_stand_in(), builder="classic", options=BuildOptions(cache_to=("type=inline",))
         )
+
+
+def test_a_builder_s_program_ends_when_its_engine_hangs(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "docker"
+    program.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\necho '#1 [1/1] RUN make'\nexec sleep 60\n")
+    program.chmod(0o755)
+    client = BuildKitClient(program, ("build",), "20.10.24")
+    monkeypatch.setattr(builders, "find_buildkit", lambda: (client, ()))
+    engine = start(
+        images=images,
+        containers=containers,
+        volumes=lambda one: one.answer({"Volumes": []}),
+        _ping=Request.hang,
+    )
+    began = time.monotonic()
+    with pytest.raises(HungError, match=r"cannot build tk/small:one-\w+: nothing has come"):
+        build_image(engine, without_stand_in())
+    assert time.monotonic() - began < 8
+    assert ended(int((tmp_path / "pid").read_text()))
 
 
 @pytest.mark.usefixtures("failing_client")
