@@ -24,6 +24,7 @@ from toolchain.containers.probe import Image
 from toolchain.devices.options import RunOption, create_arguments
 from toolchain.engine.client import Engine
 from toolchain.engine.sockets import STDOUT, closing_stream, frames, never_time_out, raw_socket
+from toolchain.engine.watch import followed
 
 JOB = "/job"
 IN, OUT = f"{JOB}/in", f"{JOB}/out"
@@ -94,9 +95,10 @@ def run_job(
                 engine.api.put_archive(name, volume, volumes.owned_directories(folders, *job.owner))
         for path, source in job.inputs.items():
             _put(engine, name, path, source, job.owner)
+        watch = engine.watch("follow the container", name)
         with engine.guard("follow the container"):
             raw_socket(streams).sendall(b"go\n")
-            done, digests, missing = _follow(frames(streams), token.encode(), talk)
+            done, digests, missing = _follow(followed(lambda: frames(streams), watch), token.encode(), talk)
         if missing:
             _refuse(engine, image, job, missing)
         if job.output is not None:
