@@ -249,13 +249,14 @@ class Expressions:
             value = self(expr.value)
             return f"({value} != 0)" if target.is_bool else f"(({self.words.types[target.name]}){value})"
         if target.is_bool:
-            return f"({self(expr.value)} != 0)"
+            zero = self.words.splat(source, self.literal(0, source.scalar))
+            return f"({self(expr.value)} != {zero})"
         if source.is_bool:
             bits = mask_bits(expr.value)
             ones = f"(-{self(expr.value)})"
             signed = dtype(f"i{bits}", target.lanes)
-            return ones if signed == target else self.words.convert(target.scalar, ones)
-        return self.words.convert(target.scalar, self(expr.value))
+            return ones if signed == target else self.words.convert(target, ones)
+        return self.words.convert(target, self(expr.value))
 
     def _call(self, expr: Call) -> str:
         if expr.name in ("min", "max"):
@@ -380,7 +381,9 @@ class Expressions:
     def mask(self, expr: Expr, bits: int) -> str:
         """A vector of bool as a vector of integers (0 or -1) of the given width."""
         text = self(expr)
-        return text if mask_bits(expr) == bits else self.words.convert(dtype(f"i{bits}"), text)
+        if mask_bits(expr) == bits:
+            return text
+        return self.words.convert(dtype(f"i{bits}", expr.dtype.lanes), text)
 
     def _mask_binary(self, expr: Binary) -> str:
         bits = max(mask_bits(expr.a), mask_bits(expr.b))
