@@ -6,18 +6,16 @@ import secrets
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.command import environment
 from tests.support.engine import TestEngine
+from tests.support.leftovers import containers, remove_small_images, sleeping, until, volumes
 from tests.support.plans import small_plan
 from toolchain.engine import store
 from toolchain.engine.build import build_image
-from toolchain.engine.client import Engine
 
 DRIVER = """
 import signal, sys
@@ -57,50 +55,9 @@ def test_nothing_is_left(
     child.send_signal(number)
     child.wait(PATIENCE)
     assert until(lambda: not sleeping(seconds), PATIENCE), "the step still runs"
-    if number == signal.SIGKILL:
-        store.sweep(engine)  # as the next build does
     assert until(lambda: containers(engine) == [], PATIENCE), containers(engine)
     assert volumes(engine) == []
     assert [one for one in store.list_images(engine) if one.name == "small-long"] == []
     plan = small_plan(under_test.base, word="long", seconds="0.1")
     assert not build_image(engine, plan, builder=builder, secrets={"tk-ca": b"mark"}).cached  # type: ignore[arg-type]
-    remove(engine)
-
-
-def remove(engine: Engine) -> None:
-    """Remove the small images; others may be somebody's."""
-    ours = [one for one in store.list_images(engine, untagged=True) if one.name.startswith("small")]
-    store.remove_images(engine, ours, force=True)
-
-
-def until(what: Callable[[], bool], seconds: float) -> bool:
-    deadline = time.monotonic() + seconds
-    while not what():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
-def sleeping(seconds: str) -> bool:
-    """Whether some process of this machine, in a container or not, is `sleep <seconds>`."""
-    wanted = f"sleep\0{seconds}\0".encode()
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if path.read_bytes() == wanted:
-                return True
-        except OSError:
-            continue
-    return False
-
-
-def containers(engine: Engine) -> list[str]:
-    with engine.guard("list"):
-        return [str(one["Names"]) for one in engine.api.containers(all=True)]
-
-
-def volumes(engine: Engine) -> list[str]:
-    with engine.guard("list"):
-        found = engine.api.volumes().get("Volumes") or []
-    kept = ("tk-cache-", "tk-compiler-")  # of builds and of jobs in containers
-    return [one["Name"] for one in found if not one["Name"].startswith(kept)]
+    remove_small_images(engine)

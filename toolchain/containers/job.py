@@ -96,9 +96,15 @@ def run_job(
         for path, source in job.inputs.items():
             _put(engine, name, path, source, job.owner)
         watch = engine.watch("follow the container", name)
-        with engine.guard("follow the container"):
-            raw_socket(streams).sendall(b"go\n")
-            done, digests, missing = _follow(followed(lambda: frames(streams), watch), token.encode(), talk)
+        try:
+            with engine.guard("follow the container"):
+                raw_socket(streams).sendall(b"go\n")
+                done, digests, missing = _follow(
+                    followed(lambda: frames(streams), watch), token.encode(), talk
+                )
+        except CrashError:
+            engine.check_alive("follow the container")
+            raise
         if missing:
             _refuse(engine, image, job, missing)
         if job.output is not None:

@@ -264,16 +264,10 @@ def _build(work: _Work, progress: Progress, issues: Iterable[Issue]) -> tuple[Pa
         finally:
             recorder.write()
     if failure is not None:
-        _ask_whether_it_lives(work.engine)
+        work.engine.check_alive("go on with the build")
         raise _failed(work.plan, recorder, failure, issues)
     times.keep()
     return path, name
-
-
-def _ask_whether_it_lives(engine: Engine) -> None:
-    """Raise HostError when the engine is gone: then that is why the build failed."""
-    with engine.guard("go on with the build"):
-        engine.api.ping()
 
 
 def _file_name(reference: str) -> str:

@@ -107,6 +107,7 @@ def build_with_buildkit(
         read(line)
 
     remove_abandoned_directories(_FOLDER)  # of builds that were killed: they hold secrets
+    engine.start_guardian()
     with private_directory(_FOLDER) as folder:
         argv = [*_leash(settings), str(client.program), *_connection(engine), *client.words]
         argv += [*_options(client, request), *_secret_options(folder, request.secrets), "-"]

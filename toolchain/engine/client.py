@@ -143,9 +143,17 @@ class Engine:
             self.remove_container(name)
             self._guardian.tell(f"-{name}")
 
+    def check_alive(self, doing: str) -> None:
+        """Raise HostError when the engine is gone: then that is why something broke off."""
+        with self.guard(doing):
+            self.api.ping()
+
+    def start_guardian(self) -> None:
+        """Have somebody who removes our containers and private directories should this process be killed."""
+        self._guardian.tell("")
+
     @cached_property
     def _guardian(self) -> Companion:
-        """The process that removes our containers should this one be killed."""
         companion = Companion([sys.executable, "-P", "-m", guardian.__name__], python_environment())
         weakref.finalize(self, companion.dismiss)
         companion.tell(guardian.introduction(self.endpoint))

@@ -1,4 +1,4 @@
-"""Removes the containers of a `tk` that was killed: a small process that outlives it.
+"""Removes the containers and private directories of a `tk` that was killed: a small process that outlives it.
 
     python -m toolchain.engine.guardian        # started by Engine, never by a person
 
@@ -61,7 +61,12 @@ def main() -> None:
     """Wait for the end of `tk` and remove what it left."""
     first = sys.stdin.readline()
     names = left(sys.stdin)
-    if not first or not names:
+    if not first:
+        return
+    from compiler import remove_abandoned_directories
+
+    remove_abandoned_directories("tk")  # secrets of a build, files of a job
+    if not names:
         return
     endpoint = endpoint_of(first)
     give_up = time.monotonic() + _GIVE_UP_SECONDS
