@@ -32,3 +32,6 @@ PARTITION = "partition"
 PREFETCH = "prefetch"
 """On a loop: while one of its iterations runs, what the next one reads of the buffer named by the value is
 asked for."""
+
+THREADS = "threads"
+"""On a loop bound to `blockIdx`: a block of so many threads runs as many of its iterations, one each."""

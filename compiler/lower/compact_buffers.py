@@ -2,6 +2,8 @@
 
 For each dimension the accesses are written as (part that is fixed outside the allocation) + (rest). Where
 the fixed parts agree, the box begins at fixed part + smallest rest, and is as long as the rest varies.
+Memory that threads share holds what all of them access, wherever it is declared. Rows that were padded
+(storage_align) keep their distance modulo the number of banks.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from dataclasses import dataclass
 
 from compiler.core.node import Node
 from compiler.loops.ir import (
+    SHARED,
     AddressOf,
     Alloc,
     AsyncCopy,
@@ -17,6 +20,7 @@ from compiler.loops.ir import (
     Buffer,
     Expr,
     For,
+    ForKind,
     Func,
     Let,
     Load,
@@ -46,11 +50,26 @@ class _Box:
 
 
 class _Compact(Rewriter):
+    def __init__(self) -> None:
+        super().__init__()
+        self._threads: frozenset[str] = frozenset()
+
+    def visit_for(self, item: For) -> Stmt:
+        outer = self._threads
+        if item.kind is ForKind.BOUND and (item.tag or "").startswith("threadIdx."):
+            self._threads = outer | {item.var.name}
+        done = self.loop(item)
+        self._threads = outer
+        return done
+
     def visit_alloc(self, item: Alloc) -> Stmt:
-        box = None if item.buffer.strides or item.buffer.alias_of else _box(item, self.sim)
-        if box is None:
+        buffer = item.buffer
+        together = self._threads if buffer.scope == SHARED else frozenset()
+        box = None if buffer.alias_of else _box(item, self.sim, together)
+        strides = None if box is None else _strides(buffer, box.extent)
+        if box is None or strides is None:
             return self.children(item)
-        smaller = item.buffer.replace(shape=tuple(const(size) for size in box.extent))
+        smaller = buffer.replace(shape=tuple(const(size) for size in box.extent), strides=strides)
         body = _Shift(item.buffer, smaller, box.begin).visit(item.body)
         assert isinstance(body, Stmt)
         return Alloc(smaller, self.visit(body))
@@ -81,9 +100,34 @@ class _Shift(Rewriter):
         return tuple(binary("sub", index, begin) for index, begin in pairs)
 
 
-def _box(alloc: Alloc, sim: Simplifier) -> _Box | None:
-    """The box of all accesses below an allocation; None when it is not smaller than the buffer."""
+_BANKS = 32
+"""Padding of rows keeps their distance modulo so many elements."""
+
+
+def _strides(buffer: Buffer, extent: tuple[int, ...]) -> tuple[Expr, ...] | None:
+    """Strides of the smaller box: padded rows stay padded; None where strides are no padding of rows."""
+    if not buffer.strides:
+        return ()
+    old = [int_of(item) for item in buffer.strides]
+    shape = extents(buffer)
+    strides = [1]
+    for axis in reversed(range(len(shape) - 1)):
+        stride, inner, size = old[axis], old[axis + 1], shape[axis + 1]
+        if stride is None or inner is None or size is None or old[-1] != 1 or stride < inner * size:
+            return None
+        dense = strides[0] * extent[axis + 1]
+        padded = stride != inner * size
+        strides.insert(0, dense + (stride - dense) % _BANKS if padded else dense)
+    return tuple(const(item) for item in strides)
+
+
+def _box(alloc: Alloc, sim: Simplifier, together: frozenset[str]) -> _Box | None:
+    """The box of all accesses below an allocation; None when it is not smaller than the buffer.
+
+    `together` are variables of threads that share the buffer, so that it holds what all of them access.
+    """
     found = _Accesses(alloc.buffer, sim)
+    found.inner |= together
     found.visit(alloc.body)
     if not found.indices or found.unknown:
         return None

@@ -5,7 +5,8 @@ another, whatever the other variables are. These intervals cut the loop into pie
 condition is decided, or is handed to the loops further in. A parallel loop is not cut, because its pieces
 would run one after the other; it chooses the piece of each iteration. Unrolled loops need nothing: their
 conditions are decided when they are printed. Vectorised
-loops that end early are masked instead, where the target has masks.
+loops that end early are masked instead, where the target has masks. Programs of bound threads are left
+alone: a condition costs them little, and copies of a loop cost registers and instructions.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _COMPARED = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 def partition_loops(func: Func, facts: TargetFacts) -> Func:
     """Cut loops so that conditions on loop variables do not stand in inner loops."""
     body = func.body
-    if next(_conditions(body), None) is None:
+    if facts.binds_threads or next(_conditions(body), None) is None:
         return func
     return with_body(func, _Partition(_names(func), MASKED_MEMORY in facts.intrinsics).visit(body, {}))
 

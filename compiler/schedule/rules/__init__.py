@@ -18,6 +18,7 @@ from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.rules.common import blocks_by_name, inline_injective
 from compiler.schedule.rules.contraction import contraction
 from compiler.schedule.rules.elementwise import elementwise
+from compiler.schedule.rules.gpu import schedule_threads
 from compiler.schedule.rules.rows import rows
 from compiler.schedule.rules.window import window
 from compiler.schedule.rules.winograd import winograd
@@ -29,6 +30,9 @@ def schedule_func(
 ) -> Schedule:
     """Schedule a kernel for a target; `layouts` has the layout of each parameter that is not row-major."""
     schedule = Schedule(func)
+    if facts.binds_threads:
+        schedule_threads(schedule, layouts, facts, chooser)
+        return schedule
     inline_injective(schedule)
     for name, layout in layouts.items():
         for index_map in layout.maps:

@@ -1,0 +1,169 @@
+"""Put barriers where one thread uses what another one made.
+
+The program consists of *leaves*, each run by every thread on its own, under loops and conditions that all
+threads of a block run through together. Where two leaves touch the same memory that threads share, and at
+least one of them writes it, all threads have to meet between the two. Loops are gone through twice, so that
+the end of an iteration is compared with the beginning of the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.core.diagnostics import BadInputError
+from compiler.loops.ir import (
+    CONSTANT,
+    GLOBAL,
+    SHARED,
+    AddressOf,
+    AsyncCopy,
+    AtomicUpdate,
+    Barrier,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    If,
+    Load,
+    Seq,
+    Stmt,
+    Store,
+    seq,
+)
+from compiler.loops.queries import variables
+
+
+@dataclass(frozen=True, slots=True)
+class _Effects:
+    """The memory that threads share, as one leaf uses it."""
+
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+    def conflicts(self, other: _Effects) -> bool:
+        """Whether the order of the two matters."""
+        return bool(self.writes & (other.reads | other.writes) or self.reads & other.writes)
+
+
+_Pending = tuple[_Effects, ...]
+"""What was done since all threads met."""
+
+
+def is_shared(buffer: Buffer) -> bool:
+    """Whether several threads see the same content of a buffer."""
+    return buffer.scope in (SHARED, GLOBAL, CONSTANT)
+
+
+def insert_barriers(stmt: Stmt, leaves: Mapping[int, Stmt], threads: set[str]) -> Stmt:
+    """The statement with barriers before leaves that need them.
+
+    leaves: by identity. threads: names of the variables that differ between threads; without any, one thread
+    runs alone and never waits. BadInputError where only some threads would come to a barrier.
+    """
+    return _Insert(leaves, threads).stmt(stmt, ())[0] if threads else stmt
+
+
+class _Insert:
+    def __init__(self, leaves: Mapping[int, Stmt], threads: set[str]) -> None:
+        self._leaves = leaves
+        self._threads = threads
+        self._parted: list[str] = []
+
+    def stmt(self, stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
+        """The statement with barriers, and what is pending after it."""
+        if id(stmt) in self._leaves:
+            return self._leaf(stmt, pending)
+        if isinstance(stmt, Barrier):
+            return stmt, ()
+        if isinstance(stmt, Seq):
+            return self._seq(stmt, pending)
+        if isinstance(stmt, For):
+            return self._loop(stmt, pending)
+        if isinstance(stmt, If):
+            return self._branch(stmt, pending)
+        return self._other(stmt, pending)
+
+    def _leaf(self, stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
+        own = _effects(stmt)
+        if not any(own.conflicts(item) for item in pending):
+            return stmt, (*pending, own)
+        if self._parted:
+            raise _divergent(self._parted[-1])
+        return seq(Barrier("shared"), stmt), (own,)
+
+    def _seq(self, stmt: Seq, pending: _Pending) -> tuple[Stmt, _Pending]:
+        done = []
+        for item in stmt.stmts:
+            new, pending = self.stmt(item, pending)
+            done.append(new)
+        return seq(*done), pending
+
+    def _loop(self, loop: For, pending: _Pending) -> tuple[Stmt, _Pending]:
+        _, after = self.stmt(loop.body, pending)
+        body, after = self.stmt(loop.body, _joined(pending, after))
+        return loop.replace(body=body), _joined(pending, after)
+
+    def _branch(self, stmt: If, pending: _Pending) -> tuple[Stmt, _Pending]:
+        parted = self._differs(stmt.cond)
+        if parted:
+            self._parted.append(parted)
+        then, after = self.stmt(stmt.then, pending)
+        orelse, other = (None, pending) if stmt.orelse is None else self.stmt(stmt.orelse, pending)
+        if parted:
+            self._parted.pop()
+        return stmt.replace(then=then, orelse=orelse), _joined(after, other)
+
+    def _other(self, stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
+        """A statement around others: they run in the order of its fields."""
+        changes = {}
+        for name in stmt.FIELDS:
+            child = getattr(stmt, name)
+            if isinstance(child, Stmt):
+                new, pending = self.stmt(child, pending)
+                changes[name] = new
+        return (stmt.replace(**changes) if changes else stmt), pending
+
+    def _differs(self, cond: Expr) -> str:
+        """The thread variable by which a condition differs between threads, if any."""
+        return min(variables(cond) & self._threads, default="")
+
+
+def _joined(a: _Pending, b: _Pending) -> _Pending:
+    return tuple(dict.fromkeys((*a, *b)))
+
+
+def _effects(stmt: Stmt) -> _Effects:
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for item in stmt.walk():
+        if isinstance(item, Load | AddressOf):
+            _note(item.buffer, reads)
+        if isinstance(item, Store | AtomicUpdate | AddressOf):
+            _note(item.buffer, writes)
+        if isinstance(item, AsyncCopy):
+            _note(item.target.buffer, writes)
+            _note(item.source.buffer, reads)
+        if isinstance(item, Block):
+            _note_all([region.buffer for region in item.reads], reads)
+            _note_all([region.buffer for region in item.writes], writes)
+    return _Effects(frozenset(reads), frozenset(writes))
+
+
+def _note(buffer: Buffer, found: set[str]) -> None:
+    if is_shared(buffer):
+        found.add(buffer.alias_of or buffer.name)
+
+
+def _note_all(buffers: Sequence[Buffer], found: set[str]) -> None:
+    for buffer in buffers:
+        _note(buffer, found)
+
+
+def _divergent(name: str) -> BadInputError:
+    return BadInputError(
+        "threads of one block would have to meet where not all of them come along",
+        where=f"under a condition on {name}",
+        why="loops bound to one thread axis have different extents, and use values of other threads",
+        hint="split the loops to equal extents",
+    )

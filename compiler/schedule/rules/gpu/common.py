@@ -1,0 +1,39 @@
+"""Steps and limits that the rules for threads share."""
+
+from __future__ import annotations
+
+from compiler.core.target import TargetFacts
+from compiler.loops.annotations import THREADS
+from compiler.loops.queries import extent_of
+from compiler.schedule.schedule import Schedule
+
+REGISTER = "register"
+SHARED = "shared"
+BLOCK = "blockIdx.x"
+THREAD = "threadIdx.x"
+_THREADS = 256
+
+
+def subgroup(facts: TargetFacts) -> int:
+    """Threads that run in lock-step."""
+    return max(facts.subgroup_sizes, default=32)
+
+
+def most_threads(facts: TargetFacts) -> int:
+    """Threads of a block for work without a shape of its own."""
+    return min(_THREADS, facts.limit("threads_per_block") or _THREADS)
+
+
+def units(facts: TargetFacts) -> int:
+    """Multiprocessors (compute units) of the device."""
+    return facts.limit("units") or 1
+
+
+def bind_flat(schedule: Schedule, loop: str, facts: TargetFacts) -> None:
+    """Give each iteration of a loop to a thread, in blocks of a size that keeps all units busy."""
+    extent = extent_of(schedule.loop(loop).extent)
+    threads = most_threads(facts)
+    while threads > subgroup(facts) and -(-extent // threads) < 2 * units(facts):
+        threads //= 2
+    schedule.bind(loop, BLOCK)
+    schedule.annotate(loop, THREADS, threads)

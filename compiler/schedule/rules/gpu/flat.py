@@ -1,0 +1,107 @@
+"""The rule for work without sums on threads: a thread for each element, or for each run of a wide access.
+
+blockIdx.x, threadIdx.x (all axes)
+  vector (elements side by side)
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+
+from compiler.core.target import TargetFacts
+from compiler.loops.ir import Block, Cast, Expr, Iter, Load, Select, Var
+from compiler.loops.queries import extent_of, static_shape, variables
+from compiler.loops.simplify import Simplifier
+from compiler.schedule.analysis import Access, BlockFacts, block_facts
+from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.rules.common import fuse_all
+from compiler.schedule.rules.gpu.common import bind_flat, most_threads, units
+from compiler.schedule.schedule import Schedule
+
+
+def flat(schedule: Schedule, name: str, facts: TargetFacts) -> None:
+    """Spread all loops of a block without sums over threads; one thread runs what cannot be spread."""
+    loops = schedule.loops(name)
+    if not loops:
+        return
+    for lanes in {vector_lanes(schedule.block(name), facts): None, 1: None}:
+        attempt = schedule.copy()
+        with suppress(ScheduleError):
+            loop = fuse_all(attempt, loops)
+            if lanes > 1:
+                loop, vector = attempt.split(loop, (None, lanes))
+                attempt.vectorize(vector)
+            bind_flat(attempt, loop, facts)
+            schedule.become(attempt)
+            return
+
+
+def vector_lanes(block: Block, facts: TargetFacts) -> int:
+    """Neighbours that one thread takes: 1 where they do not lie side by side everywhere."""
+    work = block_facts(block)
+    if work is None or not block.iters or work.reduce or _converts(block):
+        return 1
+    count = math.prod(extent_of(item.extent) for item in block.iters)
+    lanes = facts.lanes(max(access.buffer.dtype.bits for access in (work.store, *work.loads)))
+    while lanes > 1:
+        if count >= lanes * units(facts) * most_threads(facts) and _wide(work, block.iters, lanes):
+            return lanes
+        lanes //= 2
+    return 1
+
+
+def _wide(work: BlockFacts, iters: tuple[Iter, ...], lanes: int) -> bool:
+    """Whether every access is a whole aligned vector, or one element for all lanes."""
+    accesses = (work.store, *work.loads)
+    if all(_whole(access, iters) for access in accesses if access.uses):
+        return math.prod(extent_of(item.extent) for item in iters) % lanes == 0
+    last = iters[-1]
+    if extent_of(last.extent) % lanes or any(_decides(work, last.var.name)):
+        return False
+    known = Simplifier(work.bounds)
+    return all(aligned_run(access, last.var, lanes, known) for access in accesses)
+
+
+def _whole(access: Access, iters: tuple[Iter, ...]) -> bool:
+    """Whether an access is the element at the place of the iteration, in the same order."""
+    indices = tuple(item.var for item in iters)
+    return access.indices == indices and static_shape(access.buffer) == tuple(
+        extent_of(i.extent) for i in iters
+    )
+
+
+def _decides(work: BlockFacts, name: str) -> list[bool]:
+    """Whether conditions of the value depend on a variable; or the value itself, outside of indices."""
+    body = work.block.body
+    found = [name in variables(item.cond) for item in body.walk() if isinstance(item, Select)]
+    return [*found, _computes_with(getattr(body, "value", None), name)]
+
+
+def _computes_with(expr: Expr | None, name: str) -> bool:
+    if isinstance(expr, Var):
+        return expr.name == name
+    if expr is None or isinstance(expr, Load):
+        return False
+    return any(_computes_with(child, name) for child in expr.children() if isinstance(child, Expr))
+
+
+def _converts(block: Block) -> bool:
+    """Whether elements of several sizes meet; such work stays with one element a thread."""
+    return any(isinstance(item, Cast) for item in block.body.walk())
+
+
+def aligned_run(access: Access, var: Var, lanes: int, known: Simplifier) -> bool:
+    """Whether neighbours along `var` lie side by side, and each run begins at a multiple of `lanes`."""
+    if var.name not in access.uses:
+        return True
+    step, total = 1, None
+    for index, extent in zip(reversed(access.indices), reversed(static_shape(access.buffer)), strict=True):
+        part = known.linear(index).times(step)
+        total = part if total is None else total.plus(part)
+        step *= extent
+    assert total is not None
+    if total.coefficient(var.name) != 1 or total.constant % lanes:
+        return False
+    others = {atom: factor for atom, factor in total.terms.items() if atom != var}
+    return all(factor % lanes == 0 and var.name not in variables(atom) for atom, factor in others.items())
