@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from compiler.graph.attrs import Attrs
 from compiler.graph.fuse import FusedGraph, fuse
 from compiler.graph.ir import Graph, Node, Value
-from compiler.graph.layout import LayoutCosts, choose_layouts
+from compiler.graph.layout import LayoutCosts, choose_layouts, layout_choices
 from compiler.graph.op import Kind
 from compiler.graph.ops import OPS
 from compiler.loops.layout import Layout
@@ -28,6 +28,8 @@ def lay_out(fused: FusedGraph, costs: LayoutCosts) -> tuple[FusedGraph, Mapping[
 
     Every conversion that might pay is tried; those whose two sides get the same layout are left out again.
     """
+    if costs.lanes < 2:  # no vectors of channels, so no blocks of them
+        return fused, {value: found[0] for value, found in layout_choices(fused, costs.lanes).items()}
     copies = possible_copies(fused)
     tried = _with_copies(fused, copies)
     layouts = choose_layouts(tried, costs, frozenset(copies.values()))

@@ -47,8 +47,8 @@ class TargetLayoutCosts:
 
     @property
     def lanes(self) -> int:
-        """Channels per block: lanes of one vector register of f32."""
-        return self.facts.lanes(32)
+        """Channels per block: lanes of one vector register of f32; 1 where each lane is a thread."""
+        return 1 if self.facts.binds_threads else self.facts.lanes(32)
 
     def write(self, group: Group, value: Value, result: Layout) -> float:
         """Seconds that `group` takes to write `value`, one of its results, in a layout."""
