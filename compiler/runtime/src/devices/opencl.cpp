@@ -1,0 +1,535 @@
+// OpenCL, reached through the loader of the machine (libOpenCL.so.1): any driver that has coarse-grained shared
+// virtual memory, which OpenCL 2.0 asks of all and 3.0 leaves open.
+//
+// The arch of an image names what it is for: `cpu`, or the vendor of a GPU. A selector is a number among the devices
+// of that kind, or a part of the name of a platform, else of a device (`intel`, `portable`, `rtx`), with a number
+// behind a colon where several match (`intel:1`).
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "device.h"
+#include "error.h"
+#include "opencl_api.h"
+#include "program_cache.h"
+
+namespace tk {
+namespace {
+
+constexpr cl::Uint kAlignment = 128;  // the largest vector of OpenCL C
+
+// ---------------------------------------------------------------- statuses
+
+const char *name_of(cl::Status status) {
+  switch (status) {
+    case -1: return "CL_DEVICE_NOT_FOUND";
+    case -2: return "CL_DEVICE_NOT_AVAILABLE";
+    case -3: return "CL_COMPILER_NOT_AVAILABLE";
+    case -4: return "CL_MEM_OBJECT_ALLOCATION_FAILURE";
+    case -5: return "CL_OUT_OF_RESOURCES";
+    case -6: return "CL_OUT_OF_HOST_MEMORY";
+    case -7: return "CL_PROFILING_INFO_NOT_AVAILABLE";
+    case -11: return "CL_BUILD_PROGRAM_FAILURE";
+    case -14: return "CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST";
+    case -30: return "CL_INVALID_VALUE";
+    case -34: return "CL_INVALID_CONTEXT";
+    case -36: return "CL_INVALID_COMMAND_QUEUE";
+    case -42: return "CL_INVALID_BINARY";
+    case -45: return "CL_INVALID_PROGRAM_EXECUTABLE";
+    case -46: return "CL_INVALID_KERNEL_NAME";
+    case -52: return "CL_INVALID_KERNEL_ARGS";
+    case -54: return "CL_INVALID_WORK_GROUP_SIZE";
+    case -1001: return "CL_PLATFORM_NOT_FOUND_KHR";
+    default: return "see CL/cl.h";
+  }
+}
+
+tk_status refused(const char *function, cl::Status status) {
+  const tk_status kind = status == -4 || status == -5 || status == -6 ? TK_ERR_MEMORY : TK_ERR_DEVICE;
+  return fail(kind, "the OpenCL driver refuses %s: status %d (%s)", function, status, name_of(status));
+}
+
+#define TK_CALL(function, ...) \
+  if (const cl::Status status = api.function(__VA_ARGS__)) return refused(#function, status)
+
+// ---------------------------------------------------------------- the loader
+
+// A library whose own libraries lie beside it, where the dynamic linker does not look: those are opened first.
+void *open_beside(const std::string &folder, const std::string &name, int depth = 0) {
+  constexpr int kDeepest = 4;
+  const std::string path = folder + "/" + name;
+  for (std::string before;;) {
+    if (void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) return library;
+    const std::string message = dlerror();  // "NAME: cannot open shared object file: ..."
+    const std::string missing = message.substr(0, message.find(':'));
+    if (depth == kDeepest || missing == before || missing.find('/') != std::string::npos) return nullptr;
+    if (open_beside(folder, missing, depth + 1) == nullptr) return nullptr;
+    before = missing;
+  }
+}
+
+// Opened once; stays open, as drivers' threads may run until the process ends.
+const cl::Api *open_api() {
+  static cl::Api api;
+  static const bool opened = [] {
+    // A runtime that the user names brings its own loader, which takes more drivers from OCL_ICD_FILENAMES.
+    const char *root = std::getenv("TK_SYCL_ROOT");
+    void *loader = root == nullptr ? nullptr : open_beside(std::string(root) + "/lib", "libOpenCL.so.1");
+    for (const char *name : {"libOpenCL.so.1", "libOpenCL.so"})
+      if (loader == nullptr) loader = dlopen(name, RTLD_NOW);
+    if (loader == nullptr) return false;
+    bool whole = true;
+#define TK_LOOK_UP(name, result, arguments)                              \
+  api.name = reinterpret_cast<decltype(api.name)>(dlsym(loader, #name)); \
+  whole = whole && api.name != nullptr;
+    TK_OPENCL_FUNCTIONS(TK_LOOK_UP)
+    const bool enough = whole;
+    TK_OPENCL_NEW_FUNCTIONS(TK_LOOK_UP)
+#undef TK_LOOK_UP
+    return enough;
+  }();
+  return opened ? &api : nullptr;
+}
+
+template <class Ask>
+std::string text_of(const Ask &ask) {
+  size_t bytes = 0;
+  if (ask(size_t{0}, nullptr, &bytes) != cl::kSuccess || bytes == 0) return std::string();
+  std::string text(bytes, '\0');
+  if (ask(bytes, &text[0], nullptr) != cl::kSuccess) return std::string();
+  text.resize(std::strlen(text.c_str()));  // without the zero at the end
+  return text;
+}
+
+// ---------------------------------------------------------------- choosing a device
+
+// What an image is for. Vendor identifiers: of PCI devices (CL_DEVICE_VENDOR_ID).
+struct Kind {
+  const char *arch;
+  cl::Bits type;
+  cl::Uint vendors[2];  // none: any
+  const char *title;
+  const char *install;
+};
+constexpr Kind kKinds[] = {
+    {"cpu",
+     cl::kDeviceTypeCpu,
+     {0, 0},
+     "processor",
+     "install PoCL (Debian, Ubuntu: apt install pocl-opencl-icd) or Intel's runtime (pip install dpcpp-cpp-rt)"},
+    {"nvidia", cl::kDeviceTypeGpu, {0x10de, 0x10de}, "NVIDIA GPU", "install NVIDIA's driver with its OpenCL library"},
+    {"amd", cl::kDeviceTypeGpu, {0x1002, 0x1022}, "AMD GPU", "install rocm-opencl"},
+    {"hygon", cl::kDeviceTypeGpu, {0x1d94, 0x1002}, "Hygon DCU", "install DTK, which has the OpenCL driver"},
+    {"intel", cl::kDeviceTypeGpu, {0x8086, 0x8086}, "Intel GPU", "install intel-opencl-icd"},
+};
+
+const Kind *kind_of(const char *arch) {
+  for (const Kind &kind : kKinds)
+    if (std::strcmp(kind.arch, arch) == 0) return &kind;
+  return nullptr;
+}
+
+struct Found {
+  cl::DeviceId device;
+  std::string platform, version, name;  // the version names drivers that the platform does not: PoCL
+  cl::Bits type;
+  cl::Uint vendor;
+
+  bool is(const Kind &kind) const {
+    return (type & kind.type) != 0 && (kind.vendors[0] == 0 || vendor == kind.vendors[0] || vendor == kind.vendors[1]);
+  }
+};
+
+template <class T>
+T asked(const cl::Api &api, cl::DeviceId device, cl::Uint question, T otherwise) {
+  T value = otherwise;
+  return api.clGetDeviceInfo(device, question, sizeof value, &value, nullptr) == cl::kSuccess ? value : otherwise;
+}
+
+std::string told(const cl::Api &api, cl::DeviceId device, cl::Uint question) {
+  return text_of(
+      [&](size_t room, void *to, size_t *bytes) { return api.clGetDeviceInfo(device, question, room, to, bytes); });
+}
+
+std::string lowered(std::string text) {
+  for (char &c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+std::vector<Found> all_devices(const cl::Api &api, size_t *platforms) {
+  std::vector<Found> found;
+  cl::Uint count = 0;
+  if (api.clGetPlatformIDs(0, nullptr, &count) != cl::kSuccess) count = 0;
+  std::vector<cl::Platform> list(count);
+  if (count > 0 && api.clGetPlatformIDs(count, list.data(), nullptr) != cl::kSuccess) list.clear();
+  *platforms = list.size();
+  for (const cl::Platform platform : list) {
+    const auto about = [&](cl::Uint question) {
+      return text_of([&](size_t room, void *to, size_t *bytes) {
+        return api.clGetPlatformInfo(platform, question, room, to, bytes);
+      });
+    };
+    const std::string title = about(cl::kPlatformName), version = about(cl::kPlatformVersion);
+    cl::Uint devices = 0;
+    if (api.clGetDeviceIDs(platform, cl::kDeviceTypeAll, 0, nullptr, &devices) != cl::kSuccess) continue;
+    std::vector<cl::DeviceId> ids(devices);
+    if (devices == 0 || api.clGetDeviceIDs(platform, cl::kDeviceTypeAll, devices, ids.data(), nullptr) != cl::kSuccess)
+      continue;
+    for (const cl::DeviceId id : ids)
+      found.push_back({id, title, version, told(api, id, cl::kDeviceName), asked<cl::Bits>(api, id, cl::kDeviceType, 0),
+                       asked<cl::Uint>(api, id, cl::kDeviceVendorId, 0)});
+  }
+  return found;
+}
+
+std::string listed(const std::vector<Found> &devices) {
+  std::string text;
+  for (const Found &one : devices) text += (text.empty() ? "" : ", ") + one.name + " (" + one.platform + ")";
+  return text.empty() ? "none" : text;
+}
+
+bool is_number(const std::string &text) {
+  return !text.empty() && text.size() < 6 &&
+         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+// Those whose platform, or else whose own name, has the text in it.
+std::vector<Found> named(const std::vector<Found> &devices, const std::string &text) {
+  std::vector<Found> by_platform, by_name;
+  for (const Found &one : devices) {
+    if (lowered(one.platform + "\n" + one.version).find(text) != std::string::npos) by_platform.push_back(one);
+    if (lowered(one.name).find(text) != std::string::npos) by_name.push_back(one);
+  }
+  return by_platform.empty() ? by_name : by_platform;
+}
+
+tk_status select(const std::vector<Found> &devices, const char *selector, const Kind &kind, Found *chosen) {
+  std::string text = lowered(selector);
+  std::vector<Found> left = devices;
+  size_t number = 0;
+  const size_t colon = text.rfind(':');
+  const std::string last = colon == std::string::npos ? text : text.substr(colon + 1);
+  if (is_number(last)) {
+    number = static_cast<size_t>(std::atoi(last.c_str()));
+    text = colon == std::string::npos ? std::string() : text.substr(0, colon);
+  }
+  if (!text.empty() && text != (kind.type == cl::kDeviceTypeCpu ? "cpu" : "gpu")) left = named(devices, text);
+  if (number < left.size()) {
+    *chosen = left[number];
+    return TK_OK;
+  }
+  return fail(TK_ERR_DEVICE, "there is no OpenCL device '%s' of the kind %s; there are: %s", selector, kind.title,
+              listed(devices).c_str());
+}
+
+tk_status find_device(const cl::Api &api, const Program &program, const char *selector, const Kind **kind,
+                      Found *chosen) {
+  *kind = program.n_images > 0 ? kind_of(program.images[0].arch) : nullptr;
+  if (*kind == nullptr) return fail(TK_ERR_LIBRARY, "the library holds no kernels that an OpenCL device could run");
+  const Kind &wanted = **kind;
+  size_t platforms = 0;
+  const std::vector<Found> all = all_devices(api, &platforms);
+  if (platforms == 0)
+    return fail(TK_ERR_HOST, "the OpenCL loader finds no driver (files in /etc/OpenCL/vendors name them); %s",
+                wanted.install);
+  std::vector<Found> fitting;
+  for (const Found &one : all)
+    if (one.is(wanted)) fitting.push_back(one);
+  if (fitting.empty())
+    return fail(TK_ERR_DEVICE, "no OpenCL driver offers the device that %s runs on, a %s; it offers: %s; %s",
+                program.target, wanted.title, listed(all).c_str(), wanted.install);
+  if (const tk_status status = select(fitting, selector, wanted, chosen)) return status;
+  const cl::Bits svm = asked<cl::Bits>(api, chosen->device, cl::kDeviceSvmCapabilities, 0);
+  if ((svm & cl::kSvmCoarseGrain) == 0 || api.clSVMAlloc == nullptr || api.clEnqueueSVMMemcpy == nullptr)
+    return fail(TK_ERR_DEVICE, "the OpenCL driver of %s (%s) has no shared virtual memory, which models need; %s",
+                chosen->name.c_str(), chosen->platform.c_str(), wanted.install);
+  return TK_OK;
+}
+
+// ---------------------------------------------------------------- the device and its program
+
+class OpenClDevice final : public Device {
+ public:
+  OpenClDevice(const cl::Api &api, const Program &program, const Found &found)
+      : api(api), found_(found), title_(found.name + " (" + found.platform + ")") {
+    functions_.assign(program.functions, program.functions + program.n_functions);
+  }
+  ~OpenClDevice() override {
+    if (program_ != nullptr) api.clReleaseProgram(program_);
+    if (context_ != nullptr) api.clReleaseContext(context_);
+  }
+  OpenClDevice(const OpenClDevice &) = delete;
+  OpenClDevice &operator=(const OpenClDevice &) = delete;
+
+  tk_status open(const Program &program);
+  const char *describe() const override { return title_.c_str(); }
+  DLDevice dlpack() const override { return {kOpenClOfDlpack, 0}; }
+  tk_status allocate(int64_t bytes, void **memory) override {
+    *memory = api.clSVMAlloc(context_, cl::kMemReadWrite, static_cast<size_t>(std::max<int64_t>(bytes, 1)), kAlignment);
+    if (*memory != nullptr) return TK_OK;
+    return fail(TK_ERR_MEMORY, "%s has no memory left for %lld bytes", title_.c_str(), static_cast<long long>(bytes));
+  }
+  void release(void *memory) override {
+    if (memory != nullptr) api.clSVMFree(context_, memory);
+  }
+  tk_status open_queue(void *stream, Queue **queue) override;
+
+  // After kernels ran: some drivers finish compiling when a kernel is first launched.
+  void keep_binary();
+
+  const cl::Api &api;
+
+ private:
+  static constexpr DLDeviceType kOpenClOfDlpack = static_cast<DLDeviceType>(4);  // kDLOpenCL of dlpack.h
+
+  tk_status make_program(const Program &program);
+  bool load_binary(const std::string &binary);
+  tk_status build(const char *what);
+  std::string binary() const;
+
+  const Found found_;
+  const std::string title_;
+  std::string options_, key_;
+  std::vector<std::string> functions_;
+  cl::Context context_ = nullptr;
+  cl::ProgramId program_ = nullptr;
+  std::mutex keeping_;
+  bool to_keep_ = false;
+
+  friend class OpenClQueue;
+};
+
+tk_status OpenClDevice::open(const Program &program) {
+  cl::Status status = cl::kSuccess;
+  context_ = api.clCreateContext(nullptr, 1, &found_.device, nullptr, nullptr, &status);
+  if (context_ == nullptr) return refused("clCreateContext", status);
+  options_ = "-cl-std=CL1.2";
+  // Without this option division may be off by 2.5 ulp, which the reference is not.
+  if ((asked<cl::Bits>(api, found_.device, cl::kDeviceSingleFpConfig, 0) & cl::kCorrectlyRoundedDivideSqrt) != 0)
+    options_ += " -cl-fp32-correctly-rounded-divide-sqrt";
+  return make_program(program);
+}
+
+const Image *image_of(const Program &program, const char *kind) {
+  for (int32_t i = 0; i < program.n_images; ++i)
+    if (std::strcmp(program.images[i].kind, kind) == 0) return &program.images[i];
+  return nullptr;
+}
+
+// From a binary that came with the library or was kept, else from source, else from SPIR-V.
+tk_status OpenClDevice::make_program(const Program &program) {
+  const Image *native = image_of(program, "opencl-binary"), *source = image_of(program, "source");
+  const Image *spirv = image_of(program, "spirv");
+  if (native != nullptr &&
+      load_binary(std::string(reinterpret_cast<const char *>(native->data), static_cast<size_t>(native->bytes))))
+    return TK_OK;
+  const bool compiles = asked<cl::Bool>(api, found_.device, cl::kDeviceCompilerAvailable, 0) != 0;
+  const Image *image = source != nullptr && (compiles || spirv == nullptr) ? source : spirv;
+  if (image == nullptr) return fail(TK_ERR_LIBRARY, "the library holds no kernels for %s", title_.c_str());
+  const bool takes_spirv =
+      api.clCreateProgramWithIL != nullptr && !told(api, found_.device, cl::kDeviceIlVersion).empty();
+  if (image == spirv && !takes_spirv)
+    return fail(TK_ERR_DEVICE, "the OpenCL driver of %s compiles neither source nor SPIR-V; install the whole driver",
+                title_.c_str());
+  const std::string text(reinterpret_cast<const char *>(image->data), static_cast<size_t>(image->bytes));
+  key_ = program_key({image->kind, text, options_, found_.platform, found_.version, found_.name,
+                      told(api, found_.device, cl::kDeviceVersion), told(api, found_.device, cl::kDriverVersion)});
+  std::string kept;
+  if (find_program(key_, &kept) && load_binary(kept)) return TK_OK;
+  const char *const begin = text.data();
+  const size_t bytes = text.size();
+  cl::Status status = cl::kSuccess;
+  program_ = image == spirv
+                 ? api.clCreateProgramWithIL(context_, begin, bytes, &status)
+                 : api.clCreateProgramWithSource(context_, 1, const_cast<const char **>(&begin), &bytes, &status);
+  if (program_ == nullptr)
+    return refused(image == spirv ? "clCreateProgramWithIL" : "clCreateProgramWithSource", status);
+  to_keep_ = true;
+  return build(image->kind);
+}
+
+bool OpenClDevice::load_binary(const std::string &binary) {
+  const unsigned char *data = reinterpret_cast<const unsigned char *>(binary.data());
+  const size_t bytes = binary.size();
+  cl::Status taken = cl::kSuccess, status = cl::kSuccess;
+  program_ = api.clCreateProgramWithBinary(context_, 1, &found_.device, &bytes, &data, &taken, &status);
+  if (program_ != nullptr && status == cl::kSuccess && taken == cl::kSuccess &&
+      api.clBuildProgram(program_, 1, &found_.device, options_.c_str(), nullptr, nullptr) == cl::kSuccess)
+    return true;
+  if (program_ != nullptr) api.clReleaseProgram(program_);
+  program_ = nullptr;
+  return false;
+}
+
+tk_status OpenClDevice::build(const char *what) {
+  const cl::Status status = api.clBuildProgram(program_, 1, &found_.device, options_.c_str(), nullptr, nullptr);
+  if (status == cl::kSuccess) return TK_OK;
+  const std::string log = text_of([&](size_t room, void *to, size_t *bytes) {
+    return api.clGetProgramBuildInfo(program_, found_.device, cl::kProgramBuildLog, room, to, bytes);
+  });
+  return fail(TK_ERR_DEVICE, "the OpenCL compiler of %s refuses the kernels (%s), status %d (%s):\n%s", title_.c_str(),
+              what, status, name_of(status), log.c_str());
+}
+
+std::string OpenClDevice::binary() const {
+  size_t bytes = 0;
+  if (api.clGetProgramInfo(program_, cl::kProgramBinarySizes, sizeof bytes, &bytes, nullptr) != cl::kSuccess)
+    return std::string();
+  std::string content(bytes, '\0');
+  unsigned char *to = reinterpret_cast<unsigned char *>(&content[0]);
+  if (api.clGetProgramInfo(program_, cl::kProgramBinaries, sizeof to, &to, nullptr) != cl::kSuccess)
+    return std::string();
+  return content;
+}
+
+void OpenClDevice::keep_binary() {
+  const std::lock_guard<std::mutex> guard(keeping_);
+  if (!to_keep_) return;
+  to_keep_ = false;
+  keep_program(key_, binary());
+}
+
+// ---------------------------------------------------------------- a queue
+
+class OpenClQueue final : public Queue {
+ public:
+  explicit OpenClQueue(OpenClDevice *device) : api(device->api), device_(device), kernels_(device->functions_.size()) {}
+  ~OpenClQueue() override {
+    for (const cl::Event event : marks_)
+      if (event != nullptr) api.clReleaseEvent(event);
+    for (const cl::Kernel kernel : kernels_)
+      if (kernel != nullptr) api.clReleaseKernel(kernel);
+    if (queue_ != nullptr) api.clReleaseCommandQueue(queue_);
+  }
+  OpenClQueue(const OpenClQueue &) = delete;
+  OpenClQueue &operator=(const OpenClQueue &) = delete;
+
+  tk_status open(void *stream);
+  tk_status upload(void *to, const void *from, int64_t bytes) override { return copy(to, from, bytes); }
+  tk_status download(void *to, const void *from, int64_t bytes) override { return copy(to, from, bytes); }
+  tk_status copy(void *to, const void *from, int64_t bytes) override {
+    if (bytes == 0) return TK_OK;
+    TK_CALL(clEnqueueSVMMemcpy, queue_, 0, to, from, static_cast<size_t>(bytes), 0, nullptr, nullptr);
+    return TK_OK;
+  }
+  tk_status launch(const Launch &launch, void *const *args, int32_t n_args) override;
+  tk_status mark(int32_t number) override;
+  tk_status elapsed(int32_t from, int32_t to, int64_t *nanoseconds) override;
+  tk_status finish() override {
+    TK_CALL(clFinish, queue_);
+    if (launched_) device_->keep_binary();
+    return TK_OK;
+  }
+
+ private:
+  tk_status kernel(int32_t function, cl::Kernel *kernel);
+  tk_status time_of(int32_t number, uint64_t *nanoseconds);
+
+  const cl::Api &api;
+  OpenClDevice *const device_;
+  cl::CommandQueue queue_ = nullptr;
+  std::vector<cl::Kernel> kernels_;  // arguments belong to a kernel object: each queue has its own
+  std::vector<cl::Event> marks_;
+  bool launched_ = false;
+};
+
+tk_status OpenClQueue::open(void *stream) {
+  if (stream == nullptr) {
+    cl::Status status = cl::kSuccess;
+    queue_ = api.clCreateCommandQueue(device_->context_, device_->found_.device, cl::kProfiling, &status);
+    return queue_ != nullptr ? TK_OK : refused("clCreateCommandQueue", status);
+  }
+  const cl::CommandQueue given = static_cast<cl::CommandQueue>(stream);
+  cl::Context context = nullptr;
+  TK_CALL(clGetCommandQueueInfo, given, cl::kQueueContext, sizeof context, &context, nullptr);
+  if (context != device_->context_)
+    return fail(TK_ERR_ARGUMENT, "the queue belongs to another OpenCL context than the model; leave the stream null");
+  TK_CALL(clRetainCommandQueue, given);
+  queue_ = given;
+  return TK_OK;
+}
+
+tk_status OpenClQueue::kernel(int32_t function, cl::Kernel *kernel) {
+  const size_t index = static_cast<size_t>(function);
+  if (index >= kernels_.size())
+    return fail(TK_ERR_LIBRARY, "a launch names function %d of %zu", function, kernels_.size());
+  if (kernels_[index] == nullptr) {
+    cl::Status status = cl::kSuccess;
+    kernels_[index] = api.clCreateKernel(device_->program_, device_->functions_[index].c_str(), &status);
+    if (kernels_[index] == nullptr) return refused("clCreateKernel", status);
+  }
+  *kernel = kernels_[index];
+  return TK_OK;
+}
+
+tk_status OpenClQueue::launch(const Launch &launch, void *const *args, int32_t n_args) {
+  cl::Kernel found = nullptr;
+  if (const tk_status status = kernel(launch.function, &found)) return status;
+  for (int32_t i = 0; i < n_args; ++i) TK_CALL(clSetKernelArgSVMPointer, found, static_cast<cl::Uint>(i), args[i]);
+  size_t items[3], group[3];
+  for (int i = 0; i < 3; ++i) {
+    group[i] = launch.block[i];
+    items[i] = size_t{launch.grid[i]} * launch.block[i];
+  }
+  TK_CALL(clEnqueueNDRangeKernel, queue_, found, 3, nullptr, items, group, 0, nullptr, nullptr);
+  launched_ = true;
+  return TK_OK;
+}
+
+tk_status OpenClQueue::mark(int32_t number) {
+  const size_t index = static_cast<size_t>(number);
+  if (index >= marks_.size()) marks_.resize(index + 1, nullptr);
+  if (marks_[index] != nullptr) api.clReleaseEvent(marks_[index]);
+  marks_[index] = nullptr;
+  TK_CALL(clEnqueueMarkerWithWaitList, queue_, 0, nullptr, &marks_[index]);
+  return TK_OK;
+}
+
+tk_status OpenClQueue::time_of(int32_t number, uint64_t *nanoseconds) {
+  const size_t index = static_cast<size_t>(number);
+  if (index >= marks_.size() || marks_[index] == nullptr) return fail(TK_ERR_ARGUMENT, "mark %d was never set", number);
+  TK_CALL(clGetEventProfilingInfo, marks_[index], cl::kProfilingCommandEnd, sizeof *nanoseconds, nanoseconds, nullptr);
+  return TK_OK;
+}
+
+tk_status OpenClQueue::elapsed(int32_t from, int32_t to, int64_t *nanoseconds) {
+  uint64_t first = 0, last = 0;
+  if (const tk_status status = time_of(from, &first)) return status;
+  if (const tk_status status = time_of(to, &last)) return status;
+  *nanoseconds = static_cast<int64_t>(last - first);
+  return TK_OK;
+}
+
+tk_status OpenClDevice::open_queue(void *stream, Queue **queue) {
+  std::unique_ptr<OpenClQueue> opened(new OpenClQueue(this));
+  if (const tk_status status = opened->open(stream)) return status;
+  *queue = opened.release();
+  return TK_OK;
+}
+
+}  // namespace
+
+tk_status open_native_device(const Program &program, const char *selector, Device **device) {
+  const cl::Api *api = open_api();
+  if (api == nullptr)
+    return fail(TK_ERR_HOST,
+                "this machine has no OpenCL loader (libOpenCL.so.1), or one before OpenCL 1.2; install one "
+                "(Debian, Ubuntu: apt install ocl-icd-libopencl1) and a driver for the device");
+  const Kind *kind = nullptr;
+  Found found;
+  if (const tk_status status = find_device(*api, program, selector, &kind, &found)) return status;
+  std::unique_ptr<OpenClDevice> opened(new OpenClDevice(*api, program, found));
+  if (const tk_status status = opened->open(program)) return status;
+  *device = opened.release();
+  return TK_OK;
+}
+
+}  // namespace tk
