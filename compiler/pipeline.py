@@ -27,7 +27,7 @@ from pathlib import Path
 
 from compiler.core.cache import ContentCache
 from compiler.core.diagnostics import BadInputError, BuildError, UsageError, did_you_mean
-from compiler.core.files import write_atomic
+from compiler.core.files import sha256_file, write_atomic
 from compiler.core.passes import PassEvent
 from compiler.core.progress import Progress, Steps, silent
 from compiler.core.settings import Settings, load_settings
@@ -46,6 +46,7 @@ from compiler.reports import CompileOptions, CompileReport, StageTime
 from compiler.runtime.library import Contents, Toolchain, link_library
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.stages.constants import ConstantPool
+from compiler.stages.device import device_module, device_plan
 from compiler.stages.dump import (
     FUSE,
     HOST,
@@ -53,6 +54,7 @@ from compiler.stages.dump import (
     KERNELS,
     LAYOUT,
     MANIFEST,
+    MODULE,
     PLAN,
     RENDER,
     REWRITE,
@@ -68,6 +70,7 @@ from compiler.stages.storage import Storage, Use, plan_storage
 from compiler.stages.text import kernels_text, layouts_text, plan_text
 from compiler.targets import Target, get_target
 from compiler.targets.build import KernelBuild
+from compiler.targets.device import Images, Module
 
 STAGES = (
     "import",
@@ -166,7 +169,8 @@ def _run_stages(
         dump.model(LAYOUT, layouts_text(layouts))
 
     with KernelBuild(target, settings) as build:
-        wanted = build if clock.last == STAGES[-1] and options.emit != "source" else None
+        builds = clock.last == STAGES[-1] and options.emit != "source"
+        wanted = build if builds and target.device is None else None
         with clock.stage(*_KERNEL_WIDE):
             kernels, steps, objects = _make_kernels(
                 fused, layouts, aliases, target, wanted, dump, edit, clock, check=settings.debug
@@ -177,22 +181,27 @@ def _run_stages(
             constants = ConstantPool(graph.constants, derived)
             storage, plan = _plan(fused, layouts, aliases, kernels, steps, constants, target, options)
             dump.model(PLAN, plan_text(fused, steps, storage, plan))
+        module, images = None, Images((), build.cxx.description)
+        if target.device is not None:
+            module = device_module(kernels, target.vocabulary, sha256_file(path))
+            dump.model(MODULE, module.text, target.device.suffix)
+        if module is not None and target.device is not None and builds:
+            with clock.stage("images"):
+                images = target.device.build(module, target, settings)
         with clock.stage("host"):
             host = render_plan(plan)
             dump.model(HOST, host, ".cpp")
-            manifest = model_manifest(
-                path, fused, kernels, steps, plan, target, build.cxx, options.environment
-            )
+            manifest = model_manifest(path, fused, kernels, steps, plan, target, images, options.environment)
             dump.model(MANIFEST, manifest.decode(), ".json")
         if options.emit == "source":
-            return _emit_sources(options, target, clock, kernels, host)
+            return _emit_sources(options, target, clock, kernels, module, host)
         with clock.stage("compile"):
             made = [item.result() for item in (*objects, build.submit("host", host))]
         hits = build.hits
     if options.emit == "object":
-        return _emit_objects(options, target, clock, made)
+        return _emit_objects(options, target, clock, made, images)
     with clock.stage("link"):
-        contents = Contents(manifest, graph.input_names, graph.output_names, constants.write)
+        contents = _contents(manifest, graph, constants, target, images)
         size = link_library(made, contents, options.output, _toolchain(build, settings), _cache(settings))
     return CompileReport(
         path=options.output,
@@ -205,7 +214,17 @@ def _run_stages(
         library_bytes=size,
         constant_bytes=constants.bytes,
         peak_memory=plan.arena_bytes,
+        warnings=images.notes,
     )
+
+
+def _contents(
+    manifest: bytes, graph: Graph, constants: ConstantPool, target: Target, images: Images
+) -> Contents:
+    """What the library holds beside the host's code."""
+    made = tuple((item.kind, item.arch, item.data) for item in images.images)
+    devices = target.device.runtime if target.device is not None else ("none",)
+    return Contents(manifest, graph.input_names, graph.output_names, constants.write, made, devices)
 
 
 # ---------------------------------------------------------------- kernels
@@ -292,6 +311,7 @@ def _plan(
         constants_bytes=constants.bytes,
         features=target.features,
         threads=options.threads or 0,
+        device=device_plan(target.text, kernels, plan_steps) if target.device is not None else None,
     )
     return storage, plan
 
@@ -372,19 +392,24 @@ def _emit_sources(
     target: Target,
     clock: _Clock,
     kernels: Sequence[Kernel],
+    module: Module | None,
     host: str,
 ) -> CompileReport:
     options.output.mkdir(parents=True, exist_ok=True)
-    for kernel in kernels:
+    if module is not None and target.device is not None:
+        write_atomic(options.output / f"kernels{target.device.suffix}", module.text)
+    for kernel in kernels if module is None else ():
         write_atomic(options.output / f"k{kernel.number:03}.cpp", kernel.text)
     write_atomic(options.output / "host.cpp", host)
     return _report(options, target, clock, len(kernels))
 
 
 def _emit_objects(
-    options: CompileOptions, target: Target, clock: _Clock, made: Sequence[Path]
+    options: CompileOptions, target: Target, clock: _Clock, made: Sequence[Path], images: Images
 ) -> CompileReport:
     options.output.mkdir(parents=True, exist_ok=True)
+    for image in images.images:
+        write_atomic(options.output / f"{image.kind}-{image.arch or 'any'}.bin", image.data)
     names = [f"k{number:03}.o" for number in range(len(made) - 1)] + ["host.o"]
     for name, item in zip(names, made, strict=True):
         write_atomic(options.output / name, item.read_bytes())

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from compiler.core.types import DType
 
-PLAN_VERSION = 1
+PLAN_VERSION = 2
 _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "bf": 4, "b": 6}
 
 
@@ -68,9 +68,34 @@ class PlanSymbol:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanLaunch:
+    """One launch of device function number `function` for a step; `args` number the arguments of all steps.
+
+    grid: blocks along x, y, z; block: threads of one; shared_bytes: what a block shares.
+    """
+
+    function: int
+    step: int
+    args: tuple[int, ...]
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class DevicePlan:
+    """What a device executes instead of calls: launches in order. functions: names in the module."""
+
+    target: str
+    functions: tuple[str, ...]
+    launches: tuple[PlanLaunch, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What the runtime executes: steps in order, on memory given by their arguments.
 
+    device: the launches that take the place of the steps' calls; None where kernels are host code.
     features: names of processor features that the kernels need. threads: default, 0 = one per core.
     All sizes are in bytes; scratch_bytes is for each thread.
     """
@@ -84,11 +109,12 @@ class Plan:
     features: tuple[str, ...] = ()
     symbols: tuple[PlanSymbol, ...] = ()
     threads: int = 0
+    device: DevicePlan | None = None
 
 
 def render_plan(plan: Plan) -> str:
     """The C++ source that defines `tk_plan_model`; the same plan gives the same text."""
-    functions = sorted({step.function for step in plan.steps})
+    functions = sorted({step.function for step in plan.steps}) if plan.device is None else []
     tensors = (("inputs", plan.inputs), ("outputs", plan.outputs))
     parts = ['#include "tk_plan.h"', ""]
     parts += [f'extern "C" TK_HIDDEN void tk_k{n}(void *const *bufs, tk_exec *exec);' for n in functions]
@@ -98,8 +124,10 @@ def render_plan(plan: Plan) -> str:
     parts += _table("tk_symbol", "symbols", [_braces(s.minimum, s.maximum, s.divisor) for s in plan.symbols])
     args = [_braces(int(arg.kind), arg.index, arg.offset) for step in plan.steps for arg in step.args]
     parts += _table("tk_arg", "args", args)
-    parts += _table("tk_step", "steps", _steps(plan.steps))
+    parts += _table("tk_step", "steps", _steps(plan))
     parts += _table("char *const", "features", [f'"{_checked(name)}"' for name in plan.features])
+    if plan.device is not None:
+        parts += _device(plan.device)
     parts += ["}", "", 'extern "C" {', "const tk_plan tk_plan_model = {"]
     parts += [f"  {text}," for text in _fields(plan, len(args))]
     parts += ["};", "}", ""]
@@ -122,7 +150,8 @@ def _fields(plan: Plan, args: int) -> list[str]:
     ]
     numbers = (*counts, len(plan.features), plan.threads)
     sizes = (plan.arena_bytes, plan.scratch_bytes, plan.constants_bytes)
-    return [*map(str, numbers), *pointers, *map(str, sizes)]
+    device = "nullptr" if plan.device is None else "&device"
+    return [*map(str, numbers), *pointers, *map(str, sizes), device]
 
 
 def _tensors(name: str, items: Sequence[PlanTensor]) -> list[str]:
@@ -136,10 +165,29 @@ def _tensors(name: str, items: Sequence[PlanTensor]) -> list[str]:
     return lines + _table("tk_plan_tensor", name, rows)
 
 
-def _steps(steps: Sequence[PlanStep]) -> list[str]:
+def _device(plan: DevicePlan) -> list[str]:
+    """The tables of a device: names of functions, launches, and which arguments each takes."""
+    lines = _table("char *const", "functions", [f'"{_checked(name)}"' for name in plan.functions])
+    lines += _table("int32_t", "launch_args", [str(arg) for item in plan.launches for arg in item.args])
     rows, first = [], 0
-    for step in steps:
-        rows.append(_braces(f"tk_k{step.function}", first, len(step.args), step.kernel, 0))
+    for item in plan.launches:
+        grid, block = _braces(*item.grid), _braces(*item.block)
+        rows.append(
+            _braces(item.function, item.step, first, len(item.args), grid, block, item.shared_bytes, 0)
+        )
+        first += len(item.args)
+    lines += _table("tk_launch", "launches", rows)
+    named = (("functions", plan.functions), ("launches", plan.launches), ("launch_args", range(first)))
+    tables = [name if items else "nullptr" for name, items in named]
+    fields = (f'"{_checked(plan.target)}"', len(plan.functions), len(plan.launches), *tables)
+    return [*lines, f"const tk_device_plan device = {_braces(*fields)};"]
+
+
+def _steps(plan: Plan) -> list[str]:
+    rows, first = [], 0
+    for step in plan.steps:
+        call = f"tk_k{step.function}" if plan.device is None else "nullptr"
+        rows.append(_braces(call, first, len(step.args), step.kernel, 0))
         first += len(step.args)
     return rows
 
@@ -162,5 +210,5 @@ def _braces(*items: object) -> str:
 
 def _checked(name: str) -> str:
     """A feature's name, which goes into a string literal; it comes from our own table."""
-    assert all(char.isalnum() or char in ".-_" for char in name), name
+    assert all(char.isalnum() or char in ".-_:+," for char in name), name
     return name

@@ -81,7 +81,9 @@ class _Section(NamedTuple):
 _HEADER, _HEADER_AT = struct.Struct("<HHIQQQIHHHHHH"), 16
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
-_TABLE = struct.Struct("<qq")  # constants, constants_bytes
+_TABLE = struct.Struct("<qq")  # constants, constants_bytes; the manifest, names and images alike
+_IMAGES = 3  # how many such pairs stand in front of the images
+_IMAGE = struct.Struct("<qqqq")  # tk_blob_image
 
 
 @dataclass(slots=True)
@@ -200,6 +202,29 @@ def read_manifest(path: Path) -> bytes:
         if place < 0 or size < 0 or place + size > section.size:
             raise BuildError("its table of contents is damaged")
         return view[section.offset + place : section.offset + place + size]
+
+
+def read_images(path: Path) -> tuple[tuple[str, str, bytes], ...]:
+    """Kind, arch and bytes of each image for a device in the library `path`; runs none of its code.
+
+    Raises BadInputError when the file cannot be read or is no model library.
+    """
+    with _opened(path) as view:
+        section = _table(view)
+        place, count = _TABLE.unpack_from(view, section.offset + _IMAGES * _TABLE.size)
+        if not 0 <= place <= section.size or not 0 <= count * _IMAGE.size <= section.size - place:
+            raise BuildError("its table of images is damaged")
+        entries = [_IMAGE.unpack_from(view, section.offset + place + n * _IMAGE.size) for n in range(count)]
+        table = view[section.offset : section.offset + section.size]
+        return tuple(
+            (_text(table, kind), _text(table, arch), table[at : at + n]) for kind, arch, at, n in entries
+        )
+
+
+def _text(table: bytes, place: int) -> str:
+    if not 0 <= place < len(table):
+        raise BuildError("its table of images is damaged")
+    return table[place : table.index(b"\0", place)].decode()
 
 
 @contextlib.contextmanager

@@ -47,8 +47,8 @@ _LIMIT_SECONDS = 600.0
 _SHOWN_LINES = 12
 
 # tk_pool_v1: see src/pool.h. `@gnu_unique_object` cannot be written in C++ for every compiler.
-_ASSEMBLER = f"""\
-    .section {TABLE_SECTION},"a",@progbits
+_ASSEMBLER = """\
+    .section {table},"a",@progbits
     .balign 64
     .globl tk_blobs_model
     .hidden tk_blobs_model
@@ -60,6 +60,8 @@ tk_blobs_model:
     .quad manifest_end - manifest - 1
     .quad names - tk_blobs_model
     .quad names_end - names
+    .quad images - tk_blobs_model
+    .quad {count}
     .size tk_blobs_model, . - tk_blobs_model
 manifest:
     .incbin "manifest.bin"
@@ -69,8 +71,10 @@ names:
     .incbin "names.bin"
 names_end:
     .byte 0
-
-    .section {CONSTANTS_SECTION},"",@progbits
+    .balign 16
+images:
+{images}
+    .section {constants},"",@progbits
     .byte 0
 
     .section .note.tk,"a",@note
@@ -116,13 +120,16 @@ class Contents:
     """What a library holds beside code.
 
     `constants` writes the constants to a stream, in the layout of the plan; `manifest` is JSON in UTF-8;
-    `inputs` and `outputs` are the names of the model's tensors in its order.
+    `inputs` and `outputs` are the names of the model's tensors in its order. `images` are kind, arch and
+    bytes of what a device loads; `devices` names the files of `src/devices` that load them.
     """
 
     manifest: bytes
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     constants: Callable[[BinaryIO], object]
+    images: tuple[tuple[str, str, bytes], ...] = ()
+    devices: tuple[str, ...] = ("none",)
 
 
 def link_library(
@@ -153,26 +160,33 @@ def _link(
     toolchain: Toolchain,
     cache: ContentCache,
 ) -> int:
-    runtime = runtime_objects(toolchain, cache)
+    runtime = runtime_objects(toolchain, cache, contents.devices)
     with private_directory("tk-link") as directory:
         names = _write_inputs(directory, contents, [*objects, *runtime])
         # Assembled on its own: inside a link the compiler would invent a name, which ends up in the library.
         argv = [toolchain.cxx, "-c", "data.s", "-o", "data.o"]
         _run(argv, directory, "the assembler refused the data of the model library")
-        argv = [toolchain.cxx, *flags, *names, "data.o", "-o", "linked"]
+        libraries = ["-ldl"] if contents.images else []  # a library of its own before glibc 2.34
+        argv = [toolchain.cxx, *flags, *names, "data.o", *libraries, "-o", "linked"]
         _run(argv, directory, "the linker refused the model library")
         linked = (directory / "linked").read_bytes()
         with stream_atomic(output, executable=True) as stream:
             return append_constants(linked, contents.constants, stream)
 
 
-def runtime_objects(toolchain: Toolchain, cache: ContentCache) -> list[Path]:
-    """Objects of the runtime, compiled where the cache has none; raises BuildError."""
+def runtime_objects(
+    toolchain: Toolchain, cache: ContentCache, devices: Sequence[str] = ("none",)
+) -> list[Path]:
+    """Objects of the runtime with its files for `devices`, compiled where the cache has none.
+
+    Raises BuildError.
+    """
     headers = [*sorted(INCLUDE.glob("*.h")), *sorted(SOURCES.glob("*.h"))]
     digest = content_key("headers", *(part for path in headers for part in (path.name, sha256_file(path))))
     compile_one = partial(_runtime_object, toolchain=toolchain, cache=cache, headers=digest)
     with ThreadPoolExecutor(max_workers=toolchain.jobs) as pool:
-        return list(pool.map(compile_one, sorted(SOURCES.glob("*.cpp"))))
+        sources = [*sorted(SOURCES.glob("*.cpp")), *(SOURCES / "devices" / f"{name}.cpp" for name in devices)]
+        return list(pool.map(compile_one, sources))
 
 
 def _runtime_object(source: Path, *, toolchain: Toolchain, cache: ContentCache, headers: str) -> Path:
@@ -205,7 +219,9 @@ def _write_inputs(directory: Path, contents: Contents, objects: Sequence[Path]) 
 
     Objects get plain numbered names: the paths of a cache must not decide over the bytes of a library.
     """
-    write_atomic(directory / "data.s", _ASSEMBLER)
+    write_atomic(directory / "data.s", _assembler(contents))
+    for number, (_, _, data) in enumerate(contents.images):
+        write_atomic(directory / f"image{number}.bin", data)
     write_atomic(directory / "exports.map", _EXPORTS)
     write_atomic(directory / "manifest.bin", contents.manifest)
     write_atomic(directory / "names.bin", b"".join(map(_c_string, (*contents.inputs, *contents.outputs))))
@@ -213,6 +229,27 @@ def _write_inputs(directory: Path, contents: Contents, objects: Sequence[Path]) 
     for name, path in zip(names, objects, strict=True):
         (directory / name).symlink_to(path.absolute())
     return names
+
+
+def _assembler(contents: Contents) -> str:
+    """The data of a library as assembler text."""
+    rows, data = [], []
+    for number, (kind, arch, _) in enumerate(contents.images):
+        rows += [f"    .quad {name}{number} - tk_blobs_model" for name in ("kind", "arch", "image")]
+        rows.append(f"    .quad image_end{number} - image{number}")
+        data += [f'kind{number}:\n    .asciz "{_plain(kind)}"', f'arch{number}:\n    .asciz "{_plain(arch)}"']
+        data += ["    .balign 16", f'image{number}:\n    .incbin "image{number}.bin"', f"image_end{number}:"]
+        data.append("    .byte 0")
+    images = "\n".join((*rows, *data, ""))
+    return _ASSEMBLER.format(
+        table=TABLE_SECTION, constants=CONSTANTS_SECTION, count=len(contents.images), images=images
+    )
+
+
+def _plain(text: str) -> str:
+    """A word of our own that goes into a string of the assembler's."""
+    assert all(char.isalnum() or char in "-_.:+," for char in text), text
+    return text
 
 
 def _c_string(name: str) -> bytes:

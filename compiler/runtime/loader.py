@@ -58,13 +58,16 @@ class StepTime:
     nanoseconds: int
 
 
-def load(path: Path | str, *, threads: int | None = None) -> Model:
+def load(path: Path | str, *, threads: int | None = None, device: str | None = None) -> Model:
     """Load the model library at `path`; `threads` is what its contexts use unless told otherwise.
 
-    A library is a program: load only what you trust. Raises BadInputError when the file is no model library,
-    and HostError when this machine lacks what it needs.
+    `device` names the device of a library for one (`0`, `gpu:1`, a part of its name ...), by default what
+    TK_DEVICE says, else the first that fits. A library is a program: load only what you trust. Raises
+    BadInputError when the file is no model library or has no code for the device, and HostError when this
+    machine lacks what it needs.
     """
-    return Model(Path(path), threads=threads if threads is not None else load_settings().threads)
+    threads = threads if threads is not None else load_settings().threads
+    return Model(Path(path), threads=threads, device=device)
 
 
 def manifest_of(path: Path | str) -> dict[str, Any]:
@@ -78,13 +81,13 @@ def manifest_of(path: Path | str) -> dict[str, Any]:
 class Model:
     """A loaded model; immutable, may be shared by threads. `close`, or a with block, gives memory back."""
 
-    def __init__(self, path: Path, *, threads: int | None = None) -> None:
+    def __init__(self, path: Path, *, threads: int | None = None, device: str | None = None) -> None:
         self.path = path
         self._threads = threads
         self._library = _open_library(path)
         self._api = _api_of(self._library, path)
         self._handle = ctypes.c_void_p()
-        _check(self._api, self._api.model_open(ctypes.byref(self._handle)), str(path))
+        _check(self._api, self._open(device), str(path))
         self._finalizer = finalize(self, _close_model, self._api, self._handle, self._library)
         self._finalizer.atexit = False
         self.inputs = self._describe(self._api.model_input_count, self._api.model_input)
@@ -100,6 +103,13 @@ class Model:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _open(self, device: str | None) -> int:
+        if device is None:
+            return int(self._api.model_open(ctypes.byref(self._handle)))
+        if self._api.struct_size < ctypes.sizeof(TkModelApi):
+            raise BadInputError("this library is too old to be told a device", where=str(self.path))
+        return int(self._api.model_open_on(device.encode(), ctypes.byref(self._handle)))
 
     @cached_property
     def manifest(self) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
 from compiler.core.files import write_atomic
 
 IMPORT, REWRITE, FUSE, LAYOUT = "00-import", "10-rewrite", "20-fuse", "21-layout"
-KERNELS, LOWER, PLAN, HOST, MANIFEST = "22-kernels", "40-lower", "60-plan", "61-host", "62-manifest"
+KERNELS, LOWER, MODULE = "22-kernels", "40-lower", "51-module"
+PLAN, HOST, MANIFEST = "60-plan", "61-host", "62-manifest"
 LOOPS, TRACE, SCHEDULE, RENDER = "30-loops", "31-trace", "32-schedule", "50-render"
 EDITABLE = {LOOPS: ".loops", TRACE: ".json", SCHEDULE: ".loops", RENDER: ".cpp"}
 """Kernel stages that `--from` accepts, and the suffix of their files."""
@@ -33,6 +34,7 @@ What the stages of one compile made, in order.
 32-schedule/        kNNN.loops: the loops after these steps
 40-lower/           the loops after each lowering pass that changed them
 50-render/          kNNN.cpp: the source that is compiled
+51-module.*         for a device: all of them as one source, with what they need in front
 60-plan.txt         where each tensor lies, and the arguments of each call
 61-host.cpp         the same as tables for the runtime
 62-manifest.json    what the library says about itself
@@ -44,7 +46,7 @@ A file of 30-loops, 31-trace, 32-schedule or 50-render may be edited and fed bac
 It replaces what its stage would have made for that kernel; everything after it is made anew.
 """
 _INDEX_FILE = "README.txt"
-_OWN = re.compile(r"\d\d-[a-z]+(\.txt|\.cpp|\.json)?")
+_OWN = re.compile(r"\d\d-[a-z]+(\.[a-z.]+)?")
 
 
 @dataclass(frozen=True, slots=True)

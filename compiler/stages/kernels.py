@@ -17,7 +17,8 @@ from compiler.loops.queries import static_shape
 from compiler.loops.text import parse_func, print_func
 from compiler.loops.verify import Stage, verify, verifying
 from compiler.lower import LEADS_TO, PASSES, lowering
-from compiler.render.cstyle import KernelText, render_kernel
+from compiler.render.cstyle import render_kernel
+from compiler.render.device import Launch, render_launches
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.schedule.layouts import all_layouts, layouts_of
 from compiler.schedule.rules import schedule_func
@@ -33,7 +34,8 @@ class Kernel:
     """A kernel from its definition to its text.
 
     func: the work, before scheduling. layouts: of its parameters that are not row-major. trace: how it was
-    scheduled. lowered: what was printed; its extra parameters are workspace. text: the source file.
+    scheduled. lowered: what was printed; its extra parameters are workspace. text: the source file, or its
+    part of the module of a device. launches: what a device runs for one call of it.
     """
 
     number: int
@@ -44,6 +46,7 @@ class Kernel:
     lowered: Func
     text: str
     scratch_bytes: int
+    launches: tuple[Launch, ...] = ()
 
     @property
     def workspace(self) -> tuple[int, ...]:
@@ -109,7 +112,9 @@ def make_kernel(
     if edit is not None and edit.applies(RENDER, number):
         text = edit.text
     dump.kernel(RENDER, number, text, ".cpp")
-    return Kernel(number, func, layouts, trace, scheduled, lowered, text, source.scratch_bytes)
+    return Kernel(
+        number, func, layouts, trace, scheduled, lowered, text, source.scratch_bytes, source.launches
+    )
 
 
 def _lowered(number: int, scheduled: Func, target: Target, dump: Dump, *, check: bool) -> Func:
@@ -120,10 +125,22 @@ def _lowered(number: int, scheduled: Func, target: Target, dump: Dump, *, check:
     return lowered
 
 
-def print_kernel(number: int, lowered: Func, target: Target) -> KernelText:
-    """The source file of a lowered kernel."""
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A kernel as text: a file of its own, or for a device a part of the model's module."""
+
+    text: str
+    scratch_bytes: int = 0
+    launches: tuple[Launch, ...] = ()
+
+
+def print_kernel(number: int, lowered: Func, target: Target) -> Source:
+    """The source of a lowered kernel."""
+    if target.device is not None:
+        made = render_launches(lowered, number, target.vocabulary, target.facts)
+        return Source(made.text, launches=made.launches)
     kernel = render_kernel(lowered, number, target.vocabulary, target.facts)
-    return KernelText(kernel.name, f"{target.vocabulary.prelude}\n{kernel.text}", kernel.scratch_bytes)
+    return Source(f"{target.vocabulary.prelude}\n{kernel.text}", kernel.scratch_bytes)
 
 
 def replay_kernel(number: int, func: Func, trace: Trace, target: Target) -> str:

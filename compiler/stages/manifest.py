@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from compiler.graph.ir import Value
 from compiler.loops.text import print_func
 from compiler.render.host import Plan
 from compiler.stages.kernels import Kernel, Step
+from compiler.targets.device import Images
 from compiler.targets.target import Target
-from compiler.targets.toolchain import Cxx
 
 VERSION = 1
 """Raised whenever a field changes its meaning."""
@@ -27,7 +28,7 @@ def model_manifest(
     steps: Sequence[Step],
     plan: Plan,
     target: Target,
-    cxx: Cxx,
+    images: Images,
     environment: Mapping[str, str],
 ) -> bytes:
     """The manifest as UTF-8 JSON; the same compile gives the same bytes."""
@@ -39,7 +40,7 @@ def model_manifest(
         "arch": arch,
         "features": list(target.features),
         "model_sha256": sha256_file(path),
-        "toolchain": cxx.description,
+        "toolchain": images.toolchain,
         "environment": dict(sorted(environment.items())),
         "inputs": [_tensor(n, v) for n, v in zip(graph.input_names, graph.inputs, strict=True)],
         "outputs": [_tensor(n, v) for n, v in zip(graph.output_names, graph.outputs, strict=True)],
@@ -47,6 +48,8 @@ def model_manifest(
         "scratch_bytes": plan.scratch_bytes,
         "constant_bytes": plan.constants_bytes,
         "flops": sum(step.group.flops for step in steps),
+        "images": [{"kind": one.kind, "arch": one.arch, "bytes": len(one.data)} for one in images.images],
+        "resources": [asdict(item) for item in images.resources],
         "kernels": [_kernel(kernel, [s for s in steps if s.kernel == kernel.number]) for kernel in kernels],
         "steps": [_step(step) for step in steps],
     }

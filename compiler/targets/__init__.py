@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from compiler.core.diagnostics import UsageError, did_you_mean
-from compiler.render.vocabulary_cpp import CPP
-from compiler.targets.cpu import cpu_facts, cpu_flags
-from compiler.targets.features import FEATURES, LEVELS, features_text
-from compiler.targets.target import Target
+from compiler.targets.cpu import CPU
+from compiler.targets.target import Target, TargetRow
 
-__all__ = ["TARGETS", "Target", "TargetRow", "get_target"]
+__all__ = ["TARGETS", "Target", "TargetRow", "find_target", "get_target"]
 
+ROWS: tuple[TargetRow, ...] = (CPU,)
+"""Every target; a new one is a file in this package and a line here."""
 
-@dataclass(frozen=True, slots=True)
-class TargetRow:
-    """A target that can be named: what it is, its architectures (for people), and how to make it."""
-
-    name: str
-    title: str
-    archs: tuple[str, ...]
-    default_arch: str
-    make: Callable[[str], Target]
+TARGETS: dict[str, TargetRow] = {row.name: row for row in ROWS}
 
 
-def _cpu(arch: str) -> Target:
-    facts = cpu_facts(arch)
-    ordered = tuple(name for name in FEATURES if name in facts.features)
-    named = features_text(ordered) if facts.arch.startswith("host") else facts.arch
-    return Target(f"cpu:{named}", facts, CPP, ordered, cpu_flags)
-
-
-TARGETS: dict[str, TargetRow] = {
-    row.name: row
-    for row in (TargetRow("cpu", "host cores, C++", ("host", *LEVELS, "armv8-a"), "host", _cpu),)
-}
+def find_target(name: str) -> TargetRow:
+    """The row of a target by its name or an alias; raises UsageError for an unknown one."""
+    for row in TARGETS.values():
+        if name == row.name or name in row.aliases:
+            return row
+    known = [word for row in TARGETS.values() for word in (row.name, *row.aliases)]
+    raise UsageError(
+        f"unknown target `{name}`",
+        why=f"known are {', '.join(TARGETS)}",
+        hint=did_you_mean(name, known),
+    )
 
 
 def get_target(text: str, arch: str | None = None) -> Target:
@@ -44,13 +33,7 @@ def get_target(text: str, arch: str | None = None) -> Target:
     Raises UsageError for an unknown name or architecture, HostError when this machine cannot be described.
     """
     name, _, given = text.partition(":")
-    row = TARGETS.get(name)
-    if row is None:
-        raise UsageError(
-            f"unknown target `{name}`",
-            why=f"known are {', '.join(TARGETS)}",
-            hint=did_you_mean(name, TARGETS),
-        )
+    row = find_target(name)
     if given and arch and given != arch:
         raise UsageError(
             f"two architectures were given: `{given}` and `{arch}`",

@@ -13,14 +13,18 @@ from pathlib import Path
 
 from compiler.core.diagnostics import HostError
 from compiler.core.target import Cache, TargetFacts
+from compiler.render.vocabulary_cpp import CPP
 from compiler.targets.features import (
     FEATURES,
+    LEVELS,
     checked,
     closure,
+    features_text,
     host_features,
     host_flags,
     parse_features,
 )
+from compiler.targets.target import Target, TargetRow
 from compiler.targets.toolchain import Cxx
 
 SYSFS_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -171,3 +175,13 @@ def _check_known(features: list[str], cxx: Cxx) -> None:
                 why=f"needed is {cxx.family} {oldest} or newer",
                 hint=f"install a newer compiler, or choose an --arch without +{name}",
             )
+
+
+def _target(arch: str) -> Target:
+    facts = cpu_facts(arch)
+    ordered = tuple(name for name in FEATURES if name in facts.features)
+    named = features_text(ordered) if facts.arch.startswith("host") else facts.arch
+    return Target(f"cpu:{named}", facts, CPP, ordered, cpu_flags)
+
+
+CPU = TargetRow("cpu", "host cores, C++", ("host", *LEVELS, "armv8-a"), "host", _target)

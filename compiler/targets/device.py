@@ -69,10 +69,10 @@ class Images:
 class DeviceLanguage:
     """How a target's modules are built and run.
 
-    runtime: the file in `runtime/src/devices` that the library is linked with. suffix: of a module's file.
+    runtime: the files in `runtime/src/devices` that the library is linked with. suffix: of a module's file.
     build: makes the images; raises HostError when the toolchain is missing and BuildError when it refuses.
     """
 
-    runtime: str
+    runtime: tuple[str, ...]
     suffix: str
     build: Callable[[Module, Target, Settings], Images]

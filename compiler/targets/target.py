@@ -12,6 +12,22 @@ from compiler.targets.toolchain import Cxx
 
 
 @dataclass(frozen=True, slots=True)
+class TargetRow:
+    """A target that can be named: what it is, its architectures (for people), and how to make it.
+
+    aliases: other names. make: from the architectures that were asked for, with commas between them.
+    Raises UsageError for one that there is not.
+    """
+
+    name: str
+    title: str
+    archs: tuple[str, ...]
+    default_arch: str
+    make: Callable[[str], Target]
+    aliases: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """One target with one architecture.
 

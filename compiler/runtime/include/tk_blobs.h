@@ -20,7 +20,15 @@ typedef struct tk_blobs {
   int64_t manifest_bytes;
   int64_t names; /* names of the inputs, then of the outputs, each ended by a zero byte; UTF-8 */
   int64_t names_bytes;
+  int64_t images; /* tk_blob_image, one after the other */
+  int64_t n_images;
 } tk_blobs;
+
+/* One built form of a device's kernels. All places are given from the start of tk_blobs_model. */
+typedef struct tk_blob_image {
+  int64_t kind, arch; /* strings that end with a zero byte */
+  int64_t data, data_bytes; /* aligned to 16 bytes */
+} tk_blob_image;
 
 extern TK_HIDDEN const tk_blobs tk_blobs_model;
 

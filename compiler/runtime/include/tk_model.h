@@ -92,7 +92,8 @@ typedef struct {
   size_t struct_size;
   int32_t threads; /* 0: what the library was compiled for, else one per core the process may use */
   uint32_t flags;  /* TK_CONTEXT_... */
-  void *stream;    /* stream or queue of the caller, for devices that have one; must be null on a CPU */
+  void *stream;    /* stream or queue of the caller, for devices that have one; must be null on a CPU. Runs on it
+                    * whose tensors all lie on the device return when their work is in the queue. */
 } tk_context_options;
 
 /* One step of a profiled run. `kernel` indexes the list "kernels" of the manifest. */
@@ -105,6 +106,12 @@ typedef struct {
 /* Opens the model of this library. Refused (TK_ERR_HOST) when the CPU lacks a feature; the message names
  * the feature and the command that builds for this CPU. */
 tk_status tk_model_open_v1(tk_model **model);
+
+/* As tk_model_open_v1, on a device: which devices there are and how they are named depends on the target
+ * ("", "0", "gpu:1", "emulator", a part of a name ...). Null: what the environment's TK_DEVICE says, else the first
+ * that fits. Refused (TK_ERR_HOST) without the driver that is needed, and (TK_ERR_DEVICE) without a device that this
+ * library has code for; the message names both. */
+tk_status tk_model_open_on_v1(const char *device, tk_model **model);
 
 /* Closes a model. Its contexts must be closed before. Null is accepted. */
 void tk_model_close_v1(tk_model *model);
@@ -170,6 +177,7 @@ typedef struct {
                                int32_t n_outputs, tk_step_time *times, int32_t *count);
   const char *(*last_error)(void);
   const char *(*status_text)(tk_status status);
+  tk_status (*model_open_on)(const char *device, tk_model **model);
 } tk_model_api;
 
 extern const tk_model_api tk_model_api_v1;

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Goes into tk_plan.version. Raised whenever this file changes in an incompatible way. */
-#define TK_PLAN_VERSION 1
+#define TK_PLAN_VERSION 2
 
 /* Everything the runtime hands out (arena, scratch, constants) is aligned to this many bytes. Buffers of
  * inputs and outputs come from the caller and are aligned to the size of one element only. */
@@ -103,6 +103,26 @@ typedef struct tk_plan_tensor {
   const tk_plan_dim *dims; /* rank of them; may be null when rank is 0 */
 } tk_plan_tensor;
 
+/* One launch of a device function. Its arguments are pointers: those of the step, in the order that
+ * tk_device_plan.args says. */
+typedef struct tk_launch {
+  int32_t function; /* index into tk_device_plan.functions */
+  int32_t step;     /* the step of the plan that it belongs to; steps come in order */
+  int32_t first_arg, n_args; /* into tk_device_plan.args */
+  uint32_t grid[3], block[3]; /* blocks along x, y, z; threads of one block */
+  uint32_t shared_bytes;      /* memory that the threads of a block share */
+  uint32_t reserved;          /* 0 */
+} tk_launch;
+
+/* What a device runs instead of the steps' functions (which are null then), from the images in tk_blobs. */
+typedef struct tk_device_plan {
+  const char *target; /* as the user names it, for messages */
+  int32_t n_functions, n_launches;
+  const char *const *functions; /* names in the images */
+  const tk_launch *launches;    /* in order */
+  const int32_t *args;          /* indices into tk_plan.args */
+} tk_device_plan;
+
 typedef struct tk_plan {
   int32_t version; /* TK_PLAN_VERSION */
   int32_t n_inputs, n_outputs, n_symbols, n_steps, n_args, n_features;
@@ -116,6 +136,7 @@ typedef struct tk_plan {
   int64_t arena_bytes;         /* with every symbol at its maximum */
   int64_t scratch_bytes;       /* for each thread */
   int64_t constants_bytes;     /* must equal the size of the constants that are linked in */
+  const tk_device_plan *device; /* null: the kernels are functions of this library */
 } tk_plan;
 
 /* Defined by the generated source, once per library. */

@@ -31,12 +31,12 @@ tk_status missing(const char *function, const char *argument) {
   return fail(TK_ERR_ARGUMENT, "%s: %s is null", function, argument);
 }
 
-tk_status model_open(tk_model **model) {
+tk_status model_open_on(const char *device, tk_model **model) {
   if (model == nullptr) return missing("tk_model_open", "model");
   *model = nullptr;
-  return guarded([model] {
+  return guarded([device, model] {
     tk_model *opened = new tk_model();
-    const tk_status status = tk::describe(tk_plan_model, opened);
+    const tk_status status = tk::describe(tk_plan_model, device, opened);
     if (status == TK_OK)
       *model = opened;
     else
@@ -44,6 +44,8 @@ tk_status model_open(tk_model **model) {
     return status;
   });
 }
+
+tk_status model_open(tk_model **model) { return model_open_on(nullptr, model); }
 
 void model_close(tk_model *model) { delete model; }
 
@@ -80,7 +82,7 @@ const char *model_manifest(size_t *bytes) {
   return static_cast<const char *>(tk_blob(tk_blobs_model.manifest));
 }
 
-tk_status read_options(const tk_context_options *given, tk_context_options *options) {
+tk_status read_options(const tk_model &model, const tk_context_options *given, tk_context_options *options) {
   *options = {sizeof *options, 0, 0, nullptr};
   if (given == nullptr) return TK_OK;
   if (given->struct_size < sizeof(size_t) || given->struct_size > sizeof *options)
@@ -89,7 +91,7 @@ tk_status read_options(const tk_context_options *given, tk_context_options *opti
   std::memcpy(options, given, given->struct_size);
   if ((options->flags & ~static_cast<uint32_t>(TK_CONTEXT_FLUSH_SUBNORMALS)) != 0)
     return fail(TK_ERR_ARGUMENT, "tk_context_open: unknown bits in options.flags: 0x%x", options->flags);
-  if (options->stream != nullptr)
+  if (options->stream != nullptr && model.device == nullptr)
     return fail(TK_ERR_ARGUMENT, "tk_context_open: options.stream must be null, this library runs on the CPU");
   return TK_OK;
 }
@@ -99,7 +101,7 @@ tk_status context_open(const tk_model *model, const tk_context_options *given, t
   if (context == nullptr) return missing("tk_context_open", "context");
   *context = nullptr;
   tk_context_options options;
-  if (const tk_status status = read_options(given, &options)) return status;
+  if (const tk_status status = read_options(*model, given, &options)) return status;
   return guarded([&] {
     tk_context *opened = new tk_context(*model, options);
     tk_status status = TK_ERR_MEMORY;
@@ -180,6 +182,7 @@ const char *status_text(tk_status status) { return tk::status_text(status); }
 }  // namespace
 
 TK_EXPORT tk_status tk_model_open_v1(tk_model **model) { return model_open(model); }
+TK_EXPORT tk_status tk_model_open_on_v1(const char *device, tk_model **model) { return model_open_on(device, model); }
 TK_EXPORT void tk_model_close_v1(tk_model *model) { model_close(model); }
 TK_EXPORT int32_t tk_model_input_count_v1(const tk_model *model) { return model_input_count(model); }
 TK_EXPORT int32_t tk_model_output_count_v1(const tk_model *model) { return model_output_count(model); }
@@ -213,5 +216,5 @@ TK_EXPORT const tk_model_api tk_model_api_v1 = {
     sizeof(tk_model_api), model_open,        model_close,         model_input_count, model_output_count,
     model_input,          model_output,      model_manifest,      context_open,      context_close,
     context_set_threads,  context_threads,   context_run,         context_profile,   last_error,
-    status_text,
+    status_text,          model_open_on,
 };

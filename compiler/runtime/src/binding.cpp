@@ -78,11 +78,20 @@ bool same_dtype(DLDataType a, DLDataType b) {
 }
 
 // Everything but dimensions.
-tk_status check_kind(const Tensor &want, const DLTensor &got) {
+tk_status check_kind(const tk_model &model, const Tensor &want, const DLTensor &got, bool *on_device) {
   const int32_t device = static_cast<int32_t>(got.device.device_type);
-  if (device != kCpu && device != kCudaHost && device != kRocmHost)
+  const bool on_host = device == kCpu || device == kCudaHost || device == kRocmHost;
+  if (!on_host && model.device == nullptr)
     return fail(TK_ERR_DEVICE, "%s '%s' lies on device type %d; this library runs on the CPU (device type 1)",
                 want.role, want.name, device);
+  if (!on_host) {
+    const DLDevice own = model.device->dlpack();
+    if (device != static_cast<int32_t>(own.device_type) || got.device.device_id != own.device_id)
+      return fail(TK_ERR_DEVICE, "%s '%s' lies on device type %d, number %d; this library runs on %s (type %d, number %d)",
+                  want.role, want.name, device, got.device.device_id, model.device->describe(),
+                  static_cast<int>(own.device_type), own.device_id);
+  }
+  *on_device = !on_host;
   if (got.ndim < 0 || (got.ndim > 0 && got.shape == nullptr))
     return fail(status_of(want), "%s '%s' has %d dimensions and no shape", want.role, want.name, got.ndim);
   return TK_OK;
@@ -134,8 +143,8 @@ tk_status check_dim(const Tensor &want, const DLTensor &got, int32_t i, std::vec
   return misfit(want, got, why.get());
 }
 
-tk_status bind_input(const Tensor &want, const DLTensor &got, std::vector<int64_t> *symbols, Buffer *buffer) {
-  if (const tk_status status = check_kind(want, got)) return status;
+tk_status bind_input(const tk_model &model, const Tensor &want, const DLTensor &got, std::vector<int64_t> *symbols, Buffer *buffer) {
+  if (const tk_status status = check_kind(model, want, got, &buffer->on_device)) return status;
   if (const tk_status status = check_dtype(want, got)) return status;
   const int32_t rank = static_cast<int32_t>(want.dims.size());
   if (got.ndim != rank) {
@@ -151,9 +160,9 @@ tk_status bind_input(const Tensor &want, const DLTensor &got, std::vector<int64_
   return check_memory(want, got, elements, buffer);
 }
 
-tk_status bind_output(const Tensor &want, DLTensor *got, const std::vector<int64_t> &symbols, Mapping *owned,
+tk_status bind_output(const tk_model &model, const Tensor &want, DLTensor *got, const std::vector<int64_t> &symbols, Mapping *owned,
                       Buffer *buffer) {
-  if (const tk_status status = check_kind(want, *got)) return status;
+  if (const tk_status status = check_kind(model, want, *got, &buffer->on_device)) return status;
   const int32_t rank = static_cast<int32_t>(want.dims.size());
   if (got->ndim < rank)
     return fail(TK_ERR_OUTPUT, "output '%s' has %d dimensions, and its shape has room for %d", want.name, rank,
@@ -170,12 +179,14 @@ tk_status bind_output(const Tensor &want, DLTensor *got, const std::vector<int64
     return check_memory(want, *got, elements, buffer);
   }
   buffer->bytes = want.bytes(elements);
+  buffer->on_device = false;
   // Of the largest size, so that memory handed out once stays valid; pages never touched cost nothing.
   const int64_t room = want.bytes(want.max_elements);
   if (owned->data() == nullptr && !owned->allocate(room))
     return fail(TK_ERR_MEMORY, "no memory for output '%s' (%lld bytes)", want.name, static_cast<long long>(room));
   buffer->data = owned->data();
   got->data = owned->data();
+  got->device = {kDLCPU, 0};
   got->byte_offset = 0;
   got->strides = nullptr;
   got->dtype = want.dtype;
@@ -189,7 +200,7 @@ tk_status bind_inputs(const tk_model &model, const DLTensor *tensors, std::vecto
   symbols->assign(static_cast<size_t>(model.plan->n_symbols), kUnbound);
   buffers->assign(model.inputs.size(), Buffer());
   for (size_t i = 0; i < model.inputs.size(); ++i)
-    if (const tk_status status = bind_input(model.inputs[i], tensors[i], symbols, &(*buffers)[i])) return status;
+    if (const tk_status status = bind_input(model, model.inputs[i], tensors[i], symbols, &(*buffers)[i])) return status;
   for (const int64_t value : *symbols)
     if (value == kUnbound) return fail(TK_ERR_LIBRARY, "a symbolic dimension occurs in no input");
   return TK_OK;
@@ -200,7 +211,7 @@ tk_status bind_outputs(const tk_model &model, DLTensor *tensors, const std::vect
   buffers->assign(model.outputs.size(), Buffer());
   for (size_t i = 0; i < model.outputs.size(); ++i) {
     Buffer *buffer = &(*buffers)[i];
-    if (const tk_status status = bind_output(model.outputs[i], &tensors[i], symbols, &(*owned)[i], buffer))
+    if (const tk_status status = bind_output(model, model.outputs[i], &tensors[i], symbols, &(*owned)[i], buffer))
       return status;
     for (size_t j = 0; j < i; ++j)
       if (buffer->overlaps((*buffers)[j]))

@@ -13,6 +13,7 @@ namespace tk {
 struct Buffer {
   unsigned char *data = nullptr;
   int64_t bytes = 0;
+  bool on_device = false;  // in the memory of the model's device
 
   bool overlaps(const Buffer &other) const {
     return bytes > 0 && other.bytes > 0 && data < other.data + other.bytes && other.data < data + bytes;

@@ -31,10 +31,11 @@ tk_context::tk_context(const tk_model &model, const tk_context_options &options)
 
 tk_status tk_context::prepare() {
   const tk_plan &plan = *model_.plan;
+  owned_ = std::vector<tk::Mapping>(model_.outputs.size());
+  if (model_.device != nullptr) return tk::DeviceContext::open(model_, options_.stream, &device_);
   if (!arena_.allocate(plan.arena_bytes))
     return tk::fail(TK_ERR_MEMORY, "no memory for the intermediate results (%lld bytes)",
                     static_cast<long long>(plan.arena_bytes));
-  owned_ = std::vector<tk::Mapping>(model_.outputs.size());
   targets_.assign(model_.outputs.size(), nullptr);
   resolve_fixed();
   find_lifetimes();
@@ -44,6 +45,7 @@ tk_status tk_context::prepare() {
 tk_status tk_context::set_threads(int32_t threads) {
   if (threads < 0 || threads > kMaxThreads)
     return tk::fail(TK_ERR_ARGUMENT, "%d threads: expected 0 (the default) to %d", threads, kMaxThreads);
+  if (device_ != nullptr) return TK_OK;  // the device has its own
   const int32_t count = threads == 0 ? default_threads_ : threads;
   if (count > 1 && tk::tk_pool_v1.reserve(count - 1) < count - 1)
     return tk::fail(TK_ERR_MEMORY, "the system does not start %d threads", count);
@@ -155,6 +157,7 @@ void tk_context::execute(tk_step_time *times) {
 tk_status tk_context::run(const DLTensor *inputs, DLTensor *outputs, tk_step_time *times) {
   if (const tk_status status = tk::bind_inputs(model_, inputs, &symbols_, &inputs_)) return status;
   if (const tk_status status = tk::bind_outputs(model_, outputs, symbols_, &owned_, &outputs_)) return status;
+  if (device_ != nullptr) return device_->run(inputs_, outputs_, times);
   if (const tk_status status = stage_outputs()) return status;
   resolve_open(open_inputs_, inputs_);
   resolve_open(open_outputs_, outputs_);

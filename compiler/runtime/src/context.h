@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "binding.h"
+#include "device_context.h"
 #include "exec.h"
 #include "memory.h"
 #include "model.h"
@@ -53,6 +54,7 @@ struct tk_context {
   std::vector<int32_t> first_write_;  // of each output: the first step that has it as argument
   std::vector<tk::Mapping> owned_;    // memory of outputs that the caller gave none for
   std::vector<tk::Worker *> workers_;
+  std::unique_ptr<tk::DeviceContext> device_;  // null: the kernels are host code
   // Per run; kept to save allocations.
   std::vector<int64_t> symbols_;
   std::vector<tk::Buffer> inputs_, outputs_;

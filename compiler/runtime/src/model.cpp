@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstdlib>
 #include <cstring>
 
 #include "cpu_features.h"
@@ -98,6 +99,35 @@ void read_ahead() {
   if (end > begin) madvise(reinterpret_cast<void *>(start), end - start, MADV_WILLNEED);
 }
 
+const char *text_at(int64_t place) { return static_cast<const char *>(tk_blob(place)); }
+
+tk_status open_device(const tk_device_plan &plan, const char *selector, tk_model *model) {
+  const tk_blob_image *table = static_cast<const tk_blob_image *>(tk_blob(tk_blobs_model.images));
+  std::vector<Image> images;
+  for (int64_t i = 0; i < tk_blobs_model.n_images; ++i)
+    images.push_back({text_at(table[i].kind), text_at(table[i].arch),
+                      static_cast<const unsigned char *>(tk_blob(table[i].data)), table[i].data_bytes});
+  const Program program = {plan.target, images.data(), static_cast<int32_t>(images.size()), plan.functions,
+                           plan.n_functions};
+  if (selector == nullptr) selector = std::getenv("TK_DEVICE");
+  Device *device = nullptr;
+  if (const tk_status status = open_native_device(program, selector == nullptr ? "" : selector, &device)) return status;
+  model->device.reset(device);
+  return TK_OK;
+}
+
+tk_status upload_constants(tk_model *model) {
+  const int64_t bytes = tk_blobs_model.constants_bytes;
+  if (bytes == 0) return TK_OK;
+  if (const tk_status status = model->device->allocate(bytes, &model->device_constants)) return status;
+  Queue *opened = nullptr;
+  if (const tk_status status = model->device->open_queue(nullptr, &opened)) return status;
+  const std::unique_ptr<Queue> queue(opened);
+  if (const tk_status status = queue->upload(model->device_constants, tk_blob(tk_blobs_model.constants), bytes))
+    return status;
+  return queue->finish();
+}
+
 }  // namespace
 
 int64_t checked_product(int64_t a, int64_t b) {
@@ -106,7 +136,7 @@ int64_t checked_product(int64_t a, int64_t b) {
   return product;
 }
 
-tk_status describe(const tk_plan &plan, tk_model *model) {
+tk_status describe(const tk_plan &plan, const char *selector, tk_model *model) {
   if (const tk_status status = check_library(plan)) return status;
   if (const tk_status status = check_host(plan)) return status;
   model->plan = &plan;
@@ -115,7 +145,13 @@ tk_status describe(const tk_plan &plan, tk_model *model) {
       !fill_tensors(plan, plan.outputs, plan.n_outputs, "output", &names, &model->outputs))
     return fail(TK_ERR_LIBRARY, "the description of the inputs and outputs is damaged");
   read_ahead();
-  return TK_OK;
+  if (plan.device == nullptr) return TK_OK;
+  if (const tk_status status = open_device(*plan.device, selector, model)) return status;
+  return upload_constants(model);
 }
 
 }  // namespace tk
+
+tk_model::~tk_model() {
+  if (device != nullptr) device->release(device_constants);
+}

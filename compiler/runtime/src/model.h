@@ -2,8 +2,10 @@
 #ifndef TK_MODEL_IMPL_H
 #define TK_MODEL_IMPL_H
 
+#include <memory>
 #include <vector>
 
+#include "device.h"
 #include "tk_model.h"
 #include "tk_plan.h"
 
@@ -28,12 +30,19 @@ struct tk_model {
   const tk_plan *plan;
   std::vector<tk::Tensor> inputs;
   std::vector<tk::Tensor> outputs;
+  std::unique_ptr<tk::Device> device;  // null: the kernels are host code
+  void *device_constants = nullptr;
+
+  tk_model() = default;
+  ~tk_model();
+  tk_model(const tk_model &) = delete;
+  tk_model &operator=(const tk_model &) = delete;
 };
 
 namespace tk {
 
-// Checks the library and the machine, then fills `model`.
-tk_status describe(const tk_plan &plan, tk_model *model);
+// Checks the library and the machine, then fills `model`. `selector` names the device; null: TK_DEVICE does.
+tk_status describe(const tk_plan &plan, const char *selector, tk_model *model);
 
 // a * b, or -1 when an operand is negative or the product overflows.
 int64_t checked_product(int64_t a, int64_t b);

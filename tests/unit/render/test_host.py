@@ -70,7 +70,7 @@ def test_tables_are_read_back(tmp_path: Path) -> None:
     values = (ctypes.c_int64 * 64)()
     count = ctypes.CDLL(str(library)).read(values)
     assert list(values)[:count] == [
-        1, 2, 2, 1, 2, 4, 2, 2, 1 << 34, 128, 77, 2, 3, 6, 4, 0, 64, 64, 2, 5, 3, 1 << 33, 1, 1, ord("4"),
+        2, 2, 2, 1, 2, 4, 2, 2, 1 << 34, 128, 77, 2, 3, 6, 4, 0, 64, 64, 2, 5, 3, 1 << 33, 1, 1, ord("4"),
     ]  # fmt: skip
 
 

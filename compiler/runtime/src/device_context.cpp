@@ -1,0 +1,153 @@
+#include "device_context.h"
+
+#include "error.h"
+#include "tk_plan.h"
+
+namespace tk {
+namespace {
+
+// Vectors are loaded whole: kernels count on this alignment.
+constexpr uintptr_t kVector = 16;
+
+bool usable(const Buffer &buffer) {
+  return buffer.on_device && reinterpret_cast<uintptr_t>(buffer.data) % kVector == 0;
+}
+
+bool overlaps_any(const Buffer &buffer, const std::vector<Buffer> &others) {
+  for (const Buffer &other : others)
+    if (other.on_device && buffer.overlaps(other)) return true;
+  return false;
+}
+
+}  // namespace
+
+tk_status DeviceContext::open(const tk_model &model, void *stream, std::unique_ptr<DeviceContext> *context) {
+  std::unique_ptr<DeviceContext> opened(new DeviceContext(model, stream != nullptr));
+  Queue *queue = nullptr;
+  if (const tk_status status = model.device->open_queue(stream, &queue)) return status;
+  opened->queue_.reset(queue);
+  if (const tk_status status = opened->reserve(&opened->arena_, model.plan->arena_bytes)) return status;
+  opened->own_inputs_.resize(model.inputs.size());
+  opened->own_outputs_.resize(model.outputs.size());
+  opened->inputs_.resize(model.inputs.size());
+  opened->outputs_.resize(model.outputs.size());
+  *context = std::move(opened);
+  return TK_OK;
+}
+
+DeviceContext::~DeviceContext() {
+  if (queue_ != nullptr) queue_->finish();
+  queue_.reset();
+  model_.device->release(arena_.data);
+  for (const Own &own : own_inputs_) model_.device->release(own.data);
+  for (const Own &own : own_outputs_) model_.device->release(own.data);
+}
+
+tk_status DeviceContext::reserve(Own *own, int64_t bytes) {
+  if (own->bytes >= bytes) return TK_OK;
+  model_.device->release(own->data);
+  *own = Own();
+  void *memory = nullptr;
+  if (const tk_status status = model_.device->allocate(bytes, &memory)) return status;
+  own->data = static_cast<unsigned char *>(memory);
+  own->bytes = bytes;
+  return TK_OK;
+}
+
+tk_status DeviceContext::place_inputs(const std::vector<Buffer> &inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Buffer &given = inputs[i];
+    inputs_[i] = given.data;
+    if (usable(given) || given.bytes == 0) continue;
+    if (const tk_status status = reserve(&own_inputs_[i], given.bytes)) return status;
+    inputs_[i] = own_inputs_[i].data;
+    const tk_status status = given.on_device ? queue_->copy(inputs_[i], given.data, given.bytes)
+                                             : queue_->upload(inputs_[i], given.data, given.bytes);
+    if (status != TK_OK) return status;
+  }
+  return TK_OK;
+}
+
+tk_status DeviceContext::place_outputs(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Buffer &given = outputs[i];
+    outputs_[i] = given.data;
+    if ((usable(given) && !overlaps_any(given, inputs)) || given.bytes == 0) continue;
+    if (const tk_status status = reserve(&own_outputs_[i], given.bytes)) return status;
+    outputs_[i] = own_outputs_[i].data;
+  }
+  return TK_OK;
+}
+
+void DeviceContext::resolve() {
+  const tk_plan &plan = *model_.plan;
+  pointers_.clear();
+  const tk_launch *launches = plan.device->launches;
+  for (int32_t n = 0; n < plan.device->n_launches; ++n)
+    for (int32_t i = 0; i < launches[n].n_args; ++i) {
+      const tk_arg &arg = plan.args[plan.device->args[launches[n].first_arg + i]];
+      const size_t index = static_cast<size_t>(arg.index);
+      unsigned char *base = arg.kind == TK_ARG_INPUT    ? inputs_[index]
+                            : arg.kind == TK_ARG_OUTPUT ? outputs_[index]
+                            : arg.kind == TK_ARG_CONST  ? static_cast<unsigned char *>(model_.device_constants)
+                                                        : arena_.data;
+      pointers_.push_back(base == nullptr ? nullptr : base + arg.offset);
+    }
+}
+
+tk_status DeviceContext::launch_all(bool timed) {
+  const tk_plan &plan = *model_.plan;
+  int32_t step = 0;
+  if (timed)
+    if (const tk_status status = queue_->mark(0)) return status;
+  for (int32_t n = 0; n < plan.device->n_launches; ++n) {
+    const tk_launch &item = plan.device->launches[n];
+    for (; timed && step < item.step; ++step)
+      if (const tk_status status = queue_->mark(step + 1)) return status;
+    const Launch launch = {item.function,
+                           {item.grid[0], item.grid[1], item.grid[2]},
+                           {item.block[0], item.block[1], item.block[2]},
+                           item.shared_bytes};
+    if (const tk_status status = queue_->launch(launch, pointers_.data() + item.first_arg, item.n_args)) return status;
+  }
+  for (; timed && step < plan.n_steps; ++step)
+    if (const tk_status status = queue_->mark(step + 1)) return status;
+  return TK_OK;
+}
+
+tk_status DeviceContext::hand_over(const std::vector<Buffer> &outputs) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Buffer &given = outputs[i];
+    if (outputs_[i] == given.data || given.bytes == 0) continue;
+    const tk_status status = given.on_device ? queue_->copy(given.data, outputs_[i], given.bytes)
+                                             : queue_->download(given.data, outputs_[i], given.bytes);
+    if (status != TK_OK) return status;
+  }
+  return TK_OK;
+}
+
+tk_status DeviceContext::read_times(tk_step_time *times) {
+  const tk_plan &plan = *model_.plan;
+  for (int32_t step = 0; step < plan.n_steps; ++step) {
+    times[step] = {plan.steps[step].kernel, 0, 0};
+    if (const tk_status status = queue_->elapsed(step, step + 1, &times[step].nanoseconds)) return status;
+  }
+  return TK_OK;
+}
+
+tk_status DeviceContext::run(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs,
+                             tk_step_time *times) {
+  if (const tk_status status = place_inputs(inputs)) return status;
+  if (const tk_status status = place_outputs(inputs, outputs)) return status;
+  resolve();
+  if (const tk_status status = launch_all(times != nullptr)) return status;
+  if (const tk_status status = hand_over(outputs)) return status;
+  bool host = times != nullptr || !callers_stream_;
+  for (const Buffer &one : inputs) host = host || !one.on_device;
+  for (const Buffer &one : outputs) host = host || !one.on_device;
+  if (host)
+    if (const tk_status status = queue_->finish()) return status;
+  return times != nullptr ? read_times(times) : TK_OK;
+}
+
+}  // namespace tk

@@ -1,0 +1,52 @@
+// One inference at a time on a device.
+#ifndef TK_DEVICE_CONTEXT_H
+#define TK_DEVICE_CONTEXT_H
+
+#include <memory>
+#include <vector>
+
+#include "binding.h"
+#include "device.h"
+#include "model.h"
+
+namespace tk {
+
+class DeviceContext {
+ public:
+  // `stream`: the caller's, or null.
+  static tk_status open(const tk_model &model, void *stream, std::unique_ptr<DeviceContext> *context);
+  ~DeviceContext();
+  DeviceContext(const DeviceContext &) = delete;
+  DeviceContext &operator=(const DeviceContext &) = delete;
+
+  // times may be null; otherwise it has room for one entry per step.
+  tk_status run(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs, tk_step_time *times);
+
+ private:
+  // Memory on the device for a tensor that the caller keeps elsewhere.
+  struct Own {
+    unsigned char *data = nullptr;
+    int64_t bytes = 0;
+  };
+
+  DeviceContext(const tk_model &model, bool callers_stream) : model_(model), callers_stream_(callers_stream) {}
+  tk_status reserve(Own *own, int64_t bytes);
+  tk_status place_inputs(const std::vector<Buffer> &inputs);
+  tk_status place_outputs(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs);
+  void resolve();
+  tk_status launch_all(bool timed);
+  tk_status hand_over(const std::vector<Buffer> &outputs);
+  tk_status read_times(tk_step_time *times);
+
+  const tk_model &model_;
+  const bool callers_stream_;
+  std::unique_ptr<Queue> queue_;
+  Own arena_;
+  std::vector<Own> own_inputs_, own_outputs_;
+  std::vector<unsigned char *> inputs_, outputs_;  // of this run
+  std::vector<void *> pointers_;                   // one per entry of tk_device_plan.args
+};
+
+}  // namespace tk
+
+#endif

@@ -1,0 +1,39 @@
+"""What a device gets of a model: the module of all its kernels, and which launches make up a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from compiler.render.host import DevicePlan, PlanLaunch, PlanStep
+from compiler.render.vocabulary import Vocabulary
+from compiler.stages.kernels import Kernel
+from compiler.targets.device import Module
+
+_MODEL_DIGITS = 8
+
+
+def device_module(kernels: Sequence[Kernel], words: Vocabulary, model_sha256: str) -> Module:
+    """All device functions of a model as one source."""
+    text = "\n".join([words.prelude, *(kernel.text for kernel in kernels)])
+    launches = tuple(launch for kernel in kernels for launch in kernel.launches)
+    return Module(text, launches, model_sha256[:_MODEL_DIGITS])
+
+
+def device_plan(target: str, kernels: Sequence[Kernel], steps: Sequence[PlanStep]) -> DevicePlan:
+    """The launches of one run: those of each step's kernel, on the step's arguments."""
+    numbers = {launch.name: n for n, launch in enumerate(one for item in kernels for one in item.launches)}
+    firsts = accumulate((len(step.args) for step in steps), initial=0)
+    launches = [
+        PlanLaunch(
+            function=numbers[launch.name],
+            step=number,
+            args=tuple(first + param for param in launch.params),
+            grid=launch.grid,
+            block=launch.block,
+            shared_bytes=launch.shared_bytes,
+        )
+        for number, (step, first) in enumerate(zip(steps, firsts, strict=False))
+        for launch in kernels[step.kernel].launches
+    ]
+    return DevicePlan(target, tuple(numbers), tuple(launches))
