@@ -18,6 +18,18 @@
 /* Whether V fills a vector register exactly, so that one instruction does it. */
 template <class V> constexpr bool tk_is_register = sizeof(V) >= 16 && sizeof(V) <= TK_VECTOR_BYTES && tk_lanes<V> > 1;
 
+/* Clang's functions on whole vectors, for devices: what runs there knows no inline assembly of x86. */
+#if defined(TK_NO_ASSEMBLY) && defined(__clang__)
+#define TK_ELEMENTWISE(name) __has_builtin(__builtin_elementwise_##name)
+#else
+#define TK_ELEMENTWISE(name) 0
+#endif
+
+/* Whether a * b + c rounded once is one instruction. */
+#if defined(__FMA__) || defined(__AVX512F__) || TK_ELEMENTWISE(fma)
+#define TK_HAVE_FMA 1
+#endif
+
 /* fn over both halves, or over V doubled when it is smaller than a register. */
 #define TK_BY_HALVES(fn, v)                                              \
     if constexpr (sizeof(v) < 16) return tk_low(fn(tk_join(v, v)));      \
@@ -28,7 +40,9 @@ template <class V> TK_INLINE V tk_sqrt(V x) {
         if constexpr (tk_is_f32<V>) return __builtin_sqrtf(x);
         else return __builtin_sqrt(x);
     } else {
-#if defined(__x86_64__)
+#if TK_ELEMENTWISE(sqrt)
+        return __builtin_elementwise_sqrt(x);
+#elif defined(__x86_64__) && !defined(TK_NO_ASSEMBLY)
         if constexpr (tk_is_register<V>) {
             V r;
 #if defined(__AVX__)
@@ -65,7 +79,9 @@ template <class V> TK_INLINE V tk_fma(V a, V b, V c) {
         if constexpr (tk_is_f32<V>) return __builtin_fmaf(a, b, c);
         else return __builtin_fma(a, b, c);
     } else {
-#if defined(__FMA__) || defined(__AVX512F__)
+#if TK_ELEMENTWISE(fma)
+        return __builtin_elementwise_fma(a, b, c);
+#elif defined(TK_HAVE_FMA)
         if constexpr (tk_is_register<V>) {
             if constexpr (tk_is_f32<V>) asm("vfmadd231ps %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
             else asm("vfmadd231pd %2, %1, %0" : "+v"(c) : "v"(a), "v"(b));
@@ -89,7 +105,7 @@ template <class V> TK_INLINE V tk_fma(V a, V b, V c) {
 
 /* a * b - product, exactly, where product is a * b rounded. */
 template <class V> TK_INLINE V tk_product_error(V a, V b, V product) {
-#if defined(__FMA__) || defined(__AVX512F__)
+#if defined(TK_HAVE_FMA)
     return tk_fma(a, b, -product);
 #else
     return tk_convert<V>(tk_convert<double>(a) * tk_convert<double>(b) - tk_convert<double>(product));
@@ -98,7 +114,7 @@ template <class V> TK_INLINE V tk_product_error(V a, V b, V product) {
 
 /* c - a * b, rounded once at most, where a * b is close to c. */
 template <class V> TK_INLINE V tk_remainder(V c, V a, V b) {
-#if defined(__FMA__) || defined(__AVX512F__)
+#if defined(TK_HAVE_FMA)
     return tk_fma(-a, b, c);
 #else
     return tk_convert<V>(tk_convert<double>(c) - tk_convert<double>(a) * tk_convert<double>(b));
@@ -138,7 +154,12 @@ template <int mode, class V> TK_INLINE V tk_round_portable(V x) {
 }
 
 template <int mode, class V> TK_INLINE V tk_round_by(V x) {
-#if defined(__AVX__)
+#if TK_ELEMENTWISE(roundeven)
+    if constexpr (mode == 0) return __builtin_elementwise_roundeven(x);
+    if constexpr (mode == 1) return __builtin_elementwise_floor(x);
+    if constexpr (mode == 2) return __builtin_elementwise_ceil(x);
+    if constexpr (mode == 3) return __builtin_elementwise_trunc(x);
+#elif defined(__AVX__) && !defined(TK_NO_ASSEMBLY)
     if constexpr (tk_is_register<V>) {
         V r;
 #if defined(__AVX512F__)
