@@ -36,6 +36,16 @@ KNOBS: tuple[Knob, ...] = (
         "folder of the SYCL and OpenCL runtime of Intel: has lib/libsycl.so and include/sycl",
         "the running Python's packages, then oneAPI's folder, then LD_LIBRARY_PATH",
     ),
+    Knob(
+        "TK_CUDA_ROOT",
+        "folder of the CUDA toolkit: has bin/nvcc or lib64/libnvrtc.so",
+        "CUDA_HOME, then the running Python's packages, then nvcc on the PATH",
+    ),
+    Knob(
+        "TK_ROCM_ROOT",
+        "folder of ROCm, or of Hygon's DTK: has bin/hipcc",
+        "ROCM_PATH, then hipcc on the PATH, then /opt/rocm, /opt/dtk",
+    ),
     Knob("TK_JOBS", "compilations that run at the same time", "the processors this process may use"),
     Knob(
         "TK_THREADS",
@@ -58,6 +68,8 @@ class Settings:
     debug: bool
     dpcxx: str | None = None
     sycl_root: Path | None = None
+    cuda_root: Path | None = None
+    rocm_root: Path | None = None
 
 
 def load_settings(env: Mapping[str, str] | None = None) -> Settings:
@@ -76,6 +88,8 @@ def load_settings(env: Mapping[str, str] | None = None) -> Settings:
         debug=_switch(source, "TK_DEBUG"),
         dpcxx=source.get("TK_DPCXX") or None,
         sycl_root=_folder(source, "TK_SYCL_ROOT"),
+        cuda_root=_folder(source, "TK_CUDA_ROOT") or _folder(source, "CUDA_HOME"),
+        rocm_root=_folder(source, "TK_ROCM_ROOT") or _folder(source, "ROCM_PATH"),
     )
 
 

@@ -1,4 +1,4 @@
-"""CUDA C++ and HIP: the same words for both; helpers are in `runtime/device/tk_simt.h`, which is the prelude."""
+"""CUDA C++ and HIP: the same words for both; their helpers are the prelude, `runtime/device/tk_simt.h`."""
 
 from __future__ import annotations
 

@@ -90,9 +90,9 @@ typedef unsigned long long tk_uint64;
 
 /* ---------------------------------------------------------------- types: tk_f32x4, tk_i8x16, ... */
 
-constexpr int tk_alignment(int bytes) { return bytes >= 16 ? 16 : bytes; }
+template <int bytes> constexpr int tk_alignment = bytes >= 16 ? 16 : bytes;
 
-template <class T, int n> struct alignas(tk_alignment((int)sizeof(T) * n)) tk_vector {
+template <class T, int n> struct alignas(tk_alignment<(int)sizeof(T) * n>) tk_vector {
     T at[n];
     __device__ __forceinline__ T &operator[](int i) { return at[i]; }
     __device__ __forceinline__ const T &operator[](int i) const { return at[i]; }

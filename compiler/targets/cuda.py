@@ -1,0 +1,114 @@
+"""NVIDIA GPUs by CUDA C++: the table of architectures, and modules built into cubins and PTX."""
+
+from __future__ import annotations
+
+from compiler.core.diagnostics import HostError
+from compiler.core.settings import Settings
+from compiler.core.target import TargetFacts
+from compiler.render.vocabulary_cuda import CUDA
+from compiler.targets.cpu import COMMON_FLAGS
+from compiler.targets.cuda_tools import CudaTool, cuda_tools
+from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
+from compiler.targets.gpu import GpuArch, build_archs, chosen_archs, gpu_facts
+from compiler.targets.target import Target
+from compiler.targets.toolchain import Cxx
+
+DEFAULT_ARCH = "sm_70"
+_PACKAGE = "nvidia-cuda-nvrtc-cu12"
+
+_STATIC_KIB = 48
+"""What arrays of a size known to the compiler may take of a block's shared memory, on every architecture."""
+
+_SM_70 = frozenset({"dp4a", "wmma"})
+_SM_75 = _SM_70 | {"mma", "wmma_int8"}
+_SM_80 = _SM_75 | {"cp.async", "wmma_bf16", "wmma_tf32"}
+
+
+def _row(
+    name: str, card: str, units: int, shared_kib: int, threads: int, fma: int,
+    gigahertz: float, gigabytes: float, l2_mib: int, features: frozenset[str],
+) -> GpuArch:  # fmt: skip
+    return GpuArch(
+        name=name,
+        card=card,
+        units=units,
+        lanes=32,
+        shared=_STATIC_KIB << 10,
+        shared_most=shared_kib << 10,
+        registers=255,
+        registers_unit=65536,
+        threads_unit=threads,
+        fma=fma,
+        hertz=gigahertz * 1e9,
+        bandwidth=gigabytes * 1e9,
+        l2=l2_mib << 20,
+        features=features,
+    )
+
+
+# Shared memory that a block may ask for and threads of a unit: CUDA C++ Programming Guide, table "Technical
+# Specifications per Compute Capability"; multiply-adds of a unit in a cycle: its "Arithmetic Instructions";
+# features: its sections on warp matrix functions (f16 from 7.0, int8 from 7.2, bf16 and tf32 from 8.0), PTX ISA for mma.sync
+# m16n8k8 (7.5) and cp.async (8.0), dp4a (6.1). Units, clock, bandwidth and L2: the data sheet of the card.
+ARCHS: dict[str, GpuArch] = {
+    row.name: row
+    for row in (
+        #                         units KiB threads fma GHz  GB/s  L2
+        _row("sm_70", "V100", 80, 96, 2048, 64, 1.53, 900, 6, _SM_70),
+        _row("sm_75", "T4", 40, 64, 1024, 64, 1.59, 320, 4, _SM_75),
+        _row("sm_80", "A100", 108, 163, 2048, 64, 1.41, 1555, 40, _SM_80),
+        _row("sm_86", "RTX 3090", 82, 99, 1536, 128, 1.70, 936, 6, _SM_80),
+        _row("sm_87", "Orin", 16, 163, 1536, 128, 1.30, 204, 4, _SM_80),
+        _row("sm_89", "L4", 58, 99, 1536, 128, 2.04, 300, 48, _SM_80),
+        _row("sm_90", "H100", 132, 227, 2048, 128, 1.98, 3350, 50, _SM_80),
+        _row("sm_100", "B200", 148, 227, 2048, 128, 1.96, 8000, 126, _SM_80),
+        _row("sm_120", "RTX 5090", 170, 99, 1536, 128, 2.41, 1792, 96, _SM_80),
+    )
+}
+
+
+def cuda_target(arch: str) -> Target:
+    """`cuda-nvidia` for a list of architectures; raises UsageError for unknown ones."""
+    archs = chosen_archs(arch, ARCHS, {})
+    facts = gpu_facts("cuda-nvidia", "cuda", archs)
+    names = tuple(item.name for item in archs)
+    return Target(f"cuda-nvidia:{','.join(names)}", facts, CUDA, (), _host_flags, LANGUAGE, names)
+
+
+def _host_flags(_facts: TargetFacts, _cxx: Cxx) -> tuple[str, ...]:
+    return COMMON_FLAGS
+
+
+def build(module: Module, target: Target, settings: Settings) -> Images:
+    """A cubin for each architecture, PTX of the highest for later ones, and the source.
+
+    Raises HostError when no toolchain knows an architecture, BuildError when one refuses the text.
+    """
+    tools = [_tool_for(arch, settings) for arch in target.archs]
+    highest = target.archs[-1]
+    built = build_archs(
+        module.text, target.archs, [one.tool for one in tools], settings, intermediate=highest
+    )
+    images = [Image(SOURCE, "", module.text.encode())]
+    images += [image for item in built for image in item.images]
+    resources = tuple(row for item in built for row in item.resources)
+    used = "; ".join(dict.fromkeys(one.tool.description for one in tools))
+    return Images(tuple(images), used, resources)
+
+
+def _tool_for(arch: str, settings: Settings) -> CudaTool:
+    tools = cuda_tools(settings)
+    for tool in tools:
+        if arch in tool.archs:
+            return tool
+    image = "`cuda-12-pip` or `cuda-12.8.1`" if arch == "sm_70" else "`cuda-12.8.1` or `cuda-13.0.0`"
+    hint = f"install NVRTC with `pip install {_PACKAGE}` (the extra `cuda`), or compile in the image {image}"
+    if not tools:
+        what, why = "there is no CUDA compiler on this machine", "neither NVRTC nor nvcc was found"
+    else:
+        what = f"no CUDA compiler on this machine knows {arch}"
+        why = "; ".join(f"{one.tool.description} knows {', '.join(one.archs)}" for one in tools)
+    raise HostError(what, why=why, hint=hint)
+
+
+LANGUAGE = DeviceLanguage(runtime=("cuda", "emulator"), suffix=".cu", build=build)

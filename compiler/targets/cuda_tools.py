@@ -1,0 +1,221 @@
+"""CUDA compilers on this machine: NVRTC, the library, where it is found, and nvcc, the program."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from importlib.metadata import PackageNotFoundError, distribution
+from pathlib import Path
+from typing import Any
+
+from compiler.core.cache import content_key
+from compiler.core.diagnostics import BuildError
+from compiler.core.files import private_directory, write_atomic
+from compiler.core.process import check_host, run
+from compiler.core.settings import Settings, child_environment, search_path
+from compiler.targets.device import Image, Resource
+from compiler.targets.gpu import Built, Tool
+
+CUBIN = "cubin"
+PTX = "ptx"
+
+_PACKAGES = (
+    "nvidia-cuda-nvrtc-cu12",
+    "nvidia-cuda-nvrtc",
+    "nvidia-cuda-nvrtc-cu13",
+    "nvidia-cuda-nvrtc-cu11",
+)
+_SONAMES = ("libnvrtc.so.12", "libnvrtc.so.13", "libnvrtc.so.11.2")
+_TOOLKIT = Path("/usr/local/cuda")
+_LIBRARY = re.compile(r"libnvrtc\.so(\.\d+)*")
+_OPTIONS = ("--std=c++17", "--ptxas-options=-v")
+_LIMIT_SECONDS = 1800.0
+_PROBE_SECONDS = 60.0
+_SHOWN_LINES = 12
+_DEFECT = "this is a defect of tk: please report it with the output of --dump"
+
+
+@dataclass(frozen=True, slots=True)
+class CudaTool:
+    """A compiler with the architectures that it knows."""
+
+    tool: Tool
+    archs: tuple[str, ...]
+
+
+def cuda_tools(settings: Settings) -> tuple[CudaTool, ...]:
+    """The compilers that are found, NVRTC first: it needs no host compiler and no headers."""
+    return _cuda_tools(settings.cuda_root)
+
+
+@lru_cache(maxsize=4)
+def _cuda_tools(home: Path | None) -> tuple[CudaTool, ...]:
+    found: dict[str, CudaTool] = {}
+    for path in _libraries(home):
+        if (tool := _nvrtc(path)) is not None:
+            found.setdefault(tool.tool.description, tool)
+    if (tool := _nvcc(home)) is not None:
+        found.setdefault(tool.tool.description, tool)
+    return tuple(found.values())
+
+
+# ---------------------------------------------------------------- NVRTC
+
+
+def _libraries(home: Path | None) -> Iterator[str]:
+    """Where NVRTC may lie: TK_CUDA_ROOT, the running Python's packages, the linker's folders, the toolkit."""
+    if home is not None:
+        yield from _in_folder(home / "lib64")
+    for name in _PACKAGES:
+        try:
+            root = Path(str(distribution(name).locate_file("nvidia")))
+        except PackageNotFoundError:
+            continue
+        for folder in (root / "cuda_nvrtc" / "lib", root / "cu13" / "lib"):
+            yield from _in_folder(folder)
+    yield from _SONAMES
+    yield from _in_folder(_TOOLKIT / "lib64")
+
+
+def _in_folder(folder: Path) -> Iterator[str]:
+    """The library in a folder, by its shortest name: others are links or variants."""
+    names = [path for path in folder.glob("libnvrtc.so*") if _LIBRARY.fullmatch(path.name)]
+    yield from (str(path) for path in sorted(names, key=lambda path: (len(path.name), path.name))[:1])
+
+
+def _nvrtc(path: str) -> CudaTool | None:
+    try:
+        library = ctypes.CDLL(path)
+        major, minor = ctypes.c_int(), ctypes.c_int()
+        if library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) != 0:
+            return None
+        count = ctypes.c_int()
+        library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
+        numbers = (ctypes.c_int * count.value)()
+        library.nvrtcGetSupportedArchs(numbers)
+        library.nvrtcGetCUBIN  # noqa: B018 - absent before CUDA 11.1, which made PTX only
+    except (OSError, AttributeError):
+        return None
+    version = f"{major.value}.{minor.value}"
+    build = ctypes.c_int()
+    # The version names no patch release: the size of the file tells them apart.
+    size = Path(path).resolve().stat().st_size if Path(path).is_file() else build.value
+    identity = content_key("nvrtc", version, str(size), *_OPTIONS)
+    tool = Tool(f"NVRTC {version}", identity, partial(_compile_nvrtc, library))
+    return CudaTool(tool, tuple(f"sm_{number}" for number in sorted(numbers)))
+
+
+def _compile_nvrtc(library: Any, text: str, arch: str, with_ptx: bool) -> Built:  # noqa: FBT001 - see Tool
+    """Functions and options: NVRTC documentation, sections 3 and 4.2. Runs without Python's lock."""
+    options = [f"--gpu-architecture={arch}", *_OPTIONS]
+    program = ctypes.c_void_p()
+    _check(
+        library, library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"model.cu", 0, None, None)
+    )
+    try:
+        array = (ctypes.c_char_p * len(options))(*(item.encode() for item in options))
+        status = library.nvrtcCompileProgram(program, len(options), array)
+        log = _output(library, program, "ProgramLog").rstrip(b"\0").decode(errors="backslashreplace")
+        if status != 0:
+            raise _refused(f"NVRTC {' '.join(options)}", log)
+        images = [Image(CUBIN, arch, _output(library, program, "CUBIN"))]
+        if with_ptx:
+            images.append(Image(PTX, arch, _output(library, program, "PTX")))
+        return Built(tuple(images), ptxas_resources(log, arch))
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _output(library: Any, program: ctypes.c_void_p, name: str) -> bytes:
+    size = ctypes.c_size_t()
+    _check(library, getattr(library, f"nvrtcGet{name}Size")(program, ctypes.byref(size)))
+    data = ctypes.create_string_buffer(size.value)
+    _check(library, getattr(library, f"nvrtcGet{name}")(program, data))
+    return data.raw
+
+
+def _check(library: Any, status: int) -> None:
+    if status != 0:
+        library.nvrtcGetErrorString.restype = ctypes.c_char_p
+        raise BuildError("NVRTC failed", why=library.nvrtcGetErrorString(status).decode(), hint=_DEFECT)
+
+
+def _refused(command: str, log: str) -> BuildError:
+    errors = [line for line in log.splitlines() if "error" in line] or log.splitlines()
+    return BuildError(
+        "the CUDA compiler rejected generated code",
+        where=command,
+        why="\n".join(errors[:_SHOWN_LINES]),
+        hint=_DEFECT,
+    )
+
+
+# ---------------------------------------------------------------- nvcc
+
+
+def _nvcc(home: Path | None) -> CudaTool | None:
+    places = (str(home / "bin" / "nvcc") if home else None, "nvcc", str(_TOOLKIT / "bin" / "nvcc"))
+    path = next(
+        (found for place in places if place and (found := shutil.which(place, path=search_path()))), None
+    )
+    if path is None:
+        return None
+    banner = run([path, "--version"], env=child_environment(), timeout=_PROBE_SECONDS)
+    listed = run([path, "--list-gpu-code"], env=child_environment(), timeout=_PROBE_SECONDS)
+    version = re.search(r"release [\d.]+, V([\d.]+)", banner.stdout)
+    if banner.returncode != 0 or version is None:
+        return None
+    identity = content_key("nvcc", version[1], *_OPTIONS)
+    tool = Tool(f"nvcc {version[1]}", identity, partial(_compile_nvcc, path))
+    return CudaTool(tool, tuple(dict.fromkeys(re.findall(r"sm_\d+\b", listed.stdout))))
+
+
+def _compile_nvcc(path: str, text: str, arch: str, with_ptx: bool) -> Built:  # noqa: FBT001 - see Tool
+    with private_directory("tk-cuda") as directory:
+        write_atomic(directory / "model.cu", text)
+        log = _run_nvcc(path, ["-cubin", f"-arch={arch}"], CUBIN, directory)
+        images = [Image(CUBIN, arch, (directory / CUBIN).read_bytes())]
+        if with_ptx:
+            _run_nvcc(path, ["-ptx", f"-arch={arch.replace('sm_', 'compute_')}"], PTX, directory)
+            images.append(Image(PTX, arch, (directory / PTX).read_bytes()))
+        return Built(tuple(images), ptxas_resources(log, arch))
+
+
+def _run_nvcc(path: str, flags: list[str], output: str, directory: Path) -> str:
+    argv = [path, *flags, *_OPTIONS, "model.cu", "-o", output]
+    env = child_environment(TMPDIR=str(directory))
+    done = run(argv, cwd=directory, env=env, timeout=_LIMIT_SECONDS, merged=True)
+    if done.returncode != 0:
+        check_host(done)
+        raise _refused(" ".join(argv), done.stdout)
+    return done.stdout
+
+
+# ---------------------------------------------------------------- resources
+
+_ENTRY = re.compile(r"Compiling entry function '(\w+)'")
+_PROPERTIES = re.compile(r"Function properties for (\w+)")
+_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
+
+
+def ptxas_resources(log: str, arch: str) -> tuple[Resource, ...]:
+    """Registers, bytes of spill stores, and shared bytes of each kernel, from what `ptxas -v` writes."""
+    entry, function = "", ""
+    spills: dict[str, int] = {}
+    rows: list[Resource] = []
+    for line in log.splitlines():
+        if found := _ENTRY.search(line):
+            entry = found[1]
+        elif found := _PROPERTIES.search(line):
+            function = found[1]
+        elif found := _SPILLS.search(line):
+            spills[function] = int(found[1])
+        elif (found := _USED.search(line)) and entry:
+            rows.append(Resource(entry, arch, int(found[1]), spills.get(entry, 0), int(found[2] or 0)))
+            entry = ""
+    return tuple(sorted(rows, key=lambda row: row.kernel))

@@ -1,0 +1,178 @@
+"""What GPU targets share: rows of architectures, the facts that several of them allow, images of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+
+from compiler.core.cache import ContentCache, content_key
+from compiler.core.diagnostics import UsageError, did_you_mean
+from compiler.core.settings import Settings
+from compiler.core.target import Cache, TargetFacts
+from compiler.targets.device import Image, Resource
+
+SCOPES = frozenset({"global", "constant", "shared", "scratch", "register", "fragment"})
+GRID = (("grid_x", 2**31 - 1), ("grid_y", 65535), ("grid_z", 65535))
+"""CUDA C++ Programming Guide, technical specifications per compute capability; HIP reports the same."""
+
+_VECTOR_BITS = 128
+"""The widest load or store of one thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuArch:
+    """One architecture of GPUs; sizes in bytes; `units`, `hertz`, `bandwidth` and `l2` are those of `card`.
+
+    lanes: threads of a sub-group. shared: what the arrays of a block may take; shared_most: with the larger
+    size that a launch may ask for. registers: of 32 bits, of one thread; registers_unit: of all of a unit.
+    fma: f32 multiply-adds that a unit starts in a cycle.
+    """
+
+    name: str
+    card: str
+    units: int
+    lanes: int
+    shared: int
+    shared_most: int
+    registers: int
+    registers_unit: int
+    threads_unit: int
+    fma: int
+    hertz: float
+    bandwidth: float
+    l2: int
+    features: frozenset[str]
+
+    def limits(self) -> dict[str, int]:
+        """The named limits of `TargetFacts`."""
+        return {
+            "threads_per_block": 1024,
+            "shared_bytes": self.shared,
+            "shared_bytes_most": self.shared_most,
+            "registers_per_thread": self.registers,
+            "registers_per_unit": self.registers_unit,
+            "threads_per_unit": self.threads_unit,
+            "units": self.units,
+            "stack_bytes": 1024,
+            **dict(GRID),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """What a toolchain made of a module for one architecture."""
+
+    images: tuple[Image, ...]
+    resources: tuple[Resource, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A toolchain that compiles modules; `identity` changes whenever its output might.
+
+    compile: (module's text, arch, whether an intermediate form is wanted beside the binary) -> what it made.
+    """
+
+    description: str
+    identity: str
+    compile: Callable[[str, str, bool], Built]
+
+
+def chosen_archs(text: str, known: Mapping[str, GpuArch], aliases: Mapping[str, str]) -> tuple[GpuArch, ...]:
+    """The architectures of a list such as `sm_70,sm_90`, in the order of the table.
+
+    Raises UsageError for unknown names, and for those whose sub-groups differ: they cannot share kernels.
+    """
+    asked = [aliases.get(name, name) for name in text.split(",")]
+    unknown = [name for name in asked if name not in known]
+    if unknown:
+        raise UsageError(
+            f"unknown architecture `{unknown[0]}`",
+            where=f"architecture `{text}`",
+            why=f"known are {', '.join((*known, *aliases))}",
+            hint=did_you_mean(unknown[0], (*known, *aliases)),
+        )
+    found = tuple(arch for name, arch in known.items() if name in asked)
+    if len({arch.lanes for arch in found}) > 1:
+        sizes = ", ".join(f"{arch.name} {arch.lanes}" for arch in found)
+        raise UsageError(
+            "these architectures cannot share one library",
+            where=f"architecture `{text}`",
+            why=f"their sub-groups have different sizes: {sizes}",
+            hint="compile a library for each size",
+        )
+    return found
+
+
+def gpu_facts(name: str, language: str, archs: Sequence[GpuArch]) -> TargetFacts:
+    """What all of the architectures allow: the smallest limits, the common features."""
+    limits = [arch.limits() for arch in archs]
+    features = frozenset.intersection(*(arch.features for arch in archs))
+    return TargetFacts(
+        name=name,
+        language=language,
+        arch=",".join(arch.name for arch in archs),
+        features=features,
+        intrinsics=features,
+        vector_bits=_VECTOR_BITS,
+        vector_registers=min(arch.registers for arch in archs),
+        fma_per_cycle=min(arch.fma for arch in archs) * 32 / _VECTOR_BITS,
+        hertz=min(arch.hertz for arch in archs),
+        bandwidth=min(arch.bandwidth / arch.units for arch in archs),
+        l1=Cache(min(arch.shared_most for arch in archs), 128),
+        l2=Cache(min(arch.l2 for arch in archs), 128),
+        l3=Cache(0, 128),
+        scopes=SCOPES,
+        subgroup_sizes=(archs[0].lanes,),
+        limits=tuple((key, min(one[key] for one in limits)) for key in limits[0]),
+        max_lanes=16,
+        launches=True,
+        binds_threads=True,
+    )
+
+
+def build_archs(
+    text: str, archs: Sequence[str], tools: Sequence[Tool], settings: Settings, *, intermediate: str = ""
+) -> tuple[Built, ...]:
+    """What each tool made of the module for its architecture, at the same time; or what it made before.
+
+    `intermediate` is the architecture whose intermediate form is wanted, too. Raises what the tools raise.
+    """
+    cache = ContentCache(settings.cache_dir / "images")
+
+    def build(arch: str, tool: Tool) -> Built:
+        return _cached(cache, text, arch, tool, more=arch == intermediate)
+
+    with ThreadPoolExecutor(max_workers=max(1, min(settings.jobs, len(archs)))) as pool:
+        return tuple(pool.map(build, archs, tools))
+
+
+def _cached(cache: ContentCache, text: str, arch: str, tool: Tool, *, more: bool) -> Built:
+    key = content_key("image", text, arch, tool.identity, "with intermediate form" if more else "")
+    if (found := _stored(cache, key)) is not None:
+        return found
+    built = tool.compile(text, arch, more)
+    for image in built.images:
+        cache.put(key, image.data, f".{image.kind}")
+    record = {
+        "images": [[image.kind, image.arch] for image in built.images],
+        "resources": [asdict(item) for item in built.resources],
+    }
+    cache.put(key, json.dumps(record).encode(), ".json")
+    return built
+
+
+def _stored(cache: ContentCache, key: str) -> Built | None:
+    path = cache.get(key, ".json")
+    if path is None:
+        return None
+    record = json.loads(path.read_bytes())
+    images = []
+    for kind, arch in record["images"]:
+        data = cache.get(key, f".{kind}")
+        if data is None:
+            return None
+        images.append(Image(kind, arch, data.read_bytes()))
+    return Built(tuple(images), tuple(Resource(**item) for item in record["resources"]))
