@@ -1,0 +1,274 @@
+"""OpenCL C on processors and the GPUs of four vendors: the driver compiles the source when a model is loaded.
+
+Where clang and the SPIR-V translator are installed, modules for GPUs carry SPIR-V, too: for drivers without a
+compiler of source, and because an error in the text is then found before anybody loads the library.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+from compiler.core.cache import ContentCache, content_key
+from compiler.core.diagnostics import BuildError, UsageError, did_you_mean
+from compiler.core.files import private_directory, write_atomic
+from compiler.core.process import check_host, run
+from compiler.core.settings import Settings, child_environment, search_path
+from compiler.core.target import Cache, TargetFacts
+from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
+from compiler.targets.cpu import COMMON_FLAGS, cpu_facts
+from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
+from compiler.targets.features import FEATURES, LEVELS, features_text
+from compiler.targets.target import Target, TargetRow
+from compiler.targets.toolchain import Cxx
+
+SPIRV = "spirv"
+_LIMIT_SECONDS = 600.0
+_SHOWN_LINES = 12
+_CLANG_FLAGS = (
+    "-x", "cl", "-cl-std=CL1.2", "-target", "spir64", "-O2",
+    "-fno-vectorize", "-fno-slp-vectorize",  # SPIR-V has no vectors of other lengths than OpenCL's
+    "-Xclang", "-finclude-default-header", "-emit-llvm",
+)  # fmt: skip
+_NO_SPIRV = (
+    "no SPIR-V: clang and llvm-spirv of one version were not found (apt install clang-15 llvm-spirv-15)"
+)
+_VERSIONS = ("", "-18", "-17", "-16", "-15", "-14")
+
+_KIB, _MIB = 1 << 10, 1 << 20
+_GRID = (("grid_x", 2**31 - 1), ("grid_y", 65535), ("grid_z", 65535))
+
+LOCAL_BYTES = 256 * _KIB
+"""What Intel's runtime for processors offers a work-group (CL_DEVICE_LOCAL_MEM_SIZE); PoCL offers more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """What all GPUs of a vendor offer through OpenCL; hertz, units, bandwidth and l2 are those of `card`.
+
+    arch: the one that facts are for; source suits later ones, too. work_items: largest work-group.
+    local: bytes that it may share. registers: of 32 bits, of one work-item. fma: of a unit in a cycle.
+    """
+
+    vendor: str
+    title: str
+    arch: str
+    card: str
+    work_items: int
+    local: int
+    registers: int
+    lanes: int
+    units: int
+    fma: int
+    hertz: float
+    bandwidth: float
+    l2: int
+
+
+# work_items and local: what drivers report as CL_DEVICE_MAX_WORK_GROUP_SIZE and CL_DEVICE_LOCAL_MEM_SIZE (NVIDIA's
+# and AMD's programming guides; Intel: one sub-slice of the oldest supported GPU). The rest: data sheets.
+GPUS = (
+    # vendor, title, arch, card, work_items, local, registers, lanes, units, fma, hertz, bandwidth, l2
+    Gpu("nvidia", "NVIDIA GPUs", "sm_70", "V100", 1024, 48 * _KIB, 255, 32, 80, 64, 1.53e9, 900e9, 6 * _MIB),
+    Gpu(
+        "amd",
+        "AMD GPUs",
+        "gfx906",
+        "Instinct MI50",
+        256,
+        64 * _KIB,
+        256,
+        64,
+        60,
+        64,
+        1.73e9,
+        1024e9,
+        4 * _MIB,
+    ),
+    Gpu("hygon", "Hygon DCUs", "gfx906", "Z100", 256, 64 * _KIB, 256, 64, 60, 64, 1.70e9, 1024e9, 4 * _MIB),
+    Gpu(
+        "intel",
+        "Intel GPUs",
+        "spir64",
+        "Arc A770",
+        256,
+        64 * _KIB,
+        128,
+        16,
+        32,
+        128,
+        2.10e9,
+        560e9,
+        16 * _MIB,
+    ),
+)
+
+
+# ---------------------------------------------------------------- processors
+
+
+def _cpu_target(arch: str) -> Target:
+    """Host cores behind OpenCL: the schedules of a processor, in vectors of at most 16 lanes.
+
+    Raises what `cpu_facts` raises.
+    """
+    known = cpu_facts(arch)
+    facts = replace(
+        known,
+        name="opencl-cpu",
+        language="opencl c",
+        features=frozenset(),
+        intrinsics=frozenset(),  # a vector of which some lanes are off is moved lane by lane
+        limits=(*known.limits, ("shared_bytes", LOCAL_BYTES)),
+        max_lanes=16,
+        launches=True,
+    )
+    ordered = tuple(name for name in FEATURES if name in known.features)
+    named = features_text(ordered) if arch.startswith("host") else arch
+    return Target(f"opencl-cpu:{named}", facts, OPENCL_CPU, (), _host_flags, _language("cpu"), (known.arch,))
+
+
+# ---------------------------------------------------------------- GPUs
+
+
+def _gpu_facts(gpu: Gpu) -> TargetFacts:
+    return TargetFacts(
+        name=f"opencl-{gpu.vendor}",
+        language="opencl c",
+        arch=gpu.arch,
+        vector_bits=128,  # the widest load or store of one work-item
+        vector_registers=gpu.registers,
+        fma_per_cycle=gpu.fma / 4,
+        hertz=gpu.hertz,
+        bandwidth=gpu.bandwidth / gpu.units,
+        l1=Cache(gpu.local, 128),
+        l2=Cache(gpu.l2, 128),
+        l3=Cache(0, 128),
+        scopes=frozenset({"global", "constant", "shared", "scratch", "register"}),
+        subgroup_sizes=(gpu.lanes,),
+        limits=(
+            ("threads_per_block", gpu.work_items),
+            ("shared_bytes", gpu.local),
+            ("shared_bytes_most", gpu.local),
+            ("registers_per_thread", gpu.registers),
+            ("registers_per_unit", 65536),
+            ("threads_per_unit", 2048),
+            ("units", gpu.units),
+            ("stack_bytes", 1024),
+            *_GRID,
+        ),
+        max_lanes=16,
+        launches=True,
+        binds_threads=True,
+    )
+
+
+def _gpu_target(arch: str, *, gpu: Gpu) -> Target:
+    """The GPUs of one vendor; raises UsageError for an architecture of another."""
+    if arch != gpu.arch:
+        raise UsageError(
+            f"unknown architecture `{arch}`",
+            where=f"target `opencl-{gpu.vendor}`",
+            why=f"OpenCL C is compiled by the driver for the device it finds; the one name is {gpu.arch}",
+            hint=did_you_mean(arch, [gpu.arch]) or "leave the architecture out",
+        )
+    text = f"opencl-{gpu.vendor}:{gpu.arch}"
+    return Target(text, _gpu_facts(gpu), OPENCL_GPU, (), _host_flags, _language(gpu.vendor), (gpu.arch,))
+
+
+def _host_flags(_facts: TargetFacts, _cxx: Cxx) -> tuple[str, ...]:
+    return COMMON_FLAGS
+
+
+# ---------------------------------------------------------------- images
+
+
+@dataclass(frozen=True, slots=True)
+class SpirvTools:
+    """clang and the translator from its intermediate form to SPIR-V, of one LLVM version."""
+
+    clang: str
+    translator: str
+    identity: str
+
+
+@lru_cache(maxsize=4)
+def find_spirv_tools(path: str | None = None) -> SpirvTools | None:
+    """The newest pair of clang and llvm-spirv of one version on the PATH, or None."""
+    path = search_path() if path is None else path
+    for version in _VERSIONS:
+        clang, translator = (shutil.which(f"{name}{version}", path=path) for name in ("clang", "llvm-spirv"))
+        if clang is not None and translator is not None:
+            banners = [
+                run([tool, "--version"], env=child_environment()).stdout for tool in (clang, translator)
+            ]
+            return SpirvTools(clang, translator, content_key("spirv", *banners, *_CLANG_FLAGS))
+    return None
+
+
+def to_spirv(text: str, tools: SpirvTools, cache: ContentCache) -> bytes:
+    """SPIR-V of a module's text; raises BuildError when a tool refuses it."""
+    key = content_key("spirv", text, tools.identity)
+    if found := cache.get(key, ".spv"):
+        return found.read_bytes()
+    with private_directory("tk-spirv") as directory:
+        write_atomic(directory / "module.cl", text)
+        steps = (
+            [tools.clang, "-c", *_CLANG_FLAGS, "module.cl", "-o", "module.bc"],
+            [tools.translator, "module.bc", "-o", "module.spv"],
+        )
+        for argv in steps:
+            done = run(
+                argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS
+            )
+            if done.returncode != 0:
+                check_host(done)
+                raise BuildError(
+                    "the generated OpenCL C was refused",
+                    where=" ".join(argv),
+                    why="\n".join(done.stderr.splitlines()[:_SHOWN_LINES]),
+                    hint="this is a defect of tk: please report it with the output of --dump",
+                )
+        data = (directory / "module.spv").read_bytes()
+    cache.put(key, data, ".spv")
+    return data
+
+
+def _build(module: Module, _target: Target, settings: Settings, *, device: str) -> Images:
+    """The source and, for GPUs where the tools are installed, SPIR-V; raises BuildError.
+
+    The arch of an image is the kind of device that `runtime/src/devices/opencl.cpp` looks for.
+    """
+    source = Image(SOURCE, device, module.text.encode())
+    driver = "OpenCL C 1.2, compiled by the device's driver"
+    if device == "cpu":
+        return Images((source,), driver)
+    tools = find_spirv_tools()
+    if tools is None:
+        return Images((source,), driver, notes=(_NO_SPIRV,))
+    spirv = to_spirv(module.text, tools, ContentCache(settings.cache_dir / "images"))
+    return Images((source, Image(SPIRV, device, spirv)), f"{driver}; SPIR-V by {tools.identity[:12]}")
+
+
+@lru_cache(maxsize=8)
+def _language(device: str) -> DeviceLanguage:
+    build: Callable[[Module, Target, Settings], Images] = partial(_build, device=device)
+    return DeviceLanguage(runtime=("opencl", "program_cache"), suffix=".cl", build=build)
+
+
+OPENCL_ROWS: tuple[TargetRow, ...] = (
+    TargetRow("opencl-cpu", "host cores, OpenCL C (PoCL, Intel)", ("host", *LEVELS), "host", _cpu_target),
+    *(
+        TargetRow(
+            f"opencl-{gpu.vendor}",
+            f"{gpu.title}, OpenCL C",
+            (gpu.arch,),
+            gpu.arch,
+            partial(_gpu_target, gpu=gpu),
+        )
+        for gpu in GPUS
+    ),
+)
+"""Every target of this language."""
