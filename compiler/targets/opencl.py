@@ -67,8 +67,8 @@ class Gpu:
     l2: int
 
 
-# work_items and local: what drivers report as CL_DEVICE_MAX_WORK_GROUP_SIZE and CL_DEVICE_LOCAL_MEM_SIZE (NVIDIA's
-# and AMD's programming guides; Intel: one sub-slice of the oldest supported GPU). The rest: data sheets.
+# work_items, local: as drivers report CL_DEVICE_MAX_WORK_GROUP_SIZE and CL_DEVICE_LOCAL_MEM_SIZE (guides of
+# NVIDIA and AMD to OpenCL; Intel: a sub-slice of the oldest supported GPU). The rest: data sheets.
 GPUS = (
     # vendor, title, arch, card, work_items, local, registers, lanes, units, fma, hertz, bandwidth, l2
     Gpu("nvidia", "NVIDIA GPUs", "sm_70", "V100", 1024, 48 * _KIB, 255, 32, 80, 64, 1.53e9, 900e9, 6 * _MIB),
