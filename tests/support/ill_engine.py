@@ -6,7 +6,7 @@ import contextlib
 import json
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -37,10 +37,15 @@ class IllEngine:
         self._passes = threading.Event()
         self._passes.set()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._threads: list[threading.Thread] = []
         self._server = socket.socket(socket.AF_UNIX)
         self._server.bind(str(path))
         self._server.listen(64)
-        threading.Thread(target=self._serve, daemon=True).start()
+        self._start(self._serve)
+
+    def _start(self, work: Callable[..., None], *arguments: socket.socket) -> None:
+        self._threads.append(threading.Thread(target=work, args=arguments, daemon=True))
+        self._threads[-1].start()
 
     def fall_ill(self, illness: Illness) -> None:
         self._illness = illness
@@ -57,8 +62,12 @@ class IllEngine:
         self.recover()
         with contextlib.suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
+        self._threads[0].join()
         self._cut_all()
+        for thread in self._threads:
+            thread.join()
+        for one in (self._server, *(one for pair in self._pairs for one in pair)):
+            one.close()
 
     def _cut_all(self) -> None:
         for pair in self._pairs:
@@ -76,8 +85,8 @@ class IllEngine:
             if self._illness == "drops":
                 _cut(client, engine)
                 continue
-            threading.Thread(target=self._relay, args=(client, engine, client), daemon=True).start()
-            threading.Thread(target=self._relay, args=(engine, client, client), daemon=True).start()
+            self._start(self._relay, client, engine, client)
+            self._start(self._relay, engine, client, client)
 
     def _relay(self, source: socket.socket, sink: socket.socket, client: socket.socket) -> None:
         try:
