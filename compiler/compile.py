@@ -117,7 +117,9 @@ def _keep(
 def _may_be_kept(options: CompileOptions, settings: Settings) -> bool:
     """Whether this compile makes a library and nothing else; looking closer means compiling."""
     asked = options.dump, options.stop_after, options.start_from
-    return options.emit == "library" and asked == (None, None, None) and not settings.debug
+    whole = options.emit == "library" and asked == (None, None, None) and not settings.debug
+    # Images depend on the device's toolchain, too; they are cached by themselves.
+    return whole and get_target(options.target, options.arch).device is None
 
 
 def _pipeline(

@@ -18,7 +18,7 @@ from compiler.core.diagnostics import BadInputError, HostError, InternalError, T
 from compiler.core.settings import load_settings
 from compiler.runtime import abi
 from compiler.runtime.abi import Status, TkModelApi
-from compiler.runtime.elf import check_library, read_manifest
+from compiler.runtime.elf import check_library, read_images, read_manifest
 from compiler.runtime.tensors import (
     Array,
     SymbolicDim,
@@ -30,6 +30,7 @@ from compiler.runtime.tensors import (
     numpy_dtype,
     pick,
 )
+from compiler.runtime.vendor_runtimes import reach_runtimes
 
 __all__ = ["BoundRun", "Context", "Model", "StepTime", "SymbolicDim", "TensorInfo", "load", "manifest_of"]
 
@@ -85,6 +86,8 @@ class Model:
         self.path = path
         self._threads = threads
         self._library = _open_library(path)
+        if read_images(path):
+            reach_runtimes(load_settings())
         self._api = _api_of(self._library, path)
         self._handle = ctypes.c_void_p()
         _check(self._api, self._open(device), str(path))
