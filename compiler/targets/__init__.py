@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.targets.cpu import CPU
+from compiler.targets.cuda import CUDA_NVIDIA
+from compiler.targets.hip import HYGON, ROCM
 from compiler.targets.opencl import OPENCL_ROWS
 from compiler.targets.target import Target, TargetRow
 
 __all__ = ["TARGETS", "Target", "TargetRow", "find_target", "get_target"]
 
-ROWS: tuple[TargetRow, ...] = (CPU, *OPENCL_ROWS)
+ROWS: tuple[TargetRow, ...] = (CPU, *OPENCL_ROWS, CUDA_NVIDIA, ROCM, HYGON)
 """Every target; a new one is a file in this package and a line here."""
 
 TARGETS: dict[str, TargetRow] = {row.name: row for row in ROWS}

@@ -10,7 +10,7 @@ from compiler.targets.cpu import COMMON_FLAGS
 from compiler.targets.cuda_tools import CudaTool, cuda_tools
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
 from compiler.targets.gpu import GpuArch, build_archs, chosen_archs, gpu_facts
-from compiler.targets.target import Target
+from compiler.targets.target import Target, TargetRow
 from compiler.targets.toolchain import Cxx
 
 DEFAULT_ARCH = "sm_70"
@@ -47,9 +47,9 @@ def _row(
 
 
 # Shared memory that a block may ask for and threads of a unit: CUDA C++ Programming Guide, table "Technical
-# Specifications per Compute Capability"; multiply-adds of a unit in a cycle: its "Arithmetic Instructions";
-# features: its sections on warp matrix functions (f16 from 7.0, int8 from 7.2, bf16 and tf32 from 8.0), PTX ISA for mma.sync
-# m16n8k8 (7.5) and cp.async (8.0), dp4a (6.1). Units, clock, bandwidth and L2: the data sheet of the card.
+# Specifications per Compute Capability"; multiply-adds of a unit in a cycle: its "Arithmetic Instructions".
+# Features: its section on warp matrix functions (f16 7.0, int8 7.2, bf16 and tf32 8.0), and the PTX ISA
+# for mma.sync (7.5), cp.async (8.0) and dp4a (6.1). Units, clock, bandwidth, L2: data sheet of the card.
 ARCHS: dict[str, GpuArch] = {
     row.name: row
     for row in (
@@ -67,7 +67,7 @@ ARCHS: dict[str, GpuArch] = {
 }
 
 
-def cuda_target(arch: str) -> Target:
+def _target(arch: str) -> Target:
     """`cuda-nvidia` for a list of architectures; raises UsageError for unknown ones."""
     archs = chosen_archs(arch, ARCHS, {})
     facts = gpu_facts("cuda-nvidia", "cuda", archs)
@@ -112,3 +112,7 @@ def _tool_for(arch: str, settings: Settings) -> CudaTool:
 
 
 LANGUAGE = DeviceLanguage(runtime=("cuda", "emulator"), suffix=".cu", build=build)
+
+CUDA_NVIDIA = TargetRow(
+    "cuda-nvidia", "NVIDIA GPUs, CUDA C++", tuple(ARCHS), DEFAULT_ARCH, _target, aliases=("cuda",)
+)

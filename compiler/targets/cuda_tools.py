@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
-from typing import Any
 
 from compiler.core.cache import content_key
-from compiler.core.diagnostics import BuildError
 from compiler.core.files import private_directory, write_atomic
 from compiler.core.process import check_host, run
 from compiler.core.settings import Settings, child_environment, search_path
 from compiler.targets.device import Image, Resource
-from compiler.targets.gpu import Built, Tool
+from compiler.targets.gpu import Built, Tool, refused
+from compiler.targets.nvrtc import Nvrtc
 
 CUBIN = "cubin"
 PTX = "ptx"
@@ -35,8 +34,6 @@ _LIBRARY = re.compile(r"libnvrtc\.so(\.\d+)*")
 _OPTIONS = ("--std=c++17", "--ptxas-options=-v")
 _LIMIT_SECONDS = 1800.0
 _PROBE_SECONDS = 60.0
-_SHOWN_LINES = 12
-_DEFECT = "this is a defect of tk: please report it with the output of --dump"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,69 +86,23 @@ def _in_folder(folder: Path) -> Iterator[str]:
 
 def _nvrtc(path: str) -> CudaTool | None:
     try:
-        library = ctypes.CDLL(path)
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        if library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)) != 0:
-            return None
-        count = ctypes.c_int()
-        library.nvrtcGetNumSupportedArchs(ctypes.byref(count))
-        numbers = (ctypes.c_int * count.value)()
-        library.nvrtcGetSupportedArchs(numbers)
-        library.nvrtcGetCUBIN  # noqa: B018 - absent before CUDA 11.1, which made PTX only
+        compiler = Nvrtc(ctypes.CDLL(path))
+        version, archs = compiler.version(), compiler.supported()
+        compiler.library.nvrtcGetCUBIN  # noqa: B018 - CUDA before 11.1 made PTX only
     except (OSError, AttributeError):
         return None
-    version = f"{major.value}.{minor.value}"
-    build = ctypes.c_int()
     # The version names no patch release: the size of the file tells them apart.
-    size = Path(path).resolve().stat().st_size if Path(path).is_file() else build.value
-    identity = content_key("nvrtc", version, str(size), *_OPTIONS)
-    tool = Tool(f"NVRTC {version}", identity, partial(_compile_nvrtc, library))
-    return CudaTool(tool, tuple(f"sm_{number}" for number in sorted(numbers)))
+    size = Path(path).resolve().stat().st_size if Path(path).is_file() else 0
+    identity = content_key("nvrtc", str(version), str(size), *_OPTIONS)
+    tool = Tool(f"NVRTC {version}", identity, partial(_compile_nvrtc, compiler))
+    return CudaTool(tool, tuple(f"sm_{number}" for number in archs))
 
 
-def _compile_nvrtc(library: Any, text: str, arch: str, with_ptx: bool) -> Built:  # noqa: FBT001 - see Tool
-    """Functions and options: NVRTC documentation, sections 3 and 4.2. Runs without Python's lock."""
-    options = [f"--gpu-architecture={arch}", *_OPTIONS]
-    program = ctypes.c_void_p()
-    _check(
-        library, library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"model.cu", 0, None, None)
-    )
-    try:
-        array = (ctypes.c_char_p * len(options))(*(item.encode() for item in options))
-        status = library.nvrtcCompileProgram(program, len(options), array)
-        log = _output(library, program, "ProgramLog").rstrip(b"\0").decode(errors="backslashreplace")
-        if status != 0:
-            raise _refused(f"NVRTC {' '.join(options)}", log)
-        images = [Image(CUBIN, arch, _output(library, program, "CUBIN"))]
-        if with_ptx:
-            images.append(Image(PTX, arch, _output(library, program, "PTX")))
-        return Built(tuple(images), ptxas_resources(log, arch))
-    finally:
-        library.nvrtcDestroyProgram(ctypes.byref(program))
-
-
-def _output(library: Any, program: ctypes.c_void_p, name: str) -> bytes:
-    size = ctypes.c_size_t()
-    _check(library, getattr(library, f"nvrtcGet{name}Size")(program, ctypes.byref(size)))
-    data = ctypes.create_string_buffer(size.value)
-    _check(library, getattr(library, f"nvrtcGet{name}")(program, data))
-    return data.raw
-
-
-def _check(library: Any, status: int) -> None:
-    if status != 0:
-        library.nvrtcGetErrorString.restype = ctypes.c_char_p
-        raise BuildError("NVRTC failed", why=library.nvrtcGetErrorString(status).decode(), hint=_DEFECT)
-
-
-def _refused(command: str, log: str) -> BuildError:
-    errors = [line for line in log.splitlines() if "error" in line] or log.splitlines()
-    return BuildError(
-        "the CUDA compiler rejected generated code",
-        where=command,
-        why="\n".join(errors[:_SHOWN_LINES]),
-        hint=_DEFECT,
-    )
+def _compile_nvrtc(compiler: Nvrtc, text: str, arch: str, with_ptx: bool) -> Built:  # noqa: FBT001
+    outputs = {"CUBIN": CUBIN, "PTX": PTX} if with_ptx else {"CUBIN": CUBIN}
+    log, made = compiler.compile(text, (f"--gpu-architecture={arch}", *_OPTIONS), tuple(outputs))
+    images = (Image(kind, arch, data) for kind, data in zip(outputs.values(), made, strict=True))
+    return Built(tuple(images), ptxas_resources(log, arch))
 
 
 # ---------------------------------------------------------------- nvcc
@@ -174,7 +125,7 @@ def _nvcc(home: Path | None) -> CudaTool | None:
     return CudaTool(tool, tuple(dict.fromkeys(re.findall(r"sm_\d+\b", listed.stdout))))
 
 
-def _compile_nvcc(path: str, text: str, arch: str, with_ptx: bool) -> Built:  # noqa: FBT001 - see Tool
+def _compile_nvcc(path: str, text: str, arch: str, with_ptx: bool) -> Built:  # noqa: FBT001
     with private_directory("tk-cuda") as directory:
         write_atomic(directory / "model.cu", text)
         log = _run_nvcc(path, ["-cubin", f"-arch={arch}"], CUBIN, directory)
@@ -191,7 +142,7 @@ def _run_nvcc(path: str, flags: list[str], output: str, directory: Path) -> str:
     done = run(argv, cwd=directory, env=env, timeout=_LIMIT_SECONDS, merged=True)
     if done.returncode != 0:
         check_host(done)
-        raise _refused(" ".join(argv), done.stdout)
+        raise refused(" ".join(argv), done.stdout)
     return done.stdout
 
 

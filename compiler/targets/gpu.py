@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 from compiler.core.cache import ContentCache, content_key
-from compiler.core.diagnostics import UsageError, did_you_mean
+from compiler.core.diagnostics import BuildError, UsageError, did_you_mean
 from compiler.core.settings import Settings
 from compiler.core.target import Cache, TargetFacts
 from compiler.targets.device import Image, Resource
@@ -17,6 +17,8 @@ SCOPES = frozenset({"global", "constant", "shared", "scratch", "register", "frag
 GRID = (("grid_x", 2**31 - 1), ("grid_y", 65535), ("grid_z", 65535))
 """CUDA C++ Programming Guide, technical specifications per compute capability; HIP reports the same."""
 
+DEFECT = "this is a defect of tk: please report it with the output of --dump"
+_SHOWN_LINES = 12
 _VECTOR_BITS = 128
 """The widest load or store of one thread."""
 
@@ -176,3 +178,14 @@ def _stored(cache: ContentCache, key: str) -> Built | None:
             return None
         images.append(Image(kind, arch, data.read_bytes()))
     return Built(tuple(images), tuple(Resource(**item) for item in record["resources"]))
+
+
+def refused(command: str, log: str) -> BuildError:
+    """What to raise when a compiler rejects a module."""
+    errors = [line for line in log.splitlines() if "error" in line] or log.splitlines()
+    return BuildError(
+        "the device's compiler rejected generated code",
+        where=command,
+        why="\n".join(errors[:_SHOWN_LINES]),
+        hint=DEFECT,
+    )

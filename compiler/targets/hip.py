@@ -1,0 +1,159 @@
+"""AMD GPUs and Hygon DCUs by HIP: the table of architectures, and modules built into code objects."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from compiler.core.diagnostics import HostError
+from compiler.core.settings import Settings
+from compiler.core.target import TargetFacts
+from compiler.render.vocabulary_cuda import HIP
+from compiler.targets.cpu import COMMON_FLAGS
+from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
+from compiler.targets.gpu import GpuArch, Tool, build_archs, chosen_archs, gpu_facts
+from compiler.targets.hip_tools import find_hipcc
+from compiler.targets.target import Target, TargetRow
+from compiler.targets.toolchain import Cxx
+
+DEFAULT_ARCH = "gfx906"
+
+_SHARED = 64 << 10
+_DOT = frozenset({"dp4a"})
+_MFMA = _DOT | {"mfma"}
+_CDNA_REGISTERS = 65536
+"""Vector registers of a compute unit, lanes counted: 4 SIMDs of 256 for a wave of 64."""
+
+
+def _row(
+    name: str, card: str, units: int, lanes: int, registers: int, registers_unit: int, threads: int, fma: int,
+    gigahertz: float, gigabytes: float, l2_mib: int, features: frozenset[str],
+) -> GpuArch:  # fmt: skip
+    return GpuArch(
+        name=name,
+        card=card,
+        units=units,
+        lanes=lanes,
+        shared=_SHARED,
+        shared_most=_SHARED,
+        registers=registers,
+        registers_unit=registers_unit,
+        threads_unit=threads,
+        fma=fma,
+        hertz=gigahertz * 1e9,
+        bandwidth=gigabytes * 1e9,
+        l2=l2_mib << 20,
+        features=features,
+    )
+
+
+# Lanes, registers and shared memory: LLVM "User Guide for AMDGPU Backend" (waves of 64 by default on gfx9, 32
+# on gfx10 and gfx11) and the instruction set manuals (64 KB of LDS for a group; gfx90a and gfx942: 512 registers,
+# half of them for accumulation; dot4 from gfx906; MFMA from gfx908; WMMA from gfx1100, another dot4 there). Units,
+# clock, bandwidth and L2: the data sheet of the card.
+ARCHS: dict[str, GpuArch] = {
+    row.name: row
+    for row in (
+        #                      units lanes regs  regs/unit threads fma GHz  GB/s  L2
+        _row("gfx906", "MI50", 60, 64, 256, _CDNA_REGISTERS, 2560, 64, 1.73, 1024, 4, _DOT),
+        _row("gfx908", "MI100", 120, 64, 256, _CDNA_REGISTERS, 2560, 64, 1.50, 1228, 8, _MFMA),
+        _row("gfx90a", "MI210", 104, 64, 256, 2 * _CDNA_REGISTERS, 2048, 128, 1.70, 1638, 8, _MFMA),
+        _row("gfx942", "MI300X", 304, 64, 256, 2 * _CDNA_REGISTERS, 2048, 128, 2.10, 5300, 4, _MFMA),
+        _row("gfx1030", "RX 6800", 60, 32, 256, 65536, 1024, 64, 2.10, 512, 4, _DOT),
+        _row("gfx1100", "RX 7900 XTX", 96, 32, 256, 98304, 1024, 128, 2.50, 960, 6, frozenset({"wmma_rdna"})),
+    )
+}
+
+_AMD = "ROCm's hipcc (Debian: apt install hipcc)"
+_HYGON = "DTK's hipcc"
+_OLD = frozenset({"gfx906", "gfx908", "gfx90a", "gfx1030"})
+"""What ROCm 5.2 of Debian 12 has device libraries for."""
+_ALIASES = {"gfx916": "gfx906"}
+_ALIAS_NOTE = (
+    "gfx916 was compiled as gfx906, which open compilers know; only DTK's own hipcc knows Hygon's names, "
+    "so check the library on the card with `tk verify`"
+)
+
+
+def _target(arch: str, *, name: str) -> Target:
+    """The target of a vendor for a list of architectures; raises UsageError for unknown ones."""
+    aliases = _ALIASES if name == "rocm-hygon" else {}
+    archs = chosen_archs(arch, ARCHS, aliases)
+    facts = gpu_facts(name, "hip", archs)
+    names = tuple(item.name for item in archs)
+    aliased = set(arch.split(",")) & set(aliases)
+    language = _ALIASED if aliased else _LANGUAGES[name]
+    return Target(f"{name}:{','.join(names)}", facts, HIP, (), _host_flags, language, names)
+
+
+def _host_flags(_facts: TargetFacts, _cxx: Cxx) -> tuple[str, ...]:
+    return COMMON_FLAGS
+
+
+def build(
+    module: Module, target: Target, settings: Settings, *, install: str = _AMD, notes: tuple[str, ...] = ()
+) -> Images:
+    """A code object for each architecture, and the source.
+
+    Raises HostError when no toolchain knows an architecture, BuildError when one refuses the text.
+    """
+    tools = [_tool_for(arch, settings, install) for arch in target.archs]
+    built = build_archs(module.text, target.archs, tools, settings)
+    images = [Image(SOURCE, "", module.text.encode())]
+    images += [image for item in built for image in item.images]
+    resources = tuple(row for item in built for row in item.resources)
+    used = "; ".join(dict.fromkeys(tool.description for tool in tools))
+    return Images(tuple(images), used, resources, notes)
+
+
+def _tool_for(arch: str, settings: Settings, install: str) -> Tool:
+    found = find_hipcc(settings)
+    if found is None:
+        raise HostError(
+            "there is no HIP compiler on this machine",
+            why="hipcc was not found",
+            hint=f"install {install}, or compile in the image {_image(arch, install)}",
+        )
+    if found.knows(arch):
+        return found.tool
+    known = ", ".join(name for name in ARCHS if found.knows(name)) or "none of the architectures of tk"
+    raise HostError(
+        f"the HIP compiler on this machine does not know {arch}",
+        why=f"{found.tool.description} knows {known}",
+        hint=f"install a newer one, or compile in the image {_image(arch, install)}",
+    )
+
+
+def _image(arch: str, install: str) -> str:
+    if install == _HYGON:
+        return "`dtk-23.04` or `dtk-25.04.2`"
+    return "`rocm-5.2-debian` or `rocm-6.4.1`" if arch in _OLD else "`rocm-6.4.1`"
+
+
+_LANGUAGES = {
+    "rocm-amd": DeviceLanguage(runtime=("hip", "emulator"), suffix=".hip", build=build),
+    "rocm-hygon": DeviceLanguage(
+        runtime=("hip", "emulator"), suffix=".hip", build=partial(build, install=_HYGON)
+    ),
+}
+_ALIASED = DeviceLanguage(
+    runtime=("hip", "emulator"),
+    suffix=".hip",
+    build=partial(build, install=_HYGON, notes=(_ALIAS_NOTE,)),
+)
+
+ROCM = TargetRow(
+    "rocm-amd",
+    "AMD GPUs, HIP",
+    tuple(ARCHS),
+    DEFAULT_ARCH,
+    partial(_target, name="rocm-amd"),
+    aliases=("rocm", "hip"),
+)
+HYGON = TargetRow(
+    "rocm-hygon",
+    "Hygon DCUs, HIP",
+    ("gfx906", *_ALIASES),
+    DEFAULT_ARCH,
+    partial(_target, name="rocm-hygon"),
+    aliases=("dtk",),
+)
