@@ -128,7 +128,9 @@ class Expressions:
         if isinstance(atom, Var):
             return self.values[atom.name]
         known = self._known(atom)
-        return self(atom) if known is None else known
+        if known is not None:
+            return known
+        return str(self._EXPRESSIONS[type(atom)](self, atom))  # no sum: a product of two variables, for one
 
     def _known(self, expr: Expr) -> Expr | None:
         """The expression with the variables of unrolled loops put in; None when there are none."""
