@@ -80,6 +80,9 @@ void *open_beside(const std::string &folder, const std::string &name, int depth 
 const cl::Api *open_api() {
   static cl::Api api;
   static const bool opened = [] {
+    // Intel's runtime for processors gives a work-group 256 KB unless told otherwise, before it is opened. Private
+    // arrays of a processor's kernels lie there: as much as fits into its second-level cache.
+    setenv("CL_CONFIG_CPU_FORCE_LOCAL_MEM_SIZE", "4MB", 0);
     // A runtime that the user names brings its own loader, which takes more drivers from OCL_ICD_FILENAMES.
     const char *root = std::getenv("TK_SYCL_ROOT");
     void *loader = root == nullptr ? nullptr : open_beside(std::string(root) + "/lib", "libOpenCL.so.1");
@@ -301,6 +304,7 @@ class OpenClDevice final : public Device {
   std::vector<std::string> functions_;
   cl::Context context_ = nullptr;
   cl::ProgramId program_ = nullptr;
+  uint64_t local_bytes_ = 0;  // that a work-group may share
   std::mutex keeping_;
   bool to_keep_ = false;
 
@@ -311,6 +315,7 @@ tk_status OpenClDevice::open(const Program &program) {
   cl::Status status = cl::kSuccess;
   context_ = api.clCreateContext(nullptr, 1, &found_.device, nullptr, nullptr, &status);
   if (context_ == nullptr) return refused("clCreateContext", status);
+  local_bytes_ = asked<uint64_t>(api, found_.device, cl::kDeviceLocalMemSize, 0);
   options_ = "-cl-std=CL1.2";
   // Without this option division may be off by 2.5 ulp, which the reference is not.
   if ((asked<cl::Bits>(api, found_.device, cl::kDeviceSingleFpConfig, 0) & cl::kCorrectlyRoundedDivideSqrt) != 0)
@@ -473,6 +478,12 @@ tk_status OpenClQueue::kernel(int32_t function, cl::Kernel *kernel) {
 tk_status OpenClQueue::launch(const Launch &launch, void *const *args, int32_t n_args) {
   cl::Kernel found = nullptr;
   if (const tk_status status = kernel(launch.function, &found)) return status;
+  if (launch.shared_bytes > device_->local_bytes_)
+    return fail(
+        TK_ERR_DEVICE,
+        "a kernel needs %u bytes of local memory, and %s has %llu; where that is Intel's runtime for processors, "
+        "set CL_CONFIG_CPU_FORCE_LOCAL_MEM_SIZE=16MB",
+        launch.shared_bytes, device_->describe(), static_cast<unsigned long long>(device_->local_bytes_));
   for (int32_t i = 0; i < n_args; ++i) TK_CALL(clSetKernelArgSVMPointer, found, static_cast<cl::Uint>(i), args[i]);
   size_t items[3], group[3];
   for (int i = 0; i < 3; ++i) {
