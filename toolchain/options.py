@@ -18,6 +18,12 @@ Threads = Annotated[
     int | None,
     typer.Option("--threads", metavar="N", min=1, max=4096, help="Threads to use; default: as compiled."),
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        "--device", metavar="NAME", help="Device of a library for one: a number, a part of its name, emulator."
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of random inputs.")]
 Shape = Annotated[
     list[str] | None,

@@ -47,7 +47,7 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
     `progress` is told between measurements which part of them is done. Raises HostError if onnxruntime is
     asked for and missing, BadInputError for files that cannot be read.
     """
-    library = load(request.library)
+    library = load(request.library, device=request.device)
     context = library.context(request.threads)
     feeds = read_feeds(library.inputs, (), request.seed)
     runs: dict[str, Run] = {"tk": context.bind(feeds).run}

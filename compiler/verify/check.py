@@ -29,7 +29,7 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
     """
     proto = read_model(request.model)
     reference, notes = make_reference(request.model, request.reference)
-    library, model_digest = load(request.library), sha256_file(request.model)
+    library, model_digest = load(request.library, device=request.device), sha256_file(request.model)
     if library.manifest.get("model_sha256", model_digest) != model_digest:
         notes = (
             *notes,

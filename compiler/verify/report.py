@@ -16,6 +16,7 @@ class VerifyRequest:
     `inputs` are texts NAME=FILE; inputs that are not given are random, of `seed` and the number of the run.
     `tolerance` is a part of each output's scale; None lets dtype and reduction length decide. `binds` are
     values of inputs that were fixed when compiling. `layers` compares values between fused kernels too.
+    `device` chooses the device of a library for one; None leaves it to TK_DEVICE.
     """
 
     library: Path
@@ -28,6 +29,7 @@ class VerifyRequest:
     tolerance: float | None = None
     reference: str = "auto"
     layers: bool = False
+    device: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class BenchRequest:
     """Measure `library` for about `seconds` after `warmup` seconds of runs that do not count.
 
     `beside` is an ONNX file that onnxruntime runs in turns with the library, so that both see the same
-    machine.
+    machine. `device` is that of `VerifyRequest`.
     """
 
     library: Path
@@ -100,6 +102,7 @@ class BenchRequest:
     beside: Path | None = None
     binds: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
+    device: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from toolchain.commands.place import placeable
 def bench_command(
     library: options.Library,
     threads: options.Threads = None,
+    device: options.Device = None,
     seconds: Annotated[
         float, typer.Option("--seconds", metavar="SECONDS", min=0.01, help="Time to measure for.")
     ] = 3.0,
@@ -41,6 +42,7 @@ def bench_command(
         beside=None if beside is None else options.existing_file(beside),
         binds=options.pairs("--bind", bind, options.read_value),
         seed=seed,
+        device=device,
     )
     with console.progress(f"timing {library.name}", "part") as progress:
         report = compiler.bench_library(request, progress=progress)

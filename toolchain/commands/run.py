@@ -25,13 +25,14 @@ def run_command(
     ] = "npy",
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    device: options.Device = None,
     json: options.Json = False,
 ) -> None:
     """Run a compiled model once, on given or random inputs."""
     from toolchain import tensors
 
     tensors.check_format(file_format)
-    model = compiler.load(options.existing_file(library))
+    model = compiler.load(options.existing_file(library), device=device)
     feeds = compiler.read_feeds(model.inputs, inputs or (), seed)
     context = model.context(threads)
     started = time.perf_counter()

@@ -22,6 +22,7 @@ def verify_command(
     bind: options.Bind = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
+    device: options.Device = None,
     runs: Annotated[
         int, typer.Option("--runs", metavar="N", min=1, max=1000, help="Runs, each with inputs of its own.")
     ] = 2,
@@ -59,6 +60,7 @@ def verify_command(
         tolerance=tolerance,
         reference=reference,
         layers=layers,
+        device=device,
     )
     with console.progress(f"verifying {library.name}") as progress:
         report = compiler.verify_library(request, timeout=timeout, progress=progress)
