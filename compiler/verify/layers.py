@@ -50,7 +50,10 @@ def compare_layers(
         )
         compile_model(model, options, progress=progress)
         progress("values between kernels", 0, 0)
-        with load(options.output, device=request.device) as exposed, exposed.context(request.threads) as context:
+        with (
+            load(options.output, device=request.device) as exposed,
+            exposed.context(request.threads) as context,
+        ):
             actual = context.run(feeds)
         reference, _ = make_reference(model, request.reference)
         expected = reference_outputs(reference, {**feeds, **bound}, request)
