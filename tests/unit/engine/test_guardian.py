@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
 from compiler import Companion, HostError
+from tests.support.broken_engine import Request, fake_engine, healthy
 from tests.support.command import ROOT
 from toolchain.engine.endpoint import Endpoint, Tls
 from toolchain.engine.guardian import endpoint_of, introduction, left
@@ -68,3 +70,39 @@ def test_telling_a_companion_that_is_gone_is_no_error() -> None:
     companion = Companion(["/bin/true"], {})
     companion.dismiss()
     companion.tell("+name")
+
+
+def test_it_waits_for_the_engine_and_removes_what_a_killed_process_left(tmp_path: Path) -> None:
+    """Nobody listens when the input ends; private directories are removed at once, containers later."""
+    secrets = tmp_path / "tk-build-killed"
+    secrets.mkdir()
+    (secrets / "tk-ca").write_text("mark")
+    asked: list[str] = []
+
+    def answer(request: Request) -> None:
+        if not healthy(request):
+            asked.append(f"{request.method} {request.path}")
+            request.answer(b"", 204)
+
+    with tempfile.TemporaryDirectory() as short:
+        endpoint = Endpoint(f"unix://{short}/e.sock", "a test")
+        child = subprocess.Popen(
+            [sys.executable, "-m", "toolchain.engine.guardian"],
+            stdin=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+        )
+        assert child.stdin is not None
+        child.stdin.write(f"{introduction(endpoint)}\n+a\n+b\n-a\n")
+        child.stdin.close()
+        try:
+            time.sleep(2)
+            assert not secrets.exists()
+            assert child.poll() is None
+            with fake_engine(Path(short), answer):
+                assert child.wait(20) == 0
+        finally:
+            child.kill()
+            child.wait()
+    assert set(asked) == {"DELETE containers/b"}
+    assert len(asked) >= 4  # and again, as a request of `tk` may still be on its way
