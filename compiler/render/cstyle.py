@@ -48,6 +48,7 @@ from compiler.render.vocabulary import Vocabulary, memory_type
 
 _COMPOUND = {"add": "+=", "sub": "-=", "mul": "*="}
 SCRATCH_ALIGNMENT = 64
+_SHORT = 2**31
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,15 +249,36 @@ class FunctionPrinter(Expressions):
         self.writer.line("}")
 
     def _let(self, item: Let) -> None:
+        if item.var.dtype == INDEX:
+            self._let_index(item)
+            return
         self.writer.line("{")
         self.writer.open()
-        letter = "n" if item.var.dtype == INDEX else "x"
-        name = self.writer.fresh(letter)
+        name = self.writer.fresh("x")
         self.writer.line(f"const {self.words.type_of(item.var.dtype)} {name} = {self(item.value)};")
         self.values[item.var.name] = name
         self._scope(item.body, name)
         self.writer.close()
         self.writer.line("}")
+
+    def _let_index(self, item: Let) -> None:
+        """A position, whose range is known where that of its parts is; it may be a value, too."""
+        outer = self.sim
+        low, high = self.sim.interval(item.value)
+        kind = self.words.types["i64"]
+        text = stripped(self(item.value))
+        if low is not None and high is not None:
+            self.sim = self.sim.bind(item.var.name, low, high)
+            kind = self.words.index if low >= -_SHORT and high < _SHORT else kind
+        name = self.writer.fresh("n")
+        self.writer.line("{")
+        self.writer.open()
+        self.writer.declare(name, f"const {kind} {name} = {text};")
+        self.values[item.var.name] = name
+        self.stmt(item.body)
+        self.writer.close()
+        self.writer.line("}")
+        self.sim = outer
 
     def _store(self, item: Store) -> None:
         buffer, index = item.buffer, item.indices[0]

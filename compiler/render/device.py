@@ -147,12 +147,14 @@ class _LaunchPrinter(FunctionPrinter):
             return
         assert item.tag is not None
         outer, extent = self.sim, _extent(item)
-        whole = extent == self._extents[item.tag]
-        self.writer.line("{" if whole else f"if ({self.device.axes[item.tag]} < {extent}) {{")
-        self.writer.open()
-        self._along(item.tag, item)
-        self.writer.close()
-        self.writer.line("}")
+        if extent == self._extents[item.tag]:
+            self._along(item.tag, item)
+        else:
+            self.writer.line(f"if ({self.device.axes[item.tag]} < {extent}) {{")
+            self.writer.open()
+            self._along(item.tag, item)
+            self.writer.close()
+            self.writer.line("}")
         self.sim = outer
 
     def _along(self, tag: str, item: For) -> None:
