@@ -7,11 +7,12 @@ from compiler.targets.cpu import CPU
 from compiler.targets.cuda import CUDA_NVIDIA
 from compiler.targets.hip import HYGON, ROCM
 from compiler.targets.opencl import OPENCL_ROWS
+from compiler.targets.sycl import SYCL_ROWS
 from compiler.targets.target import Target, TargetRow
 
 __all__ = ["TARGETS", "Target", "TargetRow", "find_target", "get_target"]
 
-ROWS: tuple[TargetRow, ...] = (CPU, *OPENCL_ROWS, CUDA_NVIDIA, ROCM, HYGON)
+ROWS: tuple[TargetRow, ...] = (CPU, *OPENCL_ROWS, *SYCL_ROWS, CUDA_NVIDIA, ROCM, HYGON)
 """Every target; a new one is a file in this package and a line here."""
 
 TARGETS: dict[str, TargetRow] = {row.name: row for row in ROWS}

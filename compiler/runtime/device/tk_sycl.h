@@ -44,6 +44,11 @@ TK_CONTRACT
 #define TK_NAME(name) TK_JOIN(name, TK_MODEL)
 
 #if defined(TK_AHEAD)
+#if defined(TK_SUBGROUP)
+#define TK_LANES [[sycl::reqd_sub_group_size(TK_SUBGROUP)]]
+#else
+#define TK_LANES
+#endif
 /* TK_KERNEL(name, x, y, z, parameters ...): x * y * z work-items in a group. Launchers give the first two. */
 #define TK_KERNEL(name, x, y, z, ...) \
     TK_INLINE void TK_NAME(name)(const sycl::nd_item<3> &tk_item, unsigned char *tk_shared, __VA_ARGS__)

@@ -253,6 +253,18 @@ Bundle build_source(const tk_sycl_image &image, const Candidate &chosen, const s
                              experimental::properties{experimental::build_options{build_options}});
 }
 
+// The compiler's messages are the library's fault, not the device's.
+int32_t build_from_source(const tk_sycl_image &image, const Candidate &chosen, const sycl::context &context,
+                          std::unique_ptr<Bundle> *bundle) {
+  try {
+    *bundle = std::make_unique<Bundle>(build_source(image, chosen, context));
+    return TK_OK;
+  } catch (const sycl::exception &error) {
+    if (error.code() != sycl::errc::build) throw;
+    return fail(TK_ERR_LIBRARY, string("the SYCL runtime refuses the kernels: ") + error.what());
+  }
+}
+
 Bundle load_binary(const tk_sycl_image &image, const Candidate &chosen, const sycl::context &context) {
 #if defined(TK_HAVE_SYCLBIN)
   char *data = const_cast<char *>(reinterpret_cast<const char *>(image.data));
@@ -283,7 +295,7 @@ int32_t load(const tk_sycl_program &program, const Candidate &chosen, const sycl
     if (!device.ext_oneapi_can_build(experimental::source_language::sycl))
       return fail(TK_ERR_HOST, "the SYCL runtime here cannot compile kernels" + refused +
                                    "; install the package intel-sycl-rt from PyPI with its libsycl-jit");
-    *bundle = std::make_unique<Bundle>(build_source(image, chosen, context));
+    if (const int32_t status = build_from_source(image, chosen, context, bundle)) return status;
   }
   if (!*bundle) return fail(TK_ERR_DEVICE, "the library holds no kernels for " + chosen.text() + refused);
   for (int32_t i = 0; i < program.n_functions; i++) {

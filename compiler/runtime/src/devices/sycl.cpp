@@ -1,4 +1,4 @@
-// SYCL devices, through the shim that the library carries (see ../sycl_shim.h): it is the only part that was
+// SYCL devices, through the shim that the library carries (see sycl_shim.h): it is the only part that was
 // built against a SYCL runtime, and it is opened only where a model is loaded for a device.
 //
 // The runtime is looked for as libsycl.so.N (the number is the shim's own), in this order: already loaded;
@@ -23,9 +23,9 @@
 #include <string>
 #include <vector>
 
-#include "../device.h"
-#include "../error.h"
-#include "../sycl_shim.h"
+#include "device.h"
+#include "error.h"
+#include "sycl_shim.h"
 
 namespace tk {
 namespace {

@@ -1,0 +1,198 @@
+"""SYCL on processors and on the GPUs of four vendors: one text, built at load time or ahead of time.
+
+Processors: the SYCL runtime's own compiler builds the kernels, at compile time where the runtime is here
+(then loading takes milliseconds), else when the library is loaded. GPUs: DPC++ builds them ahead of time, one
+shim for each architecture; for Intel's, the runtime builds them at load time where there is no DPC++.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+
+from compiler.core.diagnostics import HostError
+from compiler.core.settings import Settings
+from compiler.core.target import TargetFacts
+from compiler.render.vocabulary_sycl import SYCL_CPU, SYCL_GPU
+from compiler.runtime.vendor_runtimes import find_intel_runtime, need_sycl
+from compiler.targets.cpu import COMMON_FLAGS, cpu_facts
+from compiler.targets.cuda import ARCHS as NVIDIA_ARCHS
+from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
+from compiler.targets.features import FEATURES, LEVELS, features_text
+from compiler.targets.gpu import GpuArch, chosen_archs, gpu_facts
+from compiler.targets.hip import ARCHS as AMD_ARCHS
+from compiler.targets.sycl_tools import build_ahead, build_shim, build_syclbin, find_dpcpp, module_text
+from compiler.targets.target import Target, TargetRow
+from compiler.targets.toolchain import Cxx
+
+SHIM = "sycl-shim"
+SUFFIX = "kernel-suffix"
+SYCLBIN = "syclbin"
+PROCESSOR = "spir64_x86_64"
+"""DPC++'s name of processors with a vector unit, which images for them carry."""
+
+LOCAL_BYTES = 256 << 10
+"""What Intel's runtime for processors offers a work-group."""
+
+_KIB, _MIB = 1 << 10, 1 << 20
+
+
+def _intel(name: str, card: str, *, lanes: int) -> GpuArch:
+    """An Intel GPU. Memory and registers of the oldest supported sub-slice (oneAPI GPU Guide)."""
+    return GpuArch(
+        name=name,
+        card=card,
+        units=32,
+        lanes=lanes,
+        shared=64 * _KIB,
+        shared_most=64 * _KIB,
+        registers=128,
+        registers_unit=65536,
+        threads_unit=2048,
+        fma=128,
+        hertz=2.1e9,
+        bandwidth=560e9,
+        l2=16 * _MIB,
+        features=frozenset(),
+    )
+
+
+INTEL_ARCHS = {
+    row.name: row
+    for row in (_intel("spir64", "Arc A770", lanes=16), _intel(PROCESSOR, "a processor", lanes=16))
+}
+"""`spir64`: for any GPU of Intel, by its driver. The processor takes the same kernels, to check them."""
+
+_HYGON_ARCHS = {name: AMD_ARCHS[name] for name in ("gfx906",)}
+
+
+# ---------------------------------------------------------------- processors
+
+
+def _cpu_target(arch: str) -> Target:
+    """Host cores behind SYCL: the schedules of a processor, in vectors of at most 16 lanes.
+
+    Raises what `cpu_facts` raises.
+    """
+    known = cpu_facts(arch)
+    facts = replace(
+        known,
+        name="sycl-cpu",
+        language="sycl",
+        features=frozenset(),
+        intrinsics=frozenset(),
+        limits=(*known.limits, ("shared_bytes", LOCAL_BYTES)),
+        max_lanes=16,
+        launches=True,
+    )
+    ordered = tuple(name for name in FEATURES if name in known.features)
+    named = features_text(ordered) if arch.startswith("host") else arch
+    language = DeviceLanguage(runtime=("sycl",), suffix=".cpp", build=_build_cpu)
+    return Target(f"sycl-cpu:{named}", facts, SYCL_CPU, (), _host_flags, language, (PROCESSOR,))
+
+
+def _host_flags(_facts: TargetFacts, _cxx: Cxx) -> tuple[str, ...]:
+    return COMMON_FLAGS
+
+
+def _build_cpu(module: Module, _target: Target, settings: Settings) -> Images:
+    """The source, the shim and, where the runtime has a device here, the kernels as it runs them.
+
+    Raises HostError without a SYCL runtime and BuildError when it refuses the text.
+    """
+    return _at_load(module_text(module.text, module.model, None), module.model, PROCESSOR, settings)
+
+
+def _at_load(text: str, model: str, arch: str, settings: Settings) -> Images:
+    runtime = need_sycl(settings)
+    shim = build_shim(runtime, settings)
+    images = [Image(SOURCE, arch, text.encode()), Image(SUFFIX, "", f"_{model}".encode())]
+    images.append(Image(SHIM, arch, shim))
+    notes: tuple[str, ...] = ()
+    if arch == PROCESSOR:
+        binary = build_syclbin(text, model, runtime, shim, settings)
+        if binary.data is not None:
+            images.append(Image(SYCLBIN, arch, binary.data))
+        notes = (binary.note,) if binary.note else ()
+    assert runtime.sycl is not None
+    return Images(tuple(images), f"SYCL runtime {runtime.sycl.name}", notes=notes)
+
+
+# ---------------------------------------------------------------- GPUs
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """GPUs of one vendor: their architectures, and an image that has a DPC++ for them."""
+
+    name: str
+    title: str
+    archs: dict[str, GpuArch]
+    default: str
+    image: str
+
+
+_VENDORS = (
+    Vendor("nvidia", "NVIDIA GPUs", NVIDIA_ARCHS, "sm_70", "cuda-11.8.0+dpcpp-2022-12"),
+    Vendor("amd", "AMD GPUs", AMD_ARCHS, "gfx906", "rocm-5.4.3+dpcpp-2022-12"),
+    Vendor("hygon", "Hygon DCUs", _HYGON_ARCHS, "gfx906", "dtk-23.04+dpcpp-2022-12"),
+    Vendor("intel", "Intel GPUs", INTEL_ARCHS, "spir64", "oneapi"),
+)
+
+
+def _gpu_target(arch: str, *, vendor: Vendor) -> Target:
+    """The GPUs of one vendor for a list of architectures; raises UsageError for unknown ones."""
+    name = f"sycl-{vendor.name}"
+    aliases = {"gfx916": "gfx906"} if "gfx906" in vendor.archs else {}
+    archs = chosen_archs(arch, vendor.archs, aliases)
+    known = gpu_facts(name, "sycl", archs)
+    facts = replace(known, features=frozenset(), intrinsics=frozenset(), scopes=known.scopes - {"fragment"})
+    names = tuple(item.name for item in archs)
+    text = f"{name}:{','.join(names)}"
+    return Target(text, facts, SYCL_GPU, (), _host_flags, _gpu_language(vendor.name), names)
+
+
+@lru_cache(maxsize=8)
+def _gpu_language(vendor: str) -> DeviceLanguage:
+    row = next(item for item in _VENDORS if item.name == vendor)
+    return DeviceLanguage(runtime=("sycl",), suffix=".cpp", build=partial(_build_gpu, vendor=row))
+
+
+def _build_gpu(module: Module, target: Target, settings: Settings, *, vendor: Vendor) -> Images:
+    """A shim with the kernels for each architecture, and the source.
+
+    Raises HostError without DPC++ (for Intel's GPUs: nor a SYCL runtime), BuildError when it refuses.
+    """
+    text = module_text(module.text, module.model, target.facts.subgroup_sizes[0])
+    dpcpp = find_dpcpp(settings)
+    if dpcpp is None or target.archs == (PROCESSOR,):
+        runtime = find_intel_runtime(settings)
+        if vendor.name == "intel" and runtime is not None and runtime.sycl is not None:
+            return _at_load(text, module.model, target.archs[0], settings)
+        raise HostError(
+            f"there is no DPC++ on this machine, which compiles SYCL for {vendor.title}",
+            why="neither icpx nor a clang++ with -fsycl was found",
+            hint=(
+                f"compile in an image that has it: tk compile MODEL.onnx --target {target.facts.name} "
+                f"--image {vendor.image}; or set TK_DPCXX to one; `--emit source` needs none"
+            ),
+        )
+    images = [Image(SOURCE, "", text.encode())]
+    images += [Image(SHIM, arch, build_ahead(text, arch, dpcpp, settings)) for arch in target.archs]
+    return Images(tuple(images), dpcpp.description)
+
+
+SYCL_ROWS: tuple[TargetRow, ...] = (
+    TargetRow("sycl-cpu", "host cores, SYCL", ("host", *LEVELS), "host", _cpu_target),
+    *(
+        TargetRow(
+            f"sycl-{vendor.name}",
+            f"{vendor.title}, SYCL",
+            tuple(vendor.archs),
+            vendor.default,
+            partial(_gpu_target, vendor=vendor),
+        )
+        for vendor in _VENDORS
+    ),
+)
+"""Every target of this language."""

@@ -1,0 +1,284 @@
+"""What builds SYCL: the shim by the host's compiler, SYCLBIN by the runtime, ahead of time by DPC++."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from compiler.core.cache import ContentCache, content_key
+from compiler.core.diagnostics import BuildError, HostError
+from compiler.core.files import private_directory, sha256_file, write_atomic
+from compiler.core.process import Completed, check_host, run
+from compiler.core.settings import Settings, child_environment, search_path
+from compiler.runtime.library import INCLUDE, ROOT, SOURCES
+from compiler.runtime.vendor_runtimes import IntelRuntime, runtime_environment
+from compiler.targets.features import host_flags
+from compiler.targets.toolchain import Cxx, find_cxx
+
+SHIM = ROOT / "sycl" / "shim.cpp"
+BUILDER = ROOT / "sycl" / "build.cpp"
+_LIMIT_SECONDS = 900.0
+_SHOWN_LINES = 12
+_DEFECT = "this is a defect of tk: please report it with the output of --dump"
+_HOST_STATUS = (4, 6)  # TK_ERR_HOST, TK_ERR_DEVICE: nothing here can build; anything else is a wrong text
+_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
+_KERNEL = re.compile(r"^TK_KERNEL\((\w+), (\d+), (\d+), (\d+), (.*)\) \{$", re.MULTILINE)
+
+
+def module_text(text: str, model: str, lanes: int | None) -> str:
+    """A module and what stands before its prelude: digits of the model, for GPUs lanes of a sub-group."""
+    words = [f"#define TK_MODEL {model}"]
+    if lanes is not None:
+        words.append(f"#define TK_SUBGROUP {lanes}")
+    return "\n".join([*words, text])
+
+
+# ---------------------------------------------------------------- the shim, for kernels built by the runtime
+
+
+def build_shim(runtime: IntelRuntime, settings: Settings) -> bytes:
+    """The shared object between libraries and this runtime; raises HostError without headers, BuildError."""
+    if runtime.headers is None or runtime.sycl is None:
+        raise HostError(
+            "the SYCL runtime here has no headers",
+            where=str(runtime.libraries),
+            why=f"{runtime.libraries.parent / 'include' / 'sycl' / 'sycl.hpp'} is not there",
+            hint="install them with `pip install intel-sycl-rt`",
+        )
+    cxx = find_cxx(settings)
+    argv = [*_FLAGS, "-I", str(INCLUDE), "-I", str(SOURCES), "-isystem", str(runtime.headers), "shim.cpp"]
+    return _host_built("shim.so", cxx, argv, (SHIM,), str(runtime.sycl), runtime, settings).read_bytes()
+
+
+def _builder(runtime: IntelRuntime, settings: Settings) -> Path:
+    argv = ["-std=c++17", "-O1", "-I", str(INCLUDE), "-I", str(SOURCES), "build.cpp"]
+    return _host_built("build", find_cxx(settings), argv, (BUILDER,), "-ldl", runtime, settings)
+
+
+def _host_built(
+    name: str,
+    cxx: Cxx,
+    argv: Sequence[str],
+    sources: Sequence[Path],
+    library: str,
+    runtime: IntelRuntime,
+    settings: Settings,
+) -> Path:
+    """What the host's compiler makes of a source of ours, from the cache where it was made before."""
+    headers = [*sorted(INCLUDE.glob("*.h")), *sorted(SOURCES.glob("*.h"))]
+    digests = [sha256_file(path) for path in (*sources, *headers)]
+    cache = ContentCache(settings.cache_dir / "sycl")
+    key = content_key(name, cxx.identity, runtime.identity, *argv, *digests)
+    if found := cache.get(key, ".bin"):
+        return found
+    with private_directory("tk-sycl") as directory:
+        for source in sources:  # under a plain name, so that no path of this machine gets into the object
+            write_atomic(directory / source.name, source.read_bytes())
+        command = [cxx.path, *argv, "-o", name, library]
+        done = run(
+            command, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS
+        )
+        _check(done, "the C++ compiler rejected the part of the library that speaks SYCL", runtime.source)
+        return cache.put(key, (directory / name).read_bytes(), ".bin")
+
+
+# ---------------------------------------------------------------- SYCLBIN
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """What the runtime made of a module for the processor here: None, and why, where it has no device."""
+
+    data: bytes | None
+    note: str = ""
+
+
+def build_syclbin(text: str, model: str, runtime: IntelRuntime, shim: bytes, settings: Settings) -> Binary:
+    """The kernels as the processor here runs them; raises BuildError when the runtime refuses the text.
+
+    In a process of its own: the runtime is large, and a defect in its compiler must not end ours.
+    """
+    cache = ContentCache(settings.cache_dir / "images")
+    key = content_key("syclbin", text, runtime.identity, shim, *sorted(host_flags()))
+    if found := cache.get(key, ".syclbin"):
+        return Binary(found.read_bytes())
+    builder = _builder(runtime, settings)
+    with private_directory("tk-syclbin") as directory:
+        write_atomic(directory / "build", builder.read_bytes(), mode=0o700)
+        write_atomic(directory / "shim.so", shim)
+        write_atomic(directory / "module.cpp", text)
+        argv = [str(directory / "build"), "./shim.so", "module.cpp", f"_{model}", "module.syclbin"]
+        env = runtime_environment(settings, TMPDIR=str(directory))
+        done = run(argv, cwd=directory, env=env, timeout=_LIMIT_SECONDS)
+        if done.returncode in _HOST_STATUS:
+            check_host(done)
+            reason = done.stderr.strip() or "no device"
+            return Binary(None, f"kernels are built when the library is loaded: {reason}")
+        _check(done, "the SYCL runtime refused the generated kernels", "module.cpp")
+        data = (directory / "module.syclbin").read_bytes()
+    cache.put(key, data, ".syclbin")
+    return Binary(data)
+
+
+# ---------------------------------------------------------------- ahead of time
+
+
+@dataclass(frozen=True, slots=True)
+class Dpcpp:
+    """A DPC++ compiler; `identity` changes whenever its output might."""
+
+    path: str
+    description: str
+    identity: str
+
+
+def find_dpcpp(settings: Settings) -> Dpcpp | None:
+    """The compiler that TK_DPCXX names, else icpx or a clang++ on the PATH that has SYCL; None without one.
+
+    Raises HostError when TK_DPCXX names one that has not.
+    """
+    if settings.dpcxx is not None:
+        path = shutil.which(settings.dpcxx, path=search_path())
+        found = None if path is None else probe_dpcpp(path)
+        if found is None:
+            raise HostError(
+                f"`{settings.dpcxx}` does not compile SYCL",
+                where="TK_DPCXX",
+                why="it was not found" if path is None else "it refuses -fsycl with <sycl/sycl.hpp>",
+                hint="set TK_DPCXX to the clang++ of DPC++ or to icpx, or unset it",
+            )
+        return found
+    paths = [shutil.which(name, path=search_path()) for name in ("icpx", "clang++")]
+    return next((found for path in paths if path and (found := probe_dpcpp(path))), None)
+
+
+@lru_cache(maxsize=8)
+def probe_dpcpp(path: str) -> Dpcpp | None:
+    """Who the compiler at `path` is, or None when it is not one for SYCL."""
+    argv = [path, "-fsycl", "-fsyntax-only", "-x", "c++", "-std=c++17", "-"]
+    done = run(argv, input=b"#include <sycl/sycl.hpp>\n", env=child_environment(), timeout=_LIMIT_SECONDS)
+    if done.returncode != 0:
+        return None
+    banner = run([path, "--version"], env=child_environment()).stdout.partition("\n")[0]
+    return Dpcpp(path, banner, content_key("dpcpp", banner))
+
+
+def ahead_flags(arch: str) -> tuple[str, ...]:
+    """Options of DPC++ for one architecture, as every release from 2022-09 on understands them."""
+    if arch.startswith("sm_"):
+        triple = "nvptx64-nvidia-cuda"
+        return (f"-fsycl-targets={triple}", f"-Xsycl-target-backend={triple}", f"--cuda-gpu-arch={arch}")
+    if arch.startswith("gfx"):
+        triple = "amdgcn-amd-amdhsa"
+        return (f"-fsycl-targets={triple}", f"-Xsycl-target-backend={triple}", f"--offload-arch={arch}")
+    return (f"-fsycl-targets={arch}",)
+
+
+COMMON_AHEAD = (
+    "-std=c++17",
+    "-O3",
+    "-fPIC",
+    "-shared",
+    "-fsycl",
+    "-fvisibility=hidden",
+    "-fno-fast-math",  # icpx would else compute with what exp and division of 11 bits give
+    "-ffp-contract=fast",
+    "-fno-strict-aliasing",
+    "-fwrapv",
+    "-fno-sycl-id-queries-fit-in-int",
+    "-Wno-sycl-target",
+    "-Wno-unknown-cuda-version",
+    "-DTK_AHEAD",
+)
+
+
+def ahead_text(text: str, arch: str) -> str:
+    """The source of a shim with the kernels in it: the module, a launcher for each kernel, the shim."""
+    kernels = list(_KERNEL.finditer(text))
+    parts = [text.replace("#define TK_MODEL ", f"#define TK_MODEL {re.sub('[^a-z0-9]', '_', arch)}_", 1)]
+    parts += [_launcher(found, text) for found in kernels]
+    parts.append("struct tk_sycl_launcher {\n  const char *name;")
+    parts.append("  void (*start)(sycl::handler &, const sycl::nd_range<3> &, void *const *);\n};")
+    parts.append("static const tk_sycl_launcher tk_sycl_launchers[] = {")
+    parts += [f'  {{"{found[1]}", TK_NAME({found[1]}_start)}},' for found in kernels]
+    parts.append('};\n#include "shim.cpp"\n')
+    return "\n".join(parts)
+
+
+def _launcher(kernel: re.Match[str], text: str) -> str:
+    """The function that starts a kernel, whose lambda has a name of its own in the process."""
+    name, x, y, z, params = kernel.groups()
+    end = text.find("\n}\n", kernel.end())
+    size = _shared_bytes(text[kernel.end() : end])
+    split = [re.fullmatch(r"(.*\*)\s*(?:__restrict )?(\w+)", part.strip()) for part in params.split(",")]
+    values = [(found[1].strip(), found[2]) for found in split if found is not None]
+    start = f"static void TK_NAME({name}_start)"
+    attributes = f"[[sycl::reqd_work_group_size({z}, {y}, {x})]] TK_LANES"
+    lines = [
+        f"class TK_NAME({name}_kernel);",
+        f"{start}(sycl::handler &h, const sycl::nd_range<3> &range, void *const *args) {{",
+        *(f"  {kind} const {word} = ({kind})args[{n}];" for n, (kind, word) in enumerate(values)),
+    ]
+    memory = "nullptr"
+    if size:
+        lines.append(f"  sycl::local_accessor<unsigned char, 1> shared(sycl::range<1>({size}), h);")
+        memory = "&shared[0]"
+    words = ", ".join(("item", memory, *(word for _, word in values)))
+    lines += [
+        f"  h.parallel_for<class TK_NAME({name}_kernel)>(range, [=](sycl::nd_item<3> item) {attributes} {{",
+        f"    TK_NAME({name})({words});",
+        "  });",
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+_SHARED = re.compile(r"TK_SHARED\((\w+), \w+, (\d+)\);")
+_SIZES = {"double": 8, "float": 4, "int64_t": 8, "uint64_t": 8, "int32_t": 4, "uint32_t": 4}
+_SIZES |= {"int16_t": 2, "uint16_t": 2, "int8_t": 1, "uint8_t": 1}
+_VECTOR = re.compile(r"tk_[a-z]+(\d+)x(\d+)")
+
+
+def _shared_bytes(body: str) -> int:
+    """What the arrays of a work-group take, as TK_SHARED lays them out: each at a multiple of 64 bytes."""
+    total = 0
+    for kind, count in _SHARED.findall(body):
+        vector = _VECTOR.fullmatch(kind)
+        size = int(vector[1]) // 8 * int(vector[2]) if vector else _SIZES[kind]
+        total += -(-size * int(count) // 64) * 64
+    return total
+
+
+def build_ahead(text: str, arch: str, dpcpp: Dpcpp, settings: Settings) -> bytes:
+    """A shim with the kernels for one architecture; raises BuildError when DPC++ refuses."""
+    source = ahead_text(text, arch)
+    flags = (*COMMON_AHEAD, *ahead_flags(arch))
+    headers = [SHIM, *sorted(INCLUDE.glob("*.h")), *sorted(SOURCES.glob("*.h"))]
+    cache = ContentCache(settings.cache_dir / "images")
+    key = content_key("sycl-ahead", source, dpcpp.identity, *flags, *(sha256_file(path) for path in headers))
+    if found := cache.get(key, ".shim"):
+        return found.read_bytes()
+    with private_directory("tk-dpcpp") as directory:
+        write_atomic(directory / "module.cpp", source)
+        write_atomic(directory / "shim.cpp", SHIM.read_bytes())
+        argv = [dpcpp.path, *flags, "-I", str(INCLUDE), "-I", str(SOURCES), "module.cpp", "-o", "shim.so"]
+        done = run(argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
+        _check(done, f"DPC++ refused the generated kernels for {arch}", " ".join(argv))
+        data = (directory / "shim.so").read_bytes()
+    cache.put(key, data, ".shim")
+    return data
+
+
+def _check(done: Completed, what: str, where: str) -> None:
+    if done.returncode == 0:
+        return
+    check_host(done)
+    lines = (done.stderr or done.stdout).splitlines()
+    told = [line for line in lines if "error" in line.lower()] or lines
+    if done.returncode < 0:
+        told = [f"it was ended by signal {-done.returncode}", *told]
+    raise BuildError(what, where=where, why="\n".join(told[:_SHOWN_LINES]), hint=_DEFECT)
