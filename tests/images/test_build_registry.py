@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +16,8 @@ from toolchain.engine import store
 from toolchain.engine.build import BuildOptions, build_image
 from toolchain.engine.client import Engine
 from toolchain.engine.events import Event
-from toolchain.images.plan import CA_SECRET, Plan
+from toolchain.images.lock import Lock, LockedImage, LockMode, publish, read_lock, record_build, write_lock
+from toolchain.images.plan import CA_SECRET, Pins, Plan
 from toolchain.site import SiteConfig
 
 SECRETS = {CA_SECRET: MARK.encode()}
@@ -135,3 +137,115 @@ def test_no_registry(engine: Engine, plan: Plan) -> None:
     with pytest.raises(HostError) as caught:
         store.push_image(engine, plan, "127.0.0.1:1")
     assert "docker login 127.0.0.1:1" in caught.value.hint
+
+
+@dataclasses.dataclass(frozen=True)
+class Published:
+    """A small image that was pushed, and the lock of a project that names it."""
+
+    plan: Plan
+    id: str
+    digest: str
+    lock: Path
+
+    def planned(self, mode: LockMode = "auto") -> Plan:
+        """The plan as a command has it that reads the lock."""
+        found = read_lock(self.lock)
+        assert found is not None
+        return publish(self.plan, found.images[self.plan.section].built, mode)[0]
+
+
+@pytest.fixture
+def published(engine: Engine, plan: Plan, registry: str, tmp_path: Path) -> Published:
+    built = build_image(engine, plan, secrets=SECRETS)
+    digest = store.push_image(engine, plan, registry)
+    lock = tmp_path / "tk.lock"
+    write_lock(lock, Lock({plan.section: LockedImage("a" * 64, plan.base.reference, Pins(), stand_in=True)}))
+    assert record_build(lock, plan, store.registry_reference(registry, plan), digest)
+    assert f'digest = "{digest}"' in lock.read_text()
+    remove(engine)
+    return Published(plan, built.id, digest, lock)
+
+
+def move_tag(engine: Engine, plan: Plan, registry: str) -> Plan:
+    """Another image takes the plan's name in the registry, as tags may be moved; that one's plan."""
+    other = small_plan(plan.base.reference, word="moved")
+    build_image(engine, other, secrets=SECRETS)
+    repository, _, tag = store.registry_reference(registry, plan).rpartition(":")
+    with engine.guard("move the tag"):
+        engine.api.tag(other.reference, repository, tag)
+        said = [str(one) for one in engine.api.push(repository, tag=tag, stream=True, decode=True)]
+        engine.api.remove_image(f"{repository}:{tag}", noprune=True)
+    assert not any("'error'" in one for one in said), said
+    return other
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["auto", "locked", "frozen"])
+def test_a_build_pulls_what_the_lock_names(engine: Engine, published: Published, mode: LockMode) -> None:
+    taken = build_image(engine, published.planned(mode), secrets=SECRETS)
+    assert (taken.id, taken.cached) == (published.id, True)
+    assert taken.how.startswith("pulled ")
+    assert taken.how.endswith(f"/tk/small@{published.digest}")
+    again = build_image(engine, published.planned(mode), secrets=SECRETS)
+    assert (again.id, again.how) == (published.id, "found")
+
+
+@pytest.mark.slow
+def test_a_moved_tag_fools_nobody(engine: Engine, published: Published, registry: str) -> None:
+    move_tag(engine, published.plan, registry)
+    with pytest.raises(BuildError, match="was not built from this plan"):
+        store.pull_image(engine, published.plan, registry)
+    taken = build_image(engine, published.planned(), site=SiteConfig(registry=registry))
+    assert (taken.id, taken.how.rpartition("@")[2]) == (published.id, published.digest)
+
+
+@pytest.mark.slow
+def test_a_digest_of_another_image_is_refused(engine: Engine, published: Published, registry: str) -> None:
+    """What is there under the plan's name stays."""
+    kept = build_image(engine, published.plan, secrets=SECRETS)
+    other = move_tag(engine, published.plan, registry)
+    digest = store.push_image(engine, other, registry)
+    record_build(published.lock, published.plan, store.registry_reference(registry, published.plan), digest)
+    with pytest.raises(BuildError, match="was not built from this plan"):
+        store.pull_published(engine, published.planned())
+    assert (engine.image(published.plan.reference) or {}).get("Id") == kept.id
+    assert engine.image(f"{registry}/tk/small@{digest}") is None
+
+
+@pytest.mark.slow
+def test_a_digest_that_is_gone_is_built_and_said(engine: Engine, published: Published, registry: str) -> None:
+    """By name the registry would have it: that is not asked for."""
+    gone = "sha256:" + "0" * 64
+    record_build(published.lock, published.plan, store.registry_reference(registry, published.plan), gone)
+    made = build_image(engine, published.planned(), site=SiteConfig(registry=registry), secrets=SECRETS)
+    assert not made.cached
+    assert f"the registry has no {registry}/tk/small@{gone}" in made.note
+
+
+@pytest.mark.slow
+def test_an_image_on_another_stand_in_is_not_taken(engine: Engine, published: Published) -> None:
+    base = published.plan.base.reference
+    repository, _, tag = base.rpartition(":")
+    before = (engine.image(base) or {})["Id"]
+    with engine.guard("change the base"):
+        engine.api.tag(
+            build_image(engine, small_plan(base, word="base"), secrets=SECRETS).id, repository, tag
+        )
+    try:
+        found, why = store.pull_published(engine, published.planned())
+        assert found is None
+        assert f"was built on another {base}" in why
+    finally:
+        with engine.guard("change it back"):
+            engine.api.tag(before, repository, tag)
+
+
+@pytest.mark.slow
+def test_frozen_asks_no_registry_by_name(engine: Engine, published: Published, registry: str) -> None:
+    real = dataclasses.replace(published.plan, base=dataclasses.replace(published.plan.base, stand_in=False))
+    site = SiteConfig(registry=registry)
+    frozen, _ = publish(real, None, "frozen")
+    assert store.pull_published(engine, frozen, site.registry) == (None, "")
+    found, how = store.pull_published(engine, publish(real, None)[0], site.registry)
+    assert (found and found.id, how) == (published.id, f"pulled from {registry}")
