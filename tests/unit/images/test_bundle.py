@@ -6,6 +6,7 @@ import io
 import json
 import tarfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,7 +29,9 @@ from toolchain.images.bundle import (
     read_bundle,
     section_of,
 )
-from toolchain.images.lock_file import Lock, LockedImage, lock_text, read_lock, write_lock
+from toolchain.images.bundled_recipes import use_recipes
+from toolchain.images.lock_file import Lock, LockedBuild, LockedImage, lock_text, read_lock, write_lock
+from toolchain.images.named import plan_named
 from toolchain.images.plan import Pins
 from toolchain.images.planner import plan_image
 from toolchain.images.seed import _dockerfile, _parts
@@ -320,3 +323,71 @@ def test_names_of_python_packages() -> None:
     assert normal_project("demo.x-1.0.tar.gz") == "demo-x"
     with pytest.raises(UsageError):
         normal_project("what.zip.exe")
+
+
+ACME = """\
+stack: acme
+title: ACME
+vendor: none
+name: "acme-{version}"
+rows:
+  - version: "2.0"
+    bases: [{system: debian-12, reference: "acme.example/base:2.0", source: us}]
+    provides: {acme: "2.0"}
+    prefixes: {acme: /opt/acme}
+    sources: {provides: us}
+"""
+
+
+def with_recipes(folder: Path) -> tuple[Bundle, Path]:
+    """A bundle of a site's own stack that was imported, and the project whose lock has its section."""
+    recipes = folder / "bundle" / "recipes" / "0"
+    (recipes / "stacks").mkdir(parents=True)
+    (recipes / "stacks" / "acme.yaml").write_text(ACME)
+    resolution = resolve("acme-2.0", load_book([recipes]))
+    apt = dict.fromkeys(plan_image(resolution).apt, "1")
+    pins = Pins(base_digest="sha256:" + "2" * 64, apt=apt)
+    section = LockedImage(resolution.recipe_hash, "acme.example/base:2.0", pins)
+    manifest = make(folder / "made", plan=plan_image(resolution, lock=pins).key)[1]
+    lock = Lock({"acme-2.0": section})
+    (folder / "bundle" / "tk.lock").write_text(lock_text(lock))
+    project = folder / "project"
+    project.mkdir()
+    write_lock(project / "tk.lock", lock)
+    return Bundle(folder / "bundle", manifest.model_copy(update={"name": "acme-2.0"})), project
+
+
+def test_recipes_of_a_bundle_go_into_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, project = with_recipes(tmp_path)
+    monkeypatch.chdir(project)
+    done = use_recipes(found, project)
+    assert (done.fits, done.problem, done.lines) == (True, "", "")
+    assert done.written == project / "site.yaml"
+    (folder,) = done.copied
+    assert folder.is_relative_to(project)
+    assert (folder / "stacks" / "acme.yaml").read_text() == ACME
+    assert plan_named("acme-2.0", lock="locked").plan.key == found.manifest.plan
+    again = use_recipes(found, project)
+    assert (again.fits, again.copied, again.written) == (True, (), None)
+
+
+def test_a_site_file_that_is_there_is_not_touched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found, project = with_recipes(tmp_path)
+    monkeypatch.chdir(project)
+    site = project / "site.yaml"
+    site.write_text("registry: registry.example.com/team\n")
+    done = use_recipes(found, project)
+    assert not done.fits
+    assert site.read_text() == "registry: registry.example.com/team\n"
+    site.write_text(site.read_text() + done.lines)  # as the command says
+    assert plan_named("acme-2.0", lock="locked").plan.key == found.manifest.plan
+
+
+def test_import_keeps_the_image_that_the_lock_names(tmp_path: Path) -> None:
+    path, _ = make(tmp_path)
+    lock = tmp_path / "tk.lock"
+    image = LockedBuild("registry.example.com/tk/cpu:12", "sha256:" + "3" * 64, "4" * 64)
+    write_lock(lock, Lock({"cpu": replace(SECTION, built=image)}))
+    engine: Any = Engine()
+    import_bundle(engine, path, lock)
+    assert (read_lock(lock) or Lock()).images["cpu"].built == image

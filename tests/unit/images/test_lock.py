@@ -10,7 +10,20 @@ from typing import Any
 import pytest
 
 from compiler import BadInputError, UsageError
-from toolchain.images.lock import Lock, LockedImage, LockMode, consult, lock_mode, pins_for, write_lock
+from toolchain.images.lock import (
+    Lock,
+    LockedBuild,
+    LockedImage,
+    LockMode,
+    consult,
+    lock_mode,
+    pins_for,
+    publish,
+    read_lock,
+    record_build,
+    write_lock,
+)
+from toolchain.images.named import plan_named
 from toolchain.images.plan import Base, Download, GitSource, Pins, Plan
 
 RECIPE = "a" * 64
@@ -134,3 +147,87 @@ def test_modes() -> None:
     assert lock_mode(locked=False, frozen=True) == "frozen"
     with pytest.raises(UsageError):
         lock_mode(locked=True, frozen=True)
+
+
+IMAGE = "registry.example.com/tk/rocm:5.4.3-aaaaaaaaaaaa"
+
+
+def built(key: str = "") -> LockedBuild:
+    return LockedBuild(IMAGE, DIGEST, key or plan().key)
+
+
+@pytest.mark.parametrize("mode", ["auto", "locked", "frozen"])
+def test_an_image_of_the_same_plan_is_published(mode: LockMode) -> None:
+    found, said = publish(plan(), built(), mode)
+    assert (found.published.reference, found.published.digest, said) == (IMAGE, DIGEST, "")
+    assert found.key == plan().key
+    assert not found.needs[0].published.digest
+
+
+def test_an_image_of_another_plan_is_ignored_with_a_line_and_refused_when_locked() -> None:
+    for mode in ("auto", "frozen"):
+        found, said = publish(plan(), built("f" * 64), mode)
+        assert found.published.digest == ""
+        assert "was built from the plan ffffffffffff" in said
+        assert "\n" not in said
+    with pytest.raises(BadInputError) as caught:
+        publish(plan(), built("f" * 64), "locked")
+    assert (caught.value.code, "--locked" in caught.value.what) == (3, True)
+
+
+def test_frozen_asks_for_nothing_by_name() -> None:
+    for image in (built(), built("f" * 64), None):
+        found, _ = publish(plan(), image, "frozen")
+        assert not found.published.by_name
+        assert not found.needs[0].published.by_name
+        assert publish(plan(), image)[0].needs[0].published.by_name
+
+
+def test_an_image_is_recorded_in_its_section(tmp_path: Path) -> None:
+    path = tmp_path / "tk.lock"
+    with pytest.raises(BadInputError, match="no section"):
+        record_build(path, plan(), IMAGE, DIGEST)
+    write_lock(path, lock())
+    assert record_build(path, plan(), IMAGE, DIGEST)
+    assert not record_build(path, plan(), IMAGE, DIGEST)
+    found = read_lock(path)
+    assert found is not None
+    assert found.images[plan().section].built == built()
+    assert consult(plan(), found).built == built()
+    assert consult(plan(), found).pins is not None
+
+
+def test_archs_that_are_built_in_have_sections_of_their_own() -> None:
+    def of(*archs: str) -> Plan:
+        return plan(labels=(("tk.archs", " ".join(archs)),))
+
+    one, two = of("gfx906"), of("gfx906", "gfx90a")
+    assert (one.section, two.section) == (f"{one.name}@gfx906", f"{one.name}@gfx906,gfx90a")
+    other = dataclasses.replace(PINS, apt={**PINS.apt, "gcc": "13"})
+    both = Lock({
+        one.section: LockedImage(RECIPE, "rocm:5.4.3", PINS),
+        two.section: LockedImage(RECIPE, "rocm:5.4.3", other),
+    })  # fmt: skip
+    assert consult(one, both, "locked").pins == PINS
+    assert consult(two, both, "locked").pins == other
+    assert consult(of("gfx90a"), both).pins is None
+
+
+@pytest.mark.parametrize(
+    ("name", "section"),
+    [
+        ("cpu", "cpu"),
+        ("rocm-5.4", "rocm-5.4.3"),
+        ("tvm-sycl-rocm", "tvm-sycl-rocm@gfx906"),
+        ("tvm-sycl-rocm@gfx906,gfx90a", "tvm-sycl-rocm@gfx906,gfx90a"),
+    ],
+)
+def test_a_section_typed_as_a_name_is_the_same_plan(name: str, section: str) -> None:
+    found = plan_named(name, lock=None).plan
+    assert found.section == section
+    assert plan_named(section, lock=None).plan.key == found.key
+
+
+def test_archs_of_another_vendor_in_a_name() -> None:
+    with pytest.raises(UsageError, match="sm_80"):
+        plan_named("tvm-sycl-rocm@sm_80", lock=None)

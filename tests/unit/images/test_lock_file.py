@@ -7,7 +7,15 @@ from pathlib import Path
 import pytest
 
 from compiler import BadInputError
-from toolchain.images.lock_file import Lock, LockedImage, lock_text, parse_lock, read_lock, write_lock
+from toolchain.images.lock_file import (
+    Lock,
+    LockedBuild,
+    LockedImage,
+    lock_text,
+    parse_lock,
+    read_lock,
+    write_lock,
+)
 from toolchain.images.plan import Pins
 
 A, B = "a" * 64, "b" * 64
@@ -23,9 +31,11 @@ PINS = Pins(
         )
     },
 )
+BUILT = LockedBuild("registry.example.com:5000/team/tk/rocm:5.4.3-aaaaaaaaaaaa", f"sha256:{B}", A)
 LOCK = Lock(
     {
-        "rocm-5.4.3+dpcpp-2022-12": LockedImage(A, "rocm/dev-ubuntu-20.04:5.4.3", PINS),
+        "rocm-5.4.3+dpcpp-2022-12": LockedImage(A, "rocm/dev-ubuntu-20.04:5.4.3", PINS, built=BUILT),
+        "tvm-sycl-rocm@gfx906,gfx90a": LockedImage(A, "rocm/dev-ubuntu-20.04:5.4.3", PINS),
         "cpu": LockedImage(B, "tk-test/debian:bookworm", Pins(apt={"gcc": "4:12.2.0-3"}), stand_in=True),
     }
 )
@@ -40,6 +50,9 @@ def test_round_trip() -> None:
     assert (pins.apt, pins.git, pins.downloads) == (PINS.apt, PINS.git, PINS.downloads)
     assert pins.pip["numpy"] == ("1.26.4", (A, B))
     assert pins.needs["dpcpp"].apt == {"ninja-build": "1.11.1-2~deb12u1"}
+    assert again.images["rocm-5.4.3+dpcpp-2022-12"].built == BUILT
+    assert again.images["cpu"].built is None
+    assert "tvm-sycl-rocm@gfx906,gfx90a" in again.images
 
 
 def test_order_does_not_count() -> None:
@@ -76,7 +89,7 @@ def test_no_file_is_no_lock(tmp_path: Path) -> None:
     assert read_lock(tmp_path / "tk.lock") is None
 
 
-GOOD = lock_text(Lock({"cpu": LockedImage(A, "a:1", PINS)}))
+GOOD = lock_text(Lock({"cpu": LockedImage(A, "a:1", PINS, built=BUILT)}))
 
 
 @pytest.mark.parametrize(
@@ -100,6 +113,11 @@ GOOD = lock_text(Lock({"cpu": LockedImage(A, "a:1", PINS)}))
         (f'base_digest = "sha256:{A}"', f'base_digest = "{A}"', "image.cpu.base_digest"),
         ('"https://example.com/x.tar.gz"', '"file:///etc/passwd"', "image.cpu.downloads"),
         ("c" * 40, "main", "image.cpu.git"),
+        (f'digest = "sha256:{B}"', 'digest = "latest"', "image.cpu.built.digest"),
+        (f'digest = "sha256:{B}"', 'digest = ""', "image.cpu.built.digest"),
+        ('reference = "registry', 'reference = "--registry', "image.cpu.built.reference"),
+        (f'plan = "{A}"', 'plan = "1"', "image.cpu.built.plan"),
+        (f'plan = "{A}"', f'plan = "{A}"\nid = "{A}"', "unknown key"),
     ],
 )
 def test_broken_files_name_the_line(before: str, after: str, part: str) -> None:
@@ -119,3 +137,12 @@ def test_broken_files_name_the_line(before: str, after: str, part: str) -> None:
 def test_hopeless_files(data: bytes) -> None:
     with pytest.raises(BadInputError):
         parse_lock(data, "tk.lock")
+
+
+@pytest.mark.parametrize("name", ["cpu@", "cpu@gfx906,", "cpu@$(id)", "cpu@a@b", "@gfx906", "cpu b"])
+def test_names_of_sections(name: str) -> None:
+    text = lock_text(Lock({name: LockedImage(A, "a:1", PINS)}))
+    with pytest.raises(BadInputError) as caught:
+        parse_lock(text.encode(), "tk.lock")
+    assert name in caught.value.why
+    assert text.splitlines()[int(caught.value.where.rpartition(":")[2]) - 1].startswith(f'[image."{name}"]')
