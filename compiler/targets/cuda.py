@@ -111,7 +111,7 @@ def _tool_for(arch: str, settings: Settings) -> CudaTool:
     raise HostError(what, why=why, hint=hint)
 
 
-LANGUAGE = DeviceLanguage(runtime=("cuda", "emulator"), suffix=".cu", build=build)
+LANGUAGE = DeviceLanguage(runtime=("cuda", "gpu", "emulator"), suffix=".cu", build=build)
 
 CUDA_NVIDIA = TargetRow(
     "cuda-nvidia", "NVIDIA GPUs, CUDA C++", tuple(ARCHS), DEFAULT_ARCH, _target, aliases=("cuda",)

@@ -46,10 +46,10 @@ def _row(
     )
 
 
-# Lanes, registers and shared memory: LLVM "User Guide for AMDGPU Backend" (waves of 64 by default on gfx9, 32
-# on gfx10 and gfx11) and the instruction set manuals (64 KB of LDS for a group; gfx90a and gfx942: 512 registers,
-# half of them for accumulation; dot4 from gfx906; MFMA from gfx908; WMMA from gfx1100, another dot4 there). Units,
-# clock, bandwidth and L2: the data sheet of the card.
+# Lanes, registers, shared memory: LLVM "User Guide for AMDGPU Backend" (waves of 64 by default on gfx9, of 32
+# on gfx10 and gfx11) and the manuals of the instruction sets (64 KB of LDS for a group; gfx90a, gfx942: 512
+# registers, half of them for accumulation; dot4 from gfx906; MFMA from gfx908; WMMA from gfx1100, with another dot4).
+# Units, clock, bandwidth and L2: the data sheet of the card.
 ARCHS: dict[str, GpuArch] = {
     row.name: row
     for row in (
@@ -130,13 +130,13 @@ def _image(arch: str, install: str) -> str:
 
 
 _LANGUAGES = {
-    "rocm-amd": DeviceLanguage(runtime=("hip", "emulator"), suffix=".hip", build=build),
+    "rocm-amd": DeviceLanguage(runtime=("hip", "gpu", "emulator"), suffix=".hip", build=build),
     "rocm-hygon": DeviceLanguage(
-        runtime=("hip", "emulator"), suffix=".hip", build=partial(build, install=_HYGON)
+        runtime=("hip", "gpu", "emulator"), suffix=".hip", build=partial(build, install=_HYGON)
     ),
 }
 _ALIASED = DeviceLanguage(
-    runtime=("hip", "emulator"),
+    runtime=("hip", "gpu", "emulator"),
     suffix=".hip",
     build=partial(build, install=_HYGON, notes=(_ALIAS_NOTE,)),
 )

@@ -1,0 +1,271 @@
+// Devices behind CUDA's driver and HIP's runtime: choosing one, loading its image, queues.
+
+#include "gpu.h"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "error.h"
+
+namespace tk {
+namespace {
+
+constexpr unsigned kUsualShared = 48 << 10;  // dynamic shared memory that needs no permission
+
+tk_status refused(const GpuApi &api, const char *what, int status) {
+  return fail(api.is_memory(status) ? TK_ERR_MEMORY : TK_ERR_DEVICE, "%s: the %s driver reports %s", what, api.maker(),
+              api.describe(status).c_str());
+}
+
+// Calls of this thread go to one GPU while it lives.
+class Entered {
+ public:
+  Entered(GpuApi *api, int32_t number) : api_(api), status_(api->enter(number)) {}
+  ~Entered() {
+    if (status_ == 0) api_->leave();
+  }
+  Entered(const Entered &) = delete;
+  Entered &operator=(const Entered &) = delete;
+  int status() const { return status_; }
+
+ private:
+  GpuApi *api_;
+  int status_;
+};
+
+#define TK_ENTER(what)                         \
+  const Entered entered(api_, number_);        \
+  if (entered.status() != 0) return refused(*api_, what, entered.status())
+#define TK_CALL(what, call) \
+  if (const int status = (call)) return refused(*api_, what, status)
+
+struct Function {
+  void *handle;
+  int static_shared;
+};
+
+class GpuQueue final : public Queue {
+ public:
+  GpuQueue(GpuApi *api, int32_t number, const std::vector<Function> *functions, void *stream, bool own)
+      : api_(api), number_(number), functions_(functions), stream_(stream), own_(own) {}
+
+  ~GpuQueue() override {
+    const Entered entered(api_, number_);
+    if (entered.status() != 0) return;
+    if (graph_ != nullptr) api_->close_graph(graph_);
+    for (void *event : events_) api_->close_event(event);
+    if (own_) api_->close_stream(stream_);
+  }
+
+  tk_status upload(void *to, const void *from, int64_t bytes) override {
+    return move(Copy::kUpload, "a copy to the device failed", to, from, bytes);
+  }
+  tk_status download(void *to, const void *from, int64_t bytes) override {
+    return move(Copy::kDownload, "a copy from the device failed", to, from, bytes);
+  }
+  tk_status copy(void *to, const void *from, int64_t bytes) override {
+    return move(Copy::kWithin, "a copy within the device failed", to, from, bytes);
+  }
+
+  tk_status launch(const Launch &launch, void *const *args, int32_t n_args) override {
+    TK_ENTER("a launch failed");
+    params_.clear();
+    for (int32_t i = 0; i < n_args; ++i) params_.push_back(const_cast<void **>(&args[i]));
+    const Function &function = (*functions_)[static_cast<size_t>(launch.function)];
+    const unsigned dynamic = function.static_shared > 0 ? 0 : launch.shared_bytes;
+    if (dynamic > kUsualShared)
+      TK_CALL("a launch asks for more shared memory than the device gives",
+              api_->allow_shared(function.handle, static_cast<int>(dynamic)));
+    TK_CALL("a launch failed", api_->launch(function.handle, launch, dynamic, stream_, params_.data()));
+    return TK_OK;
+  }
+
+  tk_status mark(int32_t number) override {
+    TK_ENTER("taking the time failed");
+    while (events_.size() <= static_cast<size_t>(number)) {
+      void *event = nullptr;
+      TK_CALL("taking the time failed", api_->open_event(&event));
+      events_.push_back(event);
+    }
+    TK_CALL("taking the time failed", api_->mark(events_[static_cast<size_t>(number)], stream_));
+    return TK_OK;
+  }
+
+  tk_status elapsed(int32_t from, int32_t to, int64_t *nanoseconds) override {
+    TK_ENTER("reading a time failed");
+    float milliseconds = 0;
+    TK_CALL("reading a time failed",
+            api_->elapsed(events_[static_cast<size_t>(from)], events_[static_cast<size_t>(to)], &milliseconds));
+    *nanoseconds = static_cast<int64_t>(static_cast<double>(milliseconds) * 1e6);
+    return TK_OK;
+  }
+
+  tk_status finish() override {
+    TK_ENTER("the work on the device failed");
+    TK_CALL("the work on the device failed", api_->wait(stream_));
+    return TK_OK;
+  }
+
+ private:
+  tk_status move(Copy kind, const char *what, void *to, const void *from, int64_t bytes) {
+    if (bytes == 0) return TK_OK;
+    TK_ENTER(what);
+    TK_CALL(what, api_->copy(kind, to, from, static_cast<size_t>(bytes), stream_));
+    return TK_OK;
+  }
+
+  GpuApi *const api_;
+  const int32_t number_;
+  const std::vector<Function> *const functions_;
+  void *const stream_;
+  const bool own_;
+  void *graph_ = nullptr;
+  std::vector<void *> events_;
+  std::vector<void *> params_;  // of one launch: where its arguments lie
+};
+
+class GpuDevice final : public Device {
+ public:
+  GpuDevice(GpuApi *api, const Gpu &gpu)
+      : api_(api), number_(gpu.number), description_(gpu.name + " (" + gpu.arch + ")") {}
+
+  ~GpuDevice() override {
+    const Entered entered(api_, number_);
+    if (entered.status() == 0 && module_ != nullptr) api_->unload(module_);
+  }
+
+  tk_status load(const Program &program, const Image &image) {
+    TK_ENTER("the device cannot be used");
+    if (const int status = api_->load(image, &module_)) {
+      const std::string name = std::string("the ") + image.kind + " for " + image.arch;
+      const std::string what = name + " does not load on " + description_;
+      return refused(*api_, what.c_str(), status);
+    }
+    for (int32_t i = 0; i < program.n_functions; ++i) {
+      Function function = {nullptr, 0};
+      const int status = api_->find(module_, program.functions[i], &function.handle);
+      if (status != 0)
+        return fail(TK_ERR_LIBRARY, "the %s for %s has no kernel %s: the %s driver reports %s", image.kind, image.arch,
+                    program.functions[i], api_->maker(), api_->describe(status).c_str());
+      TK_CALL("a kernel cannot be examined", api_->static_shared(function.handle, &function.static_shared));
+      functions_.push_back(function);
+    }
+    return TK_OK;
+  }
+
+  const char *describe() const override { return description_.c_str(); }
+  DLDevice dlpack() const override { return {static_cast<DLDeviceType>(api_->dlpack_type()), number_}; }
+
+  tk_status allocate(int64_t bytes, void **memory) override {
+    *memory = nullptr;
+    if (bytes == 0) return TK_OK;
+    TK_ENTER("the device cannot be used");
+    const int status = api_->allocate(static_cast<size_t>(bytes), memory);
+    if (status != 0)
+      return fail(api_->is_memory(status) ? TK_ERR_MEMORY : TK_ERR_DEVICE, "%s gives no %lld bytes: %s",
+                  description_.c_str(), static_cast<long long>(bytes), api_->describe(status).c_str());
+    return TK_OK;
+  }
+
+  void release(void *memory) override {
+    if (memory == nullptr) return;
+    const Entered entered(api_, number_);
+    if (entered.status() == 0) api_->release(memory);
+  }
+
+  tk_status open_queue(void *stream, Queue **queue) override {
+    TK_ENTER("the device cannot be used");
+    const bool own = stream == nullptr;
+    if (own) TK_CALL("a stream cannot be made", api_->open_stream(&stream));
+    *queue = new GpuQueue(api_, number_, &functions_, stream, own);
+    return TK_OK;
+  }
+
+ private:
+  GpuApi *const api_;
+  const int32_t number_;
+  const std::string description_;
+  void *module_ = nullptr;
+  std::vector<Function> functions_;
+};
+
+// ---------------------------------------------------------------- choosing
+
+std::string lower(const char *text) {
+  std::string result(text);
+  for (char &letter : result) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return result;
+}
+
+bool names(const std::string &selector, const Gpu &gpu) {
+  const size_t start = selector.compare(0, 4, "gpu:") == 0 ? 4 : 0;
+  const std::string rest = selector.substr(start);
+  if (!rest.empty() && rest.find_first_not_of("0123456789") == std::string::npos)
+    return rest == std::to_string(gpu.number);
+  return lower(gpu.name.c_str()).find(selector) != std::string::npos;
+}
+
+std::string listed(const std::vector<Gpu> &gpus) {
+  std::string text;
+  for (const Gpu &gpu : gpus)
+    text += (text.empty() ? "" : ", ") + std::to_string(gpu.number) + ": " + gpu.name + " (" + gpu.arch + ")";
+  return text;
+}
+
+// The archs that a program has images for, as `--arch` takes them.
+std::string archs_of(const Program &program) {
+  std::vector<std::string> archs;
+  for (int32_t i = 0; i < program.n_images; ++i) {
+    const std::string arch = program.images[i].arch;
+    if (!arch.empty() && std::find(archs.begin(), archs.end(), arch) == archs.end()) archs.push_back(arch);
+  }
+  std::string text;
+  for (const std::string &arch : archs) text += (text.empty() ? "" : ",") + arch;
+  return text;
+}
+
+tk_status no_image(const Program &program, const Gpu &gpu) {
+  const std::string archs = archs_of(program), target(program.target, std::strcspn(program.target, ":"));
+  return fail(TK_ERR_DEVICE,
+              "this library has kernels for %s, and %s is %s: compile it again with "
+              "`tk compile MODEL.onnx --target %s --arch %s,%s`",
+              archs.c_str(), gpu.name.c_str(), gpu.arch.c_str(), target.c_str(), archs.c_str(), gpu.arch.c_str());
+}
+
+}  // namespace
+
+tk_status open_gpu(GpuApi *api, const std::vector<Gpu> &gpus, const Program &program, const char *selector,
+                   Device **device) {
+  const std::string wanted = lower(selector);
+  const Gpu *misfit = nullptr;
+  for (const Gpu &gpu : gpus) {
+    if (!wanted.empty() && !names(wanted, gpu)) continue;
+    const Image *image = api->fitting(program, gpu.arch);
+    if (image == nullptr) {
+      if (misfit == nullptr) misfit = &gpu;
+      continue;
+    }
+    std::unique_ptr<GpuDevice> opened(new GpuDevice(api, gpu));
+    if (const tk_status status = opened->load(program, *image)) return status;
+    *device = opened.release();
+    return TK_OK;
+  }
+  if (misfit != nullptr) return no_image(program, *misfit);
+  if (gpus.empty()) return fail(TK_ERR_DEVICE, "the %s driver shows no GPU", api->maker());
+  return fail(TK_ERR_DEVICE, "there is no %s GPU `%s`; there are %s", api->maker(), selector, listed(gpus).c_str());
+}
+
+void *open_driver(const char *const *names, int32_t count, std::string *why) {
+  for (int32_t i = 0; i < count; ++i) {
+    if (void *library = dlopen(names[i], RTLD_NOW)) return library;
+    if (i == 0) *why = dlerror();
+  }
+  return nullptr;
+}
+
+}  // namespace tk
