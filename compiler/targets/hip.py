@@ -48,8 +48,8 @@ def _row(
 
 # Lanes, registers, shared memory: LLVM "User Guide for AMDGPU Backend" (waves of 64 by default on gfx9, of 32
 # on gfx10 and gfx11) and the manuals of the instruction sets (64 KB of LDS for a group; gfx90a, gfx942: 512
-# registers, half of them for accumulation; dot4 from gfx906; MFMA from gfx908; WMMA from gfx1100, with another
-# dot4). Units, clock, bandwidth and L2: the data sheet of the card.
+# registers, half of them for accumulation; dot4 from gfx906; MFMA from gfx908; WMMA from gfx1100, another
+# dot4 there). Units, clock, bandwidth and L2: the data sheet of the card.
 ARCHS: dict[str, GpuArch] = {
     row.name: row
     for row in (
