@@ -181,10 +181,8 @@ def _run_stages(
             constants = ConstantPool(graph.constants, derived)
             storage, plan = _plan(fused, layouts, aliases, kernels, steps, constants, target, options)
             dump.model(PLAN, plan_text(fused, steps, storage, plan))
-        module, images = None, Images((), build.cxx.description)
-        if target.device is not None:
-            module = device_module(kernels, target.vocabulary, sha256_file(path))
-            dump.model(MODULE, module.text, target.device.suffix)
+        module = _module(path, kernels, target, dump)
+        images = Images((), build.cxx.description)
         if module is not None and target.device is not None and builds:
             with clock.stage("images"):
                 images = target.device.build(module, target, settings)
@@ -216,6 +214,15 @@ def _run_stages(
         peak_memory=plan.arena_bytes,
         warnings=images.notes,
     )
+
+
+def _module(path: Path, kernels: Sequence[Kernel], target: Target, dump: Dump) -> Module | None:
+    """What a device gets of the model; None where the host runs the kernels."""
+    if target.device is None:
+        return None
+    module = device_module(kernels, target.vocabulary, sha256_file(path))
+    dump.model(MODULE, module.text, target.device.suffix)
+    return module
 
 
 def _contents(
