@@ -121,7 +121,8 @@ class _LaunchPrinter(FunctionPrinter):
         self.writer.close()
         grid, block = self._dims("blockIdx"), self._dims("threadIdx")
         head = self.device.kernel(name, params, block)
-        text = "\n".join([f"{head} {{", *self.writer.lines, "}", ""])
+        sizes = " ".join(f"b{n}[{int_of(item.shape[0])}]" for n, item in numbered)
+        text = "\n".join([f"// {name}: {sizes}", f"{head} {{", *self.writer.lines, "}", ""])
         return text, Launch(name, grid, block, self._shared_bytes, tuple(n for n, _ in numbered))
 
     def _bind(self, nest: Stmt) -> None:

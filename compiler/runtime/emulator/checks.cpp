@@ -1,0 +1,355 @@
+// Checks of every access to memory, and the functions that instrumented kernels call: those of -fsanitize=thread for
+// each access, those of -fsanitize=alignment,bounds when something is wrong.
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "emulator.h"
+
+namespace tk::emu {
+namespace {
+
+#define TK_PLACE __builtin_return_address(0)
+
+const char *verb(Use use) { return use == Use::kRead ? "reads" : use == Use::kWrite ? "writes" : "updates"; }
+
+uint32_t offset_of(const void *place) {
+  return place == nullptr ? 0 : static_cast<uint32_t>(reinterpret_cast<uintptr_t>(place) - image().base);
+}
+
+// ---------------------------------------------------------------- outside of every buffer
+
+struct Nearest {
+  std::string text;
+  uintptr_t distance = ~static_cast<uintptr_t>(0);
+
+  void offer(const std::string &name, uintptr_t start, int64_t bytes, int64_t element_bytes, uintptr_t address) {
+    const uintptr_t end = start + static_cast<uintptr_t>(bytes);
+    const uintptr_t away = address < start ? start - address : address >= end ? address - end + 1 : 0;
+    if (away >= distance) return;
+    distance = away;
+    const long long index = (static_cast<long long>(address) - static_cast<long long>(start)) / element_bytes -
+                            (address < start && (start - address) % static_cast<uintptr_t>(element_bytes) != 0);
+    text = name + emu::text("[%lld], outside of its %lld elements", index, static_cast<long long>(bytes / element_bytes));
+  }
+};
+
+[[noreturn]] void outside(Worker &from, uintptr_t address, size_t bytes, Use use, const void *place) {
+  Nearest nearest;
+  for (const Region &region : from.launch.regions)
+    nearest.offer(region.names, reinterpret_cast<uintptr_t>(region.memory), region.bytes, region.element_bytes, address);
+  for (const SharedArray &array : image().arrays)
+    if (array.kernel == from.launch.kernel->name)
+      nearest.offer("shared " + array.name, from.shared_low + array.offset, array.bytes,
+                    array.bytes % static_cast<int64_t>(bytes) == 0 ? static_cast<int64_t>(bytes) : 1, address);
+  if (nearest.text.empty() || nearest.distance > (1 << 30)) nearest.text = "memory that no argument points to";
+  from.stop("out of bounds: " + thread_text(from, from.current->number) + " " + verb(use) + " " + nearest.text +
+            place_text(place));
+}
+
+// ---------------------------------------------------------------- buffers of arguments
+
+// Who used an element: block + 1, atomic or several, thread of the block, barriers until then.
+constexpr uint64_t kFlag = 1ull << 31;
+constexpr uint64_t kAllBlocks = ~0ull;  // of readers: more than one block
+
+uint64_t stamp(const Worker &from) {
+  return (from.block_number + 1) << 32 | static_cast<uint64_t>(from.current->number & 0x3ff) << 21 |
+         (from.epoch & 0x1fffff);
+}
+bool same_block(uint64_t a, uint64_t b) { return a >> 32 == b >> 32; }
+bool same_epoch(uint64_t a, uint64_t b) { return (a & 0x1fffff) == (b & 0x1fffff); }
+bool same_thread(uint64_t a, uint64_t b) { return (a >> 21 & 0x3ff) == (b >> 21 & 0x3ff); }
+bool unordered(uint64_t earlier, uint64_t mine) {
+  if (earlier == 0) return false;
+  if (!same_block(earlier, mine)) return true;
+  return same_epoch(earlier, mine) && !same_thread(earlier, mine);
+}
+
+[[noreturn]] void global_race(Worker &from, const char *earlier_verb, uint64_t earlier, uint64_t mine, uintptr_t address,
+                              Use use, const void *place) {
+  std::string other = "another block";
+  if (earlier != kAllBlocks) {
+    const uint64_t block = (earlier >> 32) - 1;
+    const tk_emu_uint3 &grid = from.launch.grid;
+    if (same_block(earlier, mine))
+      other = fellow_text(from, static_cast<uint32_t>(earlier >> 21 & 0x3ff));
+    else
+      other = text("block (%u, %u, %u)", static_cast<unsigned>(block % grid.x),
+                   static_cast<unsigned>(block / grid.x % grid.y), static_cast<unsigned>(block / grid.x / grid.y));
+  }
+  from.stop("race: " + thread_text(from, from.current->number) + " " + verb(use) + " " + element_text(from, address, 0) +
+            ", which " + other + " " + earlier_verb + " with no barrier between" + place_text(place));
+}
+
+void note_reader(std::atomic<uint64_t> &readers, uint64_t mine) {
+  uint64_t seen = readers.load(std::memory_order_relaxed), wanted;
+  do {
+    if (seen == kAllBlocks || (seen & ~kFlag) == mine) return;
+    wanted = mine;
+    if (seen != 0 && !same_block(seen, mine)) wanted = kAllBlocks;
+    else if (seen != 0 && same_epoch(seen, mine)) wanted = mine | kFlag;
+  } while (!readers.compare_exchange_weak(seen, wanted));
+}
+
+void check_global(Worker &from, Region &region, uintptr_t address, size_t bytes, Use use, const void *place) {
+  if (region.constant) return;
+  const uint64_t mine = stamp(from);
+  const uintptr_t first = address - reinterpret_cast<uintptr_t>(region.memory);
+  const uintptr_t size = static_cast<uintptr_t>(region.element_bytes);
+  for (uintptr_t n = first / size; n <= (first + bytes - 1) / size; ++n) {
+    const uintptr_t element = reinterpret_cast<uintptr_t>(region.memory) + n * size;
+    if (use == Use::kRead) {
+      note_reader(region.readers[n], mine);
+      const uint64_t writer = region.writers[n].load();
+      if (unordered(writer, mine)) global_race(from, "wrote", writer & ~kFlag, mine, element, use, place);
+      continue;
+    }
+    const uint64_t flag = use == Use::kAtomic ? kFlag : 0;
+    const uint64_t writer = region.writers[n].exchange(mine | flag);
+    if (unordered(writer, mine) && !(flag != 0 && (writer & kFlag) != 0))
+      global_race(from, (writer & kFlag) != 0 ? "updated" : "wrote", writer, mine, element, use, place);
+    const uint64_t reader = region.readers[n].load();
+    const bool others = reader == kAllBlocks || unordered(reader, mine) ||
+                        (reader != 0 && same_epoch(reader, mine) && (reader & kFlag) != 0);
+    if (others) global_race(from, "read", reader, mine, element, use, place);
+  }
+}
+
+bool try_global(Worker &from, uintptr_t address, size_t bytes, Use use, const void *place) {
+  Launch &launch = from.launch;
+  const size_t count = launch.regions.size();
+  for (size_t tried = 0, n = from.last_region; tried < count; ++tried, n = n + 1 < count ? n + 1 : 0) {
+    Region &region = launch.regions[n];
+    const uintptr_t offset = address - reinterpret_cast<uintptr_t>(region.memory);
+    if (offset > static_cast<uintptr_t>(region.bytes) || offset + bytes > static_cast<uintptr_t>(region.bytes)) continue;
+    from.last_region = n;
+    check_global(from, region, address, bytes, use, place);
+    return true;
+  }
+  return false;
+}
+
+// ---------------------------------------------------------------- shared arrays
+
+bool in_order(const Worker &from, const Access &earlier, uint32_t subgroup) {
+  if (earlier.epoch != from.epoch) return true;
+  if (earlier.thread / static_cast<uint32_t>(from.launch.kernel->subgroup) != subgroup) return false;
+  return earlier.subgroup_epoch != from.subgroup_epochs[subgroup];
+}
+
+[[noreturn]] void shared_race(Worker &from, const Access &earlier, const char *earlier_verb, uintptr_t address,
+                              size_t bytes, Use use, const void *place) {
+  const std::string other = earlier.many || earlier.thread == from.current->number
+                                ? "another thread"
+                                : fellow_text(from, earlier.thread);
+  std::string before;
+  if (earlier.place != 0)
+    before = " (" + place_text(reinterpret_cast<const void *>(image().base + earlier.place)).erase(0, 2) + ")";
+  from.stop("race: " + thread_text(from, from.current->number) + " " + verb(use) + " " + element_text(from, address, bytes) +
+            ", which " + other + " " + earlier_verb + " with no barrier between" + before + place_text(place));
+}
+
+void check_cell(Worker &from, Cell &cell, uintptr_t address, size_t bytes, Use use, const void *place) {
+  const uint32_t number = from.current->number, subgroup = from.subgroup_of(*from.current);
+  const Access mine = {from.epoch, from.subgroup_epochs[subgroup], static_cast<uint16_t>(number), false,
+                       use == Use::kAtomic, offset_of(place)};
+  if (cell.in_flight)
+    from.stop("asynchronous copy: " + thread_text(from, number) + " " + verb(use) + " " + element_text(from, address, bytes) +
+              " before what is copied there was waited for" + place_text(place));
+  if (use != Use::kWrite && cell.write.epoch == 0)
+    from.stop("uninitialised: " + thread_text(from, number) + " " + verb(use) + " " + element_text(from, address, bytes) +
+              ", which this block has not written" + place_text(place));
+  const Access &write = cell.write;
+  if (write.epoch != 0 && write.thread != number && !(write.atomic && mine.atomic) && !in_order(from, write, subgroup))
+    shared_race(from, write, write.atomic ? "updated" : "wrote", address, bytes, use, place);
+  if (use != Use::kRead) {
+    for (const Access *read : {&cell.read, &cell.other_read})
+      if (read->epoch != 0 && (read->thread != number || read->many) && !in_order(from, *read, subgroup))
+        shared_race(from, *read, "read", address, bytes, use, place);
+    cell.write = mine;
+    return;
+  }
+  Access &last = cell.read;
+  const uint32_t lanes = static_cast<uint32_t>(from.launch.kernel->subgroup);
+  const bool current = last.epoch == mine.epoch;
+  if (current && last.thread / lanes != subgroup) {
+    cell.other_read = last;
+  } else if (current && last.subgroup_epoch == mine.subgroup_epoch && (last.many || last.thread != number)) {
+    last = mine;
+    last.many = true;
+    return;
+  }
+  last = mine;
+}
+
+// Forgets what was known of a word in earlier blocks.
+void renew(const Worker &from, Cell *word, bool split) {
+  if (word->block != from.block_serial) {
+    word[0] = Cell();
+    word[0].block = from.block_serial;
+    if (split)
+      for (int i = 1; i < 4; ++i) word[i] = Cell();
+    word[0].split = split;
+  } else if (split && !word[0].split) {
+    for (int i = 1; i < 4; ++i) word[i] = word[0];
+    word[0].split = true;
+  }
+}
+
+// Calls fn(cell, address) for what is known of some bytes: of whole words where they were only used so.
+template <class F> void each_cell(Worker &from, uintptr_t address, size_t bytes, F fn) {
+  const uintptr_t end = address + bytes;
+  while (address < end) {
+    Cell *word = from.cells + (address - from.shared_low) / 4 * 4;
+    const bool whole = address % 4 == 0 && end - address >= 4;
+    renew(from, word, !whole);
+    if (whole && !word->split) {
+      fn(*word, address);
+      address += 4;
+      continue;
+    }
+    const uintptr_t stop = std::min(end, (address & ~static_cast<uintptr_t>(3)) + 4);
+    for (; address < stop; ++address) fn(word[address % 4], address);
+  }
+}
+
+bool in_array(const Worker &from, uintptr_t address, size_t bytes) {
+  const std::vector<SharedArray> &arrays = image().arrays;
+  const uintptr_t offset = address - from.shared_low;
+  const auto after = std::upper_bound(arrays.begin(), arrays.end(), offset,
+                                      [](uintptr_t at, const SharedArray &array) { return at < array.offset; });
+  if (after == arrays.begin()) return false;
+  const SharedArray &array = after[-1];
+  return offset + bytes <= array.offset + static_cast<uintptr_t>(array.bytes) && array.kernel == from.launch.kernel->name;
+}
+
+bool try_shared(Worker &from, uintptr_t address, size_t bytes, Use use, const void *place) {
+  if (address < from.shared_low || address >= from.shared_high || !in_array(from, address, bytes)) return false;
+  each_cell(from, address, bytes, [&](Cell &cell, uintptr_t at) { check_cell(from, cell, at, std::min<size_t>(bytes, 4), use, place); });
+  return true;
+}
+
+bool in_own_image(uintptr_t address, size_t bytes) {
+  return address >= image().low && address + bytes <= image().high;
+}
+
+// What the compiler put elsewhere: constants of the library, and copies of values in the runtime's memory.
+bool is_allowed(const Worker &from, uintptr_t address, size_t bytes, Use use) {
+  return from.current->fiber->holds(address, bytes) || (use == Use::kRead && in_own_image(address, bytes));
+}
+
+}  // namespace
+
+void check(uintptr_t address, size_t bytes, Use use, const void *place) {
+  Worker *from = worker;
+  if (from == nullptr || from->current == nullptr || from->busy || bytes == 0) return;
+  const Busy busy(*from);
+  if (try_global(*from, address, bytes, use, place) || try_shared(*from, address, bytes, use, place) ||
+      is_allowed(*from, address, bytes, use))
+    return;
+  outside(*from, address, bytes, use, place);
+}
+
+void mark_flight(uintptr_t address, size_t bytes, bool in_flight) {
+  Worker *from = worker;
+  if (address < from->shared_low || address >= from->shared_high) return;
+  each_cell(*from, address, bytes, [&](Cell &cell, uintptr_t) { cell.in_flight = in_flight; });
+}
+
+}  // namespace tk::emu
+
+// ---------------------------------------------------------------- what the instrumentation calls
+
+using tk::emu::check;
+using tk::emu::Use;
+
+extern "C" {
+
+void __tsan_init() {}
+void __tsan_func_entry(void *) {}
+void __tsan_func_exit() {}
+void __tsan_vptr_update(void **, void *) {}
+void __tsan_vptr_read(void **) {}
+
+#define TK_USE(name, bytes, use) \
+  void name(void *at) { check(reinterpret_cast<uintptr_t>(at), bytes, use, TK_PLACE); }
+#define TK_USES(bytes)                                               \
+  TK_USE(__tsan_read##bytes, bytes, Use::kRead)                      \
+  TK_USE(__tsan_write##bytes, bytes, Use::kWrite)                    \
+  TK_USE(__tsan_unaligned_read##bytes, bytes, Use::kRead)            \
+  TK_USE(__tsan_unaligned_write##bytes, bytes, Use::kWrite)          \
+  TK_USE(__tsan_volatile_read##bytes, bytes, Use::kAtomic)           \
+  TK_USE(__tsan_volatile_write##bytes, bytes, Use::kAtomic)          \
+  TK_USE(__tsan_unaligned_volatile_read##bytes, bytes, Use::kAtomic) \
+  TK_USE(__tsan_unaligned_volatile_write##bytes, bytes, Use::kAtomic)
+TK_USES(1)
+TK_USES(2)
+TK_USES(4)
+TK_USES(8)
+TK_USES(16)
+/* clang: an access that reads and writes */
+#define TK_COMPOUND(bytes)                                \
+  TK_USE(__tsan_read_write##bytes, bytes, Use::kWrite)    \
+  TK_USE(__tsan_unaligned_read_write##bytes, bytes, Use::kWrite)
+TK_COMPOUND(1)
+TK_COMPOUND(2)
+TK_COMPOUND(4)
+TK_COMPOUND(8)
+TK_COMPOUND(16)
+
+void __tsan_read_range(void *at, size_t bytes) { check(reinterpret_cast<uintptr_t>(at), bytes, Use::kRead, TK_PLACE); }
+void __tsan_write_range(void *at, size_t bytes) { check(reinterpret_cast<uintptr_t>(at), bytes, Use::kWrite, TK_PLACE); }
+
+// Copies of structures: the link sends these calls of the whole library here (--wrap).
+void *__real_memcpy(void *to, const void *from, size_t bytes);
+void *__real_memmove(void *to, const void *from, size_t bytes);
+void *__real_memset(void *to, int value, size_t bytes);
+
+void *__wrap_memcpy(void *to, const void *from, size_t bytes) {
+  check(reinterpret_cast<uintptr_t>(from), bytes, Use::kRead, TK_PLACE);
+  check(reinterpret_cast<uintptr_t>(to), bytes, Use::kWrite, TK_PLACE);
+  return __real_memcpy(to, from, bytes);
+}
+void *__wrap_memmove(void *to, const void *from, size_t bytes) {
+  check(reinterpret_cast<uintptr_t>(from), bytes, Use::kRead, TK_PLACE);
+  check(reinterpret_cast<uintptr_t>(to), bytes, Use::kWrite, TK_PLACE);
+  return __real_memmove(to, from, bytes);
+}
+void *__wrap_memset(void *to, int value, size_t bytes) {
+  check(reinterpret_cast<uintptr_t>(to), bytes, Use::kWrite, TK_PLACE);
+  return __real_memset(to, value, bytes);
+}
+void *__tsan_memcpy(void *to, const void *from, size_t bytes) { return __wrap_memcpy(to, from, bytes); }
+void *__tsan_memmove(void *to, const void *from, size_t bytes) { return __wrap_memmove(to, from, bytes); }
+void *__tsan_memset(void *to, int value, size_t bytes) { return __wrap_memset(to, value, bytes); }
+
+// The data that compilers hand over with a finding of -fsanitize=alignment,bounds.
+struct tk_emu_source { const char *file; uint32_t line, column; };
+struct tk_emu_type { uint16_t kind, info; char name[1]; };
+struct tk_emu_mismatch { tk_emu_source at; const tk_emu_type *type; unsigned char log_alignment, kind; };
+struct tk_emu_bounds { tk_emu_source at; const tk_emu_type *array, *index; };
+
+void __ubsan_handle_type_mismatch_v1(tk_emu_mismatch *data, uintptr_t pointer) {
+  tk::emu::Worker *from = tk::emu::worker;
+  if (from == nullptr || from->current == nullptr || from->busy) return;
+  const tk::emu::Busy busy(*from);
+  const unsigned bytes = 1u << data->log_alignment;
+  from->stop("misaligned: " + tk::emu::thread_text(*from, from->current->number) + " uses " +
+             tk::emu::element_text(*from, pointer, 0) +
+             tk::emu::text(", whose address is not a multiple of the %u bytes of %s", bytes, data->type->name) +
+             tk::emu::place_text(TK_PLACE));
+}
+
+void __ubsan_handle_out_of_bounds(tk_emu_bounds *data, uintptr_t index) {
+  tk::emu::Worker *from = tk::emu::worker;
+  if (from == nullptr || from->current == nullptr || from->busy) return;
+  const tk::emu::Busy busy(*from);
+  const int bits = 1 << (data->index->info >> 1);
+  const long long value = bits == 32 ? static_cast<long long>(static_cast<int32_t>(index)) : static_cast<long long>(index);
+  from->stop("out of bounds: " + tk::emu::thread_text(*from, from->current->number) +
+             tk::emu::text(" uses element %lld of an array %s", value, data->array->name) +
+             tk::emu::place_text(TK_PLACE));
+}
+
+}  // extern "C"

@@ -1,0 +1,226 @@
+// What the parts of the emulator share.
+//
+// A launch copies its arguments into memory of its own, each between gaps, so that every access that misses its
+// buffer is seen. Workers (host threads) take blocks from the grid; a block's threads are fibers of its worker,
+// which run one after the other from barrier to barrier.
+#ifndef TK_EMULATOR_PARTS_H
+#define TK_EMULATOR_PARTS_H
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "emulation.h"
+#include "tk_emulator.h"
+
+namespace tk::emu {
+
+// ---------------------------------------------------------------- fibers (fiber.cpp)
+
+constexpr size_t kStackBytes = 256 << 10;
+
+// A stack that code runs on until it switches away. Not started again before it has ended or was given up.
+class Fiber {
+ public:
+  Fiber();  // throws std::bad_alloc
+  ~Fiber();
+  Fiber(const Fiber &) = delete;
+  Fiber &operator=(const Fiber &) = delete;
+  void prepare(void (*entry)());  // the next resume() calls `entry`, which must not return
+  void resume();                  // run until suspend()
+  void suspend();                 // within the fiber: back to where resume() was called
+  bool holds(uintptr_t address, size_t bytes) const {
+    return address >= low_ && address + bytes <= low_ + kStackBytes;
+  }
+
+ private:
+  uintptr_t low_ = 0;
+  void *fiber_ = nullptr, *caller_ = nullptr;  // what is saved of either
+};
+
+// ---------------------------------------------------------------- memory (memory.cpp)
+
+enum class Use : uint8_t { kRead, kWrite, kAtomic };
+
+// One access by one thread, as far as it takes to know whether another one is in order with it.
+struct Access {
+  uint32_t epoch = 0;          // barriers of the worker until then, from 1; 0: no access
+  uint32_t subgroup_epoch = 0; // barriers of the sub-group
+  uint16_t thread = 0;
+  bool many = false;           // of several threads of the sub-group
+  bool atomic = false;
+  uint32_t place = 0;          // in the library's code
+};
+
+// What is known of some bytes of shared memory in the block that runs: one of four for each word.
+struct Cell {
+  uint64_t block = 0;  // the worker's number of the block; of another: nothing is known
+  bool split = false;  // the first of a word: its bytes are looked after one by one
+  bool in_flight = false;
+  Access write, read, other_read;  // other_read: by another sub-group than read
+};
+
+struct SharedArray {
+  std::string name, kernel;
+  uintptr_t offset;  // in the library's memory for a thread
+  int64_t bytes;
+};
+
+// A buffer that arguments point to. Parameters that overlap are one region.
+struct Region {
+  std::string names;      // "b0", or "b0, b2" for parameters that share it
+  unsigned char *original;
+  unsigned char *memory = nullptr;
+  int64_t bytes;
+  int64_t element_bytes;
+  bool constant;
+  // Of each element: who wrote it last, who read it; nobody needs to know of a constant region.
+  std::atomic<uint64_t> *writers = nullptr, *readers = nullptr;
+};
+
+class Mapping {  // zero pages
+ public:
+  Mapping() = default;
+  explicit Mapping(size_t bytes);  // throws std::bad_alloc
+  ~Mapping();
+  Mapping(Mapping &&other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.data_ = nullptr; }
+  Mapping &operator=(Mapping &&other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  unsigned char *data() const { return static_cast<unsigned char *>(data_); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void *data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// ---------------------------------------------------------------- this library (image.cpp)
+
+struct Image {
+  std::string path;
+  uintptr_t base;  // where it is loaded
+  uintptr_t low, high;  // of all that is loaded
+  uintptr_t anchor_offset;  // of `anchor` in the memory for a thread
+  uintptr_t thread_bytes;
+  std::vector<SharedArray> arrays;  // by offset
+};
+const Image &image();
+extern thread_local unsigned char anchor;
+
+// ---------------------------------------------------------------- a launch (launch.cpp)
+
+struct Launch {
+  const tk_emu_kernel *kernel;
+  tk_emu_uint3 grid, block;
+  uint32_t threads;
+  std::vector<Region> regions;
+  std::vector<void *> args;
+  Mapping memory, shadow;
+  uintptr_t low = 0, high = 0;  // of the regions with their gaps
+  std::atomic<uint64_t> next_block{0};
+  uint64_t blocks;
+  std::atomic<bool> failed{false};
+  std::mutex mutex;
+  std::string report;
+};
+
+enum class State : uint8_t { kReady, kBarrier, kSubgroup, kDone };
+enum class Together : uint8_t { kBarrier, kShuffle, kBallot, kPerform };  // what a sub-group does
+
+struct PendingCopy {
+  unsigned char *to;
+  const unsigned char *from;
+  int bytes, group;
+};
+
+struct Thread {
+  tk_emu_uint3 index{};
+  uint32_t number = 0;
+  Fiber *fiber = nullptr;
+  State state = State::kReady;
+  bool started = false;
+  // What it waits for, and what it brings along. Two of each: a thread may be one step ahead of the others.
+  int line = 0;
+  Together together{};
+  uint64_t lanes = 0;
+  uint64_t bits[2] = {0, 0};
+  void *const *operands = nullptr;
+  uint32_t steps = 0;
+  std::vector<PendingCopy> copies;
+  int group = 0;
+};
+
+class Worker {
+ public:
+  explicit Worker(Launch &launch);  // throws std::bad_alloc
+  void run();                       // blocks until none is left or a defect was found
+
+  Launch &launch;
+  tk_emu_uint3 block_index{};
+  uint64_t block_number = 0;  // of the grid
+  uint64_t block_serial = 0;  // of this worker, from 1
+  uint32_t epoch = 1;
+  std::vector<uint32_t> subgroup_epochs;
+  std::vector<Thread> threads;
+  Thread *current = nullptr;  // whose fiber runs
+  bool busy = false;          // the emulator itself is at work in it: its own accesses are none of the kernel's
+  uintptr_t shared_low, shared_high;
+  Cell *cells;
+  size_t last_region = 0;
+
+  uint32_t subgroup_of(const Thread &thread) const {
+    return thread.number / static_cast<uint32_t>(launch.kernel->subgroup);
+  }
+  void wait();  // within a fiber: until others have come
+  [[noreturn]] void stop(const std::string &report);  // within a fiber
+  void tell(const std::string &report);
+
+ private:
+  void run_block();
+  void start(Thread &thread);
+  void release_subgroups();
+  bool release_subgroup(uint32_t first, uint32_t end);
+  bool release_block();
+  std::string stuck() const;
+
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<Fiber *> free_;
+  Mapping cell_memory_;
+};
+
+extern thread_local Worker *worker;  // of this host thread, while it runs kernels
+
+// Marks the emulator's own work within a fiber.
+class Busy {
+ public:
+  explicit Busy(Worker &from) : from_(from) { from_.busy = true; }
+  ~Busy() { from_.busy = false; }
+  Busy(const Busy &) = delete;
+  Busy &operator=(const Busy &) = delete;
+
+ private:
+  Worker &from_;
+};
+
+// ---------------------------------------------------------------- checks (checks.cpp), reports (report.cpp)
+
+void check(uintptr_t address, size_t bytes, Use use, const void *place);
+void mark_flight(uintptr_t address, size_t bytes, bool in_flight);  // of an asynchronous copy to there
+
+std::string text(const char *format, ...) __attribute__((format(printf, 1, 2)));
+std::string thread_text(const Worker &from, uint32_t number);  // "thread (1, 0, 0) of block (0, 0, 0)"
+std::string fellow_text(const Worker &from, uint32_t number);  // "thread (1, 0, 0) of the same block"
+std::string place_text(const void *place);  // "; line 12: `...`", empty where it is not known
+std::string line_text(int line);
+std::string element_text(const Worker &from, uintptr_t address, size_t bytes);  // "b0[12]"; bytes: of an access there
+
+}  // namespace tk::emu
+
+#endif

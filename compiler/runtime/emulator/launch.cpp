@@ -1,0 +1,336 @@
+// Launches: arguments in memory of their own, blocks shared out to workers, threads run from barrier to barrier.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <thread>
+
+#include "emulator.h"
+
+extern "C" {
+extern const char tk_emu_text[], tk_emu_text_end[];  // of the module; the latter is a zero byte
+}
+
+tk_emu_kernel *tk_emu_kernels = nullptr;
+
+namespace tk::emu {
+
+thread_local Worker *worker = nullptr;
+
+namespace {
+
+constexpr uintptr_t kGap = 64 << 10;  // between buffers
+constexpr uintptr_t kAlignment = 256;
+
+uintptr_t rounded(uintptr_t value, uintptr_t to) { return (value + to - 1) / to * to; }
+
+// ---------------------------------------------------------------- arguments
+
+// "b0[64] b2[16]": the names and elements of a kernel's parameters.
+std::vector<std::pair<std::string, int64_t>> read_sizes(const char *text) {
+  std::vector<std::pair<std::string, int64_t>> sizes;
+  while (const char *open = std::strchr(text, '[')) {
+    char *end = nullptr;
+    sizes.emplace_back(std::string(text + std::strspn(text, " "), open), std::strtoll(open + 1, &end, 10));
+    text = end + (*end == ']');
+  }
+  return sizes;
+}
+
+// Regions of all arguments, by address; those that overlap become one.
+std::vector<Region> read_regions(const tk_emu_kernel &kernel, void *const *args) {
+  const auto sizes = read_sizes(kernel.sizes);
+  std::vector<Region> found;
+  for (int i = 0; i < kernel.n_params; ++i) {
+    Region region = {};
+    region.names = sizes[static_cast<size_t>(i)].first;
+    region.original = static_cast<unsigned char *>(args[i]);
+    region.element_bytes = kernel.element_bytes[i];
+    region.bytes = sizes[static_cast<size_t>(i)].second * region.element_bytes;
+    region.constant = kernel.constant[i];
+    found.push_back(region);
+  }
+  std::stable_sort(found.begin(), found.end(), [](const Region &a, const Region &b) { return a.original < b.original; });
+  std::vector<Region> merged;
+  for (const Region &region : found) {
+    if (merged.empty() || region.original >= merged.back().original + merged.back().bytes) {
+      merged.push_back(region);
+      continue;
+    }
+    Region &last = merged.back();
+    last.names += ", " + region.names;
+    last.bytes = std::max<int64_t>(last.bytes, region.original + region.bytes - last.original);
+    last.element_bytes = std::min(last.element_bytes, region.element_bytes);
+    last.constant = last.constant && region.constant;
+  }
+  return merged;
+}
+
+// Copies every region to a place of its own.
+void place_regions(Launch &launch) {
+  uintptr_t bytes = kGap, records = 0;
+  for (const Region &region : launch.regions) {
+    bytes = rounded(bytes, kAlignment) + kAlignment + static_cast<uintptr_t>(region.bytes) + kGap;
+    if (!region.constant) records += 2 * (static_cast<uintptr_t>(region.bytes / region.element_bytes) + 1);
+  }
+  launch.memory = Mapping(bytes);
+  launch.shadow = Mapping(records * sizeof(std::atomic<uint64_t>));
+  launch.low = reinterpret_cast<uintptr_t>(launch.memory.data());
+  launch.high = launch.low + bytes;
+  uintptr_t at = kGap;
+  std::atomic<uint64_t> *record = reinterpret_cast<std::atomic<uint64_t> *>(launch.shadow.data());
+  for (Region &region : launch.regions) {
+    // As aligned as the original, so that what is misaligned there is so here.
+    at = rounded(at, kAlignment) + reinterpret_cast<uintptr_t>(region.original) % kAlignment;
+    region.memory = launch.memory.data() + at;
+    std::memcpy(region.memory, region.original, static_cast<size_t>(region.bytes));
+    at += static_cast<uintptr_t>(region.bytes) + kGap;
+    if (region.constant) continue;
+    const int64_t elements = region.bytes / region.element_bytes + 1;
+    region.writers = record;
+    region.readers = record + elements;
+    record += 2 * elements;
+  }
+}
+
+void *moved(const Launch &launch, void *arg) {
+  unsigned char *pointer = static_cast<unsigned char *>(arg);
+  for (const Region &region : launch.regions)
+    if (pointer >= region.original && (pointer < region.original + region.bytes || pointer == region.original))
+      return region.memory + (pointer - region.original);
+  return arg;
+}
+
+void hand_back(const Launch &launch) {
+  for (const Region &region : launch.regions)
+    if (!region.constant) std::memcpy(region.original, region.memory, static_cast<size_t>(region.bytes));
+}
+
+// ---------------------------------------------------------------- the grid
+
+const tk_emu_kernel *find_kernel(const char *name) {
+  for (const tk_emu_kernel *one = tk_emu_kernels; one != nullptr; one = one->next)
+    if (std::strcmp(one->name, name) == 0) return one;
+  return nullptr;
+}
+
+std::string problem_of(const EmulatedLaunch &wanted, const tk_emu_kernel *kernel) {
+  if (kernel == nullptr) return "the emulation has no such kernel";
+  if (kernel->n_params != wanted.n_args || read_sizes(kernel->sizes).size() != static_cast<size_t>(kernel->n_params))
+    return text("%d arguments were given for %d parameters", wanted.n_args, kernel->n_params);
+  const uint64_t threads = static_cast<uint64_t>(wanted.block[0]) * wanted.block[1] * wanted.block[2];
+  if (threads == 0 || threads > 1024) return text("%llu threads in a block", static_cast<unsigned long long>(threads));
+  if (wanted.grid[0] == 0 || wanted.grid[1] == 0 || wanted.grid[2] == 0) return "a grid without blocks";
+  return "";
+}
+
+void run_grid(Launch &launch) {
+  const uint64_t processors = std::max(1u, std::thread::hardware_concurrency());
+  const uint64_t count = std::min(processors, launch.blocks);
+  const auto work = [&launch] {
+    try {
+      Worker(launch).run();
+    } catch (const std::bad_alloc &) {
+      const std::lock_guard<std::mutex> lock(launch.mutex);
+      if (!launch.failed.exchange(true)) launch.report = "the emulator is out of memory";
+    }
+  };
+  std::vector<std::thread> others;
+  for (uint64_t i = 1; i < count; ++i) others.emplace_back(work);
+  work();
+  for (std::thread &other : others) other.join();
+}
+
+bool launch_emulated(const EmulatedLaunch &wanted, char *message, int64_t size) {
+  const tk_emu_kernel *kernel = find_kernel(wanted.function);
+  std::string report = problem_of(wanted, kernel);
+  if (report.empty()) {
+    Launch launch;
+    launch.kernel = kernel;
+    launch.grid = {wanted.grid[0], wanted.grid[1], wanted.grid[2]};
+    launch.block = {wanted.block[0], wanted.block[1], wanted.block[2]};
+    launch.threads = wanted.block[0] * wanted.block[1] * wanted.block[2];
+    launch.blocks = static_cast<uint64_t>(wanted.grid[0]) * wanted.grid[1] * wanted.grid[2];
+    try {
+      launch.regions = read_regions(*kernel, wanted.args);
+      place_regions(launch);
+    } catch (const std::bad_alloc &) {
+      report = "the emulator is out of memory";
+    }
+    if (report.empty()) {
+      for (int32_t i = 0; i < wanted.n_args; ++i) launch.args.push_back(moved(launch, wanted.args[i]));
+      run_grid(launch);
+      hand_back(launch);
+      report = launch.report;
+    }
+  }
+  if (!report.empty()) std::snprintf(message, static_cast<size_t>(size), "%s: %s", wanted.function, report.c_str());
+  return report.empty();
+}
+
+void run_thread() {
+  Worker *from = worker;
+  const tk_emu_kernel *kernel = from->launch.kernel;
+  from->busy = false;
+  kernel->call(kernel->function, from->launch.args.data());
+  from = worker;
+  from->current->state = State::kDone;
+  from->wait();
+  std::abort();  // nobody goes on with what has ended
+}
+
+}  // namespace
+
+// ---------------------------------------------------------------- blocks
+
+Worker::Worker(Launch &of) : launch(of), threads(of.threads), cell_memory_(image().thread_bytes * sizeof(Cell)) {
+  shared_low = reinterpret_cast<uintptr_t>(&anchor) - image().anchor_offset;
+  shared_high = shared_low + image().thread_bytes;
+  cells = reinterpret_cast<Cell *>(cell_memory_.data());
+  const uint32_t lanes = static_cast<uint32_t>(launch.kernel->subgroup);
+  subgroup_epochs.assign((launch.threads + lanes - 1) / lanes, 0);
+  for (uint32_t n = 0; n < launch.threads; ++n) {
+    threads[n].number = n;
+    threads[n].index = {n % launch.block.x, n / launch.block.x % launch.block.y, n / launch.block.x / launch.block.y};
+  }
+}
+
+void Worker::run() {
+  worker = this;
+  while (!launch.failed.load()) {
+    block_number = launch.next_block.fetch_add(1);
+    if (block_number >= launch.blocks) break;
+    block_index = {static_cast<uint32_t>(block_number % launch.grid.x),
+                   static_cast<uint32_t>(block_number / launch.grid.x % launch.grid.y),
+                   static_cast<uint32_t>(block_number / launch.grid.x / launch.grid.y)};
+    ++block_serial;
+    ++epoch;
+    run_block();
+  }
+  worker = nullptr;
+}
+
+// Fibers go back to the pool when their thread has ended: one is enough for a kernel without barriers.
+void Worker::start(Thread &thread) {
+  if (free_.empty()) {
+    fibers_.push_back(std::make_unique<Fiber>());
+    free_.push_back(fibers_.back().get());
+  }
+  thread.fiber = free_.back();
+  free_.pop_back();
+  thread.fiber->prepare(run_thread);
+  thread.started = true;
+}
+
+void Worker::run_block() {
+  for (Thread &thread : threads) {
+    thread.state = State::kReady;
+    thread.started = false;
+    thread.steps = 0;
+    thread.group = 0;
+    thread.copies.clear();
+  }
+  for (;;) {
+    bool progress = false;
+    size_t done = 0;
+    for (Thread &thread : threads) {
+      if (thread.state == State::kReady) {
+        progress = true;
+        if (!thread.started) start(thread);
+        current = &thread;
+        busy = false;
+        thread.fiber->resume();
+        current = nullptr;
+        if (launch.failed.load()) return;
+        if (thread.state == State::kDone) free_.push_back(thread.fiber);
+      }
+      done += thread.state == State::kDone;
+    }
+    if (done == threads.size()) return;
+    release_subgroups();
+    if (progress) continue;
+    const bool ready = std::any_of(threads.begin(), threads.end(), [](const Thread &t) { return t.state == State::kReady; });
+    if (ready || release_block()) continue;
+    tell(stuck());
+    return;
+  }
+}
+
+void Worker::wait() { current->fiber->suspend(); }
+
+void Worker::tell(const std::string &report) {
+  const std::lock_guard<std::mutex> lock(launch.mutex);
+  if (!launch.failed.exchange(true)) launch.report = report;
+}
+
+void Worker::stop(const std::string &report) {
+  tell(report);
+  wait();
+  std::abort();  // nobody goes on with what was stopped
+}
+
+void Worker::release_subgroups() {
+  const uint32_t lanes = static_cast<uint32_t>(launch.kernel->subgroup);
+  for (uint32_t first = 0; first < launch.threads; first += lanes)
+    while (release_subgroup(first, std::min(first + lanes, launch.threads))) {
+    }
+}
+
+// Lets the lanes go on that named each other and have all come to the same place; says whether there are such.
+bool Worker::release_subgroup(uint32_t first, uint32_t end) {
+  for (uint32_t n = first; n < end; ++n) {
+    const Thread &one = threads[n];
+    if (one.state != State::kSubgroup) continue;
+    bool all = true;
+    for (uint32_t other = first; other < end; ++other) {
+      const Thread &thread = threads[other];
+      if ((one.lanes >> (other - first) & 1) == 0) continue;
+      all = all && thread.state == State::kSubgroup && thread.together == one.together && thread.line == one.line &&
+            thread.lanes == one.lanes;
+    }
+    if (!all) continue;
+    if (one.together == Together::kBarrier) ++subgroup_epochs[first / static_cast<uint32_t>(launch.kernel->subgroup)];
+    const uint64_t lanes = one.lanes;
+    for (uint32_t other = first; other < end; ++other)
+      if (lanes >> (other - first) & 1) threads[other].state = State::kReady;
+    return true;
+  }
+  return false;
+}
+
+bool Worker::release_block() {
+  for (const Thread &thread : threads)
+    if (thread.state != State::kBarrier || thread.line != threads[0].line) return false;
+  for (Thread &thread : threads) thread.state = State::kReady;
+  ++epoch;
+  return true;
+}
+
+// Why no thread can go on.
+std::string Worker::stuck() const {
+  const Thread *waiting = nullptr;
+  for (const Thread &thread : threads)
+    if (thread.state != State::kDone && (waiting == nullptr || waiting->state == State::kBarrier)) waiting = &thread;
+  const bool barrier = waiting->state == State::kBarrier;
+  const uint32_t lanes = barrier ? launch.threads : static_cast<uint32_t>(launch.kernel->subgroup);
+  const uint32_t first = waiting->number / lanes * lanes;
+  const Thread *other = nullptr;
+  for (uint32_t n = first; n < std::min(first + lanes, launch.threads); ++n) {
+    const Thread &thread = threads[n];
+    if (thread.state == waiting->state && thread.line == waiting->line && thread.together == waiting->together) continue;
+    if (other == nullptr) other = &thread;
+  }
+  std::string where = "threads wait for each other in different operations of a sub-group";
+  if (other != nullptr && other->state == State::kDone)
+    where = fellow_text(*this, other->number) + " has ended";
+  else if (other != nullptr)
+    where = fellow_text(*this, other->number) + " waits elsewhere" + line_text(other->line);
+  return std::string(barrier ? "divergent barrier: " : "divergent sub-group operation: ") +
+         thread_text(*this, waiting->number) + " waits" + line_text(waiting->line) + "; " + where;
+}
+
+}  // namespace tk::emu
+
+extern "C" __attribute__((visibility("default"))) const tk::Emulation tk_emulation_v1 = {
+    tk::kEmulationVersion, tk_emu_text, tk_emu_text_end - tk_emu_text, tk::emu::launch_emulated};

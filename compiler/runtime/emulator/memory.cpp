@@ -1,0 +1,42 @@
+// Memory of launches and what is known of it.
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "emulator.h"
+
+namespace tk::emu {
+
+Mapping::Mapping(size_t bytes) : bytes_(bytes) {
+  if (bytes == 0) return;
+  data_ = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data_ == MAP_FAILED) {
+    data_ = nullptr;
+    throw std::bad_alloc();
+  }
+}
+
+Mapping::~Mapping() {
+  if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+std::string element_text(const Worker &from, uintptr_t address, size_t bytes) {
+  for (const Region &region : from.launch.regions) {
+    const uintptr_t start = reinterpret_cast<uintptr_t>(region.memory);
+    if (address < start || address >= start + static_cast<uintptr_t>(region.bytes)) continue;
+    return region.names + text("[%lld]", static_cast<long long>(address - start) / static_cast<long long>(region.element_bytes));
+  }
+  for (const SharedArray &array : image().arrays) {
+    const uintptr_t start = from.shared_low + array.offset;
+    if (address < start || address >= start + static_cast<uintptr_t>(array.bytes)) continue;
+    const uintptr_t offset = address - start;
+    if (bytes != 0 && offset % bytes == 0) return "shared " + array.name + text("[%zu]", static_cast<size_t>(offset / bytes));
+    return "shared " + array.name + text(" at byte %zu", static_cast<size_t>(offset));
+  }
+  return "memory";
+}
+
+}  // namespace tk::emu

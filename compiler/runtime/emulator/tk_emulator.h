@@ -1,0 +1,212 @@
+/* The words of CUDA and HIP for a host's C++ compiler: included in front of the text of generated kernels, it turns
+ * each of them into a function that the emulator (launch.cpp) calls once per thread of a grid.
+ *
+ * Threads of a block are fibers of one host thread, so memory that a block shares is thread_local. Kernels are compiled
+ * with -fsanitize=thread,alignment,bounds, whose calls the emulator answers itself (checks.cpp).
+ * TK_SUBGROUP, the lanes of a sub-group, is defined on the command line.
+ */
+#ifndef TK_EMULATOR_H
+#define TK_EMULATOR_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#define TK_EMULATOR 1
+
+/* ---------------------------------------------------------------- what the emulator provides */
+
+struct tk_emu_uint3 {
+  unsigned int x, y, z;
+};
+
+enum tk_emu_lanes { TK_EMU_FROM, TK_EMU_UP, TK_EMU_DOWN, TK_EMU_XOR }; /* whose value a shuffle takes */
+
+extern "C" {
+tk_emu_uint3 tk_emu_thread_index() __attribute__((const)); /* the same for a thread from its start to its end */
+tk_emu_uint3 tk_emu_block_index() __attribute__((const));
+tk_emu_uint3 tk_emu_block_size() __attribute__((const));
+tk_emu_uint3 tk_emu_grid_size() __attribute__((const));
+void tk_emu_barrier(int line);
+void tk_emu_subgroup_barrier(uint64_t lanes, int line);
+uint64_t tk_emu_shuffle(tk_emu_lanes from, uint64_t bits, int lane, int width, uint64_t lanes, int line);
+uint64_t tk_emu_ballot(int vote, uint64_t lanes, int line);
+uint64_t tk_emu_atomic_read(const void *at, int bytes);
+uint64_t tk_emu_atomic_swap(void *at, uint64_t expected, uint64_t wanted, int bytes); /* what was there */
+void tk_emu_async_copy(void *shared, const void *global, int bytes);
+void tk_emu_async_commit();
+void tk_emu_async_wait(int pending);
+/* One operation of a whole sub-group, done once when every lane has come: `perform` gets the operands of all lanes. */
+void tk_emu_together(void (*perform)(void *const *const *operands), void *const *operands, int line);
+}
+
+/* A kernel of this library; `sizes` are its parameters with their elements: "b0[64] b2[16]". */
+struct tk_emu_kernel {
+  const char *name;
+  void (*call)(void (*function)(), void *const *args);
+  void (*function)();
+  int n_params;
+  const int *element_bytes;
+  const bool *constant;
+  const char *sizes;
+  int subgroup;
+  tk_emu_kernel *next;
+};
+extern tk_emu_kernel *tk_emu_kernels;
+
+/* ---------------------------------------------------------------- registration */
+
+template <int... n> struct tk_emu_numbers {};
+template <int count, int... n> struct tk_emu_count : tk_emu_count<count - 1, count - 1, n...> {};
+template <int... n> struct tk_emu_count<0, n...> { typedef tk_emu_numbers<n...> type; };
+
+template <class T> constexpr bool tk_emu_is_const = false;
+template <class T> constexpr bool tk_emu_is_const<const T> = true;
+
+/* P: what the parameters point to. */
+template <class... P> struct tk_emu_signature {
+  static constexpr int element_bytes[sizeof...(P) + 1] = {(int)sizeof(P)..., 0};
+  static constexpr bool constant[sizeof...(P) + 1] = {tk_emu_is_const<P>..., true};
+  template <int... n>
+  __attribute__((no_sanitize("thread"))) static void pass(void (*function)(), void *const *args, tk_emu_numbers<n...>) {
+    (void)args;
+    ((void (*)(P *...))function)((P *)args[n]...);
+  }
+  __attribute__((no_sanitize("thread"))) static void call(void (*function)(), void *const *args) {
+    pass(function, args, typename tk_emu_count<sizeof...(P)>::type());
+  }
+};
+
+struct tk_emu_registration {
+  tk_emu_kernel kernel;
+  template <class... P>
+  __attribute__((no_sanitize("thread"))) tk_emu_registration(const char *name, void (*function)(P *...),
+                                                             const char *sizes) {
+    kernel = {name, tk_emu_signature<P...>::call, (void (*)())function, (int)sizeof...(P),
+              tk_emu_signature<P...>::element_bytes, tk_emu_signature<P...>::constant, sizes, TK_SUBGROUP, tk_emu_kernels};
+    tk_emu_kernels = &kernel;
+  }
+};
+#define TK_EMULATED(name, sizes) static tk_emu_registration tk_emu_registered_##name(#name, name, sizes);
+
+/* ---------------------------------------------------------------- marks and places */
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__ static const
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#ifndef __restrict__
+#define __restrict__ __restrict
+#endif
+
+/* An array in front of each shared one keeps them apart, so that running over one's end does not reach the next. */
+#define TK_EMU_JOIN_(a, b) a##b
+#define TK_EMU_JOIN(a, b) TK_EMU_JOIN_(a, b)
+#define __shared__                                                                                            \
+  static thread_local unsigned char TK_EMU_JOIN(tk_emu_gap, __COUNTER__)[512] __attribute__((aligned(128), used)); \
+  static thread_local __attribute__((aligned(128), used))
+
+#define threadIdx tk_emu_thread_index()
+#define blockIdx tk_emu_block_index()
+#define blockDim tk_emu_block_size()
+#define gridDim tk_emu_grid_size()
+#define warpSize TK_SUBGROUP
+
+/* ---------------------------------------------------------------- barriers; a place is told by its line */
+
+static inline void __syncthreads(int line = __builtin_LINE()) { tk_emu_barrier(line); }
+static inline void __syncwarp(uint64_t lanes = ~(uint64_t)0, int line = __builtin_LINE()) {
+  tk_emu_subgroup_barrier(lanes, line);
+}
+static inline void __threadfence() {}
+static inline void __threadfence_block() {}
+/* HIP has no function for it: what generated kernels say. In CUDA they say __syncwarp(). */
+#define TK_SUBGROUP_BARRIER() __syncwarp()
+
+/* ---------------------------------------------------------------- sub-groups */
+
+template <class T> static inline uint64_t tk_emu_bits(T value) {
+  static_assert(sizeof(T) <= 8, "a shuffle moves 8 bytes at most");
+  uint64_t bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof value);
+  return bits;
+}
+template <class T> static inline T tk_emu_value(uint64_t bits) {
+  T value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+#define TK_EMU_SHUFFLE(name, from)                                                                             \
+  template <class T>                                                                                           \
+  static inline T __shfl##name##_sync(uint64_t lanes, T value, int lane, int width = TK_SUBGROUP,              \
+                                      int line = __builtin_LINE()) {                                           \
+    return tk_emu_value<T>(tk_emu_shuffle(from, tk_emu_bits(value), lane, width, lanes, line));                \
+  }                                                                                                            \
+  template <class T>                                                                                           \
+  static inline T __shfl##name(T value, int lane, int width = TK_SUBGROUP, int line = __builtin_LINE()) {      \
+    return tk_emu_value<T>(tk_emu_shuffle(from, tk_emu_bits(value), lane, width, ~(uint64_t)0, line));         \
+  }
+TK_EMU_SHUFFLE(, TK_EMU_FROM)
+TK_EMU_SHUFFLE(_up, TK_EMU_UP)
+TK_EMU_SHUFFLE(_down, TK_EMU_DOWN)
+TK_EMU_SHUFFLE(_xor, TK_EMU_XOR)
+
+static inline unsigned int __ballot_sync(uint64_t lanes, int vote, int line = __builtin_LINE()) {
+  return (unsigned int)tk_emu_ballot(vote, lanes, line);
+}
+static inline int __any_sync(uint64_t lanes, int vote, int line = __builtin_LINE()) {
+  return tk_emu_ballot(vote, lanes, line) != 0;
+}
+static inline int __all_sync(uint64_t lanes, int vote, int line = __builtin_LINE()) {
+  return tk_emu_ballot(!vote, lanes, line) == 0;
+}
+static inline unsigned long long __ballot(int vote, int line = __builtin_LINE()) {
+  return tk_emu_ballot(vote, ~(uint64_t)0, line);
+}
+static inline int __any(int vote, int line = __builtin_LINE()) { return tk_emu_ballot(vote, ~(uint64_t)0, line) != 0; }
+static inline int __all(int vote, int line = __builtin_LINE()) { return tk_emu_ballot(!vote, ~(uint64_t)0, line) == 0; }
+
+/* ---------------------------------------------------------------- atomics: of 4 and 8 bytes */
+
+template <class T, class F> static inline T tk_emu_update(T *at, F combined) {
+  static_assert(sizeof(T) == 4 || sizeof(T) == 8, "no atomics on elements of one or two bytes");
+  uint64_t seen = tk_emu_atomic_read(at, sizeof(T)), expected;
+  do {
+    expected = seen;
+    seen = tk_emu_atomic_swap(at, expected, tk_emu_bits<T>((T)combined(tk_emu_value<T>(expected))), sizeof(T));
+  } while (seen != expected);
+  return tk_emu_value<T>(seen);
+}
+#define TK_EMU_ATOMIC(name, combination)                                                       \
+  template <class T> static inline T atomic##name(T *at, T value) {                            \
+    return tk_emu_update(at, [=](T old) { return (combination); });                            \
+  }
+TK_EMU_ATOMIC(Add, old + value)
+TK_EMU_ATOMIC(Sub, old - value)
+TK_EMU_ATOMIC(Max, old > value ? old : value)
+TK_EMU_ATOMIC(Min, old < value ? old : value)
+TK_EMU_ATOMIC(And, old & value)
+TK_EMU_ATOMIC(Or, old | value)
+TK_EMU_ATOMIC(Xor, old ^ value)
+TK_EMU_ATOMIC(Exch, (old, value))
+template <class T> static inline T atomicCAS(T *at, T expected, T wanted) {
+  return tk_emu_value<T>(tk_emu_atomic_swap(at, tk_emu_bits(expected), tk_emu_bits(wanted), sizeof(T)));
+}
+
+/* ---------------------------------------------------------------- vectors and functions that kernels by hand use */
+
+#define TK_EMU_VECTORS(T, name)                        \
+  struct alignas(2 * sizeof(T)) name##2 { T x, y; };   \
+  struct alignas(4 * sizeof(T)) name##4 { T x, y, z, w; };
+TK_EMU_VECTORS(float, float)
+TK_EMU_VECTORS(int, int)
+TK_EMU_VECTORS(unsigned int, uint)
+
+static inline float __fdividef(float a, float b) { return a / b; }
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+template <class T> static inline T __ldg(const T *at) { return *at; }
+
+#endif /* TK_EMULATOR_H */

@@ -1,0 +1,194 @@
+"""Builds what runs a module of CUDA or HIP on this machine's processors: its text as C++, with checks.
+
+The kernels' text is compiled as it is, with `runtime/emulator/tk_emulator.h` in front, into one library, which
+the runtime loads in place of a device (`runtime/src/devices/emulator.cpp`). Every access to memory is checked:
+bounds of buffers and shared arrays, shared memory that nobody wrote, races, alignment; so are barriers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from compiler.core.cache import ContentCache, content_key
+from compiler.core.diagnostics import BadInputError, BuildError
+from compiler.core.files import private_directory, sha256_file, write_atomic
+from compiler.core.process import check_host, run
+from compiler.core.settings import Settings, child_environment
+from compiler.runtime.library import SOURCES
+from compiler.targets.toolchain import Cxx, find_cxx
+
+EMULATOR = Path(__file__).resolve().parent.parent / "runtime" / "emulator"
+LIBRARY_VARIABLE = "TK_EMULATOR"
+"""Tells the runtime which library to load."""
+
+_FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-pthread", "-w")
+_CHECKED = ("-O1", "-g1", "-fsanitize=thread,alignment,bounds")
+_UNCHECKED = ("-O2",)
+_RUNTIME_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-pthread", "-DTK_SUBGROUP=32")
+_LINK_FLAGS = (
+    "-shared",
+    "-pthread",
+    "-Wl,--wrap=memcpy,--wrap=memmove,--wrap=memset",
+    "-Wl,--build-id=none,-z,defs,-z,now,-z,noexecstack",
+)
+_SUBGROUPS = {"cuda": 32, "hip": 64}
+_HIP_MARK = "#define TK_HIP 1"
+_KERNEL = re.compile(
+    r"^(?:// (?P<named>\w+):(?P<sizes>[^\n]*)\n)?"
+    r'extern "C" __global__ [^\n]*?(?P<name>\w+)\([^)\n]*\) \{',
+    re.MULTILINE,
+)
+_SIZE = re.compile(r"\w+\[\d+\]")
+_UNIT = "kernels.cpp"
+"""The name of a source of kernels: the emulator looks for it among the places of a call."""
+_LINES_A_FILE = 1500
+_LIMIT_SECONDS = 900.0
+_SHOWN_LINES = 12
+_DATA = """\
+    .section .rodata
+    .globl tk_emu_text, tk_emu_text_end
+    .hidden tk_emu_text, tk_emu_text_end
+tk_emu_text:
+    .incbin "module.txt"
+tk_emu_text_end:
+    .byte 0
+    .section .note.GNU-stack,"",@progbits
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedKernel:
+    """A kernel's part of a module: its text, which starts at `line`; `sizes`: parameters with their elements."""
+
+    name: str
+    sizes: tuple[str, ...]
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class EmulatedModule:
+    """A module taken apart: what stands in front of its kernels, and the kernels."""
+
+    prelude: str
+    kernels: tuple[EmulatedKernel, ...]
+    subgroup: int
+
+
+def split_module(text: str, subgroup: int | None = None) -> EmulatedModule:
+    """Take a module of CUDA or HIP apart; `subgroup` is the number of lanes, by default the language's.
+
+    Raises BadInputError when it has no kernels, or one that does not say how large its buffers are.
+    """
+    found = list(_KERNEL.finditer(text))
+    if not found:
+        raise BadInputError("the text holds no kernels", why='none starts with `extern "C" __global__`')
+    unsized = [item["name"] for item in found if item["named"] != item["name"]]
+    if unsized:
+        raise BadInputError(
+            "the sizes of the buffers are not known",
+            where=", ".join(unsized),
+            why="no comment such as `// name: b0[64] b1[16]` stands in front",
+        )
+    ends = [*(item.start() for item in found[1:]), len(text)]
+    kernels = tuple(
+        EmulatedKernel(
+            item["name"],
+            tuple(_SIZE.findall(item["sizes"])),
+            text.count("\n", 0, item.start()) + 1,
+            text[item.start() : end],
+        )
+        for item, end in zip(found, ends, strict=True)
+    )
+    language = "hip" if _HIP_MARK in text else "cuda"
+    return EmulatedModule(text[: found[0].start()], kernels, subgroup or _SUBGROUPS[language])
+
+
+def build_emulation(
+    text: str, settings: Settings, *, subgroup: int | None = None, checks: bool = True, cxx: Cxx | None = None
+) -> Path:
+    """The library that runs the kernels of a module's text on the host, from the cache if it was made before.
+
+    subgroup: lanes of a sub-group, by default 32 for CUDA and 64 for HIP. checks: look after every access.
+    Raises BadInputError for a text that is no module, BuildError when the compiler refuses it.
+    """
+    compiler = find_cxx(settings) if cxx is None else cxx
+    module = split_module(text, subgroup)
+    flags = (*_FLAGS, *(_CHECKED if checks else _UNCHECKED), f"-DTK_SUBGROUP={module.subgroup}")
+    cache = ContentCache(settings.cache_dir / "emulated")
+    headers = _headers_digest()
+    key = content_key("emulation", text, headers, compiler.identity, *flags, *_LINK_FLAGS)
+    if found := cache.get(key, ".so"):
+        return found
+    units = [(_UNIT, unit, flags) for unit in _units(module)]
+    units += [
+        (path.name, path.read_text(encoding="utf-8"), _RUNTIME_FLAGS)
+        for path in sorted(EMULATOR.glob("*.cpp"))
+    ]
+    compile_one = partial(_object, cxx=compiler, cache=cache, headers=headers)
+    with ThreadPoolExecutor(max_workers=settings.jobs) as pool:
+        objects = list(pool.map(lambda unit: compile_one(*unit), units))
+    return cache.put(key, _link(text, objects, compiler), ".so")
+
+
+def _units(module: EmulatedModule) -> list[str]:
+    """Sources of some kernels each, so that they can be compiled at the same time."""
+    units: list[str] = []
+    lines = _LINES_A_FILE
+    for kernel in module.kernels:
+        if lines >= _LINES_A_FILE:
+            units.append(f'#line 1 "{_UNIT}"\n{module.prelude}')
+            lines = 0
+        registration = f'TK_EMULATED({kernel.name}, "{" ".join(kernel.sizes)}")\n'
+        units[-1] += f'#line {kernel.line} "{_UNIT}"\n{kernel.text}\n{registration}'
+        lines += kernel.text.count("\n")
+    return units
+
+
+def _headers_digest() -> str:
+    paths = [*sorted(EMULATOR.glob("*")), SOURCES / "emulation.h"]
+    return content_key(*(part for path in paths if path.is_file() for part in (path.name, sha256_file(path))))
+
+
+def _object(
+    name: str, text: str, flags: Sequence[str], *, cxx: Cxx, cache: ContentCache, headers: str
+) -> Path:
+    key = content_key("emulated", name, text, headers, cxx.identity, *flags)
+    if found := cache.get(key, ".o"):
+        return found
+    includes = ["-I", str(EMULATOR), "-I", str(SOURCES)]
+    if name == _UNIT:
+        includes += ["-include", "tk_emulator.h"]
+    with private_directory("tk-emulate") as directory:
+        write_atomic(directory / name, text)
+        argv = [cxx.path, *flags, *includes, "-c", name, "-o", "made.o"]
+        _run(argv, directory, "the C++ compiler rejected kernels for the emulator")
+        return cache.put(key, (directory / "made.o").read_bytes(), ".o")
+
+
+def _link(text: str, objects: Sequence[Path], cxx: Cxx) -> bytes:
+    with private_directory("tk-emulate") as directory:
+        write_atomic(directory / "module.txt", text)
+        write_atomic(directory / "data.s", _DATA)
+        _run([cxx.path, "-c", "data.s", "-o", "data.o"], directory, "the assembler refused the module's text")
+        names = [str(path) for path in objects]
+        argv = [cxx.path, *_LINK_FLAGS, *names, "data.o", "-lm", "-ldl", "-o", "made.so"]
+        _run(argv, directory, "the linker refused the kernels for the emulator")
+        return (directory / "made.so").read_bytes()
+
+
+def _run(argv: Sequence[str], directory: Path, what: str) -> None:
+    done = run(argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
+    if done.returncode != 0:
+        check_host(done)
+        raise BuildError(
+            what,
+            where=" ".join(argv),
+            why="\n".join((done.stderr or done.stdout).splitlines()[:_SHOWN_LINES]),
+            hint="if the text is tk's own, this is a defect of tk: please report it",
+        )
