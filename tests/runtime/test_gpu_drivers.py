@@ -36,7 +36,7 @@ CUDA = Language(
     ("fake_cuda.cpp",),
     "NVIDIA V100=7.0;NVIDIA A10=8.6",
     "cubin:sm_70",
-    "NVIDIA V100 (sm_70) type 2 number 0: 2 126, 250000 ns",
+    "NVIDIA V100 (sm_70) type 2 number 0: 126 126, 250000 ns",
     {
         "allocate": "cuMemAlloc_v2",
         "wait": "cuStreamSynchronize",
@@ -222,6 +222,18 @@ def test_a_kernel_that_is_not_in_the_image(language: Language, probe: Probe) -> 
     printed, _ = probe(language, language.image, function="thrice")
     assert printed.startswith(f"status {TK_ERR_LIBRARY}:")
     assert f"for {language.image.partition(':')[2]} has no kernel thrice" in printed
+
+
+def test_launches_are_recorded_and_replayed(probe: Probe) -> None:
+    printed, calls = probe(CUDA, "cubin:sm_70")
+    assert ": 126 126," in printed  # the first element is of the replay
+    assert calls.count("cuGraphLaunch") == 1
+    assert "cuGraphExecDestroy" in calls
+
+
+def test_a_runtime_without_graphs_does(probe: Probe) -> None:
+    printed, _ = probe(HIP, "hsaco:gfx906")
+    assert ": 2 126," in printed
 
 
 def test_large_shared_memory_is_asked_for(probe: Probe) -> None:

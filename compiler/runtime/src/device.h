@@ -46,6 +46,11 @@ class Queue {
   virtual tk_status mark(int32_t number) = 0;
   virtual tk_status elapsed(int32_t from, int32_t to, int64_t *nanoseconds) = 0;  // after finish()
   virtual tk_status finish() = 0;
+  // Graphs, where a device has them: launches between begin and end are recorded, not done; replay does all of them.
+  virtual bool records() const { return false; }
+  virtual tk_status begin_recording() { return TK_OK; }
+  virtual tk_status end_recording() { return TK_OK; }
+  virtual tk_status replay() { return TK_OK; }
 };
 
 // A device with the program loaded. Shared by threads.

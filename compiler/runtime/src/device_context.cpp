@@ -115,6 +115,23 @@ tk_status DeviceContext::launch_all(bool timed) {
   return TK_OK;
 }
 
+bool DeviceContext::record() {
+  if (queue_->begin_recording() != TK_OK) return false;
+  const tk_status launched = launch_all(false);
+  return queue_->end_recording() == TK_OK && launched == TK_OK;
+}
+
+tk_status DeviceContext::launch_or_replay() {
+  if (!records_ || !queue_->records()) return launch_all(false);
+  if (pointers_ != last_pointers_) {
+    last_pointers_ = pointers_;
+    recorded_ = false;
+    return launch_all(false);
+  }
+  if (!recorded_) records_ = recorded_ = record();
+  return recorded_ ? queue_->replay() : launch_all(false);
+}
+
 tk_status DeviceContext::hand_over(const std::vector<Buffer> &outputs) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Buffer &given = outputs[i];
@@ -140,7 +157,7 @@ tk_status DeviceContext::run(const std::vector<Buffer> &inputs, const std::vecto
   if (const tk_status status = place_inputs(inputs)) return status;
   if (const tk_status status = place_outputs(inputs, outputs)) return status;
   resolve();
-  if (const tk_status status = launch_all(times != nullptr)) return status;
+  if (const tk_status status = times != nullptr ? launch_all(true) : launch_or_replay()) return status;
   if (const tk_status status = hand_over(outputs)) return status;
   bool host = times != nullptr || !callers_stream_;
   for (const Buffer &one : inputs) host = host || !one.on_device;

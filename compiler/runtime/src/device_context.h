@@ -35,6 +35,9 @@ class DeviceContext {
   tk_status place_outputs(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs);
   void resolve();
   tk_status launch_all(bool timed);
+  // The same, as one recorded piece from the second run on that has the pointers of the one before.
+  tk_status launch_or_replay();
+  bool record();
   tk_status hand_over(const std::vector<Buffer> &outputs);
   tk_status read_times(tk_step_time *times);
 
@@ -45,6 +48,9 @@ class DeviceContext {
   std::vector<Own> own_inputs_, own_outputs_;
   std::vector<unsigned char *> inputs_, outputs_;  // of this run
   std::vector<void *> pointers_;                   // one per entry of tk_device_plan.args
+  std::vector<void *> last_pointers_;              // of the run before
+  bool recorded_ = false;                          // for last_pointers_
+  bool records_ = true;                            // until it fails
 };
 
 }  // namespace tk

@@ -111,6 +111,25 @@ class GpuQueue final : public Queue {
     return TK_OK;
   }
 
+  bool records() const override { return api_->has_graphs(); }
+  tk_status begin_recording() override {
+    TK_ENTER("launches cannot be recorded");
+    TK_CALL("launches cannot be recorded", api_->begin_capture(stream_));
+    return TK_OK;
+  }
+  tk_status end_recording() override {
+    TK_ENTER("launches cannot be recorded");
+    if (graph_ != nullptr) api_->close_graph(graph_);
+    graph_ = nullptr;
+    TK_CALL("launches cannot be recorded", api_->end_capture(stream_, &graph_));
+    return TK_OK;
+  }
+  tk_status replay() override {
+    TK_ENTER("a launch failed");
+    TK_CALL("a launch failed", api_->replay(graph_, stream_));
+    return TK_OK;
+  }
+
  private:
   tk_status move(Copy kind, const char *what, void *to, const void *from, int64_t bytes) {
     if (bytes == 0) return TK_OK;
