@@ -152,9 +152,7 @@ def _run_stages(
     edit: Edit | None,
     clock: _Clock,
 ) -> CompileReport:
-    settings = load_settings()
-    dump = Dump.open(options.dump)
-
+    settings, dump = load_settings(), Dump.open(options.dump)
     with clock.stage("import"):
         graph = import_model(path, options.shapes, options.binds, external)  # type: ignore[arg-type]
         dump.model(IMPORT, str(graph))
@@ -183,9 +181,8 @@ def _run_stages(
             dump.model(PLAN, plan_text(fused, steps, storage, plan))
         module = _module(path, kernels, target, dump)
         images = Images((), build.cxx.description)
-        if module is not None and target.device is not None and builds:
-            with clock.stage("images"):
-                images = target.device.build(module, target, settings)
+        if module is not None and builds:
+            images = _images(module, target, settings, clock)
         with clock.stage("host"):
             host = render_plan(plan)
             dump.model(HOST, host, ".cpp")
@@ -203,7 +200,7 @@ def _run_stages(
         size = link_library(made, contents, options.output, _toolchain(build, settings), _cache(settings))
     return CompileReport(
         path=options.output,
-        target=options.target,
+        target=target.facts.name,
         arch=target.facts.arch,
         seconds=time.perf_counter() - clock.started,
         stages=tuple(clock.stages),
@@ -223,6 +220,13 @@ def _module(path: Path, kernels: Sequence[Kernel], target: Target, dump: Dump) -
     module = device_module(kernels, target.vocabulary, sha256_file(path))
     dump.model(MODULE, module.text, target.device.suffix)
     return module
+
+
+def _images(module: Module, target: Target, settings: Settings, clock: _Clock) -> Images:
+    """What the device's toolchain makes of the module."""
+    assert target.device is not None
+    with clock.stage("images"):
+        return target.device.build(module, target, settings)
 
 
 def _contents(
@@ -381,7 +385,7 @@ def _report(options: CompileOptions, target: Target, clock: _Clock, kernels: int
     """The report of a compile that made no library."""
     return CompileReport(
         path=options.output,
-        target=options.target,
+        target=target.facts.name,
         arch=target.facts.arch,
         seconds=time.perf_counter() - clock.started,
         stages=tuple(clock.stages),
