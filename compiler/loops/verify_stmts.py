@@ -242,7 +242,8 @@ class Checker(ExprChecker):
         sources = frozenset().union(*(self.sources(item) for item in stmt.indices), *self.conditions)
         if stmt.mask is not None:
             sources |= self.sources(stmt.mask)
-        return name in sources or self.private(stmt.buffer)
+        apart = stmt.buffer.scope == ir.SHARED and (loop.tag or "").startswith(_LAUNCHED_APART)
+        return name in sources or apart or self.private(stmt.buffer)  # each block of threads has its own
 
     @staticmethod
     def private(buffer: Buffer) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from compiler.schedule.methods import Applies
 from compiler.schedule.primitives.cache import CacheInplace, CacheRead, CacheWrite
 from compiler.schedule.primitives.layout import TransformBlockLayout, TransformLayout
+from compiler.schedule.primitives.operand import CacheOperand
 from compiler.schedule.primitives.padding import DecomposePadding, PadEinsum
 from compiler.schedule.primitives.pipeline import SoftwarePipeline, VThread
 from compiler.schedule.primitives.placement import ComputeAt, ReverseComputeAt
@@ -34,6 +35,11 @@ class PlacementMethods(Applies):
     def cache_inplace(self, block: str, buffer: str, scope: str, loop: str) -> tuple[str, ...]:
         """Update an accumulator tile by tile in a cache; gives the blocks that load and store."""
         return self.names(CacheInplace(block, buffer, scope, loop))
+
+    def cache_operand(self, block: str, operand: int, axes: tuple[int, ...], scope: str) -> tuple[str, str]:
+        """Let a block read a factor from a buffer; gives the block that computes it, and the buffer."""
+        made, buffer = self.names(CacheOperand(block, operand, axes, scope))
+        return made, buffer
 
     def set_scope(self, buffer: str, scope: str) -> None:
         """Say in which memory a local buffer lives."""

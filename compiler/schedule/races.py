@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product, zip_longest
-from math import gcd, inf
+from math import inf
 from typing import TypeAlias
 
 from compiler.loops.ir import Binary, Block, Buffer, Const, Expr, For, ForKind, Func, Region, Var, const
-from compiler.loops.linear import Linear, divisor, is_division, single
+from compiler.loops.linear import is_division, single
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
-from compiler.schedule.nest import iter_bounds, reads_itself
+from compiler.schedule.digits import Moving, picks_own, recovered
+from compiler.schedule.nest import reads_itself
 from compiler.schedule.primitives.base import (
     Program,
     ScheduleError,
@@ -235,6 +236,9 @@ def _overlap(program: Program, block: Block, loop: For, known: Simplifier) -> st
     inner = _loops_inside(program, block, loop)
     if _is_fused_index(name, bindings, inner, known):
         return ""
+    below = Moving(block, frozenset({name, *inner.extents}), known)
+    if Var(name) in recovered(below, [(item.binding, 1) for item in block.iters]):
+        return ""
     return _overlap_of_spans(bindings, loop, inner, known)
 
 
@@ -249,112 +253,18 @@ def _shared(program: Program, block: Block, region: Region, loop: For, known: Si
     plain = {begin.name for begin in region.begin if isinstance(begin, Var)}
     if moving & spatial <= plain and all(extent == const(1) for extent in region.extent):
         return ""
+    if picks_own(block, region, frozenset(moving & spatial)):
+        return ""
     values = {item.var.name: item.binding for item in block.iters}
     inner = _loops_inside(program, block, loop)
     begins = [substitute(begin, values) for begin in region.begin]
     lengths = [int_of(extent) or 1 << 30 for extent in region.extent]
     if _is_fused_index(loop.var.name, [b for b in begins if loop.var.name in variables(b)], inner, known):
         return ""
-    below = _Moving(block, frozenset({loop.var.name, *inner.extents}), known)
-    if Var(loop.var.name) in _recovered(below, list(zip(begins, lengths, strict=True))):
+    below = Moving(block, frozenset({loop.var.name, *inner.extents}), known)
+    if Var(loop.var.name) in recovered(below, list(zip(begins, lengths, strict=True))):
         return ""
     return _overlap_of_spans(begins, loop, inner, known, lengths)
-
-
-def _recovered(moving: _Moving, spans: Sequence[tuple[Expr, int]]) -> set[Expr]:
-    """The atoms that have one value only for each combination of places in a box."""
-    known = moving.known
-    forms = [(known.linear(begin), length) for begin, length in spans]
-    found: set[Expr] = set()
-    taken: set[Expr] = set()  # remainders whose dividend is among the forms
-    size = -1
-    while size != len(found) + len(forms):
-        size = len(found) + len(forms)
-        for form, length in forms:
-            found |= {atom for atom in form.terms if moving.is_digit(atom, form, length, found)}
-        for atom in found - taken:
-            if is_division(atom, "floormod"):
-                quotient = known.linear(Binary("floordiv", atom.a, atom.b))
-                if all(part in found or not moving.moves(part) for part in quotient.terms):
-                    taken.add(atom)
-                    forms.append((known.linear(atom.a), 1))
-    return found
-
-
-def is_ring(block: Block, region: Region) -> bool:
-    """Whether elements that a block writes may hold several values in turn, of different work of it."""
-    spatial = {item.var.name for item in block.iters if item.kind == "spatial" and item.extent != const(1)}
-    plain = {begin.name for begin in region.begin if isinstance(begin, Var)}
-    parts = [part for begin in region.begin for part in begin.walk() if isinstance(part, Binary)]
-    if spatial <= plain or not any(part.op in ("floordiv", "floormod") for part in parts):
-        return False  # sums of variables never come back to an element
-    lengths = [int_of(length) or 1 << 30 for length in region.extent]
-    moving = _Moving(block, frozenset(spatial), Simplifier(iter_bounds(block.iters)))
-    return not {Var(name) for name in spatial} <= _recovered(
-        moving, list(zip(region.begin, lengths, strict=True))
-    )
-
-
-def _conjuncts(condition: Expr | None) -> tuple[Expr, ...]:
-    if isinstance(condition, Binary) and condition.op == "and":
-        return (*_conjuncts(condition.a), *_conjuncts(condition.b))
-    return () if condition is None else (condition,)
-
-
-@dataclass(frozen=True, slots=True)
-class _Moving:
-    """Variables that move while a loop runs, and up to where the predicate of a block lets them."""
-
-    block: Block
-    names: frozenset[str]
-    known: Simplifier
-
-    def moves(self, atom: Expr) -> bool:
-        return not self.names.isdisjoint(variables(atom))
-
-    def is_digit(self, atom: Expr, form: Linear, length: int, fixed: set[Expr]) -> bool:
-        """Whether sums that differ in one atom differ, whatever the others that move and are not `fixed` are.
-
-        Those are finer, and together below one step of the atom; or they are multiples of more than the atom
-        and the finer ones can add up to.
-        """
-        own = form.terms[atom]
-        free = (item for item in form.terms if item == atom or item not in fixed)
-        terms = {item: form.terms[item] for item in free if self.moves(item)}
-        if min(terms.values(), default=-1) < 0 or any(self._low(item) < 0 for item in terms):
-            return False
-        finer = {item: factor for item, factor in terms.items() if factor <= own and item != atom}
-        if own < self._most(finer) + length:
-            return False
-        coarser = [factor for factor in terms.values() if factor > own]
-        return not coarser or self._most({atom: own, **finer}) + length <= gcd(*coarser)
-
-    def _low(self, atom: Expr) -> float:
-        return self.known.range(single(atom))[0]
-
-    def _high(self, atom: Expr) -> float:
-        high = self.known.range(single(atom))[1]
-        if not is_division(atom, "floordiv"):
-            return high
-        base = self.known.linear(atom.a)
-        if any(factor < 0 or self._low(part) < 0 for part, factor in base.terms.items()):
-            return high
-        return min(high, (self._most(base.terms) + base.constant) // divisor(atom))
-
-    def _most(self, terms: dict[Expr, int]) -> float:
-        """The largest value of a sum of terms that are never negative."""
-        found: float = sum(factor * self._high(atom) for atom, factor in terms.items())
-        for part in _conjuncts(self.block.predicate):
-            if isinstance(part, Binary) and part.op == "lt" and isinstance(part.b, Const):
-                found = min(found, self._most_below(terms, self.known.linear(part.a), int(part.b.value)))
-        return found
-
-    def _most_below(self, terms: dict[Expr, int], limited: Linear, bound: int) -> float:
-        """The same from `limited < bound`, where that sum is the terms and others that are not negative."""
-        same = all(limited.terms.get(atom) == factor for atom, factor in terms.items())
-        if not same or any(factor < 0 or self._low(atom) < 0 for atom, factor in limited.terms.items()):
-            return inf
-        return bound - 1 - limited.constant
 
 
 def _overlap_of_spans(

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from compiler.loops.ir import Expr, ForKind, Func, Stmt
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, substitute
+from compiler.schedule.digits import is_ring
 from compiler.schedule.nest import (
     Nest,
     Site,
@@ -21,7 +22,6 @@ from compiler.schedule.nest import (
     without_block,
 )
 from compiler.schedule.primitives.base import Program, ScheduleError
-from compiler.schedule.races import is_ring
 from compiler.schedule.regions import Inner, Span, box, clip, hull, limits_of, whole, within
 
 

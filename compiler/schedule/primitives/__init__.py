@@ -17,6 +17,7 @@ from compiler.schedule.primitives.loops import (
     Unroll,
     Vectorize,
 )
+from compiler.schedule.primitives.operand import CacheOperand
 from compiler.schedule.primitives.padding import DecomposePadding, PadEinsum
 from compiler.schedule.primitives.pipeline import SoftwarePipeline, VThread
 from compiler.schedule.primitives.placement import ComputeAt, ReverseComputeAt
@@ -49,6 +50,7 @@ PRIMITIVES: dict[str, type[Primitive]] = {
     "cache_read": CacheRead,
     "cache_write": CacheWrite,
     "cache_inplace": CacheInplace,
+    "cache_operand": CacheOperand,
     "set_scope": SetScope,
     "storage_align": StorageAlign,
     "transform_layout": TransformLayout,

@@ -171,6 +171,8 @@ REFUSALS = [
     ("cache_read", ("epilogue", "X", "scratch"), "it does not read X", "one of T, B"),
     ("cache_read", ("T", "T", "scratch"), "it does not read T", "one of X, W"),
     ("cache_write", ("T", "Y", "scratch"), "it does not write Y", "one of T"),
+    ("cache_operand", ("epilogue", 0, (0,), "scratch"), "it is no sum of products", "use cache_read"),
+    ("cache_operand", ("T", 1, (1, 4), "scratch"), "axes (1, 4) do not make a buffer", "give 1, 4, 5, 6"),
     (
         "cache_inplace",
         ("T", "T", "scratch", "T_i1"),

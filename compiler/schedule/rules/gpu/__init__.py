@@ -8,6 +8,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.layout import Layout
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.rules.common import blocks_by_name, inline_injective
+from compiler.schedule.rules.gpu.contraction import contraction
 from compiler.schedule.rules.gpu.flat import flat
 from compiler.schedule.rules.gpu.reduction import reduction
 from compiler.schedule.schedule import Schedule
@@ -17,7 +18,7 @@ def schedule_threads(
     schedule: Schedule,
     layouts: Mapping[str, Layout],
     facts: TargetFacts,
-    chooser: Chooser,  # noqa: ARG001
+    chooser: Chooser,
 ) -> None:
     """Schedule a kernel for a device that binds threads; `layouts` as in `schedule_func`."""
     inline_injective(schedule)
@@ -25,7 +26,8 @@ def schedule_threads(
         for index_map in layout.maps:
             schedule.transform_layout(name, index_map)
     for name, block in blocks_by_name(schedule.func).items():
-        if block.is_reduction and name in schedule.blocks() and not is_placed(schedule, name):
+        is_open = block.is_reduction and name in schedule.blocks() and not is_placed(schedule, name)
+        if is_open and not contraction(schedule, name, facts, chooser):
             reduction(schedule, name, facts)
     for name, block in blocks_by_name(schedule.func).items():
         if not block.is_reduction and not is_placed(schedule, name):

@@ -1,0 +1,118 @@
+"""The primitive that computes a factor of a sum of products ahead: cache_operand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from compiler.core.node import Node, rewrite
+from compiler.loops.ir import Binary, Block, Buffer, Cast, Expr, Func, Iter, Load, Store, Var
+from compiler.loops.queries import int_of, variables
+from compiler.loops.simplify import substitute
+from compiler.schedule.nest import declared, put_before, replace_block, sites
+from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError, nest_of
+
+
+def factors(block: Block) -> tuple[Expr, Expr] | None:
+    """The two factors that a block adds to its result, conversions left out; None for other blocks."""
+    body = block.body
+    if not isinstance(body, Store) or not isinstance(body.value, Binary) or body.value.op != "add":
+        return None
+    own = Load(body.buffer, body.indices)
+    parts = [item for item in (body.value.a, body.value.b) if item != own]
+    if len(parts) != 1 or not isinstance(parts[0], Binary) or parts[0].op != "mul":
+        return None
+    return _plain(parts[0].a), _plain(parts[0].b)
+
+
+def _plain(expr: Expr) -> Expr:
+    return expr.value if isinstance(expr, Cast) else expr
+
+
+@dataclass(frozen=True, slots=True)
+class CacheOperand(Primitive):
+    """Let a block of the form C += a * b read one of its factors from a buffer over its own iterations.
+
+    block: the block, without a predicate. operand: 0 or 1. axes: the numbers of all iterations of the block
+    that the factor depends on, in the order that they become dimensions of the buffer. scope: where the
+    buffer lives. The factor may be any expression (a window of a padded image, say): it is computed by a
+    block of its own, to be moved with compute_at. Outputs: that block, and its buffer. rewrite: C[i, j] +=
+    x[i + k] * w[k, j] -> t[k, i] = x[i + k]; C[i, j] += t[k, i] * w[k, j] TVM: reindex with cache_read.
+    """
+
+    name: ClassVar[str] = "cache_operand"
+
+    block: str
+    operand: int
+    axes: tuple[int, ...]
+    scope: str
+
+    def apply(self, func: Func) -> tuple[Func, Outputs]:
+        program = Program(func)
+        block = program.block(self.block, self.name)
+        expr = self._factor(func, block)
+        iters = [block.iters[number] for number in self._checked(block, expr)]
+        name = program.fresh(f"{self.block}_{'ab'[self.operand]}")
+        buffer = Buffer(name, expr.dtype, tuple(item.extent for item in iters), self.scope)
+        here = Load(buffer, tuple(item.var for item in iters))
+        own, values = [], {}
+        for number, item in enumerate(iters):
+            loop = Var(program.fresh(f"{name}_i{number}"))
+            var = Var(program.fresh(f"v{loop.name}"))
+            own.append(Iter(var, item.extent, "spatial", loop))
+            values[item.var.name] = var
+        body = Store(buffer, tuple(item.var for item in own), substitute(expr, values))
+        made = declared(Block(name, tuple(own), (), (), body))
+        changed = replace_block(func, self.block, declared(self._with(block, expr, here)))
+        changed = changed.replace(
+            body=put_before(changed.body, {self.block}, nest_of(made)), allocs=(*func.allocs, buffer)
+        )
+        return changed, (name, buffer.name)
+
+    def _factor(self, func: Func, block: Block) -> Expr:
+        found = factors(block)
+        if found is None or self.operand not in (0, 1):
+            raise self._no(
+                "it is no sum of products",
+                "its body is not of the form C = C + a * b, or the operand is not 0 or 1",
+                "use cache_read",
+            )
+        if block.predicate is not None or sites(func)[self.block].inside is not None:
+            raise self._no(
+                "it does not run over all of its iterations",
+                "the factor would be computed where the block is not",
+                "cache the operand before splitting its loops",
+            )
+        expr = found[self.operand]
+        written = {region.buffer for region in block.writes}
+        if any(isinstance(item, Load) and item.buffer in written for item in expr.walk()):
+            raise self._no(
+                "the factor uses what the block writes", "it changes on the way", "take the other one"
+            )
+        return expr
+
+    def _checked(self, block: Block, expr: Expr) -> tuple[int, ...]:
+        used = {n for n, item in enumerate(block.iters) if item.var.name in variables(expr)}
+        static = all(int_of(item.extent) is not None for item in block.iters)
+        if set(self.axes) != used or len(self.axes) != len(used) or not static:
+            numbers = ", ".join(map(str, sorted(used)))
+            raise self._no(
+                f"axes {self.axes} do not make a buffer for it",
+                f"the factor depends on iterations {numbers}; each is needed once, with a known extent",
+                f"give {numbers} in any order",
+            )
+        return self.axes
+
+    def _no(self, what: str, why: str, hint: str) -> ScheduleError:
+        return ScheduleError(
+            f"{self.name} {self.block}: {what}", where=f"block {self.block}", why=why, hint=hint
+        )
+
+    @staticmethod
+    def _with(block: Block, expr: Expr, here: Load) -> Block:
+        def step(item: Node) -> Node | None:
+            return here if item == expr else None
+
+        body = block.body
+        assert isinstance(body, Store)
+        return block.replace(body=body.replace(value=rewrite(body.value, step)))

@@ -1,0 +1,401 @@
+"""The rule for sums of products on threads: convolutions, matrix products, batches and groups of them.
+
+The iterations of the block are fused by what they do: batches (both factors use them), rows (the factor
+that the columns do not use), columns (they lie side by side in the result), and the terms of the sum. Both
+factors become matrices over these axes, staged in shared memory part by part; whatever it takes to find an
+element of them (windows, padding, a transposed matrix) is done once, by the thread that fetches it.
+
+    blockIdx.z (batches), blockIdx.y (rows), blockIdx.x (columns)
+      threadIdx.x: tile = 0                                                  in registers
+      for taps..., for part of the sum
+        threadIdx.x: left[step, row] = ...; threadIdx.x: right[step, column] = ...      shared
+        threadIdx.x: for step: tile[row, column] += left[step, row] * right[step, column]
+      threadIdx.x: output[...] = epilogue(tile)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from compiler.core.node import Node
+from compiler.core.target import TargetFacts
+from compiler.loops.ir import CONSTANT, Binary, Const, Expr, Iter, Load, Select, Var
+from compiler.loops.layout import NAMES
+from compiler.loops.queries import extent_of, variables
+from compiler.loops.simplify import Simplifier
+from compiler.schedule.analysis import BlockFacts, block_facts
+from compiler.schedule.chooser import Chooser
+from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.primitives.operand import factors
+from compiler.schedule.rules.gpu.common import REGISTER, SHARED, THREAD
+from compiler.schedule.rules.gpu.flat import aligned_run
+from compiler.schedule.rules.gpu.reduction import take_result
+from compiler.schedule.rules.gpu.tile import Problem, ThreadTile, tile_options
+from compiler.schedule.schedule import Schedule
+
+_LEAST = 4
+"""Fewer rows or columns than this share too little."""
+
+_DEEP = 8
+"""A sum axis of so many terms is staged by itself; the others (taps of a window) run outside of it."""
+
+_GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """All of an iteration of the block, or one digit of it: `number // step % count`."""
+
+    number: int
+    extent: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """The spatial iterations of a block by role, outermost first; `left`: the factor with the rows."""
+
+    batch: tuple[Part, ...]
+    rows: tuple[Part, ...]
+    columns: tuple[Part, ...]
+    left: int
+
+
+def find_axes(block: BlockFacts) -> Axes | None:
+    """What each spatial iteration does; None where the block is no sum of products with reuse."""
+    found = factors(block.block)
+    spatial = block.spatial
+    if found is None or block.store.indices != tuple(item.var for item in spatial):
+        return None
+    sizes = [_group_of(found, item) for item in spatial]
+    if any(size < 0 for size in sizes):
+        return None
+    sides: list[tuple[Part, frozenset[int]]] = []
+    for number, (item, size) in enumerate(zip(spatial, sizes, strict=True)):
+        sides += _parts(number, item, size, found)
+    last = [side for part, side in sides if part.extent > 1]
+    if not last or len(last[-1]) != 1:
+        return None
+    (right,) = last[-1]
+    roles: dict[frozenset[int], list[Part]] = {}
+    for part, side in sides:
+        if part.extent > 1:
+            roles.setdefault(side, []).append(part)
+    batch, columns = roles.pop(frozenset({0, 1}), []), roles.pop(frozenset({right}))
+    rows = roles.pop(frozenset({1 - right}), [])
+    return None if roles else Axes(tuple(batch), tuple(rows), tuple(columns), 1 - right)
+
+
+def _group_of(found: Sequence[Expr], item: Iter) -> int:
+    """The size of the groups that one factor tells apart along an iteration; 0 for none, -1 for several."""
+    sizes: set[int] = set()
+    for side in found:
+        groups = [node for node in side.walk() if _divides(node, item)]
+        sizes |= {
+            int(node.b.value) for node in groups if isinstance(node, Binary) and isinstance(node.b, Const)
+        }
+        if groups and sum(node == item.var for node in side.walk()) > len(groups):
+            return -1
+    if len(sizes) > 1 or any(extent_of(item.extent) % size for size in sizes):
+        return -1
+    return sizes.pop() if sizes else 0
+
+
+def _divides(node: Node, item: Iter) -> bool:
+    return (
+        isinstance(node, Binary)
+        and node.op == "floordiv"
+        and node.a == item.var
+        and isinstance(node.b, Const)
+    )
+
+
+def _parts(number: int, item: Iter, size: int, found: Sequence[Expr]) -> list[tuple[Part, frozenset[int]]]:
+    """An iteration, or its group and its place in the group, with the factors that use each."""
+    name, extent = NAMES[number], extent_of(item.extent)
+    users = frozenset(n for n, side in enumerate(found) if item.var.name in variables(side))
+    if not size:
+        return [(Part(number, extent, name), users)]
+    inside = frozenset(n for n in users if not any(_divides(node, item) for node in found[n].walk()))
+    return [
+        (Part(number, extent // size, f"{name} // {size}"), users),
+        (Part(number, size, f"{name} % {size}"), inside),
+    ]
+
+
+def fused(parts: Sequence[Part]) -> str:
+    """The number of a combination of parts, as text for an index map."""
+    terms, step = [], 1
+    for part in reversed(parts):
+        terms.append(part.text if step == 1 else f"{_factor(part.text)} * {step}")
+        step *= part.extent
+    return " + ".join(reversed(terms)) or "0"
+
+
+def _factor(text: str) -> str:
+    return f"({text})" if " " in text else text
+
+
+def extent_of_parts(parts: Sequence[Part]) -> int:
+    """Combinations of parts."""
+    return math.prod(part.extent for part in parts)
+
+
+# ---------------------------------------------------------------- the rule
+
+
+def contraction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
+    """Schedule a sum of products and its epilogue; False when the structure does not fit."""
+    block = block_facts(schedule.block(name))
+    axes = find_axes(block) if block is not None else None
+    if block is None or axes is None:
+        return False
+    if min(extent_of_parts(axes.rows), extent_of_parts(axes.columns)) < _LEAST:
+        return False
+    for follow in (True, False):
+        attempt = schedule.copy()
+        with suppress(ScheduleError):
+            _Contraction(attempt, name, block, axes, facts, chooser).run(follow=follow)
+            schedule.become(attempt)
+            return True
+    return False
+
+
+class _Contraction:
+    """The steps of the rule, in the order in which they are applied."""
+
+    def __init__(
+        self,
+        schedule: Schedule,
+        name: str,
+        block: BlockFacts,
+        axes: Axes,
+        facts: TargetFacts,
+        chooser: Chooser,
+    ) -> None:
+        self.s, self.name, self.block, self.axes = schedule, name, block, axes
+        self.facts, self.chooser = facts, chooser
+        reduce = [
+            Part(len(block.spatial) + n, extent_of(i.extent), NAMES[len(block.spatial) + n])
+            for n, i in enumerate(block.reduce)
+        ]
+        deep = max(reduce, key=lambda part: part.extent)
+        apart = deep.extent >= _DEEP
+        self.outer = [part for part in reduce if part != deep and part.extent > 1] if apart else []
+        self.inner = [deep] if apart else [part for part in reduce if part.extent > 1]
+
+    def run(self, *, follow: bool) -> None:
+        last = take_result(self.s, self.name, follow=follow)
+        self.total = self.block_of(self.name).store.buffer.name
+        self.repack()
+        self.iterate(last)
+        lanes = self.column_lanes(last)
+        problem = Problem(
+            extent_of_parts(self.axes.batch),
+            extent_of_parts(self.axes.rows),
+            extent_of_parts(self.axes.columns),
+            extent_of_parts(self.inner),
+            extent_of_parts((*self.inner, *self.outer)),
+            lanes,
+        )
+        options = tile_options(problem, self.facts)
+        if not options:
+            raise ScheduleError("no tile fits the limits of a block of threads")
+        tile = ThreadTile(*self.chooser.choose(f"{self.name}.tile", options))
+        stages = self.stage()
+        stages = self.pad(tile, stages)
+        self.arrange(tile, stages, last, lanes)
+
+    def block_of(self, name: str) -> BlockFacts:
+        found = block_facts(self.s.block(name))
+        if found is None:
+            raise ScheduleError(f"block {name} does more than one store")
+        return found
+
+    # -- axes
+
+    def repack(self) -> None:
+        """Constants lie as they are fetched: batch, terms of the sum, then rows or columns side by side."""
+        found = factors(self.block.block)
+        assert found is not None
+        order = {id(part): part for part in (*self.axes.batch, *self.outer, *self.inner)}
+        for side, factor in enumerate(found):
+            own = self.axes.rows if side == self.axes.left else self.axes.columns
+            if not isinstance(factor, Load) or factor.buffer.scope != CONSTANT or not _plain(factor):
+                continue
+            numbers = {item.var.name: n for n, item in enumerate(self.block.block.iters)}
+            used = [(d, index) for d, index in enumerate(factor.indices) if isinstance(index, Var)]
+            dims = {numbers[index.name]: d for d, index in used}
+            names = NAMES[: len(factor.indices)]
+            parts = [part for part in (*order.values(), *own) if part.number in dims]
+            texts = [part.text.replace(NAMES[part.number], names[dims[part.number]]) for part in parts]
+            if texts:
+                self.s.transform_layout(factor.buffer.name, f"{', '.join(names)} -> {', '.join(texts)}")
+
+    def iterate(self, last: str) -> None:
+        """Let the block, its result and the epilogue run over batches, rows and columns."""
+        spatial, axes = len(self.block.spatial), self.axes
+        count = len(self.block.block.iters)
+        roles = [*([fused(axes.batch)] if axes.batch else []), fused(axes.rows), fused(axes.columns)]
+        sums = [*(part.text for part in self.outer), fused(self.inner)]
+        ends = self.epilogue_map(last, roles)
+        own = f"{', '.join(NAMES[:count])} -> {', '.join([*roles, *sums])}"
+        self.s.transform_block_layout(self.name, own)
+        self.s.transform_layout(self.total, f"{', '.join(NAMES[:spatial])} -> {', '.join(roles)}")
+        self.s.transform_block_layout(last, ends)
+
+    def epilogue_map(self, last: str, roles: Sequence[str]) -> str:
+        """The same roles in terms of the iterations of the block that reads the result."""
+        reader = self.block_of(last)
+        reads = [load for load in reader.loads if load.buffer.name == self.total]
+        if len(reads) != 1 or reader.reduce:
+            raise ScheduleError(f"block {last} does not read the result element by element")
+        numbers = {item.var: n for n, item in enumerate(reader.spatial)}
+        rename: dict[str, str] = {}
+        for dim, index in enumerate(reads[0].indices):
+            if isinstance(index, Var) and index in numbers:
+                rename[NAMES[dim]] = NAMES[numbers[index]]
+            elif extent_of(self.block.spatial[dim].extent) != 1:
+                raise ScheduleError(f"block {last} reads the result in another order")
+        kept = {number for number, item in enumerate(reader.spatial) if extent_of(item.extent) > 1}
+        found = {NAMES.index(name) for name in rename.values()}
+        if not kept <= found or len(found) < len(rename):
+            raise ScheduleError(f"block {last} uses an element of the result more than once")
+        texts = [_renamed(role, rename) for role in roles]
+        return f"{', '.join(NAMES[: len(reader.spatial)])} -> {', '.join(texts)}"
+
+    def column_lanes(self, last: str) -> int:
+        """Elements along the columns that are stored, and read by the epilogue, as one aligned vector."""
+        reader = self.block_of(last)
+        most = min(4, self.facts.lanes(max(a.buffer.dtype.bits for a in (reader.store, *reader.loads))))
+        while most > 1 and not self.vectors(reader, reader.spatial[-1], most):
+            most //= 2
+        return most
+
+    def vectors(self, block: BlockFacts, item: Iter, lanes: int) -> bool:
+        """Whether neighbours along an iteration are whole aligned vectors wherever the block uses them."""
+        if extent_of(item.extent) % lanes or _asks(block, item.var.name):
+            return False
+        known = Simplifier(block.bounds)
+        others = [a for a in (block.store, *block.loads) if a.buffer.name != self.total]
+        return all(aligned_run(access, item.var, lanes, known) for access in others)
+
+    # -- operands
+
+    def stage(self) -> list[str]:
+        """Blocks that put the factors, left first, into shared memory: [batch, terms, rows or columns]."""
+        iters = self.s.block(self.name).iters
+        found = factors(self.s.block(self.name))
+        assert found is not None
+        first = 1 if self.axes.batch else 0
+        sums = tuple(range(first + 2, len(iters)))
+        made = []
+        for side, own in ((self.axes.left, first), (1 - self.axes.left, first + 1)):
+            wanted = (*range(first), *sums, own)
+            axes = tuple(n for n in wanted if iters[n].var.name in variables(found[side]))
+            made.append(self.s.cache_operand(self.name, side, axes, SHARED)[0])
+        return made
+
+    def pad(self, tile: ThreadTile, stages: list[str]) -> list[str]:
+        """Round the axes up to whole tiles, with zeros behind the end of both factors."""
+        iters = self.s.block(self.name).iters
+        first = 1 if self.axes.batch else 0
+        multiples = [1] * len(iters)
+        multiples[first], multiples[first + 1], multiples[-1] = tile.rows, tile.columns, tile.depth
+        if all(extent_of(i.extent) % n == 0 for i, n in zip(iters, multiples, strict=True)):
+            return stages
+        made = list(self.s.pad_einsum(self.name, tuple(multiples)))
+        return self.inlined(made, stages)
+
+    def inlined(self, made: list[str], stages: list[str]) -> list[str]:
+        """Factors are padded where they are computed; what follows reads the padded result."""
+        result = []
+        for stage in stages:
+            padded = [name for name in made if self.reads(name, stage)]
+            if padded:
+                self.s.compute_inline(stage)
+                self.s.set_scope(self.block_of(padded[0]).store.buffer.name, SHARED)
+            result.append(padded[0] if padded else stage)
+        back = [name for name in made if self.block_of(name).store.buffer.name == self.total]
+        if back:
+            self.s.compute_inline(back[0])
+            self.total = self.block_of(self.name).store.buffer.name
+            self.s.set_scope(self.total, REGISTER)
+        return result
+
+    def reads(self, name: str, buffer: str) -> bool:
+        return any(load.buffer.name == buffer for load in self.block_of(name).loads)
+
+    # -- loops
+
+    def arrange(self, tile: ThreadTile, stages: Sequence[str], last: str, lanes: int) -> None:
+        loops = list(self.s.loops(self.name))
+        first = 1 if self.axes.batch else 0
+        batch, (row, column, *sums) = loops[:first], loops[first:]
+        row_block, row_thread, row_own = self.s.split(row, (None, tile.along_rows, tile.thread_rows))
+        col_block, col_thread, col_own = self.s.split(column, (None, tile.along_columns, tile.thread_columns))
+        part, step = self.s.split(sums[-1], (None, tile.depth))
+        grid = [*batch, row_block, col_block]
+        rounds = [*sums[:-1], part]
+        self.s.reorder(*grid, *rounds, row_thread, col_thread, step, row_own, col_own)
+        follow = self.s.reverse_compute_at(last, col_block)
+        thread = self.s.fuse(row_thread, col_thread)
+        self.s.bind(thread, THREAD)
+        self.s.unroll(row_own)
+        (self.s.vectorize if lanes > 1 else self.s.unroll)(col_own)
+        self.s.decompose_reduction(self.name, rounds[0])
+        self.s.unroll(step)
+        self.epilogue(tile, follow, lanes)
+        for stage in stages:
+            self.s.compute_at(stage, part)
+            self.fetch(stage, tile)
+        for tag, loop in zip(_GRID, reversed(grid), strict=False):
+            self.s.bind(loop, tag)
+
+    def epilogue(self, tile: ThreadTile, follow: Sequence[str], lanes: int) -> None:
+        row, column = follow[-2:]
+        row_thread, row_own = self.s.split(row, (tile.along_rows, tile.thread_rows))
+        col_thread, col_own = self.s.split(column, (tile.along_columns, tile.thread_columns))
+        self.s.reorder(row_thread, col_thread, row_own, col_own)
+        self.s.bind(self.s.fuse(row_thread, col_thread), THREAD)
+        self.s.unroll(row_own)
+        (self.s.vectorize if lanes > 1 else self.s.unroll)(col_own)
+
+    def fetch(self, stage: str, tile: ThreadTile) -> None:
+        """All threads fetch a part of a factor: neighbours take neighbours, in vectors where they can."""
+        step, own = self.s.loops(stage)[-2:]
+        size = extent_of(self.s.loop(own).extent)
+        lanes = self.fetch_lanes(stage)
+        along = min(tile.threads, size // lanes)
+        deep = tile.threads // along
+        rounds, own_thread, vector = self.s.split(own, (None, along, lanes))
+        steps, step_thread = self.s.split(step, (-(-tile.depth // deep), deep))
+        self.s.reorder(step_thread, own_thread, steps, rounds, vector)
+        self.s.bind(self.s.fuse(step_thread, own_thread), THREAD)
+        for loop in (steps, rounds):
+            self.s.unroll(loop)
+        if lanes > 1:
+            self.s.vectorize(vector)
+
+    def fetch_lanes(self, stage: str) -> int:
+        block = self.block_of(stage)
+        lanes = min(4, self.facts.lanes(max(a.buffer.dtype.bits for a in (block.store, *block.loads))))
+        while lanes > 1 and not self.vectors(block, block.spatial[-1], lanes):
+            lanes //= 2
+        return lanes
+
+
+def _plain(load: Load) -> bool:
+    return all(isinstance(index, Var | Const) for index in load.indices)
+
+
+def _renamed(text: str, names: Mapping[str, str]) -> str:
+    return "".join(names.get(char, char) for char in text)
+
+
+def _asks(block: BlockFacts, name: str) -> bool:
+    """Whether conditions of the value depend on a variable."""
+    return any(name in variables(item.cond) for item in block.block.body.walk() if isinstance(item, Select))

@@ -1,0 +1,163 @@
+"""The choice of a tile for a sum of products on threads: what fits a unit, and what it costs.
+
+A block of `threads` threads computes `rows x columns` results; each thread has a tile of `thread_rows x
+thread_columns` of them in registers. `steps` of the sum are staged in shared memory at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from compiler.core.target import TargetFacts
+from compiler.schedule.chooser import Option
+from compiler.schedule.rules.gpu.common import subgroup, units
+
+_WORD = 4
+"""Bytes of an element and of a bank of shared memory."""
+
+_OTHER_REGISTERS = 40
+"""Registers of a thread beside its tile and one step's operands: addresses, counters, what is fetched."""
+
+_BUSY_THREADS = 256
+"""Threads of a unit that hide the latency of arithmetic, with the independent work that each of them has."""
+
+_FROM_CACHE = 3.0
+"""How much faster the last cache is than memory."""
+
+_SYNC_CYCLES = 80.0
+"""Cycles of one round of fetching, between two meetings of all threads, that nothing hides."""
+
+_FETCH_CYCLES = 12.0
+"""Cycles of address arithmetic for each element (or vector) that a thread fetches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Sizes of a sum of products: independent ones, results along both axes, and terms of each result.
+
+    lanes: elements of the widest access along the columns. inner: terms along the axis that is staged in
+    parts; the other terms are `steps // inner` rounds of their own.
+    """
+
+    batch: int
+    rows: int
+    columns: int
+    inner: int
+    steps: int
+    lanes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadTile:
+    """Threads along rows and columns, what each computes, and the steps that are staged at a time."""
+
+    along_rows: int
+    along_columns: int
+    thread_rows: int
+    thread_columns: int
+    depth: int
+
+    @property
+    def threads(self) -> int:
+        return self.along_rows * self.along_columns
+
+    @property
+    def rows(self) -> int:
+        return self.along_rows * self.thread_rows
+
+    @property
+    def columns(self) -> int:
+        return self.along_columns * self.thread_columns
+
+    @property
+    def value(self) -> tuple[int, ...]:
+        """The tile as a decision."""
+        return (self.along_rows, self.along_columns, self.thread_rows, self.thread_columns, self.depth)
+
+
+def tile_options(problem: Problem, facts: TargetFacts) -> list[Option]:
+    """Tiles that fit the limits of a block, with their estimated cost in cycles of the whole device."""
+    return [
+        Option(tile.value, cost(tile, problem, facts)) for tile in _tiles() if _fits(tile, problem, facts)
+    ]
+
+
+def _powers(low: int, high: int) -> list[int]:
+    return [1 << n for n in range(low.bit_length() - 1, high.bit_length()) if low <= 1 << n <= high]
+
+
+def _tiles() -> Iterator[ThreadTile]:
+    for along_rows in _powers(2, 32):
+        for along_columns in _powers(4, 64):
+            for thread_rows in (1, 2, 4, 8):
+                for thread_columns in (1, 2, 4, 8):
+                    for depth in (4, 8, 16, 32):
+                        yield ThreadTile(along_rows, along_columns, thread_rows, thread_columns, depth)
+
+
+def _fits(tile: ThreadTile, problem: Problem, facts: TargetFacts) -> bool:
+    wave, most = subgroup(facts), facts.limit("threads_per_block") or 1024
+    if not wave <= tile.threads <= min(most, 512):
+        return False
+    if tile.thread_columns % problem.lanes:
+        return False
+    if tile.rows >= max(2 * problem.rows, 9) or tile.columns >= max(2 * problem.columns, 9):
+        return False
+    if tile.depth > max(4, problem.inner):
+        return False
+    per_unit = facts.limit("registers_per_unit")
+    registers = registers_of(tile)
+    return (
+        shared_bytes(tile) <= (facts.limit("shared_bytes") or 0)
+        and registers <= (facts.limit("registers_per_thread") or 255)
+        and (per_unit is None or registers * tile.threads <= per_unit)
+    )
+
+
+def registers_of(tile: ThreadTile) -> int:
+    """Registers of 32 bits that a thread needs, about."""
+    return tile.thread_rows * tile.thread_columns + tile.thread_rows + tile.thread_columns + _OTHER_REGISTERS
+
+
+def shared_bytes(tile: ThreadTile) -> int:
+    """Shared memory of a block, with padded rows."""
+    return (tile.rows + tile.columns + 2 * _WORD) * tile.depth * _WORD
+
+
+def cost(tile: ThreadTile, problem: Problem, facts: TargetFacts) -> float:
+    """Cycles until the last unit is done."""
+    grid = problem.batch * math.ceil(problem.rows / tile.rows) * math.ceil(problem.columns / tile.columns)
+    turns = math.ceil(grid / units(facts))
+    resident = min(turns, _resident(tile, facts))
+    rounds = problem.steps // problem.inner * math.ceil(problem.inner / tile.depth)
+    steps = rounds * tile.depth
+    lanes = facts.fma_per_cycle * facts.lanes(32)
+    busy = min(1.0, resident * tile.threads / _BUSY_THREADS)
+    arithmetic = tile.rows * tile.columns * steps / lanes / busy
+    # in a step, a sub-group reads its rows (a few, each for many threads) and its columns from shared memory
+    groups = tile.threads / subgroup(facts)
+    shared = groups * steps * (tile.thread_rows / 4 + tile.thread_columns / 2)
+    elements = (tile.rows + tile.columns) * steps
+    fetched = elements * _WORD * facts.hertz / (facts.bandwidth * _FROM_CACHE)
+    addresses = elements * _FETCH_CYCLES / lanes / busy / (2 if problem.lanes > 1 else 1)
+    waiting = rounds * _SYNC_CYCLES / resident
+    return turns * (
+        max(arithmetic + addresses, shared, fetched) + waiting + tile.rows * tile.columns / lanes * 4
+    )
+
+
+def _resident(tile: ThreadTile, facts: TargetFacts) -> int:
+    """Blocks that a unit works on at the same time."""
+    threads = facts.limit("threads_per_unit") or 2048
+    registers = facts.limit("registers_per_unit") or 65536
+    shared = facts.limit("shared_bytes_most") or facts.limit("shared_bytes") or 1
+    return max(
+        1,
+        min(
+            threads // tile.threads,
+            registers // (registers_of(tile) * tile.threads),
+            shared // max(1, shared_bytes(tile)),
+        ),
+    )
