@@ -13,8 +13,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
+    from compiler.compile import can_compile as can_compile
     from compiler.compile import compile_model as compile_model
     from compiler.compile import list_targets as list_targets
+    from compiler.core.answer import Answer as Answer
     from compiler.core.cache import content_key as content_key
     from compiler.core.cache_space import CacheUsage as CacheUsage
     from compiler.core.cache_space import Pruned as Pruned
@@ -63,6 +65,8 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.runtime.loader import Model as Model
     from compiler.runtime.loader import load as load
     from compiler.runtime.loader import manifest_of as manifest_of
+    from compiler.targets import DEFAULT_TARGET as DEFAULT_TARGET
+    from compiler.targets import choose_targets as choose_targets
     from compiler.verify.bench import bench_library as bench_library
     from compiler.verify.inputs import read_feeds as read_feeds
     from compiler.verify.isolate import verify_library as verify_library
@@ -75,7 +79,8 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
 __version__ = "0.1.0"
 
 _HOMES = {
-    "compiler.compile": ("compile_model", "list_targets"),
+    "compiler.compile": ("can_compile", "compile_model", "list_targets"),
+    "compiler.core.answer": ("Answer",),
     "compiler.core.cache": ("content_key",),
     "compiler.core.cache_space": ("CacheUsage", "Pruned", "cache_usage", "prune_cache"),
     "compiler.core.diagnostics": (
@@ -116,6 +121,7 @@ _HOMES = {
         "TensorInfo",
     ),
     "compiler.runtime.loader": ("Context", "Model", "load", "manifest_of"),
+    "compiler.targets": ("DEFAULT_TARGET", "choose_targets"),
     "compiler.verify.bench": ("bench_library",),
     "compiler.verify.inputs": ("read_feeds",),
     "compiler.verify.isolate": ("verify_library",),

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from compiler.core.answer import Answer, refusal
 from compiler.core.cache_space import cache_in_use, make_room
 from compiler.core.diagnostics import BadInputError, HostError, UsageError
 from compiler.core.files import (
@@ -24,7 +25,7 @@ from compiler.core.settings import Settings, load_settings
 from compiler.frontend.external import ExternalData
 from compiler.reports import CompileOptions, CompileReport, StageTime, TargetReport
 from compiler.stages.finished import Finished, FinishedLibraries, externals_match, finished_key
-from compiler.targets import TARGETS, get_target
+from compiler.targets import TARGETS, TargetRow, find_target, get_target
 from compiler.targets.toolchain import find_cxx
 
 _FACTS = ("kernels", "constant_bytes", "peak_memory")
@@ -62,29 +63,48 @@ def _compile(path: Path, options: CompileOptions, settings: Settings, progress: 
         made = directory / "library"
         report = _pipeline(path, replace(options, output=made), external, progress)
         warnings = report.warnings
-        if _state(path) == before:  # else somebody wrote the model meanwhile: which one did we read?
-            warnings += _keep(libraries, key, made, external, report)
+        # Kept is what has nothing to say to the user, of a model that nobody wrote to meanwhile.
+        if _state(path) == before and not warnings:
+            warnings = _keep(libraries, key, made, external, report)
         replace_atomic(made, options.output)
     return replace(report, path=options.output, warnings=warnings)
 
 
 def list_targets() -> tuple[TargetReport, ...]:
-    """The targets that `compile_model` accepts, and whether this machine can build for each."""
-    return tuple(_target_report(name) for name in TARGETS)
+    """The targets that `compile_model` accepts, and what this machine can do with each."""
+    return tuple(_target_report(row, load_settings()) for row in TARGETS.values())
 
 
-def _target_report(name: str) -> TargetReport:
-    row = TARGETS[name]
-    target = get_target(name)
+def can_compile(target: str | None = None, arch: str | None = None) -> Answer:
+    """Whether this machine has the toolchain of a target for these architectures (by default the target's).
+
+    Raises UsageError for an unknown name.
+    """
+    chosen = get_target(target, arch)
+    row = find_target(chosen.facts.name)
+    return row.readiness.compiles(chosen, load_settings())
+
+
+def _target_report(row: TargetRow, settings: Settings) -> TargetReport:
+    ready = row.readiness
+    language, arch = "", row.default_arch
     try:
-        cxx = find_cxx(load_settings())
-        target.flags(cxx)
-    except HostError as error:
-        return TargetReport(
-            name, target.facts.language, row.title, target.facts.arch, ready=False, note=error.what
-        )
+        target = row.make(arch)
+    except HostError as error:  # a processor that cannot be described
+        compiles = refusal(error)
+    else:
+        language, arch = target.facts.language, target.facts.arch
+        compiles = ready.compiles(target, settings)
     return TargetReport(
-        name, target.facts.language, row.title, target.facts.arch, ready=True, note=cxx.description
+        name=row.name,
+        aliases=row.aliases,
+        language=language,
+        device=row.title,
+        arch=arch,
+        archs=row.archs,
+        compiles=compiles,
+        loads=ready.loads(settings),
+        runs=ready.runs(settings),
     )
 
 
@@ -118,8 +138,8 @@ def _may_be_kept(options: CompileOptions, settings: Settings) -> bool:
     """Whether this compile makes a library and nothing else; looking closer means compiling."""
     asked = options.dump, options.stop_after, options.start_from
     whole = options.emit == "library" and asked == (None, None, None) and not settings.debug
-    # Images depend on the device's toolchain, too; they are cached by themselves.
-    return whole and get_target(options.target, options.arch).device is None
+    device = get_target(options.target, options.arch).device
+    return whole and (device is None or device.identity is not None)
 
 
 def _pipeline(
@@ -132,12 +152,15 @@ def _pipeline(
 
 def _key(path: Path, options: CompileOptions, settings: Settings) -> str:
     target, cxx = get_target(options.target, options.arch), find_cxx(settings)
+    device = target.device
+    identity = "" if device is None or device.identity is None else device.identity(target, settings)
     return finished_key(
         sha256_file(path),
         target.facts,
         target.features,
         target.flags(cxx),
         cxx.identity,
+        identity,
         options.shapes,
         options.binds,
         options.threads,
@@ -162,10 +185,11 @@ def _digest(external: ExternalData) -> Callable[[str], str]:
 
 def _report(found: Finished, options: CompileOptions, started: float) -> CompileReport:
     seconds = time.perf_counter() - started
+    facts = get_target(options.target, options.arch).facts
     return CompileReport(
         path=options.output,
-        target=options.target,
-        arch=get_target(options.target, options.arch).facts.arch,
+        target=facts.name,
+        arch=facts.arch,
         seconds=seconds,
         stages=(StageTime("cache", seconds),),
         kernels=found.facts["kernels"],

@@ -85,7 +85,7 @@ def _arena_bytes(graph: Graph) -> int:
     """Planned memory for intermediates on this machine's CPU, workspace of kernels not counted."""
     fused = fuse(rewrite_graph(graph))
     constants = fused.graph.constants
-    fused, layouts = lay_out(fused, TargetLayoutCosts(get_target("cpu").facts))
+    fused, layouts = lay_out(fused, TargetLayoutCosts(get_target().facts))
     aliases = find_aliases(fused, layouts)
     groups = [group for group in fused.groups if not is_join(group, aliases)]
     uses = [Use(tuple(v for v in g.inputs if v not in constants), g.outputs) for g in groups]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from compiler.core.answer import Answer
+
 Emit = Literal["source", "object", "library"]
 EMITS: tuple[Emit, ...] = ("source", "object", "library")
 
@@ -15,7 +17,8 @@ EMITS: tuple[Emit, ...] = ("source", "object", "library")
 class CompileOptions:
     """How to compile one model.
 
-    `arch` refines the target (feature names of a CPU); `shapes` gives symbolic inputs their dimensions,
+    `target` is a target's name, by default that of the host's cores; `arch` refines it (feature names of a
+    CPU, architectures of a GPU with commas between them). `shapes` gives symbolic inputs their dimensions,
     `binds` fixes inputs that carry shapes; `threads` is the library's default, None for the machine's
     processors. `dump` is a directory that gets the text of every stage, `stop_after` names the last stage to
     run and `start_from` is an edited stage file to go on from. `environment` says where the compile ran (an
@@ -23,7 +26,7 @@ class CompileOptions:
     """
 
     output: Path
-    target: str = "cpu"
+    target: str | None = None
     arch: str | None = None
     shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     binds: Mapping[str, object] = field(default_factory=dict)
@@ -150,11 +153,18 @@ class LibraryReport:
 
 @dataclass(frozen=True, slots=True)
 class TargetReport:
-    """A target that `tk compile --target` accepts; `ready` tells whether this machine can build for it."""
+    """A target that `tk compile --target` accepts, and what this machine can do with it.
+
+    arch: the architecture by default; archs: all. compiles: whether the toolchain is here, for `arch`. loads:
+    whether the driver or runtime library is here. runs: whether there is a device.
+    """
 
     name: str
+    aliases: tuple[str, ...]
     language: str
     device: str
     arch: str
-    ready: bool
-    note: str = ""
+    archs: tuple[str, ...]
+    compiles: Answer
+    loads: Answer
+    runs: Answer

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.targets.cpu import CPU
 from compiler.targets.cuda import CUDA_NVIDIA
@@ -10,18 +12,30 @@ from compiler.targets.opencl import OPENCL_ROWS
 from compiler.targets.sycl import SYCL_ROWS
 from compiler.targets.target import Target, TargetRow
 
-__all__ = ["TARGETS", "Target", "TargetRow", "find_target", "get_target"]
+__all__ = [
+    "DEFAULT_TARGET",
+    "TARGETS",
+    "Target",
+    "TargetRow",
+    "choose_targets",
+    "find_target",
+    "get_target",
+    "matches",
+]
 
 ROWS: tuple[TargetRow, ...] = (CPU, *OPENCL_ROWS, *SYCL_ROWS, CUDA_NVIDIA, ROCM, HYGON)
 """Every target; a new one is a file in this package and a line here."""
 
 TARGETS: dict[str, TargetRow] = {row.name: row for row in ROWS}
 
+DEFAULT_TARGET = ROWS[0].name
+"""What a model is compiled for unless something else is asked for: the host's cores."""
+
 
 def find_target(name: str) -> TargetRow:
     """The row of a target by its name or an alias; raises UsageError for an unknown one."""
     for row in TARGETS.values():
-        if name == row.name or name in row.aliases:
+        if matches(row, name):
             return row
     known = [word for row in TARGETS.values() for word in (row.name, *row.aliases)]
     raise UsageError(
@@ -31,12 +45,58 @@ def find_target(name: str) -> TargetRow:
     )
 
 
-def get_target(text: str, arch: str | None = None) -> Target:
-    """The target called `NAME` or `NAME:ARCH`; `arch` is another way to say ARCH.
+def matches(row: TargetRow, name: str) -> bool:
+    """Whether a name or an alias is that of a row."""
+    return name == row.name or name in row.aliases
 
-    Raises UsageError for an unknown name or architecture, HostError when this machine cannot be described.
+
+def choose_targets(texts: Iterable[str], arch: str | None = None) -> tuple[tuple[str, str | None], ...]:
+    """(name, architectures) of each target in lists such as `opencl-cpu,cuda:sm_70,sm_90`.
+
+    What follows `NAME:ARCH` and is no target is another architecture of it. `arch` holds for all targets that
+    name none. Raises UsageError that has every unknown name, and for a target that is named twice.
     """
-    name, _, given = text.partition(":")
+    chosen: list[tuple[str, str | None]] = []
+    problems: list[UsageError] = []
+    for name, given in _named(texts):
+        try:
+            target = get_target(name, given or arch)
+            chosen.append((target.facts.name, given or arch))
+        except UsageError as error:
+            problems.append(error)
+    twice = sorted({name for name, archs in chosen if chosen.count((name, archs)) > 1})
+    if twice:
+        problems.append(UsageError(f"named twice: {', '.join(twice)}", hint="name each target once"))
+    if len(problems) == 1:
+        raise problems[0]
+    if problems:
+        hints = dict.fromkeys(error.hint for error in problems if error.hint)
+        what = "; ".join(dict.fromkeys(f"{e.what} ({e.where})" if e.where else e.what for e in problems))
+        raise UsageError(what, hint="; ".join(hints))
+    return tuple(chosen)
+
+
+def _named(texts: Iterable[str]) -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for text in texts:
+        last = len(found)  # architectures do not go on across lists
+        for part in text.split(","):
+            name, colon, arch = part.strip().partition(":")
+            known = any(matches(row, name) for row in TARGETS.values())
+            if not colon and not known and len(found) > last and found[-1][1]:
+                found[-1] = (found[-1][0], f"{found[-1][1]},{name}")
+            else:
+                found.append((name, arch))
+    return found
+
+
+def get_target(text: str | None = None, arch: str | None = None) -> Target:
+    """The target called `NAME` or `NAME:ARCH`, by default the host's cores.
+
+    `arch` is another way to say ARCH. Raises UsageError for an unknown name or architecture, HostError when
+    this machine cannot be described.
+    """
+    name, _, given = (text or DEFAULT_TARGET).partition(":")
     row = find_target(name)
     if given and arch and given != arch:
         raise UsageError(

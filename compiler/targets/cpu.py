@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from compiler.core.answer import Answer, refusal, yes
 from compiler.core.diagnostics import HostError
+from compiler.core.settings import Settings, usable_processors
 from compiler.core.target import Cache, TargetFacts
 from compiler.render.vocabulary_cpp import CPP
 from compiler.targets.features import (
@@ -24,6 +26,7 @@ from compiler.targets.features import (
     host_flags,
     parse_features,
 )
+from compiler.targets.readiness import Readiness, host_compiles
 from compiler.targets.target import Target, TargetRow
 from compiler.targets.toolchain import Cxx
 
@@ -184,4 +187,23 @@ def _target(arch: str) -> Target:
     return Target(f"cpu:{named}", facts, CPP, ordered, cpu_flags)
 
 
-CPU = TargetRow("cpu", "host cores, C++", ("host", *LEVELS, "armv8-a"), "host", _target)
+def _loads(_settings: Settings) -> Answer:
+    return yes("needs the C and C++ runtime only")
+
+
+def _runs(_settings: Settings) -> Answer:
+    try:
+        features = features_text(cpu_arch("host").features)
+    except HostError as error:
+        return refusal(error)
+    return yes(f"{usable_processors()} processors: {features}")
+
+
+CPU = TargetRow(
+    "cpu",
+    "host cores, C++",
+    ("host", *LEVELS, "armv8-a"),
+    "host",
+    _target,
+    readiness=Readiness(host_compiles, _loads, _runs),
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compiler.core.answer import Answer
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
 from compiler.core.target import TargetFacts
@@ -10,6 +11,8 @@ from compiler.targets.cpu import COMMON_FLAGS
 from compiler.targets.cuda_tools import CudaTool, cuda_tools
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
 from compiler.targets.gpu import GpuArch, build_archs, chosen_archs, gpu_facts
+from compiler.targets.readiness import CUDA as DRIVER
+from compiler.targets.readiness import Readiness, device_runs, driver_loads, with_host
 from compiler.targets.target import Target, TargetRow
 from compiler.targets.toolchain import Cxx
 
@@ -101,8 +104,7 @@ def _tool_for(arch: str, settings: Settings) -> CudaTool:
     for tool in tools:
         if arch in tool.archs:
             return tool
-    image = "`cuda-12-pip` or `cuda-12.8.1`" if arch == "sm_70" else "`cuda-12.8.1` or `cuda-13.0.0`"
-    hint = f"install NVRTC with `pip install {_PACKAGE}` (the extra `cuda`), or compile in the image {image}"
+    hint = f"install NVRTC with `pip install {_PACKAGE}` (the extra `cuda`)"
     if not tools:
         what, why = "there is no CUDA compiler on this machine", "neither NVRTC nor nvcc was found"
     else:
@@ -111,8 +113,31 @@ def _tool_for(arch: str, settings: Settings) -> CudaTool:
     raise HostError(what, why=why, hint=hint)
 
 
-LANGUAGE = DeviceLanguage(runtime=("cuda", "gpu", "emulator"), suffix=".cu", build=build)
+def _identity(target: Target, settings: Settings) -> str:
+    return " ".join(_tool_for(arch, settings).tool.identity for arch in target.archs)
+
+
+LANGUAGE = DeviceLanguage(("cuda", "gpu", "emulator"), ".cu", build, _identity)
+
+
+def _compiles(target: Target, settings: Settings) -> Answer:
+    def tools() -> str:
+        found = [_tool_for(arch, settings) for arch in target.archs]
+        known = [arch for arch in ARCHS if any(arch in one.archs for one in found)]
+        used = "; ".join(dict.fromkeys(one.tool.description for one in found))
+        return f"{used} ({', '.join(known)})"
+
+    return with_host(target, settings, tools)
+
 
 CUDA_NVIDIA = TargetRow(
-    "cuda-nvidia", "NVIDIA GPUs, CUDA C++", tuple(ARCHS), DEFAULT_ARCH, _target, aliases=("cuda",)
+    "cuda-nvidia",
+    "NVIDIA GPUs, CUDA C++",
+    tuple(ARCHS),
+    DEFAULT_ARCH,
+    _target,
+    aliases=("cuda",),
+    readiness=Readiness(
+        _compiles, driver_loads(DRIVER), device_runs(DRIVER, "NVIDIA GPU", lambda _one: True)
+    ),
 )

@@ -71,8 +71,11 @@ class DeviceLanguage:
 
     runtime: the files in `runtime/src/devices` that the library is linked with. suffix: of a module's file.
     build: makes the images; raises HostError when the toolchain is missing and BuildError when it refuses.
+    identity: of the toolchain that `build` would use: it changes whenever the images might, so that the cache
+    may hold finished libraries; raises HostError when the toolchain is missing. None: none are kept.
     """
 
     runtime: tuple[str, ...]
     suffix: str
     build: Callable[[Module, Target, Settings], Images]
+    identity: Callable[[Target, Settings], str] | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from compiler.core.answer import Answer
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
 from compiler.core.target import TargetFacts
@@ -12,6 +13,8 @@ from compiler.targets.cpu import COMMON_FLAGS
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
 from compiler.targets.gpu import GpuArch, Tool, build_archs, chosen_archs, gpu_facts
 from compiler.targets.hip_tools import find_hipcc
+from compiler.targets.readiness import HIP as DRIVER
+from compiler.targets.readiness import Readiness, device_runs, driver_loads, with_host
 from compiler.targets.target import Target, TargetRow
 from compiler.targets.toolchain import Cxx
 
@@ -65,8 +68,6 @@ ARCHS: dict[str, GpuArch] = {
 
 _AMD = "ROCm's hipcc (Debian: apt install hipcc)"
 _HYGON = "DTK's hipcc"
-_OLD = frozenset({"gfx906", "gfx908", "gfx90a", "gfx1030"})
-"""What ROCm 5.2 of Debian 12 has device libraries for."""
 _ALIASES = {"gfx916": "gfx906"}
 _ALIAS_NOTE = (
     "gfx916 was compiled as gfx906, which open compilers know; only DTK's own hipcc knows Hygon's names, "
@@ -111,7 +112,7 @@ def _tool_for(arch: str, settings: Settings, install: str) -> Tool:
         raise HostError(
             "there is no HIP compiler on this machine",
             why="hipcc was not found",
-            hint=f"install {install}, or compile in the image {_image(arch, install)}",
+            hint=f"install {install}",
         )
     if found.knows(arch):
         return found.tool
@@ -119,27 +120,33 @@ def _tool_for(arch: str, settings: Settings, install: str) -> Tool:
     raise HostError(
         f"the HIP compiler on this machine does not know {arch}",
         why=f"{found.tool.description} knows {known}",
-        hint=f"install a newer one, or compile in the image {_image(arch, install)}",
+        hint=f"install a newer {install}",
     )
 
 
-def _image(arch: str, install: str) -> str:
-    if install == _HYGON:
-        return "`dtk-23.04` or `dtk-25.04.2`"
-    return "`rocm-5.2-debian` or `rocm-6.4.1`" if arch in _OLD else "`rocm-6.4.1`"
+def _identity(target: Target, settings: Settings, *, install: str) -> str:
+    return " ".join(_tool_for(arch, settings, install).identity for arch in target.archs)
 
 
-_LANGUAGES = {
-    "rocm-amd": DeviceLanguage(runtime=("hip", "gpu", "emulator"), suffix=".hip", build=build),
-    "rocm-hygon": DeviceLanguage(
-        runtime=("hip", "gpu", "emulator"), suffix=".hip", build=partial(build, install=_HYGON)
-    ),
-}
-_ALIASED = DeviceLanguage(
-    runtime=("hip", "gpu", "emulator"),
-    suffix=".hip",
-    build=partial(build, install=_HYGON, notes=(_ALIAS_NOTE,)),
-)
+def _language(install: str, notes: tuple[str, ...] = ()) -> DeviceLanguage:
+    made = partial(build, install=install, notes=notes)
+    return DeviceLanguage(("hip", "gpu", "emulator"), ".hip", made, partial(_identity, install=install))
+
+
+_LANGUAGES = {"rocm-amd": _language(_AMD), "rocm-hygon": _language(_HYGON)}
+_ALIASED = _language(_HYGON, (_ALIAS_NOTE,))
+
+
+def _ready(install: str, title: str) -> Readiness:
+    def compiles(target: Target, settings: Settings) -> Answer:
+        def tools() -> str:
+            found = [_tool_for(arch, settings, install).description for arch in target.archs]
+            return f"{'; '.join(dict.fromkeys(found))} ({', '.join(target.archs)})"
+
+        return with_host(target, settings, tools)
+
+    return Readiness(compiles, driver_loads(DRIVER), device_runs(DRIVER, title, lambda _one: True))
+
 
 ROCM = TargetRow(
     "rocm-amd",
@@ -148,6 +155,7 @@ ROCM = TargetRow(
     DEFAULT_ARCH,
     partial(_target, name="rocm-amd"),
     aliases=("rocm", "hip"),
+    readiness=_ready(_AMD, "AMD GPU"),
 )
 HYGON = TargetRow(
     "rocm-hygon",
@@ -156,4 +164,5 @@ HYGON = TargetRow(
     DEFAULT_ARCH,
     partial(_target, name="rocm-hygon"),
     aliases=("dtk",),
+    readiness=_ready(_HYGON, "Hygon DCU"),
 )

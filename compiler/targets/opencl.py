@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
+from compiler.core.answer import Answer
 from compiler.core.cache import ContentCache, content_key
 from compiler.core.diagnostics import BuildError, UsageError, did_you_mean
 from compiler.core.files import private_directory, write_atomic
@@ -21,8 +22,10 @@ from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
 from compiler.targets.cpu import COMMON_FLAGS, cpu_facts
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
 from compiler.targets.features import FEATURES, LEVELS, features_text
+from compiler.targets.probe import ProbedDevice
+from compiler.targets.readiness import OPENCL, Readiness, device_runs, driver_loads, with_host
 from compiler.targets.target import Target, TargetRow
-from compiler.targets.toolchain import Cxx
+from compiler.targets.toolchain import Cxx, find_cxx
 
 SPIRV = "spirv"
 _LIMIT_SECONDS = 600.0
@@ -252,14 +255,53 @@ def _build(module: Module, _target: Target, settings: Settings, *, device: str) 
     return Images((source, Image(SPIRV, device, spirv)), f"{driver}; SPIR-V by {tools.identity[:12]}")
 
 
+def _identity(_target: Target, _settings: Settings, *, device: str) -> str:
+    tools = None if device == "cpu" else find_spirv_tools()
+    return "source alone" if tools is None else tools.identity
+
+
 @lru_cache(maxsize=8)
 def _language(device: str) -> DeviceLanguage:
     build: Callable[[Module, Target, Settings], Images] = partial(_build, device=device)
-    return DeviceLanguage(runtime=("opencl", "program_cache"), suffix=".cl", build=build)
+    identity: Callable[[Target, Settings], str] = partial(_identity, device=device)
+    return DeviceLanguage(("opencl", "program_cache"), ".cl", build, identity)
+
+
+# ---------------------------------------------------------------- readiness
+
+
+def _compiles(target: Target, settings: Settings) -> Answer:
+    """The host's compiler is enough: the driver compiles the kernels."""
+
+    def tools() -> str:
+        cxx = find_cxx(settings).description
+        if not target.facts.binds_threads:
+            return cxx
+        return f"{cxx}; {_NO_SPIRV if find_spirv_tools() is None else 'SPIR-V by clang'}"
+
+    return with_host(target, settings, tools)
+
+
+def _ready(kind: str, title: str, vendors: tuple[int, ...]) -> Readiness:
+    def fits(device: ProbedDevice) -> bool:
+        return device.kind == kind and (not vendors or device.vendor in vendors)
+
+    return Readiness(_compiles, driver_loads(OPENCL), device_runs(OPENCL, title, fits))
+
+
+_VENDOR_IDS = {"nvidia": (0x10DE,), "amd": (0x1002, 0x1022), "hygon": (0x1D94, 0x1002), "intel": (0x8086,)}
+"""Of PCI devices, as `runtime/src/devices/opencl.cpp` asks for them."""
 
 
 OPENCL_ROWS: tuple[TargetRow, ...] = (
-    TargetRow("opencl-cpu", "host cores, OpenCL C (PoCL, Intel)", ("host", *LEVELS), "host", _cpu_target),
+    TargetRow(
+        "opencl-cpu",
+        "host cores, OpenCL C (PoCL, Intel)",
+        ("host", *LEVELS),
+        "host",
+        _cpu_target,
+        readiness=_ready("cpu", "OpenCL driver for processors", ()),
+    ),
     *(
         TargetRow(
             f"opencl-{gpu.vendor}",
@@ -267,6 +309,7 @@ OPENCL_ROWS: tuple[TargetRow, ...] = (
             (gpu.arch,),
             gpu.arch,
             partial(_gpu_target, gpu=gpu),
+            readiness=_ready("gpu", gpu.title.removesuffix("s"), _VENDOR_IDS[gpu.vendor]),
         )
         for gpu in GPUS
     ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
+from compiler.core.answer import Answer, no, not_known, yes
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
 from compiler.core.target import TargetFacts
@@ -18,10 +19,20 @@ from compiler.runtime.vendor_runtimes import find_intel_runtime, need_sycl
 from compiler.targets.cpu import COMMON_FLAGS, cpu_facts
 from compiler.targets.cuda import ARCHS as NVIDIA_ARCHS
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
-from compiler.targets.features import FEATURES, LEVELS, features_text
+from compiler.targets.features import FEATURES, LEVELS, features_text, host_flags
 from compiler.targets.gpu import GpuArch, chosen_archs, gpu_facts
 from compiler.targets.hip import ARCHS as AMD_ARCHS
-from compiler.targets.sycl_tools import build_ahead, build_shim, build_syclbin, find_dpcpp, module_text
+from compiler.targets.probe import ProbedDevice
+from compiler.targets.readiness import CUDA, HIP, OPENCL, Readiness, device_runs, sycl_loads, with_host
+from compiler.targets.sycl_tools import (
+    Dpcpp,
+    build_ahead,
+    build_shim,
+    build_syclbin,
+    check_headers,
+    find_dpcpp,
+    module_text,
+)
 from compiler.targets.target import Target, TargetRow
 from compiler.targets.toolchain import Cxx
 
@@ -87,7 +98,7 @@ def _cpu_target(arch: str) -> Target:
     )
     ordered = tuple(name for name in FEATURES if name in known.features)
     named = features_text(ordered) if arch.startswith("host") else arch
-    language = DeviceLanguage(runtime=("sycl",), suffix=".cpp", build=_build_cpu)
+    language = DeviceLanguage(("sycl",), ".cpp", _build_cpu, _cpu_identity)
     return Target(f"sycl-cpu:{named}", facts, SYCL_CPU, (), _host_flags, language, (PROCESSOR,))
 
 
@@ -101,6 +112,10 @@ def _build_cpu(module: Module, _target: Target, settings: Settings) -> Images:
     Raises HostError without a SYCL runtime and BuildError when it refuses the text.
     """
     return _at_load(module_text(module.text, module.model, None), module.model, PROCESSOR, settings)
+
+
+def _cpu_identity(_target: Target, settings: Settings) -> str:
+    return " ".join((need_sycl(settings).identity, *sorted(host_flags())))
 
 
 def _at_load(text: str, model: str, arch: str, settings: Settings) -> Images:
@@ -123,20 +138,19 @@ def _at_load(text: str, model: str, arch: str, settings: Settings) -> Images:
 
 @dataclass(frozen=True, slots=True)
 class Vendor:
-    """GPUs of one vendor: their architectures, and an image that has a DPC++ for them."""
+    """GPUs of one vendor and their architectures."""
 
     name: str
     title: str
     archs: dict[str, GpuArch]
     default: str
-    image: str
 
 
 _VENDORS = (
-    Vendor("nvidia", "NVIDIA GPUs", NVIDIA_ARCHS, "sm_70", "cuda-11.8.0+dpcpp-2022-12"),
-    Vendor("amd", "AMD GPUs", AMD_ARCHS, "gfx906", "rocm-5.4.3+dpcpp-2022-12"),
-    Vendor("hygon", "Hygon DCUs", _HYGON_ARCHS, "gfx906", "dtk-23.04+dpcpp-2022-12"),
-    Vendor("intel", "Intel GPUs", INTEL_ARCHS, "spir64", "oneapi"),
+    Vendor("nvidia", "NVIDIA GPUs", NVIDIA_ARCHS, "sm_70"),
+    Vendor("amd", "AMD GPUs", AMD_ARCHS, "gfx906"),
+    Vendor("hygon", "Hygon DCUs", _HYGON_ARCHS, "gfx906"),
+    Vendor("intel", "Intel GPUs", INTEL_ARCHS, "spir64"),
 )
 
 
@@ -155,7 +169,9 @@ def _gpu_target(arch: str, *, vendor: Vendor) -> Target:
 @lru_cache(maxsize=8)
 def _gpu_language(vendor: str) -> DeviceLanguage:
     row = next(item for item in _VENDORS if item.name == vendor)
-    return DeviceLanguage(runtime=("sycl",), suffix=".cpp", build=partial(_build_gpu, vendor=row))
+    return DeviceLanguage(
+        ("sycl",), ".cpp", partial(_build_gpu, vendor=row), partial(_gpu_identity, vendor=row)
+    )
 
 
 def _build_gpu(module: Module, target: Target, settings: Settings, *, vendor: Vendor) -> Images:
@@ -164,26 +180,104 @@ def _build_gpu(module: Module, target: Target, settings: Settings, *, vendor: Ve
     Raises HostError without DPC++ (for Intel's GPUs: nor a SYCL runtime), BuildError when it refuses.
     """
     text = module_text(module.text, module.model, target.facts.subgroup_sizes[0])
-    dpcpp = find_dpcpp(settings)
-    if dpcpp is None or target.archs == (PROCESSOR,):
-        runtime = find_intel_runtime(settings)
-        if vendor.name == "intel" and runtime is not None and runtime.sycl is not None:
-            return _at_load(text, module.model, target.archs[0], settings)
-        raise HostError(
-            f"there is no DPC++ on this machine, which compiles SYCL for {vendor.title}",
-            why="neither icpx nor a clang++ with -fsycl was found",
-            hint=(
-                f"compile in an image that has it: tk compile MODEL.onnx --target {target.facts.name} "
-                f"--image {vendor.image}; or set TK_DPCXX to one; `--emit source` needs none"
-            ),
-        )
+    dpcpp = _dpcpp_for(target, settings, vendor)
+    if dpcpp is None:
+        return _at_load(text, module.model, target.archs[0], settings)
     images = [Image(SOURCE, "", text.encode())]
     images += [Image(SHIM, arch, build_ahead(text, arch, dpcpp, settings)) for arch in target.archs]
     return Images(tuple(images), dpcpp.description)
 
 
+def _dpcpp_for(target: Target, settings: Settings, vendor: Vendor) -> Dpcpp | None:
+    """The compiler for a target; None where the runtime builds the kernels when a library is loaded.
+
+    Raises HostError where neither can be.
+    """
+    dpcpp = find_dpcpp(settings)
+    if dpcpp is not None and target.archs != (PROCESSOR,):
+        return dpcpp
+    runtime = find_intel_runtime(settings)
+    if vendor.name == "intel" and runtime is not None and runtime.sycl is not None:
+        return None
+    raise HostError(
+        f"there is no DPC++ on this machine, which compiles SYCL for {vendor.title}",
+        why="neither icpx nor a clang++ with -fsycl was found",
+        hint="set TK_DPCXX to the clang++ of DPC++ or to icpx",
+    )
+
+
+def _gpu_identity(target: Target, settings: Settings, *, vendor: Vendor) -> str:
+    dpcpp = _dpcpp_for(target, settings, vendor)
+    return _cpu_identity(target, settings) if dpcpp is None else dpcpp.identity
+
+
+# ---------------------------------------------------------------- readiness
+
+
+def _cpu_compiles(target: Target, settings: Settings) -> Answer:
+    return with_host(target, settings, lambda: _runtime_text(settings))
+
+
+def _runtime_text(settings: Settings) -> str:
+    runtime = need_sycl(settings)
+    check_headers(runtime)
+    assert runtime.sycl is not None
+    return f"{runtime.sycl.name}, from {runtime.source}"
+
+
+def _gpu_compiles(target: Target, settings: Settings, *, vendor: Vendor) -> Answer:
+    def tools() -> str:
+        dpcpp = _dpcpp_for(target, settings, vendor)
+        return f"{_runtime_text(settings)}, when loaded" if dpcpp is None else dpcpp.description
+
+    return with_host(target, settings, tools)
+
+
+def _cpu_runs(settings: Settings) -> Answer:
+    """The runtime reaches processors through Intel's OpenCL driver."""
+    found = sycl_loads(settings)
+    runtime = find_intel_runtime(settings) if found else None
+    if runtime is None:
+        return no("there is no SYCL runtime", found.fix)
+    if runtime.opencl is None:
+        why = f"there is no driver for processors (libintelocl.so) in {runtime.libraries}"
+        return no(why, "pip install intel-opencl-rt")
+    return yes(f"processors, by {runtime.opencl.name}")
+
+
+_DRIVERS = {"nvidia": CUDA, "amd": HIP, "hygon": HIP, "intel": OPENCL}
+
+
+def _gpu_ready(vendor: Vendor) -> Readiness:
+    title = vendor.title.removesuffix("s")
+
+    def fits(device: ProbedDevice) -> bool:
+        return device.kind == "gpu" and device.vendor in (0, _INTEL)
+
+    native = device_runs(_DRIVERS[vendor.name], title, fits)
+
+    def runs(settings: Settings) -> Answer:
+        found = native(settings)
+        if not found:
+            return found
+        return not_known(f"{found.reason}; whether the SYCL runtime reaches it shows when it is loaded")
+
+    return Readiness(partial(_gpu_compiles, vendor=vendor), sycl_loads, runs)
+
+
+_INTEL = 0x8086
+"""Intel's identifier among makers of PCI devices."""
+
+
 SYCL_ROWS: tuple[TargetRow, ...] = (
-    TargetRow("sycl-cpu", "host cores, SYCL", ("host", *LEVELS), "host", _cpu_target),
+    TargetRow(
+        "sycl-cpu",
+        "host cores, SYCL",
+        ("host", *LEVELS),
+        "host",
+        _cpu_target,
+        readiness=Readiness(_cpu_compiles, sycl_loads, _cpu_runs),
+    ),
     *(
         TargetRow(
             f"sycl-{vendor.name}",
@@ -191,6 +285,7 @@ SYCL_ROWS: tuple[TargetRow, ...] = (
             tuple(vendor.archs),
             vendor.default,
             partial(_gpu_target, vendor=vendor),
+            readiness=_gpu_ready(vendor),
         )
         for vendor in _VENDORS
     ),

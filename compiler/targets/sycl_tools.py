@@ -42,6 +42,14 @@ def module_text(text: str, model: str, lanes: int | None) -> str:
 
 def build_shim(runtime: IntelRuntime, settings: Settings) -> bytes:
     """The shared object between libraries and this runtime; raises HostError without headers, BuildError."""
+    check_headers(runtime)
+    cxx = find_cxx(settings)
+    argv = [*_FLAGS, "-I", str(INCLUDE), "-I", str(SOURCES), "-isystem", str(runtime.headers), "shim.cpp"]
+    return _host_built("shim.so", cxx, argv, (SHIM,), str(runtime.sycl), runtime, settings).read_bytes()
+
+
+def check_headers(runtime: IntelRuntime) -> None:
+    """Raise HostError unless the runtime has what a shim is compiled against."""
     if runtime.headers is None or runtime.sycl is None:
         raise HostError(
             "the SYCL runtime here has no headers",
@@ -49,9 +57,6 @@ def build_shim(runtime: IntelRuntime, settings: Settings) -> bytes:
             why=f"{runtime.libraries.parent / 'include' / 'sycl' / 'sycl.hpp'} is not there",
             hint="install them with `pip install intel-sycl-rt`",
         )
-    cxx = find_cxx(settings)
-    argv = [*_FLAGS, "-I", str(INCLUDE), "-I", str(SOURCES), "-isystem", str(runtime.headers), "shim.cpp"]
-    return _host_built("shim.so", cxx, argv, (SHIM,), str(runtime.sycl), runtime, settings).read_bytes()
 
 
 def _builder(runtime: IntelRuntime, settings: Settings) -> Path:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compiler.core.target import TargetFacts
 from compiler.render.vocabulary import Vocabulary
 from compiler.targets.device import DeviceLanguage
+from compiler.targets.readiness import Readiness
 from compiler.targets.toolchain import Cxx
 
 
@@ -16,7 +17,7 @@ class TargetRow:
     """A target that can be named: what it is, its architectures (for people), and how to make it.
 
     aliases: other names. make: from the architectures that were asked for, with commas between them.
-    Raises UsageError for one that there is not.
+    Raises UsageError for one that there is not. readiness: what this machine can do with it.
     """
 
     name: str
@@ -25,6 +26,7 @@ class TargetRow:
     default_arch: str
     make: Callable[[str], Target]
     aliases: tuple[str, ...] = ()
+    readiness: Readiness = field(default_factory=Readiness)
 
 
 @dataclass(frozen=True, slots=True)

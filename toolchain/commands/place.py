@@ -126,7 +126,7 @@ def _place(values: dict[str, Any]) -> Place:
 def _image_instead(values: dict[str, Any], place: dict[str, Any]) -> str | None:
     """The image that has what a target needs, when this machine has not and there is an engine."""
     target = values.get("target")
-    if target is None or all(one.ready for one in compiler.list_targets() if one.name == target):
+    if target is None or compiler.can_compile(target, values.get("arch")):
         return None
     from toolchain.containers.place import image_of_target
 

@@ -49,16 +49,20 @@ def memory(patient: Patient) -> Iterable[Row]:
 
 
 def targets(_patient: Patient) -> Iterable[Row]:
-    """What can be compiled for without a container."""
+    """What can be compiled for without a container: the host's cores, and which of the devices."""
     try:
-        for one in compiler.list_targets():
-            if one.ready:
-                yield Row(f"target {one.name}", "ok", one.note or "ready")
-            else:
-                fix = "install what is missing, or compile in an image: `tk compile --image NAME`"
-                yield Row(f"target {one.name}", "warning", "not ready on this machine", one.note, fix)
+        cores, *devices = compiler.list_targets()
     except compiler.TkError as error:
         yield problem("targets", error)
+        return
+    if cores.compiles:
+        yield Row(f"target {cores.name}", "ok", cores.compiles.reason)
+    else:
+        fix = f"{cores.compiles.fix}; or compile in an image: `tk compile --image NAME`"
+        yield Row(f"target {cores.name}", "warning", "not ready on this machine", cores.compiles.reason, fix)
+    for words, answer in (("compiles here", "compiles"), ("runs here", "runs")):
+        names = [one.name for one in devices if getattr(one, answer)]
+        yield Row(f"devices: {words}", "ok", ", ".join(names) or "none; `tk targets` says what is missing")
 
 
 def compilers(patient: Patient) -> Iterable[Row]:
