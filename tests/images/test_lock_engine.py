@@ -41,7 +41,7 @@ def ok(done: Result) -> Result:
 
 
 def test_from_a_lock_to_a_build_without_network(
-    run: Callable[..., Result], docker_engine: TestEngine, tmp_path: Path
+    run: Callable[..., Result], docker_engine: TestEngine, registry: str, tmp_path: Path
 ) -> None:
     lock = tmp_path / "project" / "tk.lock"
     missing = run("build", NAME, "--locked")
@@ -67,6 +67,7 @@ def test_from_a_lock_to_a_build_without_network(
     assert {name: versions.get(name) for name in pins} == pins
 
     stale_and_vanished(run, lock, text)
+    published(run, lock, reference, registry)
     bundled(run, docker_engine, tmp_path, reference)
 
 
@@ -85,6 +86,44 @@ def stale_and_vanished(run: Callable[..., Result], lock: Path, text: str) -> Non
     assert vanished.code == 5
     assert "not installable" in vanished.err or "unmet dependencies" in vanished.err
     lock.write_text(text)
+
+
+def published(run: Callable[..., Result], lock: Path, reference: str, registry: str) -> None:
+    """Pushed once; from then on everybody who has the lock gets this image, by its digest."""
+    before = lock.read_text()
+    identity = ok(run("check", NAME, "--json")).json["id"]
+    refused = run("pull", NAME, "--frozen")
+    assert (refused.code, "the lock names no image of cpu" in refused.err) == (3, True), refused.err
+    pushed = ok(run("push", NAME, "--registry", registry, "--locked", "--json")).json
+    assert pushed["in_lock"]
+    digest = f'digest = "{pushed["digest"]}"'
+    named = lock.read_text()
+    assert digest in named
+    assert named.startswith(before.rstrip("\n"))
+
+    for words in (("build", NAME, "--locked"), ("build", NAME, "--frozen"), ("pull", NAME, "--frozen")):
+        ok(run("rm", reference))
+        assert ok(run(*words)).out.strip() == reference
+        assert ok(run("check", NAME, "--json")).json["id"] == identity
+    ok(run("rm", reference))
+    assert ok(run("build", NAME, "--dry-run", "--json")).json["images"][0]["state"] == "to be pulled"
+
+    other = re.sub(r'(\nplan = )"\w{64}"', rf'\1"{"0" * 64}"', named)
+    lock.write_text(other)
+    stale = run("build", NAME, "--locked", "--dry-run")
+    assert (stale.code, "the image that the lock names for cpu is out of date" in stale.err) == (3, True)
+    warned = ok(run("build", NAME, "--dry-run"))
+    assert "the image in tk.lock does not count" in warned.err
+    assert "to be built" in warned.out
+    ok(run("lock", NAME))
+    assert lock.read_text() == before
+    image = f"{pushed['reference']}@{pushed['digest']}"
+    assert ok(run("lock", NAME, "--image", image, "--json")).json["image"]["digest"] == pushed["digest"]
+    assert lock.read_text() == named
+    wrong = run("lock", NAME, "--image", f"{pushed['reference']}@sha256:{'0' * 64}")
+    assert (wrong.code, "the registry has no" in wrong.err) == (4, True)
+    assert lock.read_text() == named
+    lock.write_text(before)  # what follows is about building
 
 
 def bundled(run: Callable[..., Result], docker_engine: TestEngine, tmp_path: Path, reference: str) -> None:
