@@ -157,7 +157,9 @@ def _run_stages(
         graph = import_model(path, options.shapes, options.binds, external)  # type: ignore[arg-type]
         dump.model(IMPORT, str(graph))
     with clock.stage("rewrite"):
-        graph = rewrite_graph(graph, _graph_observers(dump, check=settings.debug))
+        graph = rewrite_graph(
+            graph, _graph_observers(dump, check=settings.debug), pads=not target.facts.binds_threads
+        )
     with clock.stage("fuse"):
         fused = fuse(graph)
         dump.model(FUSE, str(fused))
@@ -266,7 +268,7 @@ def _make_kernels(
     groups = [group for group in fused.groups if not is_join(group, aliases)]
     done = Steps(clock.progress, "kernels", len(groups))
     for group in groups:
-        made = group_func(group, fused.graph.constants, choose)
+        made = group_func(group, fused.graph.constants, choose, pieces=not target.facts.binds_threads)
         own = param_layouts(made, layouts)
         key = (made.func, tuple(own.items()))
         kernel = None

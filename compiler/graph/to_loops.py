@@ -56,15 +56,23 @@ def default_form(name: str, candidates: Mapping[str, GroupFunc]) -> str:  # noqa
 
 
 def group_func(
-    group: Group, constants: Mapping[Value, Array], choose: ChooseForm = default_form
+    group: Group,
+    constants: Mapping[Value, Array],
+    choose: ChooseForm = default_form,
+    *,
+    pieces: bool = True,
 ) -> GroupFunc:
-    """Build the function of a group; where its anchor has several forms that fit, `choose` takes one."""
+    """Build the function of a group; where its anchor has several forms that fit, `choose` takes one.
+
+    pieces: whether a result may be written by several blocks, each a part.
+    """
     names = _candidates(group)
     if len(names) < 2:
-        made = _in_form(group, constants, None)
+        made = _in_form(group, constants, None, pieces=pieces)
         assert made is not None
         return made
-    fitting = {name: made for name in names if (made := _in_form(group, constants, name)) is not None}
+    tried = {name: _in_form(group, constants, name, pieces=pieces) for name in names}
+    fitting = {name: made for name, made in tried.items() if made is not None}
     assert group.anchor is not None
     return fitting[choose(f"{group.anchor.op.name}.{FORM}", fitting)]
 
@@ -75,7 +83,9 @@ def _candidates(group: Group) -> Sequence[str]:
     return [name for name in group.anchor.op.forms_for(group.anchor.info) if name != PIECES]
 
 
-def _in_form(group: Group, constants: Mapping[Value, Array], chosen: str | None) -> GroupFunc | None:
+def _in_form(
+    group: Group, constants: Mapping[Value, Array], chosen: str | None, *, pieces: bool
+) -> GroupFunc | None:
     """The function with its anchor in the form `chosen`; None where that needs constants that are none."""
     builder = Builder("kernel")
     buffers = {}
@@ -91,7 +101,7 @@ def _in_form(group: Group, constants: Mapping[Value, Array], chosen: str | None)
             scalars[buffers[value].name] = const(array.item(), value.type.dtype)
         values.append(value)
     for node in group.nodes:
-        form = _form(node, last=node is group.nodes[-1])
+        form = _form(node, last=pieces and node is group.nodes[-1])
         if chosen is not None and node is group.anchor:
             form = node.op.forms[chosen]
         made = form(builder, [buffers[value] for value in node.inputs], node.info)

@@ -45,9 +45,15 @@ PASSES: tuple[Pass[Graph], ...] = (
 """From the imported graph to the form that fusion reads."""
 
 
-def rewrite_graph(graph: Graph, observers: Sequence[Callable[[PassEvent[Graph]], None]] = ()) -> Graph:
-    """Run all passes in order."""
-    return run_passes(PASSES, graph, observers)
+_PADS = frozenset({"explicit-pads", "merge-pads", "hoist-pads", "merge-pads-again"})
+
+
+def rewrite_graph(
+    graph: Graph, observers: Sequence[Callable[[PassEvent[Graph]], None]] = (), *, pads: bool = True
+) -> Graph:
+    """Run all passes in order; without `pads`, windows go on reaching outside of what they read."""
+    passes = PASSES if pads else [item for item in PASSES if item.name not in _PADS]
+    return run_passes(passes, graph, observers)
 
 
 __all__ = ["PASSES", "rewrite_graph"]
