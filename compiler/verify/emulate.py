@@ -1,8 +1,9 @@
 """Builds what runs a module of CUDA or HIP on this machine's processors: its text as C++, with checks.
 
-The kernels' text is compiled as it is, with `runtime/emulator/tk_emulator.h` in front, into one library, which
-the runtime loads in place of a device (`runtime/src/devices/emulator.cpp`). Every access to memory is checked:
-bounds of buffers and shared arrays, shared memory that nobody wrote, races, alignment; so are barriers.
+The kernels' text is compiled as it is, with `runtime/emulator/tk_emulator.h` in front, into one library,
+which the runtime loads in place of a device (`runtime/src/devices/emulator.cpp`). Every access to memory is
+checked (bounds of buffers and shared arrays, shared memory that nobody wrote, races, alignment), and every
+barrier.
 """
 
 from __future__ import annotations
@@ -27,9 +28,17 @@ LIBRARY_VARIABLE = "TK_EMULATOR"
 """Tells the runtime which library to load."""
 
 _FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-pthread", "-w")
-_CHECKED = ("-O1", "-g1", "-fsanitize=thread,alignment,bounds")
+_CHECKED = ("-O1", "-g1", "-gdwarf-4", "-fsanitize=thread,alignment,bounds")
 _UNCHECKED = ("-O2",)
-_RUNTIME_FLAGS = ("-std=c++17", "-O2", "-fPIC", "-fvisibility=hidden", "-pthread", "-DTK_SUBGROUP=32")
+_RUNTIME_FLAGS = (
+    "-std=c++17",
+    "-O2",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-pthread",
+    "-DTK_SUBGROUP=32",
+    "-DTK_EMU_CHECKED=1",
+)
 _LINK_FLAGS = (
     "-shared",
     "-pthread",
@@ -63,7 +72,7 @@ tk_emu_text_end:
 
 @dataclass(frozen=True, slots=True)
 class EmulatedKernel:
-    """A kernel's part of a module: its text, which starts at `line`; `sizes`: parameters with their elements."""
+    """A kernel's part of a module: its text, from `line` on; `sizes`: its parameters with their elements."""
 
     name: str
     sizes: tuple[str, ...]
@@ -119,7 +128,8 @@ def build_emulation(
     """
     compiler = find_cxx(settings) if cxx is None else cxx
     module = split_module(text, subgroup)
-    flags = (*_FLAGS, *(_CHECKED if checks else _UNCHECKED), f"-DTK_SUBGROUP={module.subgroup}")
+    how = (*_CHECKED, *_volatile_flags(compiler)) if checks else _UNCHECKED
+    flags = (*_FLAGS, *how, f"-DTK_SUBGROUP={module.subgroup}", f"-DTK_EMU_CHECKED={int(checks)}")
     cache = ContentCache(settings.cache_dir / "emulated")
     headers = _headers_digest()
     key = content_key("emulation", text, headers, compiler.identity, *flags, *_LINK_FLAGS)
@@ -134,6 +144,13 @@ def build_emulation(
     with ThreadPoolExecutor(max_workers=settings.jobs) as pool:
         objects = list(pool.map(lambda unit: compile_one(*unit), units))
     return cache.put(key, _link(text, objects, compiler), ".so")
+
+
+def _volatile_flags(cxx: Cxx) -> tuple[str, ...]:
+    """Volatile reads go with atomics where the compiler can tell them apart (g++ from version 11 on)."""
+    if cxx.family == "clang":
+        return ("-mllvm", "-tsan-distinguish-volatile=1")
+    return ("--param", "tsan-distinguish-volatile=1") if cxx.version >= (11,) else ()
 
 
 def _units(module: EmulatedModule) -> list[str]:

@@ -12,12 +12,13 @@
  *   sub-groups   CUDA: __shfl_sync __shfl_xor_sync __shfl_up_sync __shfl_down_sync (mask, value, lane)
  *                HIP: __shfl __shfl_xor __shfl_up __shfl_down (value, lane); values: int, unsigned, float,
  *                long long, unsigned long long, double. TK_SUBGROUP: number of lanes, if the default is not right
- *   atomics      atomicAdd (int, unsigned, unsigned long long, float, double), atomicCAS (unsigned, unsigned long long)
+ *   atomics      atomicAdd (int, unsigned, unsigned long long, float, double), atomicCAS (unsigned, unsigned long long);
+ *                a volatile read goes with them
  *   C library    memcpy, and of <math.h>, for float (with f) and double: fabs sqrt fma fmod copysign rint floor ceil
  *                trunc exp exp2 expm1 log log2 log10 log1p pow sin cos tan asin acos atan atan2 sinh cosh tanh asinh
  *                acosh atanh erf erfc hypot
  * Everything else (inline assembly, __builtin_amdgcn_*, cp.async, dp4a) is behind __CUDA_ARCH__ or __AMDGCN__, with a
- * form in plain C++ beside it.
+ * form in plain C++ beside it, or one of the emulator's behind TK_EMULATOR.
  *
  * Numbers: IEEE 754, no fast math; f32 functions are those of the vendor's library, within a few ulp. max, min and relu
  * keep NaN, as runtime/include/tk_vector.h does.
@@ -266,8 +267,16 @@ template <class V> TK_INLINE V tk_load(const tk_scalar<V> *from) {
     }
 }
 
+/* Says that a place is aligned; the emulator checks it. */
+#ifndef TK_CHECK_ALIGNED
+#define TK_CHECK_ALIGNED(place, bytes) ((void)0)
+#endif
+
 /* The same in accesses of up to 16 bytes; aligned to the size of the vector, at most 16. */
-template <class V> TK_INLINE V tk_load_aligned(const tk_scalar<V> *from) { return *(const V *)from; }
+template <class V> TK_INLINE V tk_load_aligned(const tk_scalar<V> *from) {
+    TK_CHECK_ALIGNED(from, alignof(V));
+    return *(const V *)from;
+}
 
 /* Stores convert: masks, which are signed, become the unsigned bytes of bool. */
 template <class T, class V> TK_INLINE void tk_store(T *to, V v) {
@@ -280,6 +289,7 @@ template <class T, class V> TK_INLINE void tk_store(T *to, V v) {
 
 template <class T, class V> TK_INLINE void tk_store_aligned(T *to, V v) {
     typedef tk_vec<T, tk_lanes<V>> stored;
+    TK_CHECK_ALIGNED(to, alignof(stored));
     if constexpr (tk_same<stored, V>::value) *(stored *)to = v;
     else *(stored *)to = tk_convert<T>(v);
 }
@@ -707,7 +717,7 @@ TK_DECLARE_SUBGROUP(or, a | b)
 /* The old value, replaced by combine(old, value); for types of 4 and 8 bytes. */
 template <class T, class F> TK_INLINE T tk_atomic_by(T *at, T value, F combine) {
     if constexpr (sizeof(T) == 4) {
-        unsigned int *bits = (unsigned int *)at, seen = *bits, expected;
+        unsigned int *bits = (unsigned int *)at, seen = *(volatile unsigned int *)bits, expected;
         do {
             expected = seen;
             seen = atomicCAS(bits, expected, tk_bitcast<unsigned int>(combine(tk_bitcast<T>(expected), value)));
@@ -715,7 +725,7 @@ template <class T, class F> TK_INLINE T tk_atomic_by(T *at, T value, F combine) 
         return tk_bitcast<T>(seen);
     } else {
         static_assert(sizeof(T) == 8, "no atomics on elements of one or two bytes");
-        unsigned long long *bits = (unsigned long long *)at, seen = *bits, expected;
+        unsigned long long *bits = (unsigned long long *)at, seen = *(volatile unsigned long long *)bits, expected;
         do {
             expected = seen;
             seen = atomicCAS(bits, expected, tk_bitcast<unsigned long long>(combine(tk_bitcast<T>(expected), value)));
@@ -758,6 +768,8 @@ template <int bytes> TK_INLINE void tk_async_copy(void *shared, const void *glob
     const unsigned int to = (unsigned int)__cvta_generic_to_shared(shared);
     if constexpr (bytes == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
     else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(bytes) : "memory");
+#elif defined(TK_EMULATOR)
+    tk_emu_async_copy(shared, global, bytes);
 #else
     typedef tk_vec<uint32_t, bytes / 4> word;
     *(word *)shared = *(const word *)global;
@@ -768,6 +780,8 @@ template <int bytes> TK_INLINE void tk_async_copy(void *shared, const void *glob
 TK_INLINE void tk_async_commit() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.commit_group;" ::: "memory");
+#elif defined(TK_EMULATOR)
+    tk_emu_async_commit();
 #endif
 }
 
@@ -775,6 +789,8 @@ TK_INLINE void tk_async_commit() {
 template <int pending> TK_INLINE void tk_async_wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+#elif defined(TK_EMULATOR)
+    tk_emu_async_wait(pending);
 #endif
 }
 

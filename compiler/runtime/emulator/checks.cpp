@@ -243,12 +243,20 @@ bool is_allowed(const Worker &from, uintptr_t address, size_t bytes, Use use) {
 
 void check(uintptr_t address, size_t bytes, Use use, const void *place) {
   Worker *from = worker;
-  if (from == nullptr || from->current == nullptr || from->busy || bytes == 0) return;
+  if (from == nullptr || from->current == nullptr || from->busy || bytes == 0 || !from->launch.kernel->checked) return;
   const Busy busy(*from);
   if (try_global(*from, address, bytes, use, place) || try_shared(*from, address, bytes, use, place) ||
       is_allowed(*from, address, bytes, use))
     return;
   outside(*from, address, bytes, use, place);
+}
+
+void misaligned(uintptr_t address, int bytes, const void *place) {
+  Worker *from = worker;
+  if (from == nullptr || from->current == nullptr || from->busy || !from->launch.kernel->checked) return;
+  const Busy busy(*from);
+  from->stop("misaligned: " + thread_text(*from, from->current->number) + " uses " + element_text(*from, address, 0) +
+             text(", whose address is not a multiple of %d bytes", bytes) + place_text(place));
 }
 
 void mark_flight(uintptr_t address, size_t bytes, bool in_flight) {
@@ -331,14 +339,12 @@ struct tk_emu_mismatch { tk_emu_source at; const tk_emu_type *type; unsigned cha
 struct tk_emu_bounds { tk_emu_source at; const tk_emu_type *array, *index; };
 
 void __ubsan_handle_type_mismatch_v1(tk_emu_mismatch *data, uintptr_t pointer) {
-  tk::emu::Worker *from = tk::emu::worker;
-  if (from == nullptr || from->current == nullptr || from->busy) return;
-  const tk::emu::Busy busy(*from);
-  const unsigned bytes = 1u << data->log_alignment;
-  from->stop("misaligned: " + tk::emu::thread_text(*from, from->current->number) + " uses " +
-             tk::emu::element_text(*from, pointer, 0) +
-             tk::emu::text(", whose address is not a multiple of the %u bytes of %s", bytes, data->type->name) +
-             tk::emu::place_text(TK_PLACE));
+  tk::emu::misaligned(pointer, 1 << data->log_alignment, TK_PLACE);
+}
+
+void tk_emu_aligned(const void *at, int bytes) {
+  const uintptr_t pointer = reinterpret_cast<uintptr_t>(at);
+  if (pointer % static_cast<uintptr_t>(bytes) != 0) tk::emu::misaligned(pointer, bytes, TK_PLACE);
 }
 
 void __ubsan_handle_out_of_bounds(tk_emu_bounds *data, uintptr_t index) {

@@ -212,6 +212,7 @@ class Busy {
 // ---------------------------------------------------------------- checks (checks.cpp), reports (report.cpp)
 
 void check(uintptr_t address, size_t bytes, Use use, const void *place);
+void misaligned(uintptr_t address, int bytes, const void *place);
 void mark_flight(uintptr_t address, size_t bytes, bool in_flight);  // of an asynchronous copy to there
 
 std::string text(const char *format, ...) __attribute__((format(printf, 1, 2)));

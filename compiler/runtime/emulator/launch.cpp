@@ -309,9 +309,11 @@ bool Worker::release_block() {
 
 // Why no thread can go on.
 std::string Worker::stuck() const {
-  const Thread *waiting = nullptr;
-  for (const Thread &thread : threads)
-    if (thread.state != State::kDone && (waiting == nullptr || waiting->state == State::kBarrier)) waiting = &thread;
+  const auto find = [this](State state) {
+    return std::find_if(threads.begin(), threads.end(), [=](const Thread &thread) { return thread.state == state; });
+  };
+  auto waiting = find(State::kSubgroup);
+  if (waiting == threads.end()) waiting = find(State::kBarrier);
   const bool barrier = waiting->state == State::kBarrier;
   const uint32_t lanes = barrier ? launch.threads : static_cast<uint32_t>(launch.kernel->subgroup);
   const uint32_t first = waiting->number / lanes * lanes;

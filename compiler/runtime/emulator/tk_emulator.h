@@ -3,7 +3,7 @@
  *
  * Threads of a block are fibers of one host thread, so memory that a block shares is thread_local. Kernels are compiled
  * with -fsanitize=thread,alignment,bounds, whose calls the emulator answers itself (checks.cpp).
- * TK_SUBGROUP, the lanes of a sub-group, is defined on the command line.
+ * TK_SUBGROUP, the lanes of a sub-group, and TK_EMU_CHECKED (0 or 1) are defined on the command line.
  */
 #ifndef TK_EMULATOR_H
 #define TK_EMULATOR_H
@@ -31,6 +31,7 @@ void tk_emu_barrier(int line);
 void tk_emu_subgroup_barrier(uint64_t lanes, int line);
 uint64_t tk_emu_shuffle(tk_emu_lanes from, uint64_t bits, int lane, int width, uint64_t lanes, int line);
 uint64_t tk_emu_ballot(int vote, uint64_t lanes, int line);
+void tk_emu_aligned(const void *at, int bytes); /* checks it */
 uint64_t tk_emu_atomic_read(const void *at, int bytes);
 uint64_t tk_emu_atomic_swap(void *at, uint64_t expected, uint64_t wanted, int bytes); /* what was there */
 void tk_emu_async_copy(void *shared, const void *global, int bytes);
@@ -50,6 +51,7 @@ struct tk_emu_kernel {
   const bool *constant;
   const char *sizes;
   int subgroup;
+  bool checked;
   tk_emu_kernel *next;
 };
 extern tk_emu_kernel *tk_emu_kernels;
@@ -83,7 +85,7 @@ struct tk_emu_registration {
   __attribute__((no_sanitize("thread"))) tk_emu_registration(const char *name, void (*function)(P *...),
                                                              const char *sizes) {
     kernel = {name, tk_emu_signature<P...>::call, (void (*)())function, (int)sizeof...(P),
-              tk_emu_signature<P...>::element_bytes, tk_emu_signature<P...>::constant, sizes, TK_SUBGROUP, tk_emu_kernels};
+              tk_emu_signature<P...>::element_bytes, tk_emu_signature<P...>::constant, sizes, TK_SUBGROUP, TK_EMU_CHECKED, tk_emu_kernels};
     tk_emu_kernels = &kernel;
   }
 };
@@ -113,6 +115,8 @@ struct tk_emu_registration {
 #define blockDim tk_emu_block_size()
 #define gridDim tk_emu_grid_size()
 #define warpSize TK_SUBGROUP
+
+#define TK_CHECK_ALIGNED(place, bytes) tk_emu_aligned(place, bytes)
 
 /* ---------------------------------------------------------------- barriers; a place is told by its line */
 

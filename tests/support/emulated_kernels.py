@@ -1,0 +1,500 @@
+"""Kernels by hand for the emulator: right ones with what they compute, wrong ones with what is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tests.support.emulation import Dim3
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """A kernel `k` with its launch; `want` computes the last argument from the others."""
+
+    text: str
+    grid: Dim3
+    block: Dim3
+    arrays: tuple[Array, ...]
+    want: Callable[..., Array]
+    subgroup: int = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """A kernel `k` on b0[64] and b1[64] of floats, 64 threads unless told, and parts of the message.
+
+    In messages T3 stands for a thread of the first block, S3 for one of the same block.
+    """
+
+    text: str
+    message: tuple[str, ...]
+    grid: Dim3 = (1, 1, 1)
+    block: Dim3 = (64, 1, 1)
+
+
+def _random(*shape: int) -> Array:
+    return np.random.default_rng(sum(shape)).standard_normal(shape, dtype=np.float32)
+
+
+def _ints(count: int, high: int) -> Array:
+    return np.random.default_rng(count).integers(0, high, count, dtype=np.int32)
+
+
+RIGHT: dict[str, Right] = {
+    "matmul through shared tiles": Right(
+        """\
+// k: b0[3072] b1[6144] b2[2048]
+extern "C" __global__ void __launch_bounds__(256) k(const float *b0, const float *b1, float *b2) {
+  alignas(16) __shared__ float s0[256];
+  alignas(16) __shared__ float s1[256];
+  const int x = (int)threadIdx.x, y = (int)threadIdx.y;
+  float sum = 0.0f;
+  for (int i = 0; i < 6; ++i) {
+    s0[y * 16 + x] = b0[((int)blockIdx.y * 16 + y) * 96 + i * 16 + x];
+    s1[y * 16 + x] = b1[(i * 16 + y) * 64 + (int)blockIdx.x * 16 + x];
+    __syncthreads();
+    for (int j = 0; j < 16; ++j) sum += s0[y * 16 + j] * s1[j * 16 + x];
+    __syncthreads();
+  }
+  b2[((int)blockIdx.y * 16 + y) * 64 + (int)blockIdx.x * 16 + x] = sum;
+}
+""",
+        (4, 2, 1),
+        (16, 16, 1),
+        (_random(32, 96), _random(96, 64), np.empty((32, 64), np.float32)),
+        lambda a, b: a @ b,
+    ),
+    "wide loads, two groups in turns": Right(
+        """\
+// k: b0[512] b1[512]
+extern "C" __global__ void k(const float *__restrict__ b0, float *__restrict__ b1) {
+  alignas(16) __shared__ float s0[2][128];
+  const int x = (int)threadIdx.x;
+  *(float4 *)(s0[0] + x * 4) = *(const float4 *)(b0 + x * 4);
+  for (int i = 0; i < 4; ++i) {
+    __syncthreads();
+    if (i < 3) *(float4 *)(s0[(i + 1) % 2] + x * 4) = *(const float4 *)(b0 + (i + 1) * 128 + x * 4);
+    for (int j = 0; j < 4; ++j) b1[i * 128 + x * 4 + j] = s0[i % 2][127 - x * 4 - j];
+  }
+}
+""",
+        (1, 1, 1),
+        (32, 1, 1),
+        (_random(4, 128), np.empty((4, 128), np.float32)),
+        lambda a: a[:, ::-1],
+    ),
+    "sum of a row by shuffles, CUDA": Right(
+        """\
+// k: b0[320] b1[10]
+extern "C" __global__ void k(const float *__restrict__ b0, float *__restrict__ b1) {
+  const int row = (int)(blockIdx.x * blockDim.y + threadIdx.y);
+  float sum = b0[row * 32 + (int)threadIdx.x];
+  for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+  if (threadIdx.x == 0) b1[row] = sum;
+}
+""",
+        (5, 1, 1),
+        (32, 2, 1),
+        (_random(10, 32), np.empty(10, np.float32)),
+        lambda a: a.sum(axis=1),
+    ),
+    "sum of a row by shuffles, HIP": Right(
+        """\
+// k: b0[192] b1[3]
+extern "C" __global__ void k(const float *__restrict__ b0, float *__restrict__ b1) {
+  float sum = b0[blockIdx.x * 64 + threadIdx.x];
+  for (int step = 32; step > 0; step /= 2) sum += __shfl_down(sum, step);
+  if (threadIdx.x == 0) b1[blockIdx.x] = sum;
+}
+""",
+        (3, 1, 1),
+        (64, 1, 1),
+        (_random(3, 64), np.empty(3, np.float32)),
+        lambda a: a.sum(axis=1),
+        64,
+    ),
+    "running sum of a sub-group, values of 8 bytes": Right(
+        """\
+// k: b0[32] b1[32]
+extern "C" __global__ void k(const double *__restrict__ b0, double *__restrict__ b1) {
+  double sum = b0[threadIdx.x];
+  for (int step = 1; step < 32; step *= 2) {
+    const double before = __shfl_up_sync(0xffffffffu, sum, step);
+    if ((int)threadIdx.x >= step) sum += before;
+  }
+  b1[threadIdx.x] = sum + 0.0 * __shfl_sync(0xffffffffu, sum, 31);
+}
+""",
+        (1, 1, 1),
+        (32, 1, 1),
+        (_random(32).astype(np.float64), np.empty(32, np.float64)),
+        np.cumsum,
+    ),
+    "votes": Right(
+        """\
+// k: b0[96] b1[9]
+extern "C" __global__ void k(const int *__restrict__ b0, int *__restrict__ b1) {
+  const int odd = b0[threadIdx.x] & 1, group = (int)threadIdx.x / 32;
+  const unsigned int votes = __ballot_sync(0xffffffffu, odd);
+  const int any = __any_sync(0xffffffffu, odd), all = __all_sync(0xffffffffu, odd);
+  if (threadIdx.x % 32 == 5) {
+    b1[group * 3] = (int)votes;
+    b1[group * 3 + 1] = any;
+    b1[group * 3 + 2] = all;
+  }
+}
+""",
+        (1, 1, 1),
+        (96, 1, 1),
+        (
+            np.concatenate([_ints(32, 9), np.zeros(32, np.int32), np.ones(32, np.int32)]),
+            np.empty(9, np.int32),
+        ),
+        lambda a: np.array(
+            [
+                [np.packbits(row & 1, bitorder="little").view(np.int32)[0], (row & 1).any(), (row & 1).all()]
+                for row in a.reshape(3, 32).astype(np.uint8)
+            ],
+            np.int32,
+        ).reshape(9),
+    ),
+    "histogram by atomics, in shared and global memory": Right(
+        """\
+// k: b0[1024] b1[8]
+extern "C" __global__ void k(const int *__restrict__ b0, int *__restrict__ b1) {
+  __shared__ int s0[8];
+  if (threadIdx.x < 8) s0[threadIdx.x] = 0;
+  __syncthreads();
+  atomicAdd(s0 + b0[blockIdx.x * 128 + threadIdx.x], 1);
+  __syncthreads();
+  if (threadIdx.x < 8) atomicAdd(b1 + threadIdx.x, s0[threadIdx.x]);
+}
+""",
+        (8, 1, 1),
+        (128, 1, 1),
+        (_ints(1024, 8), np.zeros(8, np.int32)),
+        lambda a: np.bincount(a, minlength=8).astype(np.int32),
+    ),
+    "maximum by compare and swap": Right(
+        """\
+// k: b0[256] b1[1]
+extern "C" __global__ void k(const float *__restrict__ b0, float *__restrict__ b1) {
+  tk_atomic_max(b1, b0[blockIdx.x * 64 + threadIdx.x]);
+}
+""",
+        (4, 1, 1),
+        (64, 1, 1),
+        (_random(256), np.zeros(1, np.float32)),
+        lambda a: a.max(keepdims=True),
+    ),
+    "bytes of one word by different threads": Right(
+        """\
+// k: b0[64] b1[64]
+extern "C" __global__ void k(const unsigned char *__restrict__ b0, unsigned char *__restrict__ b1) {
+  __shared__ unsigned char s0[64];
+  s0[threadIdx.x] = b0[threadIdx.x];
+  __syncthreads();
+  b1[threadIdx.x] = s0[threadIdx.x ^ 3];
+}
+""",
+        (1, 1, 1),
+        (64, 1, 1),
+        (np.arange(64, dtype=np.uint8), np.empty(64, np.uint8)),
+        lambda a: a[np.arange(64) ^ 3],
+    ),
+    "exchange within a sub-group behind its own barrier": Right(
+        """\
+// k: b0[64] b1[64]
+extern "C" __global__ void k(const float *__restrict__ b0, float *__restrict__ b1) {
+  __shared__ float s0[64];
+  s0[threadIdx.x] = b0[threadIdx.x];
+  __syncwarp();
+  const float other = s0[threadIdx.x ^ 1];
+  __syncwarp();
+  s0[threadIdx.x] = other * 2.0f;
+  __syncwarp();
+  b1[threadIdx.x] = s0[threadIdx.x ^ 31];
+}
+""",
+        (1, 1, 1),
+        (64, 1, 1),
+        (_random(64), np.empty(64, np.float32)),
+        lambda a: 2 * a[np.arange(64) ^ 31 ^ 1],
+    ),
+    "threads that have nothing to do end before those that meet no barrier": Right(
+        """\
+// k: b0[100] b1[100]
+extern "C" __global__ void k(const float *__restrict__ b0, float *__restrict__ b1) {
+  const int i = (int)(blockIdx.x * 32 + threadIdx.x);
+  if (i >= 100) return;
+  float private_[8];
+  for (int j = 0; j < 8; ++j) private_[j] = b0[i] * (float)j;
+  b1[i] = private_[i % 8] + expf(b0[i]);
+}
+""",
+        (4, 1, 1),
+        (32, 1, 1),
+        (_random(100), np.empty(100, np.float32)),
+        lambda a: a * (np.arange(100) % 8) + np.exp(a),
+    ),
+    "copies that come when they are waited for": Right(
+        """\
+// k: b0[512] b1[512]
+extern "C" __global__ void k(const float *__restrict__ b0, float *__restrict__ b1) {
+  alignas(16) __shared__ float s0[2][128];
+  const int x = (int)threadIdx.x;
+  tk_async_copy<16>(s0[0] + x * 4, b0 + x * 4);
+  tk_async_commit();
+  for (int i = 0; i < 4; ++i) {
+    if (i < 3) tk_async_copy<16>(s0[(i + 1) % 2] + x * 4, b0 + (i + 1) * 128 + x * 4);
+    tk_async_commit();
+    tk_async_wait<1>();
+    __syncthreads();
+    for (int j = 0; j < 4; ++j) b1[i * 128 + x * 4 + j] = s0[i % 2][127 - x * 4 - j];
+    __syncthreads();
+  }
+}
+""",
+        (1, 1, 1),
+        (32, 1, 1),
+        (_random(4, 128), np.empty((4, 128), np.float32)),
+        lambda a: a[:, ::-1],
+    ),
+}
+
+
+def _wrong(*lines: str) -> str:
+    body = "".join(f"  {line}\n" for line in lines)
+    return f"""\
+// k: b0[64] b1[64]
+extern "C" __global__ void k(const float *__restrict__ b0, float *__restrict__ b1) {{
+  const int x = (int)threadIdx.x;
+{body}}}
+"""
+
+
+WRONG: dict[str, Wrong] = {
+    "missing barrier before reading": Wrong(
+        _wrong(
+            "__shared__ float s0[64];",
+            "s0[x] = b0[x];",
+            "b1[x] = s0[x ^ 32] + s0[x ^ 1];",
+        ),
+        ("uninitialised: T0 reads shared s0[", "line 6: `b1[x] = s0["),
+    ),
+    "missing barrier, of a later round": Wrong(
+        _wrong(
+            "__shared__ float s0[64];",
+            "for (int i = 0; i < 2; ++i) {",
+            "  s0[x] = b0[x] + (float)i;",
+            "  __syncthreads();",
+            "  b1[x] = s0[63 - x];",
+            "}",
+        ),
+        (
+            "race: T32 reads shared s0[31], which S31 wrote with no barrier between (line 6: `s0[x] = b0[x]",
+            "line 8: `b1[x] = s0[63 - x];`",
+        ),
+    ),
+    "race on a shared element": Wrong(
+        _wrong(
+            "__shared__ float s0[64];",
+            "s0[x / 2] = b0[x];",
+            "__syncthreads();",
+            "b1[x] = s0[x / 2];",
+        ),
+        ("race: T1 writes shared s0[0], which S0 wrote with no barrier between",),
+    ),
+    "barrier of a sub-group between threads of two": Wrong(
+        _wrong(
+            "__shared__ float s0[64];",
+            "s0[x] = b0[x];",
+            "__syncwarp();",
+            "b1[x] = s0[x ^ 32];",
+        ),
+        (
+            "T0 reads shared s0[32], which S32 wrote with no barrier between (line 5",
+            "line 7: `b1[x] = s0[x ^ 32];`",
+        ),
+    ),
+    "race on a global element, in a block": Wrong(
+        _wrong(
+            "b1[x / 2] = b0[x];",
+        ),
+        ("race: T1 writes b1[0], which S0 wrote with no barrier between; line 4: `b1[x / 2] = b0[x];`",),
+    ),
+    "race on a global element, of two blocks": Wrong(
+        _wrong(
+            "b1[x] = b0[x] + (float)blockIdx.x;",
+        ),
+        ("race: thread (", "writes b1[", "which block ("),
+        grid=(2, 1, 1),
+    ),
+    "race of a reading block with a writing one": Wrong(
+        _wrong(
+            "const int i = (int)blockIdx.x * 32 + x;",
+            "b1[i] = b0[i] + b1[(i + 32) % 64];",
+        ),
+        ("race: thread (", "b1[", "with no barrier between"),
+        grid=(2, 1, 1),
+        block=(32, 1, 1),
+    ),
+    "atomic and plain accesses": Wrong(
+        _wrong(
+            "if (x < 32) atomicAdd(b1, b0[x]);",
+            "else b1[0] = b0[x];",
+        ),
+        ("race: T32 writes b1[0], which S31 updated",),
+    ),
+    "reads one past the end": Wrong(
+        _wrong(
+            "b1[x] = b0[x + 1];",
+        ),
+        ("out of bounds: T63 reads b0[64], outside of its 64 elements; line 4: `b1[x] = b0[x + 1];`",),
+    ),
+    "reads one before the start": Wrong(
+        _wrong(
+            "b1[x] = b0[x - 1];",
+        ),
+        ("reads b0[-1], outside of its 64 elements",),
+    ),
+    "writes one past the end": Wrong(
+        _wrong(
+            "b1[x + 1] = b0[x];",
+        ),
+        ("T63 writes b1[64], outside",),
+    ),
+    "writes far away": Wrong(
+        _wrong(
+            "b1[x * 1000000] = b0[x];",
+        ),
+        ("writes ", "out of bounds: thread (1, 0, 0)"),
+    ),
+    "shared array one past the end": Wrong(
+        _wrong(
+            "__shared__ float s0[64];",
+            "__shared__ float s1[64];",
+            "s0[x + 1] = b0[x];",
+            "s1[x] = 0.0f;",
+            "b1[x] = s1[x];",
+        ),
+        ("out of bounds: T63 uses element 64 of an array 'float",),
+    ),
+    "shared array past its end by a pointer": Wrong(
+        _wrong(
+            "__shared__ float s0[60];",
+            "__shared__ float s1[64];",
+            "float *at = s0 + x;",
+            "*at = b0[x];",
+            "s1[x] = 0.0f;",
+            "b1[x] = s1[x];",
+        ),
+        ("out of bounds: T60 writes shared s0[60], outside of its 60 elements",),
+    ),
+    "private array past its end": Wrong(
+        _wrong(
+            "float p[8];",
+            "for (int i = 0; i < 8; ++i) p[i] = b0[i];",
+            "b1[x] = p[x];",
+        ),
+        ("out of bounds: T8 uses element 8 of an array 'float",),
+    ),
+    "uninitialised shared memory": Wrong(
+        _wrong(
+            "__shared__ float s0[64];",
+            "if (x < 63) s0[x] = b0[x];",
+            "__syncthreads();",
+            "b1[x] = s0[x];",
+        ),
+        (
+            "uninitialised: T63 reads shared s0[63], which this block has not written",
+            "line 7: `b1[x] = s0[x];`",
+        ),
+    ),
+    "what an earlier block left in shared memory": Wrong(
+        _wrong(
+            "__shared__ float s0[64];",
+            "if (blockIdx.x == 0) s0[x] = b0[x];",
+            "__syncthreads();",
+            "if (x == 0) b1[blockIdx.x] = s0[x];",
+        ),
+        ("uninitialised: thread (0, 0, 0) of block (",),
+        grid=(4, 1, 1),
+    ),
+    "barrier that some threads do not reach": Wrong(
+        _wrong(
+            "__shared__ float s0[64];",
+            "s0[x] = b0[x];",
+            "if (x < 48) return;",
+            "__syncthreads();",
+            "b1[x] = s0[63 - x];",
+        ),
+        ("divergent barrier: T48 waits; line 7: `__syncthreads();`; S0 has ended",),
+    ),
+    "two barriers in two branches": Wrong(
+        _wrong(
+            "if (x < 32) {",
+            "  __syncthreads();",
+            "} else {",
+            "  __syncthreads();",
+            "}",
+            "b1[x] = b0[x];",
+        ),
+        (
+            "divergent barrier: thread (0, 0, 0)",
+            "line 5: `__syncthreads();`",
+            "waits elsewhere; line 7: `__syncthreads();`",
+        ),
+    ),
+    "shuffle that some lanes do not reach": Wrong(
+        _wrong(
+            "float v = b0[x];",
+            "if (x % 2 == 0) v = __shfl_xor_sync(0xffffffffu, v, 2);",
+            "b1[x] = v;",
+        ),
+        ("divergent sub-group operation: thread (0, 0, 0)", "S1 has ended"),
+    ),
+    "shuffle from a lane that is none": Wrong(
+        _wrong(
+            "b1[x] = __shfl_xor_sync(0xffffffffu, b0[x], 16);",
+        ),
+        ("sub-group: T0 takes the value of lane 16, which takes no part",),
+        block=(16, 1, 1),
+    ),
+    "misaligned wide load": Wrong(
+        _wrong(
+            "if (x < 15) tk_store_aligned(b1 + x * 4, tk_load_aligned<tk_f32x4>(b0 + x * 4 + 1));",
+        ),
+        (
+            "misaligned: T0 uses b0[1], whose address is not a multiple of 16 bytes",
+            "line 4: `if (x < 15)",
+        ),
+    ),
+    "copy that nobody waits for": Wrong(
+        _wrong(
+            "__shared__ float s0[64];",
+            "tk_async_copy<4>(s0 + x, b0 + x);",
+            "tk_async_commit();",
+            "tk_async_wait<1>();",
+            "__syncthreads();",
+            "b1[x] = s0[63 - x];",
+        ),
+        ("asynchronous copy: T0 reads shared s0[63] before what is copied there",),
+    ),
+    "copy that only the copying thread waits for": Wrong(
+        _wrong(
+            "__shared__ float s0[64];",
+            "tk_async_copy<4>(s0 + x, b0 + x);",
+            "tk_async_commit();",
+            "tk_async_wait<0>();",
+            "b1[x] = s0[63 - x];",
+        ),
+        ("T0 reads shared s0[63]",),
+    ),
+}
