@@ -126,8 +126,7 @@ def _at_load(text: str, model: str, arch: str, settings: Settings) -> Images:
     notes: tuple[str, ...] = ()
     if arch == PROCESSOR:
         binary = build_syclbin(text, model, runtime, shim, settings)
-        if binary.data is not None:
-            images.append(Image(SYCLBIN, arch, binary.data))
+        images += [Image(SYCLBIN, arch, piece) for piece in binary.pieces]
         notes = (binary.note,) if binary.note else ()
     assert runtime.sycl is not None
     return Images(tuple(images), f"SYCL runtime {runtime.sycl.name}", notes=notes)

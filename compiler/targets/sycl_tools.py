@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
 from compiler.core.cache import ContentCache, content_key
 from compiler.core.diagnostics import BuildError, HostError
-from compiler.core.files import private_directory, sha256_file, write_atomic
+from compiler.core.files import private_directory, sha256_bytes, sha256_file, write_atomic
 from compiler.core.process import Completed, check_host, run
 from compiler.core.settings import Settings, child_environment, search_path
 from compiler.runtime.library import INCLUDE, ROOT, SOURCES
@@ -23,6 +24,7 @@ SHIM = ROOT / "sycl" / "shim.cpp"
 BUILDER = ROOT / "sycl" / "build.cpp"
 _LIMIT_SECONDS = 900.0
 _SHOWN_LINES = 12
+_PIECE_CHARACTERS = 16_000
 _DEFECT = "this is a defect of tk: please report it with the output of --dump"
 _HOST_STATUS = (4, 6)  # TK_ERR_HOST, TK_ERR_DEVICE: nothing here can build; anything else is a wrong text
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
@@ -95,23 +97,56 @@ def _host_built(
 
 
 @dataclass(frozen=True, slots=True)
-class Binary:
-    """What the runtime made of a module for the processor here: None, and why, where it has no device."""
+class Binaries:
+    """What the runtime made of a module for the processor here: nothing, and why, where it has no device."""
 
-    data: bytes | None
+    pieces: tuple[bytes, ...]
     note: str = ""
 
 
-def build_syclbin(text: str, model: str, runtime: IntelRuntime, shim: bytes, settings: Settings) -> Binary:
+def build_syclbin(text: str, model: str, runtime: IntelRuntime, shim: bytes, settings: Settings) -> Binaries:
     """The kernels as the processor here runs them; raises BuildError when the runtime refuses the text.
 
-    In a process of its own: the runtime is large, and a defect in its compiler must not end ours.
+    In processes of their own: a defect in the runtime must not end ours. In pieces:
+    the time of its compiler grows with the square of the kernels that it gets at once.
     """
     cache = ContentCache(settings.cache_dir / "images")
-    key = content_key("syclbin", text, runtime.identity, shim, *sorted(host_flags()))
-    if found := cache.get(key, ".syclbin"):
-        return Binary(found.read_bytes())
     builder = _builder(runtime, settings)
+    identity = (runtime.identity, sha256_bytes(shim), sha256_file(builder), *sorted(host_flags()))
+
+    def build(piece: str) -> bytes | str:
+        key = content_key("syclbin", piece, *identity)
+        if found := cache.get(key, ".syclbin"):
+            return found.read_bytes()
+        made = _build_piece(piece, model, builder, shim, settings)
+        if isinstance(made, bytes):
+            cache.put(key, made, ".syclbin")
+        return made
+
+    with ThreadPoolExecutor(max_workers=settings.jobs) as pool:
+        made = list(pool.map(build, pieces(text)))
+    pieces_made = tuple(item for item in made if isinstance(item, bytes))
+    if len(pieces_made) == len(made):
+        return Binaries(pieces_made)
+    return Binaries((), "; ".join({item for item in made if isinstance(item, str)}))
+
+
+def pieces(text: str, limit: int = _PIECE_CHARACTERS) -> list[str]:
+    """A module cut into modules of a few kernels each; what comes before the first kernel is part of each."""
+    starts = [found.start() for found in _KERNEL.finditer(text)]
+    if not starts:
+        return [text]
+    ends = [*starts[1:], len(text)]
+    groups: list[str] = [""]
+    for start, end in zip(starts, ends, strict=True):
+        if groups[-1] and len(groups[-1]) + end - start > limit:
+            groups.append("")
+        groups[-1] += text[start:end]
+    return [text[: starts[0]] + group for group in groups]
+
+
+def _build_piece(text: str, model: str, builder: Path, shim: bytes, settings: Settings) -> bytes | str:
+    """The binary of one piece, or why there is none on this machine."""
     with private_directory("tk-syclbin") as directory:
         write_atomic(directory / "build", builder.read_bytes(), mode=0o700)
         write_atomic(directory / "shim.so", shim)
@@ -121,12 +156,9 @@ def build_syclbin(text: str, model: str, runtime: IntelRuntime, shim: bytes, set
         done = run(argv, cwd=directory, env=env, timeout=_LIMIT_SECONDS)
         if done.returncode in _HOST_STATUS:
             check_host(done)
-            reason = done.stderr.strip() or "no device"
-            return Binary(None, f"kernels are built when the library is loaded: {reason}")
+            return f"kernels are built when the library is loaded: {done.stderr.strip() or 'no device'}"
         _check(done, "the SYCL runtime refused the generated kernels", "module.cpp")
-        data = (directory / "module.syclbin").read_bytes()
-    cache.put(key, data, ".syclbin")
-    return Binary(data)
+        return (directory / "module.syclbin").read_bytes()
 
 
 # ---------------------------------------------------------------- ahead of time

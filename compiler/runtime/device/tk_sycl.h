@@ -39,6 +39,9 @@ TK_CONTRACT
 
 /* ---------------------------------------------------------------- kernels */
 
+#if !defined(TK_MODEL)
+#define TK_MODEL alone
+#endif
 #define TK_PASTE(a, b) a##_##b
 #define TK_JOIN(a, b) TK_PASTE(a, b)
 #define TK_NAME(name) TK_JOIN(name, TK_MODEL)
@@ -69,9 +72,15 @@ namespace tk_properties = sycl::ext::oneapi::experimental;
         SYCL_EXT_ONEAPI_FUNCTION_PROPERTY((tk_properties::work_group_size<z, y, x>)) TK_LANES \
         void TK_NAME(name)(__VA_ARGS__)
 #define TK_ITEM (sycl::ext::oneapi::this_work_item::get_nd_item<3>())
+#if defined(TK_SUBGROUP)
 #define TK_SHARED(T, name, n)                                \
     static tk_properties::work_group_static<T[n]> name##_at; \
     T *const name = (T(&)[n])name##_at
+#else
+/* A processor's work-group is one thread: its stack (8 MB by CL_CONFIG_STACK_DEFAULT_SIZE, and it grows) has more
+ * room than the memory of a work-group, of which there are 256 KB. */
+#define TK_SHARED(T, name, n) alignas(64) T name[n]
+#endif
 #endif
 
 #define TK_GROUP_X TK_ITEM.get_group(2)

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 typedef struct tk_sycl_image {
-  const char *kind; /* "source", "syclbin", "sycl-shim", "kernel-suffix" */
+  const char *kind; /* "source", "syclbin", "sycl-shim", "kernel-suffix"; "piece": source of which the binary is wanted */
   const char *arch; /* what it is for; empty: any */
   const unsigned char *data;
   int64_t bytes;

@@ -1,4 +1,4 @@
-// tk-sycl-build SHIM SOURCE SUFFIX OUTPUT: builds a module for the processor through the SYCL runtime and writes
+// tk-sycl-build SHIM SOURCE SUFFIX OUTPUT: builds a piece of a module for the processor through the SYCL runtime and writes
 // the binary; prints the device. The exit status is the tk_status of what went wrong, its message on stderr.
 #include <dlfcn.h>
 
@@ -35,7 +35,7 @@ int main(int count, char **words) {
   const tk_sycl_shim *shim = entry();
   const auto bytes = [](const char *text) { return reinterpret_cast<const unsigned char *>(text); };
   const tk_sycl_image images[] = {
-      {"source", "spir64_x86_64", bytes(source.data()), static_cast<int64_t>(source.size())},
+      {"piece", "spir64_x86_64", bytes(source.data()), static_cast<int64_t>(source.size())},
       {"kernel-suffix", "", bytes(words[3]), static_cast<int64_t>(std::strlen(words[3]))},
   };
   const tk_sycl_program program = {"", images, 2, nullptr, 0, ""};

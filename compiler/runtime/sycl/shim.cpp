@@ -219,7 +219,7 @@ struct Kernels {
 };
 
 int32_t load(const tk_sycl_program &program, const Candidate &, const sycl::context &, vector<Kernels> *kernels,
-             std::unique_ptr<Bundle> *) {
+             vector<Bundle> *) {
   for (int32_t i = 0; i < program.n_functions; i++) {
     Kernels found;
     for (const tk_sycl_launcher &one : tk_sycl_launchers)
@@ -246,7 +246,13 @@ struct Kernels {
 // No fast mathematics: exp and rsqrt would become those with 11 bits.
 const vector<string> build_options = {"-O3", "-ffp-contract=fast", "-fno-strict-aliasing", "-fwrapv"};
 
+// The time of Intel's compiler for processors grows with the square of the kernels in one piece, so each becomes
+// one. Where the binary is wanted, the text comes in small pieces already: of several, only one is given away.
+constexpr char split_option[] = "-fsycl-device-code-split=per_kernel";
+
 Bundle build_source(const tk_sycl_image &image, const Candidate &chosen, const sycl::context &context) {
+  vector<string> build_options = ::build_options;
+  if (string(image.kind) == "source") build_options.push_back(split_option);
   const string source(reinterpret_cast<const char *>(image.data), static_cast<size_t>(image.bytes));
   auto bundle = experimental::create_kernel_bundle_from_source(context, experimental::source_language::sycl, source);
   return experimental::build(bundle, vector<sycl::device>{chosen.device},
@@ -255,9 +261,9 @@ Bundle build_source(const tk_sycl_image &image, const Candidate &chosen, const s
 
 // The compiler's messages are the library's fault, not the device's.
 int32_t build_from_source(const tk_sycl_image &image, const Candidate &chosen, const sycl::context &context,
-                          std::unique_ptr<Bundle> *bundle) {
+                          vector<Bundle> *bundles) {
   try {
-    *bundle = std::make_unique<Bundle>(build_source(image, chosen, context));
+    bundles->push_back(build_source(image, chosen, context));
     return TK_OK;
   } catch (const sycl::exception &error) {
     if (error.code() != sycl::errc::build) throw;
@@ -275,33 +281,42 @@ Bundle load_binary(const tk_sycl_image &image, const Candidate &chosen, const sy
 #endif
 }
 
-// A binary may be for another processor or another version of the runtime: then the source is built.
-int32_t load(const tk_sycl_program &program, const Candidate &chosen, const sycl::context &context,
-             vector<Kernels> *kernels, std::unique_ptr<Bundle> *bundle) {
-  string refused, suffix;
-  for (int32_t i = 0; i < program.n_images && !*bundle; i++) {
-    if (string(program.images[i].kind) != "syclbin" || !fits(program.images[i].arch, chosen)) continue;
-    try {
-      *bundle = std::make_unique<Bundle>(load_binary(program.images[i], chosen, context));
-    } catch (const std::exception &error) {
-      refused = string(" (its binary was refused: ") + error.what() + ")";
-    }
+// All binaries for this device. One may be for another processor or another version of the runtime: then none is
+// taken, and `refused` says why.
+void load_binaries(const tk_sycl_program &program, const Candidate &chosen, const sycl::context &context,
+                   vector<Bundle> *bundles, string *refused) {
+  try {
+    for (int32_t i = 0; i < program.n_images; i++)
+      if (string(program.images[i].kind) == "syclbin" && fits(program.images[i].arch, chosen))
+        bundles->push_back(load_binary(program.images[i], chosen, context));
+  } catch (const std::exception &error) {
+    bundles->clear();
+    *refused = string(" (the binary in the library was refused: ") + error.what() + ")";
   }
+}
+
+int32_t load(const tk_sycl_program &program, const Candidate &chosen, const sycl::context &context,
+             vector<Kernels> *kernels, vector<Bundle> *bundles) {
+  string refused, suffix;
+  load_binaries(program, chosen, context, bundles, &refused);
   for (int32_t i = 0; i < program.n_images; i++) {
     const tk_sycl_image &image = program.images[i];
-    if (string(image.kind) == "kernel-suffix") suffix = string((const char *)image.data, (size_t)image.bytes);
-    if (*bundle || string(image.kind) != "source") continue;
+    const string kind = image.kind;
+    if (kind == "kernel-suffix") suffix = string((const char *)image.data, (size_t)image.bytes);
+    if (!bundles->empty() || (kind != "source" && kind != "piece")) continue;
     sycl::device device = chosen.device;
     if (!device.ext_oneapi_can_build(experimental::source_language::sycl))
       return fail(TK_ERR_HOST, "the SYCL runtime here cannot compile kernels" + refused +
                                    "; install the package intel-sycl-rt from PyPI with its libsycl-jit");
-    if (const int32_t status = build_from_source(image, chosen, context, bundle)) return status;
+    if (const int32_t status = build_from_source(image, chosen, context, bundles)) return status;
   }
-  if (!*bundle) return fail(TK_ERR_DEVICE, "the library holds no kernels for " + chosen.text() + refused);
+  if (bundles->empty()) return fail(TK_ERR_DEVICE, "the library holds no kernels for " + chosen.text() + refused);
   for (int32_t i = 0; i < program.n_functions; i++) {
     const string name = program.functions[i] + suffix;
-    if (!(*bundle)->ext_oneapi_has_kernel(name)) return fail(TK_ERR_LIBRARY, "the kernel " + name + " is missing");
-    kernels->push_back({(*bundle)->ext_oneapi_get_kernel(name)});
+    const auto has = [&](Bundle &bundle) { return bundle.ext_oneapi_has_kernel(name); };
+    const auto found = std::find_if(bundles->begin(), bundles->end(), has);
+    if (found == bundles->end()) return fail(TK_ERR_LIBRARY, "the kernel " + name + " is missing");
+    kernels->push_back({found->ext_oneapi_get_kernel(name)});
   }
   return TK_OK;
 }
@@ -322,7 +337,7 @@ struct tk_sycl_device {
   Candidate chosen;
   sycl::context context;
   vector<Kernels> kernels;
-  std::unique_ptr<Bundle> bundle;
+  vector<Bundle> bundles;
   string text;
   void *tick;  // marks write here: an event with a time is all that is wanted
 
@@ -390,7 +405,7 @@ int32_t shim_open(const tk_sycl_program *program, const char *selector, tk_sycl_
     Candidate chosen{sycl::device(sycl::default_selector_v), "", "", "", 0, 0};
     if (const int32_t status = choose(*program, lower(selector ? selector : ""), &chosen)) return status;
     auto opened = std::make_unique<tk_sycl_device>(chosen);
-    if (const int32_t status = load(*program, chosen, opened->context, &opened->kernels, &opened->bundle))
+    if (const int32_t status = load(*program, chosen, opened->context, &opened->kernels, &opened->bundles))
       return status;
     *device = opened.release();
     return TK_OK;
@@ -506,7 +521,7 @@ int32_t shim_content(tk_sycl_device *device, unsigned char **data, int64_t *byte
   return fail(TK_ERR_HOST, "this SYCL runtime does not give its kernels away");
 #else
   return guarded("the kernels as a binary", [&]() -> int32_t {
-    const vector<char> content = device->bundle->ext_oneapi_get_content();
+    const vector<char> content = device->bundles.at(0).ext_oneapi_get_content();
     *data = static_cast<unsigned char *>(std::malloc(content.size()));
     if (!*data) return fail(TK_ERR_MEMORY, "not enough memory");
     std::memcpy(*data, content.data(), content.size());
