@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.targets.cpu import CPU
@@ -50,7 +50,7 @@ def matches(row: TargetRow, name: str) -> bool:
     return name == row.name or name in row.aliases
 
 
-def choose_targets(texts: Iterable[str], arch: str | None = None) -> tuple[tuple[str, str | None], ...]:
+def choose_targets(texts: Sequence[str], arch: str | None = None) -> tuple[tuple[str, str | None], ...]:
     """(name, architectures) of each target in lists such as `opencl-cpu,cuda:sm_70,sm_90`.
 
     What follows `NAME:ARCH` and is no target is another architecture of it. `arch` holds for all targets that
@@ -58,12 +58,19 @@ def choose_targets(texts: Iterable[str], arch: str | None = None) -> tuple[tuple
     """
     chosen: list[tuple[str, str | None]] = []
     problems: list[UsageError] = []
-    for name, given in _named(texts):
+    named = _named(texts)
+    if arch and named and all(given for _, given in named):
+        what = f"two architectures were given: `{named[0][1]}` and `{arch}`"
+        raise UsageError(what, where=f"target `{','.join(texts)}`", hint="name one of them")
+    for name, given in named:
         try:
             target = get_target(name, given or arch)
             chosen.append((target.facts.name, given or arch))
         except UsageError as error:
             problems.append(error)
+            if arch and not given and len(named) > 1:
+                error.where = f"target `{name}`"
+                error.hint = error.hint or f"give each target its own, as in `{name}:ARCH`"
     twice = sorted({name for name, archs in chosen if chosen.count((name, archs)) > 1})
     if twice:
         problems.append(UsageError(f"named twice: {', '.join(twice)}", hint="name each target once"))
@@ -76,7 +83,7 @@ def choose_targets(texts: Iterable[str], arch: str | None = None) -> tuple[tuple
     return tuple(chosen)
 
 
-def _named(texts: Iterable[str]) -> list[tuple[str, str]]:
+def _named(texts: Sequence[str]) -> list[tuple[str, str]]:
     found: list[tuple[str, str]] = []
     for text in texts:
         last = len(found)  # architectures do not go on across lists

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Annotated
 
@@ -10,21 +11,39 @@ import typer
 import compiler
 from toolchain import console, options
 from toolchain.commands.place import placeable
+from toolchain.commands.several import per_target, suffix_of
 
 
-@placeable
+@functools.partial(placeable, split=per_target)
 def compile_command(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: MODEL with .so, here."),
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Where to write; default: MODEL with .so, here. With several targets a folder, default: "
+            "here, for MODEL.TARGET.so of each.",
+        ),
     ] = None,
     target: Annotated[
-        str, typer.Option("--target", metavar="NAME", help="What to compile for; see `tk targets`.")
-    ] = "cpu",
+        list[str] | None,
+        typer.Option(
+            "--target",
+            metavar="NAME",
+            help="What to compile for, as `tk targets` lists it; NAME:ARCH, and several with commas between "
+            "them or by repeating the option; default: this machine's cores.",
+        ),
+    ] = None,
     arch: Annotated[
         str | None,
-        typer.Option("--arch", metavar="NAME", help="CPU features, as `x86-64-v3`; default: this machine's."),
+        typer.Option(
+            "--arch",
+            metavar="NAME",
+            help="GPUs: architectures for one library, as `sm_70,sm_90`; default: the target's. Cores: "
+            "features, as `x86-64-v3`; default: this machine's.",
+        ),
     ] = None,
     shape: options.Shape = None,
     bind: options.Bind = None,
@@ -51,8 +70,8 @@ def compile_command(
     """Compile an ONNX model into one self-contained library."""
     kind = _emit(emit)
     settings = compiler.CompileOptions(
-        output=output or Path(model.stem + (".so" if kind == "library" else f".{kind}s")),
-        target=target,
+        output=output or Path(model.stem + suffix_of(kind)),
+        target=target[0] if target else None,
         arch=arch,
         shapes=options.pairs("--shape", shape, options.read_dims),
         binds=options.pairs("--bind", bind, options.read_value),
@@ -93,16 +112,16 @@ def _summary(report: compiler.CompileReport) -> str:
     """Where the result is and what it cost."""
     if report.stopped_after:
         return f"stopped after {report.stopped_after}, in {report.seconds:.2f} s: no library was made"
-    library, constants = console.size(report.library_bytes), console.size(report.constant_bytes)
     cached = f", {report.cache_hits} from the cache" if report.cache_hits else ""
     origin = " (the library was in the cache)" if report.cached else ""
-    return "\n".join(
-        (
-            f"{report.path}",
-            f"  target     {report.target} ({report.arch})",
-            f"  time       {report.seconds:.2f} s{origin}",
-            f"  kernels    {report.kernels}{cached}",
-            f"  size       {library}, constants {constants}",
-            f"  memory     {console.size(report.peak_memory)} besides the constants while it runs",
-        )
-    )
+    lines = [
+        f"{report.path}",
+        f"  target     {report.target} ({report.arch})",
+        f"  time       {report.seconds:.2f} s{origin}",
+        f"  kernels    {report.kernels}{cached}",
+    ]
+    if report.library_bytes:
+        library, constants = console.size(report.library_bytes), console.size(report.constant_bytes)
+        lines.append(f"  size       {library}, constants {constants}")
+        lines.append(f"  memory     {console.size(report.peak_memory)} besides the constants while it runs")
+    return "\n".join(lines)

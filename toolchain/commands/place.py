@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import compiler
-from compiler import UsageError
+from compiler import HostError, TkError, UsageError
 from toolchain import options
+from toolchain.commands.several import Values, run_each
 
 if TYPE_CHECKING:
     from toolchain.containers.place import Place
@@ -59,31 +62,93 @@ _OPTION_OF = {"gpus": "--gpu"}
 """Options that are not called as their parameters."""
 
 
-def placeable(command: Callable[..., None]) -> Callable[..., None]:
+def placeable(
+    command: Callable[..., None], split: Callable[[Values], list[Values]] | None = None
+) -> Callable[..., None]:
     """Give a command the options that say where it runs; in a container the bundled `tk` runs it.
 
-    The command's own options go along, files as archives; see `containers/call.py`.
+    The command's own options go along, files as archives; see `containers/call.py`. `split` makes several
+    calls of one, each with its own parameters.
     """
 
     @functools.wraps(command)
     def placed(context: typer.Context, **values: Any) -> None:
         place = {name: values.pop(name) for name in _PLACE}
-        if not place["no_container"] and place["image"] is None:
-            place["image"] = _image_instead(values, place)
-        if place["image"] is None or place["no_container"]:
-            _check_needless(place)
-            command(**values)
-            return
-        from toolchain.containers.place import run_placed
+        parts = [values] if split is None else split(values)
 
-        flags = {one.name: _flag(one) for one in context.command.params}
-        given = {name: value for name, value in values.items() if _was_given(context, name)}
-        status = run_placed(str(context.info_name), given, flags, _place(place))
-        if status:
-            raise typer.Exit(status)
+        def do(part: Values) -> None:
+            changed = {name for name, value in part.items() if value is not values[name]}
+            _run(command, context, part, changed, dict(place))
+
+        if len(parts) == 1:
+            do(parts[0])
+        else:
+            run_each(do, parts)
 
     _declare(placed, command)
     return placed
+
+
+def _run(
+    command: Callable[..., None], context: typer.Context, values: Values, changed: set[str], place: Values
+) -> None:
+    """One call, here or in a container; `changed` are parameters that do not come from the command line."""
+    if not place["no_container"] and place["image"] is None:
+        place["image"] = _image_instead(values, place)
+    if place["image"] is None or place["no_container"]:
+        _check_needless(place)
+        with _naming_the_image(values, place):
+            command(**values)
+        return
+    from toolchain.containers.place import run_placed
+
+    flags = {one.name: _flag(one) for one in context.command.params}
+    given = {name: value for name, value in values.items() if name in changed or _was_given(context, name)}
+    status = run_placed(str(context.info_name), _plain(given), flags, _place(place))
+    if status:
+        raise typer.Exit(status)
+
+
+def _plain(values: Values) -> Values:
+    """With the target as a text: by now there is one."""
+    return {**values, "target": values["target"][0]} if values.get("target") else values
+
+
+@contextlib.contextmanager
+def _naming_the_image(values: Values, place: Values) -> Iterator[None]:
+    """Where a toolchain is missing, let the error name the image that has it."""
+    try:
+        yield
+    except HostError as error:
+        target, arch = _target(values), values.get("arch")
+        if "target" in values and not compiler.can_compile(target, arch):
+            image = _image_of(target, arch, place["site"])
+            words = f"tk compile {values['model']} --target {target}" + (f" --arch {arch}" if arch else "")
+            hints = [
+                error.hint,
+                f"or compile in its image: `{words} --image {image} --build`" if image else "",
+            ]
+            if target != compiler.DEFAULT_TARGET:
+                hints.append("`--emit source` needs no toolchain of the device")
+            error.hint = "; ".join(filter(None, hints))
+        raise
+
+
+def _image_of(target: str, arch: str | None, site: Path | None) -> str:
+    """The image that has a target's toolchain; empty where the recipes name none."""
+    from toolchain.recipes.book import load_book
+    from toolchain.recipes.targets import image_for
+    from toolchain.site import load_site
+
+    try:
+        archs = tuple(arch.split(",")) if arch and target != compiler.DEFAULT_TARGET else ()
+        return image_for(target, load_book(load_site(site).recipe_folders), archs=archs).image
+    except TkError:
+        return ""
+
+
+def _target(values: Mapping[str, Any]) -> str:
+    return str((values.get("target") or [compiler.DEFAULT_TARGET])[0])
 
 
 def _declare(placed: Callable[..., None], command: Callable[..., None]) -> None:
@@ -123,14 +188,16 @@ def _place(values: dict[str, Any]) -> Place:
     )
 
 
-def _image_instead(values: dict[str, Any], place: dict[str, Any]) -> str | None:
+def _image_instead(values: Values, place: Values) -> str | None:
     """The image that has what a target needs, when this machine has not and there is an engine."""
-    target = values.get("target")
-    if target is None or compiler.can_compile(target, values.get("arch")):
+    if "target" not in values or values.get("emit") == "source":
+        return None
+    target = _target(values)
+    if compiler.can_compile(target, values["arch"]):
         return None
     from toolchain.containers.place import image_of_target
 
-    return image_of_target(values, _place(place))
+    return image_of_target({**values, "target": target}, _place(place))
 
 
 def _check_needless(place: dict[str, Any]) -> None:
