@@ -63,11 +63,11 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.reports import TensorInfo as TensorInfo
     from compiler.runtime.loader import Context as Context
     from compiler.runtime.loader import Model as Model
-    from compiler.runtime.loader import load as load
     from compiler.runtime.loader import manifest_of as manifest_of
     from compiler.targets import DEFAULT_TARGET as DEFAULT_TARGET
     from compiler.targets import choose_targets as choose_targets
     from compiler.verify.bench import bench_library as bench_library
+    from compiler.verify.device import load as load
     from compiler.verify.inputs import read_feeds as read_feeds
     from compiler.verify.isolate import verify_library as verify_library
     from compiler.verify.report import BenchReport as BenchReport
@@ -120,7 +120,8 @@ _HOMES = {
         "TargetReport",
         "TensorInfo",
     ),
-    "compiler.runtime.loader": ("Context", "Model", "load", "manifest_of"),
+    "compiler.runtime.loader": ("Context", "Model", "manifest_of"),
+    "compiler.verify.device": ("load",),
     "compiler.targets": ("DEFAULT_TARGET", "choose_targets"),
     "compiler.verify.bench": ("bench_library",),
     "compiler.verify.inputs": ("read_feeds",),

@@ -13,9 +13,10 @@ import numpy as np
 from compiler.core.diagnostics import HostError, TkError
 from compiler.core.progress import Progress, silent
 from compiler.core.settings import load_settings
-from compiler.runtime.loader import Context, Model, load
+from compiler.runtime.loader import Context, Model
 from compiler.runtime.tensors import Array
 from compiler.verify.check import bound_arrays, read_model
+from compiler.verify.device import load
 from compiler.verify.inputs import read_feeds
 from compiler.verify.peak import peak_gflops
 from compiler.verify.reference import OnnxRuntime, has_onnxruntime

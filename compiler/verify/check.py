@@ -12,9 +12,9 @@ import onnx
 from compiler.core.diagnostics import BadInputError
 from compiler.core.files import sha256_file
 from compiler.core.progress import Progress, Steps, silent
-from compiler.runtime.loader import load
 from compiler.runtime.tensors import TensorInfo, numpy_dtype
 from compiler.verify.compare import Array, compare, worse
+from compiler.verify.device import load
 from compiler.verify.inputs import read_feeds
 from compiler.verify.reference import Reference, make_reference
 from compiler.verify.report import Comparison, VerifyReport, VerifyRequest

@@ -20,12 +20,12 @@ from compiler.core.diagnostics import BadInputError, BuildError
 from compiler.core.files import private_directory, sha256_file, write_atomic
 from compiler.core.process import check_host, run
 from compiler.core.settings import Settings, child_environment
+from compiler.runtime.elf import read_images
 from compiler.runtime.library import SOURCES
+from compiler.targets.device import SOURCE
 from compiler.targets.toolchain import Cxx, find_cxx
 
 EMULATOR = Path(__file__).resolve().parent.parent / "runtime" / "emulator"
-LIBRARY_VARIABLE = "TK_EMULATOR"
-"""Tells the runtime which library to load."""
 
 _FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-pthread", "-w")
 _CHECKED = ("-O1", "-g1", "-gdwarf-4", "-fsanitize=thread,alignment,bounds")
@@ -151,6 +151,23 @@ def _volatile_flags(cxx: Cxx) -> tuple[str, ...]:
     if cxx.family == "clang":
         return ("-mllvm", "-tsan-distinguish-volatile=1")
     return ("--param", "tsan-distinguish-volatile=1") if cxx.version >= (11,) else ()
+
+
+def emulation_of(library: Path, settings: Settings) -> Path:
+    """The library that runs the kernels of a model library in the emulator.
+
+    Raises BadInputError when that library carries no text of kernels in CUDA or HIP, and what
+    `build_emulation` raises.
+    """
+    texts = [data for kind, _, data in read_images(library) if kind == SOURCE]
+    if not texts:
+        raise BadInputError(
+            "this library has nothing for the emulator",
+            where=str(library),
+            why="it carries no source of kernels for a GPU",
+            hint="the emulator runs what was compiled for the targets of CUDA and HIP",
+        )
+    return build_emulation(texts[0].decode(), settings)
 
 
 def _units(module: EmulatedModule) -> list[str]:

@@ -17,9 +17,10 @@ from compiler import compile_model
 from compiler.core.files import private_directory
 from compiler.core.progress import Progress, silent
 from compiler.reports import CompileOptions
-from compiler.runtime.loader import Model, load
+from compiler.runtime.loader import Model
 from compiler.runtime.tensors import Array
 from compiler.verify.check import compare_outputs, reference_outputs
+from compiler.verify.device import load
 from compiler.verify.reference import make_reference
 from compiler.verify.report import Comparison, VerifyRequest
 

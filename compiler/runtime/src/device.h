@@ -69,9 +69,10 @@ class Device {
 // Finds the device that `selector` names (empty: the first that fits) and loads the image that fits it.
 tk_status open_native_device(const Program &program, const char *selector, Device **device);
 
-// The selector of the emulator, which the files for GPUs hand on to it.
-constexpr char kEmulator[] = "emulator";
-tk_status open_emulator(const Program &program, Device **device);
+// The emulator, which the files for GPUs hand its selectors on to: "emulator", which finds its library by the
+// environment's TK_EMULATOR, or "emulator:" and the library's path.
+bool asks_for_emulator(const char *selector);
+tk_status open_emulator(const Program &program, const char *selector, Device **device);
 
 }  // namespace tk
 

@@ -1,4 +1,4 @@
-// The emulator as a device: kernels in CUDA or HIP on the processor, from the library that TK_EMULATOR names.
+// The emulator as a device: kernels in CUDA or HIP on the processor, from a library that they were compiled into.
 // Everything is done at once, in host memory.
 #include <dlfcn.h>
 
@@ -17,6 +17,8 @@
 namespace tk {
 namespace {
 
+constexpr char kName[] = "emulator";
+constexpr size_t kNameLength = sizeof kName - 1;
 constexpr int kMessageBytes = 4096;
 constexpr int kPoison = 0xff;  // NaN in floats, -1 in integers: nobody may count on what was never written
 
@@ -119,12 +121,16 @@ tk_status check(const Program &program, const char *path, const Emulation *emula
 
 }  // namespace
 
-tk_status open_emulator(const Program &program, Device **device) {
-  const char *path = std::getenv("TK_EMULATOR");
+bool asks_for_emulator(const char *selector) {
+  return std::strncmp(selector, kName, kNameLength) == 0 && (selector[kNameLength] == '\0' || selector[kNameLength] == ':');
+}
+
+tk_status open_emulator(const Program &program, const char *selector, Device **device) {
+  const char *path = selector[kNameLength] == ':' ? selector + kNameLength + 1 : std::getenv("TK_EMULATOR");
   if (path == nullptr || *path == '\0')
     return fail(TK_ERR_HOST,
                 "the emulator needs this library's kernels compiled for the host: `tk run --device emulator` does "
-                "that, and TK_EMULATOR names the result");
+                "that; from C, name the result with TK_EMULATOR or as emulator:PATH");
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return fail(TK_ERR_HOST, "cannot load the emulated kernels: %s", dlerror());
   const Emulation *emulation = static_cast<const Emulation *>(dlsym(library, kEmulationSymbol));

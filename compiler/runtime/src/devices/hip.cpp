@@ -211,7 +211,7 @@ tk_status list_gpus(const HipApi &api, std::vector<Gpu> *gpus) {
 }  // namespace
 
 tk_status open_native_device(const Program &program, const char *selector, Device **device) {
-  if (std::strcmp(selector, kEmulator) == 0) return open_emulator(program, device);
+  if (asks_for_emulator(selector)) return open_emulator(program, selector, device);
   std::string why;
   HipApi *api = open_api(&why);
   if (api == nullptr)

@@ -1,0 +1,31 @@
+"""Loads libraries also where their device is the emulator, whose own library is made first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from compiler.core.settings import Settings, load_settings
+from compiler.runtime.loader import Model
+from compiler.runtime.loader import load as load_library
+
+EMULATOR = "emulator"
+
+
+def load(path: Path | str, *, threads: int | None = None, device: str | None = None) -> Model:
+    """Load the library `path` and prepare it for running.
+
+    `device` names the device of a library for one (`0`, `gpu:1`, a part of its name ...), by default what
+    TK_DEVICE says, else the first; `emulator` runs kernels of CUDA and HIP on this machine's processors, with
+    checks, after compiling them for it. Raises BadInputError when the file is no model library or has no code
+    for the device, HostError when this machine cannot run it, and BuildError when a compiler refuses kernels.
+    """
+    return load_library(path, threads=threads, device=selector_of(Path(path), device, load_settings()))
+
+
+def selector_of(library: Path, device: str | None, settings: Settings) -> str | None:
+    """What the runtime is told for a device that a user names: for the emulator, where its library is."""
+    if device != EMULATOR:
+        return device
+    from compiler.verify.emulate import emulation_of  # a compiler's business, needed for this alone
+
+    return f"{EMULATOR}:{emulation_of(library, settings)}"
