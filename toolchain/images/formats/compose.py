@@ -70,8 +70,11 @@ def _single(key: str) -> Callable[[Service, str], None]:
     return put
 
 
-def _init(service: Service, _value: str) -> None:
-    service["init"] = True
+def _true(key: str) -> Callable[[Service, str], None]:
+    def put(service: Service, _value: str) -> None:
+        service[key] = True
+
+    return put
 
 
 def _env(service: Service, value: str) -> None:
@@ -87,18 +90,20 @@ def _gpus(service: Service, value: str) -> None:
 
 # `rm`, `interactive`, `tty` and `workdir` are a matter of `docker compose run` or said above.
 _HOW: dict[str, Callable[[Service, str], None]] = {
-    "init": _init,
+    "init": _true("init"),
     "user": _single("user"),
     "userns": _single("userns_mode"),
     "cap-drop": _listed("cap_drop"),
     "cap-add": _listed("cap_add"),
     "security-opt": _listed("security_opt"),
+    "read-only": _true("read_only"),
     "network": _single("network_mode"),
     "ipc": _single("ipc"),
     "shm-size": _single("shm_size"),
     "tmpfs": _listed("tmpfs"),
     "env": _env,
     "mount": _listed("volumes"),
+    "volume": _listed("volumes"),
     "device": _listed("devices"),
     "cdi": _listed("devices"),
     "gpus": _gpus,
