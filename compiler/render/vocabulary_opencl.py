@@ -30,7 +30,7 @@ _TYPES = {**_MEMORY, **dict.fromkeys(NARROW_FLOATS, "float"), "bool": "bool"}
 
 _BUILTINS = frozenset(
     {
-        "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "sqrt", "sin", "cos", "tan", "asin",
+        "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "sqrt", "asin",
         "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "erfc", "floor",
         "ceil", "trunc", "fmod", "copysign", "hypot", "fma",
     }

@@ -10,19 +10,24 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from compiler.core.process import run
+from compiler.core.settings import load_settings
 from compiler.runtime.library import COMPILE_FLAGS, INCLUDE, SOURCES
+from compiler.runtime.vendor_runtimes import reach_runtimes
 
 Array = NDArray[Any]
 
 _FIXTURE = Path(__file__).parents[1] / "runtime" / "fixtures" / "opencl_host.cpp"
-_FILES = (_FIXTURE, SOURCES / "error.cpp", *(SOURCES / "devices" / f"{n}.cpp" for n in ("opencl", "program_cache")))
+_FILES = (
+    _FIXTURE,
+    SOURCES / "error.cpp",
+    *(SOURCES / "devices" / f"{n}.cpp" for n in ("opencl", "program_cache")),
+)
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """The runtime's status and message."""
 
     def __init__(self, status: int, message: str) -> None:
@@ -91,7 +96,7 @@ def open_program(
     library: Path, source: str | bytes, functions: Sequence[str], selector: str = "", *,
     kind: str = "source", arch: str = "cpu",
 ) -> Program:  # fmt: skip
-    """Build a source for the device that a selector names; raises Refused."""
+    """Build a source for the device that a selector names; raises RefusedError."""
     loaded = _library(library)
     data = source.encode() if isinstance(source, str) else source
     handle = ctypes.c_void_p()
@@ -104,11 +109,25 @@ def open_program(
     return Program(loaded, handle, tuple(functions))
 
 
+def drivers(library: Path) -> dict[str, str]:
+    """Drivers for processors that this machine has: selector -> device; under "" why there is none.
+
+    Intel's comes with the extra `sycl` into the running Python, or lies where TK_SYCL_ROOT says.
+    """
+    reach_runtimes(load_settings())
+    found = {}
+    for name in ("pocl", "intel"):
+        try:
+            program = open_program(library, "__kernel void nothing(void) {}", ["nothing"], name)
+        except RefusedError as error:
+            found[""] = str(error)
+            continue
+        if name == "pocl" or "Intel(R) OpenCL" in program.device:  # not a processor of Intel behind PoCL
+            found[name] = program.device
+        program.close()
+    return found
+
+
 def _check(library: Any, status: int) -> None:
     if status:
-        raise Refused(status, library.host_error().decode())
-
-
-def bits(values: Array, kind: str) -> Array:
-    """Values as they lie in memory: narrow floats as unsigned integers."""
-    return values.view(f"u{np.dtype(kind).itemsize}")
+        raise RefusedError(status, library.host_error().decode())

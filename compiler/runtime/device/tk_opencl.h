@@ -200,6 +200,25 @@ TK_TYPES(TK_PREFETCH)
 TK_FLOATS(TK_MATH)
 TK_VECTORS_OF_FLOATS(TK_MATH)
 
+/* Some drivers' functions of vectors of angles are good for small ones only: the scalar ones take the others. */
+#define TK_SIN_LANE(number, lane) y.s##lane = sin(x.s##lane);
+#define TK_COS_LANE(number, lane) y.s##lane = cos(x.s##lane);
+#define TK_TAN_LANE(number, lane) y.s##lane = tan(x.s##lane);
+#define TK_ANGLE(V, n, name, LANE)                                                                              \
+    TK_FUNCTION V tk_##name(V x) {                                                                              \
+        if (all(fabs(x) < (V)(0x1p13f))) return name(x);                                                        \
+        V y;                                                                                                    \
+        TK_LANES_##n(LANE) return y;                                                                            \
+    }
+#define TK_ANGLES(V, n) \
+    TK_ANGLE(V, n, sin, TK_SIN_LANE) TK_ANGLE(V, n, cos, TK_COS_LANE) TK_ANGLE(V, n, tan, TK_TAN_LANE)
+#define TK_ANGLES_OF_TYPE(T, I, U)                                                                              \
+    TK_FUNCTION T tk_sin(T x) { return sin(x); }                                                                \
+    TK_FUNCTION T tk_cos(T x) { return cos(x); }                                                                \
+    TK_FUNCTION T tk_tan(T x) { return tan(x); }                                                                \
+    TK_ANGLES(T##2, 2) TK_ANGLES(T##4, 4) TK_ANGLES(T##8, 8) TK_ANGLES(T##16, 16)
+TK_FLOATS(TK_ANGLES_OF_TYPE)
+
 #define TK_MATH_SIGNED(T, I, U)                                                                                 \
     TK_FUNCTION T tk_abs(T x) { return x < (T)(0) ? (T)(0) - x : x; }                                           \
     TK_FUNCTION T tk_sign(T x) { return x > (T)(0) ? (T)(1) : (x < (T)(0) ? (T)(-1) : x); }
