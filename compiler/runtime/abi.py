@@ -136,6 +136,7 @@ class TkModelApi(Structure):
         ("last_error", CFUNCTYPE(c_char_p)),
         ("status_text", CFUNCTYPE(c_char_p, c_int32)),
         ("model_open_on", CFUNCTYPE(c_int32, c_char_p, POINTER(_HANDLE))),
+        ("model_device", CFUNCTYPE(c_char_p, _HANDLE)),
     ]
 
 

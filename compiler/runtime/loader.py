@@ -115,6 +115,11 @@ class Model:
         return int(self._api.model_open_on(device.encode(), ctypes.byref(self._handle)))
 
     @cached_property
+    def device(self) -> str:
+        """What it runs on, for people: `NVIDIA H100 (sm_90)`; empty where its kernels are the host's code."""
+        return str(self._api.model_device(self._handle).decode("utf-8", "replace"))
+
+    @cached_property
     def manifest(self) -> dict[str, Any]:
         """What the compiler wrote down about this library."""
         size = ctypes.c_size_t()

@@ -12,11 +12,12 @@ import numpy as np
 
 from compiler.core.diagnostics import HostError, TkError
 from compiler.core.progress import Progress, silent
-from compiler.core.settings import load_settings
+from compiler.core.settings import load_settings, usable_processors
 from compiler.runtime.loader import Context, Model
 from compiler.runtime.tensors import Array
+from compiler.targets import get_target
 from compiler.verify.check import bound_arrays, read_model
-from compiler.verify.device import load
+from compiler.verify.device import EMULATOR, load
 from compiler.verify.inputs import read_feeds
 from compiler.verify.peak import peak_gflops
 from compiler.verify.reference import OnnxRuntime, has_onnxruntime
@@ -50,20 +51,22 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
     """
     library = load(request.library, device=request.device)
     context = library.context(request.threads)
+    place = _place(library, context, request)
     feeds = read_feeds(library.inputs, (), request.seed)
     runs: dict[str, Run] = {"tk": context.bind(feeds).run}
-    other = _other_engine(request, context.threads, feeds)
+    beside_threads = place.threads or usable_processors()
+    other = _other_engine(request, beside_threads, feeds)
     if other is not None:
         runs[other[0]] = other[1]
     measured = measure(runs, warmup=request.warmup, seconds=request.seconds, progress=progress)
-    peak, warnings = _peak(context.threads)
+    peak, warnings = (None, ()) if place.threads is None else _peak(place.threads)
     mine = measured["tk"]
     flops = library.manifest.get("flops")
     rate = None if not flops else flops / mine.p50 * 1e-6
     return BenchReport(
         library=request.library,
         target=str(library.manifest.get("target", "")),
-        threads=context.threads,
+        threads=place.threads,
         runs=mine.runs,
         p50_ms=mine.p50,
         p90_ms=mine.p90,
@@ -72,10 +75,32 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
         gflops=rate,
         peak_gflops=peak,
         percent_of_peak=_percent(rate, peak),
-        beside=None if other is None else _times(other[0], measured[other[0]], flops, peak),
+        beside=None if other is None else _times(other[0], beside_threads, measured[other[0]], flops, peak),
         kernels=kernel_times(library, context, feeds) if request.profile else (),
-        warnings=(*warnings, *_spread_warning(mine)),
+        warnings=(*place.warnings, *warnings, *_spread_warning(mine)),
+        device=library.device,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a library runs: `threads` of this machine's cores, None where its kernels do not run on them."""
+
+    threads: int | None
+    warnings: tuple[str, ...] = ()
+
+
+def _place(library: Model, context: Context, request: BenchRequest) -> _Place:
+    if not library.device:
+        return _Place(context.threads)
+    unused = "--threads has no use here: the device's driver decides" if request.threads is not None else ""
+    if request.device == EMULATOR:
+        slow = "the emulator looks after every access: its times say nothing about a GPU's"
+        return _Place(None, tuple(filter(None, (unused, slow))))
+    manifest = library.manifest
+    facts = get_target(str(manifest.get("target", "")), str(manifest.get("arch", ""))).facts
+    warnings = (unused,) if unused else ()
+    return _Place(None if facts.binds_threads else usable_processors(), warnings)
 
 
 def measure(
@@ -173,9 +198,11 @@ def _peak(threads: int) -> tuple[float | None, tuple[str, ...]]:
         return None, (f"this machine's peak was not measured: {error.what}",)
 
 
-def _times(engine: str, one: Percentiles, flops: float | None, peak: float | None) -> EngineTimes:
+def _times(
+    engine: str, threads: int, one: Percentiles, flops: float | None, peak: float | None
+) -> EngineTimes:
     rate = None if not flops else flops / one.p50 * 1e-6
-    return EngineTimes(engine, one.p50, one.p90, one.p99, one.runs, rate, _percent(rate, peak))
+    return EngineTimes(engine, one.p50, one.p90, one.p99, one.runs, threads, rate, _percent(rate, peak))
 
 
 def _percent(rate: float | None, peak: float | None) -> float | None:

@@ -64,6 +64,7 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
         outputs=tuple(worst.values()),
         layers=layers,
         notes=notes,
+        device=library.device,
     )
 
 

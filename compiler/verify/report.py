@@ -61,7 +61,7 @@ class Comparison:
 class VerifyReport:
     """Every output's worst comparison over all runs; `layers` in the order of execution, if asked for.
 
-    The outputs alone decide: `layers` is for finding out why.
+    The outputs alone decide: `layers` is for finding out why. `device` names the device of a library for one.
     """
 
     library: Path
@@ -74,6 +74,7 @@ class VerifyReport:
     outputs: tuple[Comparison, ...]
     layers: tuple[Comparison, ...] = ()
     notes: tuple[str, ...] = ()
+    device: str = ""
 
     @property
     def passed(self) -> bool:
@@ -107,13 +108,17 @@ class BenchRequest:
 
 @dataclass(frozen=True, slots=True)
 class EngineTimes:
-    """Latency of another engine in the same session; rates are None when the operation count is not known."""
+    """Latency of another engine in the same session, on `threads` cores of this machine.
+
+    Rates are None when the operation count is not known.
+    """
 
     engine: str
     p50_ms: float
     p90_ms: float
     p99_ms: float
     runs: int
+    threads: int
     gflops: float | None = None
     percent_of_peak: float | None = None
 
@@ -134,13 +139,15 @@ class KernelTime:
 class BenchReport:
     """Latency percentiles in milliseconds, and what is needed to judge them.
 
-    `spread` is (p90 - p10) / p50; `peak_gflops` is this machine's fused multiply-add rate with the same
-    threads, measured in the same session, None when no C++ compiler was found.
+    `device` names the device of a library for one; `threads` counts the cores of this machine that ran the
+    library, None where a device did that is not one of them. A device's times have the copies of inputs and
+    outputs in them. `spread` is (p90 - p10) / p50; `peak_gflops` is this machine's rate of multiply-adds with
+    the same threads, measured in the same session, None when no C++ compiler was found.
     """
 
     library: Path
     target: str
-    threads: int
+    threads: int | None
     runs: int
     p50_ms: float
     p90_ms: float
@@ -152,3 +159,4 @@ class BenchReport:
     beside: EngineTimes | None = None
     kernels: tuple[KernelTime, ...] = ()
     warnings: tuple[str, ...] = ()
+    device: str = ""

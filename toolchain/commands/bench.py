@@ -57,12 +57,14 @@ def bench_command(
 def _show(report: compiler.BenchReport) -> None:
     header = ("engine", "threads", "p50 ms", "p90 ms", "p99 ms", "runs", "GFLOP/s", "% of peak")
     mine = (report.p50_ms, report.p90_ms, report.p99_ms, report.runs, report.gflops, report.percent_of_peak)
-    rows = [(f"tk {report.target}", report.threads, *mine)]
+    rows = [(f"tk {report.target}", "" if report.threads is None else report.threads, *mine)]
     if report.beside is not None:
         other = report.beside
-        rows.append((other.engine, report.threads, other.p50_ms, other.p90_ms, other.p99_ms, other.runs,
+        rows.append((other.engine, other.threads, other.p50_ms, other.p90_ms, other.p99_ms, other.runs,
                      other.gflops, other.percent_of_peak))  # fmt: skip
     console.data(console.table(header, rows))
+    if report.device:
+        console.data(f"device: {report.device}; times include copies of inputs and outputs")
     if report.peak_gflops is not None:
         console.data(
             f"measured peak of this machine: {report.peak_gflops:.0f} GFLOP/s, {report.threads} threads"

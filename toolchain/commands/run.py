@@ -41,11 +41,20 @@ def run_command(
     files = {} if output_dir is None else tensors.write_outputs(output_dir, outputs, file_format)
     summaries = [tensors.summary(name, array, files.get(name)) for name, array in outputs.items()]
     if json:
-        console.data_json({"library": library, "seconds": seconds, "seed": seed, "outputs": summaries})
+        console.data_json(
+            {
+                "library": library,
+                "device": model.device,
+                "seconds": seconds,
+                "seed": seed,
+                "outputs": summaries,
+            }
+        )
         return
     rows = [
         (one.name, one.dtype, console.shape(one.shape), one.minimum, one.maximum, one.mean, one.file)
         for one in summaries
     ]
     console.data(console.table(("output", "type", "shape", "min", "max", "mean", "file"), rows))
-    console.talk(f"ran in {seconds * 1e3:.2f} ms; `tk bench` measures properly")
+    place = f" on {model.device}" if model.device else ""
+    console.talk(f"ran in {seconds * 1e3:.2f} ms{place}; `tk bench` measures properly")

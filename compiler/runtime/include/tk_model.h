@@ -116,6 +116,10 @@ tk_status tk_model_open_on_v1(const char *device, tk_model **model);
 /* Closes a model. Its contexts must be closed before. Null is accepted. */
 void tk_model_close_v1(tk_model *model);
 
+/* What the model runs on, for people: "NVIDIA H100 (sm_90)"; empty where its kernels are code of the host. Valid
+ * until the model is closed. */
+const char *tk_model_device_v1(const tk_model *model);
+
 int32_t tk_model_input_count_v1(const tk_model *model);
 int32_t tk_model_output_count_v1(const tk_model *model);
 tk_status tk_model_input_v1(const tk_model *model, int32_t index, tk_tensor_info *info);
@@ -178,6 +182,7 @@ typedef struct {
   const char *(*last_error)(void);
   const char *(*status_text)(tk_status status);
   tk_status (*model_open_on)(const char *device, tk_model **model);
+  const char *(*model_device)(const tk_model *model);
 } tk_model_api;
 
 extern const tk_model_api tk_model_api_v1;
