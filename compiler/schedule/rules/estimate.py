@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 
 from compiler.core.target import TargetFacts
+from compiler.loops.annotations import stage_of
 from compiler.loops.ir import Binary, Block, Call, Expr, Func, Load, Select, Store, Unary
 from compiler.loops.layout import Layout
 from compiler.loops.queries import extent_of, static_shape
@@ -16,7 +17,9 @@ from compiler.schedule.rules.winograd import estimate as winograd_seconds
 
 
 def seconds(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> float:
-    """Estimated seconds on one core: max(cycles of arithmetic / clock, bytes / bandwidth)."""
+    """Estimated seconds on one core or unit: max(cycles of arithmetic / clock, bytes / bandwidth)."""
+    if facts.binds_threads:
+        return thread_seconds(func, facts)
     known = winograd_seconds(func, layouts, facts)
     if known is not None:
         return known
@@ -25,6 +28,34 @@ def seconds(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> fl
     kept = [block for block in func.blocks() if block.is_reduction or writes(block) not in inlined]
     busy = sum(_block_cycles(block, facts) for block in kept)
     return max(busy / facts.hertz, traffic / facts.bandwidth)
+
+
+_LAUNCH = 3e-6
+"""Seconds from the end of a launch to the beginning of the next one."""
+
+_STAGES = 4.0
+"""How much longer the stages of a form take than their work: no rule for threads joins them yet."""
+
+
+def thread_seconds(func: Func, facts: TargetFacts) -> float:
+    """Estimated seconds of one unit on a device that binds threads: its share of all, and the launches."""
+    units = facts.limit("units") or 1
+    written = {item.name for item in func.params}
+    kept = [
+        block for block in func.blocks() if block.is_reduction or writes(block) in written or stage_of(block)
+    ]
+    work = sum(_thread_cycles(block, facts) for block in kept) / facts.hertz
+    passed = [item for item in func.allocs if any(writes(block) == item.name for block in kept)]
+    traffic = sum(math.prod(static_shape(b)) * b.dtype.bits / 8 for b in (*func.params, *passed))
+    stages = _STAGES if any(stage_of(block) for block in kept) else 1.0
+    return max(work, traffic / facts.bandwidth) / units * stages + _LAUNCH * max(1, len(passed))
+
+
+def _thread_cycles(block: Block, facts: TargetFacts) -> float:
+    trips = math.prod(extent_of(item.extent) for item in block.iters)
+    value = block.body.value if isinstance(block.body, Store) else None
+    work = _operations(value) / 2 if value is not None else 1.0
+    return trips * max(work, 1.0) / (facts.fma_per_cycle * facts.lanes(32))
 
 
 def _block_cycles(block: Block, facts: TargetFacts) -> float:

@@ -11,6 +11,7 @@ from compiler.schedule.rules.common import blocks_by_name, inline_injective
 from compiler.schedule.rules.gpu.contraction import contraction
 from compiler.schedule.rules.gpu.flat import flat
 from compiler.schedule.rules.gpu.reduction import reduction
+from compiler.schedule.rules.gpu.rows import rows
 from compiler.schedule.schedule import Schedule
 
 
@@ -25,6 +26,7 @@ def schedule_threads(
     for name, layout in layouts.items():
         for index_map in layout.maps:
             schedule.transform_layout(name, index_map)
+    rows(schedule, facts)
     for name, block in blocks_by_name(schedule.func).items():
         is_open = block.is_reduction and name in schedule.blocks() and not is_placed(schedule, name)
         if is_open and not contraction(schedule, name, facts, chooser):

@@ -32,7 +32,7 @@ from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.rules.gpu.common import REGISTER, SHARED, THREAD
 from compiler.schedule.rules.gpu.flat import aligned_run
-from compiler.schedule.rules.gpu.reduction import take_result
+from compiler.schedule.rules.gpu.rows import take_result
 from compiler.schedule.rules.gpu.tile import Problem, ThreadTile, tile_options
 from compiler.schedule.schedule import Schedule
 
