@@ -57,6 +57,14 @@ docs:
 bench *args:
     @python benchmarks/peers.py "$@"
 
+# latency of devices on the host's cores (OpenCL, SYCL) beside target cpu
+bench-devices *args:
+    @python benchmarks/devices.py "$@"
+
+# everything that needs a GPU: every network verified and timed; says `not run` without one
+gpu *args:
+    @python benchmarks/gpu.py "$@"
+
 # no vector spill in the innermost loops of the convolution and GEMM kernels
 asm-check *args:
     @python benchmarks/asm_check.py "$@"

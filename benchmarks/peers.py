@@ -158,12 +158,12 @@ def measure(name: str, threads: int, seconds: float, wanted: Sequence[str], dire
     if REFERENCE in opened:
         expected = opened[REFERENCE].outputs()
         for engine, one in opened.items():
-            result.errors[engine] = _worst_error(one.outputs(), expected)
+            result.errors[engine] = worst_error(one.outputs(), expected)
     result.times = interleave({key: one.run for key, one in opened.items()}, seconds=seconds)
     return result
 
 
-def _worst_error(actual: Outputs, expected: Outputs) -> float:
+def worst_error(actual: Outputs, expected: Outputs) -> float:
     """The largest difference of any output, by the largest magnitude of that output."""
     worst = 0.0
     for name, want in expected.items():
