@@ -1,6 +1,6 @@
 """Latency of the same networks by target `cpu` and by devices on the same cores, in turns, in one process.
 
-    python benchmarks/devices.py [--networks squeezenet resnet50] [--engines opencl-cpu sycl-cpu] [--seconds S]
+    python benchmarks/devices.py [--networks squeezenet resnet50] [--engines sycl-cpu] [--seconds 3]
 
 All use every processor. Results are compared with those of target `cpu`, which its own tests hold against
 onnxruntime. An engine is a target, with a part of a device's name after `@` where there are several:
