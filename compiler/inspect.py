@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,24 @@ from compiler.graph.ir import Graph, Value
 from compiler.graph.rewrites import rewrite_graph
 from compiler.loops.text import parse_func
 from compiler.reports import (
+    ImageInfo,
     KernelInfo,
+    LaunchInfo,
     LibraryReport,
     ModelReport,
     OpCount,
+    ResourceInfo,
     TensorInfo,
     Unsupported,
 )
+from compiler.runtime.elf import read_images
 from compiler.runtime.loader import manifest_of
 from compiler.schedule.trace import Trace
 from compiler.stages.kernels import replay_kernel
 from compiler.stages.layouts import TargetLayoutCosts
 from compiler.stages.storage import Use, plan_storage
 from compiler.targets import Target, get_target
+from compiler.targets.device import SOURCE
 
 
 def inspect_model(
@@ -100,7 +106,14 @@ def inspect_library(path: Path, *, kernels: bool = False, check: bool = False) -
     """
     manifest = manifest_of(path)
     target = get_target(manifest["target"], manifest["arch"]) if check else None
-    entries = enumerate(manifest["kernels"])
+    texts = [_replayed(n, one, target) if target else None for n, one in enumerate(manifest["kernels"])]
+    found = [
+        _kernel(number, entry, manifest["resources"], texts=kernels)
+        for number, entry in enumerate(manifest["kernels"])
+    ]
+    if target is not None:
+        same = [_same(text, entry) for text, entry in zip(texts, manifest["kernels"], strict=True)]
+        found = [replace(one, replays=replays) for one, replays in zip(found, same, strict=True)]
     return LibraryReport(
         path=path,
         target=manifest["target"],
@@ -108,20 +121,34 @@ def inspect_library(path: Path, *, kernels: bool = False, check: bool = False) -
         features=tuple(manifest["features"]),
         inputs=_manifest_tensors(manifest["inputs"]),
         outputs=_manifest_tensors(manifest["outputs"]),
-        kernels=tuple(_kernel(n, entry, target, texts=kernels) for n, entry in entries),
+        kernels=tuple(found),
         flops=manifest["flops"],
         library_bytes=path.stat().st_size,
         constant_bytes=manifest["constant_bytes"],
         arena_bytes=manifest["arena_bytes"],
         scratch_bytes=manifest["scratch_bytes"],
+        toolchain=manifest["toolchain"],
+        images=tuple(ImageInfo(**item) for item in manifest["images"]),
+        module_replays=_module_replays(path, texts, target),
     )
+
+
+def _module_replays(path: Path, texts: Sequence[str | None], target: Target | None) -> bool | None:
+    """Whether the source that a device gets is the replayed text of all kernels behind its prelude."""
+    if target is None or target.device is None:
+        return None
+    parts = [target.vocabulary.prelude, *(text or "" for text in texts)]
+    module = "\n".join(parts).encode()
+    return all(data.endswith(module) for kind, _, data in read_images(path) if kind == SOURCE)
 
 
 def _manifest_tensors(entries: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:
     return tuple(TensorInfo(item["name"], item["dtype"], tuple(item["shape"])) for item in entries)
 
 
-def _kernel(number: int, entry: dict[str, Any], target: Target | None, *, texts: bool) -> KernelInfo:
+def _kernel(
+    number: int, entry: dict[str, Any], resources: list[dict[str, Any]], *, texts: bool
+) -> KernelInfo:
     return KernelInfo(
         index=number,
         kind=entry["kind"],
@@ -131,14 +158,29 @@ def _kernel(number: int, entry: dict[str, Any], target: Target | None, *, texts:
         nodes=tuple(entry["nodes"]),
         func=entry["func"] if texts else "",
         trace=entry["trace"] if texts else "",
-        replays=_replays(number, entry, target) if target is not None else None,
+        launches=tuple(_launch(item, resources) for item in entry["launches"]),
     )
 
 
-def _replays(number: int, entry: dict[str, Any], target: Target) -> bool:
-    """Whether the recorded trace, applied to the recorded function, gives the recorded source text."""
+def _launch(entry: dict[str, Any], resources: list[dict[str, Any]]) -> LaunchInfo:
+    found = tuple(
+        ResourceInfo(one["arch"], one["registers"], one["spills"], one["shared_bytes"])
+        for one in resources
+        if one["kernel"] == entry["name"]
+    )
+    return LaunchInfo(
+        entry["name"], tuple(entry["grid"]), tuple(entry["block"]), entry["shared_bytes"], found
+    )
+
+
+def _replayed(number: int, entry: dict[str, Any], target: Target) -> str | None:
+    """The source text that the recorded trace makes of the recorded function; None if it does not fit."""
     try:
-        text = replay_kernel(number, parse_func(entry["func"]), Trace.from_json(entry["trace"]), target)
+        return replay_kernel(number, parse_func(entry["func"]), Trace.from_json(entry["trace"]), target)
     except TkError:
-        return False
-    return bool(sha256_bytes(text.encode()) == entry["source_sha256"])
+        return None
+
+
+def _same(text: str | None, entry: dict[str, Any]) -> bool:
+    """Whether that is the recorded source text."""
+    return text is not None and sha256_bytes(text.encode()) == entry["source_sha256"]

@@ -115,11 +115,44 @@ class ModelReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ImageInfo:
+    """One built form of a library's kernels for devices of an architecture (empty: any)."""
+
+    kind: str
+    arch: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceInfo:
+    """What a device function takes on an architecture, as far as its toolchain tells; sizes in bytes."""
+
+    arch: str
+    registers: int | None
+    spills: int | None
+    shared_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchInfo:
+    """One start of a device function: blocks of the grid, threads of a block, each along x, y and z.
+
+    `shared_bytes` are asked for beside the arrays that the function declares.
+    """
+
+    name: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared_bytes: int
+    resources: tuple[ResourceInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class KernelInfo:
     """One unique kernel of a library; `steps` counts its uses, `nodes` are the ONNX nodes it computes.
 
-    `func` and `trace` are texts, filled when asked for; `replays` tells whether replaying the trace gave the
-    same source text, None when that was not tried.
+    `launches` are those of one use on a device. `func` and `trace` are texts, filled when asked for;
+    `replays` tells whether replaying the trace gave the same source text, None when that was not tried.
     """
 
     index: int
@@ -131,11 +164,16 @@ class KernelInfo:
     func: str = ""
     trace: str = ""
     replays: bool | None = None
+    launches: tuple[LaunchInfo, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryReport:
-    """What is inside a model library, read from its manifest."""
+    """What is inside a model library, read from its manifest.
+
+    `images` are what a device may load. `module_replays`: whether the source among them is the replayed text
+    of all kernels, None when that was not tried or there is none.
+    """
 
     path: Path
     target: str
@@ -149,6 +187,9 @@ class LibraryReport:
     constant_bytes: int
     arena_bytes: int
     scratch_bytes: int
+    toolchain: str = ""
+    images: tuple[ImageInfo, ...] = ()
+    module_replays: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from compiler.graph.ir import Value
 from compiler.loops.text import print_func
 from compiler.render.host import Plan
 from compiler.stages.kernels import Kernel, Step
-from compiler.targets.device import Images
+from compiler.targets.device import Images, Launch
 from compiler.targets.target import Target
 
 VERSION = 1
@@ -72,6 +72,16 @@ def _kernel(kernel: Kernel, steps: Sequence[Step]) -> dict[str, Any]:
         "func": print_func(kernel.func),
         "trace": kernel.trace.to_json(),
         "source_sha256": sha256_bytes(kernel.text.encode()),
+        "launches": [_launch(launch) for launch in kernel.launches],
+    }
+
+
+def _launch(launch: Launch) -> dict[str, Any]:
+    return {
+        "name": launch.name,
+        "grid": list(launch.grid),
+        "block": list(launch.block),
+        "shared_bytes": launch.shared_bytes,
     }
 
 

@@ -10,6 +10,8 @@ import typer
 import compiler
 from toolchain import console, options
 
+_AGAIN = "it was built by another version of tk, or from edited loops or sources (`--from`): compile it again"
+
 
 def inspect_command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="An ONNX file or a model library.")],
@@ -57,8 +59,11 @@ def _inspect_library(file: Path, *, kernels: bool, check: bool, json: bool) -> N
         raise compiler.WrongResultError(
             f"{len(broken)} of {len(report.kernels)} kernels do not replay to the same text",
             where="kernels " + ", ".join(map(str, broken)),
-            hint="it was built by another version of tk, or from edited loops or sources (`--from`): "
-            "compile it again",
+            hint=_AGAIN,
+        )
+    if report.module_replays is False:
+        raise compiler.WrongResultError(
+            "the source for the device is not that of the kernels", where=str(file), hint=_AGAIN
         )
     if check and not json:
         console.data(f"all {len(report.kernels)} kernels replay to the same text")
@@ -91,12 +96,20 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     console.data(f"{report.path}  ({report.target}, {report.arch})")
     console.data(_tensors(report.inputs, report.outputs))
     console.data("")
-    console.data(f"CPU features  {' '.join(report.features)}")
+    if report.features:
+        console.data(f"CPU features  {' '.join(report.features)}")
     console.data(f"size          {console.size(report.library_bytes)}")
     console.data(f"constants     {console.size(report.constant_bytes)}")
     console.data(f"memory plan   {console.size(report.arena_bytes)} for all intermediate values")
-    console.data(f"scratch       {console.size(report.scratch_bytes)} a thread")
+    if not report.images:
+        console.data(f"scratch       {console.size(report.scratch_bytes)} a thread")
     console.data(f"computation   {report.flops / 1e9:.3g} GFLOP in {len(report.kernels)} kernels")
+    if report.images:
+        console.data(f"toolchain     {report.toolchain}\n")
+        images = [(one.kind, one.arch or "any", console.size(one.bytes)) for one in report.images]
+        console.data(console.table(("image", "arch", "size"), images))
+        console.data("")
+        console.data(_launches(report))
     if not kernels:
         return
     rows = [
@@ -108,6 +121,19 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     for one in report.kernels:
         console.data(f"\n# kernel {one.index}\n{one.func.rstrip()}")
         console.data(f"\n# trace of kernel {one.index}\n{one.trace.rstrip()}")
+
+
+def _launches(report: compiler.LibraryReport) -> str:
+    """Every device function with its launch, and what it takes on each architecture that is known."""
+    header = ("function", "kernel", "grid", "block", "arch", "registers", "spill bytes", "shared bytes")
+    rows: list[tuple[object, ...]] = []
+    for kernel in report.kernels:
+        for one in kernel.launches:
+            start = (one.name, kernel.index, console.shape(one.grid), console.shape(one.block))
+            rows += [
+                (*start, item.arch, item.registers, item.spills, item.shared_bytes) for item in one.resources
+            ] or [(*start, "", None, None, None)]
+    return console.table(header, rows)
 
 
 def _tensors(inputs: tuple[compiler.TensorInfo, ...], outputs: tuple[compiler.TensorInfo, ...]) -> str:
