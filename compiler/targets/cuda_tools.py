@@ -132,7 +132,8 @@ def _compile_nvcc(path: str, text: str, arch: str, with_ptx: bool) -> Built:  # 
         images = [Image(CUBIN, arch, (directory / CUBIN).read_bytes())]
         if with_ptx:
             _run_nvcc(path, ["-ptx", f"-arch={arch.replace('sm_', 'compute_')}"], PTX, directory)
-            images.append(Image(PTX, arch, (directory / PTX).read_bytes()))
+            text_of_ptx = (directory / PTX).read_bytes() + b"\0"  # the driver reads a C string
+            images.append(Image(PTX, arch, text_of_ptx))
         return Built(tuple(images), ptxas_resources(log, arch))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,10 +10,9 @@ import pytest
 
 from compiler.core.process import run
 from compiler.core.settings import child_environment
-from compiler.runtime.library import COMPILE_FLAGS, INCLUDE, SOURCES
-
-FIXTURES = Path(__file__).parent / "fixtures"
-CXX = shutil.which("g++") or shutil.which("clang++") or "c++"
+from compiler.runtime.library import INCLUDE, SOURCES
+from tests.support import drivers
+from tests.support.drivers import FIXTURES, FakeDriver, build_driver, compile_cpp, environment
 
 TK_ERR_HOST, TK_ERR_MEMORY, TK_ERR_DEVICE, TK_ERR_LIBRARY = 4, 5, 6, 8
 
@@ -22,8 +20,7 @@ TK_ERR_HOST, TK_ERR_MEMORY, TK_ERR_DEVICE, TK_ERR_LIBRARY = 4, 5, 6, 8
 @dataclass(frozen=True)
 class Language:
     name: str
-    driver: str
-    files: tuple[str, ...]
+    driver: FakeDriver
     gpus: str
     image: str
     made: str
@@ -32,8 +29,7 @@ class Language:
 
 CUDA = Language(
     "cuda",
-    "libcuda.so.1",
-    ("fake_cuda.cpp",),
+    drivers.CUDA,
     "NVIDIA V100=7.0;NVIDIA A10=8.6",
     "cubin:sm_70",
     "NVIDIA V100 (sm_70) type 2 number 0: 126 126, 250000 ns",
@@ -46,8 +42,7 @@ CUDA = Language(
 )
 HIP = Language(
     "hip",
-    "libamdhip64.so.5",
-    ("fake_hip.cpp",),
+    drivers.HIP,
     "MI50=gfx906;MI210=gfx90a",
     "hsaco:gfx906",
     "MI50 (gfx906) type 10 number 0: 2 126, 250000 ns",
@@ -62,26 +57,16 @@ BOTH = pytest.mark.parametrize("language", [CUDA, HIP], ids=["cuda", "hip"])
 Probe = Callable[..., tuple[str, list[str]]]
 
 
-def _compile(directory: Path, output: Path, *arguments: str) -> None:
-    argv = [CXX, *COMPILE_FLAGS, "-Wall", "-Wextra", "-Werror", *arguments, "-o", str(output)]
-    done = run(argv, cwd=directory, timeout=300)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Both probes, each driver in a folder of its own."""
     directory = tmp_path_factory.mktemp("drivers")
     for language in (CUDA, HIP):
-        (directory / language.name).mkdir()
-        fakes = [str(FIXTURES / name) for name in language.files]
-        _compile(
-            directory, directory / language.name / language.driver, "-fvisibility=default", "-shared", *fakes
-        )
+        build_driver(language.driver, directory)
         sources = [FIXTURES / "gpu_probe.cpp", SOURCES / "error.cpp", SOURCES / "devices" / "gpu.cpp"]
         sources.append(SOURCES / "devices" / f"{language.name}.cpp")
         include = ["-I", str(INCLUDE), "-I", str(SOURCES)]
-        _compile(directory, directory / f"probe-{language.name}", *include, *map(str, sources), "-ldl")
+        compile_cpp(directory, directory / f"probe-{language.name}", *include, *map(str, sources), "-ldl")
     return directory
 
 
@@ -101,12 +86,8 @@ def probe(built: Path, tmp_path: Path) -> Probe:
     ) -> tuple[str, list[str]]:
         log = tmp_path / "calls"
         log.unlink(missing_ok=True)
-        env = child_environment(
-            LD_LIBRARY_PATH=str(built / language.name) if driver else str(tmp_path),
-            FAKE_GPUS=language.gpus if gpus is None else gpus,
-            FAKE_FAIL=fail,
-            FAKE_LOG=str(log),
-        )
+        folder = built / language.name if driver else tmp_path
+        env = child_environment(**environment(folder, language.gpus if gpus is None else gpus, log, fail))
         argv = [str(built / f"probe-{language.name}"), selector, str(shared), function, *images]
         done = run(argv, env=env, timeout=60)
         assert done.returncode == 0, done.stderr
@@ -187,7 +168,7 @@ def test_no_driver(probe: Probe) -> None:
     if "shows no GPU" in printed or printed.startswith("NVIDIA"):
         pytest.skip("this machine has an NVIDIA driver")
     assert printed.startswith(f"status {TK_ERR_HOST}: no NVIDIA driver: libcuda.so.1: cannot open")
-    assert "Install it" in printed
+    assert "install it" in printed
 
 
 @BOTH

@@ -264,7 +264,7 @@ tk_status open_native_device(const Program &program, const char *selector, Devic
   CudaApi *api = open_api(&why);
   if (api == nullptr)
     return fail(TK_ERR_HOST,
-                "no NVIDIA driver: %s. Install it (it brings libcuda.so.1), or in a container give it the GPUs, as "
+                "no NVIDIA driver: %s; install it (it brings libcuda.so.1), or in a container give it the GPUs, as "
                 "`tk image run` does",
                 why.c_str());
   std::vector<Gpu> gpus;

@@ -251,7 +251,7 @@ std::string archs_of(const Program &program) {
 tk_status no_image(const Program &program, const Gpu &gpu) {
   const std::string archs = archs_of(program), target(program.target, std::strcspn(program.target, ":"));
   return fail(TK_ERR_DEVICE,
-              "this library has kernels for %s, and %s is %s: compile it again with "
+              "this library has kernels for %s, and %s is %s; compile it again with "
               "`tk compile MODEL.onnx --target %s --arch %s,%s`",
               archs.c_str(), gpu.name.c_str(), gpu.arch.c_str(), target.c_str(), archs.c_str(), gpu.arch.c_str());
 }

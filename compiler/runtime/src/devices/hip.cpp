@@ -216,7 +216,7 @@ tk_status open_native_device(const Program &program, const char *selector, Devic
   HipApi *api = open_api(&why);
   if (api == nullptr)
     return fail(TK_ERR_HOST,
-                "no HIP runtime: %s. Install ROCm's (Debian, Ubuntu: apt install libamdhip64-5) or DTK, or run in an "
+                "no HIP runtime: %s; install ROCm's (Debian, Ubuntu: apt install libamdhip64-5) or DTK, or run in an "
                 "image that has it, as `tk image run` does",
                 why.c_str());
   std::vector<Gpu> gpus;
