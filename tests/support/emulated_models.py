@@ -1,0 +1,49 @@
+"""Models compiled for CUDA and HIP, run by the emulator: nothing of a vendor's takes part."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import compiler
+from compiler import pipeline
+from compiler.core.settings import Settings
+from compiler.targets.device import SOURCE, Image, Images, Module
+from compiler.targets.target import Target
+from compiler.verify.check import poisoned
+
+TARGETS = ("cuda-nvidia", "rocm-amd")
+Arrays = dict[str, np.ndarray]
+
+
+def text_only(patch: pytest.MonkeyPatch, changed: Callable[[str], str] | None = None) -> None:
+    """Let libraries for GPUs carry the text of their kernels alone: the emulator needs no more.
+
+    `changed` makes another text of it.
+    """
+    whole = pipeline.get_target
+
+    def build(module: Module, _target: Target, _settings: Settings) -> Images:
+        text = module.text if changed is None else changed(module.text)
+        return Images((Image(SOURCE, "", text.encode()),), "none")
+
+    def get_target(text: str, arch: str | None = None) -> Target:
+        target = whole(text, arch)
+        assert target.device is not None
+        return dataclasses.replace(target, device=dataclasses.replace(target.device, build=build))
+
+    patch.setattr(pipeline, "get_target", get_target)
+
+
+def emulate(proto: onnx.ModelProto, feeds: Arrays, target: str, directory: Path) -> Arrays:
+    """What a model computes when it is compiled for `target`; raises the defect that the emulator finds."""
+    library = directory / f"{target}.so"
+    onnx.save(proto, directory / "m.onnx")
+    compiler.compile_model(directory / "m.onnx", compiler.CompileOptions(output=library, target=target))
+    with compiler.load(library, device="emulator") as model:
+        return model.run(feeds, out=poisoned(model.outputs))
