@@ -26,6 +26,7 @@ from compiler.lower.split_fused import split_fused
 from compiler.lower.storage_rewrite import storage_rewrite
 from compiler.lower.vector_buffers import retype_vector_buffers
 from compiler.lower.vectorize import vectorize
+from compiler.lower.verify_launch import verify_launch
 
 __all__ = ["LEADS_TO", "PASSES", "lowering"]
 
@@ -53,6 +54,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("order_unrolled", lambda func, _: order_unrolled(func)),
     ("insert_prefetch", insert_prefetch),
     ("simplify", lambda func, _: _simplify(func)),
+    ("verify_launch", verify_launch),
 )
 """Every pass of the lowering, in order."""
 

@@ -368,7 +368,7 @@ class _Contraction:
         """All threads fetch a part of a factor: neighbours take neighbours, in vectors where they can."""
         step, own = self.s.loops(stage)[-2:]
         size = extent_of(self.s.loop(own).extent)
-        lanes = self.fetch_lanes(stage)
+        lanes = math.gcd(self.fetch_lanes(stage), size)
         along = min(tile.threads, size // lanes)
         deep = tile.threads // along
         rounds, own_thread, vector = self.s.split(own, (None, along, lanes))

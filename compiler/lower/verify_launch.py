@@ -1,0 +1,257 @@
+"""What a launch may ask of its device, checked before anything is compiled or started.
+
+For each launch of a lowered function: threads of a block, shared memory, size of the grid, barriers that not
+all threads reach, bindings that contradict each other, width of accesses, memory of other address spaces,
+private memory that several threads would have to share. Every problem says the limit, the value, where it
+comes from, and what to do.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from compiler.core.diagnostics import BadInputError
+from compiler.core.target import TargetFacts
+from compiler.loops.ir import (
+    SHARED,
+    Alloc,
+    Barrier,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    If,
+    Let,
+    Load,
+    Ramp,
+    Seq,
+    Stmt,
+    Store,
+    statements,
+)
+from compiler.loops.queries import int_of, variables
+
+_AXES = ("x", "y", "z")
+_WIDEST_BYTES = 16
+"""The widest access of one thread, on all devices that bind threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that a launch cannot do: what, where it comes from, why not, what to do."""
+
+    what: str
+    where: str
+    why: str
+    hint: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.where}): {self.why}; {self.hint}"
+
+
+def verify_launch(func: Func, facts: TargetFacts) -> Func:
+    """The function itself; BadInputError with all problems of its launches, if there are any."""
+    problems = problems_of_launches(func, facts)
+    if not problems:
+        return func
+    first, *others = problems
+    more = "".join(f"\n     {item}" for item in others)
+    raise BadInputError(first.what, where=first.where, why=f"{first.why}{more}", hint=first.hint)
+
+
+def problems_of_launches(func: Func, facts: TargetFacts) -> tuple[Problem, ...]:
+    """All problems of all launches of a lowered function; none where the device does not bind threads."""
+    if not facts.binds_threads:
+        return ()
+    parts = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
+    found = [problem for n, part in enumerate(parts) for problem in _Launch(n, part, facts).problems()]
+    return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, slots=True)
+class _Launch:
+    number: int
+    body: Stmt
+    facts: TargetFacts
+
+    def problems(self) -> Iterator[Problem]:
+        yield from self._axes()
+        yield from self._threads()
+        yield from self._grid()
+        yield from self._shared()
+        yield from _barriers(self.body, ())
+        yield from self._accesses()
+        yield from self._private()
+
+    def _where(self, detail: str = "") -> str:
+        return f"launch {self.number}{', ' if detail else ''}{detail}"
+
+    def _loops(self, unit: str) -> list[For]:
+        return [
+            item
+            for item in statements(self.body)
+            if isinstance(item, For) and item.kind is ForKind.BOUND and (item.tag or "").startswith(unit)
+        ]
+
+    def _extents(self, unit: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for loop in self._loops(unit):
+            assert loop.tag is not None
+            found[loop.tag] = max(found.get(loop.tag, 1), int_of(loop.extent) or 1)
+        return found
+
+    def _axes(self) -> Iterator[Problem]:
+        for loop in (*self._loops("blockIdx."), *self._loops("threadIdx.")):
+            if not isinstance(loop.extent, Const):
+                yield Problem(
+                    f"the extent of {loop.tag} is not known",
+                    self._where(f"loop {loop.var.name}"),
+                    "the size of a launch is fixed when the kernel is compiled",
+                    "split the loop by a constant and bind the inner part",
+                )
+        yield from self._inconsistent()
+
+    def _inconsistent(self) -> Iterator[Problem]:
+        seen: dict[str, For] = {}
+        for loop in (*self._loops("blockIdx."), *self._loops("threadIdx.")):
+            assert loop.tag is not None
+            first = seen.setdefault(loop.tag, loop)
+            if first.extent != loop.extent:
+                yield Problem(
+                    f"{loop.tag} has two extents",
+                    self._where(f"loops {first.var.name} and {loop.var.name}"),
+                    f"one launch has one size along each axis, not {int_of(first.extent)} and "
+                    f"{int_of(loop.extent)}",
+                    "split both loops to the same extent",
+                )
+
+    def _threads(self) -> Iterator[Problem]:
+        extents = self._extents("threadIdx.")
+        count, limit = math.prod(extents.values()), self.facts.limit("threads_per_block")
+        if limit is not None and count > limit:
+            loops = ", ".join(f"{tag} = {extent}" for tag, extent in sorted(extents.items()))
+            yield Problem(
+                f"a block of {count} threads is too large",
+                self._where(loops),
+                f"{self._device()} runs at most {limit} threads in a block, this launch asks for {count}",
+                f"bind loops whose extents multiply to at most {limit}, and split what is left over blocks",
+            )
+
+    def _grid(self) -> Iterator[Problem]:
+        for tag, extent in self._extents("blockIdx.").items():
+            limit = self.facts.limit(f"grid_{tag[-1]}")
+            if limit is not None and extent > limit:
+                yield Problem(
+                    f"a grid of {extent} blocks along {tag[-1]} is too large",
+                    self._where(f"{tag} = {extent}"),
+                    f"{self._device()} starts at most {limit} blocks along {tag[-1]}",
+                    "bind the longest loop to blockIdx.x, or fuse it with the one bound there",
+                )
+
+    def _shared(self) -> Iterator[Problem]:
+        sizes = {
+            item.buffer: _bytes_of(item.buffer)
+            for item in statements(self.body)
+            if isinstance(item, Alloc) and item.buffer.scope == SHARED and item.buffer.alias_of is None
+        }
+        total, limit = sum(sizes.values()), self.facts.limit("shared_bytes")
+        if limit is not None and total > limit:
+            parts = ", ".join(f"{buffer.name} {size}" for buffer, size in sizes.items())
+            yield Problem(
+                f"{total} bytes of shared memory are too many",
+                self._where(parts),
+                f"a block on {self._device()} has {limit} bytes, {total - limit} fewer than its arrays take",
+                "use smaller tiles, or stage fewer steps of the sum at a time",
+            )
+
+    def _device(self) -> str:
+        return f"{self.facts.language} {self.facts.arch}".strip()
+
+    # ------------------------------------------------------------ memory
+
+    def _accesses(self) -> Iterator[Problem]:
+        for item in self.body.walk():
+            if not isinstance(item, Load | Store):
+                continue
+            index = item.indices[0]
+            lanes = item.buffer.dtype.lanes * (index.lanes if isinstance(index, Ramp) else 1)
+            size = lanes * item.buffer.dtype.scalar.bits // 8
+            if size > _WIDEST_BYTES and item.buffer.scope != "register":
+                yield Problem(
+                    f"an access of {size} bytes is too wide",
+                    self._where(f"buffer {item.buffer.name}"),
+                    f"a thread reads and writes at most {_WIDEST_BYTES} bytes at once, here {lanes} elements",
+                    f"vectorise at most {_WIDEST_BYTES * 8 // item.buffer.dtype.scalar.bits} iterations",
+                )
+            if item.buffer.scope not in self.facts.scopes:
+                yield Problem(
+                    f"{item.buffer.name} lies in {item.buffer.scope} memory",
+                    self._where(f"buffer {item.buffer.name}"),
+                    f"{self._device()} has {', '.join(sorted(self.facts.scopes))}",
+                    "set_scope to one of these",
+                )
+
+    def _private(self) -> Iterator[Problem]:
+        """Memory of one thread cannot be indexed by threads: each would see its own copy."""
+        threads = {loop.var.name for loop in self._loops("threadIdx.")}
+        outside = {param.buffer for param in statements(self.body) if isinstance(param, Alloc)}
+        numbered = _thread_variables(self.body, threads)
+        for item in self.body.walk():
+            if not isinstance(item, Load | Store) or item.buffer not in outside:
+                continue
+            if item.buffer.scope not in ("register", "scratch"):
+                continue
+            used = sorted(name for index in item.indices for name in variables(index) & numbered)
+            if used:
+                yield Problem(
+                    f"{item.buffer.name} is private to each thread, and threads pass values in it",
+                    self._where(f"buffer {item.buffer.name}, indexed by {', '.join(dict.fromkeys(used))}"),
+                    f"it is in scope {item.buffer.scope}: what one thread writes no other one sees",
+                    "set its scope to shared",
+                )
+
+
+def _thread_variables(body: Stmt, threads: set[str]) -> set[str]:
+    """The variables of threads, and those that are computed from them."""
+    found = set(threads)
+    for item in statements(body):
+        if isinstance(item, Let) and variables(item.value) & found:
+            found.add(item.var.name)
+    return found
+
+
+def _bytes_of(buffer: Buffer) -> int:
+    sizes = [int_of(extent) or 0 for extent in buffer.shape]
+    return (math.prod(sizes) * buffer.dtype.bits + 7) // 8
+
+
+def _barriers(
+    stmt: Stmt, conditions: Sequence[Expr], threads: frozenset[str] = frozenset()
+) -> Iterator[Problem]:
+    """Barriers below a condition, or a loop length, that differs between threads."""
+    if isinstance(stmt, Barrier):
+        parted = sorted(name for cond in conditions for name in variables(cond) & threads)
+        if parted:
+            yield Problem(
+                "a barrier is reached by only some threads of a block",
+                f"under a condition on {', '.join(dict.fromkeys(parted))}",
+                "the others would wait for ever, or meet at another barrier",
+                "move the barrier out of the condition, or split the loops so that all threads take part",
+            )
+        return
+    inner = conditions
+    if isinstance(stmt, If):
+        inner = (*conditions, stmt.cond)
+    elif isinstance(stmt, For):
+        if stmt.kind is ForKind.BOUND and (stmt.tag or "").startswith("threadIdx."):
+            threads = threads | {stmt.var.name}
+        inner = (*conditions, stmt.extent)
+    elif isinstance(stmt, Let) and variables(stmt.value) & threads:
+        threads = threads | {stmt.var.name}
+    for child in stmt.children():
+        if isinstance(child, Stmt):
+            yield from _barriers(child, inner, threads)
