@@ -81,26 +81,26 @@ def can_compile(target: str | None = None, arch: str | None = None) -> Answer:
     Raises UsageError for an unknown name.
     """
     chosen = get_target(target, arch)
-    row = find_target(chosen.facts.name)
+    row = find_target(chosen.text.partition(":")[0])
     return row.readiness.compiles(chosen, load_settings())
 
 
 def _target_report(row: TargetRow, settings: Settings) -> TargetReport:
     ready = row.readiness
-    language, arch = "", row.default_arch
+    language = ""
     try:
-        target = row.make(arch)
+        target = row.make(row.default_arch)
     except HostError as error:  # a processor that cannot be described
         compiles = refusal(error)
     else:
-        language, arch = target.facts.language, target.facts.arch
+        language = target.facts.language
         compiles = ready.compiles(target, settings)
     return TargetReport(
         name=row.name,
         aliases=row.aliases,
         language=language,
         device=row.title,
-        arch=arch,
+        arch=row.default_arch,
         archs=row.archs,
         compiles=compiles,
         loads=ready.loads(settings),

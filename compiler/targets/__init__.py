@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 
 from compiler.core.diagnostics import UsageError, did_you_mean
-from compiler.targets.cpu import CPU
-from compiler.targets.cuda import CUDA_NVIDIA
-from compiler.targets.hip import HYGON, ROCM
-from compiler.targets.opencl import OPENCL_ROWS
-from compiler.targets.sycl import SYCL_ROWS
 from compiler.targets.target import Target, TargetRow
 
 __all__ = [
@@ -23,8 +19,18 @@ __all__ = [
     "matches",
 ]
 
-ROWS: tuple[TargetRow, ...] = (CPU, *OPENCL_ROWS, *SYCL_ROWS, CUDA_NVIDIA, ROCM, HYGON)
-"""Every target; a new one is a file in this package and a line here."""
+_LANGUAGES = (
+    "cpu",
+    "opencl",
+    "sycl",
+    "cuda",
+    "hip",
+)
+"""The files of this package that have targets, each in its ROWS; a new one is a file and a line here."""
+
+ROWS: tuple[TargetRow, ...] = tuple(
+    row for name in _LANGUAGES for row in import_module(f"compiler.targets.{name}").ROWS
+)
 
 TARGETS: dict[str, TargetRow] = {row.name: row for row in ROWS}
 
@@ -64,8 +70,8 @@ def choose_targets(texts: Sequence[str], arch: str | None = None) -> tuple[tuple
         raise UsageError(what, where=f"target `{','.join(texts)}`", hint="name one of them")
     for name, given in named:
         try:
-            target = get_target(name, given or arch)
-            chosen.append((target.facts.name, given or arch))
+            get_target(name, given or arch)
+            chosen.append((find_target(name).name, given or arch))
         except UsageError as error:
             problems.append(error)
             if arch and not given and len(named) > 1:

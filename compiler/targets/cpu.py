@@ -207,3 +207,6 @@ CPU = TargetRow(
     _target,
     readiness=Readiness(host_compiles, _loads, _runs),
 )
+
+ROWS = (CPU,)
+"""Every target of this language."""

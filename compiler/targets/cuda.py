@@ -141,3 +141,6 @@ CUDA_NVIDIA = TargetRow(
         _compiles, driver_loads(DRIVER), device_runs(DRIVER, "NVIDIA GPU", lambda _one: True)
     ),
 )
+
+ROWS = (CUDA_NVIDIA,)
+"""Every target of this language."""

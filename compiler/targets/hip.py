@@ -166,3 +166,6 @@ HYGON = TargetRow(
     aliases=("dtk",),
     readiness=_ready(_HYGON, "Hygon DCU"),
 )
+
+ROWS = (ROCM, HYGON)
+"""Every target of this language."""

@@ -293,7 +293,7 @@ _VENDOR_IDS = {"nvidia": (0x10DE,), "amd": (0x1002, 0x1022), "hygon": (0x1D94, 0
 """Of PCI devices, as `runtime/src/devices/opencl.cpp` asks for them."""
 
 
-OPENCL_ROWS: tuple[TargetRow, ...] = (
+ROWS: tuple[TargetRow, ...] = (
     TargetRow(
         "opencl-cpu",
         "host cores, OpenCL C (PoCL, Intel)",

@@ -18,6 +18,7 @@ _ALL = 0xFFFFFFFF
 _NO_PLATFORM = -1001  # CL_PLATFORM_NOT_FOUND_KHR
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
 _NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE, hipErrorNoDevice
+_PROPERTIES_BYTES, _NAME_BYTES = 16384, 256  # hipDeviceProp_t of every release, and the name in it
 _HIP = (
     *(f"libamdhip64.so{version}" for version in (".7", ".6", ".5", ".4", "")),
     *("libgalaxyhip.so.5", "libgalaxyhip.so"),
@@ -107,9 +108,17 @@ def hip() -> list[Device] | str:
 
 
 def _hip_device(library: Any, number: int) -> Device:
-    name = ctypes.create_string_buffer(256)
-    library.hipDeviceGetName(name, 256, number)
-    return {"name": name.value.decode(errors="replace") or f"device {number}", "kind": "gpu"}
+    """The structure differs between releases: behind the name, the arch is the text that begins with gfx."""
+    properties = ctypes.create_string_buffer(_PROPERTIES_BYTES)
+    for name in ("hipGetDevicePropertiesR0600", "hipGetDeviceProperties"):
+        if hasattr(library, name):
+            getattr(library, name)(properties, number)
+            break
+    name = properties.raw[:_NAME_BYTES].partition(b"\0")[0].decode(errors="replace")
+    rest = properties.raw[_NAME_BYTES:]
+    at = rest.find(b"gfx")
+    arch = "" if at < 0 else rest[at:].partition(b"\0")[0].partition(b":")[0].decode(errors="replace")
+    return {"name": f"{name} ({arch})", "kind": "gpu", "arch": arch}
 
 
 def _library(*names: str) -> Any:

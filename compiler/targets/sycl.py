@@ -268,7 +268,7 @@ _INTEL = 0x8086
 """Intel's identifier among makers of PCI devices."""
 
 
-SYCL_ROWS: tuple[TargetRow, ...] = (
+ROWS: tuple[TargetRow, ...] = (
     TargetRow(
         "sycl-cpu",
         "host cores, SYCL",

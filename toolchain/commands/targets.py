@@ -29,7 +29,7 @@ def targets_command(json: options.Json = False) -> None:
             one.name,
             ", ".join(one.aliases),
             one.device,
-            one.arch if len(one.archs) < 2 or one.arch in one.archs else one.archs[0],
+            one.arch,
             *(ask(one).answer for _, _, ask in _QUESTIONS),
             images[one.name],
         )
