@@ -1,4 +1,4 @@
-"""CUDA C++ and HIP: the same words for both; their helpers are the prelude, `runtime/device/tk_simt.h`."""
+"""CUDA C++ and HIP: the same words for both; their helpers are the prelude, `runtime/device/tk_simt*.h`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from compiler.core.types import DType
 from compiler.loops.ir import SHARED
 from compiler.render.vocabulary import NARROW_FLOATS, DeviceWords, Dim3, Vocabulary, computed, memory_type
 
-HEADER = Path(__file__).resolve().parent.parent / "runtime" / "device" / "tk_simt.h"
+_FOLDER = Path(__file__).resolve().parent.parent / "runtime" / "device"
+_HEADERS = ("tk_simt.h", "tk_simt_math.h", "tk_simt_threads.h")
 _ARRAY_ALIGNMENT = 16
 """Of arrays: the widest access of a thread."""
 
@@ -111,7 +112,7 @@ CUDA = Vocabulary(
     restrict="__restrict__",
     apart='asm volatile("" ::: "memory");',
     rolled="TK_ROLLED",
-    prelude=HEADER.read_text(encoding="utf-8"),
+    prelude="\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in _HEADERS),
     vector=_vector,
     load=_load,
     load_aligned=_load_aligned,

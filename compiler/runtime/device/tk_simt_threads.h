@@ -1,0 +1,163 @@
+/* What threads do together in CUDA and HIP kernels, and what single instructions do; see tk_simt.h, which stands in
+ * front. */
+#ifndef TK_SIMT_THREADS_H
+#define TK_SIMT_THREADS_H
+
+/* ---------------------------------------------------------------- sub-groups: all lanes take part */
+
+#if defined(TK_IS_HIP)
+#if defined(__AMDGCN__)
+#define TK_SUBGROUP_BARRIER()                                  \
+    do {                                                       \
+        __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront"); \
+        __builtin_amdgcn_wave_barrier();                       \
+        __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront"); \
+    } while (0)
+#elif !defined(TK_SUBGROUP_BARRIER)
+#define TK_SUBGROUP_BARRIER() ((void)0) /* the pass for the host, which runs no kernel */
+#endif
+#define TK_SHUFFLE(kind, value, lane) __shfl##kind(value, lane)
+#else
+#ifndef TK_SUBGROUP_BARRIER
+#define TK_SUBGROUP_BARRIER() __syncwarp()
+#endif
+#define TK_SHUFFLE(kind, value, lane) __shfl##kind##_sync(0xffffffffu, value, lane)
+#endif
+
+/* What a shuffle moves in place of T. */
+template <class T> struct tk_moved { typedef T type; };
+template <> struct tk_moved<bool> { typedef int type; };
+template <> struct tk_moved<int8_t> { typedef int type; };
+template <> struct tk_moved<uint8_t> { typedef int type; };
+template <> struct tk_moved<int16_t> { typedef int type; };
+template <> struct tk_moved<uint16_t> { typedef int type; };
+template <> struct tk_moved<int64_t> { typedef long long type; };
+template <> struct tk_moved<uint64_t> { typedef unsigned long long type; };
+
+/* shuffle: the value of lane `lane`; xor: of lane own ^ lane; up, down: of lane own - lane, own + lane. */
+#define TK_DECLARE_SHUFFLE(name, kind)                                                             \
+    template <class V> TK_INLINE V tk_subgroup_##name(V v, int lane) {                             \
+        if constexpr (tk_lanes<V> > 1) {                                                           \
+            TK_EACH(tk_lanes<V>) v.at[i] = tk_subgroup_##name(v.at[i], lane);                      \
+            return v;                                                                              \
+        } else {                                                                                   \
+            return (V)TK_SHUFFLE(kind, (typename tk_moved<V>::type)v, lane);                       \
+        }                                                                                          \
+    }
+TK_DECLARE_SHUFFLE(shuffle, )
+TK_DECLARE_SHUFFLE(shuffle_xor, _xor)
+TK_DECLARE_SHUFFLE(shuffle_up, _up)
+TK_DECLARE_SHUFFLE(shuffle_down, _down)
+
+/* Combine the values of groups of `width` neighbouring lanes; every lane gets the result of its group. */
+#define TK_DECLARE_SUBGROUP(name, combined)                                        \
+    template <int width, class T> TK_INLINE T tk_subgroup_##name##_of(T a) {       \
+        TK_UNROLLED for (int step = width / 2; step > 0; step /= 2) {              \
+            const T b = tk_subgroup_shuffle_xor(a, step);                          \
+            a = (T)(combined);                                                     \
+        }                                                                          \
+        return a;                                                                  \
+    }                                                                              \
+    template <class T> TK_INLINE T tk_subgroup_##name(T a) { return tk_subgroup_##name##_of<TK_SUBGROUP>(a); }
+TK_DECLARE_SUBGROUP(add, a + b)
+TK_DECLARE_SUBGROUP(mul, a * b)
+TK_DECLARE_SUBGROUP(max, tk_max<T>(a, b))
+TK_DECLARE_SUBGROUP(min, tk_min<T>(a, b))
+TK_DECLARE_SUBGROUP(and, a & b)
+TK_DECLARE_SUBGROUP(or, a | b)
+
+/* ---------------------------------------------------------------- atomics */
+
+/* The old value, replaced by combine(old, value); for types of 4 and 8 bytes. */
+template <class T, class F> TK_INLINE T tk_atomic_by(T *at, T value, F combine) {
+    if constexpr (sizeof(T) == 4) {
+        unsigned int *bits = (unsigned int *)at, seen = *(volatile unsigned int *)bits, expected;
+        do {
+            expected = seen;
+            seen = atomicCAS(bits, expected, tk_bitcast<unsigned int>(combine(tk_bitcast<T>(expected), value)));
+        } while (seen != expected);
+        return tk_bitcast<T>(seen);
+    } else {
+        static_assert(sizeof(T) == 8, "no atomics on elements of one or two bytes");
+        unsigned long long *bits = (unsigned long long *)at, seen = *(volatile unsigned long long *)bits, expected;
+        do {
+            expected = seen;
+            seen = atomicCAS(bits, expected, tk_bitcast<unsigned long long>(combine(tk_bitcast<T>(expected), value)));
+        } while (seen != expected);
+        return tk_bitcast<T>(seen);
+    }
+}
+
+template <class T> TK_INLINE T tk_atomic_add(T *at, T value) {
+    if constexpr (tk_same<T, int64_t>::value || tk_same<T, uint64_t>::value)
+        return (T)atomicAdd((unsigned long long *)at, (unsigned long long)value);
+    else return atomicAdd(at, value);
+}
+#define TK_DECLARE_ATOMIC(name, combined)                                                        \
+    template <class T> TK_INLINE T tk_atomic_##name(T *at, T value) {                            \
+        struct combine {                                                                         \
+            __device__ __forceinline__ T operator()(T a, T b) const { return (T)(combined); }    \
+        };                                                                                       \
+        return tk_atomic_by(at, value, combine());                                               \
+    }
+TK_DECLARE_ATOMIC(mul, a * b)
+TK_DECLARE_ATOMIC(min, tk_min<T>(a, b))
+TK_DECLARE_ATOMIC(max, tk_max<T>(a, b))
+TK_DECLARE_ATOMIC(bitand, a & b)
+TK_DECLARE_ATOMIC(bitor, a | b)
+TK_DECLARE_ATOMIC(bitxor, a ^ b)
+template <class T> TK_INLINE T tk_atomic_exchange(T *at, T value) {
+    struct latter {
+        __device__ __forceinline__ T operator()(T, T b) const { return b; }
+    };
+    return tk_atomic_by(at, value, latter());
+}
+
+/* ---------------------------------------------------------------- copies from global to shared memory */
+
+/* Starts copying 4, 8 or 16 bytes, both places aligned to that; done at once where the hardware has no such copies. */
+template <int bytes> TK_INLINE void tk_async_copy(void *shared, const void *global) {
+    static_assert(bytes == 4 || bytes == 8 || bytes == 16, "a copy moves 4, 8 or 16 bytes");
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    const unsigned int to = (unsigned int)__cvta_generic_to_shared(shared);
+    if constexpr (bytes == 16) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+    else asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(global), "n"(bytes) : "memory");
+#elif defined(TK_EMULATOR)
+    tk_emu_async_copy(shared, global, bytes);
+#else
+    typedef tk_vec<uint32_t, bytes / 4> word;
+    *(word *)shared = *(const word *)global;
+#endif
+}
+
+/* Closes the open group of copies. */
+TK_INLINE void tk_async_commit() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#elif defined(TK_EMULATOR)
+    tk_emu_async_commit();
+#endif
+}
+
+/* Waits until at most `pending` closed groups of this thread are unfinished; others see them after a barrier. */
+template <int pending> TK_INLINE void tk_async_wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
+#elif defined(TK_EMULATOR)
+    tk_emu_async_wait(pending);
+#endif
+}
+
+/* ---------------------------------------------------------------- products of bytes */
+
+/* c + the sum of the four products of the signed bytes of a and b; wraps around. */
+TK_INLINE int32_t tk_dp4a(int32_t a, int32_t b, int32_t c) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 610
+    return __dp4a(a, b, c);
+#else
+    TK_EACH(4) c = (int32_t)((uint32_t)c + (uint32_t)((int32_t)(int8_t)(a >> 8 * i) * (int32_t)(int8_t)(b >> 8 * i)));
+    return c;
+#endif
+}
+
+#endif /* TK_SIMT_THREADS_H */
