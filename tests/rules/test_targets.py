@@ -39,6 +39,8 @@ _C_STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 _OWN = "compiler/targets/"
 
 FICTITIOUS = """
+from dataclasses import replace
+
 from compiler.render.vocabulary_cpp import CPP
 from compiler.targets.cpu import COMMON_FLAGS, cpu_facts
 from compiler.targets.target import Target, TargetRow
