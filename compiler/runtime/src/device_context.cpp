@@ -152,13 +152,20 @@ tk_status DeviceContext::read_times(tk_step_time *times) {
   return TK_OK;
 }
 
-tk_status DeviceContext::run(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs,
-                             tk_step_time *times) {
+tk_status DeviceContext::enqueue(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs, bool timed) {
   if (const tk_status status = place_inputs(inputs)) return status;
   if (const tk_status status = place_outputs(inputs, outputs)) return status;
   resolve();
-  if (const tk_status status = times != nullptr ? launch_all(true) : launch_or_replay()) return status;
-  if (const tk_status status = hand_over(outputs)) return status;
+  if (const tk_status status = timed ? launch_all(true) : launch_or_replay()) return status;
+  return hand_over(outputs);
+}
+
+tk_status DeviceContext::run(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs,
+                             tk_step_time *times) {
+  if (const tk_status status = enqueue(inputs, outputs, times != nullptr)) {
+    queue_->finish();  // what was begun must not touch the caller's memory any more
+    return status;
+  }
   bool host = times != nullptr || !callers_stream_;
   for (const Buffer &one : inputs) host = host || !one.on_device;
   for (const Buffer &one : outputs) host = host || !one.on_device;

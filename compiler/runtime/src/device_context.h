@@ -30,6 +30,7 @@ class DeviceContext {
   };
 
   DeviceContext(const tk_model &model, bool callers_stream) : model_(model), callers_stream_(callers_stream) {}
+  tk_status enqueue(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs, bool timed);
   tk_status reserve(Own *own, int64_t bytes);
   tk_status place_inputs(const std::vector<Buffer> &inputs);
   tk_status place_outputs(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs);
