@@ -217,8 +217,13 @@ class Tensorize(Primitive):
 
     def apply(self, func: Func) -> tuple[Func, Outputs]:
         program = Program(func)
-        if self.target not in program.loops:
-            program.block(self.target, self.name)
+        if self.target not in program.loops and self.target not in program.blocks:
+            known = [*program.loops, *program.blocks]
+            raise ScheduleError(
+                f"tensorize: no loop or block {self.target!r}",
+                why="the program has none of that name: splitting, fusing and moving give loops new names",
+                hint=did_you_mean(self.target, known) or f"there are {', '.join(known)}",
+            )
         record = self._record()
         if self.target in program.loops:
             func, (made,) = Blockize(self.target).apply(func)
