@@ -246,17 +246,24 @@ struct Kernels {
 // No fast mathematics: exp and rsqrt would become those with 11 bits.
 const vector<string> build_options = {"-O3", "-ffp-contract=fast", "-fno-strict-aliasing", "-fwrapv"};
 
+// For kernels of explicit vectors, which are those without a TK_SUBGROUP: optimisation before SPIR-V makes masked
+// stores of them, which SPIR-V lacks, and the device's compiler does all of it again.
+const vector<string> vector_options = {"-Xclang", "-disable-llvm-passes"};
+constexpr char subgroup_word[] = "\n#define TK_SUBGROUP ";
+
 // The time of Intel's compiler for processors grows with the square of the kernels in one piece, so each becomes
 // one. Where the binary is wanted, the text comes in small pieces already: of several, only one is given away.
 constexpr char split_option[] = "-fsycl-device-code-split=per_kernel";
 
 Bundle build_source(const tk_sycl_image &image, const Candidate &chosen, const sycl::context &context) {
-  vector<string> build_options = ::build_options;
-  if (string(image.kind) == "source") build_options.push_back(split_option);
   const string source(reinterpret_cast<const char *>(image.data), static_cast<size_t>(image.bytes));
+  vector<string> options = build_options;
+  if (source.find(subgroup_word) == string::npos)
+    options.insert(options.end(), vector_options.begin(), vector_options.end());
+  if (string(image.kind) == "source") options.push_back(split_option);
   auto bundle = experimental::create_kernel_bundle_from_source(context, experimental::source_language::sycl, source);
   return experimental::build(bundle, vector<sycl::device>{chosen.device},
-                             experimental::properties{experimental::build_options{build_options}});
+                             experimental::properties{experimental::build_options{options}});
 }
 
 // The compiler's messages are the library's fault, not the device's.
