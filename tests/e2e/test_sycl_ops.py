@@ -14,7 +14,7 @@ from tests.support.op_cases import CASES
 
 GROUPS = dict(merged(CASES, 16))
 SAMPLE = list(GROUPS)[::9]
-"""Each group takes SYCL's compiler ten seconds: those of every ninth are run, all of them before a release."""
+"""Each group takes SYCL's compiler ten seconds: every ninth is run."""
 
 
 @pytest.fixture(scope="module", autouse=True)
