@@ -76,3 +76,7 @@ perf *args:
 # source distribution and wheel
 wheel:
     @python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+# break rendered CUDA and HIP kernels in 40 ways drawn by a seed, and count which breaks the emulator finds
+mutants *args:
+    @python -m tests.mutation.hunt "$@"

@@ -27,7 +27,16 @@ from compiler.targets.toolchain import Cxx, find_cxx
 
 EMULATOR = Path(__file__).resolve().parent.parent / "runtime" / "emulator"
 
-_FLAGS = ("-std=c++17", "-fPIC", "-fvisibility=hidden", "-pthread", "-w")
+_FLAGS = (
+    "-std=c++17",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-strict-aliasing",
+    "-fwrapv",
+    "-pthread",
+    "-w",
+)
+"""Kernels see the same memory as elements of several types, and integers wrap around, as on devices."""
 _CHECKED = ("-O1", "-g1", "-gdwarf-4", "-fsanitize=thread,alignment,bounds")
 _UNCHECKED = ("-O2",)
 _RUNTIME_FLAGS = (

@@ -33,7 +33,7 @@ def outcome(model: str, target: str, text: str | None, directory: Path) -> tuple
         try:
             assert_close(got[name], array, TOLERANCE, name)
         except AssertionError as error:
-            return "wrong result", str(error).partition("\n")[0]
+            return "wrong result", str(error).strip().partition("\n")[0]
     return "survived", ""
 
 

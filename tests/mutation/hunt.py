@@ -1,8 +1,8 @@
 """Breaks rendered CUDA and HIP kernels in ways drawn by a seed, and counts which breaks the emulator finds.
 
-`python -m tests.mutation.hunt --seed 1 --mutants 40`: a line for each mutant, the survivors at the end. A
-mutant is found when the emulator reports it, when a result differs from onnxruntime's, or when it does not end.
-Exit code 1 when fewer are found than 95 of 100.
+`python -m tests.mutation.hunt --seed 1 --mutants 40`: a line for each mutant, the survivors at the end.
+A mutant is found when the emulator reports it, when a result differs from onnxruntime's, or when it does not
+end. Exit code 1 when fewer are found than 95 of 100.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ import pytest
 import compiler
 from compiler import pipeline
 from compiler.core.settings import Settings
+from compiler.frontend.external import ExternalData
 from compiler.targets.device import SOURCE, Image, Images, Module
 from compiler.targets.target import Target
 from compiler.verify.check import poisoned
@@ -44,6 +45,9 @@ def emulate(proto: onnx.ModelProto, feeds: Arrays, target: str, directory: Path)
     """What a model computes when it is compiled for `target`; raises the defect that the emulator finds."""
     library = directory / f"{target}.so"
     onnx.save(proto, directory / "m.onnx")
-    compiler.compile_model(directory / "m.onnx", compiler.CompileOptions(output=library, target=target))
+    options = compiler.CompileOptions(output=library, target=target)
+    pipeline.compile_model(
+        directory / "m.onnx", options, ExternalData(directory)
+    )  # past the cache of libraries
     with compiler.load(library, device="emulator") as model:
         return model.run(feeds, out=poisoned(model.outputs))
