@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shutil
@@ -219,6 +220,7 @@ def test_a_finished_library_is_handed_out_for_the_same_toolchain_only(
     assert "no SPIR-V" in first.err  # a word to the user: such a library is made again
     assert not compiled(PATH=bare["PATH"]).json["cached"]
     whole = compiled()
+    assert whole.code == 0, whole.err
     if "no SPIR-V" in whole.err:
         pytest.skip("clang and llvm-spirv are not installed")
     assert not whole.json["cached"]
@@ -300,3 +302,54 @@ def test_the_emulator_runs_and_verifies(directory: Path, tmp_path: Path) -> None
     refused = command.tk("run", "mnist.opencl-cpu.so", "--device", "emulator", cwd=directory)
     assert refused.code == 3
     assert json.loads(ran.out)["outputs"][0]["shape"] == [1, 10]
+
+
+# ---------------------------------------------------------------- in containers
+
+_IN_CONTAINERS = """
+import sys
+from toolchain.containers import place
+from toolchain.main import main
+
+def run_placed(command, given, flags, where):
+    words = {name: str(value) for name, value in given.items()}
+    sys.stdout.write(repr((command, where.image, words)) + "\\n")
+    return 0
+
+place.run_placed = run_placed
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def placed(directory: Path, *arguments: str) -> list[tuple[str, str, dict[str, str]]]:
+    """What would be done in containers: the command, the image, its parameters."""
+    argv = [sys.executable, "-c", _IN_CONTAINERS, *arguments]
+    done = subprocess.run(argv, cwd=directory, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return [ast.literal_eval(line) for line in done.stdout.splitlines() if line]
+
+
+def test_each_target_gets_a_container_of_its_own(directory: Path) -> None:
+    calls = placed(
+        directory, "compile", "mnist.onnx", "--target", "cuda:sm_80,dtk", "--image", "x", "-o", "out"
+    )
+    assert calls == [
+        (
+            "compile",
+            "x",
+            {"model": "mnist.onnx", "output": f"out/mnist.{name}.so", "target": name, **arch},
+        )
+        for name, arch in (("cuda-nvidia", {"arch": "sm_80"}), ("rocm-hygon", {}))
+    ]
+
+
+def test_one_target_in_a_container_keeps_its_output(directory: Path) -> None:
+    (call,) = placed(
+        directory, "compile", "mnist.onnx", "--target", "hip", "--arch", "gfx90a", "--image", "x"
+    )
+    assert call == ("compile", "x", {"model": "mnist.onnx", "target": "rocm-amd", "arch": "gfx90a"})
+
+
+def test_the_emulator_in_a_container(directory: Path) -> None:
+    (call,) = placed(directory, "run", "mnist.cuda-nvidia.so", "--device", "emulator", "--image", "x")
+    assert call == ("run", "x", {"library": "mnist.cuda-nvidia.so", "device": "emulator"})
