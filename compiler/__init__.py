@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
+    from compiler.compile import arch_here as arch_here
     from compiler.compile import can_compile as can_compile
     from compiler.compile import compile_model as compile_model
     from compiler.compile import list_targets as list_targets
@@ -79,7 +80,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
 __version__ = "0.1.0"
 
 _HOMES = {
-    "compiler.compile": ("can_compile", "compile_model", "list_targets"),
+    "compiler.compile": ("arch_here", "can_compile", "compile_model", "list_targets"),
     "compiler.core.answer": ("Answer",),
     "compiler.core.cache": ("content_key",),
     "compiler.core.cache_space": ("CacheUsage", "Pruned", "cache_usage", "prune_cache"),

@@ -85,6 +85,14 @@ def can_compile(target: str | None = None, arch: str | None = None) -> Answer:
     return row.readiness.compiles(chosen, load_settings())
 
 
+def arch_here(target: str) -> str | None:
+    """The architecture of the device for a target on this machine; None where none is found.
+
+    Raises UsageError for an unknown name.
+    """
+    return find_target(target).readiness.arch(load_settings()) or None
+
+
 def _target_report(row: TargetRow, settings: Settings) -> TargetReport:
     ready = row.readiness
     language = ""

@@ -12,7 +12,7 @@ from compiler.targets.cuda_tools import CudaTool, cuda_tools
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
 from compiler.targets.gpu import GpuArch, build_archs, chosen_archs, gpu_facts
 from compiler.targets.readiness import CUDA as DRIVER
-from compiler.targets.readiness import Readiness, device_runs, driver_loads, with_host
+from compiler.targets.readiness import Readiness, device_arch, device_runs, driver_loads, with_host
 from compiler.targets.target import Target, TargetRow
 from compiler.targets.toolchain import Cxx
 
@@ -138,7 +138,10 @@ CUDA_NVIDIA = TargetRow(
     _target,
     aliases=("cuda",),
     readiness=Readiness(
-        _compiles, driver_loads(DRIVER), device_runs(DRIVER, "NVIDIA GPU", lambda _one: True)
+        _compiles,
+        driver_loads(DRIVER),
+        device_runs(DRIVER, "NVIDIA GPU", lambda _one: True),
+        device_arch(DRIVER, ARCHS),
     ),
 )
 

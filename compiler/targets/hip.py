@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import partial
 
 from compiler.core.answer import Answer
@@ -14,7 +15,7 @@ from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Modul
 from compiler.targets.gpu import GpuArch, Tool, build_archs, chosen_archs, gpu_facts
 from compiler.targets.hip_tools import find_hipcc
 from compiler.targets.readiness import HIP as DRIVER
-from compiler.targets.readiness import Readiness, device_runs, driver_loads, with_host
+from compiler.targets.readiness import Readiness, device_arch, device_runs, driver_loads, with_host
 from compiler.targets.target import Target, TargetRow
 from compiler.targets.toolchain import Cxx
 
@@ -137,7 +138,7 @@ _LANGUAGES = {"rocm-amd": _language(_AMD), "rocm-hygon": _language(_HYGON)}
 _ALIASED = _language(_HYGON, (_ALIAS_NOTE,))
 
 
-def _ready(install: str, title: str) -> Readiness:
+def _ready(install: str, title: str, archs: Container[str]) -> Readiness:
     def compiles(target: Target, settings: Settings) -> Answer:
         def tools() -> str:
             found = [_tool_for(arch, settings, install).description for arch in target.archs]
@@ -145,7 +146,8 @@ def _ready(install: str, title: str) -> Readiness:
 
         return with_host(target, settings, tools)
 
-    return Readiness(compiles, driver_loads(DRIVER), device_runs(DRIVER, title, lambda _one: True))
+    runs = device_runs(DRIVER, title, lambda _one: True)
+    return Readiness(compiles, driver_loads(DRIVER), runs, device_arch(DRIVER, archs))
 
 
 ROCM = TargetRow(
@@ -155,7 +157,7 @@ ROCM = TargetRow(
     DEFAULT_ARCH,
     partial(_target, name="rocm-amd"),
     aliases=("rocm", "hip"),
-    readiness=_ready(_AMD, "AMD GPU"),
+    readiness=_ready(_AMD, "AMD GPU", ARCHS),
 )
 HYGON = TargetRow(
     "rocm-hygon",
@@ -164,7 +166,7 @@ HYGON = TargetRow(
     DEFAULT_ARCH,
     partial(_target, name="rocm-hygon"),
     aliases=("dtk",),
-    readiness=_ready(_HYGON, "Hygon DCU"),
+    readiness=_ready(_HYGON, "Hygon DCU", ("gfx906", *_ALIASES)),
 )
 
 ROWS = (ROCM, HYGON)

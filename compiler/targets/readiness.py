@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -25,12 +25,14 @@ class Readiness:
     """How to find out what this machine can do with a target.
 
     compiles: whether its libraries can be built here, for the architectures of a target. loads: whether the
-    driver or runtime library that they reach for is here. runs: whether there is a device for them.
+    driver or runtime library that they reach for is here. runs: whether there is a device for them. arch: the
+    architecture of the device that is here, which is then the default; empty where there is none.
     """
 
     compiles: Callable[[Target, Settings], Answer] = lambda _target, _settings: UNKNOWN
     loads: Callable[[Settings], Answer] = lambda _settings: UNKNOWN
     runs: Callable[[Settings], Answer] = lambda _settings: UNKNOWN
+    arch: Callable[[Settings], str] = lambda _settings: ""
 
 
 def host_compiles(target: Target, settings: Settings) -> Answer:
@@ -112,6 +114,17 @@ def device_runs(
         return no(f"there is no {title}; {driver.library} offers: {others}")
 
     return runs
+
+
+def device_arch(driver: Driver, known: Container[str]) -> Callable[[Settings], str]:
+    """The architecture of the first device that a driver offers, if it is one of those known."""
+
+    def arch(settings: Settings) -> str:
+        found = devices_of(driver, settings)
+        first = "" if isinstance(found, str) or not found else found[0].arch
+        return first if first in known else ""
+
+    return arch
 
 
 def sycl_loads(settings: Settings) -> Answer:

@@ -23,7 +23,16 @@ from compiler.targets.features import FEATURES, LEVELS, features_text, host_flag
 from compiler.targets.gpu import GpuArch, chosen_archs, gpu_facts
 from compiler.targets.hip import ARCHS as AMD_ARCHS
 from compiler.targets.probe import ProbedDevice
-from compiler.targets.readiness import CUDA, HIP, OPENCL, Readiness, device_runs, sycl_loads, with_host
+from compiler.targets.readiness import (
+    CUDA,
+    HIP,
+    OPENCL,
+    Readiness,
+    device_arch,
+    device_runs,
+    sycl_loads,
+    with_host,
+)
 from compiler.targets.sycl_tools import (
     Dpcpp,
     build_ahead,
@@ -261,7 +270,8 @@ def _gpu_ready(vendor: Vendor) -> Readiness:
             return found
         return not_known(f"{found.reason}; whether the SYCL runtime reaches it shows when it is loaded")
 
-    return Readiness(partial(_gpu_compiles, vendor=vendor), sycl_loads, runs)
+    arch = device_arch(_DRIVERS[vendor.name], vendor.archs)
+    return Readiness(partial(_gpu_compiles, vendor=vendor), sycl_loads, runs, arch)
 
 
 _INTEL = 0x8086

@@ -238,6 +238,17 @@ def test_a_library_for_two_archs_on_either(directory: Path, driver: Path, tmp_pa
         assert done.json["device"] == name
 
 
+def test_the_architecture_of_the_device_here_is_the_default(
+    directory: Path, driver: Path, tmp_path: Path
+) -> None:
+    for gpu, arch in (("Hopper=9.0", "sm_90"), ("Old=6.1", "sm_70")):
+        env = drivers.environment(driver, gpu, tmp_path / "log")
+        args = ("--target", "cuda", "--emit", "source", "-o", tmp_path / arch, "--json")
+        done = command.tk("compile", "mnist.onnx", *args, cwd=directory, env=env)
+        assert done.json["arch"] == arch
+        assert ("the architecture of the device here" in done.err) == (arch == "sm_90")
+
+
 def test_without_a_driver(directory: Path) -> None:
     done = command.tk("run", "mnist.cuda-nvidia.so", cwd=directory, env={"LD_LIBRARY_PATH": ""})
     if done.code == 0:

@@ -14,7 +14,7 @@ import typer
 
 import compiler
 from compiler import HostError, TkError, UsageError
-from toolchain import options
+from toolchain import console, options
 from toolchain.commands.several import Values, run_each
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def _run(
         place["image"] = _image_instead(values, place)
     if place["image"] is None or place["no_container"]:
         _check_needless(place)
+        values = _for_this_machine(values)
         with _naming_the_image(values, place):
             command(**values)
         return
@@ -112,6 +113,16 @@ def _run(
 def _plain(values: Values) -> Values:
     """With the target as a text: by now there is one."""
     return {**values, "target": values["target"][0]} if values.get("target") else values
+
+
+def _for_this_machine(values: Values) -> Values:
+    """With the architecture of the device that is here, where a target is named without one."""
+    if not values.get("target") or values["arch"]:
+        return values
+    arch = compiler.arch_here(_target(values))
+    if arch:
+        console.talk(f"compiling for {arch}, the architecture of the device here; --arch names others")
+    return {**values, "arch": arch}
 
 
 @contextlib.contextmanager
@@ -135,15 +146,15 @@ def _naming_the_image(values: Values, place: Values) -> Iterator[None]:
 
 
 def _image_of(target: str, arch: str | None, site: Path | None) -> str:
-    """The image that has a target's toolchain; empty where the recipes name none."""
-    from toolchain.recipes.book import load_book
-    from toolchain.recipes.targets import image_for
-    from toolchain.site import load_site
-
+    """The image that has a target's toolchain; empty where the recipes name none, or in a container without them."""
     try:
+        from toolchain.recipes.book import load_book
+        from toolchain.recipes.targets import image_for
+        from toolchain.site import load_site
+
         archs = tuple(arch.split(",")) if arch and target != compiler.DEFAULT_TARGET else ()
         return image_for(target, load_book(load_site(site).recipe_folders), archs=archs).image
-    except TkError:
+    except (TkError, ModuleNotFoundError):
         return ""
 
 
@@ -193,7 +204,7 @@ def _image_instead(values: Values, place: Values) -> str | None:
     if "target" not in values or values.get("emit") == "source":
         return None
     target = _target(values)
-    if compiler.can_compile(target, values["arch"]):
+    if compiler.can_compile(target, values["arch"] or compiler.arch_here(target)):
         return None
     from toolchain.containers.place import image_of_target
 
