@@ -42,6 +42,9 @@ _LEAST = 4
 _DEEP = 8
 """A sum axis of so many terms is staged by itself; the others (taps of a window) run outside of it."""
 
+_WRITTEN_OUT = 256
+"""Products of a thread between two jumps."""
+
 _GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 
 
@@ -347,7 +350,7 @@ class _Contraction:
         self.s.unroll(row_own)
         (self.s.vectorize if lanes > 1 else self.s.unroll)(col_own)
         self.s.decompose_reduction(self.name, rounds[0])
-        self.s.unroll(step)
+        self.s.unroll(self.s.split(step, (None, min(tile.depth, _steps_written_out(tile))))[1])
         self.epilogue(tile, follow, lanes)
         for stage in stages:
             self.s.compute_at(stage, part)
@@ -386,6 +389,11 @@ class _Contraction:
         while lanes > 1 and not self.vectors(block, block.spatial[-1], lanes):
             lanes //= 2
         return lanes
+
+
+def _steps_written_out(tile: ThreadTile) -> int:
+    """Steps whose products are written out one after the other: as many as fit the instruction cache."""
+    return max(1, _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns))
 
 
 def _plain(load: Load) -> bool:

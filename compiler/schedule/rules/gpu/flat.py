@@ -10,7 +10,7 @@ import math
 from contextlib import suppress
 
 from compiler.core.target import TargetFacts
-from compiler.loops.ir import Block, Cast, Expr, Iter, Load, Select, Var
+from compiler.loops.ir import Block, Cast, Expr, Iter, Load, Select, Var, binary, const
 from compiler.loops.queries import extent_of, static_shape, variables
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.analysis import Access, BlockFacts, block_facts
@@ -95,12 +95,10 @@ def aligned_run(access: Access, var: Var, lanes: int, known: Simplifier) -> bool
     """Whether neighbours along `var` lie side by side, and each run begins at a multiple of `lanes`."""
     if var.name not in access.uses:
         return True
-    step, total = 1, None
-    for index, extent in zip(reversed(access.indices), reversed(static_shape(access.buffer)), strict=True):
-        part = known.linear(index).times(step)
-        total = part if total is None else total.plus(part)
-        step *= extent
-    assert total is not None
+    place: Expr = const(0)
+    for index, extent in zip(access.indices, static_shape(access.buffer), strict=True):
+        place = binary("add", binary("mul", place, extent), index)
+    total = known.linear(known.simplify(place))
     if total.coefficient(var.name) != 1 or total.constant % lanes:
         return False
     others = {atom: factor for atom, factor in total.terms.items() if atom != var}
