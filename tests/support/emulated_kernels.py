@@ -266,6 +266,57 @@ extern "C" __global__ void k(const float *__restrict__ b0, float *__restrict__ b
         (_random(4, 128), np.empty((4, 128), np.float32)),
         lambda a: a[:, ::-1],
     ),
+    "products of bytes": Right(
+        """\
+// k: b0[64] b1[64] b2[16]
+extern "C" __global__ void k(const int8_t *b0, const int8_t *b1, int *__restrict__ b2) {
+  const int i = (int)threadIdx.x;
+  int a, b;
+  memcpy(&a, b0 + i * 4, 4);
+  memcpy(&b, b1 + i * 4, 4);
+  b2[i] = tk_dp4a(a, b, i);
+}
+""",
+        (1, 1, 1),
+        (16, 1, 1),
+        (_ints(64, 256).astype(np.int8), _ints(65, 256)[:64].astype(np.int8), np.empty(16, np.int32)),
+        lambda a, b: (
+            (a.astype(np.int32) * b).reshape(16, 4).sum(axis=1, dtype=np.int32)
+            + np.arange(16, dtype=np.int32)
+        ),
+    ),
+    "one matrix product of a whole sub-group": Right(
+        """\
+// k: b0[128] b1[64] b2[128]
+extern "C" __global__ void k(const float *b0, const float *b1, float *__restrict__ b2) {
+  const int lane = (int)threadIdx.x;
+  float a[4], b[2], c[4];
+  for (int r = 0; r < 4; ++r) a[r] = b0[(lane / 4 + 8 * (r % 2)) * 8 + lane % 4 + 4 * (r / 2)];
+  for (int r = 0; r < 2; ++r) b[r] = b1[(lane % 4 + 4 * r) * 8 + lane / 4];
+  for (int r = 0; r < 4; ++r) c[r] = 1.0f;
+  void *const operands[] = {a, b, c};
+  tk_emu_together(
+      [](void *const *const *lanes) {
+        float x[16][8], y[8][8];
+        for (int n = 0; n < 32; ++n)
+          for (int r = 0; r < 4; ++r) {
+            x[n / 4 + 8 * (r % 2)][n % 4 + 4 * (r / 2)] = ((const float *)lanes[n][0])[r];
+            if (r < 2) y[n % 4 + 4 * r][n / 4] = ((const float *)lanes[n][1])[r];
+          }
+        for (int n = 0; n < 32; ++n)
+          for (int r = 0; r < 4; ++r)
+            for (int k = 0; k < 8; ++k)
+              ((float *)lanes[n][2])[r] += x[n / 4 + 8 * (r / 2)][k] * y[k][n % 4 * 2 + r % 2];
+      },
+      operands, 1);
+  for (int r = 0; r < 4; ++r) b2[(lane / 4 + 8 * (r / 2)) * 8 + lane % 4 * 2 + r % 2] = c[r];
+}
+""",
+        (1, 1, 1),
+        (32, 1, 1),
+        (_random(16, 8), _random(8, 8), np.empty((16, 8), np.float32)),
+        lambda a, b: a @ b + 1,
+    ),
 }
 
 
