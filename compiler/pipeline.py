@@ -157,9 +157,8 @@ def _run_stages(
         graph = import_model(path, options.shapes, options.binds, external)  # type: ignore[arg-type]
         dump.model(IMPORT, str(graph))
     with clock.stage("rewrite"):
-        graph = rewrite_graph(
-            graph, _graph_observers(dump, check=settings.debug), pads=not target.facts.binds_threads
-        )
+        observers = _graph_observers(dump, check=settings.debug)
+        graph = rewrite_graph(graph, observers, pads=not target.facts.binds_threads)
     with clock.stage("fuse"):
         fused = fuse(graph)
         dump.model(FUSE, str(fused))

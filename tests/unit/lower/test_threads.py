@@ -1,0 +1,207 @@
+"""Loops over threads become one set of loops per launch, with barriers where threads depend on each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compiler.core.diagnostics import BadInputError
+from compiler.core.node import rewrite
+from compiler.loops.interp import run
+from compiler.loops.ir import SHARED, Alloc, Barrier, For, Func, If, Seq, const, statements
+from compiler.loops.text import parse_func
+from compiler.loops.verify import verify
+from compiler.lower.compact_buffers import compact_buffers
+from compiler.lower.lower_blocks import lower_blocks
+from compiler.lower.merge_threads import merge_threads
+from compiler.lower.place_allocations import place_allocations
+from compiler.lower.place_shared import place_shared
+from compiler.lower.rewriter import replace_buffers
+from tests.support.gpu import SM_70
+from tests.support.kernels import lower_all
+
+TURN = """
+func turn(x: f32[64]) -> (y: f32[64])
+  local t: f32[64] @shared
+  for b in 0..2 bound(blockIdx.x)
+    for i in 0..32 bound(threadIdx.x)
+      block t(v: spatial 64 = b * 32 + i)
+        reads x[v]
+        writes t[v]
+        t[v] = x[v] * 2.0
+    for j in 0..32 bound(threadIdx.x)
+      block y(w: spatial 64 = b * 32 + j)
+        reads t[READ]
+        writes y[w]
+        y[w] = t[READ]
+"""
+BACKWARDS = "w // 32 * 64 + 31 - w"
+
+
+def barriers(func: Func) -> int:
+    return sum(isinstance(item, Barrier) for item in statements(func.body))
+
+
+def tags(func: Func) -> list[str | None]:
+    return [item.tag for item in statements(func.body) if isinstance(item, For) and item.tag]
+
+
+def check(text: str) -> Func:
+    """The lowered program, which computes the same and does not race."""
+    func = parse_func(text)
+    verify(func)
+    lowered = lower_all(func, SM_70)
+    source = np.random.default_rng(0)
+    inputs = {
+        item.name: source.standard_normal([int(n.value) for n in item.shape]).astype(np.float32)
+        for item in func.params[: -func.outputs]
+    }
+    wanted = run(func, inputs)
+    for name, array in run(lowered, inputs, races=True).items():
+        np.testing.assert_array_equal(array, wanted[name].reshape(array.shape))
+    return lowered
+
+
+def test_threads_that_read_what_others_wrote_meet_between() -> None:
+    lowered = check(TURN.replace("READ", BACKWARDS))
+    assert tags(lowered) == ["blockIdx.x", "threadIdx.x"]
+    assert barriers(lowered) == 1
+    (shared,) = [item.buffer for item in statements(lowered.body) if isinstance(item, Alloc)]
+    assert shared.scope == SHARED
+    assert int(shared.shape[0].value) == 32, "each block has its own part"
+
+
+def test_without_the_barrier_the_race_is_seen() -> None:
+    lowered = lower_all(parse_func(TURN.replace("READ", BACKWARDS)), SM_70)
+    broken = rewrite(lowered, lambda item: Seq(()) if isinstance(item, Barrier) else None)
+    with pytest.raises(Exception, match="same element"):
+        run(broken, {"x": np.zeros(64, np.float32)}, races=True)
+
+
+ROUNDS = """
+func rounds(x: f32[4, 32]) -> (y: f32[32])
+  local t: f32[4, 32] @shared
+  local s: f32[32] @register
+  for i in 0..32 bound(threadIdx.x)
+    block start(v: spatial 32 = i)
+      writes s[v]
+      s[v] = 0.0
+  for k in 0..4
+    for i1 in 0..32 bound(threadIdx.x)
+      block t(a: spatial 4 = k, v1: spatial 32 = i1)
+        reads x[a, v1]
+        writes t[a, v1]
+        t[a, v1] = x[a, v1]
+    for i2 in 0..32 bound(threadIdx.x)
+      block s(v2: spatial 32 = i2, r: reduce 4 = k)
+        reads t[r, 31 - v2]
+        writes s[v2]
+        s[v2] += t[r, 31 - v2]
+  for i3 in 0..32 bound(threadIdx.x)
+    block y(v3: spatial 32 = i3)
+      reads s[v3]
+      writes y[v3]
+      y[v3] = s[v3]
+"""
+
+
+def one_launch(text: str) -> str:
+    """All statements of a function under one loop over blocks."""
+    lines = text.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith("  for"))
+    return "\n".join(
+        [*lines[:first], "  for b in 0..1 bound(blockIdx.x)", *(f"  {line}" for line in lines[first:])]
+    )
+
+
+def test_a_loop_is_compared_with_its_next_iteration() -> None:
+    """The tile of the next round may not be fetched before all have read this one: two barriers a round."""
+    lowered = check(one_launch(ROUNDS))
+    assert barriers(lowered) == 2
+    registers = [item.buffer for item in statements(lowered.body) if isinstance(item, Alloc)]
+    assert {(item.name, item.scope, int(item.shape[0].value)) for item in registers} == {
+        ("t", "shared", 32),
+        ("s", "register", 1),
+    }
+
+
+def test_work_outside_of_threads_is_done_once_where_others_see_it() -> None:
+    text = """
+func first(x: f32[8]) -> (y: f32[8], z: f32[1])
+  for b in 0..1 bound(blockIdx.x)
+    for i in 0..8 bound(threadIdx.x)
+      block y(v: spatial 8 = i)
+        reads x[v]
+        writes y[v]
+        y[v] = x[v]
+    block z(w: spatial 1 = 0)
+      reads y[7]
+      writes z[w]
+      z[w] = y[7]
+"""
+    lowered = check(text)
+    assert barriers(lowered) == 1
+    assert any(isinstance(item, If) for item in statements(lowered.body))
+
+
+def test_shorter_loops_are_guarded_and_need_no_barrier_inside() -> None:
+    text = TURN.replace("READ", "w").replace("for j in 0..32", "for j in 0..16")
+    text = text.replace("b * 32 + j", "b * 16 + j")
+    text = text.replace("y: f32[64]", "y: f32[32]").replace("w: spatial 64", "w: spatial 32")
+    func = parse_func(text.replace("t[w]", "t[w // 16 * 32 + w % 16]"))
+    merged = merge_threads(place_allocations(func, launches=True), SM_70)
+    assert tags(merged) == ["blockIdx.x", "threadIdx.x"]
+    assert any(isinstance(item, If) for item in statements(merged.body))
+
+
+def test_every_launch_has_loops_over_blocks_and_threads() -> None:
+    text = """
+func two(x: f32[8]) -> (y: f32[8], z: f32[8])
+  for i in 0..8 bound(blockIdx.x)
+    block y(v: spatial 8 = i)
+      reads x[v]
+      writes y[v]
+      y[v] = x[v]
+  for j in 0..8
+    block z(w: spatial 8 = j)
+      reads x[w]
+      writes z[w]
+      z[w] = x[w] + 1.0
+"""
+    assert tags(check(text)) == ["blockIdx.x", "threadIdx.x", "blockIdx.x", "threadIdx.x"]
+
+
+def test_blocks_inside_of_other_work_are_refused() -> None:
+    text = """
+func inside(x: f32[4, 8]) -> (y: f32[4, 8])
+  for k in 0..4
+    for i in 0..8 bound(blockIdx.x)
+      block y(a: spatial 4 = k, v: spatial 8 = i)
+        reads x[a, v]
+        writes y[a, v]
+        y[a, v] = x[a, v]
+"""
+    with pytest.raises(BadInputError, match=r"cannot be bound to blockIdx\.x") as error:
+        lower_all(parse_func(text), SM_70)
+    assert "reorder" in error.value.hint
+
+
+def test_padded_rows_stay_padded_when_shared_memory_shrinks() -> None:
+    text = TURN.replace("READ", BACKWARDS).replace("local t: f32[64]", "local t: f32[2, 32]")
+    text = text.replace("writes t[v]", "writes t[v // 32, v % 32]").replace("t[v] =", "t[v // 32, v % 32] =")
+    text = text.replace(f"t[{BACKWARDS}]", "t[w // 32, 31 - w % 32]")
+    func = parse_func(text)
+    padded = func.allocs[0].replace(strides=(const(36), const(1)))
+    func = func.replace(allocs=(padded,), body=replace_buffers(func.body, {func.allocs[0]: padded}))
+    merged = merge_threads(place_allocations(func, launches=True), SM_70)
+    steps = place_shared(compact_buffers(lower_blocks(merged)))
+    (shared,) = [item.buffer for item in statements(steps.body) if isinstance(item, Alloc)]
+    assert [int(item.value) for item in shared.shape] == [1, 32]
+    assert [int(item.value) for item in shared.strides] == [36, 1]
+
+
+def test_other_devices_are_left_alone() -> None:
+    func = parse_func(TURN.replace("READ", BACKWARDS))
+    assert merge_threads(func, replace(SM_70, binds_threads=False)) is func
