@@ -95,6 +95,17 @@ def test_host_pass_of_the_text_ahead_of_time(
     assert done.returncode == 0, done.stderr[:3000]
 
 
+@pytest.mark.parametrize(("kernels", "lanes"), [(_SCALE, None), (_REVERSE, 32)])
+def test_device_pass_of_the_text_ahead_of_time(
+    runtime: IntelRuntime, shim: bytes, kernels: str, lanes: int | None
+) -> None:
+    """The runtime's compiler takes kernels in lambdas, too: what DPC++ would be given, but for the shim."""
+    words = SYCL_CPU if lanes is None else SYCL_GPU
+    text = ahead_text(module_text(words.prelude + kernels, "0a1b2c3d", lanes), "spir64")
+    alone = "#define TK_AHEAD 1\n" + text.replace('#include "shim.cpp"\n', "")
+    assert build_syclbin(alone, "00000000", runtime, shim, load_settings()).pieces
+
+
 def test_models_with_kernels_of_the_same_name(relu: Path, tmp_path: Path) -> None:
     other = small(tmp_path, "Neg", "neg")
     x = np.random.default_rng(1).standard_normal((4, 33), dtype=np.float32)

@@ -348,8 +348,10 @@ struct tk_sycl_device {
   string text;
   void *tick;  // marks write here: an event with a time is all that is wanted
 
+  // In the context that every sycl::queue of this device is in unless told otherwise: the caller's can be taken.
   explicit tk_sycl_device(const Candidate &one)
-      : chosen(one), context(one.device), text(one.text()), tick(sycl::malloc_device(1, one.device, context)) {}
+      : chosen(one), context(sycl::queue(one.device).get_context()), text(one.text()),
+        tick(sycl::malloc_device(1, one.device, context)) {}
   ~tk_sycl_device() { sycl::free(tick, context); }
 };
 
