@@ -11,7 +11,7 @@ import pytest
 
 from tests.support import command
 
-pytest_plugins = ("tests.support.engine",)
+pytest_plugins = ("tests.support.engine", "tests.support.opencl_fixtures")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,4 +1,7 @@
-"""Every op, compiled for the host's cores behind OpenCL, against onnxruntime."""
+"""Every op, compiled to OpenCL C and run by each driver for processors, against onnxruntime.
+
+Schedules for GPUs run there, too: their work-groups, shared memory and barriers are the same.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,6 @@ import onnx
 import pytest
 
 import compiler
-from compiler.core.diagnostics import HostError
 from tests.support.merged_cases import merge, merged
 from tests.support.onnx_models import assert_close
 from tests.support.op_cases import CASES, Case
@@ -16,22 +18,31 @@ from tests.support.op_cases import CASES, Case
 GROUPS = dict(merged(CASES, 24))
 
 
-@pytest.mark.parametrize("name", GROUPS)
-def test_ops(name: str, tmp_path: Path) -> None:
-    assert_ops(name, GROUPS[name], "opencl-cpu", tmp_path)
+def sampled(step: int) -> list[object]:
+    """The groups of ops; only every `step`-th runs with every test run."""
+    slow = pytest.mark.slow
+    return [pytest.param(name, marks=[] if n % step == 0 else [slow]) for n, name in enumerate(GROUPS)]
 
 
-def assert_ops(name: str, cases: tuple[Case, ...], target: str, directory: Path) -> None:
+@pytest.mark.parametrize("name", sampled(3))
+def test_ops_on_host_cores(name: str, opencl_driver: str, tmp_path: Path) -> None:
+    assert_ops(name, GROUPS[name], "opencl-cpu", tmp_path, opencl_driver)
+
+
+@pytest.mark.parametrize("target", ["opencl-nvidia", "opencl-amd", "opencl-hygon", "opencl-intel"])
+@pytest.mark.parametrize("name", sampled(26))
+def test_ops_as_for_gpus(name: str, target: str, opencl_driver: str, tmp_path: Path) -> None:
+    assert_ops(name, GROUPS[name], target, tmp_path, f"any:{opencl_driver}")
+
+
+def assert_ops(
+    name: str, cases: tuple[Case, ...], target: str, directory: Path, device: str | None = None
+) -> None:
     together = merge(name, cases)
     onnx.save(together.proto, directory / "m.onnx")
-    compiler.compile_model(
-        directory / "m.onnx", compiler.CompileOptions(output=directory / "m.so", target=target)
-    )
-    try:
-        model = compiler.load(directory / "m.so")
-    except HostError as error:
-        pytest.skip(str(error))
-    with model:
+    options = compiler.CompileOptions(output=directory / "m.so", target=target)
+    compiler.compile_model(directory / "m.onnx", options)
+    with compiler.load(directory / "m.so", device=device) as model:
         got = model.run(together.feeds)
     problems = []
     for output, array in together.want.items():

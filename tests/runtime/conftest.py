@@ -9,7 +9,6 @@ import pytest
 
 from compiler.core.cache import ContentCache
 from tests.support.model_library import COMPILERS, Arrays, Builder, Feeds
-from tests.support.opencl_host import build_host, drivers
 
 
 @pytest.fixture(scope="session", params=COMPILERS)
@@ -32,19 +31,3 @@ def feeds() -> Feeds:
         return {name: random.standard_normal((rows, 8), dtype=np.float32) for name in ("x", "z")}
 
     return make
-
-
-@pytest.fixture(scope="session")
-def opencl_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The OpenCL device behind functions for ctypes."""
-    return build_host(tmp_path_factory.mktemp("opencl"))
-
-
-@pytest.fixture(scope="session", params=["pocl", "intel"])
-def opencl_driver(request: pytest.FixtureRequest, opencl_library: Path) -> str:
-    """A selector of each driver for processors; skipped where this machine has not got it."""
-    offered = drivers(opencl_library)
-    if request.param not in offered:
-        why = offered.get("", "only another one")
-        pytest.skip(f"no OpenCL driver `{request.param}` for processors: {why}")
-    return str(request.param)

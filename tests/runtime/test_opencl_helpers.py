@@ -35,7 +35,7 @@ Texts = dict[str, tuple[list[str], str]]
 
 
 class Pieces:
-    """Bodies on a device: those with the same parameters are one kernel, as each kernel costs drivers time."""
+    """Bodies on a device: those with the same parameters are one kernel, as a kernel costs drivers time."""
 
     def __init__(self, library: Path, driver: str, texts: Texts) -> None:
         assert WORDS.device is not None

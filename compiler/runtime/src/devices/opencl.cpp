@@ -3,7 +3,8 @@
 //
 // The arch of an image names what it is for: `cpu`, or the vendor of a GPU. A selector is a number among the devices
 // of that kind, or a part of the name of a platform, else of a device (`intel`, `portable`, `rtx`), with a number
-// behind a colon where several match (`intel:1`).
+// behind a colon where several match (`intel:1`). `any:` in front of it allows devices of other kinds: a processor
+// runs a GPU's kernels, slowly, which is how they are checked where there is no GPU.
 
 #include <dlfcn.h>
 
@@ -25,6 +26,7 @@ namespace tk {
 namespace {
 
 constexpr cl::Uint kAlignment = 128;  // the largest vector of OpenCL C
+constexpr char kAnyKind[] = "any:";
 
 // ---------------------------------------------------------------- statuses
 
@@ -243,9 +245,11 @@ tk_status find_device(const cl::Api &api, const Program &program, const char *se
   if (platforms == 0)
     return fail(TK_ERR_HOST, "the OpenCL loader finds no driver (files in /etc/OpenCL/vendors name them); %s",
                 wanted.install);
+  const bool any = std::strncmp(selector, kAnyKind, sizeof kAnyKind - 1) == 0;
+  if (any) selector += sizeof kAnyKind - 1;
   std::vector<Found> fitting;
   for (const Found &one : all)
-    if (one.is(wanted)) fitting.push_back(one);
+    if (any || one.is(wanted)) fitting.push_back(one);
   if (fitting.empty())
     return fail(TK_ERR_DEVICE, "no OpenCL driver offers the device that %s runs on, a %s; it offers: %s; %s",
                 program.target, wanted.title, listed(all).c_str(), wanted.install);
@@ -342,7 +346,8 @@ tk_status OpenClDevice::make_program(const Program &program) {
   const bool takes_spirv =
       api.clCreateProgramWithIL != nullptr && !told(api, found_.device, cl::kDeviceIlVersion).empty();
   if (image == spirv && !takes_spirv)
-    return fail(TK_ERR_DEVICE, "the OpenCL driver of %s compiles neither source nor SPIR-V; install the whole driver",
+    return fail(TK_ERR_DEVICE,
+                "the OpenCL driver of %s takes no SPIR-V, and has no compiler for source; install the whole driver",
                 title_.c_str());
   const std::string text(reinterpret_cast<const char *>(image->data), static_cast<size_t>(image->bytes));
   key_ = program_key({image->kind, text, options_, found_.platform, found_.version, found_.name,
