@@ -46,6 +46,11 @@ KNOBS: tuple[Knob, ...] = (
         "folder of ROCm, or of Hygon's DTK: has bin/hipcc",
         "ROCM_PATH, then hipcc on the PATH, then /opt/rocm, /opt/dtk",
     ),
+    Knob(
+        "TK_DEVICE",
+        "device of libraries for one, as `--device` names it; read by the libraries themselves",
+        "the first that fits",
+    ),
     Knob("TK_JOBS", "compilations that run at the same time", "the processors this process may use"),
     Knob(
         "TK_THREADS",
@@ -70,6 +75,7 @@ class Settings:
     sycl_root: Path | None = None
     cuda_root: Path | None = None
     rocm_root: Path | None = None
+    device: str | None = None
 
 
 def load_settings(env: Mapping[str, str] | None = None) -> Settings:
@@ -90,6 +96,7 @@ def load_settings(env: Mapping[str, str] | None = None) -> Settings:
         sycl_root=_folder(source, "TK_SYCL_ROOT"),
         cuda_root=_folder(source, "TK_CUDA_ROOT") or _folder(source, "CUDA_HOME"),
         rocm_root=_folder(source, "TK_ROCM_ROOT") or _folder(source, "ROCM_PATH"),
+        device=source.get("TK_DEVICE") or None,
     )
 
 

@@ -94,7 +94,7 @@ def _place(library: Model, context: Context, request: BenchRequest) -> _Place:
     if not library.device:
         return _Place(context.threads)
     unused = "--threads has no use here: the device's driver decides" if request.threads is not None else ""
-    if request.device == EMULATOR:
+    if (request.device or load_settings().device) == EMULATOR:
         slow = "the emulator looks after every access: its times say nothing about a GPU's"
         return _Place(None, tuple(filter(None, (unused, slow))))
     manifest = library.manifest

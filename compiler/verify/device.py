@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from compiler.core.settings import Settings, load_settings
+from compiler.runtime.elf import read_images
 from compiler.runtime.loader import Model
 from compiler.runtime.loader import load as load_library
 
@@ -24,8 +25,8 @@ def load(path: Path | str, *, threads: int | None = None, device: str | None = N
 
 def selector_of(library: Path, device: str | None, settings: Settings) -> str | None:
     """What the runtime is told for a device that a user names: for the emulator, where its library is."""
-    if device != EMULATOR:
-        return device
+    if (device or settings.device) != EMULATOR or (device is None and not read_images(library)):
+        return device  # what TK_DEVICE says is no concern of kernels that are the host's code
     from compiler.verify.emulate import emulation_of  # a compiler's business, needed for this alone
 
     return f"{EMULATOR}:{emulation_of(library, settings)}"
