@@ -160,4 +160,9 @@ TK_INLINE int32_t tk_dp4a(int32_t a, int32_t b, int32_t c) {
 #endif
 }
 
+/* The same, with the bytes of both factors in memory, each at a multiple of four. */
+TK_INLINE int32_t tk_dp4a_i8(const int8_t *a, const int8_t *b, int32_t c) {
+    return tk_dp4a(*(const int32_t *)a, *(const int32_t *)b, c);
+}
+
 #endif /* TK_SIMT_THREADS_H */
