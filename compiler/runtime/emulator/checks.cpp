@@ -38,10 +38,9 @@ struct Nearest {
   Nearest nearest;
   for (const Region &region : from.launch.regions)
     nearest.offer(region.names, reinterpret_cast<uintptr_t>(region.memory), region.bytes, region.element_bytes, address);
-  for (const SharedArray &array : image().arrays)
-    if (array.kernel == from.launch.kernel->name)
-      nearest.offer("shared " + array.name, from.shared_low + array.offset, array.bytes,
-                    array.bytes % static_cast<int64_t>(bytes) == 0 ? static_cast<int64_t>(bytes) : 1, address);
+  for (const SharedArray *array : from.launch.arrays)
+    nearest.offer("shared " + array->name, from.shared_low + array->offset, array->bytes,
+                  array->bytes % static_cast<int64_t>(bytes) == 0 ? static_cast<int64_t>(bytes) : 1, address);
   if (nearest.text.empty() || nearest.distance > (1 << 30)) nearest.text = "memory that no argument points to";
   from.stop("out of bounds: " + thread_text(from, from.current->number) + " " + verb(use) + " " + nearest.text +
             place_text(place));
@@ -215,17 +214,14 @@ template <class F> void each_cell(Worker &from, uintptr_t address, size_t bytes,
 }
 
 bool in_array(const Worker &from, uintptr_t address, size_t bytes) {
-  const std::vector<SharedArray> &arrays = image().arrays;
   const uintptr_t offset = address - from.shared_low;
-  const auto after = std::upper_bound(arrays.begin(), arrays.end(), offset,
-                                      [](uintptr_t at, const SharedArray &array) { return at < array.offset; });
-  if (after == arrays.begin()) return false;
-  const SharedArray &array = after[-1];
-  return offset + bytes <= array.offset + static_cast<uintptr_t>(array.bytes) && array.kernel == from.launch.kernel->name;
+  for (const SharedArray *array : from.launch.arrays)
+    if (offset >= array->offset && offset + bytes <= array->offset + static_cast<uintptr_t>(array->bytes)) return true;
+  return false;
 }
 
 bool try_shared(Worker &from, uintptr_t address, size_t bytes, Use use, const void *place) {
-  if (address < from.shared_low || address >= from.shared_high || !in_array(from, address, bytes)) return false;
+  if (!in_array(from, address, bytes)) return false;
   each_cell(from, address, bytes, [&](Cell &cell, uintptr_t at) { check_cell(from, cell, at, std::min<size_t>(bytes, 4), use, place); });
   return true;
 }
@@ -245,9 +241,9 @@ void check(uintptr_t address, size_t bytes, Use use, const void *place) {
   Worker *from = worker;
   if (from == nullptr || from->current == nullptr || from->busy || bytes == 0 || !from->launch.kernel->checked) return;
   const Busy busy(*from);
-  if (try_global(*from, address, bytes, use, place) || try_shared(*from, address, bytes, use, place) ||
-      is_allowed(*from, address, bytes, use))
-    return;
+  const bool shared = address >= from->shared_low && address < from->shared_high;
+  if (shared ? try_shared(*from, address, bytes, use, place) : try_global(*from, address, bytes, use, place)) return;
+  if (is_allowed(*from, address, bytes, use)) return;
   outside(*from, address, bytes, use, place);
 }
 

@@ -121,6 +121,7 @@ struct Launch {
   tk_emu_uint3 grid, block;
   uint32_t threads;
   std::vector<Region> regions;
+  std::vector<const SharedArray *> arrays;  // of the kernel
   std::vector<void *> args;
   Mapping memory, shadow;
   uintptr_t low = 0, high = 0;  // of the regions with their gaps

@@ -153,6 +153,8 @@ bool launch_emulated(const EmulatedLaunch &wanted, char *message, int64_t size) 
     launch.threads = wanted.block[0] * wanted.block[1] * wanted.block[2];
     launch.blocks = static_cast<uint64_t>(wanted.grid[0]) * wanted.grid[1] * wanted.grid[2];
     try {
+      for (const SharedArray &array : image().arrays)
+        if (array.kernel == kernel->name) launch.arrays.push_back(&array);
       launch.regions = read_regions(*kernel, wanted.args);
       place_regions(launch);
     } catch (const std::bad_alloc &) {

@@ -29,12 +29,12 @@ std::string element_text(const Worker &from, uintptr_t address, size_t bytes) {
     if (address < start || address >= start + static_cast<uintptr_t>(region.bytes)) continue;
     return region.names + text("[%lld]", static_cast<long long>(address - start) / static_cast<long long>(region.element_bytes));
   }
-  for (const SharedArray &array : image().arrays) {
-    const uintptr_t start = from.shared_low + array.offset;
-    if (address < start || address >= start + static_cast<uintptr_t>(array.bytes)) continue;
+  for (const SharedArray *array : from.launch.arrays) {
+    const uintptr_t start = from.shared_low + array->offset;
+    if (address < start || address >= start + static_cast<uintptr_t>(array->bytes)) continue;
     const uintptr_t offset = address - start;
-    if (bytes != 0 && offset % bytes == 0) return "shared " + array.name + text("[%zu]", static_cast<size_t>(offset / bytes));
-    return "shared " + array.name + text(" at byte %zu", static_cast<size_t>(offset));
+    if (bytes != 0 && offset % bytes == 0) return "shared " + array->name + text("[%zu]", static_cast<size_t>(offset / bytes));
+    return "shared " + array->name + text(" at byte %zu", static_cast<size_t>(offset));
   }
   return "memory";
 }
