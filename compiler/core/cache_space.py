@@ -18,7 +18,7 @@ from pathlib import Path
 from compiler.core.files import remove_unless_locked
 from compiler.core.settings import Settings
 
-KINDS = ("libraries", "objects", "peak", "benchmarks")
+KINDS = ("libraries", "objects", "peak", "benchmarks", "images", "programs")
 """The directories below the cache's root whose files may be removed at any time: they are made again."""
 
 _LOCK = ".lock"

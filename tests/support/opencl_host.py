@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from compiler.core.process import run
@@ -75,6 +78,7 @@ class Program:
         grid: tuple[int, int, int] = (1, 1, 1),
         block: tuple[int, int, int] = (1, 1, 1),
         repeats: int = 1,
+        shared_bytes: int = 0,
     ) -> int:
         """Launch a kernel on the arrays, which are changed in place; the time in nanoseconds."""
         three = ctypes.c_uint32 * 3
@@ -83,7 +87,7 @@ class Program:
         time = ctypes.c_int64()
         status = self.library.host_run(
             self.handle, self.functions.index(function), three(*grid), three(*block),
-            len(arrays), pointers, sizes, repeats, ctypes.byref(time),
+            len(arrays), pointers, sizes, repeats, shared_bytes, ctypes.byref(time),
         )  # fmt: skip
         _check(self.library, status)
         return time.value
@@ -128,6 +132,22 @@ def drivers(library: Path) -> dict[str, str]:
     return found
 
 
+def main(library: str, arch: str, selector: str) -> None:
+    """Open a device in this process and run a kernel that doubles; prints what came of it as JSON."""
+    source = "__kernel void twice(__global float *x) { x[get_group_id(0)] *= 2; }"
+    try:
+        program = open_program(Path(library), source, ["twice"], selector, arch=arch)
+        values = np.arange(4, dtype=np.float32)
+        program.run("twice", [values], grid=(4, 1, 1))
+        sys.stdout.write(json.dumps({"device": program.device, "values": values.tolist()}))
+    except RefusedError as error:
+        sys.stdout.write(json.dumps({"status": error.status, "message": str(error)}))
+
+
 def _check(library: Any, status: int) -> None:
     if status:
         raise RefusedError(status, library.host_error().decode())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
