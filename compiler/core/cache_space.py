@@ -18,7 +18,7 @@ from pathlib import Path
 from compiler.core.files import remove_unless_locked
 from compiler.core.settings import Settings
 
-KINDS = ("libraries", "objects", "peak", "benchmarks", "images", "programs")
+KINDS = ("libraries", "objects", "peak", "benchmarks", "images", "programs", "sycl", "emulated")
 """The directories below the cache's root whose files may be removed at any time: they are made again."""
 
 _LOCK = ".lock"
