@@ -42,11 +42,12 @@ FROM system AS image
 COPY --from=packages /opt/venv /opt/venv
 COPY probes/cuda-nvrtc.py probes/cuda-nvrtc.sh /usr/local/share/tk/probes/
 ENV NVIDIA_VISIBLE_DEVICES="all" \
-    NVIDIA_DRIVER_CAPABILITIES="compute,utility"
+    NVIDIA_DRIVER_CAPABILITIES="compute,utility" \
+    TK_PYTHON="/opt/venv/bin/python"
 LABEL "org.opencontainers.image.title"="cuda-12-pip" \
       "org.opencontainers.image.description"="CUDA from Python packages" \
       "org.opencontainers.image.base.name"="debian:bookworm-slim" \
-      "tk.recipe"="cd6183ad7db2b4dd7cf96d92e1846da5157edf0cf847cfd73e9803d456658615" \
+      "tk.recipe"="4fc70db53e2cea7290f62851e89e1f6dac2a5871856dc21de0cc36f31b91737f" \
       "tk.components"="cuda-pip=12"
 USER 10000:10000
 WORKDIR /home/tk
