@@ -2,11 +2,11 @@
 
 Importing this module makes them known: whoever wants them asks for them.
 
-- `dp4a.i8`: c += the four products of neighbouring signed bytes (CUDA: `__dp4a`, from sm_61; elsewhere the same
-  in plain C). Printed as `tk_dp4a_i8`.
+- `dp4a.i8`: c += the four products of neighbouring signed bytes (CUDA: `__dp4a`, from sm_61; else plain C).
+  Printed as `tk_dp4a_i8`.
 - `wmma.*`: c += a @ b for tiles of 16 x 16, a and b in f16, c in f32, spread over a sub-group of 32 (PTX ISA,
-  `wmma.mma.sync.m16n16k16`). Fragments are opaque: which lane holds which element is the device's matter. The
-  lane map here, eight neighbours of the row-major tile for each lane, is the interpreter's. No language prints
+  `wmma.mma.sync.m16n16k16`). Fragments are opaque: which lane holds what is the device's matter. The lane
+  map here, eight neighbours of the row-major tile for each lane, is the interpreter's. No language prints
   them yet.
 """
 
