@@ -1,0 +1,40 @@
+"""Small networks of the zoo, compiled for CUDA and HIP, verify in the emulator; one with every test run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import compiler
+from compiler import pipeline
+from compiler.frontend.external import ExternalData
+from tests.support.emulated_models import TARGETS, text_only
+from toolchain import zoo
+
+NETWORKS = (
+    "mnist",
+    "transformer-encoder",
+    "transformer-encoder-decomposed",
+    "squeezenet",
+    "shufflenet",
+    "mobilenetv2",
+)
+MOST_ERROR = 1e-4
+LIMIT_SECONDS = 900.0
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name == "mnist" else [pytest.mark.slow]) for name in NETWORKS]
+)
+def test_network(name: str, target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text_only(monkeypatch)
+    model, library = tmp_path / "m.onnx", tmp_path / "m.so"
+    zoo.make(name, model)
+    options = compiler.CompileOptions(output=library, target=target)
+    pipeline.compile_model(model, options, ExternalData(tmp_path))
+    request = compiler.VerifyRequest(library, model, runs=1, device="emulator")
+    verified = compiler.verify_library(request, timeout=LIMIT_SECONDS)
+    assert verified.passed, verified.outputs
+    assert verified.needed <= MOST_ERROR
