@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from compiler.core.diagnostics import BadInputError
 from compiler.core.settings import Settings, load_settings
 from compiler.runtime.elf import read_images
-from compiler.runtime.loader import Model
+from compiler.runtime.loader import Model, manifest_of
 from compiler.runtime.loader import load as load_library
 
 EMULATOR = "emulator"
@@ -27,6 +28,17 @@ def selector_of(library: Path, device: str | None, settings: Settings) -> str | 
     """What the runtime is told for a device that a user names: for the emulator, where its library is."""
     if (device or settings.device) != EMULATOR or (device is None and not read_images(library)):
         return device  # what TK_DEVICE says is no concern of kernels that are the host's code
-    from compiler.verify.emulate import emulation_of  # a compiler's business, needed for this alone
+    from compiler.targets import get_target  # a compiler's business, needed for this alone
+    from compiler.verify.emulate import emulation_of
+
+    manifest = manifest_of(library)
+    language = get_target(manifest.get("target"), manifest.get("arch")).device
+    if language is None or EMULATOR not in language.runtime:
+        raise BadInputError(
+            "this library has nothing for the emulator",
+            where=str(library),
+            why=f"it is for {manifest.get('target')}; the emulator runs kernels in CUDA and HIP",
+            hint="compile the model for a GPU in CUDA or HIP",
+        )
 
     return f"{EMULATOR}:{emulation_of(library, settings)}"

@@ -313,6 +313,7 @@ def test_the_emulator_runs_and_verifies(directory: Path, tmp_path: Path) -> None
     assert any("say nothing about a GPU" in word for word in timed.json["warnings"])
     refused = command.tk("run", "mnist.opencl-cpu.so", "--device", "emulator", cwd=directory)
     assert refused.code == 3
+    assert "it is for opencl-cpu; the emulator runs kernels in CUDA and HIP" in refused.err
     assert json.loads(ran.out)["outputs"][0]["shape"] == [1, 10]
 
 
