@@ -21,6 +21,7 @@ from compiler.targets.features import host_flags
 from compiler.targets.toolchain import Cxx, find_cxx
 
 SHIM = ROOT / "sycl" / "shim.cpp"
+SHIM_PARTS = (SHIM, SHIM.with_name("shim_devices.h"))
 BUILDER = ROOT / "sycl" / "build.cpp"
 _LIMIT_SECONDS = 900.0
 _SHOWN_LINES = 12
@@ -47,7 +48,7 @@ def build_shim(runtime: IntelRuntime, settings: Settings) -> bytes:
     check_headers(runtime)
     cxx = find_cxx(settings)
     argv = [*_FLAGS, "-I", str(INCLUDE), "-I", str(SOURCES), "-isystem", str(runtime.headers), "shim.cpp"]
-    return _host_built("shim.so", cxx, argv, (SHIM,), str(runtime.sycl), runtime, settings).read_bytes()
+    return _host_built("shim.so", cxx, argv, SHIM_PARTS, str(runtime.sycl), runtime, settings).read_bytes()
 
 
 def check_headers(runtime: IntelRuntime) -> None:
@@ -294,14 +295,15 @@ def build_ahead(text: str, arch: str, dpcpp: Dpcpp, settings: Settings) -> bytes
     """A shim with the kernels for one architecture; raises BuildError when DPC++ refuses."""
     source = ahead_text(text, arch)
     flags = (*COMMON_AHEAD, *ahead_flags(arch))
-    headers = [SHIM, *sorted(INCLUDE.glob("*.h")), *sorted(SOURCES.glob("*.h"))]
+    headers = [*SHIM_PARTS, *sorted(INCLUDE.glob("*.h")), *sorted(SOURCES.glob("*.h"))]
     cache = ContentCache(settings.cache_dir / "images")
     key = content_key("sycl-ahead", source, dpcpp.identity, *flags, *(sha256_file(path) for path in headers))
     if found := cache.get(key, ".shim"):
         return found.read_bytes()
     with private_directory("tk-dpcpp") as directory:
         write_atomic(directory / "module.cpp", source)
-        write_atomic(directory / "shim.cpp", SHIM.read_bytes())
+        for part in SHIM_PARTS:
+            write_atomic(directory / part.name, part.read_bytes())
         argv = [dpcpp.path, *flags, "-I", str(INCLUDE), "-I", str(SOURCES), "module.cpp", "-o", "shim.so"]
         done = run(argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
         _check(done, f"DPC++ refused the generated kernels for {arch}", " ".join(argv))

@@ -18,18 +18,6 @@
 /* Whether V fills a vector register exactly, so that one instruction does it. */
 template <class V> constexpr bool tk_is_register = sizeof(V) >= 16 && sizeof(V) <= TK_VECTOR_BYTES && tk_lanes<V> > 1;
 
-/* Clang's functions on whole vectors, for devices: what runs there knows no inline assembly of x86. */
-#if defined(TK_NO_ASSEMBLY) && defined(__clang__)
-#define TK_ELEMENTWISE(name) __has_builtin(__builtin_elementwise_##name)
-#else
-#define TK_ELEMENTWISE(name) 0
-#endif
-
-/* Whether a * b + c rounded once is one instruction. */
-#if defined(__FMA__) || defined(__AVX512F__) || TK_ELEMENTWISE(fma)
-#define TK_HAVE_FMA 1
-#endif
-
 /* fn over both halves, or over V doubled when it is smaller than a register. */
 #define TK_BY_HALVES(fn, v)                                              \
     if constexpr (sizeof(v) < 16) return tk_low(fn(tk_join(v, v)));      \

@@ -36,6 +36,18 @@
 #define TK_VECTOR_BYTES 16
 #endif
 
+/* Clang's functions on whole vectors, for devices: what runs there knows no inline assembly of x86. */
+#if defined(TK_NO_ASSEMBLY) && defined(__clang__)
+#define TK_ELEMENTWISE(name) __has_builtin(__builtin_elementwise_##name)
+#else
+#define TK_ELEMENTWISE(name) 0
+#endif
+
+/* Whether a * b + c rounded once is one instruction. */
+#if defined(__FMA__) || defined(__AVX512F__) || TK_ELEMENTWISE(fma)
+#define TK_HAVE_FMA 1
+#endif
+
 /* ---------------------------------------------------------------- types: tk_f32x16, tk_i8x64, ... */
 
 #define TK_DECLARE_VECTOR(T, name, lanes) \
