@@ -146,7 +146,7 @@ def _naming_the_image(values: Values, place: Values) -> Iterator[None]:
 
 
 def _image_of(target: str, arch: str | None, site: Path | None) -> str:
-    """The image that has a target's toolchain; empty where the recipes name none, or in a container without them."""
+    """The image that has a target's toolchain; empty where no recipe names one, or there are no recipes."""
     try:
         from toolchain.recipes.book import load_book
         from toolchain.recipes.targets import image_for
