@@ -1,0 +1,134 @@
+"""Printed OpenCL C on every driver for processors, against the interpreter; and what it looks like."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.core.types import F16, F32, dtype
+from compiler.loops.build import Builder
+from compiler.loops.interp import run
+from compiler.loops.ir import Func
+from compiler.render.device import render_launches
+from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
+from compiler.targets import get_target
+from tests.support.kernels import lower_all, pack_inputs, unpack_outputs
+from tests.support.opencl_kernels import OpenClKernel
+from tests.support.programs import PROGRAMS, random_schedule, vectorised
+from tests.support.schedules import random_inputs
+from tests.unit.render.test_types_and_functions import inputs_of, program
+
+TARGET = get_target("opencl-cpu")
+LANES = TARGET.facts.lanes(32)
+
+
+def assert_computes(before: Func, scheduled: Func, library: Path, driver: str) -> None:
+    inputs = random_inputs(before)
+    kernel = OpenClKernel(lower_all(scheduled, TARGET.facts), TARGET, library, driver)
+    got = unpack_outputs(scheduled, kernel(pack_inputs(scheduled, inputs)))
+    kernel.close()
+    for name, wanted in run(before, inputs).items():
+        np.testing.assert_allclose(got[name], wanted, rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("vectors", [False, True])
+def test_all_types_and_functions(vectors: bool, opencl_library: Path, opencl_driver: str) -> None:
+    func = program()
+    inputs = inputs_of(func)
+    lowered = lower_all(vectorised(func) if vectors else func, TARGET.facts)
+    kernel = OpenClKernel(lowered, TARGET, opencl_library, opencl_driver)
+    got = kernel(inputs)
+    kernel.close()
+    for name, wanted in run(func, inputs).items():
+        np.testing.assert_allclose(
+            got[name].astype(np.float64), wanted.astype(np.float64), rtol=3e-6, atol=1e-6, err_msg=name
+        )
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_vectorised(name: str, opencl_library: Path, opencl_driver: str) -> None:
+    func = PROGRAMS[name]()
+    assert_computes(func, vectorised(func), opencl_library, opencl_driver)
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(n, marks=[] if n < 4 else [pytest.mark.slow]) for n in range(24)]
+)
+def test_random_schedules(seed: int, opencl_library: Path, opencl_driver: str) -> None:
+    source = random.Random(seed)
+    func = PROGRAMS[source.choice(list(PROGRAMS))]()
+    assert_computes(func, random_schedule(func, source), opencl_library, opencl_driver)
+
+
+def scaled(kind: str = "f32") -> Func:
+    b = Builder("scaled")
+    x = b.input("x", (4, 64), dtype(kind))
+    return b.finish([b.compute("y", (4, 64), lambda i, j: x[i, j] * 2.0)])
+
+
+def printed(func: Func) -> str:
+    return render_launches(lower_all(func, TARGET.facts), 3, TARGET.vocabulary, TARGET.facts).text
+
+
+def test_a_kernel_says_what_it_is() -> None:
+    text = printed(vectorised(scaled()))
+    head = (
+        "__kernel __attribute__((reqd_work_group_size(1, 1, 1))) void tk_k3_0("
+        "__global const float *restrict b0, __global float *restrict b1)"
+    )
+    assert head in text
+    assert f"vstore{LANES}(" in text
+    assert f"vload{LANES}(0, " in text
+    for word in ("extern", "nullptr", "::", "__restrict "):  # C++
+        assert word not in text, word
+
+
+def test_narrow_floats_are_integers_in_memory() -> None:
+    text = printed(scaled("f16"))
+    assert "__global const ushort *restrict b0" in text
+    assert "tk_f16_to_f32(" in text
+    assert "tk_f32_to_f16(" in text
+
+
+def test_words_that_differ_for_gpus() -> None:
+    assert (OPENCL_CPU.index, OPENCL_GPU.index) == ("long", "int")
+    assert OPENCL_CPU.load_aligned is None
+    assert OPENCL_GPU.load_aligned is not None
+    assert OPENCL_GPU.load_aligned(dtype("f32", 4), "p") == "tk_load_aligned_float4(p)"
+    assert OPENCL_GPU.store_aligned is not None
+    assert OPENCL_GPU.store_aligned(F16.with_lanes(8), "p", "v") == "tk_store_aligned_ushort8(p, v)"
+    device = OPENCL_GPU.device
+    assert device is not None
+    assert device.axes["threadIdx.y"] == "(int)get_local_id(1)"
+    assert device.pointer("float", "shared", True) == "__local const float *"
+    assert device.pointer("float", "local-scratch", False) == "__local float *"
+    assert device.pointer("float", "scratch", False) == "__private float *"
+    assert device.pointer("float", "constant", True) == "__global const float *"
+    assert device.array("float", "s0", 8, "shared") == "__local float s0[8] __attribute__((aligned(64)));"
+    assert device.array("float", "s0", 8, "scratch") == "float s0[8] __attribute__((aligned(64)));"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (float("inf"), "f32", "(INFINITY)"),
+        (float("-inf"), "f16", "(-INFINITY)"),
+        (float("nan"), "f64", "((double)NAN)"),
+        (-(2**63), "i64", "(-9223372036854775807L - 1)"),
+        (1.5, "f32", None),
+        (7, "i32", None),
+    ],
+)
+def test_literals(value: float, kind: str, text: str | None) -> None:
+    assert OPENCL_CPU.literal(value, dtype(kind)) == text
+
+
+def test_masks_become_bytes() -> None:
+    kind = dtype("bool", 16)
+    assert OPENCL_CPU.store(kind, "p", "m") == "vstore16(as_uchar16(m), 0, p)"
+    assert OPENCL_CPU.widen(kind, "v") == "(v != (uchar16)(0))"
+    assert OPENCL_CPU.widen(dtype("bool"), "v") == "(v != 0)"
+    assert OPENCL_CPU.widen(F32, "v") == "v"
