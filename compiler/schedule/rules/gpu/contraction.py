@@ -26,7 +26,7 @@ from compiler.loops.ir import CONSTANT, Binary, Const, Expr, Iter, Load, Select,
 from compiler.loops.layout import NAMES
 from compiler.loops.queries import extent_of, variables
 from compiler.loops.simplify import Simplifier
-from compiler.schedule.analysis import BlockFacts, block_facts
+from compiler.schedule.analysis import Access, BlockFacts, block_facts
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.primitives.operand import factors
@@ -44,6 +44,9 @@ _DEEP = 8
 
 _WRITTEN_OUT = 256
 """Products of a thread between two jumps."""
+
+_BANKS = 32
+"""Banks of shared memory: threads that access different words of one bank wait for each other."""
 
 _GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 
@@ -370,6 +373,10 @@ class _Contraction:
     def fetch(self, stage: str, tile: ThreadTile) -> None:
         """All threads fetch a part of a factor: neighbours take neighbours, in vectors where they can."""
         step, own = self.s.loops(stage)[-2:]
+        block = self.block_of(stage)
+        if _runs_along(block, block.spatial[-2]) and not _runs_along(block, block.spatial[-1]):
+            self.fetch_turned(stage, tile)
+            return
         size = extent_of(self.s.loop(own).extent)
         lanes = math.gcd(self.fetch_lanes(stage), size)
         along = min(tile.threads, size // lanes)
@@ -383,6 +390,32 @@ class _Contraction:
         if lanes > 1:
             self.s.vectorize(vector)
 
+    def fetch_turned(self, stage: str, tile: ThreadTile) -> None:
+        """The terms of the sum lie side by side: neighbours take neighbouring terms, and rows are padded.
+
+        Without padding the threads would write to the same bank of shared memory.
+        """
+        step, own = self.s.loops(stage)[-2:]
+        along = min(tile.threads, tile.depth)
+        deep = tile.threads // along
+        steps, step_thread = self.s.split(step, (None, along))
+        rounds, own_thread = self.s.split(own, (-(-extent_of(self.s.loop(own).extent) // deep), deep))
+        self.s.reorder(own_thread, step_thread, rounds, steps)
+        self.s.bind(self.s.fuse(own_thread, step_thread), THREAD)
+        self.s.unroll(rounds)
+        self.s.unroll(steps)
+        buffer = self.block_of(stage).store.buffer
+        by_vectors = any(
+            load.buffer == buffer and load.indices[-1] == self.column() for load in self.reading()
+        )
+        self.s.storage_align(buffer.name, len(buffer.shape) - 2, _BANKS, 4 if by_vectors else 1)
+
+    def column(self) -> Var:
+        return self.s.block(self.name).iters[2 if self.axes.batch else 1].var
+
+    def reading(self) -> tuple[Access, ...]:
+        return self.block_of(self.name).loads
+
     def fetch_lanes(self, stage: str) -> int:
         block = self.block_of(stage)
         lanes = min(4, self.facts.lanes(max(a.buffer.dtype.bits for a in (block.store, *block.loads))))
@@ -394,6 +427,11 @@ class _Contraction:
 def _steps_written_out(tile: ThreadTile) -> int:
     """Steps whose products are written out one after the other: as many as fit the instruction cache."""
     return max(1, _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns))
+
+
+def _runs_along(block: BlockFacts, item: Iter) -> bool:
+    """Whether neighbours along an iteration lie side by side where the block reads."""
+    return any(block.stride(load, item.var.name) == 1 for load in block.loads)
 
 
 def _plain(load: Load) -> bool:
