@@ -32,8 +32,8 @@ def selector_of(library: Path, device: str | None, settings: Settings) -> str | 
     from compiler.verify.emulate import emulation_of
 
     manifest = manifest_of(library)
-    language = get_target(manifest.get("target"), manifest.get("arch")).device
-    if language is None or EMULATOR not in language.runtime:
+    target = get_target(manifest.get("target"), manifest.get("arch"))
+    if target.device is None or EMULATOR not in target.device.runtime:
         raise BadInputError(
             "this library has nothing for the emulator",
             where=str(library),
@@ -41,4 +41,4 @@ def selector_of(library: Path, device: str | None, settings: Settings) -> str | 
             hint="compile the model for a GPU in CUDA or HIP",
         )
 
-    return f"{EMULATOR}:{emulation_of(library, settings)}"
+    return f"{EMULATOR}:{emulation_of(library, settings, target.facts.subgroup_sizes[0])}"

@@ -162,8 +162,8 @@ def _volatile_flags(cxx: Cxx) -> tuple[str, ...]:
     return ("--param", "tsan-distinguish-volatile=1") if cxx.version >= (11,) else ()
 
 
-def emulation_of(library: Path, settings: Settings) -> Path:
-    """The library that runs the kernels of a model library in the emulator.
+def emulation_of(library: Path, settings: Settings, subgroup: int) -> Path:
+    """The library that runs the kernels of a model library in the emulator, with sub-groups of so many lanes.
 
     Raises BadInputError when that library carries no text of kernels in CUDA or HIP, and what
     `build_emulation` raises.
@@ -176,7 +176,7 @@ def emulation_of(library: Path, settings: Settings) -> Path:
             why="it carries no source of kernels for a GPU",
             hint="the emulator runs what was compiled for the targets of CUDA and HIP",
         )
-    return build_emulation(texts[0].decode(), settings)
+    return build_emulation(texts[0].decode(), settings, subgroup=subgroup)
 
 
 def _units(module: EmulatedModule) -> list[str]:
