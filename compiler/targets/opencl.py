@@ -242,7 +242,7 @@ def to_spirv(text: str, tools: SpirvTools, cache: ContentCache) -> bytes:
 def _build(module: Module, _target: Target, settings: Settings, *, device: str) -> Images:
     """The source and, for GPUs where the tools are installed, SPIR-V; raises BuildError.
 
-    The arch of an image is the kind of device that `runtime/src/devices/opencl.cpp` looks for.
+    The arch of an image is the kind of device that `runtime/src/devices/opencl_choice.cpp` looks for.
     """
     source = Image(SOURCE, device, module.text.encode())
     driver = "OpenCL C 1.2, compiled by the device's driver"
@@ -264,7 +264,7 @@ def _identity(_target: Target, _settings: Settings, *, device: str) -> str:
 def _language(device: str) -> DeviceLanguage:
     build: Callable[[Module, Target, Settings], Images] = partial(_build, device=device)
     identity: Callable[[Target, Settings], str] = partial(_identity, device=device)
-    return DeviceLanguage(("opencl", "program_cache"), ".cl", build, identity)
+    return DeviceLanguage(("opencl", "opencl_choice", "program_cache"), ".cl", build, identity)
 
 
 # ---------------------------------------------------------------- readiness
@@ -290,7 +290,7 @@ def _ready(kind: str, title: str, vendors: tuple[int, ...]) -> Readiness:
 
 
 _VENDOR_IDS = {"nvidia": (0x10DE,), "amd": (0x1002, 0x1022), "hygon": (0x1D94, 0x1002), "intel": (0x8086,)}
-"""Of PCI devices, as `runtime/src/devices/opencl.cpp` asks for them."""
+"""Of PCI devices, as `runtime/src/devices/opencl_choice.cpp` asks for them."""
 
 
 ROWS: tuple[TargetRow, ...] = (

@@ -29,7 +29,7 @@ OTHER_MEANINGS = {
     ("toolchain/images/steps.py", "cuda"): "a backend of DPC++",
     ("toolchain/lint/vendors.py", "cuda"): "a part of a path",
     ("toolchain/images/steps.py", "hip"): "a backend of DPC++",
-    ("compiler/runtime/src/devices/opencl.cpp", "cpu"): "a kind of OpenCL device",
+    ("compiler/runtime/src/devices/opencl_choice.cpp", "cpu"): "a kind of OpenCL device",
     ("compiler/runtime/sycl", "cpu"): "a kind of SYCL device",
     ("compiler/runtime/sycl", "cuda"): "a backend of SYCL",
     ("compiler/runtime/sycl", "hip"): "a backend of SYCL",

@@ -26,7 +26,7 @@ _FIXTURE = Path(__file__).parents[1] / "runtime" / "fixtures" / "opencl_host.cpp
 _FILES = (
     _FIXTURE,
     SOURCES / "error.cpp",
-    *(SOURCES / "devices" / f"{n}.cpp" for n in ("opencl", "program_cache")),
+    *(SOURCES / "devices" / f"{n}.cpp" for n in ("opencl", "opencl_choice", "program_cache")),
 )
 
 

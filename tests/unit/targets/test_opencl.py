@@ -76,7 +76,7 @@ def test_processors_get_the_source_alone() -> None:
     images = target.device.build(MODULE, target, load_settings())
     ((kind, arch, data),) = [(one.kind, one.arch, one.data) for one in images.images]
     assert (kind, arch, data.decode()) == ("source", "cpu", TEXT)
-    assert target.device.runtime == ("opencl", "program_cache")
+    assert target.device.runtime == ("opencl", "opencl_choice", "program_cache")
     assert target.device.suffix == ".cl"
 
 

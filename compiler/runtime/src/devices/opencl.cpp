@@ -1,16 +1,7 @@
 // OpenCL, reached through the loader of the machine (libOpenCL.so.1): any driver that has coarse-grained shared
 // virtual memory, which OpenCL 2.0 asks of all and 3.0 leaves open.
-//
-// The arch of an image names what it is for: `cpu`, or the vendor of a GPU. A selector is a number among the devices
-// of that kind, or a part of the name of a platform, else of a device (`intel`, `portable`, `rtx`), with a number
-// behind a colon where several match (`intel:1`). `any:` in front of it allows devices of other kinds: a processor
-// runs a GPU's kernels, slowly, which is how they are checked where there is no GPU.
-
-#include <dlfcn.h>
 
 #include <algorithm>
-#include <cctype>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -20,13 +11,13 @@
 #include "device.h"
 #include "error.h"
 #include "opencl_api.h"
+#include "opencl_choice.h"
 #include "program_cache.h"
 
 namespace tk {
 namespace {
 
 constexpr cl::Uint kAlignment = 128;  // the largest vector of OpenCL C
-constexpr char kAnyKind[] = "any:";
 
 // ---------------------------------------------------------------- statuses
 
@@ -62,210 +53,11 @@ tk_status refused(const char *function, cl::Status status) {
 #define TK_CALL(function, ...) \
   if (const cl::Status status = api.function(__VA_ARGS__)) return refused(#function, status)
 
-// ---------------------------------------------------------------- the loader
-
-// A library whose own libraries lie beside it, where the dynamic linker does not look: those are opened first.
-void *open_beside(const std::string &folder, const std::string &name, int depth = 0) {
-  constexpr int kDeepest = 4;
-  const std::string path = folder + "/" + name;
-  for (std::string before;;) {
-    if (void *library = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL)) return library;
-    const std::string message = dlerror();  // "NAME: cannot open shared object file: ..."
-    const std::string missing = message.substr(0, message.find(':'));
-    if (depth == kDeepest || missing == before || missing.find('/') != std::string::npos) return nullptr;
-    if (open_beside(folder, missing, depth + 1) == nullptr) return nullptr;
-    before = missing;
-  }
-}
-
-// Opened once; stays open, as drivers' threads may run until the process ends.
-const cl::Api *open_api() {
-  static cl::Api api;
-  static const bool opened = [] {
-    // Intel's runtime for processors gives a work-group 256 KB unless told otherwise, before it is opened. Private
-    // arrays of a processor's kernels lie there: as much as fits into its second-level cache.
-    setenv("CL_CONFIG_CPU_FORCE_LOCAL_MEM_SIZE", "4MB", 0);
-    // A runtime that the user names brings its own loader, which takes more drivers from OCL_ICD_FILENAMES.
-    const char *root = std::getenv("TK_SYCL_ROOT");
-    void *loader = root == nullptr ? nullptr : open_beside(std::string(root) + "/lib", "libOpenCL.so.1");
-    for (const char *name : {"libOpenCL.so.1", "libOpenCL.so"})
-      if (loader == nullptr) loader = dlopen(name, RTLD_NOW);
-    if (loader == nullptr) return false;
-    bool whole = true;
-#define TK_LOOK_UP(name, result, arguments)                              \
-  api.name = reinterpret_cast<decltype(api.name)>(dlsym(loader, #name)); \
-  whole = whole && api.name != nullptr;
-    TK_OPENCL_FUNCTIONS(TK_LOOK_UP)
-    const bool enough = whole;
-    TK_OPENCL_NEW_FUNCTIONS(TK_LOOK_UP)
-#undef TK_LOOK_UP
-    return enough;
-  }();
-  return opened ? &api : nullptr;
-}
-
-template <class Ask>
-std::string text_of(const Ask &ask) {
-  size_t bytes = 0;
-  if (ask(size_t{0}, nullptr, &bytes) != cl::kSuccess || bytes == 0) return std::string();
-  std::string text(bytes, '\0');
-  if (ask(bytes, &text[0], nullptr) != cl::kSuccess) return std::string();
-  text.resize(std::strlen(text.c_str()));  // without the zero at the end
-  return text;
-}
-
-// ---------------------------------------------------------------- choosing a device
-
-// What an image is for. Vendor identifiers: of PCI devices (CL_DEVICE_VENDOR_ID).
-struct Kind {
-  const char *arch;
-  cl::Bits type;
-  cl::Uint vendors[2];  // none: any
-  const char *title;
-  const char *install;
-};
-constexpr Kind kKinds[] = {
-    {"cpu",
-     cl::kDeviceTypeCpu,
-     {0, 0},
-     "processor",
-     "install PoCL (Debian, Ubuntu: apt install pocl-opencl-icd) or Intel's runtime (pip install dpcpp-cpp-rt)"},
-    {"nvidia", cl::kDeviceTypeGpu, {0x10de, 0x10de}, "NVIDIA GPU", "install NVIDIA's driver with its OpenCL library"},
-    {"amd", cl::kDeviceTypeGpu, {0x1002, 0x1022}, "AMD GPU", "install rocm-opencl"},
-    {"hygon", cl::kDeviceTypeGpu, {0x1d94, 0x1002}, "Hygon DCU", "install DTK, which has the OpenCL driver"},
-    {"intel", cl::kDeviceTypeGpu, {0x8086, 0x8086}, "Intel GPU", "install intel-opencl-icd"},
-};
-
-const Kind *kind_of(const char *arch) {
-  for (const Kind &kind : kKinds)
-    if (std::strcmp(kind.arch, arch) == 0) return &kind;
-  return nullptr;
-}
-
-struct Found {
-  cl::DeviceId device;
-  std::string platform, version, name;  // the version names drivers that the platform does not: PoCL
-  cl::Bits type;
-  cl::Uint vendor;
-
-  bool is(const Kind &kind) const {
-    return (type & kind.type) != 0 && (kind.vendors[0] == 0 || vendor == kind.vendors[0] || vendor == kind.vendors[1]);
-  }
-};
-
-template <class T>
-T asked(const cl::Api &api, cl::DeviceId device, cl::Uint question, T otherwise) {
-  T value = otherwise;
-  return api.clGetDeviceInfo(device, question, sizeof value, &value, nullptr) == cl::kSuccess ? value : otherwise;
-}
-
-std::string told(const cl::Api &api, cl::DeviceId device, cl::Uint question) {
-  return text_of(
-      [&](size_t room, void *to, size_t *bytes) { return api.clGetDeviceInfo(device, question, room, to, bytes); });
-}
-
-std::string lowered(std::string text) {
-  for (char &c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
-std::vector<Found> all_devices(const cl::Api &api, size_t *platforms) {
-  std::vector<Found> found;
-  cl::Uint count = 0;
-  if (api.clGetPlatformIDs(0, nullptr, &count) != cl::kSuccess) count = 0;
-  std::vector<cl::Platform> list(count);
-  if (count > 0 && api.clGetPlatformIDs(count, list.data(), nullptr) != cl::kSuccess) list.clear();
-  *platforms = list.size();
-  for (const cl::Platform platform : list) {
-    const auto about = [&](cl::Uint question) {
-      return text_of([&](size_t room, void *to, size_t *bytes) {
-        return api.clGetPlatformInfo(platform, question, room, to, bytes);
-      });
-    };
-    const std::string title = about(cl::kPlatformName), version = about(cl::kPlatformVersion);
-    cl::Uint devices = 0;
-    if (api.clGetDeviceIDs(platform, cl::kDeviceTypeAll, 0, nullptr, &devices) != cl::kSuccess) continue;
-    std::vector<cl::DeviceId> ids(devices);
-    if (devices == 0 || api.clGetDeviceIDs(platform, cl::kDeviceTypeAll, devices, ids.data(), nullptr) != cl::kSuccess)
-      continue;
-    for (const cl::DeviceId id : ids)
-      found.push_back({id, title, version, told(api, id, cl::kDeviceName), asked<cl::Bits>(api, id, cl::kDeviceType, 0),
-                       asked<cl::Uint>(api, id, cl::kDeviceVendorId, 0)});
-  }
-  return found;
-}
-
-std::string listed(const std::vector<Found> &devices) {
-  std::string text;
-  for (const Found &one : devices) text += (text.empty() ? "" : ", ") + one.name + " (" + one.platform + ")";
-  return text.empty() ? "none" : text;
-}
-
-bool is_number(const std::string &text) {
-  return !text.empty() && text.size() < 6 &&
-         std::all_of(text.begin(), text.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
-// Those whose platform, or else whose own name, has the text in it.
-std::vector<Found> named(const std::vector<Found> &devices, const std::string &text) {
-  std::vector<Found> by_platform, by_name;
-  for (const Found &one : devices) {
-    if (lowered(one.platform + "\n" + one.version).find(text) != std::string::npos) by_platform.push_back(one);
-    if (lowered(one.name).find(text) != std::string::npos) by_name.push_back(one);
-  }
-  return by_platform.empty() ? by_name : by_platform;
-}
-
-tk_status select(const std::vector<Found> &devices, const char *selector, const Kind &kind, Found *chosen) {
-  std::string text = lowered(selector);
-  std::vector<Found> left = devices;
-  size_t number = 0;
-  const size_t colon = text.rfind(':');
-  const std::string last = colon == std::string::npos ? text : text.substr(colon + 1);
-  if (is_number(last)) {
-    number = static_cast<size_t>(std::atoi(last.c_str()));
-    text = colon == std::string::npos ? std::string() : text.substr(0, colon);
-  }
-  if (!text.empty() && text != (kind.type == cl::kDeviceTypeCpu ? "cpu" : "gpu")) left = named(devices, text);
-  if (number < left.size()) {
-    *chosen = left[number];
-    return TK_OK;
-  }
-  return fail(TK_ERR_DEVICE, "there is no OpenCL device '%s' of the kind %s; there are: %s", selector, kind.title,
-              listed(devices).c_str());
-}
-
-tk_status find_device(const cl::Api &api, const Program &program, const char *selector, const Kind **kind,
-                      Found *chosen) {
-  *kind = program.n_images > 0 ? kind_of(program.images[0].arch) : nullptr;
-  if (*kind == nullptr) return fail(TK_ERR_LIBRARY, "the library holds no kernels that an OpenCL device could run");
-  const Kind &wanted = **kind;
-  size_t platforms = 0;
-  const std::vector<Found> all = all_devices(api, &platforms);
-  if (platforms == 0)
-    return fail(TK_ERR_HOST, "the OpenCL loader finds no driver (files in /etc/OpenCL/vendors name them); %s",
-                wanted.install);
-  const bool any = std::strncmp(selector, kAnyKind, sizeof kAnyKind - 1) == 0;
-  if (any) selector += sizeof kAnyKind - 1;
-  std::vector<Found> fitting;
-  for (const Found &one : all)
-    if (any || one.is(wanted)) fitting.push_back(one);
-  if (fitting.empty())
-    return fail(TK_ERR_DEVICE, "no OpenCL driver offers the device that %s runs on, a %s; it offers: %s; %s",
-                program.target, wanted.title, listed(all).c_str(), wanted.install);
-  if (const tk_status status = select(fitting, selector, wanted, chosen)) return status;
-  const cl::Bits svm = asked<cl::Bits>(api, chosen->device, cl::kDeviceSvmCapabilities, 0);
-  if ((svm & cl::kSvmCoarseGrain) == 0 || api.clSVMAlloc == nullptr || api.clEnqueueSVMMemcpy == nullptr)
-    return fail(TK_ERR_DEVICE, "the OpenCL driver of %s (%s) has no shared virtual memory, which models need; %s",
-                chosen->name.c_str(), chosen->platform.c_str(), wanted.install);
-  return TK_OK;
-}
-
 // ---------------------------------------------------------------- the device and its program
 
 class OpenClDevice final : public Device {
  public:
-  OpenClDevice(const cl::Api &api, const Program &program, const Found &found)
+  OpenClDevice(const cl::Api &api, const Program &program, const cl::Found &found)
       : api(api), found_(found), title_(found.name + " (" + found.platform + ")") {
     functions_.assign(program.functions, program.functions + program.n_functions);
   }
@@ -302,7 +94,7 @@ class OpenClDevice final : public Device {
   tk_status build(const char *what);
   std::string binary() const;
 
-  const Found found_;
+  const cl::Found found_;
   const std::string title_;
   std::string options_, key_;
   std::vector<std::string> functions_;
@@ -319,10 +111,10 @@ tk_status OpenClDevice::open(const Program &program) {
   cl::Status status = cl::kSuccess;
   context_ = api.clCreateContext(nullptr, 1, &found_.device, nullptr, nullptr, &status);
   if (context_ == nullptr) return refused("clCreateContext", status);
-  local_bytes_ = asked<uint64_t>(api, found_.device, cl::kDeviceLocalMemSize, 0);
+  local_bytes_ = cl::asked<uint64_t>(api, found_.device, cl::kDeviceLocalMemSize, 0);
   options_ = "-cl-std=CL1.2";
   // Without this option division may be off by 2.5 ulp, which the reference is not.
-  if ((asked<cl::Bits>(api, found_.device, cl::kDeviceSingleFpConfig, 0) & cl::kCorrectlyRoundedDivideSqrt) != 0)
+  if ((cl::asked<cl::Bits>(api, found_.device, cl::kDeviceSingleFpConfig, 0) & cl::kCorrectlyRoundedDivideSqrt) != 0)
     options_ += " -cl-fp32-correctly-rounded-divide-sqrt";
   return make_program(program);
 }
@@ -340,18 +132,19 @@ tk_status OpenClDevice::make_program(const Program &program) {
   if (native != nullptr &&
       load_binary(std::string(reinterpret_cast<const char *>(native->data), static_cast<size_t>(native->bytes))))
     return TK_OK;
-  const bool compiles = asked<cl::Bool>(api, found_.device, cl::kDeviceCompilerAvailable, 0) != 0;
+  const bool compiles = cl::asked<cl::Bool>(api, found_.device, cl::kDeviceCompilerAvailable, 0) != 0;
   const Image *image = source != nullptr && (compiles || spirv == nullptr) ? source : spirv;
   if (image == nullptr) return fail(TK_ERR_LIBRARY, "the library holds no kernels for %s", title_.c_str());
   const bool takes_spirv =
-      api.clCreateProgramWithIL != nullptr && !told(api, found_.device, cl::kDeviceIlVersion).empty();
+      api.clCreateProgramWithIL != nullptr && !cl::told(api, found_.device, cl::kDeviceIlVersion).empty();
   if (image == spirv && !takes_spirv)
     return fail(TK_ERR_DEVICE,
                 "the OpenCL driver of %s takes no SPIR-V, and has no compiler for source; install the whole driver",
                 title_.c_str());
   const std::string text(reinterpret_cast<const char *>(image->data), static_cast<size_t>(image->bytes));
-  key_ = program_key({image->kind, text, options_, found_.platform, found_.version, found_.name,
-                      told(api, found_.device, cl::kDeviceVersion), told(api, found_.device, cl::kDriverVersion)});
+  key_ =
+      program_key({image->kind, text, options_, found_.platform, found_.version, found_.name,
+                   cl::told(api, found_.device, cl::kDeviceVersion), cl::told(api, found_.device, cl::kDriverVersion)});
   std::string kept;
   if (find_program(key_, &kept) && load_binary(kept)) return TK_OK;
   const char *const begin = text.data();
@@ -382,7 +175,7 @@ bool OpenClDevice::load_binary(const std::string &binary) {
 tk_status OpenClDevice::build(const char *what) {
   const cl::Status status = api.clBuildProgram(program_, 1, &found_.device, options_.c_str(), nullptr, nullptr);
   if (status == cl::kSuccess) return TK_OK;
-  const std::string log = text_of([&](size_t room, void *to, size_t *bytes) {
+  const std::string log = cl::text_of([&](size_t room, void *to, size_t *bytes) {
     return api.clGetProgramBuildInfo(program_, found_.device, cl::kProgramBuildLog, room, to, bytes);
   });
   return fail(TK_ERR_DEVICE, "the OpenCL compiler of %s refuses the kernels (%s), status %d (%s):\n%s", title_.c_str(),
@@ -534,14 +327,13 @@ tk_status OpenClDevice::open_queue(void *stream, Queue **queue) {
 }  // namespace
 
 tk_status open_native_device(const Program &program, const char *selector, Device **device) {
-  const cl::Api *api = open_api();
+  const cl::Api *api = cl::open_api();
   if (api == nullptr)
     return fail(TK_ERR_HOST,
                 "this machine has no OpenCL loader (libOpenCL.so.1), or one before OpenCL 1.2; install one "
                 "(Debian, Ubuntu: apt install ocl-icd-libopencl1) and a driver for the device");
-  const Kind *kind = nullptr;
-  Found found;
-  if (const tk_status status = find_device(*api, program, selector, &kind, &found)) return status;
+  cl::Found found;
+  if (const tk_status status = cl::find_device(*api, program, selector, &found)) return status;
   std::unique_ptr<OpenClDevice> opened(new OpenClDevice(*api, program, found));
   if (const tk_status status = opened->open(program)) return status;
   *device = opened.release();
