@@ -91,6 +91,8 @@ class _Launch:
                 grid.append(stmt)
             elif isinstance(stmt, Alloc):
                 own.append(stmt.buffer)
+            elif isinstance(stmt, For) and _runs_once(stmt):
+                stmt = stmt.replace(body=substitute(stmt.body, {stmt.var.name: const(0)}))
             else:
                 break
             stmt = stmt.body
@@ -199,6 +201,11 @@ class _Launch:
             return False
         targets = {is_shared(buffer) for buffer in written(stmt)}
         return len(targets) <= 1
+
+
+def _runs_once(loop: For) -> bool:
+    """Whether a loop is there in form only (an axis of one element), so that it keeps no blocks together."""
+    return loop.kind is ForKind.SERIAL and int_of(loop.extent) == 1
 
 
 def written(stmt: Stmt) -> set[Buffer]:

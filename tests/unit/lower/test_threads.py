@@ -188,6 +188,21 @@ func inside(x: f32[4, 8]) -> (y: f32[4, 8])
     assert "reorder" in error.value.hint
 
 
+def test_loops_of_one_iteration_may_stand_around_blocks() -> None:
+    text = """
+func once(x: f32[1, 4, 1, 8]) -> (y: f32[1, 4, 1, 8])
+  for n in 0..1
+    for b in 0..4 bound(blockIdx.x)
+      for m in 0..1
+        for i in 0..8 bound(threadIdx.x)
+          block y(a: spatial 1 = n, c: spatial 4 = b, d: spatial 1 = m, v: spatial 8 = i)
+            reads x[a, c, d, v]
+            writes y[a, c, d, v]
+            y[a, c, d, v] = x[a, c, d, v]
+"""
+    assert tags(check(text)) == ["blockIdx.x", "threadIdx.x"]
+
+
 def test_padded_rows_stay_padded_when_shared_memory_shrinks() -> None:
     text = TURN.replace("READ", BACKWARDS).replace("local t: f32[64]", "local t: f32[2, 32]")
     text = text.replace("writes t[v]", "writes t[v // 32, v % 32]").replace("t[v] =", "t[v // 32, v % 32] =")

@@ -171,6 +171,15 @@ def test_random_products(seed: int) -> None:
         assert_meaning(func, schedule_func(func, {}, FACTS[facts], RandomChooser(r)), facts)
 
 
+@pytest.mark.parametrize("facts", FACTS)
+def test_a_row_times_a_matrix_has_a_block_of_threads_for_each_result(facts: str) -> None:
+    """The axis of one element is a loop of its own around the blocks; it does not keep them together."""
+    func = product_of(1, 216, 117)
+    lowered = assert_meaning(func, schedule_func(func, {}, FACTS[facts], AnalyticChooser()), facts)
+    tags = [item.tag for item in statements(lowered.body) if isinstance(item, For) and item.tag]
+    assert tags == ["blockIdx.x", "threadIdx.x"]
+
+
 def test_loops_over_threads_have_one_kind() -> None:
     for name in STAGED:
         for _, schedule in scheduled(name, "tiny", AnalyticChooser()):
