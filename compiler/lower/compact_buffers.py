@@ -2,7 +2,8 @@
 
 For each dimension the accesses are written as (part that is fixed outside the allocation) + (rest). Where
 the fixed parts agree, the box begins at fixed part + smallest rest, and is as long as the rest varies.
-Memory that threads share holds what all of them access, wherever it is declared. Rows that were padded
+Memory that threads share holds what all of them access, wherever it is declared; threads that a condition
+leaves out access nothing. Rows that were padded
 (storage_align) keep their distance modulo the number of banks.
 """
 
@@ -17,16 +18,19 @@ from compiler.loops.ir import (
     Alloc,
     AsyncCopy,
     AtomicUpdate,
+    Binary,
     Buffer,
     Expr,
     For,
     ForKind,
     Func,
+    If,
     Let,
     Load,
     Region,
     Stmt,
     Store,
+    Var,
     binary,
     const,
 )
@@ -126,8 +130,7 @@ def _box(alloc: Alloc, sim: Simplifier, together: frozenset[str]) -> _Box | None
 
     `together` are variables of threads that share the buffer, so that it holds what all of them access.
     """
-    found = _Accesses(alloc.buffer, sim)
-    found.inner |= together
+    found = _Accesses(alloc.buffer, sim, together)
     found.visit(alloc.body)
     if not found.indices or found.unknown:
         return None
@@ -187,10 +190,11 @@ def _split(index: Expr, inner: set[str], known: Simplifier) -> _Parts | None:
 class _Accesses:
     """Collects the indices of a buffer, each with what is known where it stands."""
 
-    def __init__(self, buffer: Buffer, sim: Simplifier) -> None:
+    def __init__(self, buffer: Buffer, sim: Simplifier, threads: frozenset[str]) -> None:
         self._buffer = buffer
         self._sim = sim
-        self.inner: set[str] = set()
+        self._threads = threads
+        self.inner: set[str] = set(threads)
         self.indices: list[tuple[tuple[Expr, ...], Simplifier]] = []
         self.unknown = False
 
@@ -205,6 +209,26 @@ class _Accesses:
         if isinstance(item, For):
             self._sim = bind_loop(outer, item)
         for child in item.children():
+            if isinstance(item, If) and item.orelse is None and child is item.then:
+                self._sim = _among(outer, item.cond, self._threads)
             if not isinstance(child, Buffer):
                 self.visit(child)
         self._sim = outer
+
+
+def _among(known: Simplifier, cond: Expr, threads: frozenset[str]) -> Simplifier:
+    """What is known where a condition like `thread < 16` or `thread // 8 < 2` holds."""
+    if isinstance(cond, Binary) and cond.op == "and":
+        return _among(_among(known, cond.a, threads), cond.b, threads)
+    if not isinstance(cond, Binary) or cond.op != "lt":
+        return known
+    var, limit = cond.a, int_of(cond.b)
+    if limit is not None and isinstance(var, Binary) and var.op == "floordiv":
+        size = int_of(var.b)
+        var, limit = var.a, limit * size if size is not None and size > 0 else None
+    if limit is None or not isinstance(var, Var) or var.name not in threads:
+        return known
+    low, high = known.interval(var)
+    if low is None or high is None or not low < limit <= high:
+        return known
+    return known.bind(var.name, low, limit - 1)

@@ -3,7 +3,8 @@
 The program consists of *leaves*, each run by every thread on its own, under loops and conditions that all
 threads of a block run through together. Where two leaves touch the same memory that threads share, and at
 least one of them writes it, all threads have to meet between the two. Loops are gone through twice, so that
-the end of an iteration is compared with the beginning of the next one.
+the end of an iteration is compared with the beginning of the next one. There, a leaf that only writes a
+result, each of its spatial iterations another element, does not wait for itself.
 """
 
 from __future__ import annotations
@@ -31,19 +32,22 @@ from compiler.loops.ir import (
     Store,
     seq,
 )
-from compiler.loops.queries import variables
+from compiler.loops.queries import int_of, variables
 
 
 @dataclass(frozen=True, slots=True)
 class _Effects:
-    """The memory that threads share, as one leaf uses it."""
+    """The memory that threads share, as one leaf uses it; `apart`: written, each time at other places."""
 
+    leaf: int
     reads: frozenset[str]
     writes: frozenset[str]
+    apart: frozenset[str]
 
     def conflicts(self, other: _Effects) -> bool:
         """Whether the order of the two matters."""
-        return bool(self.writes & (other.reads | other.writes) or self.reads & other.writes)
+        written = other.writes - self.apart if self.leaf == other.leaf else other.writes
+        return bool(self.writes & (other.reads | written) or self.reads & other.writes)
 
 
 _Pending = tuple[_Effects, ...]
@@ -147,7 +151,24 @@ def _effects(stmt: Stmt) -> _Effects:
         if isinstance(item, Block):
             _note_all([region.buffer for region in item.reads], reads)
             _note_all([region.buffer for region in item.writes], writes)
-    return _Effects(frozenset(reads), frozenset(writes))
+    return _Effects(id(stmt), frozenset(reads), frozenset(writes), _written_apart(stmt))
+
+
+def _written_apart(stmt: Stmt) -> frozenset[str]:
+    """Results of which each run of a leaf writes other elements: one for each iteration of its only block.
+
+    Not in memory of a block of threads, which shrinks to what is used at a time.
+    """
+    blocks = [item for item in stmt.walk() if isinstance(item, Block)]
+    if len(blocks) != 1 or not isinstance(blocks[0].body, Store):
+        return frozenset()
+    block, store = blocks[0], blocks[0].body
+    moving = {item.var.name for item in block.iters if int_of(item.extent) != 1}
+    places = [index for index in store.indices if not any(isinstance(n, Load) for n in index.walk())]
+    used = {name for index in places for name in variables(index)}
+    own = store.buffer.scope == GLOBAL and store.buffer.alias_of is None
+    own = own and all(item.kind == "spatial" for item in block.iters)
+    return frozenset({store.buffer.name}) if own and moving <= used else frozenset()
 
 
 def _note(buffer: Buffer, found: set[str]) -> None:

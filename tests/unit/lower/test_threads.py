@@ -127,6 +127,54 @@ def test_a_loop_is_compared_with_its_next_iteration() -> None:
     }
 
 
+STRIPES = """
+func stripes(x: f32[64], p: i64[64]) -> (y: f32[64])
+  for b in 0..1 bound(blockIdx.x)
+    for k in 0..2
+      for i in 0..32 bound(threadIdx.x)
+        block y(v: spatial 64 = k * 32 + i)
+          reads x[v], p[v]
+          writes y[PLACE]
+          y[PLACE] = x[v]
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "wanted"), [("v", 0), ("63 - v", 0), ("v // 8 * 8 + v % 8", 0), ("p[v]", 1)]
+)
+def test_a_result_that_grows_element_by_element_needs_no_barrier(place: str, wanted: int) -> None:
+    func = parse_func(STRIPES.replace("PLACE", place))
+    assert barriers(lower_all(func, SM_70)) == wanted
+
+
+def test_a_result_that_others_read_in_the_next_iteration_needs_one() -> None:
+    text = STRIPES.replace("PLACE", "v").replace("reads x[v], p[v]", "reads x[v], y[63 - v]")
+    lowered = lower_all(parse_func(text.replace("y[v] = x[v]", "y[v] = x[v] + y[63 - v]")), SM_70)
+    assert barriers(lowered) == 1
+
+
+@pytest.mark.parametrize(("condition", "wanted"), [("i < 8", 8), ("i // 4 < 3", 12), ("i < 40", 32)])
+def test_shared_memory_has_no_room_for_threads_that_a_condition_leaves_out(
+    condition: str, wanted: int
+) -> None:
+    text = f"""
+func few(x: f32[64]) -> (y: f32[1])
+  local t: f32[64] @shared
+  for b in 0..1 bound(blockIdx.x)
+    for i in 0..32 bound(threadIdx.x)
+      block t(v: spatial 64 = i) where {condition}
+        reads x[v]
+        writes t[v]
+        t[v] = x[v] * 2.0
+    block y(w: spatial 1 = 0)
+      reads t[7 - w]
+      writes y[w]
+      y[w] = t[7 - w]
+"""
+    (shared,) = [item.buffer for item in statements(check(text).body) if isinstance(item, Alloc)]
+    assert int(shared.shape[0].value) == wanted
+
+
 def test_work_outside_of_threads_is_done_once_where_others_see_it() -> None:
     text = """
 func first(x: f32[8]) -> (y: f32[8], z: f32[1])
