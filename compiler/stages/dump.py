@@ -34,7 +34,7 @@ What the stages of one compile made, in order.
 32-schedule/        kNNN.loops: the loops after these steps
 40-lower/           the loops after each lowering pass that changed them
 50-render/          kNNN.cpp: the source that is compiled
-51-module.*         for a device: all of them as one source, with what they need in front
+                    (for a device: its parts; 51-module.* has all of them, with what they need in front)
 60-plan.txt         where each tensor lies, and the arguments of each call
 61-host.cpp         the same as tables for the runtime
 62-manifest.json    what the library says about itself

@@ -92,6 +92,20 @@ def test_a_dump_reads_from_top_to_bottom(compiled: Path) -> None:
     assert all(path.stat().st_size > 1 for path in dump.rglob("*") if path.is_file())
 
 
+def test_the_dump_for_a_device_has_its_module(tmp_path: Path) -> None:
+    onnx.save(network(), tmp_path / "m.onnx")
+    dump = tmp_path / "dump"
+    options = compiler.CompileOptions(
+        output=tmp_path / "sources", target="opencl-cpu", emit="source", dump=dump
+    )
+    compiler.compile_model(tmp_path / "m.onnx", options)
+    module = (dump / "51-module.cl").read_text()
+    parts = [path.read_text() for path in sorted((dump / "50-render").iterdir())]
+    assert parts
+    assert all(part in module for part in parts)
+    assert (tmp_path / "sources" / "kernels.cl").read_text() == module
+
+
 def test_the_plan_names_every_tensor_and_call(compiled: Path) -> None:
     plan = (compiled / "dump" / "60-plan.txt").read_text()
     calls = (compiled / "dump" / "22-kernels.txt").read_text().splitlines()
