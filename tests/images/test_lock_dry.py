@@ -68,8 +68,10 @@ def test_a_bundle_with_components(
 
     section = lock_plan(engine, planned(), site, planned)
     locked = planned(section.pins)
-    components = {one.reference for one in locked.needs}  # other tests of this engine may have built them
-    built_before = [one for one in store.list_images(engine) if components & set(one.references)]
+    names = {
+        one.reference for one in (locked, *locked.needs)
+    }  # other tests of this engine may have built them
+    built_before = [one for one in store.list_images(engine) if names & set(one.references)]
     store.remove_images(engine, built_before, force=True)
     with pytest.raises(HostError, match="component images"):
         export_bundle(engine, locked, section, site, tmp_path / "early.tar")
