@@ -21,12 +21,14 @@ from compiler.runtime.abi import Status, TkModelApi
 from compiler.runtime.elf import check_library, read_images, read_manifest
 from compiler.runtime.tensors import (
     Array,
+    DeviceTensor,
     SymbolicDim,
     TensorArray,
     TensorInfo,
     aligned_empty,
     as_input,
     dtype_name,
+    lies_on_device,
     numpy_dtype,
     pick,
 )
@@ -127,7 +129,7 @@ class Model:
         return _parse_manifest(ctypes.string_at(start, size.value), str(self.path))
 
     def run(
-        self, inputs: Mapping[str, object], *, out: Mapping[str, Array] | None = None
+        self, inputs: Mapping[str, object], *, out: Mapping[str, object] | None = None
     ) -> dict[str, Array]:
         """One inference in a context that this model keeps; calls from several threads wait for each other.
 
@@ -138,15 +140,20 @@ class Model:
                 self._default = self.context()
             return self._default.run(inputs, out=out)
 
-    def context(self, threads: int | None = None, *, flush_subnormals: bool = False) -> Context:
+    def context(
+        self, threads: int | None = None, *, flush_subnormals: bool = False, stream: int | None = None
+    ) -> Context:
         """A context of its own; open one for each thread that runs the model at the same time.
 
-        `threads` counts the calling thread; None takes the model's default. Raises UsageError for a number
-        out of range and HostError when there is not enough memory.
+        `threads` counts the calling thread; None takes the model's default. `stream` is the caller's stream
+        or queue as a pointer (`torch.cuda.Stream().cuda_stream`) and must outlive the context; runs on it
+        whose tensors all lie on the device return when their work is in it. Raises UsageError for a number
+        out of range or a stream where there is no device, and HostError when there is not enough memory.
         """
         if not self._finalizer.alive:
             raise UsageError("the model is closed", where=str(self.path))
-        context = Context(self, threads if threads is not None else self._threads, flush_subnormals)
+        threads = threads if threads is not None else self._threads
+        context = Context(self, threads, flush_subnormals=flush_subnormals, stream=stream)
         self._contexts.add(context)
         return context
 
@@ -168,11 +175,13 @@ class Model:
 class Context:
     """Arena, scratch and threads of one inference at a time; made by `Model.context`."""
 
-    def __init__(self, model: Model, threads: int | None, flush_subnormals: bool) -> None:  # noqa: FBT001
+    def __init__(
+        self, model: Model, threads: int | None, *, flush_subnormals: bool, stream: int | None
+    ) -> None:
         self.model = model
         self._api = model._api  # noqa: SLF001 - two halves of one object
         options = abi.TkContextOptions(
-            ctypes.sizeof(abi.TkContextOptions), threads or 0, 1 if flush_subnormals else 0, None
+            ctypes.sizeof(abi.TkContextOptions), threads or 0, 1 if flush_subnormals else 0, stream
         )
         self._handle = ctypes.c_void_p()
         handle = model._handle  # noqa: SLF001
@@ -204,19 +213,21 @@ class Context:
         _check(self._api, self._api.context_set_threads(self._handle, count), str(self.model.path))
 
     def run(
-        self, inputs: Mapping[str, object], *, out: Mapping[str, Array] | None = None
+        self, inputs: Mapping[str, object], *, out: Mapping[str, object] | None = None
     ) -> dict[str, Array]:
         """One inference: outputs by name, as new arrays or in the arrays of `out`, which may be inputs too.
 
-        Inputs are numpy arrays or objects that speak DLPack; elements are never converted. With symbolic
-        dimensions the result is a view of the actual shape. Raises BadInputError naming the input or output
-        that does not fit, and UsageError when another thread is running this context.
+        Inputs are numpy arrays or objects that speak DLPack; elements are never converted. Both may lie on
+        the model's device (`out` as DLPack objects, which are given back as they are); work that fills them
+        must be done, or be in this context's stream. With symbolic dimensions the result is a view of the
+        actual shape. Raises BadInputError naming the input or output that does not fit, and UsageError when
+        another thread is running this context.
         """
         bound = self.bind(inputs, out=out)
         bound.run()
         return bound.outputs()
 
-    def bind(self, inputs: Mapping[str, object], *, out: Mapping[str, Array] | None = None) -> BoundRun:
+    def bind(self, inputs: Mapping[str, object], *, out: Mapping[str, object] | None = None) -> BoundRun:
         """A run with fixed arrays, to be repeated at the least cost (under 2 us beyond the inference)."""
         self.check_open()
         pick("input", self.model.inputs, inputs)
@@ -241,7 +252,12 @@ class Context:
 class BoundRun:
     """One context with its input and output arrays; change the inputs in place and `run` again."""
 
-    def __init__(self, context: Context, inputs: Sequence[Array], outputs: Sequence[Array]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        inputs: Sequence[Array | DeviceTensor],
+        outputs: Sequence[Array | DeviceTensor],
+    ) -> None:
         self.context = context
         self._inputs = TensorArray(inputs)
         self._outputs = TensorArray(outputs)
@@ -274,12 +290,18 @@ class BoundRun:
         return tuple(StepTime(one.kernel, one.nanoseconds) for one in times[: count.value])
 
     def outputs(self) -> dict[str, Array]:
-        """The outputs of the last run by name, cut to their actual shapes; not copied."""
-        infos = self.context.model.outputs
-        found = {info.name: array for info, array in zip(infos, self._arrays, strict=True)}
-        for index, info in enumerate(infos):
-            if info.symbolic and (shape := self._actual_shape(index)) != self._arrays[index].shape:
-                found[info.name] = self._arrays[index].reshape(-1)[: math.prod(shape)].reshape(shape)
+        """The outputs of the last run by name, cut to their actual shapes; not copied.
+
+        Those on the device are the objects that were given, uncut.
+        """
+        found: dict[str, Array] = {}
+        for index, (info, array) in enumerate(zip(self.context.model.outputs, self._arrays, strict=True)):
+            if isinstance(array, DeviceTensor):
+                found[info.name] = array.owner
+            elif info.symbolic and (shape := self._actual_shape(index)) != array.shape:
+                found[info.name] = array.reshape(-1)[: math.prod(shape)].reshape(shape)
+            else:
+                found[info.name] = array
         return found
 
     def _actual_shape(self, index: int) -> tuple[int, ...]:
@@ -290,10 +312,13 @@ class BoundRun:
         _check(self._api, status, str(self.context.model.path))
 
 
-def _output(info: TensorInfo, out: Mapping[str, Array] | None) -> Array:
+def _output(info: TensorInfo, out: Mapping[str, object] | None) -> Array | DeviceTensor:
     if out is None or info.name not in out:
         return aligned_empty(info.largest_shape, numpy_dtype(info.dtype))
-    array = out[info.name]
+    given = out[info.name]
+    if lies_on_device(given):
+        return DeviceTensor(info.name, given)  # the library checks the rest
+    array = cast(Array, given)
     problem = _output_problem(info, array)
     if problem:
         raise BadInputError(f"the array for output {info.name!r} does not fit", why=problem)

@@ -93,11 +93,55 @@ def address_of(array: Array) -> int:
     return address
 
 
-def as_input(info: TensorInfo, value: object) -> Array:
+class DeviceTensor:
+    """A tensor in a device's memory, where its owner keeps it: any object with DLPack's two methods.
+
+    Nothing waits for work that is still to fill it: that is the business of the stream it was put on.
+    Raises BadInputError when the owner does not hand it out.
+    """
+
+    __slots__ = ("_capsule", "owner", "tensor")
+
+    def __init__(self, name: str, owner: Any) -> None:
+        self.owner = owner
+        kind = int(owner.__dlpack_device__()[0])
+        try:
+            self._capsule = owner.__dlpack__(stream=_NO_WAIT) if kind in _STREAMED else owner.__dlpack__()
+        except (BufferError, RuntimeError, TypeError) as error:
+            raise BadInputError(f"{name!r} cannot be read through DLPack", why=str(error)) from error
+        # A DLManagedTensor, which begins with its DLTensor; the capsule frees it with this object.
+        address = _capsule_pointer(self._capsule, b"dltensor")
+        self.tensor = DLTensor.from_address(address)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its dimensions."""
+        return tuple(self.tensor.shape[: self.tensor.ndim])
+
+
+# kDLCUDA, kDLROCM, kDLCUDAManaged: their owners take a stream to wait for, and -1 for none.
+_STREAMED = (2, 10, 13)
+_NO_WAIT = -1
+_HOSTS = (CPU, 3, 11)  # kDLCPU, and host memory that CUDA or ROCm pinned
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def lies_on_device(value: object) -> bool:
+    """Whether a DLPack object keeps its elements where the host does not reach them."""
+    if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
+        return False
+    return int(value.__dlpack_device__()[0]) not in _HOSTS
+
+
+def as_input(info: TensorInfo, value: object) -> Array | DeviceTensor:
     """A dense array of an input: an array as it is, or what a DLPack object holds. Never converts elements.
 
     Raises BadInputError for anything else.
     """
+    if lies_on_device(value):
+        return DeviceTensor(info.name, value)
     if not isinstance(value, np.ndarray):
         value = _from_dlpack(info, value)
     if value.dtype.isnative and value.flags.c_contiguous:
@@ -152,7 +196,7 @@ class TensorArray:
 
     __slots__ = ("_arrays", "_shapes", "count", "tensors")
 
-    def __init__(self, arrays: Sequence[Array]) -> None:
+    def __init__(self, arrays: Sequence[Array | DeviceTensor]) -> None:
         self.count = len(arrays)
         self._arrays = tuple(arrays)
         extents = [extent for array in arrays for extent in array.shape]
@@ -160,13 +204,15 @@ class TensorArray:
         self.tensors = (DLTensor * self.count)()
         shape = ctypes.addressof(self._shapes)
         for index, array in enumerate(arrays):
-            code, bits = _dlpack_dtype(array.dtype)
-            _DLTENSOR.pack_into(
-                self.tensors,
-                index * _DLTENSOR.size,
-                *(address_of(array), CPU, 0, array.ndim, code, bits, 1, shape, 0, 0),
-            )
-            shape += 8 * array.ndim
+            place = index * _DLTENSOR.size
+            if isinstance(array, DeviceTensor):
+                self.tensors[index] = array.tensor
+                self.tensors[index].shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
+            else:
+                code, bits = _dlpack_dtype(array.dtype)
+                values = (address_of(array), CPU, 0, array.ndim, code, bits, 1, shape, 0, 0)
+                _DLTENSOR.pack_into(self.tensors, place, *values)
+            shape += 8 * len(array.shape)
 
 
 @cache
