@@ -1,4 +1,7 @@
-"""CUDA C++ and HIP: the same words for both; their helpers are the prelude, `runtime/device/tk_simt*.h`."""
+"""CUDA C++ and HIP: the same words for both, most of them those of C++ on the host.
+
+The helpers are the prelude, `runtime/device/tk_simt*.h`.
+"""
 
 from __future__ import annotations
 
@@ -9,58 +12,17 @@ from types import MappingProxyType
 
 from compiler.core.types import DType
 from compiler.loops.ir import SHARED
-from compiler.render.vocabulary import NARROW_FLOATS, DeviceWords, Dim3, Vocabulary, computed, memory_type
+from compiler.render.vocabulary import DeviceWords, Dim3, memory_type
+from compiler.render.vocabulary_cpp import CPP
 
 _FOLDER = Path(__file__).resolve().parent.parent / "runtime" / "device"
 _HEADERS = ("tk_simt.h", "tk_simt_math.h", "tk_simt_threads.h")
 _ARRAY_ALIGNMENT = 16
 """Of arrays: the widest access of a thread."""
 
-_MEMORY = {
-    "f64": "double", "f32": "float", "f16": "uint16_t", "bf16": "uint16_t",
-    "f8e4m3": "uint8_t", "f8e5m2": "uint8_t",
-    "i64": "int64_t", "i32": "int32_t", "i16": "int16_t", "i8": "int8_t",
-    "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "uint8_t",
-}  # fmt: skip
-_TYPES = {**_MEMORY, **dict.fromkeys(NARROW_FLOATS, "float"), "bool": "bool"}
-
-
-def _vector(kind: DType) -> str:
-    return f"tk_{kind.name}x{kind.lanes}"
-
-
-def _load(kind: DType, pointer: str) -> str:
-    return f"tk_load<{_vector(memory_type(kind))}>({pointer})"
-
 
 def _load_aligned(kind: DType, pointer: str) -> str:
-    return f"tk_load_aligned<{_vector(memory_type(kind))}>({pointer})"
-
-
-def _load_strided(kind: DType, pointer: str, step: str) -> str:
-    return f"tk_load_strided<{_vector(memory_type(kind))}>({pointer}, {step})"
-
-
-def _load_partial(kind: DType, pointer: str, count: str, other: str) -> str:
-    return f"tk_load_partial<{_vector(memory_type(kind))}>({pointer}, {count}, {other})"
-
-
-def _gather(kind: DType, pointer: str, index: str) -> str:
-    return f"tk_gather<{_vector(memory_type(kind))}>({pointer}, {index})"
-
-
-def _shuffle(lanes: tuple[int, ...], a: str, b: str) -> str:
-    return f"tk_shuffle<{', '.join(map(str, lanes))}>({a}, {b})"
-
-
-def _widen(kind: DType, value: str) -> str:
-    if kind.name in NARROW_FLOATS:
-        return f"tk_{kind.name}_to_f32({value})"
-    return f"({value} != 0)" if kind.is_bool else value
-
-
-def _narrow(kind: DType, value: str) -> str:
-    return f"tk_f32_to_{kind.name}({value})" if kind.name in NARROW_FLOATS else value
+    return f"tk_load_aligned<{CPP.vector(memory_type(kind))}>({pointer})"
 
 
 def _math(name: str) -> str:
@@ -68,7 +30,7 @@ def _math(name: str) -> str:
 
 
 def _typed(name: str, kind: DType) -> str:
-    return f"{_math(name)}<{_TYPES[kind.name] if kind.lanes == 1 else _vector(computed(kind))}>"
+    return f"{_math(name)}<{CPP.type_of(kind)}>"
 
 
 def _literal(value: float, kind: DType) -> str | None:
@@ -90,7 +52,7 @@ def _array(ctype: str, name: str, size: int, scope: str) -> str:
 
 
 def _atomic(op: str, kind: DType, address: str, value: str) -> str:
-    return f"tk_atomic_{op}<{_MEMORY[kind.name]}>({address}, {value})"
+    return f"tk_atomic_{op}<{CPP.memory[kind.name]}>({address}, {value})"
 
 
 _DEVICE = DeviceWords(
@@ -105,37 +67,15 @@ _DEVICE = DeviceWords(
     shared_first=True,
 )
 
-CUDA = Vocabulary(
+CUDA = replace(
+    CPP,
     name="cuda",
-    types=MappingProxyType(_TYPES),
-    memory=MappingProxyType(_MEMORY),
     restrict="__restrict__",
-    apart='asm volatile("" ::: "memory");',
-    rolled="TK_ROLLED",
     prelude="\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in _HEADERS),
-    vector=_vector,
-    load=_load,
     load_aligned=_load_aligned,
-    store=lambda _, pointer, value: f"tk_store({pointer}, {value})",
     store_aligned=lambda _, pointer, value: f"tk_store_aligned({pointer}, {value})",
-    splat=lambda kind, scalar: f"tk_splat<{_vector(kind)}>({scalar})",
-    ramp=lambda kind, base, step: f"tk_ramp<{_vector(kind)}>({base}, {step})",
-    load_strided=_load_strided,
-    store_strided=lambda _, pointer, step, value: f"tk_store_strided({pointer}, {step}, {value})",
-    load_partial=_load_partial,
-    store_partial=lambda _, pointer, value, count: f"tk_store_partial({pointer}, {value}, {count})",
-    gather=_gather,
-    scatter=lambda _, pointer, index, value: f"tk_scatter({pointer}, {index}, {value})",
-    convert=lambda kind, value: f"tk_convert<{_MEMORY[kind.name]}>({value})",
-    select=lambda mask, a, b: f"tk_select({mask}, {a}, {b})",
-    reduce=lambda op, value: f"tk_reduce_{op}({value})",
-    shuffle=_shuffle,
-    widen=_widen,
-    narrow=_narrow,
     math=_math,
     typed=_typed,
-    build=lambda kind, parts: f"{_vector(kind)}{{{', '.join(parts)}}}",
-    lane=lambda value, number: f"{value}[{number}]",
     literal=_literal,
     index="int",
     device=_DEVICE,
