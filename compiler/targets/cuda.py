@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from compiler.core.answer import Answer
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
@@ -10,7 +12,7 @@ from compiler.render.vocabulary_cuda import CUDA
 from compiler.targets.cpu import COMMON_FLAGS
 from compiler.targets.cuda_tools import CudaTool, cuda_tools
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
-from compiler.targets.gpu import GpuArch, build_archs, chosen_archs, gpu_facts
+from compiler.targets.gpu import GpuArch, build_archs, chosen_archs, gpu_arch, gpu_facts
 from compiler.targets.readiness import CUDA as DRIVER
 from compiler.targets.readiness import Readiness, device_arch, device_runs, driver_loads, with_host
 from compiler.targets.target import Target, TargetRow
@@ -19,35 +21,12 @@ from compiler.targets.toolchain import Cxx
 DEFAULT_ARCH = "sm_70"
 _PACKAGE = "nvidia-cuda-nvrtc-cu12"
 
-_STATIC_KIB = 48
-"""What arrays of a size known to the compiler may take of a block's shared memory, on every architecture."""
-
 _SM_70 = frozenset({"dp4a", "wmma"})
 _SM_75 = _SM_70 | {"mma", "wmma_int8"}
 _SM_80 = _SM_75 | {"cp.async", "wmma_bf16", "wmma_tf32"}
 
-
-def _row(
-    name: str, card: str, units: int, shared_kib: int, threads: int, fma: int,
-    gigahertz: float, gigabytes: float, l2_mib: int, features: frozenset[str],
-) -> GpuArch:  # fmt: skip
-    return GpuArch(
-        name=name,
-        card=card,
-        units=units,
-        lanes=32,
-        shared=_STATIC_KIB << 10,
-        shared_most=shared_kib << 10,
-        registers=255,
-        registers_unit=65536,
-        threads_unit=threads,
-        fma=fma,
-        hertz=gigahertz * 1e9,
-        bandwidth=gigabytes * 1e9,
-        l2=l2_mib << 20,
-        features=features,
-    )
-
+# 48 KiB is what arrays of a size known to the compiler may take of a block's shared memory, everywhere.
+_row = partial(gpu_arch, lanes=32, static_kib=48, registers=255, registers_unit=65536)
 
 # Shared memory that a block may ask for and threads of a unit: CUDA C++ Programming Guide, table "Technical
 # Specifications per Compute Capability"; multiply-adds of a unit in a cycle: its "Arithmetic Instructions".
@@ -56,16 +35,16 @@ def _row(
 ARCHS: dict[str, GpuArch] = {
     row.name: row
     for row in (
-        #                         units KiB threads fma GHz  GB/s  L2
-        _row("sm_70", "V100", 80, 96, 2048, 64, 1.53, 900, 6, _SM_70),
-        _row("sm_75", "T4", 40, 64, 1024, 64, 1.59, 320, 4, _SM_75),
-        _row("sm_80", "A100", 108, 163, 2048, 64, 1.41, 1555, 40, _SM_80),
-        _row("sm_86", "RTX 3090", 82, 99, 1536, 128, 1.70, 936, 6, _SM_80),
-        _row("sm_87", "Orin", 16, 163, 1536, 128, 1.30, 204, 4, _SM_80),
-        _row("sm_89", "L4", 58, 99, 1536, 128, 2.04, 300, 48, _SM_80),
-        _row("sm_90", "H100", 132, 227, 2048, 128, 1.98, 3350, 50, _SM_80),
-        _row("sm_100", "B200", 148, 227, 2048, 128, 1.96, 8000, 126, _SM_80),
-        _row("sm_120", "RTX 5090", 170, 99, 1536, 128, 2.41, 1792, 96, _SM_80),
+        #    units, threads, fma, GHz, GB/s, L2 in MiB, features
+        _row("sm_70", "V100", 80, 2048, 64, 1.53, 900, 6, _SM_70, shared_kib=96),
+        _row("sm_75", "T4", 40, 1024, 64, 1.59, 320, 4, _SM_75, shared_kib=64),
+        _row("sm_80", "A100", 108, 2048, 64, 1.41, 1555, 40, _SM_80, shared_kib=163),
+        _row("sm_86", "RTX 3090", 82, 1536, 128, 1.70, 936, 6, _SM_80, shared_kib=99),
+        _row("sm_87", "Orin", 16, 1536, 128, 1.30, 204, 4, _SM_80, shared_kib=163),
+        _row("sm_89", "L4", 58, 1536, 128, 2.04, 300, 48, _SM_80, shared_kib=99),
+        _row("sm_90", "H100", 132, 2048, 128, 1.98, 3350, 50, _SM_80, shared_kib=227),
+        _row("sm_100", "B200", 148, 2048, 128, 1.96, 8000, 126, _SM_80, shared_kib=227),
+        _row("sm_120", "RTX 5090", 170, 1536, 128, 2.41, 1792, 96, _SM_80, shared_kib=99),
     )
 }
 

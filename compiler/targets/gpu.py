@@ -62,6 +62,33 @@ class GpuArch:
         }
 
 
+def gpu_arch(
+    name: str, card: str, units: int, threads: int, fma: int,
+    gigahertz: float, gigabytes: float, l2_mib: int, features: frozenset[str],
+    *, lanes: int, static_kib: int, shared_kib: int, registers: int, registers_unit: int,
+) -> GpuArch:  # fmt: skip
+    """A row of a table of architectures, in the units of data sheets: a `GpuArch`.
+
+    threads: of a unit. static_kib, shared_kib: `shared` and `shared_most`.
+    """
+    return GpuArch(
+        name=name,
+        card=card,
+        units=units,
+        lanes=lanes,
+        shared=static_kib << 10,
+        shared_most=shared_kib << 10,
+        registers=registers,
+        registers_unit=registers_unit,
+        threads_unit=threads,
+        fma=fma,
+        hertz=gigahertz * 1e9,
+        bandwidth=gigabytes * 1e9,
+        l2=l2_mib << 20,
+        features=features,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     """What a toolchain made of a module for one architecture."""

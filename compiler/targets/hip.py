@@ -12,7 +12,7 @@ from compiler.core.target import TargetFacts
 from compiler.render.vocabulary_cuda import HIP
 from compiler.targets.cpu import COMMON_FLAGS
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
-from compiler.targets.gpu import GpuArch, Tool, build_archs, chosen_archs, gpu_facts
+from compiler.targets.gpu import GpuArch, Tool, build_archs, chosen_archs, gpu_arch, gpu_facts
 from compiler.targets.hip_tools import find_hipcc
 from compiler.targets.readiness import HIP as DRIVER
 from compiler.targets.readiness import Readiness, device_arch, device_runs, driver_loads, with_host
@@ -21,34 +21,16 @@ from compiler.targets.toolchain import Cxx
 
 DEFAULT_ARCH = "gfx906"
 
-_SHARED = 64 << 10
 _DOT = frozenset({"dp4a"})
 _MFMA = _DOT | {"mfma"}
+_WMMA = frozenset({"wmma_rdna"})
 _CDNA_REGISTERS = 65536
 """Vector registers of a compute unit, lanes counted: 4 SIMDs of 256 for a wave of 64."""
 
-
-def _row(
-    name: str, card: str, units: int, lanes: int, registers: int, registers_unit: int, threads: int, fma: int,
-    gigahertz: float, gigabytes: float, l2_mib: int, features: frozenset[str],
-) -> GpuArch:  # fmt: skip
-    return GpuArch(
-        name=name,
-        card=card,
-        units=units,
-        lanes=lanes,
-        shared=_SHARED,
-        shared_most=_SHARED,
-        registers=registers,
-        registers_unit=registers_unit,
-        threads_unit=threads,
-        fma=fma,
-        hertz=gigahertz * 1e9,
-        bandwidth=gigabytes * 1e9,
-        l2=l2_mib << 20,
-        features=features,
-    )
-
+_row = partial(gpu_arch, static_kib=64, shared_kib=64, registers=256)
+_cdna = partial(_row, lanes=64, registers_unit=_CDNA_REGISTERS)
+_cdna_2 = partial(_row, lanes=64, registers_unit=2 * _CDNA_REGISTERS)
+_rdna = partial(_row, lanes=32)
 
 # Lanes, registers, shared memory: LLVM "User Guide for AMDGPU Backend" (waves of 64 by default on gfx9, of 32
 # on gfx10 and gfx11) and the manuals of the instruction sets (64 KB of LDS for a group; gfx90a, gfx942: 512
@@ -57,13 +39,13 @@ def _row(
 ARCHS: dict[str, GpuArch] = {
     row.name: row
     for row in (
-        #                      units lanes regs  regs/unit threads fma GHz  GB/s  L2
-        _row("gfx906", "MI50", 60, 64, 256, _CDNA_REGISTERS, 2560, 64, 1.73, 1024, 4, _DOT),
-        _row("gfx908", "MI100", 120, 64, 256, _CDNA_REGISTERS, 2560, 64, 1.50, 1228, 8, _MFMA),
-        _row("gfx90a", "MI210", 104, 64, 256, 2 * _CDNA_REGISTERS, 2048, 128, 1.70, 1638, 8, _MFMA),
-        _row("gfx942", "MI300X", 304, 64, 256, 2 * _CDNA_REGISTERS, 2048, 128, 2.10, 5300, 4, _MFMA),
-        _row("gfx1030", "RX 6800", 60, 32, 256, 65536, 1024, 64, 2.10, 512, 4, _DOT),
-        _row("gfx1100", "RX 7900 XTX", 96, 32, 256, 98304, 1024, 128, 2.50, 960, 6, frozenset({"wmma_rdna"})),
+        #    units, threads, fma, GHz, GB/s, L2 in MiB, features
+        _cdna("gfx906", "MI50", 60, 2560, 64, 1.73, 1024, 4, _DOT),
+        _cdna("gfx908", "MI100", 120, 2560, 64, 1.50, 1228, 8, _MFMA),
+        _cdna_2("gfx90a", "MI210", 104, 2048, 128, 1.70, 1638, 8, _MFMA),
+        _cdna_2("gfx942", "MI300X", 304, 2048, 128, 2.10, 5300, 4, _MFMA),
+        _rdna("gfx1030", "RX 6800", 60, 1024, 64, 2.10, 512, 4, _DOT, registers_unit=65536),
+        _rdna("gfx1100", "RX 7900 XTX", 96, 1024, 128, 2.50, 960, 6, _WMMA, registers_unit=98304),
     )
 }
 
