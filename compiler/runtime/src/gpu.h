@@ -64,10 +64,8 @@ class GpuApi {
   virtual void close_graph(void *graph) = 0;
 };
 
-// Opens the GPU that the selector names: a number (`1`, `gpu:1`), a part of its name, or nothing for the first that
-// the program has an image for. `api` lives as long as the process.
-tk_status open_gpu(GpuApi *api, const std::vector<Gpu> &gpus, const Program &program, const char *selector,
-                   Device **device);
+// The driver and the GPUs that it shows; `api` lives as long as the process. Each driver's file has one.
+tk_status find_gpus(GpuApi **api, std::vector<Gpu> *gpus);
 
 // The first library that opens, which stays open; null with the reason for the first in `why` where none does.
 void *open_driver(const char *const *names, int32_t count, std::string *why);

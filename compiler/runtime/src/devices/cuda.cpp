@@ -258,18 +258,16 @@ tk_status list_gpus(const CudaApi &api, std::vector<Gpu> *gpus) {
 
 }  // namespace
 
-tk_status open_native_device(const Program &program, const char *selector, Device **device) {
-  if (asks_for_emulator(selector)) return open_emulator(program, selector, device);
+tk_status find_gpus(GpuApi **api, std::vector<Gpu> *gpus) {
   std::string why;
-  CudaApi *api = open_api(&why);
-  if (api == nullptr)
+  CudaApi *const opened = open_api(&why);
+  if (opened == nullptr)
     return fail(TK_ERR_HOST,
                 "no NVIDIA driver: %s; install it (it brings libcuda.so.1), or in a container give it the GPUs, as "
                 "`tk image run` does",
                 why.c_str());
-  std::vector<Gpu> gpus;
-  if (const tk_status status = list_gpus(*api, &gpus)) return status;
-  return open_gpu(api, gpus, program, selector, device);
+  *api = opened;
+  return list_gpus(*opened, gpus);
 }
 
 }  // namespace tk

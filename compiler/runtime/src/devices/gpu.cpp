@@ -256,8 +256,8 @@ tk_status no_image(const Program &program, const Gpu &gpu) {
               archs.c_str(), gpu.name.c_str(), gpu.arch.c_str(), target.c_str(), archs.c_str(), gpu.arch.c_str());
 }
 
-}  // namespace
-
+// Opens the GPU that the selector names: a number (`1`, `gpu:1`), a part of its name, or nothing for the first that
+// the program has an image for.
 tk_status open_gpu(GpuApi *api, const std::vector<Gpu> &gpus, const Program &program, const char *selector,
                    Device **device) {
   const std::string wanted = lower(selector);
@@ -277,6 +277,16 @@ tk_status open_gpu(GpuApi *api, const std::vector<Gpu> &gpus, const Program &pro
   if (misfit != nullptr) return no_image(program, *misfit);
   if (gpus.empty()) return fail(TK_ERR_DEVICE, "the %s driver shows no GPU", api->maker());
   return fail(TK_ERR_DEVICE, "there is no %s GPU `%s`; there are %s", api->maker(), selector, listed(gpus).c_str());
+}
+
+}  // namespace
+
+tk_status open_native_device(const Program &program, const char *selector, Device **device) {
+  if (asks_for_emulator(selector)) return open_emulator(program, selector, device);
+  GpuApi *api = nullptr;
+  std::vector<Gpu> gpus;
+  if (const tk_status status = find_gpus(&api, &gpus)) return status;
+  return open_gpu(api, gpus, program, selector, device);
 }
 
 void *open_driver(const char *const *names, int32_t count, std::string *why) {

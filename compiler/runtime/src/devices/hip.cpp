@@ -210,18 +210,16 @@ tk_status list_gpus(const HipApi &api, std::vector<Gpu> *gpus) {
 
 }  // namespace
 
-tk_status open_native_device(const Program &program, const char *selector, Device **device) {
-  if (asks_for_emulator(selector)) return open_emulator(program, selector, device);
+tk_status find_gpus(GpuApi **api, std::vector<Gpu> *gpus) {
   std::string why;
-  HipApi *api = open_api(&why);
-  if (api == nullptr)
+  HipApi *const opened = open_api(&why);
+  if (opened == nullptr)
     return fail(TK_ERR_HOST,
                 "no HIP runtime: %s; install ROCm's (Debian, Ubuntu: apt install libamdhip64-5) or DTK, or run in an "
                 "image that has it, as `tk image run` does",
                 why.c_str());
-  std::vector<Gpu> gpus;
-  if (const tk_status status = list_gpus(*api, &gpus)) return status;
-  return open_gpu(api, gpus, program, selector, device);
+  *api = opened;
+  return list_gpus(*opened, gpus);
 }
 
 }  // namespace tk
