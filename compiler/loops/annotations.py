@@ -35,3 +35,7 @@ asked for."""
 
 THREADS = "threads"
 """On a loop bound to `blockIdx`: a block of so many threads runs as many of its iterations, one each."""
+
+LANES = "lanes"
+"""On a loop of so many iterations that reduces: the lanes of a sub-group take one each, and combine theirs by
+shuffles. Or on the loop around it: each of its iterations is such a reduction, by a sub-group of its own."""

@@ -103,7 +103,10 @@ def _combine(op: str) -> Callable[[_Lanes, _Args], list[Any]]:
 
 
 register(Intrinsic("subgroup_shuffle", collective=_pick(lambda _lane, args: args[1])))
-register(Intrinsic("subgroup_shuffle_xor", collective=_pick(lambda lane, args: lane ^ args[1])))
+SHUFFLE_XOR = "subgroup_shuffle_xor"
+"""`subgroup_shuffle_xor(value, mask)`: the value of the lane whose number differs in the bits of the mask."""
+
+register(Intrinsic(SHUFFLE_XOR, collective=_pick(lambda lane, args: lane ^ args[1])))
 register(Intrinsic("subgroup_shuffle_down", collective=_pick(lambda lane, args: lane + args[1])))
 register(Intrinsic("subgroup_shuffle_up", collective=_pick(lambda lane, args: lane - args[1])))
 for _op in ("add", "mul", "min", "max", "and", "or"):

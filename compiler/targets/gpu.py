@@ -17,6 +17,9 @@ SCOPES = frozenset({"global", "constant", "shared", "scratch", "register", "frag
 GRID = (("grid_x", 2**31 - 1), ("grid_y", 65535), ("grid_z", 65535))
 """CUDA C++ Programming Guide, technical specifications per compute capability; HIP reports the same."""
 
+SHUFFLES = frozenset({"subgroup_shuffle_xor"})
+"""Intrinsics of all languages in which lanes of a sub-group exchange values."""
+
 DEFECT = "this is a defect of tk: please report it with the output of --dump"
 _SHOWN_LINES = 12
 _VECTOR_BITS = 128
@@ -144,7 +147,7 @@ def gpu_facts(name: str, language: str, archs: Sequence[GpuArch]) -> TargetFacts
         language=language,
         arch=",".join(arch.name for arch in archs),
         features=features,
-        intrinsics=features,
+        intrinsics=features | SHUFFLES,
         vector_bits=_VECTOR_BITS,
         vector_registers=min(arch.registers for arch in archs),
         fma_per_cycle=min(arch.fma for arch in archs) * 32 / _VECTOR_BITS,

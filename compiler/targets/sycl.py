@@ -20,7 +20,7 @@ from compiler.targets.cpu import COMMON_FLAGS, cpu_facts
 from compiler.targets.cuda import ARCHS as NVIDIA_ARCHS
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
 from compiler.targets.features import FEATURES, LEVELS, features_text, host_flags
-from compiler.targets.gpu import GpuArch, chosen_archs, gpu_facts
+from compiler.targets.gpu import SHUFFLES, GpuArch, chosen_archs, gpu_facts
 from compiler.targets.hip import ARCHS as AMD_ARCHS
 from compiler.targets.probe import ProbedDevice
 from compiler.targets.readiness import (
@@ -168,7 +168,7 @@ def _gpu_target(arch: str, *, vendor: Vendor) -> Target:
     aliases = {"gfx916": "gfx906"} if "gfx906" in vendor.archs else {}
     archs = chosen_archs(arch, vendor.archs, aliases)
     known = gpu_facts(name, "sycl", archs)
-    facts = replace(known, features=frozenset(), intrinsics=frozenset(), scopes=known.scopes - {"fragment"})
+    facts = replace(known, features=frozenset(), intrinsics=SHUFFLES, scopes=known.scopes - {"fragment"})
     names = tuple(item.name for item in archs)
     text = f"{name}:{','.join(names)}"
     return Target(text, facts, SYCL_GPU, (), _host_flags, _gpu_language(vendor.name), names)

@@ -1,4 +1,4 @@
-"""Facts of devices that bind threads, as tests need them: like V100, like Vega 20, and a very small one."""
+"""Facts of devices that bind threads, as tests need them: like V100, like Vega 20, and very small ones."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ SM_70 = TargetFacts(
     bandwidth=11e9,
     scopes=frozenset({"global", "constant", "shared", "scratch", "register"}),
     subgroup_sizes=(32,),
+    intrinsics=frozenset({"subgroup_shuffle_xor"}),
     limits=tuple(_LIMITS.items()),
     max_lanes=16,
     launches=True,
@@ -46,3 +47,6 @@ GFX906 = replace(with_limits(SM_70, shared_bytes=64 << 10, units=60), arch="gfx9
 
 TINY = with_limits(SM_70, threads_per_block=64, units=1)
 """One unit, small blocks: even the smallest work fills it, so that the rules for much work apply."""
+
+PLAIN = replace(TINY, intrinsics=frozenset())
+"""The same without shuffles."""

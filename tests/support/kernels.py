@@ -65,7 +65,12 @@ def lower_all(func: Func, facts: TargetFacts) -> Func:
 
 
 def run_flat(
-    scheduled: Func, lowered: Func, inputs: dict[str, Array], shuffle: int | None = None
+    scheduled: Func,
+    lowered: Func,
+    inputs: dict[str, Array],
+    shuffle: int | None = None,
+    *,
+    subgroup: int = 32,
 ) -> dict[str, Array]:
     """Run a lowered Func in the interpreter; workspace is poisoned, layouts are those of the schedule."""
     given = pack_inputs(scheduled, inputs)
@@ -73,7 +78,7 @@ def run_flat(
         kind = np.dtype(STORAGE[item.dtype.name])
         poison = np.nan if kind.kind == "f" else 85
         given[item.name] = np.full(shape_of(lowered, item.name), poison, kind)
-    return unpack_outputs(scheduled, run(lowered, given, shuffle=shuffle))
+    return unpack_outputs(scheduled, run(lowered, given, shuffle=shuffle, subgroup=subgroup))
 
 
 def pack_inputs(func: Func, inputs: dict[str, Array]) -> dict[str, Array]:

@@ -34,12 +34,12 @@ from compiler.schedule.chooser import AnalyticChooser, Chooser, RandomChooser
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import Trace
-from tests.support.gpu import GFX906, SM_70, TINY
+from tests.support.gpu import GFX906, PLAIN, SM_70, TINY
 from tests.support.kernels import lower_all, pack_inputs, run_flat
 from tests.support.schedules import Array, random_inputs, run_logical
 from tests.support.works import GRAPHS, works_of
 
-FACTS = {"sm_70": SM_70, "gfx906": GFX906, "tiny": TINY}
+FACTS = {"sm_70": SM_70, "gfx906": GFX906, "tiny": TINY, "plain": PLAIN}
 SEEDS = 2
 STAGED = ("conv 3x3", "conv grouped", "conv batch", "matmul of activations", "attention", "dense")
 
@@ -62,7 +62,8 @@ def assert_meaning(func: Func, schedule: Schedule, facts: str) -> Func:
     assert_close(wanted, run_logical(schedule.func, inputs, shuffle=1))
     lowered = lower_all(schedule.func, FACTS[facts])
     assert problems_of_launches(lowered, FACTS[facts]) == ()
-    assert_close(wanted, run_flat(schedule.func, lowered, inputs, shuffle=2))
+    lanes = FACTS[facts].subgroup_sizes[0]
+    assert_close(wanted, run_flat(schedule.func, lowered, inputs, shuffle=2, subgroup=lanes))
     return lowered
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import THREADS
+from compiler.loops.intrinsics import SHUFFLE_XOR
 from compiler.loops.queries import extent_of
 from compiler.schedule.schedule import Schedule
 
@@ -17,6 +18,12 @@ _THREADS = 256
 def subgroup(facts: TargetFacts) -> int:
     """Threads that run in lock-step."""
     return max(facts.subgroup_sizes, default=32)
+
+
+def shuffled(facts: TargetFacts) -> int:
+    """Lanes that combine values by shuffles: those of a sub-group, where its size is certain; else 0."""
+    sizes = facts.subgroup_sizes
+    return sizes[0] if SHUFFLE_XOR in facts.intrinsics and len(sizes) == 1 else 0
 
 
 def most_threads(facts: TargetFacts) -> int:

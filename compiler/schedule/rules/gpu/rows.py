@@ -1,12 +1,14 @@
 """The rule for rows: a block of threads makes everything about one row, from its sums to its last element.
 
     blockIdx.x (rows)
-      threadIdx.x: part[thread] = sum over every n-th element             shared, for each sum in order
-      threadIdx.x: fewer[thread] = sum of part[...], where there are many
-      total = sum of parts                                                by every thread for itself
+      threadIdx.x: part[thread] = sum over every n-th element             for each sum in order
+      fewer[sub-group] = sum of part[...], by shuffles                    where one sub-group is not enough
+      total = sum of fewer[...]                                           by every thread for itself
       threadIdx.x: output[...] = f(total, ...)                            along the row
 
-Softmax and normalisations are of this kind, and any long sum with what follows it.
+Softmax and normalisations are of this kind, and any long sum with what follows it. Where one sub-group is
+enough for a row, a block has several rows, and nothing passes through shared memory. Without shuffles `part`
+lies there, and a few threads make `fewer`.
 """
 
 from __future__ import annotations
@@ -14,15 +16,25 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
-from compiler.loops.ir import CONSTANT, Load, Var
+from compiler.loops.annotations import LANES
+from compiler.loops.ir import CONSTANT, Const, Load, Var
 from compiler.loops.layout import NAMES
 from compiler.loops.queries import extent_of, variables
 from compiler.schedule.analysis import BlockFacts, block_facts
 from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.rules.common import blocks_by_name, fuse_all, is_output, readers
-from compiler.schedule.rules.gpu.common import BLOCK, REGISTER, SHARED, THREAD, most_threads, units
+from compiler.schedule.rules.gpu.common import (
+    BLOCK,
+    REGISTER,
+    SHARED,
+    THREAD,
+    most_threads,
+    shuffled,
+    units,
+)
 from compiler.schedule.schedule import Schedule
 
 _FEW_PER_UNIT = 256
@@ -33,6 +45,12 @@ _LONG = 64
 
 _FEW = 16
 """Parts that every thread adds up by itself in the end."""
+
+_BUSY_THREADS = 512
+"""Threads of a unit that keep enough loads in flight."""
+
+_TERMS = 64
+"""Elements of a row that a thread takes before more threads share it."""
 
 
 def rows(schedule: Schedule, facts: TargetFacts) -> bool:
@@ -61,7 +79,7 @@ def is_long(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
     block = schedule.block(name)
     results = math.prod(extent_of(item.extent) for item in block.iters if item.kind == "spatial")
     steps = math.prod(extent_of(item.extent) for item in block.iters if item.kind == "reduce")
-    if steps < _LONG:
+    if steps < (shuffled(facts) or _LONG):
         return False
     if results <= _FEW_PER_UNIT * units(facts):
         return True
@@ -97,24 +115,100 @@ def parts_of(schedule: Schedule, name: str) -> tuple[list[str], list[str]]:
 # ---------------------------------------------------------------- the rule
 
 
+@dataclass(frozen=True, slots=True)
+class _Team:
+    """Threads that share a row, rows of a block, and lanes that combine by shuffles: 0 where none do."""
+
+    threads: int
+    rows: int
+    lanes: int
+
+
 def together(schedule: Schedule, sums: Sequence[str], last: str, facts: TargetFacts) -> None:
     """Put sums, each read by later ones or by `last` alone, under the rows of `last`."""
+    numbered = _are_numbered(schedule, sums, last)
     row, rest = _split_rows(schedule, sums, last)
-    longest = extent_of(schedule.loop(rest).extent)
+    along = extent_of(schedule.loop(rest).extent)
+    lengths = [_terms(schedule, name) for name in sums]
+    count = extent_of(schedule.loop(row).extent)
+    numbered = numbered and all(_results(schedule, name) == count for name in sums)
+    team = _team(count, along, lengths, facts, numbered=numbered)
     for name in sums:
-        own = [item for item in schedule.block(name).iters if item.kind == "reduce"]
-        longest = max(longest, math.prod(extent_of(item.extent) for item in own))
         _repack(schedule, name)
-    threads = _threads_along(longest, facts)
-    made = {name: _add_up(schedule, name, threads) for name in sums}
+        if team.rows > 1:
+            _number_rows(schedule, name)
+    made = {name: _add_up(schedule, name, team) for name in sums}
+    inside = ""
+    if team.rows > 1:
+        row, inside = schedule.split(row, (None, team.rows))
     for name in reversed(sums):
         schedule.compute_at(name, row)
         for part in reversed(made[name]):
-            _place_part(schedule, part, row, threads)
-        schedule.decompose_reduction(name, schedule.loops(name)[-1])
-    if extent_of(schedule.loop(rest).extent) > 1:
-        schedule.bind(schedule.split(rest, (None, threads))[1], THREAD)
+            _place_part(schedule, part, row, team)
+        if team.lanes == team.threads:
+            _combine(schedule, name, row, team)
+        else:
+            schedule.decompose_reduction(name, schedule.loops(name)[-1])
+    _spread(schedule, inside, rest, team)
     schedule.bind(row, BLOCK)
+
+
+def _results(schedule: Schedule, name: str) -> int:
+    """Sums of a block."""
+    return math.prod(extent_of(item.extent) for item in facts_of(schedule, name).spatial)
+
+
+def _terms(schedule: Schedule, name: str) -> int:
+    """Terms of each sum of a block."""
+    return math.prod(extent_of(item.extent) for item in facts_of(schedule, name).reduce)
+
+
+def _team(rows: int, along: int, lengths: Sequence[int], facts: TargetFacts, *, numbered: bool) -> _Team:
+    """How threads share rows of a last block with `along` elements in each, and sums of `lengths`."""
+    lanes, most, longest = shuffled(facts), most_threads(facts), max(along, *lengths)
+    if not lanes or max(lanes, 2) > min(most, *lengths):
+        return _Team(_threads_along(longest, facts), 1, 0)
+    threads = lanes
+    while 2 * threads <= min(most, *lengths):
+        if rows * threads >= _BUSY_THREADS * units(facts) and longest <= _TERMS * threads:
+            break
+        threads *= 2
+    each = 1
+    while numbered and threads == lanes and 2 * each * threads <= most and rows % (2 * each) == 0:
+        if rows // (2 * each) < 2 * units(facts):
+            break
+        each *= 2
+    return _Team(threads, each, lanes)
+
+
+def _are_numbered(schedule: Schedule, sums: Sequence[str], last: str) -> bool:
+    """Whether all blocks go through the rows in the same order, so that one number says which row it is."""
+    totals = {facts_of(schedule, name).store.buffer.name for name in sums}
+    for name in (*sums, last):
+        block = facts_of(schedule, name)
+        order = [item.var for item in block.spatial]
+        used = [load.indices for load in block.loads if load.buffer.name in totals]
+        if name != last:
+            used.append(block.store.indices)
+        for indices in used:
+            places = [order.index(index) for index in indices if isinstance(index, Var) and index in order]
+            plain = all(isinstance(index, Var | Const) for index in indices)
+            if not plain or places != sorted(set(places)):
+                return False
+    return True
+
+
+def _number_rows(schedule: Schedule, name: str) -> None:
+    """Let a sum, and its result, run over the number of the row."""
+    block = facts_of(schedule, name)
+    names = NAMES[: len(block.block.iters)]
+    spatial = names[: len(block.spatial)]
+    pairs = zip(spatial, block.spatial, strict=True)
+    sized = [(own, extent_of(item.extent)) for own, item in pairs]
+    number = _fused([(own, extent) for own, extent in sized if extent > 1])
+    texts = ", ".join([number, *names[len(spatial) :]])
+    schedule.transform_block_layout(name, f"{', '.join(names)} -> {texts}")
+    schedule.transform_layout(block.store.buffer.name, f"{', '.join(spatial)} -> {number}")
 
 
 def _split_rows(schedule: Schedule, sums: Sequence[str], last: str) -> tuple[str, str]:
@@ -165,11 +259,13 @@ def _threads_along(length: int, facts: TargetFacts) -> int:
     return threads
 
 
-def _add_up(schedule: Schedule, name: str, threads: int) -> list[str]:
-    """Make a sum one over parts in shared memory; gives the blocks that make the parts, in order."""
+def _add_up(schedule: Schedule, name: str, team: _Team) -> list[str]:
+    """Make a sum one over parts; gives the blocks that make the parts, in order."""
+    if team.lanes:
+        return _add_up_by_lanes(schedule, name, team)
     made: list[str] = []
     loop = fuse_all(schedule, parts_of(schedule, name)[1])
-    for size in (threads, _FEW):
+    for size in (team.threads, _FEW):
         length = extent_of(schedule.loop(loop).extent)
         if (made and length <= 2 * _FEW) or length < 2:
             break
@@ -181,16 +277,57 @@ def _add_up(schedule: Schedule, name: str, threads: int) -> list[str]:
     return made
 
 
-def _place_part(schedule: Schedule, block: str, row: str, threads: int) -> None:
+def _add_up_by_lanes(schedule: Schedule, name: str, team: _Team) -> list[str]:
+    """A part in the register of each thread; where several sub-groups share a row, one for each of them."""
+    loop = fuse_all(schedule, parts_of(schedule, name)[1])
+    part, buffer = schedule.rfactor(name, schedule.split(loop, (None, team.threads))[1])
+    schedule.set_scope(buffer, REGISTER)
+    if team.threads == team.lanes:
+        return [part]
+    group = schedule.split(schedule.loops(name)[-1], (None, team.lanes))[0]
+    fewer, buffer = schedule.rfactor(name, group)
+    schedule.set_scope(buffer, SHARED)
+    return [part, fewer]
+
+
+def _place_part(schedule: Schedule, block: str, row: str, team: _Team) -> None:
     """Compute parts of a sum inside `row`, a thread for each."""
     schedule.compute_at(block, row)
-    factor = [item for item in schedule.block(block).iters if item.kind == "spatial"][-1]
+    spatial = [item for item in schedule.block(block).iters if item.kind == "spatial"]
     inside = schedule.loops(block)[schedule.loops(block).index(row) + 1 :]
-    part = next(loop for loop in inside if loop in variables(factor.binding))
-    others = [loop for loop in inside if loop != part]
-    schedule.reorder(part, *others)
-    if extent_of(schedule.loop(part).extent) < threads:
-        part = schedule.split(part, (None, threads))[1]
-    schedule.bind(part, THREAD)
+    part = next(loop for loop in inside if loop in variables(spatial[-1].binding))
+    own = [loop for loop in inside if team.rows > 1 and loop in variables(spatial[0].binding)]
+    others = [loop for loop in inside if loop not in (part, *own)]
+    schedule.reorder(*own, part, *others)
+    count = extent_of(schedule.loop(part).extent)
+    if team.lanes and count < team.threads:
+        schedule.annotate(part, LANES, team.lanes)
+        return
+    if count < team.threads:
+        part = schedule.split(part, (None, team.threads))[1]
+    schedule.bind(fuse_all(schedule, [*own, part]), THREAD)
     if others:
         schedule.decompose_reduction(block, others[0])
+
+
+def _combine(schedule: Schedule, name: str, row: str, team: _Team) -> None:
+    """Let the lanes of a sub-group combine what they have of a row; ScheduleError with loops in the way."""
+    inside = schedule.loops(name)[schedule.loops(name).index(row) + 1 :]
+    sizes = [(loop, extent_of(schedule.loop(loop).extent)) for loop in inside]
+    wide = [(loop, size) for loop, size in sizes if size > 1]
+    if [size for _, size in wide] != [size for size in (team.rows, team.lanes) if size > 1]:
+        raise ScheduleError(
+            f"the rows of block {name} do not follow each other", why="a loop of others is around"
+        )
+    schedule.annotate(wide[0][0], LANES, team.lanes)
+
+
+def _spread(schedule: Schedule, inside: str, rest: str, team: _Team) -> None:
+    """Give the elements of the rows to the threads, neighbours to neighbours."""
+    if not inside and extent_of(schedule.loop(rest).extent) == 1:
+        return
+    outer, along = schedule.split(rest, (None, team.threads))
+    if inside:
+        schedule.reorder(inside, along, outer)
+        along = schedule.fuse(inside, along)
+    schedule.bind(along, THREAD)
