@@ -15,8 +15,9 @@ from compiler.core.settings import load_settings
 from compiler.render.vocabulary_cuda import CUDA, HIP
 from compiler.targets.toolchain import Cxx, probe_cxx
 from compiler.verify.emulate import build_emulation, split_module
-from tests.support.emulated_kernels import RIGHT, WRONG
+from tests.support.emulated_kernels import RIGHT
 from tests.support.emulation import Emulated
+from tests.support.wrong_kernels import WRONG
 
 COMPILERS = [path for name in ("g++", "clang++") if (path := shutil.which(name))]
 SETTINGS = load_settings()
