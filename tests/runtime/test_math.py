@@ -15,7 +15,8 @@ from compiler.targets.features import host_flags
 from tests.support.model_library import COMPILERS, FIXTURES
 
 _STRICT = ("-std=c++17", "-O3", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-pthread")
-_FLOATS = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast")
+# As kernels are compiled: integers of a model wrap around, in the headers, too.
+_ARITHMETIC = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fwrapv")
 _AVX512 = (
     "-mavx512f",
     "-mavx512vl",
@@ -64,7 +65,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
             command = [
                 cxx,
                 *_STRICT,
-                *_FLOATS,
+                *_ARITHMETIC,
                 *flags,
                 "-I",
                 str(INCLUDE),
@@ -157,7 +158,7 @@ def test_assembly_is_vector_code_without_calls(tmp_path: Path, cxx: str, kind: s
     command = [
         cxx,
         *_STRICT,
-        *_FLOATS,
+        *_ARITHMETIC,
         *flags,
         f"-DLANES={lanes}",
         "-I",
