@@ -61,7 +61,7 @@ bench *args:
 bench-devices *args:
     @python benchmarks/devices.py "$@"
 
-# everything that needs a GPU: every network verified and timed; says `not run` without one
+# everything that needs a GPU: every network verified and timed, and PyTorch and onnxruntime beside; else `not run`
 gpu *args:
     @python benchmarks/gpu.py "$@"
 

@@ -1,16 +1,19 @@
-"""Everything that needs a GPU, in one command: every network verified, and latency kernel by kernel.
+"""Everything that needs a GPU, in one command: every network verified and timed, then the peers beside it.
 
-    python benchmarks/gpu.py [--target cuda-nvidia] [--networks squeezenet resnet50] [--seconds 3]
+    python benchmarks/gpu.py [--target cuda-nvidia] [--networks squeezenet resnet50] [--no-peers]
 
-Without a GPU of the target it says `not run`, with the reason, and ends: nothing is counted as passed.
+Without a GPU of the target it says `not run`, with the reason, and ends: nothing is counted as passed. The
+peers are those of gpu_peers.py, which takes finer options. Tables are written as they grow.
 """
 
 from __future__ import annotations
 
 import argparse
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from gpu_peers import ENGINES, NETWORKS, TARGETS, cases_of, measure_all
 from support import WORK, machine, markdown_table, model_path, save
 
 import compiler
@@ -60,6 +63,18 @@ def table(rows: list[Row]) -> str:
     return markdown_table(["network", "error", "p50 ms", "GFLOP/s", "problem"], lines)
 
 
+def verify_all(found: compiler.TargetReport, networks: Sequence[str], seconds: float, models: Path) -> None:
+    """Verify and time the networks; the table is written after each."""
+    facts, rows = machine(), list[Row]()
+    for network in networks:
+        rows.append(tried(network, found.name, seconds, models))
+        print(rows[-1], flush=True)
+        text = f"{found.name}: {found.runs.reason}\n\n{table(rows)}"
+        record = {"machine": facts, "device": found.runs.reason, "rows": [asdict(row) for row in rows]}
+        save(f"gpu-{found.name}", record, text)
+    print(f"\n{found.name}: {found.runs.reason}\n\n{table(rows)}")
+
+
 def main() -> None:
     """Verify and measure, or say why not."""
     parser = argparse.ArgumentParser(
@@ -68,19 +83,20 @@ def main() -> None:
     parser.add_argument("--target", default="cuda-nvidia", metavar="NAME")
     parser.add_argument("--networks", nargs="*", default=list(zoo.networks()), metavar="NAME")
     parser.add_argument("--seconds", type=float, default=3.0, help="per network")
+    parser.add_argument("--no-peers", action="store_true", help="leave PyTorch and onnxruntime out")
     parser.add_argument("--models", type=Path, default=WORK / "models", help="where the networks are kept")
     arguments = parser.parse_args()
     found = next(one for one in compiler.list_targets() if arguments.target in (one.name, *one.aliases))
     if not found.runs:
         print(f"not run: {found.name}: {found.runs.reason}")
         return
-    rows = []
-    for network in arguments.networks:
-        rows.append(tried(network, found.name, arguments.seconds, arguments.models))
-        print(rows[-1], flush=True)
-    text = f"{found.name}: {found.runs.reason}\n\n{table(rows)}"
+    verify_all(found, arguments.networks, arguments.seconds, arguments.models)
+    device = next((key for key, target in TARGETS.items() if target == found.name), None)
+    if arguments.no_peers or device is None:
+        return
+    cases = cases_of(NETWORKS, (1, 16), ("off", "on") if device == "cuda" else ("off",))
+    text = measure_all(device, cases, ENGINES, arguments.seconds, arguments.models, f"gpu-peers-{device}")
     print(f"\n{text}")
-    save(f"gpu-{found.name}", {"machine": machine(), "device": found.runs.reason}, text)
 
 
 if __name__ == "__main__":

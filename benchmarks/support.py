@@ -11,6 +11,7 @@ import importlib.metadata
 import json
 import os
 import platform
+import shutil
 import statistics
 import sys
 import time
@@ -46,7 +47,7 @@ LIGHT = (
     "resnet50",
     "vgg19",
 )
-_PACKAGES = ("numpy", "onnx", "onnxruntime", "openvino")
+_PACKAGES = ("numpy", "onnx", "onnxruntime", "onnxruntime-gpu", "openvino", "torch", "triton")
 
 Array = NDArray[Any]
 Run = Callable[[], object]
@@ -121,8 +122,6 @@ def machine() -> dict[str, Any]:
     """Processor, system, compiler and versions: what a number means nothing without."""
     settings = load_settings()
     cxx = find_cxx(settings)
-    commit = run(["git", "-C", str(ROOT), "rev-parse", "HEAD"])
-    changes = run(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"])
     facts = cpu_facts("host")
     return {
         "processor": _processor(),
@@ -133,10 +132,19 @@ def machine() -> dict[str, Any]:
         "compiler": cxx.description,
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in _PACKAGES if _version(name)},
-        "commit": commit.stdout.strip() + (" with changes" if changes.stdout.strip() else ""),
+        "commit": _commit(),
         "load": os.getloadavg()[0],
         "when": dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     }
+
+
+def _commit() -> str:
+    """The state of the checkout; empty without git, as where a copy of the files was brought to a machine."""
+    if shutil.which("git") is None:
+        return ""
+    commit = run(["git", "-C", str(ROOT), "rev-parse", "HEAD"]).stdout.strip()
+    changes = run(["git", "-C", str(ROOT), "status", "--porcelain", "--untracked-files=no"]).stdout.strip()
+    return commit + (" with changes" if changes else "")
 
 
 def _processor() -> str:

@@ -1,0 +1,167 @@
+"""`just gpu` and its peers: the tables, what is said where something is missing, batches."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+
+import compiler
+from tests.support.command import environment
+
+ROOT = Path(__file__).parents[2]
+onnxruntime = pytest.importorskip("onnxruntime", reason="the reference of the measurements")
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """The module, without PyTorch, with its files in a folder of the test."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    peers, support = import_module("gpu_peers"), import_module("support")
+    monkeypatch.setattr(support, "WORK", tmp_path)
+    monkeypatch.setattr(peers, "_torch", lambda: None)
+    return peers
+
+
+def no_gpu() -> None:
+    if next(one for one in compiler.list_targets() if one.name == "cuda-nvidia").runs:
+        pytest.skip("this machine has a GPU")
+
+
+def test_the_table_on_host_cores(bench: Any, tmp_path: Path) -> None:
+    cases = bench.cases_of(["mnist"], [1, 2], ["off"])
+    text = bench.measure_all("cpu", cases, bench.ENGINES, 0.05, tmp_path / "models", "peers")
+    rows = [line.split("|") for line in text.splitlines() if line.startswith("| mnist")]
+    assert [row[2].strip() for row in rows] == ["1", "2"]
+    for row in rows:
+        tk, eager, compiled, reference = (cell.strip() for cell in row[4:8])
+        assert (eager, compiled) == ("not run", "not run")
+        assert float(row[10]) == pytest.approx(float(tk) / float(reference), rel=0.2, abs=0.02)
+    assert "- mnist, batch 2, TF32 off, compile: not run: torch is not installed" in text
+    assert "for batch 1: not measured" in text
+    record = json.loads((tmp_path / "peers.json").read_text())
+    assert [one["case"]["batch"] for one in record["results"]] == [1, 2]
+    assert (tmp_path / "peers.md").read_text().strip() == text
+
+
+def test_a_wrong_result_gets_no_time(bench: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    open_tk = bench.OPEN["tk"]
+
+    def broken(*arguments: Any) -> Any:
+        engine = open_tk(*arguments)
+        return bench.Engine("tk", engine.run, lambda: {k: v + 1 for k, v in engine.outputs().items()})
+
+    monkeypatch.setattr(bench, "OPEN", {**bench.OPEN, "tk": broken})
+    bed = bench.Bed("cpu")
+    one = bench.measure(bench.Case("mnist", 1, False), bed, ["tk", "onnxruntime"], 0.05, tmp_path / "models")
+    assert list(one.times) == ["onnxruntime"]
+    assert one.not_run["tk"].startswith("wrong result: off by ")
+    assert one.ratio("onnxruntime") is None
+
+
+def test_the_goal(bench: Any) -> None:
+    def measured(network: str, batch: int, tk: float) -> Any:
+        one = bench.Measured(bench.Case(network, batch, False))
+        one.times = {
+            key: bench.Times(value, value, value, 9) for key, value in (("tk", tk), ("compile", 2.0))
+        }
+        return one
+
+    assert "reached; geometric mean 1.50, worst 1.50 in a." in bench.verdict([measured("a", 1, 3.0)])
+    found = bench.verdict([measured("a", 1, 1.0), measured("b", 1, 9.0), measured("c", 16, 99.0)])
+    assert "not reached; geometric mean 1.50, worst 4.50 in b." in found
+
+
+def test_times_of_a_device(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU each run waits for an event behind it, and the device's own time is kept."""
+    calls: list[str] = []
+
+    class Event:
+        def __init__(self, **_: bool) -> None: ...
+        def record(self) -> None:
+            calls.append("record")
+
+        def synchronize(self) -> None:
+            calls.append("wait")
+
+        def elapsed_time(self, _: object) -> float:
+            return 0.25
+
+    cuda = SimpleNamespace(
+        is_available=lambda: True,
+        Stream=lambda: SimpleNamespace(cuda_stream=77),
+        Event=Event,
+        get_device_name=lambda: "Stand-in",
+    )
+    monkeypatch.setattr(bench, "_torch", lambda: SimpleNamespace(cuda=cuda))
+    bed, times = bench.Bed("cuda"), list[float]()
+    bed.timed(lambda: calls.append("run"), times)()
+    assert calls == ["record", "run", "record", "wait"]
+    assert times == [0.25]
+    assert bed.stream == 77
+    assert "Stand-in; inputs and outputs lie on the device" in bed.describe()
+    one = bench.Measured(bench.Case("mnist", 1, True), {"tk": bench.Times(2, 2, 2, 9)}, {"tk": 1.5})
+    assert "2.000 (1.500)" in bench.table([one], bench.ENGINES)
+
+
+@pytest.mark.parametrize("name", ["squeezenet", "mnist"])
+def test_a_batch_is_the_same_network(bench: Any, tmp_path: Path, name: str) -> None:
+    path = import_module("batches").batched_path(name, 2, tmp_path)
+    single = onnxruntime.InferenceSession(str(tmp_path / f"{name}.onnx"))
+    double = onnxruntime.InferenceSession(str(path))
+    given = single.get_inputs()[0]
+    x = np.random.default_rng(3).standard_normal((2, *given.shape[1:]), dtype=np.float32)
+    for got, want in zip(
+        double.run(None, {given.name: x})[0],
+        [single.run(None, {given.name: one[None]})[0][0] for one in x],
+        strict=True,
+    ):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_network_without_a_batch_is_refused(bench: Any) -> None:
+    model = onnx.parser.parse_model(
+        '<ir_version: 8, opset_import: ["": 13]> g (float[1, 2] x, float[1, 2] y) => (float[1, 4] z) '
+        "{ t = Concat<axis=1>(x, y) s = Constant<value_ints=[1, 4]>() z = Reshape(t, s) }"
+    )
+    with pytest.raises(ValueError, match="does not take a batch of 3"):
+        import_module("batches").batched(model, 3)
+
+
+@pytest.mark.parametrize("program", ["gpu.py", "gpu_peers.py"])
+def test_without_a_gpu_nothing_is_run(program: str) -> None:
+    no_gpu()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "benchmarks" / program)],
+        env=environment({}), capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip().startswith("not run: cuda-nvidia: ")
+
+
+def script(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
+    argv = ["/bin/sh", str(ROOT / "benchmarks" / "gpu_machine.sh"), *arguments]
+    env = environment({"PYTHON": sys.executable, **changes})
+    return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_the_script_for_a_bare_machine(tmp_path: Path) -> None:
+    no_gpu()
+    done = script("--wheels", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().startswith("not run: cuda-nvidia: ")
+
+
+def test_the_script_without_a_compiler(tmp_path: Path) -> None:
+    (tmp_path / "dirname").symlink_to(shutil.which("dirname") or "/usr/bin/dirname")
+    done = script(PATH=str(tmp_path), TK_CXX="")
+    assert done.returncode == 4
+    assert "no C++ compiler: apt-get install g++" in done.stderr
