@@ -10,6 +10,9 @@
 set -eu
 umask 022
 
+# Seconds after which a server that sends nothing is given up; those of apt and pip are shorter by default.
+silence=120
+
 secrets=/run/secrets
 caches=/var/cache
 scratch=/dev/shm
@@ -100,11 +103,16 @@ fetch() {
     if [ -f "$kept" ]; then
         cp "$kept" "$3.part"
     elif command -v curl >/dev/null; then
-        curl --fail --silent --show-error --location --retry 3 --output "$3.part" "$url"
+        curl --fail --silent --show-error --location --retry 3 --connect-timeout "$silence" \
+            --speed-limit 1 --speed-time "$silence" --output "$3.part" "$url"
     elif command -v wget >/dev/null; then
-        wget --quiet ${CURL_CA_BUNDLE:+--ca-certificate="$CURL_CA_BUNDLE"} --output-document="$3.part" "$url"
+        wget --quiet --timeout="$silence" --tries=4 ${CURL_CA_BUNDLE:+--ca-certificate="$CURL_CA_BUNDLE"} \
+            --output-document="$3.part" "$url"
     else
-        python3 -c 'import sys, urllib.request; urllib.request.urlretrieve(*sys.argv[1:3])' "$url" "$3.part"
+        python3 -c 'if True:
+            import socket, sys, urllib.request
+            socket.setdefaulttimeout(float(sys.argv[3]))
+            urllib.request.urlretrieve(*sys.argv[1:3])' "$url" "$3.part" "$silence"
     fi
     found=$(sha256sum "$3.part")
     if [ "${found%% *}" != "$2" ]; then
@@ -119,7 +127,7 @@ fetch() {
 }
 
 tree() {
-    export HOME="$work"
+    export HOME="$work" GIT_HTTP_LOW_SPEED_LIMIT=1 GIT_HTTP_LOW_SPEED_TIME="$silence"
     cp "$work/gitconfig" "$work/.gitconfig"
     store=$caches/tk-git/$(printf '%s' "$1" | sha256sum | cut -c 1-16)
     git init --quiet --bare "$store"

@@ -40,6 +40,7 @@ BASE = "tk-test/debian:bookworm"
 _SUITE = "bookworm"
 _PREFIX = "tk-test-engine"
 _START_SECONDS = 60.0
+_INSTALL_SECONDS = 600.0  # packages and the base come from the network
 _PACKAGES = {
     "dockerd": "docker.io",
     "debootstrap": "debootstrap",
@@ -365,17 +366,24 @@ def _need(programs: Sequence[str]) -> None:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise CannotStartError(f"missing programs: {', '.join(missing)} (packages {', '.join(packages)})")
     env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    subprocess.run(["apt-get", "update", "-qq"], env=env, capture_output=True, check=False)
+    with contextlib.suppress(CannotStartError):  # what is missing may be in the lists that are there
+        _call(["apt-get", "update", "-qq"], env)
     _call(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], env)
     if hidden := [one for one in missing if shutil.which(one) is None]:
         raise CannotStartError(f"installed, but not on the PATH: {', '.join(hidden)}")
 
 
 def _call(argv: Sequence[str], env: dict[str, str] | None = None) -> None:
-    done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
+    command = " ".join(argv[:4])
+    try:
+        done = subprocess.run(
+            argv, env=env, capture_output=True, text=True, check=False, timeout=_INSTALL_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise CannotStartError(f"`{command}` has not ended after {_INSTALL_SECONDS:.0f} s") from None
     if done.returncode:
         said = re.sub(r"\s+", " ", (done.stderr or done.stdout)[-300:]).strip()
-        raise CannotStartError(f"`{' '.join(argv[:4])}` fails: {said}")
+        raise CannotStartError(f"`{command}` fails: {said}")
 
 
 def _free_port() -> int:

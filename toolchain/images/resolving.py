@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler import BuildError, HostError, InternalError, stream_atomic
+from toolchain.engine.watch import awaited
 from toolchain.images import origins
 from toolchain.images.apt_lock import PREFERENCES
 from toolchain.images.plan import CA_SECRET, SITE_SECRET, Command, Copy, Instruction, Pins, Plan, Run, Stage
@@ -95,9 +96,11 @@ def _asked(
     ) as name:  # fmt: skip
         _send(engine, name, _FOLDER, files)
         _send(engine, name, "/run/secrets", secrets)
-        with engine.guard(f"ask for the packages of {plan.name}", _SECONDS):
+        doing = f"ask for the packages of {plan.name}"
+        with engine.guard(doing, _SECONDS):
             engine.api.start(name)
-            code = int(engine.api.wait(name, timeout=_SECONDS)["StatusCode"])
+            ended = awaited(lambda: engine.api.wait(name, timeout=_SECONDS), engine.watch(doing, name))
+            code = int(ended["StatusCode"])
             log = engine.api.logs(name).decode(errors="backslashreplace")
         if code != 0:
             raise _unsolved(plan, log)
