@@ -8,8 +8,7 @@ import pytest
 
 from compiler.core.settings import load_settings
 from compiler.runtime.vendor_runtimes import find_intel_runtime
-from tests.e2e.test_opencl_ops import assert_ops
-from tests.support.merged_cases import merged
+from tests.support.merged_cases import assert_computes, merge, merged
 from tests.support.op_cases import CASES
 
 GROUPS = dict(merged(CASES, 16))
@@ -26,4 +25,4 @@ def sycl_runtime() -> None:
 
 @pytest.mark.parametrize("name", SAMPLE)
 def test_ops(name: str, tmp_path: Path) -> None:
-    assert_ops(name, GROUPS[name], "sycl-cpu", tmp_path)
+    assert_computes(merge(name, GROUPS[name]), "sycl-cpu", tmp_path)

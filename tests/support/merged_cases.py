@@ -1,32 +1,54 @@
-"""Op cases side by side in few models: a compile each, for devices whose programs take long to build."""
+"""Small models side by side in few large ones, for devices whose programs take long to build."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 
 import numpy as np
 import onnx
 
-from tests.support.onnx_models import run_onnxruntime, single
+import compiler
+from compiler.verify.check import poisoned
+from tests.support.onnx_models import assert_close, run_onnxruntime, single
 from tests.support.op_cases import Case
 
 Arrays = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
-class Merged:
-    """One model with the nodes of several cases; names of case N begin with `cN_`."""
+class Part:
+    """A small model, what it is given, and what onnxruntime makes of it alone."""
 
     name: str
-    cases: tuple[Case, ...]
     proto: onnx.ModelProto
     feeds: Arrays
     want: Arrays
+    tolerance: float
 
-    def case_of(self, output: str) -> Case:
-        return self.cases[int(output[1:].partition("_")[0])]
+
+@dataclass(frozen=True)
+class Merged:
+    """One model with the nodes of several parts; names of part N begin with `cN_`."""
+
+    name: str
+    parts: tuple[Part, ...]
+    proto: onnx.ModelProto
+    feeds: Arrays
+
+    def problems(self, got: Arrays) -> list[str]:
+        """What is wrong with outputs, part by part."""
+        found = []
+        for number, part in enumerate(self.parts):
+            for output, array in part.want.items():
+                what = f"{part.name}, output {output}"
+                try:
+                    assert_close(got[f"c{number}_{output}"], array, part.tolerance, what)
+                except AssertionError as error:
+                    found.append(f"{what}: {str(error)[:600]}")
+        return found
 
 
 def merged(cases: Sequence[Case], size: int) -> Iterator[tuple[str, tuple[Case, ...]]]:
@@ -39,23 +61,38 @@ def merged(cases: Sequence[Case], size: int) -> Iterator[tuple[str, tuple[Case, 
 
 
 def merge(name: str, cases: Sequence[Case]) -> Merged:
-    """One model of the cases, what it is given, and what onnxruntime makes of each case alone."""
+    """One model of the cases."""
+    return join(name, [_part(case) for case in cases])
+
+
+def _part(case: Case) -> Part:
+    proto, given = single(case.op, case.inputs, case.attrs, case.opset, case.known, case.outputs)
+    return Part(case.name, proto, given, run_onnxruntime(proto, given), max(case.tolerance, 1e-5))
+
+
+def join(name: str, parts: Sequence[Part]) -> Merged:
+    """One model of models of the same opset."""
     graph = onnx.GraphProto(name="merged")
     feeds: Arrays = {}
-    want: Arrays = {}
-    imports = None
-    for number, case in enumerate(cases):
-        proto, given = single(case.op, case.inputs, case.attrs, case.opset, case.known, case.outputs)
+    for number, part in enumerate(parts):
         prefix = f"c{number}_"
-        feeds |= {prefix + key: value for key, value in given.items()}
-        want |= {prefix + key: value for key, value in run_onnxruntime(proto, given).items()}
-        imports = imports or proto
-        _add(graph, proto.graph, prefix)
-    assert imports is not None
+        feeds |= {prefix + key: value for key, value in part.feeds.items()}
+        _add(graph, part.proto.graph, prefix)
     model = onnx.ModelProto()
-    model.CopyFrom(imports)
+    model.CopyFrom(parts[0].proto)
     model.graph.CopyFrom(graph)
-    return Merged(name, tuple(cases), model, feeds, want)
+    return Merged(name, tuple(parts), model, feeds)
+
+
+def assert_computes(together: Merged, target: str, directory: Path, device: str | None = None) -> None:
+    """Compiled for a target and run on a device, every part computes what onnxruntime computes."""
+    onnx.save(together.proto, directory / "m.onnx")
+    options = compiler.CompileOptions(output=directory / "m.so", target=target)
+    compiler.compile_model(directory / "m.onnx", options)
+    with compiler.load(directory / "m.so", device=device) as model:
+        got = model.run(together.feeds, out=poisoned(model.outputs))
+    problems = together.problems(got)
+    assert not problems, "\n".join(problems)
 
 
 def _add(graph: onnx.GraphProto, more: onnx.GraphProto, prefix: str) -> None:

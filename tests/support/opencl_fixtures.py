@@ -8,6 +8,8 @@ import pytest
 
 from tests.support.opencl_host import build_host, drivers
 
+DRIVERS = ("pocl", "intel")
+
 
 @pytest.fixture(scope="session")
 def opencl_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -15,11 +17,21 @@ def opencl_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_host(tmp_path_factory.mktemp("opencl"))
 
 
-@pytest.fixture(scope="session", params=["pocl", "intel"])
-def opencl_driver(request: pytest.FixtureRequest, opencl_library: Path) -> str:
+@pytest.fixture(scope="session")
+def opencl_drivers(opencl_library: Path) -> dict[str, str]:
+    """The drivers for processors that this machine has; under "" why there is none."""
+    return drivers(opencl_library)
+
+
+@pytest.fixture(scope="session", params=DRIVERS)
+def opencl_driver(request: pytest.FixtureRequest, opencl_drivers: dict[str, str]) -> str:
     """A selector of each driver for processors; skipped where this machine has not got it."""
-    offered = drivers(opencl_library)
-    if request.param not in offered:
+    return need_driver(str(request.param), opencl_drivers)
+
+
+def need_driver(name: str, offered: dict[str, str]) -> str:
+    """The selector of a driver; skips the test where this machine has not got it."""
+    if name not in offered:
         why = offered.get("", "only another one")
-        pytest.skip(f"no OpenCL driver `{request.param}` for processors: {why}")
-    return str(request.param)
+        pytest.skip(f"no OpenCL driver `{name}` for processors: {why}")
+    return name

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.ir import Const, Func
-from compiler.render.device import render_launches
+from compiler.render.device import Launch, render_launches
 from compiler.targets import Target
-from tests.support.opencl_host import Array, open_program
+from tests.support.opencl_host import Array, Program, open_program
 
 _GUARD = 64
 
 
+@dataclass(frozen=True)
 class OpenClKernel:
-    """One Func on a driver; as `CompiledKernel` for host code."""
+    """One Func on a driver; as `CompiledKernel` for host code. The program may have other kernels, too."""
 
-    def __init__(self, lowered: Func, target: Target, library: Path, driver: str) -> None:
-        self.func = lowered
-        made = render_launches(lowered, 0, target.vocabulary, target.facts)
-        self.launches = made.launches
-        self.source = f"{target.vocabulary.prelude}\n{made.text}"
-        names = [launch.name for launch in made.launches]
-        self.program = open_program(library, self.source, names, driver)
+    func: Func
+    launches: tuple[Launch, ...]
+    program: Program
 
     def __call__(self, inputs: dict[str, Array]) -> dict[str, Array]:
         """Run all launches; memory behind every buffer is checked to be untouched."""
@@ -49,5 +49,14 @@ class OpenClKernel:
             for item, raw in zip(self.func.params[first:], memory[first:], strict=True)
         }
 
-    def close(self) -> None:
-        self.program.close()
+
+@contextmanager
+def opened(
+    lowered: Sequence[Func], target: Target, library: Path, driver: str
+) -> Iterator[list[OpenClKernel]]:
+    """The Funcs as the kernels of one program: building takes drivers longer than what is in it."""
+    made = [render_launches(func, n, target.vocabulary, target.facts) for n, func in enumerate(lowered)]
+    source = "\n".join([target.vocabulary.prelude, *(one.text for one in made)])
+    program = open_program(library, source, [launch.name for one in made for launch in one.launches], driver)
+    yield [OpenClKernel(func, one.launches, program) for func, one in zip(lowered, made, strict=True)]
+    program.close()

@@ -16,7 +16,7 @@ from compiler.render.device import render_launches
 from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
 from compiler.targets import get_target
 from tests.support.kernels import lower_all, pack_inputs, unpack_outputs
-from tests.support.opencl_kernels import OpenClKernel
+from tests.support.opencl_kernels import opened
 from tests.support.programs import PROGRAMS, random_schedule, vectorised
 from tests.support.schedules import random_inputs
 from tests.unit.render.test_types_and_functions import inputs_of, program
@@ -27,9 +27,8 @@ LANES = TARGET.facts.lanes(32)
 
 def assert_computes(before: Func, scheduled: Func, library: Path, driver: str) -> None:
     inputs = random_inputs(before)
-    kernel = OpenClKernel(lower_all(scheduled, TARGET.facts), TARGET, library, driver)
-    got = unpack_outputs(scheduled, kernel(pack_inputs(scheduled, inputs)))
-    kernel.close()
+    with opened([lower_all(scheduled, TARGET.facts)], TARGET, library, driver) as (kernel,):
+        got = unpack_outputs(scheduled, kernel(pack_inputs(scheduled, inputs)))
     for name, wanted in run(before, inputs).items():
         np.testing.assert_allclose(got[name], wanted, rtol=1e-5, atol=1e-5, err_msg=name)
 
@@ -39,9 +38,8 @@ def test_all_types_and_functions(vectors: bool, opencl_library: Path, opencl_dri
     func = program()
     inputs = inputs_of(func)
     lowered = lower_all(vectorised(func) if vectors else func, TARGET.facts)
-    kernel = OpenClKernel(lowered, TARGET, opencl_library, opencl_driver)
-    got = kernel(inputs)
-    kernel.close()
+    with opened([lowered], TARGET, opencl_library, opencl_driver) as (kernel,):
+        got = kernel(inputs)
     for name, wanted in run(func, inputs).items():
         np.testing.assert_allclose(
             got[name].astype(np.float64), wanted.astype(np.float64), rtol=3e-6, atol=1e-6, err_msg=name
