@@ -32,21 +32,10 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int | None = None) -> N
     when the place cannot be written.
     """
     payload = data.encode() if isinstance(data, str) else data
-    temporary = _part_beside(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _create(temporary) as stream:
-            stream.write(payload)
-            if mode is not None:
-                os.fchmod(stream.fileno(), mode)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-        _sync_directory(path.parent)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-    finally:
-        _discard(temporary)
+    with _replacing(path) as stream:
+        stream.write(payload)
+        if mode is not None:
+            os.fchmod(stream.fileno(), mode)
 
 
 @contextlib.contextmanager
@@ -57,15 +46,22 @@ def stream_atomic(path: Path, *, executable: bool = False) -> Iterator[BinaryIO]
     file may execute it. Removes what killed processes left beside `path`. Raises HostError when the place
     cannot be written.
     """
+    with _replacing(path) as stream:
+        _remove_abandoned(path.parent, f".{path.name[:64]}.", ".part")
+        yield stream
+        if executable:
+            readable = os.fstat(stream.fileno()).st_mode & 0o777
+            os.fchmod(stream.fileno(), readable | (readable & 0o444) >> 2)
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[BinaryIO]:
+    """A new file beside `path` that takes its place when the block ends without an error."""
     temporary = _part_beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(path.parent, f".{path.name[:64]}.", ".part")
         with _create(temporary) as stream:
             yield stream
-            if executable:
-                readable = os.fstat(stream.fileno()).st_mode & 0o777
-                os.fchmod(stream.fileno(), readable | (readable & 0o444) >> 2)
             stream.flush()
             os.fsync(stream.fileno())
         temporary.replace(path)
