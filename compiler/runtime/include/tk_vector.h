@@ -5,6 +5,8 @@
  * written as one line of inline assembly behind a feature macro, with a portable form beside it.
  *
  * Everything is a template over `V`, a vector type or a scalar, which counts as a vector of one lane.
+ *
+ * device/tk_simt.h has the same words for GPUs: their compilers know neither these vectors nor a host's headers.
  */
 #ifndef TK_VECTOR_H
 #define TK_VECTOR_H
