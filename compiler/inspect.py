@@ -137,8 +137,7 @@ def _module_replays(path: Path, texts: Sequence[str | None], target: Target | No
     """Whether the source that a device gets is the replayed text of all kernels behind its prelude."""
     if target is None or target.device is None:
         return None
-    parts = [target.vocabulary.prelude, *(text or "" for text in texts)]
-    module = "\n".join(parts).encode()
+    module = target.vocabulary.module([text or "" for text in texts]).encode()
     return all(data.endswith(module) for kind, _, data in read_images(path) if kind == SOURCE)
 
 

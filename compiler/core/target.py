@@ -27,6 +27,9 @@ class TargetFacts:
     max_lanes: the longest vector of the language.
     launches: every outermost loop nest is a launch of its own on a device, nothing runs between them.
     binds_threads: loops are bound to the hardware's axes of blocks and threads.
+    matrix_rates: multiply-adds that a unit's matrix unit does in a cycle, by the name of the instruction
+    (`compiler.loops.matrix_units`); instructions that are not named there the target does not have.
+    tf32: factors of f32 may be rounded to tf32, because the user asked for it.
     """
 
     name: str
@@ -48,6 +51,8 @@ class TargetFacts:
     max_lanes: int = 64
     launches: bool = False
     binds_threads: bool = False
+    matrix_rates: tuple[tuple[str, int], ...] = ()
+    tf32: bool = False
 
     def lanes(self, bits: int) -> int:
         """Lanes of one full vector register for elements of `bits` bits (at least 1)."""

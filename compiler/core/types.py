@@ -8,7 +8,7 @@ from functools import cache
 
 # name -> (kind, bits). Kinds: f (IEEE-like float), i (signed), u (unsigned), b (bool).
 SCALARS: dict[str, tuple[str, int]] = {
-    "f64": ("f", 64), "f32": ("f", 32), "f16": ("f", 16), "bf16": ("f", 16),
+    "f64": ("f", 64), "f32": ("f", 32), "tf32": ("f", 32), "f16": ("f", 16), "bf16": ("f", 16),
     "f8e4m3": ("f", 8), "f8e5m2": ("f", 8),
     "i64": ("i", 64), "i32": ("i", 32), "i16": ("i", 16), "i8": ("i", 8), "i4": ("i", 4),
     "u64": ("u", 64), "u32": ("u", 32), "u16": ("u", 16), "u8": ("u", 8), "u4": ("u", 4),
@@ -18,7 +18,10 @@ SCALARS: dict[str, tuple[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type with a lane count; `i4` and `u4` are packed two to a byte."""
+    """An element type with a lane count; `i4` and `u4` are packed two to a byte.
+
+    `tf32` is f32 with ten bits of fraction, in the memory of an f32.
+    """
 
     name: str
     lanes: int = 1
@@ -74,7 +77,7 @@ def dtype(name: str, lanes: int = 1) -> DType:
     return DType(name, lanes)
 
 
-_TEXT = re.compile(r"(bool|bf16|f8e4m3|f8e5m2|[fiu]\d+?)(?:x(\d+))?")
+_TEXT = re.compile(r"(bool|bf16|tf32|f8e4m3|f8e5m2|[fiu]\d+?)(?:x(\d+))?")
 
 
 def parse_dtype(text: str) -> DType:
@@ -86,6 +89,7 @@ def parse_dtype(text: str) -> DType:
 
 
 F64, F32, F16, BF16 = dtype("f64"), dtype("f32"), dtype("f16"), dtype("bf16")
+TF32 = dtype("tf32")
 I64, I32, I16, I8 = dtype("i64"), dtype("i32"), dtype("i16"), dtype("i8")
 U64, U32, U16, U8 = dtype("u64"), dtype("u32"), dtype("u16"), dtype("u8")
 BOOL = dtype("bool")

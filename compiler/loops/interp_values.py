@@ -16,7 +16,7 @@ from compiler.loops.ir import Buffer
 Array = np.ndarray[Any, np.dtype[Any]]
 
 STORAGE: dict[str, Any] = {
-    "f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
+    "f64": np.float64, "f32": np.float32, "tf32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16,
     "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2,
     "i64": np.int64, "i32": np.int32, "i16": np.int16, "i8": np.int8, "i4": np.uint8,
     "u64": np.uint64, "u32": np.uint32, "u16": np.uint16, "u8": np.uint8, "u4": np.uint8,
@@ -30,7 +30,7 @@ COMPUTE: dict[str, Any] = {
 }  # fmt: skip
 """What a value is while it is computed with: narrow floats are f32 until a store or a cast rounds them."""
 
-NARROW = frozenset({"f16", "bf16", "f8e4m3", "f8e5m2"})
+NARROW = frozenset({"tf32", "f16", "bf16", "f8e4m3", "f8e5m2"})
 PACKED = frozenset({"i4", "u4"})
 POISON_BYTE = 0xA5
 
@@ -126,7 +126,24 @@ def caster(source: DType, target: DType) -> Callable[[Any], Any]:
     return convert
 
 
+_TF32_DROPPED = 13
+"""Bits of f32's fraction that tf32 does not have."""
+
+
+def round_tf32(value: Any) -> Any:
+    """The nearest values of tf32, ties away from zero, as f32 (PTX ISA: cvt.rna.tf32.f32)."""
+    exact = np.asarray(value, np.float32)
+    bits = exact.view(np.uint32)
+    rounded = ((bits + np.uint32(1 << (_TF32_DROPPED - 1))) >> _TF32_DROPPED << _TF32_DROPPED).view(
+        np.float32
+    )
+    found = np.where(np.isfinite(exact), rounded, exact)
+    return found if found.ndim else np.float32(found)
+
+
 def _to_float(target: DType) -> Callable[[Any], Any]:
+    if target.name == "tf32":
+        return round_tf32
     storage, compute = STORAGE[target.name], COMPUTE[target.name]
 
     def convert(value: Any) -> Any:

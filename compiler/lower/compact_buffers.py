@@ -27,6 +27,7 @@ from compiler.loops.ir import (
     If,
     Let,
     Load,
+    Ramp,
     Region,
     Stmt,
     Store,
@@ -101,7 +102,12 @@ class _Shift(Rewriter):
 
     def _moved(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         pairs = zip(indices, self._begin, strict=True)
-        return tuple(binary("sub", index, begin) for index, begin in pairs)
+        return tuple(
+            index.replace(base=binary("sub", index.base, begin))
+            if isinstance(index, Ramp)
+            else binary("sub", index, begin)
+            for index, begin in pairs
+        )
 
 
 _BANKS = 32
@@ -204,7 +210,7 @@ class _Accesses:
         if isinstance(item, AddressOf | AsyncCopy) and any(node == self._buffer for node in item.walk()):
             self.unknown = True
         elif isinstance(item, ACCESSES) and item.buffer == self._buffer:
-            self.indices.append((item.indices, self._sim))
+            self.indices += [(place, self._sim) for place in _ends(item.indices)]
         outer = self._sim
         if isinstance(item, For):
             self._sim = bind_loop(outer, item)
@@ -214,6 +220,18 @@ class _Accesses:
             if not isinstance(child, Buffer):
                 self.visit(child)
         self._sim = outer
+
+
+def _ends(indices: tuple[Expr, ...]) -> list[tuple[Expr, ...]]:
+    """The place of an access; of vectors, which tensor intrinsics bring along, the first and the last one."""
+    if not any(isinstance(index, Ramp) for index in indices):
+        return [indices]
+    first = tuple(index.base if isinstance(index, Ramp) else index for index in indices)
+    last = tuple(
+        index.base + index.stride * (index.lanes - 1) if isinstance(index, Ramp) else index
+        for index in indices
+    )
+    return [first, last]
 
 
 def _among(known: Simplifier, cond: Expr, threads: frozenset[str]) -> Simplifier:

@@ -14,6 +14,7 @@ from compiler.loops.ir import (
     Buffer,
     Expr,
     Func,
+    Ramp,
     Region,
     Stmt,
     binary,
@@ -81,11 +82,15 @@ def strides_of(buffer: Buffer) -> tuple[Expr, ...]:
 
 
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    """The element number of `buffer[indices]`."""
+    """The element number of `buffer[indices]`; a ramp along one dimension stays a ramp."""
     total: Expr = const(0) if buffer.offset is None else buffer.offset
+    ramp: tuple[Expr, int] | None = None
     for index, stride in zip(indices, strides_of(buffer), strict=True):
+        if isinstance(index, Ramp) and len(indices) > 1:
+            ramp = (binary("mul", index.stride, stride), index.lanes)
+            index = index.base
         total = binary("add", total, binary("mul", index, stride))
-    return total
+    return total if ramp is None else Ramp(total, *ramp)
 
 
 def span(buffer: Buffer) -> Expr:

@@ -106,7 +106,16 @@ class _Insert:
     def _loop(self, loop: For, pending: _Pending) -> tuple[Stmt, _Pending]:
         _, after = self.stmt(loop.body, pending)
         body, after = self.stmt(loop.body, _joined(pending, after))
+        if body != loop.body and not self._parted and self._waits_once(loop):
+            return seq(Barrier("shared"), loop), self.stmt(loop.body, ())[1]
         return loop.replace(body=body), _joined(pending, after)
+
+    def _waits_once(self, loop: For) -> bool:
+        """Whether only what was done before a loop that runs keeps its iterations waiting."""
+        if not int_of(loop.extent):
+            return False
+        _, after = self.stmt(loop.body, ())
+        return self.stmt(loop.body, after)[0] == loop.body
 
     def _branch(self, stmt: If, pending: _Pending) -> tuple[Stmt, _Pending]:
         parted = self._differs(stmt.cond)

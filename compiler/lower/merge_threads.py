@@ -195,10 +195,12 @@ class _Launch:
     @staticmethod
     def _is_leaf(stmt: Stmt) -> bool:
         """Whether a thread does all of it by itself, before the others are of interest."""
-        if isinstance(stmt, Block | Store | AtomicUpdate | AsyncCopy):
+        if isinstance(stmt, Store | AtomicUpdate | AsyncCopy):
             return True
         if any(isinstance(item, For) and item.kind is ForKind.BOUND for item in statements(stmt)):
-            return False
+            return False  # in a block, too: a tensor intrinsic's own loop over lanes
+        if isinstance(stmt, Block):
+            return True
         targets = {is_shared(buffer) for buffer in written(stmt)}
         return len(targets) <= 1
 

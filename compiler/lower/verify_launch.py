@@ -180,7 +180,7 @@ class _Launch:
             index = item.indices[0]
             lanes = item.buffer.dtype.lanes * (index.lanes if isinstance(index, Ramp) else 1)
             size = lanes * item.buffer.dtype.scalar.bits // 8
-            if size > _WIDEST_BYTES and item.buffer.scope != "register":
+            if size > _WIDEST_BYTES and item.buffer.scope not in ("register", "scratch"):
                 yield Problem(
                     f"an access of {size} bytes is too wide",
                     self._where(f"buffer {item.buffer.name}"),

@@ -263,8 +263,19 @@ class Expressions:
     def _call(self, expr: Call) -> str:
         if expr.name in ("min", "max"):
             return self._extremum(Binary(expr.name, expr.args[0], expr.args[1]))
-        args = ", ".join(self(item) for item in expr.args)
+        operand = self.as_in_memory if expr.name in self.words.helpers else self
+        args = ", ".join(operand(item) for item in expr.args)
         return f"{self.words.math(expr.name)}({args})"
+
+    def as_in_memory(self, expr: Expr) -> str:
+        """A value without the conversion that loading it brings: what instructions of matrix units take."""
+        kind = memory_type(expr.dtype)
+        if not isinstance(expr, Load) or kind == expr.dtype:
+            return self(expr)
+        if kind.lanes == 1:
+            return self.element(expr.buffer, expr.indices[0])
+        text = self._vector_load(expr)
+        return text if self._lazy else self._share(expr.buffer, kind, text)
 
     def _address_of(self, expr: AddressOf) -> str:
         return self.address(expr.buffer, expr.indices[0])

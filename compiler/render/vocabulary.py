@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compiler.core.types import DType, dtype
 
 Dim3 = tuple[int, int, int]
 """Extents along x, y and z."""
 
-NARROW_FLOATS = frozenset({"f16", "bf16", "f8e4m3", "f8e5m2"})
+NARROW_FLOATS = frozenset({"tf32", "f16", "bf16", "f8e4m3", "f8e5m2"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,8 @@ class Vocabulary:
     load_aligned, store_aligned: whole vectors at a multiple of their length; None where it is all the same.
     index: type of loop variables and offsets.
     device: what the language of a device has beside; None for the host's.
+    helpers: by the name of a call in the IR, the function that does it; it takes narrow floats as they lie in
+    memory, and stands behind the prelude where a kernel calls it.
     """
 
     name: str
@@ -92,10 +94,17 @@ class Vocabulary:
     store_aligned: Callable[[DType, str, str], str] | None = None
     index: str = "int64_t"
     device: DeviceWords | None = None
+    helpers: Mapping[str, str] = field(default_factory=dict)
 
     def type_of(self, kind: DType) -> str:
         """The C type of a value of this type in a register."""
         return self.types[kind.name] if kind.lanes == 1 else self.vector(computed(kind))
+
+    def module(self, texts: Sequence[str]) -> str:
+        """One source of several functions: the prelude, the helpers that they call, and they."""
+        calls = {self.math(name): helper for name, helper in self.helpers.items()}
+        used = [helper for call, helper in calls.items() if any(f"{call}(" in text for text in texts)]
+        return "\n".join([self.prelude, *used, *texts])
 
 
 def memory_type(kind: DType) -> DType:

@@ -8,7 +8,7 @@ from compiler.core.types import DType
 from compiler.render.vocabulary import NARROW_FLOATS, Vocabulary, computed, memory_type
 
 _MEMORY = {
-    "f64": "double", "f32": "float", "f16": "uint16_t", "bf16": "uint16_t",
+    "f64": "double", "f32": "float", "tf32": "uint32_t", "f16": "uint16_t", "bf16": "uint16_t",
     "f8e4m3": "uint8_t", "f8e5m2": "uint8_t",
     "i64": "int64_t", "i32": "int32_t", "i16": "int16_t", "i8": "int8_t",
     "u64": "uint64_t", "u32": "uint32_t", "u16": "uint16_t", "u8": "uint8_t", "bool": "uint8_t",

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from compiler.core.types import DType
 from compiler.loops.ir import SHARED
+from compiler.render.matrix_text import matrix_helpers
 from compiler.render.vocabulary import DeviceWords, Dim3, memory_type
 from compiler.render.vocabulary_cpp import CPP
 
@@ -67,7 +68,7 @@ _DEVICE = DeviceWords(
     shared_first=True,
 )
 
-CUDA = replace(
+_CUDA = replace(
     CPP,
     name="cuda",
     restrict="__restrict__",
@@ -81,5 +82,11 @@ CUDA = replace(
     device=_DEVICE,
 )
 
-HIP = replace(CUDA, name="hip", prelude=f"#define TK_HIP 1\n{CUDA.prelude}")
+CUDA = replace(_CUDA, helpers=matrix_helpers("cuda", _CUDA))
+HIP = replace(
+    _CUDA,
+    name="hip",
+    prelude=f"#define TK_HIP 1\n{_CUDA.prelude}",
+    helpers=matrix_helpers("hip", _CUDA),
+)
 """The differences (size of a sub-group, shuffles without a mask) are in the header, behind TK_HIP."""

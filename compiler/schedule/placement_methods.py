@@ -36,9 +36,11 @@ class PlacementMethods(Applies):
         """Update an accumulator tile by tile in a cache; gives the blocks that load and store."""
         return self.names(CacheInplace(block, buffer, scope, loop))
 
-    def cache_operand(self, block: str, operand: int, axes: tuple[int, ...], scope: str) -> tuple[str, str]:
+    def cache_operand(
+        self, block: str, operand: int, axes: tuple[int, ...], scope: str, dtype: str | None = None
+    ) -> tuple[str, str]:
         """Let a block read a factor from a buffer; gives the block that computes it, and the buffer."""
-        made, buffer = self.names(CacheOperand(block, operand, axes, scope))
+        made, buffer = self.names(CacheOperand(block, operand, axes, scope, dtype))
         return made, buffer
 
     def set_scope(self, buffer: str, scope: str) -> None:

@@ -15,7 +15,7 @@ _MODEL_DIGITS = 8
 
 def device_module(kernels: Sequence[Kernel], words: Vocabulary, model_sha256: str) -> Module:
     """All device functions of a model as one source."""
-    text = "\n".join([words.prelude, *(kernel.text for kernel in kernels)])
+    text = words.module([kernel.text for kernel in kernels])
     launches = tuple(launch for kernel in kernels for launch in kernel.launches)
     return Module(text, launches, model_sha256[:_MODEL_DIGITS])
 
@@ -32,6 +32,7 @@ def device_plan(target: str, kernels: Sequence[Kernel], steps: Sequence[PlanStep
             grid=launch.grid,
             block=launch.block,
             shared_bytes=launch.shared_bytes,
+            elastic=launch.elastic,
         )
         for number, (step, first) in enumerate(zip(steps, firsts, strict=False))
         for launch in kernels[step.kernel].launches

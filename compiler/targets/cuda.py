@@ -13,6 +13,7 @@ from compiler.targets.cpu import COMMON_FLAGS
 from compiler.targets.cuda_tools import CudaTool, cuda_tools
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
 from compiler.targets.gpu import GpuArch, build_archs, chosen_archs, gpu_arch, gpu_facts
+from compiler.targets.matrix_rates import common_rates
 from compiler.targets.readiness import CUDA as DRIVER
 from compiler.targets.readiness import Readiness, device_arch, device_runs, driver_loads, with_host
 from compiler.targets.target import Target, TargetRow
@@ -52,8 +53,8 @@ ARCHS: dict[str, GpuArch] = {
 def _target(arch: str) -> Target:
     """`cuda-nvidia` for a list of architectures; raises UsageError for unknown ones."""
     archs = chosen_archs(arch, ARCHS, {})
-    facts = gpu_facts("cuda-nvidia", "cuda", archs)
     names = tuple(item.name for item in archs)
+    facts = gpu_facts("cuda-nvidia", "cuda", archs, common_rates(names))
     return Target(f"cuda-nvidia:{','.join(names)}", facts, CUDA, (), _host_flags, LANGUAGE, names)
 
 

@@ -138,7 +138,9 @@ def chosen_archs(text: str, known: Mapping[str, GpuArch], aliases: Mapping[str, 
     return found
 
 
-def gpu_facts(name: str, language: str, archs: Sequence[GpuArch]) -> TargetFacts:
+def gpu_facts(
+    name: str, language: str, archs: Sequence[GpuArch], matrix_rates: tuple[tuple[str, int], ...] = ()
+) -> TargetFacts:
     """What all of the architectures allow: the smallest limits, the common features."""
     limits = [arch.limits() for arch in archs]
     features = frozenset.intersection(*(arch.features for arch in archs))
@@ -147,7 +149,7 @@ def gpu_facts(name: str, language: str, archs: Sequence[GpuArch]) -> TargetFacts
         language=language,
         arch=",".join(arch.name for arch in archs),
         features=features,
-        intrinsics=features | SHUFFLES,
+        intrinsics=features | SHUFFLES | {unit for unit, _ in matrix_rates},
         vector_bits=_VECTOR_BITS,
         vector_registers=min(arch.registers for arch in archs),
         fma_per_cycle=min(arch.fma for arch in archs) * 32 / _VECTOR_BITS,
@@ -162,6 +164,7 @@ def gpu_facts(name: str, language: str, archs: Sequence[GpuArch]) -> TargetFacts
         max_lanes=16,
         launches=True,
         binds_threads=True,
+        matrix_rates=matrix_rates,
     )
 
 

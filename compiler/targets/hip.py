@@ -14,6 +14,7 @@ from compiler.targets.cpu import COMMON_FLAGS
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
 from compiler.targets.gpu import GpuArch, Tool, build_archs, chosen_archs, gpu_arch, gpu_facts
 from compiler.targets.hip_tools import find_hipcc
+from compiler.targets.matrix_rates import common_rates
 from compiler.targets.readiness import HIP as DRIVER
 from compiler.targets.readiness import Readiness, device_arch, device_runs, driver_loads, with_host
 from compiler.targets.target import Target, TargetRow
@@ -62,8 +63,8 @@ def _target(arch: str, *, name: str) -> Target:
     """The target of a vendor for a list of architectures; raises UsageError for unknown ones."""
     aliases = _ALIASES if name == "rocm-hygon" else {}
     archs = chosen_archs(arch, ARCHS, aliases)
-    facts = gpu_facts(name, "hip", archs)
     names = tuple(item.name for item in archs)
+    facts = gpu_facts(name, "hip", archs, common_rates(names))
     aliased = set(arch.split(",")) & set(aliases)
     language = _ALIASED if aliased else _LANGUAGES[name]
     return Target(f"{name}:{','.join(names)}", facts, HIP, (), _host_flags, language, names)

@@ -177,6 +177,13 @@ TK_INLINE uint32_t tk_narrow_f8e4m3(float x) { return tk_narrow<tk_format_f8e4m3
 TK_INLINE float tk_widen_f8e5m2(uint32_t code) { return tk_widen<tk_format_f8e5m2>(code); }
 TK_INLINE uint32_t tk_narrow_f8e5m2(float x) { return tk_narrow<tk_format_f8e5m2>(x); }
 
+/* To the nearest, ties away from zero, as cvt.rna.tf32.f32 does. */
+TK_INLINE float tk_widen_tf32(uint32_t code) { return tk_f32_of_bits(code); }
+TK_INLINE uint32_t tk_narrow_tf32(float x) {
+    const uint32_t bits = tk_bitcast<uint32_t>(x);
+    return (bits & 0x7f800000u) == 0x7f800000u ? bits : (bits + 0x1000u) & ~0x1fffu;
+}
+
 #define TK_DECLARE_NARROW(name, storage)                                                      \
     TK_INLINE float tk_##name##_to_f32(storage code) { return tk_widen_##name(code); }        \
     TK_INLINE storage tk_f32_to_##name(float x) { return (storage)tk_narrow_##name(x); }      \
@@ -190,6 +197,7 @@ TK_INLINE uint32_t tk_narrow_f8e5m2(float x) { return tk_narrow<tk_format_f8e5m2
         TK_EACH(n) r.at[i] = (storage)tk_narrow_##name(x.at[i]);                              \
         return r;                                                                             \
     }
+TK_DECLARE_NARROW(tf32, uint32_t)
 TK_DECLARE_NARROW(f16, uint16_t)
 TK_DECLARE_NARROW(bf16, uint16_t)
 TK_DECLARE_NARROW(f8e4m3, uint8_t)

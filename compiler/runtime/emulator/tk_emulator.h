@@ -39,6 +39,7 @@ void tk_emu_async_commit();
 void tk_emu_async_wait(int pending);
 /* One operation of a whole sub-group, done once when every lane has come: `perform` gets the operands of all lanes. */
 void tk_emu_together(void (*perform)(void *const *const *operands), void *const *operands, int line);
+void tk_emu_lanes_differ(int row, int column); /* within such an operation: they hold different values of an element */
 }
 
 /* A kernel of this library; `sizes` are its parameters with their elements: "b0[64] b2[16]". */
@@ -198,6 +199,45 @@ TK_EMU_ATOMIC(Xor, old ^ value)
 TK_EMU_ATOMIC(Exch, (old, value))
 template <class T> static inline T atomicCAS(T *at, T expected, T wanted) {
   return tk_emu_value<T>(tk_emu_atomic_swap(at, tk_emu_bits(expected), tk_emu_bits(wanted), sizeof(T)));
+}
+
+/* ---------------------------------------------------------------- matrix units */
+
+/* What a lane holds of a tile, put where it belongs; `seen`: which elements other lanes have brought. */
+template <class U> struct tk_emu_tile {
+  typename U::total at[64][64];
+  bool seen[64][64];
+  void put(int row, int column, typename U::element value) {
+    const typename U::total wide = U::factor(value);
+    if (seen[row][column] && memcmp(&wide, &at[row][column], sizeof wide) != 0) tk_emu_lanes_differ(row, column);
+    at[row][column] = wide;
+    seen[row][column] = true;
+  }
+};
+
+/* c += a @ b by an instruction whose record is U: tiles are put together from what all lanes hold. */
+template <class U, class V>
+static inline typename U::totals tk_emu_matrix(typename U::totals c, const V *a, const V *b, int line) {
+  static_assert(U::rows <= 64 && U::columns <= 64 && U::steps <= 64, "a tile is too large");
+  void *const operands[] = {&c, (void *)a, (void *)b};
+  tk_emu_together(
+      [](void *const *const *lanes) {
+        tk_emu_tile<U> x = {}, y = {};
+        for (int n = 0; n < U::lanes; n++) {
+          for (int i = 0; i < U::held_a; i++)
+            x.put(U::a_row(n, i), U::a_column(n, i), ((const typename U::element *)lanes[n][1])[i]);
+          for (int i = 0; i < U::held_b; i++)
+            y.put(U::b_row(n, i), U::b_column(n, i), ((const typename U::element *)lanes[n][2])[i]);
+        }
+        for (int n = 0; n < U::lanes; n++)
+          for (int i = 0; i < U::held_c; i++) {
+            typename U::total sum = ((const typename U::total *)lanes[n][0])[i];
+            for (int k = 0; k < U::steps; k++) sum += x.at[U::c_row(n, i)][k] * y.at[U::c_column(n, i)][k];
+            ((typename U::total *)lanes[n][0])[i] = sum;
+          }
+      },
+      operands, line);
+  return c;
 }
 
 /* ---------------------------------------------------------------- vectors and functions that kernels by hand use */

@@ -100,6 +100,13 @@ uint64_t tk_emu_ballot(int vote, uint64_t lanes, int line) {
 void tk_emu_together(void (*perform)(void *const *const *operands), void *const *operands, int line) {
   Worker &from = *worker;
   Thread &self = *from.current;
+  const uint32_t first = self.number / lanes_of(from) * lanes_of(from);
+  if (first + lanes_of(from) > from.launch.threads) {
+    const Busy busy(from);
+    from.stop("sub-group: " + thread_text(from, self.number) +
+              text(" takes part in an operation of %u lanes, and the block has %u threads from its sub-group's first on",
+                   lanes_of(from), from.launch.threads - first) + line_text(line));
+  }
   meet(from, Together::kPerform, 0, operands, ~0ull, line);
   if (self.number % lanes_of(from) == 0) {
     const Busy busy(from);
@@ -108,6 +115,12 @@ void tk_emu_together(void (*perform)(void *const *const *operands), void *const 
     perform(all.data());
   }
   meet(from, Together::kBarrier, 0, nullptr, ~0ull, line);
+}
+
+void tk_emu_lanes_differ(int row, int column) {
+  Worker &from = *worker;
+  from.stop("sub-group: lanes of the sub-group of " + thread_text(from, from.current->number) +
+            text(" hold different values of element (%d, %d) of a tile", row, column) + line_text(from.current->line));
 }
 
 uint64_t tk_emu_atomic_read(const void *at, int bytes) {

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from compiler.core.node import Node, rewrite
+from compiler.core.types import TF32, DType
 from compiler.loops.ir import Binary, Block, Buffer, Cast, Expr, Func, Iter, Load, Store, Var
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import substitute
@@ -36,8 +37,9 @@ class CacheOperand(Primitive):
     block: the block, without a predicate. operand: 0 or 1. axes: the numbers of all iterations of the block
     that the factor depends on, in the order that they become dimensions of the buffer. scope: where the
     buffer lives. The factor may be any expression (a window of a padded image, say): it is computed by a
-    block of its own, to be moved with compute_at. Outputs: that block, and its buffer. rewrite: C[i, j] +=
-    x[i + k] * w[k, j] -> t[k, i] = x[i + k]; C[i, j] += t[k, i] * w[k, j] TVM: reindex with cache_read.
+    block of its own, to be moved with compute_at. dtype: what the buffer holds, by default the factor's own
+    type; `tf32` rounds factors of f32. Outputs: that block, and its buffer. rewrite: C[i, j] += x[i + k] *
+    w[k, j] -> t[k, i] = x[i + k]; C[i, j] += t[k, i] * w[k, j] TVM: reindex with cache_read.
     """
 
     name: ClassVar[str] = "cache_operand"
@@ -46,6 +48,7 @@ class CacheOperand(Primitive):
     operand: int
     axes: tuple[int, ...]
     scope: str
+    dtype: str | None = None
 
     def apply(self, func: Func) -> tuple[Func, Outputs]:
         program = Program(func)
@@ -53,21 +56,37 @@ class CacheOperand(Primitive):
         expr = self._factor(func, block)
         iters = [block.iters[number] for number in self._checked(block, expr)]
         name = program.fresh(f"{self.block}_{'ab'[self.operand]}")
-        buffer = Buffer(name, expr.dtype, tuple(item.extent for item in iters), self.scope)
-        here = Load(buffer, tuple(item.var for item in iters))
+        kind = self._held(expr.dtype)
+        buffer = Buffer(name, kind, tuple(item.extent for item in iters), self.scope)
+        loaded = Load(buffer, tuple(item.var for item in iters))
+        here = loaded if kind == expr.dtype else Cast(expr.dtype, loaded)
         own, values = [], {}
         for number, item in enumerate(iters):
             loop = Var(program.fresh(f"{name}_i{number}"))
             var = Var(program.fresh(f"v{loop.name}"))
             own.append(Iter(var, item.extent, "spatial", loop))
             values[item.var.name] = var
-        body = Store(buffer, tuple(item.var for item in own), substitute(expr, values))
+        value = substitute(expr, values)
+        body = Store(
+            buffer, tuple(item.var for item in own), value if kind == expr.dtype else Cast(kind, value)
+        )
         made = declared(Block(name, tuple(own), (), (), body))
         changed = replace_block(func, self.block, declared(self._with(block, expr, here)))
         changed = changed.replace(
             body=put_before(changed.body, {self.block}, nest_of(made)), allocs=(*func.allocs, buffer)
         )
         return changed, (name, buffer.name)
+
+    def _held(self, kind: DType) -> DType:
+        if self.dtype is None or self.dtype == kind.name:
+            return kind
+        if (kind.name, self.dtype) != ("f32", "tf32"):
+            raise self._no(
+                f"a factor of {kind} cannot be held as {self.dtype}",
+                "only f32 may be rounded, to tf32",
+                "leave the type out",
+            )
+        return TF32
 
     def _factor(self, func: Func, block: Block) -> Expr:
         found = factors(block)
@@ -109,7 +128,7 @@ class CacheOperand(Primitive):
         )
 
     @staticmethod
-    def _with(block: Block, expr: Expr, here: Load) -> Block:
+    def _with(block: Block, expr: Expr, here: Expr) -> Block:
         def step(item: Node) -> Node | None:
             return here if item == expr else None
 

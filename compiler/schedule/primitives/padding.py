@@ -10,6 +10,7 @@ from compiler.loops.ir import (
     Binary,
     Block,
     Buffer,
+    Cast,
     Const,
     Expr,
     For,
@@ -324,13 +325,17 @@ def _accesses(body: Store) -> list[Load | Store]:
 
 
 def _is_sum_of_products(body: Store) -> bool:
-    """`y[i] = y[i] + a * b * ...` with loads as factors."""
+    """`y[i] = y[i] + a * b * ...` with loads as factors, as they are or converted (zeros stay zeros)."""
     value = body.value
     if not isinstance(value, Binary) or value.op != "add":
         return False
     own = Load(body.buffer, body.indices)
     terms = [item for item in (value.a, value.b) if item != own]
-    return len(terms) == 1 and all(isinstance(item, Load) for item in operands(terms[0], "mul"))
+    return len(terms) == 1 and all(isinstance(_unconverted(item), Load) for item in operands(terms[0], "mul"))
+
+
+def _unconverted(expr: Expr) -> Expr:
+    return expr.value if isinstance(expr, Cast) else expr
 
 
 def _renamed(block: Block, renamed: Mapping[str, Buffer]) -> Block:

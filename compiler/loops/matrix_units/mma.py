@@ -1,0 +1,110 @@
+"""Tensor cores of NVIDIA's GPUs: `mma.sync` with f32 or i32 sums.
+
+Fragments: PTX ISA, "Warp Level Matrix Instructions", "Matrix Fragments for mma.m8n8k4 with .f16 floating
+point type", "... mma.m8n8k16", "... mma.m16n8k8", "... mma.m16n8k16 with floating point type", "...
+mma.m16n8k32"; the first architecture of each: its "Target ISA Notes". %laneid // 4 is called groupID there.
+
+`mma.m8n8k4` multiplies four pairs of tiles of 8 x 8 at once, one for each quad pair (lanes 4 q to 4 q + 3
+and 16 + 4 q to 16 + 4 q + 3). Here pairs of them share rows and columns, which makes one tile of 16 x 16.
+Later architectures than sm_70 have it for compatibility only.
+"""
+
+from __future__ import annotations
+
+from compiler.core.types import BF16, F16, F32, I8, I32, TF32, DType
+from compiler.loops.matrix_units.unit import Digit, Digits, Fragment, MatrixUnit, Text
+
+_LANES = 32
+_GROUP = Digit(8, lane=4)
+_IN_GROUP = Digit(4, lane=1)
+_PAIR = Digit(2, register=1)
+
+_SUMS = Fragment(rows=(Digit(2, register=2), _GROUP), columns=(_IN_GROUP, _PAIR))
+"""c of all m16n8 shapes."""
+
+
+def _unit(
+    shape: str,
+    factor: DType,
+    a: Fragment,
+    b: Fragment,
+    *,
+    types: str,
+    since: int,
+    c: Fragment = _SUMS,
+    total: DType = F32,
+    pack: int = 2,
+) -> MatrixUnit:
+    text = Text("cuda", f"mma.sync.aligned.{shape}.row.col.{types}", f"__CUDA_ARCH__ >= {since}0")
+    return MatrixUnit(f"mma.{shape}.{factor}", _LANES, factor, total, a, b, c, pack, (text,))
+
+
+def _shape_16(factor: DType) -> MatrixUnit:
+    steps: Digits = (Digit(2, register=4), _IN_GROUP, _PAIR)
+    return _unit(
+        "m16n8k16",
+        factor,
+        Fragment((Digit(2, register=2), _GROUP), steps),
+        Fragment((_GROUP,), (Digit(2, register=2), _IN_GROUP, _PAIR)),
+        types=f"f32.{factor}.{factor}.f32",
+        since=80,
+    )
+
+
+_QUAD_ROWS: Digits = (Digit(2, lane=8), Digit(2, lane=16))
+_QUAD_COLUMNS: Digits = (Digit(2, lane=4), Digit(2, lane=16))
+
+VOLTA_F16 = _unit(
+    "m8n8k4",
+    F16,
+    Fragment((*_QUAD_ROWS, Digit(4, lane=1)), (Digit(4, register=1),)),
+    Fragment((*_QUAD_COLUMNS, Digit(4, lane=1)), (Digit(4, register=1),)),
+    c=Fragment(
+        (*_QUAD_ROWS, Digit(2, register=2), Digit(2, lane=1)),
+        (Digit(2, lane=4), Digit(2, register=4), Digit(2, lane=2), _PAIR),
+    ),
+    types="f32.f16.f16.f32",
+    since=70,
+)
+TURING_F16 = _unit(
+    "m16n8k8",
+    F16,
+    Fragment((Digit(2, register=2), _GROUP), (_IN_GROUP, _PAIR)),
+    Fragment((_GROUP,), (_IN_GROUP, _PAIR)),
+    types="f32.f16.f16.f32",
+    since=75,
+)
+TURING_I8 = _unit(
+    "m8n8k16",
+    I8,
+    Fragment((_GROUP,), (_IN_GROUP, Digit(4, register=1))),
+    Fragment((_GROUP,), (_IN_GROUP, Digit(4, register=1))),
+    c=Fragment((_GROUP,), (_IN_GROUP, _PAIR)),
+    total=I32,
+    pack=4,
+    types="s32.s8.s8.s32",
+    since=75,
+)
+AMPERE_F16 = _shape_16(F16)
+AMPERE_BF16 = _shape_16(BF16)
+AMPERE_TF32 = _unit(
+    "m16n8k8",
+    TF32,
+    Fragment((Digit(2, register=1), _GROUP), (Digit(2, register=2), _IN_GROUP)),
+    Fragment((_GROUP,), (Digit(2, register=1), _IN_GROUP)),
+    pack=1,
+    types="f32.tf32.tf32.f32",
+    since=80,
+)
+AMPERE_I8 = _unit(
+    "m16n8k32",
+    I8,
+    Fragment((Digit(2, register=4), _GROUP), (Digit(2, register=8), _IN_GROUP, Digit(4, register=1))),
+    Fragment((_GROUP,), (Digit(2, register=4), _IN_GROUP, Digit(4, register=1))),
+    total=I32,
+    pack=4,
+    types="s32.s8.s8.s32",
+    since=80,
+)
+
+UNITS = (VOLTA_F16, TURING_F16, TURING_I8, AMPERE_F16, AMPERE_BF16, AMPERE_TF32, AMPERE_I8)

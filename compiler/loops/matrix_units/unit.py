@@ -1,0 +1,293 @@
+"""What an instruction of a matrix unit is, and everything that follows from it.
+
+A sub-group holds tiles of a product spread over the registers of its lanes. The record of an instruction
+says where each element lies; its description and implementation as loops, its meaning for the interpreter,
+its text in each language and its stand-in for the emulator are made from that.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compiler.core.types import DType
+from compiler.loops.interp_threads import Thread
+from compiler.loops.interp_values import COMPUTE, ProgramError
+from compiler.loops.intrinsics import Intrinsic, LaneMap
+
+
+@dataclass(frozen=True, slots=True)
+class Digit:
+    """One digit of a row, column or step, and the weight it has in the number of its lane or its register."""
+
+    extent: int
+    lane: int = 0
+    register: int = 0
+
+
+Digits = tuple[Digit, ...]
+"""A row, column or step as digits, the one with the highest value first."""
+
+
+def extent_of(digits: Digits) -> int:
+    """How many values the digits count."""
+    return math.prod(item.extent for item in digits)
+
+
+def place_of(digits: Digits, lane: int, register: int) -> int:
+    """The row, column or step of what a register of a lane holds."""
+    total = 0
+    for item in digits:
+        own = lane // item.lane if item.lane else register // item.register
+        total = total * item.extent + own % item.extent
+    return total
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A tile over the lanes. Lanes whose numbers differ in no digit hold the same elements."""
+
+    rows: Digits
+    columns: Digits
+
+    @property
+    def registers(self) -> int:
+        """Elements that each lane holds."""
+        return math.prod(item.extent for item in (*self.rows, *self.columns) if item.register)
+
+    def place(self, lane: int, register: int) -> tuple[int, int]:
+        """Row and column of the element in a register of a lane."""
+        return place_of(self.rows, lane, register), place_of(self.columns, lane, register)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """How a language asks for the instruction, and when its compiler knows it.
+
+    call: the mnemonic of PTX, or a builtin. where: condition of the preprocessor.
+    """
+
+    language: str
+    call: str
+    where: str
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixUnit:
+    """One instruction: c += a @ b, by all lanes of a sub-group together.
+
+    A target that has it names it in `TargetFacts.matrix_rates`. factor, total: element types of a and b,
+    and of c. a, c: fragments of [row, step] and [row, column]; b: of [column, step]. pack: neighbouring steps
+    that one operand of the instruction holds.
+    """
+
+    name: str
+    lanes: int
+    factor: DType
+    total: DType
+    a: Fragment
+    b: Fragment
+    c: Fragment
+    pack: int
+    texts: tuple[Text, ...]
+
+    @property
+    def rows(self) -> int:
+        return extent_of(self.c.rows)
+
+    @property
+    def columns(self) -> int:
+        return extent_of(self.c.columns)
+
+    @property
+    def steps(self) -> int:
+        return extent_of(self.a.columns)
+
+    def text(self, language: str) -> Text | None:
+        """How a language says it; None where it cannot."""
+        return next((item for item in self.texts if item.language == language), None)
+
+    # ------------------------------------------------------------ loops
+
+    def row_loops(self) -> tuple[str, ...]:
+        """Loops over the digits of a row, as the description names them."""
+        return tuple(f"r{number}" for number in range(len(self.c.rows)))
+
+    def column_loops(self) -> tuple[str, ...]:
+        """Loops over the digits of a column."""
+        return tuple(f"c{number}" for number in range(len(self.c.columns)))
+
+    def lane_digits(self) -> tuple[Digit, ...]:
+        """The digits of rows, then of columns, that lanes tell apart: the first dimensions of c."""
+        return tuple(item for item in (*self.c.rows, *self.c.columns) if item.lane)
+
+    def total_map(self, row: str, column: str) -> tuple[str, ...]:
+        """Where the element (row, column) of a matrix of such tiles lies: tile, lanes, register."""
+        digits = [
+            *_digits_text(row, self.c.rows, self.rows),
+            *_digits_text(column, self.c.columns, self.columns),
+        ]
+        lanes = [text for text, item in digits if item.lane]
+        registers = [
+            f"{text} * {item.register}" if item.register > 1 else text
+            for text, item in digits
+            if item.register
+        ]
+        return (f"{row} // {self.rows}", f"{column} // {self.columns}", *lanes, " + ".join(registers))
+
+    def _signature(self) -> str:
+        shape = ", ".join(str(item.extent) for item in self.lane_digits())
+        return (
+            f"func {self.name.replace('.', '_')}("
+            f"c: {self.total}[{shape}, {self.c.registers}] @register, "
+            f"a: {self.factor}[{self.rows}, {self.steps}] @shared, "
+            f"b: {self.factor}[{self.columns}, {self.steps}] @shared) -> ()"
+        )
+
+    def description(self) -> str:
+        """What it computes, as loops around one block."""
+        axes = [*zip(self.row_loops(), self.c.rows, strict=True)]
+        axes += zip(self.column_loops(), self.c.columns, strict=True)
+        lines = [self._signature()]
+        for depth, (name, item) in enumerate((*axes, ("k", Digit(self.steps)))):
+            lines.append(f"{'  ' * (depth + 1)}for {name} in 0..{item.extent}")
+        indent = "  " * (len(axes) + 2)
+        iters = [f"v{name}: spatial {item.extent} = {name}" for name, item in axes]
+        lanes = [f"v{name}" for name, item in axes if item.lane]
+        registers = [f"v{name} * {item.register}" for name, item in axes if item.register]
+        own = f"c[{', '.join(lanes)}, {' + '.join(registers)}]"
+        row, column = (
+            _number([f"v{n}" for n, _ in zip(names, digits, strict=True)], digits)
+            for names, digits in ((self.row_loops(), self.c.rows), (self.column_loops(), self.c.columns))
+        )
+        left, right = f"a[{row}, vk]", f"b[{column}, vk]"
+        lines += [
+            f"{indent}block product({', '.join(iters)}, vk: reduce {self.steps} = k)",
+            f"{indent}  reads {left}, {right}",
+            f"{indent}  writes {own}",
+            f"{indent}  {own} += {self._widened(left)} * {self._widened(right)}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _widened(self, text: str) -> str:
+        return text if self.factor == self.total else f"{self.total}({text})"
+
+    def implementation(self) -> str:
+        """The same by one call of the instruction, each lane with its own operands."""
+        lanes = ", ".join(_of_lane(item, self.lanes) for item in self.lane_digits())
+        own = f"c[{lanes}, ramp(0, 1, {self.c.registers})]"
+        kind = self.total.with_lanes(self.c.registers)
+        operands = [*self._operands("a", self.a), *self._operands("b", self.b)]
+        return (
+            f"{self._signature()}\n"
+            f"  for lane in 0..{self.lanes} bound(threadIdx.x)\n"
+            f"    {own} = {self.name}:{kind}({', '.join([own, *operands])})\n"
+        )
+
+    def _operands(self, name: str, fragment: Fragment) -> list[str]:
+        found = []
+        for register in range(0, fragment.registers, self.pack):
+            row = _at(fragment.rows, register, self.lanes)
+            step = _at(fragment.columns, register, self.lanes)
+            found.append(f"{name}[{row}, {step if self.pack == 1 else f'ramp({step}, 1, {self.pack})'}]")
+        return found
+
+    def operands(self) -> tuple[int, int]:
+        """How many operands hold a, and how many b."""
+        return self.a.registers // self.pack, self.b.registers // self.pack
+
+    # ------------------------------------------------------------ meaning
+
+    def lane_maps(self) -> tuple[LaneMap, ...]:
+        """The fragments by name."""
+        parts = (("a", self.a), ("b", self.b), ("c", self.c))
+        return tuple(
+            LaneMap(
+                f"{self.name}.{part}",
+                extent_of(item.rows),
+                extent_of(item.columns),
+                self.lanes,
+                item.registers,
+                item.place,
+            )
+            for part, item in parts
+        )
+
+    def intrinsic(self) -> Intrinsic:
+        """What a call does when the interpreter meets it."""
+        return Intrinsic(self.name, collective=self._run)
+
+    def _run(self, _threads: Sequence[Thread], args: Sequence[Sequence[Any]]) -> list[Any]:
+        if len(args) != self.lanes:
+            raise ProgramError(
+                f"`{self.name}` needs a sub-group of {self.lanes} lanes, this one has {len(args)}",
+                hint="bind a loop of that extent to threadIdx.x",
+            )
+        ends = 1 + self.operands()[0]
+        wide = np.float32 if self.total.is_float else np.int64
+        a = self._gathered(self.a, [own[1:ends] for own in args]).astype(wide)
+        b = self._gathered(self.b, [own[ends:] for own in args]).astype(wide)
+        product = (a @ b.T).astype(COMPUTE[self.total.name])
+        return [
+            np.array(
+                [own[0][n] + product[self.c.place(lane, n)] for n in range(self.c.registers)],
+                COMPUTE[self.total.name],
+            )
+            for lane, own in enumerate(args)
+        ]
+
+    def _gathered(self, fragment: Fragment, operands: Sequence[Sequence[Any]]) -> Any:
+        """The tile that the lanes hold together; those that hold the same element have to agree."""
+        tile = np.zeros((extent_of(fragment.rows), extent_of(fragment.columns)), COMPUTE[self.factor.name])
+        seen: set[tuple[int, int]] = set()
+        for lane, own in enumerate(operands):
+            for number in range(fragment.registers):
+                value = np.atleast_1d(own[number // self.pack])[number % self.pack]
+                place = fragment.place(lane, number)
+                if place in seen and not np.array_equal(tile[place], value, equal_nan=self.factor.is_float):
+                    raise ProgramError(f"lanes of `{self.name}` hold different values of element {place}")
+                seen.add(place)
+                tile[place] = value
+        return tile
+
+
+def _digits_text(name: str, digits: Digits, size: int) -> list[tuple[str, Digit]]:
+    found, weight = [], size
+    for item in digits:
+        weight //= item.extent
+        text = f"{name} // {weight} % {item.extent}" if weight > 1 else f"{name} % {item.extent}"
+        found.append((text, item))
+    return found
+
+
+def _number(names: Sequence[str], digits: Digits) -> str:
+    terms, weight = [], extent_of(digits)
+    for name, item in zip(names, digits, strict=True):
+        weight //= item.extent
+        terms.append(f"{name} * {weight}" if weight > 1 else name)
+    return " + ".join(terms)
+
+
+def _of_lane(item: Digit, lanes: int) -> str:
+    """A digit from the number of the lane."""
+    text = f"lane // {item.lane}" if item.lane > 1 else "lane"
+    return text if item.lane * item.extent == lanes else f"{text} % {item.extent}"
+
+
+def _at(digits: Digits, register: int, lanes: int) -> str:
+    """A row or step in terms of `lane`, for one register."""
+    terms, weight, constant = [], extent_of(digits), 0
+    for item in digits:
+        weight //= item.extent
+        if item.register:
+            constant += register // item.register % item.extent * weight
+        else:
+            text = _of_lane(item, lanes)
+            terms.append(f"{text} * {weight}" if weight > 1 else text)
+    if constant or not terms:
+        terms.append(str(constant))
+    return " + ".join(terms)

@@ -1,0 +1,131 @@
+"""Helpers of CUDA and HIP for instructions of matrix units, made from their records.
+
+    tk_f32x4 tk_mma_m16n8k16_f16(tk_f32x4 c, tk_u16x2 a0, ..., tk_u16x2 b1)
+
+Each is the instruction where the compiler has it, and the emulator's product of what the lanes hold where the
+emulator runs it. Anywhere else it stops the kernel: no schedule uses what an architecture lacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from compiler.core.types import DType
+from compiler.loops.matrix_units import UNITS, Digits, MatrixUnit, Text
+from compiler.render.vocabulary import Vocabulary, memory_type
+
+_NATIVE = {"f16": "_Float16", "bf16": "short", "f32": "float", "i32": "int"}
+"""Elements of the vectors that builtins of AMD's compilers take."""
+
+
+def matrix_helpers(language: str, words: Vocabulary) -> Mapping[str, str]:
+    """By the name of its call, the helper of every unit that a language can ask for."""
+    found = {
+        name: _helper(unit, text, words)
+        for name, unit in UNITS.items()
+        if (text := unit.text(language)) is not None
+    }
+    return MappingProxyType(found)
+
+
+def _helper(unit: MatrixUnit, text: Text, words: Vocabulary) -> str:
+    name = words.math(unit.name)
+    total = words.type_of(unit.total.with_lanes(unit.c.registers))
+    kind = memory_type(unit.factor).with_lanes(unit.pack)
+    operand = words.vector(kind) if unit.pack > 1 else words.memory[unit.factor.name]
+    counts = unit.operands()
+    a, b = ([f"{side}{n}" for n in range(count)] for side, count in zip("ab", counts, strict=True))
+    params = ", ".join([f"{total} c", *(f"{operand} {item}" for item in (*a, *b))])
+    builtin = text.call.startswith("__builtin")
+    do = _builtin(unit, text, total) if builtin else _asm(unit, text, a, b)
+    stop = "__builtin_trap();" if builtin else 'asm volatile("trap;");'
+    return f"""\
+#if defined(TK_EMULATOR)
+{_record(unit, name, total, words)}
+TK_INLINE {total} {name}({params}, int line = __builtin_LINE()) {{
+    const {operand} a[] = {{{", ".join(a)}}}, b[] = {{{", ".join(b)}}};
+    return tk_emu_matrix<{name}_record>(c, a, b, line);
+}}
+#else
+TK_INLINE {total} {name}({params}) {{
+#if {text.where}
+{do}
+#else
+    {stop}
+    return c;
+#endif
+}}
+#endif
+"""
+
+
+def _asm(unit: MatrixUnit, text: Text, a: list[str], b: list[str]) -> str:
+    """Not volatile: the result follows from the operands alone, so that loads around it may be shared."""
+    count = unit.c.registers
+    numbers = iter(range(count + len(a) + len(b)))
+    c, left, right = (
+        "{" + ", ".join(f"%{next(numbers)}" for _ in range(size)) + "}" for size in (count, len(a), len(b))
+    )
+    kind = "f" if unit.total.is_float else "r"
+    outputs = ", ".join(f'"+{kind}"(c.at[{n}])' for n in range(count))
+    inputs = ", ".join(f'"r"(tk_bitcast<uint32_t>({item}))' for item in (*a, *b))
+    lines = [
+        f'asm("{text.call} {c}, {left}, {right}, {c};"',
+        f"    : {outputs}",
+        f"    : {inputs});",
+        "return c;",
+    ]
+    return "\n".join(f"    {line}" for line in lines)
+
+
+def _builtin(unit: MatrixUnit, text: Text, total: str) -> str:
+    def native(kind: DType, lanes: int) -> str:
+        return f"{_NATIVE[kind.name]} __attribute__((ext_vector_type({lanes})))"
+
+    own = "float" if unit.factor.is_float else "int"  # bytes come four to an integer
+    own = "factors" if unit.factor.is_float and unit.pack > 1 else own
+    lines = [f"    typedef {native(unit.total, unit.c.registers)} totals;"]
+    if own == "factors":
+        lines.append(f"    typedef {native(unit.factor, unit.pack)} factors;")
+    sides = ", ".join(f"tk_bitcast<{own}>({side}0)" for side in "ab")
+    lines.append(f"    return tk_bitcast<{total}>({text.call}({sides}, tk_bitcast<totals>(c), 0, 0, 0));")
+    return "\n".join(lines)
+
+
+def _record(unit: MatrixUnit, name: str, total: str, words: Vocabulary) -> str:
+    """The record as the emulator reads it: sizes, and where each element lies."""
+    element = words.memory[unit.factor.name]
+    value = words.widen(unit.factor, "x")
+    if unit.factor.name == "tf32":  # the instruction does not look at the other bits
+        value = words.widen(unit.factor, "x & ~0x1fffu")
+    places = [
+        f"    static int {side}_{what}(int lane, int i) {{ return (void)lane, (void)i, {_place(digits)}; }}"
+        for side, fragment in (("a", unit.a), ("b", unit.b), ("c", unit.c))
+        for what, digits in (("row", fragment.rows), ("column", fragment.columns))
+    ]
+    sizes = {
+        **{key: getattr(unit, key) for key in ("rows", "columns", "steps", "lanes")},
+        **{f"held_{side}": part.registers for side, part in (("a", unit.a), ("b", unit.b), ("c", unit.c))},
+    }
+    return "\n".join(
+        [
+            f"struct {name}_record {{",
+            f"    typedef {total} totals;",
+            f"    typedef {words.types[unit.total.name]} total;",
+            f"    typedef {element} element;",
+            *(f"    static constexpr int {key} = {value};" for key, value in sizes.items()),
+            f"    static total factor(element x) {{ return (total){value}; }}",
+            *places,
+            "};",
+        ]
+    )
+
+
+def _place(digits: Digits) -> str:
+    text = "0"
+    for item in digits:
+        number = f"lane / {item.lane}" if item.lane else f"i / {item.register}"
+        digit = f"{number} % {item.extent}"
+        text = digit if text == "0" else f"({text}) * {item.extent} + {digit}"
+    return text

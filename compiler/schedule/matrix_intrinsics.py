@@ -1,0 +1,12 @@
+"""Tensor intrinsics of matrix units, one for each record; importing this makes them known to `tensorize`."""
+
+from __future__ import annotations
+
+from compiler.loops.matrix_units import UNITS
+from compiler.schedule.tensor_intrinsics import TensorIntrinsic, register
+
+MATRIX_INTRINSICS = {
+    name: register(TensorIntrinsic.from_text(name, unit.description(), unit.implementation()))
+    for name, unit in UNITS.items()
+}
+"""Descriptions and implementations by name."""

@@ -1,0 +1,304 @@
+"""The rule for sums of products on matrix units (tensor cores, matrix cores).
+
+As the rule for threads, with sub-groups in the place of threads: each holds a tile of the result in the
+registers of its lanes, as the instruction spreads it, and the epilogue works on what each lane holds.
+
+    blockIdx.z (batches), blockIdx.y (rows), blockIdx.x (columns)
+      threadIdx.y (sub-groups), threadIdx.x (lanes): tile = 0                              in registers
+      for taps..., for part of the sum
+        all threads: left[row, step] = ...; right[column, step] = ...                      shared
+        threadIdx.y: for step: tile[row, column] += left[row, step] * right[column, step]  by the unit
+      threadIdx.y, threadIdx.x: output[...] = epilogue(tile)
+
+Used by itself where the result is as exact as the plain one: factors of 16 bits with sums of 32, bytes with
+sums of 32 bits, f32 where the unit multiplies f32. Factors of f32 are rounded to tf32 only where it was
+asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import suppress
+
+from compiler.core.target import TargetFacts
+from compiler.core.types import F32, TF32
+from compiler.loops.ir import CONSTANT, Load, Var
+from compiler.loops.layout import NAMES
+from compiler.loops.matrix_units import UNITS, Digits, MatrixUnit
+from compiler.loops.queries import extent_of, variables
+from compiler.schedule import matrix_intrinsics
+from compiler.schedule.analysis import BlockFacts, block_facts
+from compiler.schedule.chooser import Chooser, Option
+from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.primitives.operand import factors
+from compiler.schedule.rules.gpu.common import SHARED, THREAD
+from compiler.schedule.rules.gpu.contraction import (
+    _GRID,
+    _Contraction,
+    _plain,
+    _runs_along,
+    extent_of_parts,
+    find_axes,
+)
+from compiler.schedule.rules.gpu.matrix_tile import MatrixTile, matrix_options
+from compiler.schedule.rules.gpu.rows import take_result
+from compiler.schedule.rules.gpu.tile import Problem, tile_options
+from compiler.schedule.schedule import Schedule
+
+assert matrix_intrinsics.MATRIX_INTRINSICS.keys() == UNITS.keys()
+
+_GROUP = "threadIdx.y"
+_LEAST = 8
+"""Fewer rows, columns or terms of the sum than this leave most of a tile empty."""
+
+_BANK_ELEMENTS = 32
+"""Rows in shared memory keep their distance modulo so many elements."""
+
+_PLAIN = (0,)
+"""The decision for threads without a matrix unit."""
+
+
+def matrix(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
+    """Schedule a sum of products and its epilogue; False where threads alone do better, or nothing fits."""
+    block = block_facts(schedule.block(name))
+    axes = find_axes(block) if block is not None else None
+    if block is None or axes is None:
+        return False
+    units = usable(block, facts)
+    sizes = (extent_of_parts(axes.rows), extent_of_parts(axes.columns))
+    if not units or min(*sizes, math.prod(extent_of(item.extent) for item in block.reduce)) < _LEAST:
+        return False
+    for follow in (True, False):
+        attempt = schedule.copy()
+        with suppress(ScheduleError):
+            if not _Matrix(attempt, name, block, axes, facts, chooser).on_units(units, follow=follow):
+                return False
+            schedule.become(attempt)
+            return True
+    return False
+
+
+def usable(block: BlockFacts, facts: TargetFacts) -> list[MatrixUnit]:
+    """The units that the target has for the types of a sum of products."""
+    found = factors(block.block)
+    if found is None or found[0].dtype != found[1].dtype:
+        return []
+    kind, total = found[0].dtype, block.store.buffer.dtype
+    wanted = {kind, TF32} if kind == F32 and facts.tf32 else {kind}
+    rated = dict(facts.matrix_rates)
+    return [
+        unit
+        for unit in UNITS.values()
+        if unit.name in rated and unit.factor in wanted and unit.total == total
+    ]
+
+
+class _Matrix(_Contraction):
+    """The steps of the rule, in the order in which they are applied."""
+
+    unit: MatrixUnit
+
+    def on_units(self, units: Sequence[MatrixUnit], *, follow: bool) -> bool:
+        """Apply the rule with the unit and the tile that are chosen; False where none is to be used."""
+        last = take_result(self.s, self.name, follow=follow)
+        self.total = self.block_of(self.name).store.buffer.name
+        self.repack()
+        self.iterate(last)
+        problem = Problem(
+            extent_of_parts(self.axes.batch),
+            extent_of_parts(self.axes.rows),
+            extent_of_parts(self.axes.columns),
+            extent_of_parts(self.inner),
+            extent_of_parts((*self.inner, *self.outer)),
+            self.column_lanes(last),
+        )
+        tiles = [matrix_options(unit, problem, self.facts) for unit in units]
+        plain = tile_options(problem, self.facts)
+        options = [
+            Option((n + 1,), min(item.cost for item in found)) for n, found in enumerate(tiles) if found
+        ]
+        if plain:
+            options.append(Option(_PLAIN, min(item.cost for item in plain)))
+        if not options:
+            raise ScheduleError("no tile fits the limits of a block of threads")
+        number = self.chooser.choose(f"{self.name}.unit", options)
+        if number == _PLAIN:
+            return False
+        self.unit = units[number[0] - 1]
+        tile = MatrixTile(self.unit, *self.chooser.choose(f"{self.name}.tile", tiles[number[0] - 1]))
+        self.spread(tile, last, problem.lanes)
+        return True
+
+    def spread(self, tile: MatrixTile, last: str, lanes: int) -> None:
+        """Stage the factors and give the tiles to sub-groups."""
+        stages = self.padded(tile, self.stage())
+        first = 1 if self.axes.batch else 0
+        names = NAMES[: first + 2]
+        places = (*names[:first], *self.unit.total_map(*names[first:]))
+        self.s.transform_layout(self.total, f"{', '.join(names)} -> {', '.join(places)}")
+        self.place(tile, stages, last, lanes)
+
+    # -- operands
+
+    def repack(self) -> None:
+        """Constants lie as they are fetched: batch, taps, rows or columns, terms of the sum side by side."""
+        found = factors(self.block.block)
+        assert found is not None
+        for side, factor in enumerate(found):
+            own = self.axes.rows if side == self.axes.left else self.axes.columns
+            if not isinstance(factor, Load) or factor.buffer.scope != CONSTANT or not _plain(factor):
+                continue
+            numbers = {item.var.name: n for n, item in enumerate(self.block.block.iters)}
+            used = [(d, index) for d, index in enumerate(factor.indices) if isinstance(index, Var)]
+            dims = {numbers[index.name]: d for d, index in used}
+            names = NAMES[: len(factor.indices)]
+            order = (*self.axes.batch, *self.outer, *own, *self.inner)
+            parts = [part for part in order if part.number in dims]
+            texts = [part.text.replace(NAMES[part.number], names[dims[part.number]]) for part in parts]
+            if texts:
+                self.s.transform_layout(factor.buffer.name, f"{', '.join(names)} -> {', '.join(texts)}")
+
+    def stage(self) -> list[str]:
+        """Blocks that put the factors, left first, into shared memory: [batch, taps, own, terms]."""
+        iters = self.s.block(self.name).iters
+        found = factors(self.s.block(self.name))
+        assert found is not None
+        first = 1 if self.axes.batch else 0
+        kind = self.unit.factor.name if self.unit.factor == TF32 else None
+        sums = tuple(range(first + 2, len(iters)))
+        made = []
+        for side, own in ((self.axes.left, first), (1 - self.axes.left, first + 1)):
+            wanted = (*range(first), *sums[:-1], own, sums[-1])
+            axes = tuple(n for n in wanted if iters[n].var.name in variables(found[side]))
+            made.append(self.s.cache_operand(self.name, side, axes, SHARED, kind)[0])
+        return made
+
+    def padded(self, tile: MatrixTile, stages: list[str]) -> list[str]:
+        """Round the axes up to whole tiles, with zeros behind the end of both factors."""
+        iters = self.s.block(self.name).iters
+        first = 1 if self.axes.batch else 0
+        multiples = [1] * len(iters)
+        multiples[first], multiples[first + 1], multiples[-1] = tile.rows, tile.columns, tile.depth
+        if all(extent_of(i.extent) % n == 0 for i, n in zip(iters, multiples, strict=True)):
+            return stages
+        return self.inlined(list(self.s.pad_einsum(self.name, tuple(multiples))), stages)
+
+    # -- loops
+
+    def place(self, tile: MatrixTile, stages: Sequence[str], last: str, lanes: int) -> None:
+        unit = tile.unit
+        loops = list(self.s.loops(self.name))
+        first = 1 if self.axes.batch else 0
+        batch, (row, column, *sums) = loops[:first], loops[first:]
+        row_block, row_group, rows, row_digits = self.cut(row, tile.along_rows, tile.own_rows, unit.c.rows)
+        col_block, col_group, columns, col_digits = self.cut(
+            column, tile.along_columns, tile.own_columns, unit.c.columns
+        )
+        part, product, step = self.s.split(sums[-1], (None, tile.depth // unit.steps, unit.steps))
+        grid = [*batch, row_block, col_block]
+        rounds = [*sums[:-1], part]
+        own = [rows, columns, *row_digits, *col_digits]
+        self.s.reorder(*grid, *rounds, row_group, col_group, product, *own, step)
+        follow = self.s.reverse_compute_at(last, col_block)
+        group = self.s.fuse(row_group, col_group)
+        self.s.bind(group, _GROUP)
+        for loop in (product, rows, columns):
+            self.s.unroll(loop)
+        start = self.s.decompose_reduction(self.name, rounds[0])
+        self.start(start, unit)
+        self.s.tensorize(row_digits[0], unit.name)
+        self.finish(tile, follow, lanes)
+        for stage in stages:
+            self.s.compute_at(stage, part)
+            self.fetch_rows(stage, tile)
+        for tag, loop in zip(_GRID, reversed(grid), strict=False):
+            self.s.bind(loop, tag)
+
+    def cut(self, loop: str, along: int, own: int, digits: Digits) -> tuple[str, str, str, tuple[str, ...]]:
+        """A loop over rows or columns: blocks, sub-groups, the tiles of each, and the digits of a tile."""
+        extents = (None, along, own, *(item.extent for item in digits))
+        block, group, tiles, *inside = self.s.split(loop, extents)
+        return block, group, tiles, tuple(inside)
+
+    def start(self, block: str, unit: MatrixUnit) -> None:
+        """The sums begin in the registers of the lanes that hold them."""
+        count = len(unit.c.rows)
+        digits = self.s.loops(block)[-count - len(unit.c.columns) :]
+        for loop in self.spread_lanes(unit, digits[:count], digits[count:]):
+            self.s.unroll(loop)
+
+    def spread_lanes(self, unit: MatrixUnit, rows: Sequence[str], columns: Sequence[str]) -> list[str]:
+        """Bind the digits of rows and columns that are lanes; gives the loops over the registers of one."""
+        digits = [*zip(unit.c.rows, rows, strict=True), *zip(unit.c.columns, columns, strict=True)]
+        lanes = [loop for item, loop in sorted(digits, key=lambda one: -one[0].lane) if item.lane]
+        registers = [loop for item, loop in digits if item.register]
+        self.s.reorder(*lanes, *registers)
+        self.s.bind(self.s.fuse(*lanes), THREAD)
+        return registers
+
+    def finish(self, tile: MatrixTile, follow: Sequence[str], lanes: int) -> None:
+        """The epilogue, on the elements that each lane holds."""
+        unit = tile.unit
+        row, column = follow[-2:]
+        sizes = [
+            (tile.along_rows, tile.own_rows, unit.c.rows),
+            (tile.along_columns, tile.own_columns, unit.c.columns),
+        ]
+        (row_group, rows, *row_digits), (col_group, columns, *col_digits) = (
+            self.s.split(loop, (along, own, *(item.extent for item in digits)))
+            for loop, (along, own, digits) in zip((row, column), sizes, strict=True)
+        )
+        self.s.reorder(row_group, col_group, rows, columns, *row_digits, *col_digits)
+        registers = self.spread_lanes(unit, row_digits, col_digits)
+        self.s.bind(self.s.fuse(row_group, col_group), _GROUP)
+        for loop in (rows, columns, *registers):
+            along = unit.c.columns[-1].register == 1 and loop == col_digits[-1]
+            if along and lanes % unit.c.columns[-1].extent == 0:
+                self.s.vectorize(loop)
+            else:
+                self.s.unroll(loop)
+
+    def fetch_rows(self, stage: str, tile: MatrixTile) -> None:
+        """All threads fetch a part of a factor: neighbours take what lies side by side where it is read."""
+        own, step = self.s.loops(stage)[-2:]
+        block = self.block_of(stage)
+        rows, steps = (extent_of(self.s.loop(loop).extent) for loop in (own, step))
+        lanes = 1
+        if _runs_along(block, block.spatial[-2]) and not _runs_along(block, block.spatial[-1]):
+            along = min(tile.threads, rows)
+            deep = min(tile.threads // along, steps)
+            rounds, fast = self.s.split(own, (None, along))
+            more, slow = self.s.split(step, (None, deep))
+            vector = None
+        else:
+            lanes = self.wide(block, steps)
+            along = min(tile.threads, steps // lanes)
+            deep = min(tile.threads // along, rows)
+            more, fast, vector = self.s.split(step, (None, along, lanes))
+            rounds, slow = self.s.split(own, (None, deep))
+        self.s.reorder(slow, fast, rounds, more, *([vector] if vector else []))
+        self.bind_threads(self.s.fuse(slow, fast), tile.unit.lanes)
+        self.s.unroll(rounds)
+        self.s.unroll(more)
+        if vector:
+            (self.s.vectorize if lanes > 1 else self.s.unroll)(vector)
+        buffer = block.store.buffer
+        offset = (steps + tile.padding) % _BANK_ELEMENTS
+        self.s.storage_align(buffer.name, len(buffer.shape) - 2, _BANK_ELEMENTS, offset)
+
+    def wide(self, block: BlockFacts, steps: int) -> int:
+        """Terms of the sum that are fetched, and stored, as one aligned vector."""
+        lanes = self.facts.lanes(max(a.buffer.dtype.bits for a in (block.store, *block.loads)))
+        while lanes > 1 and (steps % lanes or not self.vectors(block, block.spatial[-1], lanes)):
+            lanes //= 2
+        return lanes
+
+    def bind_threads(self, loop: str, lanes: int) -> None:
+        """Give the iterations of a loop to lanes, and to sub-groups where there are more."""
+        if extent_of(self.s.loop(loop).extent) <= lanes:
+            self.s.bind(loop, THREAD)
+            return
+        group, lane = self.s.split(loop, (None, lanes))
+        self.s.bind(group, _GROUP)
+        self.s.bind(lane, THREAD)

@@ -1,0 +1,129 @@
+"""Every instruction of a matrix unit: interpreted, run by the emulator as rendered, and compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from compiler.core.diagnostics import HostError
+from compiler.core.settings import load_settings
+from compiler.loops.interp import run
+from compiler.loops.interp_values import STORAGE
+from compiler.loops.matrix_units import UNITS
+from compiler.loops.verify import verify
+from compiler.targets import get_target
+from compiler.targets.device import Module
+from compiler.targets.matrix_rates import MATRIX_RATES
+from tests.support.emulation import Emulated
+from tests.support.matrix_products import Product, product
+
+_made = cache(product)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_lane_maps_place_every_element(name: str) -> None:
+    for item in UNITS[name].lane_maps():
+        places = [item.place(lane, reg) for lane in range(item.lanes) for reg in range(item.registers)]
+        assert set(places) == {(row, column) for row in range(item.rows) for column in range(item.columns)}
+    sums = UNITS[name].lane_maps()[-1]
+    assert sums.lanes * sums.registers == sums.rows * sums.columns
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_interpreted(name: str) -> None:
+    made = _made(name)
+    verify(made.scheduled)
+    made.assert_close(run(made.scheduled, made.inputs, subgroup=made.unit.lanes)["y"])
+    made.assert_close(run(made.lowered, made.inputs, subgroup=made.unit.lanes)["y"])
+
+
+def _module(names: Iterable[str]) -> str:
+    made = [_made(name) for name in names]
+    return made[0].words.module([item.device.text for item in made])
+
+
+@cache
+def _emulated(lanes: int) -> Emulated:
+    return Emulated(_module(name for name, unit in UNITS.items() if unit.lanes == lanes))
+
+
+def _launch(made: Product, emulated: Emulated) -> tuple[str, Any]:
+    (launch,) = made.device.launches
+    found = np.zeros(made.wanted.shape, STORAGE[made.unit.total.name])
+    arrays = [made.inputs["x"], made.inputs["w"], found]
+    return emulated.launch(launch.name, launch.grid, launch.block, arrays), found
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_emulated(name: str) -> None:
+    made = _made(name)
+    assert f"{made.words.math(name)}(" in made.device.text
+    message, found = _launch(made, _emulated(made.unit.lanes))
+    assert message == ""
+    made.assert_close(found)
+
+
+def _broken(made: Product, old: str, new: str) -> str:
+    module = _module([made.unit.name])
+    assert old in module
+    return _launch(made, Emulated(module.replace(old, new)))[0]
+
+
+def _call(made: Product) -> str:
+    return next(line for line in made.device.text.splitlines() if "tk_mma_" in line)
+
+
+def test_a_lane_that_leaves_is_found() -> None:
+    made = _made("mma.m16n8k8.f16")
+    message = _broken(made, _call(made), f"if (threadIdx.x != 5) {{\n{_call(made)}\n}}")
+    assert "divergent" in message
+
+
+def test_lanes_that_disagree_are_found() -> None:
+    """Quad pairs 0 and 1 hold the same rows of a: another step in one of them is a defect."""
+    made = _made("mma.m8n8k4.f16")
+    load = "tk_load_aligned<tk_u16x2>("
+    wrong = _call(made).replace(load, f"{load}(threadIdx.x / 4 % 2) * 4 + ", 1)
+    assert "hold different values of element" in _broken(made, _call(made), wrong)
+
+
+def test_half_a_sub_group_is_found() -> None:
+    made = _made("mma.m16n8k8.f16")
+    (launch,) = made.device.launches
+    found = np.zeros(made.wanted.shape, np.float32)
+    arrays = [made.inputs["x"], made.inputs["w"], found]
+    message = _emulated(32).launch(launch.name, launch.grid, (16, 1, 1), arrays)
+    assert "takes part in an operation of 32 lanes" in message
+
+
+def test_a_wrong_lane_map_shows_in_the_result() -> None:
+    made = _made("mma.m16n8k16.f16")
+    module = _module([made.unit.name])
+    right = (
+        "static int b_column(int lane, int i) { return (void)lane, (void)i, ((i / 2 % 2) * 4 + lane / 1 % 4)"
+    )
+    assert right in module
+    message, found = _launch(made, Emulated(module.replace(right, right.replace("i / 2 % 2", "i / 2 % 1"))))
+    assert message or not np.allclose(found, made.wanted, atol=1e-2)
+
+
+def test_every_rate_is_of_a_unit() -> None:
+    assert {name for rates in MATRIX_RATES.values() for name in rates} == set(UNITS)
+
+
+@pytest.mark.parametrize("arch", MATRIX_RATES)
+def test_compiled(arch: str) -> None:
+    target = get_target(f"{'cuda' if arch.startswith('sm_') else 'rocm'}:{arch}")
+    names = list(MATRIX_RATES[arch])
+    assert target.device is not None
+    assert set(names) <= target.facts.intrinsics
+    try:
+        images = target.device.build(Module(_module(names), (), "0"), target, load_settings())
+    except HostError as error:
+        pytest.skip(str(error))
+    assert len(images.resources) == len(names)
+    assert all(row.registers for row in images.resources)
