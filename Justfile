@@ -65,6 +65,10 @@ bench-devices *args:
 gpu *args:
     @python benchmarks/gpu.py "$@"
 
+# every network compiled for GPUs and SYCL ahead of time, here and in the images; a table of what each kernel takes
+gpu-compile *args:
+    @python -m pytest -n auto --dist loadgroup tests/networks/test_gpu_networks.py tests/networks/test_sycl_ahead_networks.py tests/images/test_gpu_compile_inside.py "$@"
+
 # no vector spill in the innermost loops of the convolution and GEMM kernels
 asm-check *args:
     @python benchmarks/asm_check.py "$@"

@@ -11,12 +11,16 @@ import pytest
 
 from tests.support import command
 
-pytest_plugins = ("tests.support.engine", "tests.support.opencl_fixtures")
+pytest_plugins = (
+    "tests.support.engine",
+    "tests.support.gpu_images",
+    "tests.support.opencl_fixtures",
+    "tests.support.sycl_ahead",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
-    parser.addoption("--record", metavar="FILE", help="note verified networks in FILE; leave out what it has")
 
 
 @pytest.fixture(scope="session", autouse=True)

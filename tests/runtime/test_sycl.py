@@ -15,12 +15,11 @@ from compiler.core.diagnostics import BadInputError, BuildError, HostError
 from compiler.core.process import run
 from compiler.core.settings import child_environment, load_settings
 from compiler.render.vocabulary_sycl import SYCL_CPU, SYCL_GPU
-from compiler.runtime.library import INCLUDE, SOURCES
 from compiler.runtime.vendor_runtimes import IntelRuntime, find_intel_runtime
 from compiler.targets import sycl
-from compiler.targets.sycl_tools import SHIM, Binaries, ahead_text, build_shim, build_syclbin, module_text
-from tests.support.model_library import COMPILERS
+from compiler.targets.sycl_tools import Binaries, ahead_text, build_shim, build_syclbin, module_text
 from tests.support.onnx_models import model
+from tests.support.sycl_ahead import HOST_COMPILERS, host_compiler, host_pass
 
 _SCALE = """
 TK_KERNEL(tk_k0_0, 1, 1, 1, const float *__restrict b0, float *__restrict b1) {
@@ -81,17 +80,14 @@ def test_compiler_messages_are_shown(runtime: IntelRuntime, shim: bytes) -> None
         build_syclbin(text, "00000000", runtime, shim, load_settings())
 
 
-@pytest.mark.parametrize("cxx", COMPILERS)
+@pytest.mark.parametrize("names", HOST_COMPILERS, ids=lambda names: names[0])
 @pytest.mark.parametrize(("kernels", "lanes"), [(_SCALE, None), (_REVERSE, 32)])
 def test_host_pass_of_the_text_ahead_of_time(
-    runtime: IntelRuntime, tmp_path: Path, cxx: str, kernels: str, lanes: int | None
+    runtime: IntelRuntime, tmp_path: Path, names: tuple[str, ...], kernels: str, lanes: int | None
 ) -> None:
     words = SYCL_CPU if lanes is None else SYCL_GPU
-    text = ahead_text(module_text(words.prelude + kernels, "0a1b2c3d", lanes), "sm_80")
-    (tmp_path / "module.cpp").write_text(text)
-    flags = ["-std=c++17", "-fsyntax-only", "-w", "-DTK_AHEAD", "-DSYCL_DISABLE_FSYCL_SYCLHPP_WARNING"]
-    folders = ["-isystem", str(runtime.headers), *(f"-I{path}" for path in (INCLUDE, SOURCES, SHIM.parent))]
-    done = run([cxx, *flags, *folders, str(tmp_path / "module.cpp")], env=child_environment(), timeout=300)
+    text = module_text(words.prelude + kernels, "0a1b2c3d", lanes)
+    done = host_pass(text, "sm_80", host_compiler(names), runtime, tmp_path)
     assert done.returncode == 0, done.stderr[:3000]
 
 
