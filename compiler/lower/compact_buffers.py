@@ -2,6 +2,7 @@
 
 For each dimension the accesses are written as (part that is fixed outside the allocation) + (rest). Where
 the fixed parts agree, the box begins at fixed part + smallest rest, and is as long as the rest varies.
+Private memory of which every n-th place is accessed keeps these alone.
 Memory that threads share holds what all of them access, wherever it is declared; threads that a condition
 leaves out access nothing. Rows that were padded
 (storage_align) keep their distance modulo the number of banks.
@@ -9,6 +10,7 @@ leaves out access nothing. Rows that were padded
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from compiler.core.node import Node
@@ -52,6 +54,7 @@ def compact_buffers(func: Func) -> Func:
 class _Box:
     begin: tuple[Expr, ...]
     extent: tuple[int, ...]
+    step: tuple[int, ...]
 
 
 class _Compact(Rewriter):
@@ -75,19 +78,19 @@ class _Compact(Rewriter):
         if box is None or strides is None:
             return self.children(item)
         smaller = buffer.replace(shape=tuple(const(size) for size in box.extent), strides=strides)
-        body = _Shift(item.buffer, smaller, box.begin).visit(item.body)
+        body = _Shift(item.buffer, smaller, box).visit(item.body)
         assert isinstance(body, Stmt)
         return Alloc(smaller, self.visit(body))
 
 
 class _Shift(Rewriter):
-    """Exchanges a buffer for its smaller version and subtracts the beginning of the box from the indices."""
+    """Exchanges a buffer for its smaller version: indices count the steps from the beginning of the box."""
 
-    def __init__(self, old: Buffer, new: Buffer, begin: tuple[Expr, ...]) -> None:
+    def __init__(self, old: Buffer, new: Buffer, box: _Box) -> None:
         super().__init__()
         self._old = old
         self._new = new
-        self._begin = begin
+        self._box = box
 
     def visit(self, item: Node) -> Node:  # type: ignore[override]
         done = self.children(item)
@@ -101,13 +104,15 @@ class _Shift(Rewriter):
         return item if isinstance(item, Buffer) else item.map_children(self.visit)
 
     def _moved(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        pairs = zip(indices, self._begin, strict=True)
-        return tuple(
-            index.replace(base=binary("sub", index.base, begin))
-            if isinstance(index, Ramp)
-            else binary("sub", index, begin)
-            for index, begin in pairs
-        )
+        dims = zip(indices, self._box.begin, self._box.step, strict=True)
+        return tuple(_moved(index, begin, step) for index, begin, step in dims)
+
+
+def _moved(index: Expr, begin: Expr, step: int) -> Expr:
+    if isinstance(index, Ramp):
+        return index.replace(base=binary("sub", index.base, begin))
+    moved = binary("sub", index, begin)
+    return moved if step == 1 else binary("floordiv", moved, step)
 
 
 _BANKS = 32
@@ -141,40 +146,48 @@ def _box(alloc: Alloc, sim: Simplifier, together: frozenset[str]) -> _Box | None
     if not found.indices or found.unknown:
         return None
     shape = extents(alloc.buffer)
+    sparse = alloc.buffer.scope != SHARED and not alloc.buffer.strides and not found.vectors
     dims = []
     for number, size in enumerate(shape):
         uses = [(access[number], inner) for access, inner in found.indices]
-        dims.append(_range(uses, found.inner, size))
-    if any(extent is None for _, extent in dims):
+        dims.append(_range(uses, found.inner, size, sparse=sparse))
+    if any(extent is None for _, extent, _ in dims):
         return None
-    lengths = tuple(extent for _, extent in dims if extent is not None)
-    if lengths == shape and all(int_of(begin) == 0 for begin, _ in dims):
+    lengths = tuple(extent for _, extent, _ in dims if extent is not None)
+    if lengths == shape and all(int_of(begin) == 0 for begin, _, _ in dims):
         return None
-    return _Box(tuple(begin for begin, _ in dims), lengths)
+    return _Box(tuple(begin for begin, _, _ in dims), lengths, tuple(step for _, _, step in dims))
 
 
-def _range(uses: list[tuple[Expr, Simplifier]], inner: set[str], size: int | None) -> tuple[Expr, int | None]:
-    """Beginning and length of one dimension."""
+def _range(
+    uses: list[tuple[Expr, Simplifier]], inner: set[str], size: int | None, *, sparse: bool
+) -> tuple[Expr, int | None, int]:
+    """Beginning, length and step of one dimension."""
     split = [_split(index, inner, known) for index, known in uses]
     if any(item is None for item in split):
-        return const(0), size
+        return const(0), size, 1
     parts = [item for item in split if item is not None]
     if any(part.fixed.terms != parts[0].fixed.terms for part in parts):
-        return const(0), size
+        return const(0), size, 1
     low = min(part.low + part.fixed.constant for part in parts)
     high = max(part.high + part.fixed.constant for part in parts)
-    length = high - low + 1
+    step = math.gcd(*(n for part in parts for n in (part.step, part.low + part.fixed.constant - low)))
+    step = step if sparse and step > 1 else 1
+    length = (high - low) // step + 1
     if size is not None and length >= size:
-        return const(0), size
+        return const(0), size, 1
     begin = Linear(parts[0].fixed.terms, low)
-    return uses[0][1].emit(begin), length
+    return uses[0][1].emit(begin), length, step
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
+    """An index as fixed part and rest: the range of the rest, of which it takes every `step`-th value."""
+
     fixed: Linear
     low: int
     high: int
+    step: int
 
 
 def _split(index: Expr, inner: set[str], known: Simplifier) -> _Parts | None:
@@ -190,7 +203,7 @@ def _split(index: Expr, inner: set[str], known: Simplifier) -> _Parts | None:
     low, high = known.range(Linear(rest, 0))
     if low == float("-inf") or high == float("inf"):
         return None
-    return _Parts(Linear(fixed, linear.constant), int(low), int(high))
+    return _Parts(Linear(fixed, linear.constant), int(low), int(high), math.gcd(*rest.values()))
 
 
 class _Accesses:
@@ -203,6 +216,7 @@ class _Accesses:
         self.inner: set[str] = set(threads)
         self.indices: list[tuple[tuple[Expr, ...], Simplifier]] = []
         self.unknown = False
+        self.vectors = False
 
     def visit(self, item: Node) -> None:
         if isinstance(item, For | Let):
@@ -211,6 +225,7 @@ class _Accesses:
             self.unknown = True
         elif isinstance(item, ACCESSES) and item.buffer == self._buffer:
             self.indices += [(place, self._sim) for place in _ends(item.indices)]
+            self.vectors = self.vectors or any(isinstance(index, Ramp) for index in item.indices)
         outer = self._sim
         if isinstance(item, For):
             self._sim = bind_loop(outer, item)

@@ -2,24 +2,23 @@
 
 The program consists of *leaves*, each run by every thread on its own, under loops and conditions that all
 threads of a block run through together. Where two leaves touch the same memory that threads share, and at
-least one of them writes it, all threads have to meet between the two. Loops are gone through twice, so that
+least one of them writes it, all threads have to meet between the two. Loops are gone through again, so that
 the end of an iteration is compared with the beginning of the next one. There, a leaf that only writes a
-result, each of its spatial iterations another element, does not wait for itself.
+result, each of its spatial iterations another element, does not wait for itself. Parts of a buffer that take
+turns (one is filled while another is used) are told apart by the loop variables of the access (`overlap.py`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from compiler.core.diagnostics import BadInputError
 from compiler.loops.ir import (
     CONSTANT,
     GLOBAL,
     SHARED,
-    AddressOf,
-    AsyncCopy,
-    AtomicUpdate,
+    Alloc,
     Barrier,
     Block,
     Buffer,
@@ -30,9 +29,12 @@ from compiler.loops.ir import (
     Seq,
     Stmt,
     Store,
+    const,
     seq,
+    statements,
 )
 from compiler.loops.queries import int_of, variables
+from compiler.lower.overlap import Access, Overlap, accesses
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +42,22 @@ class _Effects:
     """The memory that threads share, as one leaf uses it; `apart`: written, each time at other places."""
 
     leaf: int
-    reads: frozenset[str]
-    writes: frozenset[str]
+    touched: tuple[Access, ...]
     apart: frozenset[str]
 
-    def conflicts(self, other: _Effects) -> bool:
+    def conflicts(self, other: _Effects, overlap: Overlap) -> bool:
         """Whether the order of the two matters."""
-        written = other.writes - self.apart if self.leaf == other.leaf else other.writes
-        return bool(self.writes & (other.reads | written) or self.reads & other.writes)
+        return any(
+            overlap.may_meet(a, b) and not self._grows(a, b, other)
+            for a in self.touched
+            for b in other.touched
+        )
+
+    def _grows(self, a: Access, b: Access, other: _Effects) -> bool:
+        return self.leaf == other.leaf and a.write and b.write and a.name in self.apart
+
+    def mapped(self, change: Callable[[Access], Access]) -> _Effects:
+        return replace(self, touched=tuple(change(item) for item in self.touched))
 
 
 _Pending = tuple[_Effects, ...]
@@ -59,19 +69,21 @@ def is_shared(buffer: Buffer) -> bool:
     return buffer.scope in (SHARED, GLOBAL, CONSTANT)
 
 
-def insert_barriers(stmt: Stmt, leaves: Mapping[int, Stmt], threads: set[str]) -> Stmt:
+def insert_barriers(stmt: Stmt, leaves: Mapping[int, Stmt], threads: Mapping[str, int]) -> Stmt:
     """The statement with barriers before leaves that need them.
 
-    leaves: by identity. threads: names of the variables that differ between threads; without any, one thread
-    runs alone and never waits. BadInputError where only some threads would come to a barrier.
+    leaves: by identity. threads: the variables that differ between threads, and how many values they take;
+    without any, one thread runs alone and never waits. BadInputError where only some threads would come to a
+    barrier.
     """
-    return _Insert(leaves, threads).stmt(stmt, ())[0] if threads else stmt
+    return _Insert(stmt, leaves, threads).stmt(stmt, ())[0] if threads else stmt
 
 
 class _Insert:
-    def __init__(self, leaves: Mapping[int, Stmt], threads: set[str]) -> None:
+    def __init__(self, stmt: Stmt, leaves: Mapping[int, Stmt], threads: Mapping[str, int]) -> None:
         self._leaves = leaves
-        self._threads = threads
+        self._threads = frozenset(threads)
+        self._overlap = Overlap(stmt, leaves.values(), threads)
         self._parted: list[str] = []
 
     def stmt(self, stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
@@ -90,7 +102,7 @@ class _Insert:
 
     def _leaf(self, stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
         own = _effects(stmt)
-        if not any(own.conflicts(item) for item in pending):
+        if not any(own.conflicts(item, self._overlap) for item in pending):
             return stmt, (*pending, own)
         if self._parted:
             raise _divergent(self._parted[-1])
@@ -104,18 +116,36 @@ class _Insert:
         return seq(*done), pending
 
     def _loop(self, loop: For, pending: _Pending) -> tuple[Stmt, _Pending]:
-        _, after = self.stmt(loop.body, pending)
-        body, after = self.stmt(loop.body, _joined(pending, after))
+        if int_of(loop.extent) == 1:
+            body, after = self.stmt(loop.body, pending)
+            first = {loop.var.name: const(0)}
+            return loop.replace(body=body), tuple(x.mapped(lambda access: access.at(first)) for x in after)
+        body, after = self._rounds(loop, pending)
         if body != loop.body and not self._parted and self._waits_once(loop):
-            return seq(Barrier("shared"), loop), self.stmt(loop.body, ())[1]
-        return loop.replace(body=body), _joined(pending, after)
+            after = _forgetting(self._rounds(loop, ())[1], loop.var.name)
+            return seq(Barrier("shared"), loop), after
+        return loop.replace(body=body), _joined(pending, _forgetting(after, loop.var.name))
+
+    def _rounds(self, loop: For, pending: _Pending) -> tuple[Stmt, _Pending]:
+        """The body with barriers, each iteration compared with the one before, and with longer ago."""
+        own = {item.buffer.name for item in statements(loop.body) if isinstance(item, Alloc)}
+        last = {loop.var.name: loop.var - 1}
+
+        def earlier(access: Access) -> Access:
+            """As the next iteration sees it; memory of an iteration is the same in each."""
+            return Access(access.name, access.write) if access.name in own else access.at(last)
+
+        _, once = self.stmt(loop.body, ())
+        before = tuple(item.mapped(earlier) for item in once)
+        _, after = self.stmt(loop.body, (*pending, *before))
+        longer = _forgetting([item for item in after if item in before], loop.var.name)
+        return self.stmt(loop.body, _joined((*pending, *before), longer))
 
     def _waits_once(self, loop: For) -> bool:
         """Whether only what was done before a loop that runs keeps its iterations waiting."""
         if not int_of(loop.extent):
             return False
-        _, after = self.stmt(loop.body, ())
-        return self.stmt(loop.body, after)[0] == loop.body
+        return self._rounds(loop, ())[0] == loop.body
 
     def _branch(self, stmt: If, pending: _Pending) -> tuple[Stmt, _Pending]:
         parted = self._differs(stmt.cond)
@@ -146,21 +176,15 @@ def _joined(a: _Pending, b: _Pending) -> _Pending:
     return tuple(dict.fromkeys((*a, *b)))
 
 
+def _forgetting(pending: Iterable[_Effects], name: str) -> _Pending:
+    """The same, of any iteration of a loop."""
+    return tuple(item.mapped(lambda access: access.forgetting([name])) for item in pending)
+
+
 def _effects(stmt: Stmt) -> _Effects:
-    reads: set[str] = set()
-    writes: set[str] = set()
-    for item in stmt.walk():
-        if isinstance(item, Load | AddressOf):
-            _note(item.buffer, reads)
-        if isinstance(item, Store | AtomicUpdate | AddressOf):
-            _note(item.buffer, writes)
-        if isinstance(item, AsyncCopy):
-            _note(item.target.buffer, writes)
-            _note(item.source.buffer, reads)
-        if isinstance(item, Block):
-            _note_all([region.buffer for region in item.reads], reads)
-            _note_all([region.buffer for region in item.writes], writes)
-    return _Effects(id(stmt), frozenset(reads), frozenset(writes), _written_apart(stmt))
+    buffers = {item for item in stmt.walk() if isinstance(item, Buffer) and is_shared(item)}
+    shared = frozenset(item.alias_of or item.name for item in buffers)
+    return _Effects(id(stmt), accesses(stmt, shared), _written_apart(stmt))
 
 
 def _written_apart(stmt: Stmt) -> frozenset[str]:
@@ -178,16 +202,6 @@ def _written_apart(stmt: Stmt) -> frozenset[str]:
     own = store.buffer.scope == GLOBAL and store.buffer.alias_of is None
     own = own and all(item.kind == "spatial" for item in block.iters)
     return frozenset({store.buffer.name}) if own and moving <= used else frozenset()
-
-
-def _note(buffer: Buffer, found: set[str]) -> None:
-    if is_shared(buffer):
-        found.add(buffer.alias_of or buffer.name)
-
-
-def _note_all(buffers: Sequence[Buffer], found: set[str]) -> None:
-    for buffer in buffers:
-        _note(buffer, found)
 
 
 def _divergent(name: str) -> BadInputError:

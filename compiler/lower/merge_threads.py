@@ -99,7 +99,7 @@ class _Launch:
         self._check_grid(stmt, grid)
         self._find_axes(stmt)
         body = insert_barriers(
-            self._spread(stmt, frozenset()), self.leaves, {a.var.name for a in self._wide()}
+            self._spread(stmt, frozenset()), self.leaves, {a.var.name: a.extent for a in self._wide()}
         )
         for buffer in reversed(own):
             body = Alloc(buffer, body)

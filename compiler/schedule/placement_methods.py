@@ -75,9 +75,11 @@ class PlacementMethods(Applies):
         """Let a registered tensor intrinsic do what a block (or all under a loop) does; gives the block."""
         return self.names(Tensorize(target, intrinsic))[0]
 
-    def software_pipeline(self, loop: str, stages: tuple[int, ...]) -> tuple[str, ...]:
+    def software_pipeline(
+        self, loop: str, stages: tuple[int, ...], order: tuple[int, ...] = (), *, guarded: bool = False
+    ) -> tuple[str, ...]:
         """Run the statements of a loop for different iterations; gives the blocks that fill and drain."""
-        return self.names(SoftwarePipeline(loop, stages))
+        return self.names(SoftwarePipeline(loop, stages, order, guarded))
 
     def vthread(self, loop: str) -> tuple[str, ...]:
         """Interleave the iterations of a loop; gives the loops that it became."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from compiler.core.node import Node
+from compiler.core.node import Node, rewrite
 from compiler.loops.ir import (
     AddressOf,
     AtomicUpdate,
@@ -37,6 +38,7 @@ from compiler.schedule.primitives.base import (
     Primitive,
     Program,
     ScheduleError,
+    add_predicate,
     duplicate,
     extent_of,
     outer_blocks,
@@ -53,6 +55,9 @@ class SoftwarePipeline(Primitive):
     loop: a serial loop over several statements. stages: for each statement how many iterations it lags
     behind; the first stage is 0. What an early stage writes and a later one reads has to be a local buffer
     that one iteration fills for itself; it becomes a ring with room for all iterations that are under way.
+    order: the numbers of the statements as they follow each other in the new loop. guarded: the loop runs as
+    often as before, and drains itself: its early stages do nothing in the last iterations, under a condition,
+    in place of copies of the late ones.
     Outputs: the blocks in front of and behind the loop that fill and drain the pipeline.
     rewrite: for i in n: P(i); C(i) -> P(0); (for i in n - 1: P(i + 1); C(i)); C(n - 1)
     TVM: software pipeline annotations.
@@ -62,11 +67,14 @@ class SoftwarePipeline(Primitive):
 
     loop: str
     stages: tuple[int, ...]
+    order: tuple[int, ...] = ()
+    guarded: bool = False
 
     def apply(self, func: Func) -> tuple[Func, Outputs]:
         program = Program(func)
         loop = program.loop(self.loop, self.name)
         steps = self._steps(loop)
+        order = self._order(func, loop)
         count, depth = extent_of(loop, self.name), max(self.stages)
         if count <= depth:
             raise self._refuse(
@@ -79,22 +87,36 @@ class SoftwarePipeline(Primitive):
         program = Program(func)
         loop = program.loop(self.loop, self.name)
         steps = self._steps(loop)
-        known = {**program.bounds_at(self.loop), **loop_bounds([loop.replace(extent=const(count - depth))])}
+        rounds = count if self.guarded else count - depth
+        known = {**program.bounds_at(self.loop), **loop_bounds([loop.replace(extent=const(rounds))])}
 
         def at(number: int, iteration: Expr) -> Stmt:
             return rebind(steps[number], {self.loop: iteration}, known)
 
+        own, made_for = self._own(func, program, loop), list[Buffer]()
+
         def copies(times: Sequence[int]) -> Iterator[Stmt]:
             for time in times:
-                for number, stage in enumerate(self.stages):
-                    if 0 <= time - stage < count:
-                        yield duplicate(at(number, const(time - stage)), program.fresh)
+                again: dict[Node, Node] = {item: item.replace(name=program.fresh(item.name)) for item in own}
+                made_for.extend(item for item in again.values() if isinstance(item, Buffer))
+                for number in order:
+                    if 0 <= time - self.stages[number] < count:
+                        copy = duplicate(at(number, const(time - self.stages[number])), program.fresh)
+                        yield rewrite(copy, again.get)
 
-        steady = seq(*(at(n, loop.var + (depth - stage)) for n, stage in enumerate(self.stages)))
+        def turn(number: int) -> Stmt:
+            """A statement in the new loop: for the iteration that is as far ahead as its stage allows."""
+            ahead = depth - self.stages[number]
+            new = at(number, loop.var + ahead)
+            return add_predicate(new, loop.var.lt(count - ahead)) if self.guarded and ahead else new
+
+        steady = seq(*(turn(number) for number in order))
         front = list(copies(range(depth)))
-        back = list(copies(range(count, count + depth)))
-        new = seq(*front, loop.replace(extent=const(count - depth), body=steady), *back)
+        back = [] if self.guarded else list(copies(range(count, count + depth)))
+        new = seq(*front, loop.replace(extent=const(rounds), body=steady), *back)
         made = [item.name for part in (*front, *back) for item in outer_blocks(part)]
+        used = {item for part in (*front, *back) for item in part.walk() if isinstance(item, Buffer)}
+        func = func.replace(allocs=(*func.allocs, *(item for item in made_for if item in used)))
         return replace_stmt(func, loop, new), tuple(made)
 
     def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
@@ -116,24 +138,59 @@ class SoftwarePipeline(Primitive):
             )
         return steps
 
+    def _order(self, func: Func, loop: For) -> tuple[int, ...]:
+        """The statements in the order of the new loop."""
+        steps = self._steps(loop)
+        numbers = tuple(range(len(steps)))
+        order = self.order or numbers
+        if tuple(sorted(order)) != numbers:
+            raise self._refuse(
+                f"{order} is no order of its {len(numbers)} statements", "each comes once", "leave it out"
+            )
+        users = [{block.name for block in outer_blocks(step)} for step in steps]
+        for name, sites_of, _ in _touched(func, self._stage_of(loop)):
+            mine = [n for n in numbers if users[n] & {site.name for site in sites_of}]
+            for a, b in itertools.combinations(mine, 2):
+                if order.index(a) > order.index(b) and self.stages[a] >= self.stages[b]:
+                    raise self._refuse(
+                        f"statement {b} cannot come before statement {a}",
+                        f"both use {name}, in stages {self.stages[b]} and {self.stages[a]}",
+                        "reorder statements whose later one lags behind",
+                    )
+        return order
+
+    def _stage_of(self, loop: For) -> dict[str, int]:
+        """The stage of each block."""
+        pairs = zip(self._steps(loop), self.stages, strict=True)
+        return {block.name: stage for step, stage in pairs for block in outer_blocks(step)}
+
     def _rings(self, func: Func, program: Program, loop: For) -> list[_Ring]:
         """The buffers between stages; refuses what a pipeline would break."""
-        steps = self._steps(loop)
-        stage_of = {
-            block.name: stage
-            for step, stage in zip(steps, self.stages, strict=True)
-            for block in outer_blocks(step)
-        }
-        everywhere = sites(func)
-        inside = [everywhere[name] for name in stage_of]
-        touched = {region.buffer.name for site in inside for region in site.block.writes}
+        stage_of = self._stage_of(loop)
         rings = []
-        for name in sorted(touched):
-            users = [s for s in inside if s.writes(name) or s.reads(name)]
+        for name, users, outside in _touched(func, stage_of):
             if len({stage_of[s.name] for s in users}) > 1:
-                outside = [s.name for s in everywhere.values() if s.name not in stage_of and _uses(s, name)]
                 rings.append(self._ring(func, program, loop, name, users, stage_of, outside))
         return rings
+
+    def _own(self, func: Func, program: Program, loop: For) -> list[Buffer]:
+        """Local buffers of one stage that each iteration fills for itself: copies of it have their own."""
+        known, outer = self._known(program, loop)
+        stage_of, found = self._stage_of(loop), []
+        for name, users, outside in _touched(func, stage_of):
+            if outside or name in output_names(func) or len({stage_of[s.name] for s in users}) > 1:
+                continue
+            made = _spans([s for s in users if s.writes(name)], name, outer, known, write=True)
+            readers = [s for s in users if s.reads(name)]
+            if all(_filled(made, _spans([s], name, outer, known, write=False), known) for s in readers):
+                found.append(func.buffer(name))
+        return found
+
+    def _known(self, program: Program, loop: For) -> tuple[Simplifier, set[str]]:
+        """What is known of the variables under the loop, and the names of those around its statements."""
+        inside = [item for item in statements(loop) if isinstance(item, For)]
+        outer = {item.var.name for item in program.loops_around(self.loop)} | {self.loop}
+        return Simplifier({**program.bounds_at(self.loop), **loop_bounds(inside)}), outer
 
     def _ring(
         self,
@@ -160,10 +217,7 @@ class SoftwarePipeline(Primitive):
                 f"by {', '.join(outside) or 'the caller'}",
                 "use cache_read or cache_write to get a buffer that only lives in the loop",
             )
-        outer = {item.var.name for item in program.loops_around(self.loop)} | {self.loop}
-        known = Simplifier(
-            {**program.bounds_at(self.loop), **loop_bounds([loop, *(x for s in users for x in s.loops)])}
-        )
+        known, outer = self._known(program, loop)
         made = _spans(writers, name, outer, known, write=True)
         for reader in readers:
             if not _filled(made, _spans([reader], name, outer, known, write=False), known):
@@ -187,6 +241,15 @@ class _Ring:
     buffer: Buffer
     dim: int | None
     size: int
+
+
+def _touched(func: Func, inside: Mapping[str, int]) -> Iterator[tuple[str, list[Site], list[str]]]:
+    """What some blocks write, in order of names: the buffer, who of them uses it, and who else does."""
+    everywhere = sites(func)
+    own = [everywhere[name] for name in inside]
+    for name in sorted({region.buffer.name for site in own for region in site.block.writes}):
+        outside = [s.name for s in everywhere.values() if s.name not in inside and _uses(s, name)]
+        yield name, [s for s in own if _uses(s, name)], outside
 
 
 def _uses(site: Site, name: str) -> bool:

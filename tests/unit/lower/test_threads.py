@@ -127,6 +127,84 @@ def test_a_loop_is_compared_with_its_next_iteration() -> None:
     }
 
 
+TURNS = """
+func turns(x: f32[4, 32]) -> (y: f32[32])
+  local t: f32[2, 32] @shared
+  local s: f32[32] @register
+  for b in 0..1 bound(blockIdx.x)
+    for i in 0..32 bound(threadIdx.x)
+      block start(v: spatial 32 = i)
+        writes s[v]
+        s[v] = 0.0
+    for i1 in 0..32 bound(threadIdx.x)
+      block first(v1: spatial 32 = i1)
+        reads x[0, v1]
+        writes t[0, v1]
+        t[0, v1] = x[0, v1]
+    for k in 0..4
+      for i2 in 0..32 bound(threadIdx.x)
+        block s(v2: spatial 32 = i2, r: reduce 4 = k)
+          reads t[r % 2, 31 - v2]
+          writes s[v2]
+          s[v2] += t[r % 2, 31 - v2]
+      for i3 in 0..32 bound(threadIdx.x)
+        block next(a: spatial 4 = k + 1, v3: spatial 32 = i3) where k < 3
+          reads x[a, v3]
+          writes t[WHERE, v3]
+          t[WHERE, v3] = x[a, v3]
+    for i4 in 0..32 bound(threadIdx.x)
+      block y(v4: spatial 32 = i4)
+        reads s[v4]
+        writes y[v4]
+        y[v4] = s[v4]
+"""
+
+
+def test_parts_of_a_buffer_that_take_turns_need_one_barrier() -> None:
+    """One half is filled while the other one is read; they change places behind the barrier."""
+    lowered = check(TURNS.replace("WHERE", "a % 2"))
+    assert barriers(lowered) == 1
+    broken = rewrite(lowered, lambda item: Seq(()) if isinstance(item, Barrier) else None)
+    with pytest.raises(Exception, match="same element"):
+        run(broken, {"x": np.zeros((4, 32), np.float32).ravel()}, races=True)
+
+
+def test_parts_that_do_not_take_turns_need_two() -> None:
+    text = TURNS.replace("WHERE", "(a + 1) % 2").replace("t[0, v1]", "t[1, v1]")
+    text = text.replace("t[r % 2, 31", "t[(r + 1) % 2, 31")
+    assert barriers(check(text)) == 1
+    assert barriers(lower_all(parse_func(TURNS.replace("WHERE", "k % 2")), SM_70)) == 2
+
+
+def test_places_that_a_condition_limits_are_apart() -> None:
+    """All 32 threads come, 16 of them fill a half; without the condition they would reach the other one."""
+    text = TURNS.replace("WHERE", "(a * 16 + v3) // 16 % 2").replace("where k < 3", "where k < 3 and i3 < 16")
+    assert barriers(lower_all(parse_func(text), SM_70)) == 1
+    assert barriers(lower_all(parse_func(text.replace(" and i3 < 16", "")), SM_70)) == 2
+
+
+def test_registers_keep_what_is_accessed_alone() -> None:
+    text = """
+func every(x: f32[32]) -> (y: f32[32])
+  local t: f32[32] @register
+  for b in 0..1 bound(blockIdx.x)
+    for i in 0..8 bound(threadIdx.x)
+      for j in 0..4 unrolled
+        block t(v: spatial 32 = j * 8 + i)
+          reads x[v]
+          writes t[v]
+          t[v] = x[v] * 2.0
+    for i1 in 0..8 bound(threadIdx.x)
+      for j1 in 0..4 unrolled
+        block y(w: spatial 32 = j1 * 8 + i1)
+          reads t[w]
+          writes y[w]
+          y[w] = t[w]
+"""
+    (own,) = [item.buffer for item in statements(check(text).body) if isinstance(item, Alloc)]
+    assert (own.scope, int(own.shape[0].value)) == ("register", 4)
+
+
 STRIPES = """
 func stripes(x: f32[64], p: i64[64]) -> (y: f32[64])
   for b in 0..1 bound(blockIdx.x)

@@ -7,6 +7,8 @@ in shuffled order, and once more with memory watched.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
@@ -30,7 +32,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.verify import verify
 from compiler.lower.verify_launch import problems_of_launches
-from compiler.schedule.chooser import AnalyticChooser, Chooser, RandomChooser
+from compiler.schedule.chooser import AnalyticChooser, Chooser, Option, RandomChooser
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import Trace
@@ -117,6 +119,32 @@ def test_both_factors_of_a_sum_of_products_are_staged(name: str) -> None:
         barriers = sum(isinstance(item, Barrier) for item in statements(lowered.body))
         assert barriers in (0, 1, 2) or len(shared) != 2, "one before the parts are fetched, one after"
     assert 2 in found
+
+
+@dataclass
+class StagesChooser:
+    """Takes tiles with as many stages as asked for, else any."""
+
+    source: random.Random
+    stages: int
+    taken: list[tuple[int, ...]] = field(default_factory=list)
+
+    def choose(self, _name: str, options: Sequence[Option]) -> tuple[int, ...]:
+        wanted = [item for item in options if len(item.value) == 6 and item.value[5] == self.stages]
+        value = self.source.choice(wanted or list(options)).value
+        self.taken += [value] if wanted else []
+        return value
+
+
+@pytest.mark.parametrize("name", ["conv 3x3", "conv grouped", "conv batch", "conv dilated", "dense"])
+def test_the_next_part_is_fetched_while_one_is_multiplied(name: str) -> None:
+    chooser = StagesChooser(random.Random(name), 2)
+    for func, schedule in scheduled(name, "tiny", chooser):
+        lowered = assert_meaning(func, schedule, "tiny")
+        run(lowered, pack_inputs(schedule.func, random_inputs(func)), races=True)
+        if "software_pipeline" in [item.name for item in schedule.trace.instructions]:
+            assert sum(isinstance(item, Barrier) for item in statements(lowered.body)) == 1
+    assert chooser.taken
 
 
 def test_softmax_is_one_launch() -> None:

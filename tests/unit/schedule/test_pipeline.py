@@ -7,6 +7,7 @@ import pytest
 from compiler.loops.build import Builder
 from compiler.loops.ir import Const, For, ForKind, seq
 from compiler.loops.printer import print_func
+from compiler.loops.queries import extent_of
 from compiler.loops.simplify import substitute
 from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.schedule import Schedule
@@ -100,6 +101,44 @@ def test_overlapping_windows_share_a_ring() -> None:
     s.software_pipeline("y_i0", (0, 1))
     assert shape_of(s.func, "p") == (6,)
     checked(before, s)
+
+
+def in_registers() -> tuple[Schedule, str]:
+    """The same, with registers between memory and tiles."""
+    s = Schedule(product(4, 6, 12))
+    stores = []
+    for operand in ("x", "w"):
+        s.cache_read("y", operand, "shared")
+        stores.append(s.cache_write(f"{operand}_read", f"{operand}_shared", "register"))
+    outer, inner = s.split("y_r0", (None, 3))
+    s.reorder(outer, "y_i0", "y_i1", inner)
+    s.decompose_reduction("y", outer)
+    for name in (*stores, "x_read", "w_read"):
+        s.compute_at(name, outer)
+    return s, outer
+
+
+@pytest.mark.parametrize("guarded", [False, True])
+def test_statements_in_another_order(guarded: bool) -> None:
+    """What is fetched stays in registers while the part before is used, and is stored after that."""
+    s, outer = in_registers()
+    steps = [item.name for item in s.program.blocks.values() if item.name != "y_init"]
+    assert [name.endswith("write") for name in steps] == [False, True, False, True, False]
+    made = s.software_pipeline(outer, (0, 0, 0, 0, 1), (0, 2, 4, 1, 3), guarded=guarded)
+    assert len(made) == (4 if guarded else 5)
+    assert extent_of(s.loop(outer).extent) == (4 if guarded else 3)
+    copies = [item.name for item in s.func.allocs if "register" in item.name]
+    assert len(copies) == 4, "what fills the pipeline has registers of its own"
+    checked(product(4, 6, 12), s)
+
+
+def test_statements_that_depend_on_each_other_keep_their_order() -> None:
+    s, outer = in_registers()
+    with pytest.raises(ScheduleError, match="cannot come before statement") as error:
+        s.software_pipeline(outer, (0, 0, 0, 0, 1), (1, 0, 2, 3, 4))
+    assert "both use" in error.value.why
+    with pytest.raises(ScheduleError, match="is no order of its 5 statements"):
+        s.software_pipeline(outer, (0, 0, 0, 0, 1), (0, 1, 2, 3, 3))
 
 
 def test_software_pipeline_refusals() -> None:

@@ -22,15 +22,16 @@ from dataclasses import dataclass
 
 from compiler.core.node import Node
 from compiler.core.target import TargetFacts
-from compiler.loops.ir import CONSTANT, Binary, Const, Expr, Iter, Load, Select, Var
+from compiler.loops.ir import CONSTANT, Binary, Buffer, Const, Expr, Iter, Load, Select, Var
 from compiler.loops.layout import NAMES
 from compiler.loops.queries import extent_of, variables
 from compiler.loops.simplify import Simplifier
-from compiler.schedule.analysis import Access, BlockFacts, block_facts
+from compiler.schedule.analysis import BlockFacts, block_facts
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.rules.gpu.common import REGISTER, SHARED, THREAD
+from compiler.schedule.rules.gpu.fetch import by_rounds, fetch_straight, fetch_turned
 from compiler.schedule.rules.gpu.flat import aligned_run
 from compiler.schedule.rules.gpu.rows import take_result
 from compiler.schedule.rules.gpu.tile import Problem, ThreadTile, tile_options
@@ -44,9 +45,6 @@ _DEEP = 8
 
 _WRITTEN_OUT = 256
 """Products of a thread between two jumps."""
-
-_BANKS = 32
-"""Banks of shared memory: threads that access different words of one bank wait for each other."""
 
 _GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 
@@ -74,7 +72,7 @@ def find_axes(block: BlockFacts) -> Axes | None:
     """What each spatial iteration does; None where the block is no sum of products with reuse."""
     found = factors(block.block)
     spatial = block.spatial
-    if found is None or block.store.indices != tuple(item.var for item in spatial):
+    if found is None or not _stores_each(block):
         return None
     sizes = [_group_of(found, item) for item in spatial]
     if any(size < 0 for size in sizes):
@@ -93,6 +91,13 @@ def find_axes(block: BlockFacts) -> Axes | None:
     batch, columns = roles.pop(frozenset({0, 1}), []), roles.pop(frozenset({right}))
     rows = roles.pop(frozenset({1 - right}), [])
     return None if roles else Axes(tuple(batch), tuple(rows), tuple(columns), 1 - right)
+
+
+def _stores_each(block: BlockFacts) -> bool:
+    """Whether the result has an axis for each spatial iteration; those of one iteration may be written as 0."""
+    pairs = zip(block.store.indices, block.spatial, strict=False)
+    same = all(index == item.var or extent_of(item.extent) == 1 for index, item in pairs)
+    return same and len(block.store.indices) == len(block.spatial)
 
 
 def _group_of(found: Sequence[Expr], item: Iter) -> int:
@@ -352,14 +357,16 @@ class _Contraction:
         self.s.bind(thread, THREAD)
         self.s.unroll(row_own)
         (self.s.vectorize if lanes > 1 else self.s.unroll)(col_own)
+        if tile.stages > 1 and len(rounds) > 1:
+            rounds = [self.s.fuse(*rounds)]
         self.s.decompose_reduction(self.name, rounds[0])
         self.s.unroll(self.s.split(step, (None, min(tile.depth, _steps_written_out(tile))))[1])
         self.epilogue(tile, follow, lanes)
-        for stage in stages:
-            self.s.compute_at(stage, part)
-            self.fetch(stage, tile)
+        self.fetch_all(stages, rounds[-1], tile)
         for tag, loop in zip(_GRID, reversed(grid), strict=False):
             self.s.bind(loop, tag)
+        if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
+            self.s.software_pipeline(rounds[-1], (0, 0, 0, 0, 1), (0, 2, 4, 1, 3), guarded=True)
 
     def epilogue(self, tile: ThreadTile, follow: Sequence[str], lanes: int) -> None:
         row, column = follow[-2:]
@@ -370,51 +377,41 @@ class _Contraction:
         self.s.unroll(row_own)
         (self.s.vectorize if lanes > 1 else self.s.unroll)(col_own)
 
-    def fetch(self, stage: str, tile: ThreadTile) -> None:
-        """All threads fetch a part of a factor: neighbours take neighbours, in vectors where they can."""
-        step, own = self.s.loops(stage)[-2:]
-        block = self.block_of(stage)
-        if _runs_along(block, block.spatial[-2]) and not _runs_along(block, block.spatial[-1]):
-            self.fetch_turned(stage, tile)
-            return
-        size = extent_of(self.s.loop(own).extent)
-        lanes = math.gcd(self.fetch_lanes(stage), size)
-        along = min(tile.threads, size // lanes)
-        deep = tile.threads // along
-        rounds, own_thread, vector = self.s.split(own, (None, along, lanes))
-        steps, step_thread = self.s.split(step, (-(-tile.depth // deep), deep))
-        self.s.reorder(step_thread, own_thread, steps, rounds, vector)
-        self.s.bind(self.s.fuse(step_thread, own_thread), THREAD)
-        for loop in (steps, rounds):
-            self.s.unroll(loop)
-        if lanes > 1:
-            self.s.vectorize(vector)
+    def fetch_all(self, stages: Sequence[str], rounds: str, tile: ThreadTile) -> None:
+        """Fetch both factors in every round; with two stages, while the part before is multiplied.
 
-    def fetch_turned(self, stage: str, tile: ThreadTile) -> None:
-        """The terms of the sum lie side by side: neighbours take neighbouring terms, and rows are padded.
-
-        Without padding the threads would write to the same bank of shared memory.
+        Each thread keeps what it fetches in registers meanwhile: it reaches shared memory after the products.
         """
-        step, own = self.s.loops(stage)[-2:]
-        along = min(tile.threads, tile.depth)
-        deep = tile.threads // along
-        steps, step_thread = self.s.split(step, (None, along))
-        rounds, own_thread = self.s.split(own, (-(-extent_of(self.s.loop(own).extent) // deep), deep))
-        self.s.reorder(own_thread, step_thread, rounds, steps)
-        self.s.bind(self.s.fuse(own_thread, step_thread), THREAD)
-        self.s.unroll(rounds)
-        self.s.unroll(steps)
-        buffer = self.block_of(stage).store.buffer
-        by_vectors = any(
-            load.buffer == buffer and load.indices[-1] == self.column() for load in self.reading()
-        )
-        self.s.storage_align(buffer.name, len(buffer.shape) - 2, _BANKS, 4 if by_vectors else 1)
+        if tile.stages == 1:
+            for stage in stages:
+                self.s.compute_at(stage, rounds)
+                self.fetch([stage], tile)
+            return
+        stored = [self.s.cache_write(stage, self.stored_by(stage).name, REGISTER) for stage in stages]
+        for names in (stored, stages):
+            for name in names:
+                self.s.compute_at(name, rounds)
+        for stage, store in zip(stages, stored, strict=True):
+            by_rounds(self.s, self.stored_by(store), 1 if self.axes.batch else 0, tile)
+            self.fetch([stage, store], tile)
 
-    def column(self) -> Var:
-        return self.s.block(self.name).iters[2 if self.axes.batch else 1].var
+    def stored_by(self, stage: str) -> Buffer:
+        return self.block_of(stage).store.buffer
 
-    def reading(self) -> tuple[Access, ...]:
-        return self.block_of(self.name).loads
+    def fetch(self, names: Sequence[str], tile: ThreadTile) -> None:
+        """All threads fetch a part of a factor.
+
+        names: the block that fetches, and those that bring what each thread fetched into shared memory.
+        """
+        block = self.block_of(names[0])
+        if not _runs_along(block, block.spatial[-2]) or _runs_along(block, block.spatial[-1]):
+            fetch_straight(self.s, names, tile, self.fetch_lanes(names[0]))
+            return
+        shared = self.stored_by(names[-1])
+        loads = [load for load in self.block_of(self.name).loads if load.buffer == shared]
+        column = self.s.block(self.name).iters[2 if self.axes.batch else 1].var
+        by_vectors = any(load.indices[-1] == column for load in loads)
+        fetch_turned(self.s, names, tile, shared, by_vectors=by_vectors)
 
     def fetch_lanes(self, stage: str) -> int:
         block = self.block_of(stage)

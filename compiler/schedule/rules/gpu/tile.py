@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compiler.core.target import TargetFacts
 from compiler.schedule.chooser import Option
@@ -28,6 +28,12 @@ _FROM_CACHE = 3.0
 
 _SYNC_CYCLES = 80.0
 """Cycles of one round of fetching, between two meetings of all threads, that nothing hides."""
+
+_MEET_CYCLES = 25.0
+"""Cycles of one round that was fetched while the one before was multiplied: all threads meet once."""
+
+_LEAST_ROUNDS = 3
+"""With fewer rounds there is little to overlap."""
 
 _FETCH_CYCLES = 12.0
 """Cycles of address arithmetic for each element (or vector) that a thread fetches."""
@@ -51,13 +57,17 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class ThreadTile:
-    """Threads along rows and columns, what each computes, and the steps that are staged at a time."""
+    """Threads along rows and columns, what each computes, and the steps that are staged at a time.
+
+    stages: parts that are under way at the same time; with two, one is fetched while another is multiplied.
+    """
 
     along_rows: int
     along_columns: int
     thread_rows: int
     thread_columns: int
     depth: int
+    stages: int = 1
 
     @property
     def threads(self) -> int:
@@ -74,13 +84,24 @@ class ThreadTile:
     @property
     def value(self) -> tuple[int, ...]:
         """The tile as a decision."""
-        return (self.along_rows, self.along_columns, self.thread_rows, self.thread_columns, self.depth)
+        return (
+            self.along_rows,
+            self.along_columns,
+            self.thread_rows,
+            self.thread_columns,
+            self.depth,
+            self.stages,
+        )
 
 
 def tile_options(problem: Problem, facts: TargetFacts) -> list[Option]:
     """Tiles that fit the limits of a block, with their estimated cost in cycles of the whole device."""
     return [
-        Option(tile.value, cost(tile, problem, facts)) for tile in _tiles() if _fits(tile, problem, facts)
+        Option(staged.value, cost(staged, problem, facts))
+        for tile in _tiles()
+        if _fits(tile, problem, facts)
+        for staged in (tile, replace(tile, stages=2))
+        if staged is tile or (rounds_of(tile, problem) >= _LEAST_ROUNDS and _has_room(staged, facts))
     ]
 
 
@@ -107,6 +128,10 @@ def _fits(tile: ThreadTile, problem: Problem, facts: TargetFacts) -> bool:
         return False
     if tile.depth > max(4, problem.inner):
         return False
+    return _has_room(tile, facts)
+
+
+def _has_room(tile: ThreadTile, facts: TargetFacts) -> bool:
     per_unit = facts.limit("registers_per_unit")
     registers = registers_of(tile)
     return (
@@ -118,12 +143,19 @@ def _fits(tile: ThreadTile, problem: Problem, facts: TargetFacts) -> bool:
 
 def registers_of(tile: ThreadTile) -> int:
     """Registers of 32 bits that a thread needs, about."""
-    return tile.thread_rows * tile.thread_columns + tile.thread_rows + tile.thread_columns + _OTHER_REGISTERS
+    fetched = 0 if tile.stages == 1 else -(-(tile.rows + tile.columns) * tile.depth // tile.threads)
+    own = tile.thread_rows * tile.thread_columns + tile.thread_rows + tile.thread_columns
+    return own + fetched + _OTHER_REGISTERS
 
 
 def shared_bytes(tile: ThreadTile) -> int:
     """Shared memory of a block, with padded rows."""
-    return (tile.rows + tile.columns + 2 * _WORD) * tile.depth * _WORD
+    return (tile.rows + tile.columns + 2 * _WORD) * tile.depth * tile.stages * _WORD
+
+
+def rounds_of(tile: ThreadTile, problem: Problem) -> int:
+    """Parts of a sum that are staged one after the other."""
+    return problem.steps // problem.inner * math.ceil(problem.inner / tile.depth)
 
 
 def cost(tile: ThreadTile, problem: Problem, facts: TargetFacts) -> float:
@@ -131,7 +163,7 @@ def cost(tile: ThreadTile, problem: Problem, facts: TargetFacts) -> float:
     grid = problem.batch * math.ceil(problem.rows / tile.rows) * math.ceil(problem.columns / tile.columns)
     turns = math.ceil(grid / units(facts))
     resident = min(turns, _resident(tile, facts))
-    rounds = problem.steps // problem.inner * math.ceil(problem.inner / tile.depth)
+    rounds = rounds_of(tile, problem)
     steps = rounds * tile.depth
     lanes = facts.fma_per_cycle * facts.lanes(32)
     busy = min(1.0, resident * tile.threads / _BUSY_THREADS)
@@ -142,7 +174,7 @@ def cost(tile: ThreadTile, problem: Problem, facts: TargetFacts) -> float:
     elements = (tile.rows + tile.columns) * steps
     fetched = elements * _WORD * facts.hertz / (facts.bandwidth * _FROM_CACHE)
     addresses = elements * _FETCH_CYCLES / lanes / busy / (2 if problem.lanes > 1 else 1)
-    waiting = rounds * _SYNC_CYCLES / resident
+    waiting = rounds * (_SYNC_CYCLES if tile.stages == 1 else _MEET_CYCLES) / resident
     return turns * (
         max(arithmetic + addresses, shared, fetched) + waiting + tile.rows * tile.columns / lanes * 4
     )

@@ -1,0 +1,203 @@
+"""Whether two threads of a block can meet in one element: what leaves access, and when that is surely apart.
+
+An access is a box of a buffer whose corner is given by loop variables. Variables of loops around leaves have
+one value for all threads; those of threads, and of loops within a leaf, have another one on each side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from compiler.core.node import Node
+from compiler.loops.ir import (
+    AddressOf,
+    AsyncCopy,
+    AtomicUpdate,
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    Let,
+    Load,
+    Region,
+    Stmt,
+    Store,
+    Var,
+    statements,
+)
+from compiler.loops.linear import Linear, operands
+from compiler.loops.queries import int_of, variables
+from compiler.loops.simplify import Simplifier, substitute
+
+_OTHER = "'"
+"""Ends the names of variables of the other side of a comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A box of a buffer that a leaf reads or writes; without corner and size where that is not known.
+
+    limits: what the condition of the access says of single variables: below how much they are.
+    """
+
+    name: str
+    write: bool
+    corner: tuple[Expr, ...] | None = None
+    size: tuple[int, ...] = ()
+    limits: tuple[tuple[str, int], ...] = ()
+
+    def forgetting(self, names: Iterable[str]) -> Access:
+        """The same for any value of some variables."""
+        used = {name for index in self.corner or () for name in variables(index)}
+        return self if used.isdisjoint(names) else replace(self, corner=None, size=())
+
+    def at(self, values: Mapping[str, Expr]) -> Access:
+        """The same with loop variables replaced."""
+        if self.corner is None:
+            return self
+        return replace(self, corner=tuple(substitute(index, values) for index in self.corner))
+
+
+def accesses(stmt: Stmt, shared: frozenset[str]) -> tuple[Access, ...]:
+    """What a leaf touches of the buffers in `shared`; an alias has the name of what it aliases."""
+    return tuple(dict.fromkeys(item for item in _accesses(stmt, {}) if item.name in shared))
+
+
+def _accesses(item: Node, values: Mapping[str, Expr]) -> Iterator[Access]:
+    if isinstance(item, Block):
+        yield from _block(item, values)
+        return
+    if isinstance(item, Load | Store | AtomicUpdate):
+        for write in {isinstance(item, Store | AtomicUpdate), isinstance(item, Store)}:
+            yield _access(item.buffer, write, item.indices, (1,) * len(item.indices), values)
+    if isinstance(item, AddressOf):
+        yield from (Access(_name(item.buffer), write) for write in (False, True))
+    if isinstance(item, AsyncCopy):
+        yield _region(item.target, True, values)  # noqa: FBT003
+        yield _region(item.source, False, values)  # noqa: FBT003
+    for child in item.children():
+        if not isinstance(child, Buffer | Region):
+            yield from _accesses(child, values)
+
+
+def _block(block: Block, values: Mapping[str, Expr]) -> Iterator[Access]:
+    """The regions that a block declares; what is missing there, without a place."""
+    own = {item.var.name: substitute(item.binding, values) for item in block.iters}
+    declared = [(False, item) for item in block.reads] + [(True, item) for item in block.writes]
+    limits = _limits(block.predicate)
+    for write, region in declared:
+        yield replace(_region(region, write, own), limits=limits)
+    for part in (block.init, block.body):
+        for item in () if part is None else _accesses(part, {}):
+            known = [w for w, region in declared if _name(region.buffer) == item.name]
+            if item.write not in known and not (known and not item.write):
+                yield Access(item.name, item.write)
+
+
+def _limits(predicate: Expr | None) -> tuple[tuple[str, int], ...]:
+    parts = [] if predicate is None else operands(predicate, "and")
+    pairs = [(part.a, part.b) for part in parts if isinstance(part, Binary) and part.op == "lt"]
+    return tuple((a.name, int(b.value)) for a, b in pairs if isinstance(a, Var) and isinstance(b, Const))
+
+
+def _region(region: Region, write: bool, values: Mapping[str, Expr]) -> Access:  # noqa: FBT001
+    sizes = tuple(int_of(extent) or 0 for extent in region.extent)
+    return _access(region.buffer, write, region.begin, sizes, values)
+
+
+def _access(
+    buffer: Buffer,
+    write: bool,  # noqa: FBT001
+    corner: tuple[Expr, ...],
+    size: tuple[int, ...],
+    values: Mapping[str, Expr],
+) -> Access:
+    known = buffer.alias_of is None and all(size) and all(item.dtype.lanes == 1 for item in corner)
+    if not known or any(isinstance(item, Load) for index in corner for item in index.walk()):
+        return Access(_name(buffer), write)
+    return Access(buffer.name, write, tuple(substitute(index, values) for index in corner), size)
+
+
+def _name(buffer: Buffer) -> str:
+    return buffer.alias_of or buffer.name
+
+
+class Overlap:
+    """Answers for one launch; `threads` are the variables that differ between threads, with their extents."""
+
+    def __init__(self, stmt: Stmt, leaves: Iterable[Stmt], threads: Mapping[str, int]) -> None:
+        bounds = {name: (0, extent - 1) for name, extent in threads.items()}
+        for loop in statements(stmt):
+            extent = int_of(loop.extent) if isinstance(loop, For) else None
+            if isinstance(loop, For) and extent:
+                bounds[loop.var.name] = (0, extent - 1)
+        inside = {x.var.name for leaf in leaves for x in statements(leaf) if isinstance(x, For)}
+        lets = {item.var.name for item in statements(stmt) if isinstance(item, Let)}
+        self._apart = {name: Var(name + _OTHER) for name in {*threads, *inside, *lets}}
+        more = {name + _OTHER: bounds[name] for name in self._apart if name in bounds}
+        self._bounds = bounds
+        self._known = Simplifier({**bounds, **more})
+        self._done: dict[tuple[Access, Access], bool] = {}
+
+    def may_meet(self, a: Access, b: Access) -> bool:
+        """Whether two threads, one in each access, may touch the same element, and one of them writes it."""
+        if a.name != b.name or not (a.write or b.write):
+            return False
+        if (a, b) not in self._done:
+            self._done[a, b] = not self._disjoint(a, b)
+        return self._done[a, b]
+
+    def _disjoint(self, a: Access, b: Access) -> bool:
+        if a.corner is None or b.corner is None or len(a.corner) != len(b.corner):
+            return False
+        ours, theirs = self._settled(a), self._settled(b).at(self._apart)
+        dims = zip(ours.corner or (), a.size, theirs.corner or (), b.size, strict=True)
+        return any(self._beside(*dim) for dim in dims)
+
+    def _settled(self, access: Access) -> Access:
+        """The same with its corner simplified by its condition."""
+        if not access.limits:
+            return access
+        own = {name: (0, limit - 1) for name, limit in access.limits if name in self._bounds}
+        known = Simplifier({**self._bounds, **own})
+        return replace(access, corner=tuple(known.simplify(index) for index in access.corner or ()))
+
+    def _beside(self, a: Expr, a_size: int, b: Expr, b_size: int) -> bool:
+        """Whether [a, a + a_size) and [b, b + b_size) have nothing in common."""
+        difference = self._known.linear(a).plus(self._known.linear(b), -1)
+        return all(
+            high <= -a_size or low >= b_size for low, high in map(self._known.range, self._cases(difference))
+        )
+
+    def _cases(self, value: Linear) -> list[Linear]:
+        """A difference of two remainders of numbers a fixed distance apart has two values at most."""
+        for atom, factor in value.terms.items():
+            for other, opposite in value.terms.items():
+                steps = self._turn(atom, other) if opposite == -factor and factor > 0 else None
+                if steps is None:
+                    continue
+                rest = {x: n for x, n in value.terms.items() if x not in (atom, other)}
+                return [Linear(rest, value.constant + factor * step) for step in steps]
+        return [value]
+
+    def _turn(self, a: Expr, b: Expr) -> tuple[int, ...] | None:
+        """The values of a % n - b % n where a - b is a constant."""
+        sizes = [_modulus(a), _modulus(b)]
+        if sizes[0] is None or sizes[0] != sizes[1]:
+            return None
+        assert isinstance(a, Binary)
+        assert isinstance(b, Binary)
+        apart = self._known.linear(a.a).plus(self._known.linear(b.a), -1)
+        if apart.terms:
+            return None
+        step = apart.constant % sizes[0]
+        return (step, step - sizes[0]) if step else (0,)
+
+
+def _modulus(atom: Expr) -> int | None:
+    if isinstance(atom, Binary) and atom.op == "floormod" and isinstance(atom.b, Const):
+        return int(atom.b.value)
+    return None

@@ -1,0 +1,81 @@
+"""How the threads of a block bring a part of a factor into shared memory.
+
+All threads fetch: neighbours take neighbours, in vectors where they can. With two stages a part takes two
+steps, into registers and from there into shared memory, so that a part is under way while the one before is
+multiplied.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from compiler.loops.ir import Buffer
+from compiler.loops.layout import NAMES
+from compiler.loops.queries import extent_of
+from compiler.schedule.rules.gpu.common import THREAD
+from compiler.schedule.rules.gpu.tile import ThreadTile
+from compiler.schedule.schedule import Schedule
+
+_BANKS = 32
+"""Banks of shared memory: threads that access different words of one bank wait for each other."""
+
+
+def fetch_straight(schedule: Schedule, names: Sequence[str], tile: ThreadTile, lanes: int) -> None:
+    """Neighbouring threads take neighbouring rows or columns, `lanes` of them at a time."""
+    for name in names:
+        step, own = schedule.loops(name)[-2:]
+        size = extent_of(schedule.loop(own).extent)
+        wide = math.gcd(lanes, size)
+        along = min(tile.threads, size // wide)
+        deep = min(tile.threads // along, tile.depth)
+        rounds, own_thread, vector = schedule.split(own, (None, along, wide))
+        steps, step_thread = schedule.split(step, (-(-tile.depth // deep), deep))
+        schedule.reorder(step_thread, own_thread, steps, rounds, vector)
+        _bind(schedule, (step_thread, own_thread), tile)
+        for loop in (steps, rounds):
+            schedule.unroll(loop)
+        if wide > 1:
+            schedule.vectorize(vector)
+
+
+def fetch_turned(
+    schedule: Schedule, names: Sequence[str], tile: ThreadTile, shared: Buffer, *, by_vectors: bool
+) -> None:
+    """The terms of the sum lie side by side: neighbours take neighbouring terms, and rows are padded.
+
+    Without padding the threads would write to the same bank of shared memory. by_vectors: whether several
+    elements of a row are read at a time.
+    """
+    for name in names:
+        step, own = schedule.loops(name)[-2:]
+        along = min(tile.threads, tile.depth)
+        size = extent_of(schedule.loop(own).extent)
+        deep = min(tile.threads // along, size)
+        steps, step_thread = schedule.split(step, (None, along))
+        rounds, own_thread = schedule.split(own, (-(-size // deep), deep))
+        schedule.reorder(own_thread, step_thread, rounds, steps)
+        _bind(schedule, (own_thread, step_thread), tile)
+        schedule.unroll(rounds)
+        schedule.unroll(steps)
+    schedule.storage_align(shared.name, len(shared.shape) - 2, _BANKS, 4 if by_vectors else 1)
+
+
+def _bind(schedule: Schedule, loops: Sequence[str], tile: ThreadTile) -> None:
+    """A thread for each iteration; where there are fewer, the last threads have nothing to do."""
+    thread = schedule.fuse(*loops)
+    if extent_of(schedule.loop(thread).extent) < tile.threads:
+        thread = schedule.split(thread, (None, tile.threads))[1]
+    schedule.bind(thread, THREAD)
+
+
+def by_rounds(schedule: Schedule, buffer: Buffer, batches: int, tile: ThreadTile) -> None:
+    """Let the first dimension of a staged factor (behind batches) count the rounds; two take turns."""
+    shape = [extent_of(extent) for extent in buffer.shape]
+    names = NAMES[: len(shape)]
+    number, step = f"{names[-2]} // {tile.depth}", -(-shape[-2] // tile.depth)
+    for dim in range(len(shape) - 3, batches - 1, -1):
+        number = f"{names[dim]} * {step} + {number}"
+        step *= shape[dim]
+    texts = [*names[:batches], number, f"{names[-2]} % {tile.depth}", names[-1]]
+    schedule.transform_layout(buffer.name, f"{', '.join(names)} -> {', '.join(texts)}")
