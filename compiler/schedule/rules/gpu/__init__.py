@@ -12,6 +12,7 @@ from compiler.schedule.rules.gpu.contraction import contraction
 from compiler.schedule.rules.gpu.flat import flat
 from compiler.schedule.rules.gpu.reduction import reduction
 from compiler.schedule.rules.gpu.rows import rows
+from compiler.schedule.rules.gpu.split_sum import in_chunks
 from compiler.schedule.schedule import Schedule
 
 
@@ -29,11 +30,18 @@ def schedule_threads(
     rows(schedule, facts)
     for name, block in blocks_by_name(schedule.func).items():
         is_open = block.is_reduction and name in schedule.blocks() and not is_placed(schedule, name)
-        if is_open and not contraction(schedule, name, facts, chooser):
-            reduction(schedule, name, facts)
+        if is_open:
+            add_up(schedule, name, facts, chooser)
     for name, block in blocks_by_name(schedule.func).items():
         if not block.is_reduction and not is_placed(schedule, name):
             flat(schedule, name, facts)
+
+
+def add_up(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> None:
+    """Schedule a sum and what follows it, by the first rule that takes it."""
+    products = (in_chunks, contraction)
+    if not any(rule(schedule, name, facts, chooser) for rule in products):
+        reduction(schedule, name, facts)
 
 
 def is_placed(schedule: Schedule, name: str) -> bool:

@@ -100,6 +100,13 @@ def _stores_each(block: BlockFacts) -> bool:
     return same and len(block.store.indices) == len(block.spatial)
 
 
+def _stores_each(block: BlockFacts) -> bool:
+    """Whether the result has an axis for each spatial iteration; at one of extent 1 its index may be 0."""
+    pairs = zip(block.store.indices, block.spatial, strict=False)
+    same = all(index == item.var or extent_of(item.extent) == 1 for index, item in pairs)
+    return same and len(block.store.indices) == len(block.spatial)
+
+
 def _group_of(found: Sequence[Expr], item: Iter) -> int:
     """The size of the groups that one factor tells apart along an iteration; 0 for none, -1 for several."""
     sizes: set[int] = set()

@@ -11,7 +11,9 @@ Few results of long sums: a block of threads for each, as in the rule for rows.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from compiler.core.target import TargetFacts
 from compiler.loops.queries import extent_of
@@ -22,9 +24,24 @@ from compiler.schedule.rules.gpu.rows import is_long, parts_of, take_result, tog
 from compiler.schedule.schedule import Schedule
 
 
+class _Step(Protocol):
+    """One way to schedule a sum; raises ScheduleError where it does not fit."""
+
+    def __call__(self, schedule: Schedule, name: str, facts: TargetFacts, *, follow: bool) -> None: ...
+
+
 def reduction(schedule: Schedule, name: str, facts: TargetFacts) -> None:
     """Schedule a sum, and what follows it where that goes along."""
-    steps = [_across, _alone] if is_long(schedule, name, facts) else [_alone]
+    steps: list[_Step] = [_across, _alone] if is_long(schedule, name, facts) else [_alone]
+    _first_of(schedule, name, facts, steps)
+
+
+def alone(schedule: Schedule, name: str, facts: TargetFacts) -> None:
+    """Schedule a sum with a thread for each result, and what follows it where that goes along."""
+    _first_of(schedule, name, facts, [_alone])
+
+
+def _first_of(schedule: Schedule, name: str, facts: TargetFacts, steps: Sequence[_Step]) -> None:
     for step in steps:
         for follow in (True, False):
             attempt = schedule.copy()

@@ -99,7 +99,8 @@ def take_result(schedule: Schedule, name: str, *, follow: bool) -> str:
     """Let a sum grow in a register; gives the block that reads it: its only consumer, or a copy."""
     total = facts_of(schedule, name).store.buffer.name
     after = readers(schedule.func, total)
-    if follow and len(after) == 1 and not is_output(schedule.func, total):
+    alone = len(after) == 1 and not schedule.block(after[0]).is_reduction
+    if follow and alone and not is_output(schedule.func, total):
         schedule.set_scope(total, REGISTER)
         return after[0]
     return schedule.cache_write(name, total, REGISTER)

@@ -1,0 +1,134 @@
+"""The rule for long sums with few results: parts of a sum are results of their own, and are added up at last.
+
+A convolution of 512 channels over 7 x 7 places has too few tiles of results for the units of a large GPU. So
+its sum is cut into chunks, which become a batch of the sum of products. What they come to lies in global
+memory; a second launch adds it up and computes the epilogue:
+
+    parts[chunk, ...] = sum over the chunk                 the rule for sums of products, with a batch more
+    output[...] = epilogue(sum of parts[...])              a thread for each result
+
+How many chunks, one among them, is a decision by cost: that of the tiles, of the bytes, and of the launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from compiler.core.target import TargetFacts
+from compiler.loops.ir import CONSTANT, Const, Var
+from compiler.loops.layout import NAMES, split_map
+from compiler.loops.queries import extent_of
+from compiler.schedule.analysis import BlockFacts, block_facts
+from compiler.schedule.chooser import Chooser, Option
+from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.rules.common import split_iteration
+from compiler.schedule.rules.gpu.common import units
+from compiler.schedule.rules.gpu.contraction import contraction, extent_of_parts, find_axes
+from compiler.schedule.rules.gpu.reduction import alone
+from compiler.schedule.rules.gpu.tile import Problem, ThreadTile, cost, tile_options
+from compiler.schedule.schedule import Schedule
+
+_LEAST_TERMS = 16
+"""Terms of the axis that is cut which stay in a chunk: one round of a tile."""
+
+_LEAST_STEPS = 256
+"""Shorter sums take less time than one more launch."""
+
+_TILE = 32
+"""Rows and columns of a small tile: where such tiles are enough for all units, nothing is cut."""
+
+_MOST_CHUNKS = 32
+"""More parts of a result are too many for the one thread that adds them up."""
+
+_LAUNCH_SECONDS = 3e-6
+"""From the end of one launch to full speed in the next one."""
+
+_DOUBT = 1.1
+"""Chunks have to be so much better by estimate: it is one, and the other launch is certain."""
+
+_BYTES = 4
+"""Of a partial result."""
+
+
+def in_chunks(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
+    """Schedule a sum of products cut into chunks, and its epilogue; False where one piece is better."""
+    block = block_facts(schedule.block(name))
+    problem = None if block is None else _problem(block, facts)
+    if block is None or problem is None:
+        return False
+    options = _options(problem, facts)
+    (chunks,) = chooser.choose(f"{name}.chunks", options) if len(options) > 1 else (1,)
+    if chunks == 1:
+        return False
+    attempt = schedule.copy()
+    with suppress(ScheduleError):
+        parts = _cut(attempt, name, block, chunks)
+        if contraction(attempt, parts, facts, chooser):
+            alone(attempt, name, facts)
+            schedule.become(attempt)
+            return True
+    return False
+
+
+def _problem(block: BlockFacts, facts: TargetFacts) -> Problem | None:
+    """The sizes of a long sum of products with few results; None for any other block."""
+    axes = find_axes(block)
+    if axes is None:
+        return None
+    batch, rows, columns = (extent_of_parts(parts) for parts in (axes.batch, axes.rows, axes.columns))
+    steps = 1
+    for item in block.reduce:
+        steps *= extent_of(item.extent)
+    inner = max(extent_of(item.extent) for item in block.reduce)
+    tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
+    if steps < _LEAST_STEPS or inner < 2 * _LEAST_TERMS or tiles >= 2 * units(facts):
+        return None
+    return Problem(batch, rows, columns, inner, steps, 1)
+
+
+def _options(problem: Problem, facts: TargetFacts) -> list[Option]:
+    """Numbers of chunks with the cycles until everything is added up."""
+    most = min(_MOST_CHUNKS, problem.inner // _LEAST_TERMS)
+    counts = [n for n in range(1, most + 1) if problem.inner % n == 0]
+    tiles = [ThreadTile(*option.value) for option in tile_options(problem, facts)]
+    deep = max((tile.depth for tile in tiles if tile.depth <= _LEAST_TERMS), default=0)
+    kept = [tile for tile in tiles if tile.depth == deep]
+    return [Option((n,), _cost(problem, n, kept, facts)) for n in counts] if kept else []
+
+
+def _cost(problem: Problem, chunks: int, tiles: Sequence[ThreadTile], facts: TargetFacts) -> float:
+    """Cycles for a number of chunks, with the best of some tiles, and for the launch that adds them up."""
+    inner, steps = problem.inner // chunks, problem.steps // chunks
+    cut = replace(problem, batch=problem.batch * chunks, inner=inner, steps=steps)
+    best = min(cost(tile, cut, facts) for tile in tiles)
+    if chunks == 1:
+        return best
+    results = problem.batch * problem.rows * problem.columns
+    moved = results * (2 * chunks + 1) * _BYTES / (facts.bandwidth * units(facts))
+    return _DOUBT * best + facts.hertz * (moved + _LAUNCH_SECONDS)
+
+
+def _cut(schedule: Schedule, name: str, block: BlockFacts, chunks: int) -> str:
+    """Cut the longest axis of a sum into chunks; gives the block of parts: the chunk is its first axis."""
+    count = len(block.spatial)
+    number = max(range(len(block.reduce)), key=lambda n: extent_of(block.reduce[n].extent))
+    axis = block.reduce[number]
+    size = extent_of(axis.extent) // chunks
+    for load in block.loads:
+        at = [n for n, index in enumerate(load.indices) if index == axis.var]
+        plain = all(isinstance(index, Var | Const) for index in load.indices)
+        if load.buffer.scope == CONSTANT and len(at) == 1 and plain:
+            schedule.transform_layout(load.buffer.name, split_map(len(load.indices), at[0], size))
+    split_iteration(schedule, name, count + number, size)
+    parts, buffer = schedule.rfactor(name, schedule.loops(name)[count + number])
+    iters = schedule.block(parts).iters
+    names = NAMES[: len(iters)]
+    wide = [own for own, item in zip(names[:count], iters, strict=False) if extent_of(item.extent) > 1]
+    order = ", ".join([names[count], *wide, *names[count + 1 :]])
+    schedule.transform_block_layout(parts, f"{', '.join(names)} -> {order}")
+    dims = NAMES[: count + 1]
+    kept = [dims[0], *(dims[names.index(own) + 1] for own in wide)]
+    schedule.transform_layout(buffer, f"{', '.join(dims)} -> {', '.join(kept)}")
+    return parts
