@@ -21,6 +21,7 @@ pytest_plugins = (
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
+    parser.addoption("--record", metavar="FILE", help="note verified networks in FILE; leave out what it has")
 
 
 @pytest.fixture(scope="session", autouse=True)
