@@ -38,6 +38,12 @@ CUDA = Language(
         "wait": "cuStreamSynchronize",
         "load": "cuModuleLoadData",
         "start": "cuInit",
+        "capture": "cuStreamBeginCapture_v2",
+        "captured": "cuStreamEndCapture",
+        "instantiate": "cuGraphInstantiateWithFlags",
+        "replay": "cuGraphLaunch",
+        "launch": "cuLaunchKernel",
+        "forget": "cuGraphExecDestroy",
     },
 )
 HIP = Language(
@@ -45,12 +51,18 @@ HIP = Language(
     drivers.HIP,
     "MI50=gfx906;MI210=gfx90a",
     "hsaco:gfx906",
-    "MI50 (gfx906) type 10 number 0: 2 126, 250000 ns",
+    "MI50 (gfx906) type 10 number 0: 126 126, 250000 ns",
     {
         "allocate": "hipMalloc",
         "wait": "hipStreamSynchronize",
         "load": "hipModuleLoadData",
         "start": "hipGetDeviceCount",
+        "capture": "hipStreamBeginCapture",
+        "captured": "hipStreamEndCapture",
+        "instantiate": "hipGraphInstantiate",
+        "replay": "hipGraphLaunch",
+        "launch": "hipModuleLaunchKernel",
+        "forget": "hipGraphExecDestroy",
     },
 )
 BOTH = pytest.mark.parametrize("language", [CUDA, HIP], ids=["cuda", "hip"])
@@ -59,14 +71,17 @@ Probe = Callable[..., tuple[str, list[str]]]
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Both probes, each driver in a folder of its own."""
+    """Both programs for each driver, and each driver in a folder of its own."""
     directory = tmp_path_factory.mktemp("drivers")
+    build_driver(HIP.driver, directory, "-DFAKE_WITHOUT_GRAPHS", name="hip-old")
     for language in (CUDA, HIP):
         build_driver(language.driver, directory)
-        sources = [FIXTURES / "gpu_probe.cpp", SOURCES / "error.cpp", SOURCES / "devices" / "gpu.cpp"]
-        sources.append(SOURCES / "devices" / f"{language.name}.cpp")
+        common = [SOURCES / "error.cpp", *(SOURCES / "devices" / f"{n}.cpp" for n in ("gpu", language.name))]
         include = ["-I", str(INCLUDE), "-I", str(SOURCES)]
-        compile_cpp(directory, directory / f"probe-{language.name}", *include, *map(str, sources), "-ldl")
+        for program, more in (("probe", []), ("context", [SOURCES / "device_context.cpp"])):
+            sources = [FIXTURES / f"gpu_{program}.cpp", *common, *more]
+            output = directory / f"{program}-{language.name}"
+            compile_cpp(directory, output, *include, *map(str, sources), "-ldl")
     return directory
 
 
@@ -82,11 +97,11 @@ def probe(built: Path, tmp_path: Path) -> Probe:
         function: str = "twice",
         gpus: str | None = None,
         fail: str = "",
-        driver: bool = True,
+        driver: str | None = "",
     ) -> tuple[str, list[str]]:
         log = tmp_path / "calls"
         log.unlink(missing_ok=True)
-        folder = built / language.name if driver else tmp_path
+        folder = tmp_path if driver is None else built / (driver or language.name)
         env = child_environment(**environment(folder, language.gpus if gpus is None else gpus, log, fail))
         argv = [str(built / f"probe-{language.name}"), selector, str(shared), function, *images]
         done = run(argv, env=env, timeout=60)
@@ -164,7 +179,7 @@ def test_no_gpu(language: Language, probe: Probe) -> None:
 
 
 def test_no_driver(probe: Probe) -> None:
-    printed, _ = probe(CUDA, "cubin:sm_70", driver=False)
+    printed, _ = probe(CUDA, "cubin:sm_70", driver=None)
     if "shows no GPU" in printed or printed.startswith("NVIDIA"):
         pytest.skip("this machine has an NVIDIA driver")
     assert printed.startswith(f"status {TK_ERR_HOST}: no NVIDIA driver: libcuda.so.1: cannot open")
@@ -205,16 +220,104 @@ def test_a_kernel_that_is_not_in_the_image(language: Language, probe: Probe) -> 
     assert f"for {language.image.partition(':')[2]} has no kernel thrice" in printed
 
 
-def test_launches_are_recorded_and_replayed(probe: Probe) -> None:
-    printed, calls = probe(CUDA, "cubin:sm_70")
+@BOTH
+def test_launches_are_recorded_and_replayed(language: Language, probe: Probe) -> None:
+    printed, calls = probe(language, language.image)
     assert ": 126 126," in printed  # the first element is of the replay
-    assert calls.count("cuGraphLaunch") == 1
-    assert "cuGraphExecDestroy" in calls
+    assert calls.count(language.calls["replay"]) == 1
+    assert language.calls["forget"] in calls
 
 
 def test_a_runtime_without_graphs_does(probe: Probe) -> None:
-    printed, _ = probe(HIP, "hsaco:gfx906")
+    printed, _ = probe(HIP, "hsaco:gfx906", driver="hip-old")
     assert ": 2 126," in printed
+
+
+# ---------------------------------------------------------------- whole contexts
+
+
+@pytest.fixture
+def runs(built: Path, tmp_path: Path) -> Callable[..., tuple[str, list[str]]]:
+    """Runs a model of two launches several times; gives the results and the calls that the driver got."""
+
+    def start(
+        language: Language,
+        count: int,
+        stream: str = "own",
+        place: str = "host",
+        *,
+        fail: str = "",
+        driver: str = "",
+    ) -> tuple[str, list[str]]:
+        log = tmp_path / "calls"
+        log.unlink(missing_ok=True)
+        env = child_environment(**environment(built / (driver or language.name), language.gpus, log, fail))
+        argv = [str(built / f"context-{language.name}"), str(count), stream, place, language.image]
+        done = run(argv, env=env, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip(), log.read_text().split("\n")
+
+    return start
+
+
+def counts(language: Language, calls: list[str], *names: str) -> list[int]:
+    return [calls.count(language.calls[name]) for name in names]
+
+
+@BOTH
+@pytest.mark.parametrize("place", ["host", "device"])
+def test_the_second_run_records_and_the_third_replays(language: Language, runs: Probe, place: str) -> None:
+    for count, launched, recorded, replayed in ((1, 2, 0, 0), (2, 4, 1, 1), (3, 4, 1, 2), (4, 4, 1, 3)):
+        printed, calls = runs(language, count, place=place)
+        assert printed == " ".join(f"{4 * (one + 1)}" for one in range(count)) + " done"
+        found = counts(language, calls, "launch", "capture", "instantiate", "replay", "forget")
+        assert found == [launched, recorded, recorded, replayed, recorded]
+
+
+@BOTH
+def test_other_pointers_are_recorded_anew(language: Language, runs: Probe) -> None:
+    printed, calls = runs(language, 7, place="device")
+    assert printed == "4 8 12 16 20 24 28 done"
+    # Runs 1 and 5 launch, 2 and 6 record; all but 1 and 5 replay.
+    assert counts(language, calls, "launch", "capture", "replay", "forget") == [8, 2, 5, 2]
+
+
+@BOTH
+@pytest.mark.parametrize(("call", "launched"), [("capture", 6), ("captured", 8), ("instantiate", 8)])
+def test_runs_go_on_where_recording_fails(language: Language, runs: Probe, call: str, launched: int) -> None:
+    printed, calls = runs(language, 3, fail=f"{language.calls[call]}=900")
+    assert printed == "4 8 12 done"
+    # Tried once; two launches of each run, and two while recording where that has begun.
+    assert counts(language, calls, call, "replay", "launch") == [1, 0, launched]
+
+
+@BOTH
+def test_a_replay_that_fails_is_an_error(language: Language, runs: Probe) -> None:
+    printed, _ = runs(language, 2, fail=f"{language.calls['replay']}=700")
+    assert printed.startswith(f"4 status {TK_ERR_DEVICE}: a launch failed: ")
+
+
+def test_contexts_on_a_runtime_without_graphs(runs: Probe) -> None:
+    printed, calls = runs(HIP, 3, driver="hip-old")
+    assert printed == "4 8 12 done"
+    assert calls.count("hipModuleLaunchKernel") == 6
+
+
+@BOTH
+def test_a_callers_stream(language: Language, runs: Probe) -> None:
+    """All work goes to it, nothing waits where all tensors lie on the device, and it is not closed."""
+    printed, calls = runs(language, 3, "given", "device")
+    assert printed == "4 8 12 done"
+    assert calls.count("launch on the caller's stream") == 4
+    assert calls.count("graph on the caller's stream") == 2
+    assert not any("on an own stream" in call for call in calls)
+    assert not any("StreamCreate" in call or "StreamDestroy" in call for call in calls)
+    assert calls.count(language.calls["wait"]) == 1  # when the context is closed
+    _, calls = runs(language, 3, "given", "host")
+    assert calls.count(language.calls["wait"]) == 4
+    _, calls = runs(language, 3, "own", "device")
+    assert calls.count(language.calls["wait"]) == 4
+    assert not any("on the caller's stream" in call for call in calls)
 
 
 def test_large_shared_memory_is_asked_for(probe: Probe) -> None:
@@ -227,6 +330,6 @@ def test_large_shared_memory_is_asked_for(probe: Probe) -> None:
 
 @BOTH
 def test_the_emulator_is_a_device(language: Language, probe: Probe) -> None:
-    printed, calls = probe(language, language.image, selector="emulator", driver=False)
+    printed, calls = probe(language, language.image, selector="emulator", driver=None)
     assert printed == f"status {TK_ERR_LIBRARY}: the emulator was asked for"
     assert not calls

@@ -33,12 +33,13 @@ def compile_cpp(directory: Path, output: Path, *arguments: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def build_driver(driver: FakeDriver, directory: Path) -> Path:
-    """The folder, below `directory`, that has the library."""
-    folder = directory / driver.language
+def build_driver(driver: FakeDriver, directory: Path, *flags: str, name: str = "") -> Path:
+    """The folder, below `directory`, that has the library: named for the language unless told otherwise."""
+    folder = directory / (name or driver.language)
     folder.mkdir()
     output = folder / driver.library
-    compile_cpp(directory, output, "-fvisibility=default", "-shared", str(FIXTURES / driver.source))
+    source = str(FIXTURES / driver.source)
+    compile_cpp(directory, output, "-fvisibility=default", "-shared", *flags, source)
     return folder
 
 
