@@ -10,6 +10,7 @@ from compiler.schedule.chooser import Chooser
 from compiler.schedule.rules.common import blocks_by_name, inline_injective
 from compiler.schedule.rules.gpu.contraction import contraction
 from compiler.schedule.rules.gpu.flat import flat
+from compiler.schedule.rules.gpu.matrix import matrix
 from compiler.schedule.rules.gpu.reduction import reduction
 from compiler.schedule.rules.gpu.rows import rows
 from compiler.schedule.rules.gpu.split_sum import in_chunks
@@ -39,7 +40,7 @@ def schedule_threads(
 
 def add_up(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> None:
     """Schedule a sum and what follows it, by the first rule that takes it."""
-    products = (in_chunks, contraction)
+    products = (matrix, in_chunks, contraction)
     if not any(rule(schedule, name, facts, chooser) for rule in products):
         reduction(schedule, name, facts)
 

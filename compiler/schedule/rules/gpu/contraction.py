@@ -94,13 +94,6 @@ def find_axes(block: BlockFacts) -> Axes | None:
 
 
 def _stores_each(block: BlockFacts) -> bool:
-    """Whether the result has an axis for each spatial iteration; those of one iteration may be written as 0."""
-    pairs = zip(block.store.indices, block.spatial, strict=False)
-    same = all(index == item.var or extent_of(item.extent) == 1 for index, item in pairs)
-    return same and len(block.store.indices) == len(block.spatial)
-
-
-def _stores_each(block: BlockFacts) -> bool:
     """Whether the result has an axis for each spatial iteration; at one of extent 1 its index may be 0."""
     pairs = zip(block.store.indices, block.spatial, strict=False)
     same = all(index == item.var or extent_of(item.extent) == 1 for index, item in pairs)
