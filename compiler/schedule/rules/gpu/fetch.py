@@ -73,9 +73,10 @@ def by_rounds(schedule: Schedule, buffer: Buffer, batches: int, tile: ThreadTile
     """Let the first dimension of a staged factor (behind batches) count the rounds; two take turns."""
     shape = [extent_of(extent) for extent in buffer.shape]
     names = NAMES[: len(shape)]
-    number, step = f"{names[-2]} // {tile.depth}", -(-shape[-2] // tile.depth)
-    for dim in range(len(shape) - 3, batches - 1, -1):
-        number = f"{names[dim]} * {step} + {number}"
+    step, outer = -(-shape[-2] // tile.depth), range(len(shape) - 3, batches - 1, -1)
+    number = [f"{names[-2]} // {tile.depth}"] if step > 1 or not outer else []
+    for dim in outer:
+        number.insert(0, f"{names[dim]} * {step}")
         step *= shape[dim]
-    texts = [*names[:batches], number, f"{names[-2]} % {tile.depth}", names[-1]]
+    texts = [*names[:batches], " + ".join(number), f"{names[-2]} % {tile.depth}", names[-1]]
     schedule.transform_layout(buffer.name, f"{', '.join(names)} -> {', '.join(texts)}")
