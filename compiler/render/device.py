@@ -4,7 +4,7 @@
 
 On devices that bind loops to threads, the position along a hardware axis takes the place of the loop, and
 the extents of these loops are those of the launch. On others (the cores of a processor behind a device's
-interface) an outermost parallel loop becomes as many blocks of one thread, and its body is a processor's.
+interface) the blocks, of one thread each, deal out the iterations of an outermost parallel loop among them.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Launch:
     """One device function with what it is started with.
 
     grid: blocks along x, y, z. block: threads of a block. shared_bytes: memory that the threads of a block
-    share. params: which parameters of the kernel's Func it takes, in order.
+    share. params: which parameters of the kernel's Func it takes, in order. elastic: fewer blocks along x do
+    the same work, each more of it.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Launch:
     block: Dim3
     shared_bytes: int
     params: tuple[int, ...]
+    elastic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +117,7 @@ class _LaunchPrinter(FunctionPrinter):
         self.writer.open(*(f"b{n}" for n, _ in numbered))
         if _is_grid(nest):
             assert isinstance(nest, For)
-            self._along("blockIdx.x", nest)
+            self._dealt(nest)
         else:
             self.stmt(nest)
         self.writer.close()
@@ -123,7 +125,8 @@ class _LaunchPrinter(FunctionPrinter):
         head = self.device.kernel(name, params, block)
         sizes = " ".join(f"b{n}[{int_of(item.shape[0])}]" for n, item in numbered)
         text = "\n".join([f"// {name}: {sizes}", f"{head} {{", *self.writer.lines, "}", ""])
-        return text, Launch(name, grid, block, self._shared_bytes, tuple(n for n, _ in numbered))
+        taken = tuple(n for n, _ in numbered)
+        return text, Launch(name, grid, block, self._shared_bytes, taken, elastic=_is_grid(nest))
 
     def _bind(self, nest: Stmt) -> None:
         """Learn the extents of the launch."""
@@ -157,6 +160,19 @@ class _LaunchPrinter(FunctionPrinter):
             self.writer.close()
             self.writer.line("}")
         self.sim = outer
+
+    def _dealt(self, item: For) -> None:
+        """The iterations of a parallel loop that are this block's, of however many blocks."""
+        extent, axes = _extent(item), self.device.axes
+        self.sim = self.sim.bind(item.var.name, 0, extent - 1)
+        var, end = self.writer.fresh("i"), self.writer.fresh("n")
+        self.values[item.var.name] = var
+        block, blocks = axes["blockIdx.x"], axes["gridDim.x"]
+        first, last = (f"{number} * {extent} / {blocks}" for number in (block, f"({block} + 1)"))
+        head = f"{self.words.index} {var} = {first}, {end} = {last}; {var} < {end}; ++{var}"
+        self.writer.line(f"for ({head}) {{")
+        self._scope(item.body, var)
+        self.writer.line("}")
 
     def _along(self, tag: str, item: For) -> None:
         """The body of a loop at this thread's or block's position along an axis."""

@@ -71,7 +71,8 @@ class PlanSymbol:
 class PlanLaunch:
     """One launch of device function number `function` for a step; `args` number the arguments of all steps.
 
-    grid: blocks along x, y, z; block: threads of one; shared_bytes: what a block shares.
+    grid: blocks along x, y, z; block: threads of one; shared_bytes: what a block shares. elastic: grid[0] is
+    the most that make sense, fewer do the same work.
     """
 
     function: int
@@ -80,6 +81,7 @@ class PlanLaunch:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
+    elastic: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,9 +174,8 @@ def _device(plan: DevicePlan) -> list[str]:
     rows, first = [], 0
     for item in plan.launches:
         grid, block = _braces(*item.grid), _braces(*item.block)
-        rows.append(
-            _braces(item.function, item.step, first, len(item.args), grid, block, item.shared_bytes, 0)
-        )
+        numbers = (item.function, item.step, first, len(item.args))
+        rows.append(_braces(*numbers, grid, block, item.shared_bytes, int(item.elastic)))
         first += len(item.args)
     lines += _table("tk_launch", "launches", rows)
     named = (("functions", plan.functions), ("launches", plan.launches), ("launch_args", range(first)))

@@ -118,13 +118,15 @@ def _shuffle(lanes: tuple[int, ...], a: str, b: str) -> str:
     return f"__builtin_shufflevector({a}, {b}, {', '.join(map(str, lanes))})"
 
 
+_UNITS = ("blockIdx", "get_group_id"), ("threadIdx", "get_local_id"), ("gridDim", "get_num_groups")
+
 _DEVICE = DeviceWords(
     kernel=_kernel,
     pointer=_pointer,
     axes=MappingProxyType(
         {
             f"{unit}.{axis}": f"({{}}){function}({number})"
-            for unit, function in (("blockIdx", "get_group_id"), ("threadIdx", "get_local_id"))
+            for unit, function in _UNITS
             for number, axis in enumerate("xyz")
         }
     ),

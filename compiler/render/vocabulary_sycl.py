@@ -19,7 +19,7 @@ from compiler.render.vocabulary_cpp import CPP
 _RUNTIME = Path(__file__).resolve().parent.parent / "runtime"
 HEADER = _RUNTIME / "device" / "tk_sycl.h"
 _OWN_INCLUDE = re.compile(r'^#include "(tk_\w+\.h)"\n', re.MULTILINE)
-_GROUPS = ("blockIdx", "GROUP"), ("threadIdx", "LOCAL")
+_GROUPS = ("blockIdx", "GROUP"), ("threadIdx", "LOCAL"), ("gridDim", "GROUPS")
 
 
 def prelude(header: Path = HEADER, folder: Path = _RUNTIME / "include") -> str:

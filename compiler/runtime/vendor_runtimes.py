@@ -141,12 +141,14 @@ def _places() -> Iterator[tuple[Path, str]]:
 def _package_libraries(name: str) -> Path | None:
     """The folder where a package of the running Python put its shared objects."""
     try:
-        files = distribution(name).files or ()
+        package = distribution(name)
     except PackageNotFoundError:
         return None
-    for file in files:
-        if file.name == "libintelocl.so" or _SYCL.fullmatch(file.name):
-            return Path(os.path.normpath(file.locate())).parent
+    for line in (package.read_text("RECORD") or "").splitlines():  # `files` takes a tenth of a second for it
+        path = line.partition(",")[0]
+        file = path.rpartition("/")[2]
+        if file == "libintelocl.so" or _SYCL.fullmatch(file):
+            return Path(os.path.normpath(str(package.locate_file(path)))).parent
     return None
 
 

@@ -25,7 +25,8 @@ SHIM_PARTS = (SHIM, SHIM.with_name("shim_devices.h"))
 BUILDER = ROOT / "sycl" / "build.cpp"
 _LIMIT_SECONDS = 900.0
 _SHOWN_LINES = 12
-_PIECE_CHARACTERS = 16_000
+_PIECE_CHARACTERS = 64_000
+"""A piece takes a second of its own to build and milliseconds to load; a larger one more than its share."""
 _DEFECT = "this is a defect of tk: please report it with the output of --dump"
 _HOST_STATUS = (4, 6)  # TK_ERR_HOST, TK_ERR_DEVICE: nothing here can build; anything else is a wrong text
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")

@@ -175,9 +175,12 @@ TK_VECTORS_OF_UNSIGNED(TK_DIVISION_UNSIGNED_VECTOR)
     TK_MEMORY_OF_SPACES(T, 2) TK_MEMORY_OF_SPACES(T, 4) TK_MEMORY_OF_SPACES(T, 8) TK_MEMORY_OF_SPACES(T, 16)
 TK_TYPES(TK_MEMORY_OF_TYPE)
 
-/* Asks for global memory at from[distance], which need not be part of anything. */
+/* Asks for global memory at from[distance], which need not be part of anything. OpenCL's own prefetch is a call in
+ * Intel's runtime for processors, around which every vector register is saved. */
 #define TK_PREFETCH(T, I, U)                                                                                    \
-    TK_FUNCTION void tk_prefetch(const __global T *from, long distance) { prefetch(from + distance, 1); }       \
+    TK_FUNCTION void tk_prefetch(const __global T *from, long distance) {                                       \
+        __builtin_prefetch((const void *)(ulong)(from + distance), 0, 2);                                       \
+    }                                                                                                           \
     TK_FUNCTION void tk_prefetch(const __local T *from, long distance) {}                                       \
     TK_FUNCTION void tk_prefetch(const __private T *from, long distance) {}
 TK_TYPES(TK_PREFETCH)

@@ -40,13 +40,16 @@ template <class V> TK_INLINE V tk_floordiv(V a, V b) {
 }
 template <class V> TK_INLINE V tk_floormod(V a, V b) { return a - tk_floordiv(a, b) * b; }
 
-/* Asks for the memory at from[distance], which need not be part of anything, up to the second-level cache. In
- * SPIR-V there is no such hint for memory of unknown kind. */
+/* Asks for the memory at from[distance], which need not be part of anything, up to the second-level cache. SPIR-V has
+ * no such hint for memory of unknown kind, but takes x86's instruction; GPUs have no use for it. */
 template <class T> TK_INLINE void tk_prefetch(const T *from, int64_t distance) {
-#if defined(TK_NO_ASSEMBLY)
-    (void)from, (void)distance;
+    const uintptr_t place = (uintptr_t)from + (uintptr_t)distance * sizeof(T);
+#if defined(TK_SUBGROUP)
+    (void)place;
+#elif defined(TK_NO_ASSEMBLY)
+    asm volatile("prefetcht1 (%0)" ::"r"(place));
 #else
-    __builtin_prefetch((const void *)((uintptr_t)from + (uintptr_t)distance * sizeof(T)), 0, 2);
+    __builtin_prefetch((const void *)place, 0, 2);
 #endif
 }
 

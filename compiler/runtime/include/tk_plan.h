@@ -111,7 +111,7 @@ typedef struct tk_launch {
   int32_t first_arg, n_args; /* into tk_device_plan.args */
   uint32_t grid[3], block[3]; /* blocks along x, y, z; threads of one block */
   uint32_t shared_bytes;      /* memory that the threads of a block share */
-  uint32_t reserved;          /* 0 */
+  uint32_t elastic;           /* 1: grid[0] is the most that makes sense, fewer blocks do the same work */
 } tk_launch;
 
 /* What a device runs instead of the steps' functions (which are null then), from the images in tk_blobs. */

@@ -1,10 +1,17 @@
 #include "device_context.h"
 
+#include <algorithm>
+
 #include "error.h"
+#include "pool.h"
 #include "tk_plan.h"
 
 namespace tk {
 namespace {
+
+// Where blocks deal out work among them: so many for each processor that one which is late leaves little to wait for,
+// and so few that starting them costs nothing.
+constexpr uint32_t kBlocksPerProcessor = 4;
 
 // Vectors are loaded whole: kernels count on this alignment.
 constexpr uintptr_t kVector = 16;
@@ -97,6 +104,7 @@ void DeviceContext::resolve() {
 
 tk_status DeviceContext::launch_all(bool timed) {
   const tk_plan &plan = *model_.plan;
+  const uint32_t enough = kBlocksPerProcessor * static_cast<uint32_t>(usable_processors());
   int32_t step = 0;
   if (timed)
     if (const tk_status status = queue_->mark(0)) return status;
@@ -105,7 +113,7 @@ tk_status DeviceContext::launch_all(bool timed) {
     for (; timed && step < item.step; ++step)
       if (const tk_status status = queue_->mark(step + 1)) return status;
     const Launch launch = {item.function,
-                           {item.grid[0], item.grid[1], item.grid[2]},
+                           {item.elastic != 0 ? std::min(item.grid[0], enough) : item.grid[0], item.grid[1], item.grid[2]},
                            {item.block[0], item.block[1], item.block[2]},
                            item.shared_bytes};
     if (const tk_status status = queue_->launch(launch, pointers_.data() + item.first_arg, item.n_args)) return status;
