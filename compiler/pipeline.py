@@ -21,7 +21,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -131,7 +131,7 @@ def compile_model(
     Raises UsageError, BadInputError, HostError or BuildError; the old output stays in place then.
     """
     clock = _Clock(_last_stage(options), progress)
-    target = get_target(options.target, options.arch)
+    target = get_target(options.target, options.arch, tf32=options.tf32)
     edit = read_edit(options.start_from) if options.start_from else None
     try:
         return _run_stages(path, options, target, external, edit, clock)
@@ -167,9 +167,11 @@ def _run_stages(
         aliases = find_aliases(fused, layouts)
         dump.model(LAYOUT, layouts_text(layouts))
 
-    with KernelBuild(target, settings) as build:
+    with ExitStack() as stack:
         builds = clock.last == STAGES[-1] and options.emit != "source"
-        wanted = build if builds and target.device is None else None
+        # Texts need no compiler, so none is looked for.
+        build = stack.enter_context(KernelBuild(target, settings)) if builds else None
+        wanted = build if target.device is None else None
         with clock.stage(*_KERNEL_WIDE):
             kernels, steps, objects = _make_kernels(
                 fused, layouts, aliases, target, wanted, dump, edit, clock, check=settings.debug
@@ -181,15 +183,15 @@ def _run_stages(
             storage, plan = _plan(fused, layouts, aliases, kernels, steps, constants, target, options)
             dump.model(PLAN, plan_text(fused, steps, storage, plan))
         module = _module(path, kernels, target, dump)
-        images = Images((), build.cxx.description)
-        if module is not None and builds:
+        images = Images((), build.cxx.description if build is not None else "")
+        if module is not None and build is not None:
             images = _images(module, target, settings, clock)
         with clock.stage("host"):
             host = render_plan(plan)
             dump.model(HOST, host, ".cpp")
             manifest = model_manifest(path, fused, kernels, steps, plan, target, images, options.environment)
             dump.model(MANIFEST, manifest.decode(), ".json")
-        if options.emit == "source":
+        if build is None:
             return _emit_sources(options, target, clock, kernels, module, host)
         with clock.stage("compile"):
             made = [item.result() for item in (*objects, build.submit("host", host))]

@@ -139,8 +139,7 @@ def _naming_the_image(values: Values, place: Values) -> Iterator[None]:
                 error.hint,
                 f"or compile in its image: `{words} --image {image} --build`" if image else "",
             ]
-            if target != compiler.DEFAULT_TARGET:
-                hints.append("`--emit source` needs no toolchain of the device")
+            hints.append("`--emit source` needs no toolchain")
             error.hint = "; ".join(filter(None, hints))
         raise
 
