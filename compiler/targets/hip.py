@@ -14,9 +14,10 @@ from compiler.targets.cpu import COMMON_FLAGS
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
 from compiler.targets.gpu import GpuArch, Tool, build_archs, chosen_archs, gpu_arch, gpu_facts
 from compiler.targets.hip_tools import find_hipcc
+from compiler.targets.makers import AMD, HYGON, device_of_runs, made_by
 from compiler.targets.matrix_rates import common_rates
 from compiler.targets.readiness import HIP as DRIVER
-from compiler.targets.readiness import Readiness, device_arch, device_runs, driver_loads, with_host
+from compiler.targets.readiness import Readiness, device_arch, driver_loads, with_host
 from compiler.targets.target import Target, TargetRow
 from compiler.targets.toolchain import Cxx
 
@@ -121,7 +122,7 @@ _LANGUAGES = {"rocm-amd": _language(_AMD), "rocm-hygon": _language(_HYGON)}
 _ALIASED = _language(_HYGON, (_ALIAS_NOTE,))
 
 
-def _ready(install: str, title: str, archs: Container[str]) -> Readiness:
+def _ready(install: str, title: str, maker: int, archs: Container[str]) -> Readiness:
     def compiles(target: Target, settings: Settings) -> Answer:
         def tools() -> str:
             found = [_tool_for(arch, settings, install).description for arch in target.archs]
@@ -129,8 +130,8 @@ def _ready(install: str, title: str, archs: Container[str]) -> Readiness:
 
         return with_host(target, settings, tools)
 
-    runs = device_runs(DRIVER, title, lambda _one: True)
-    return Readiness(compiles, driver_loads(DRIVER), runs, device_arch(DRIVER, archs))
+    runs = device_of_runs(DRIVER, title, maker)
+    return Readiness(compiles, driver_loads(DRIVER), runs, device_arch(DRIVER, archs, made_by(maker)))
 
 
 ROCM = TargetRow(
@@ -140,17 +141,17 @@ ROCM = TargetRow(
     DEFAULT_ARCH,
     partial(_target, name="rocm-amd"),
     aliases=("rocm", "hip"),
-    readiness=_ready(_AMD, "AMD GPU", ARCHS),
+    readiness=_ready(_AMD, "AMD GPU", AMD, ARCHS),
 )
-HYGON = TargetRow(
+DTK = TargetRow(
     "rocm-hygon",
     "Hygon DCUs, HIP",
     ("gfx906", *_ALIASES),
     DEFAULT_ARCH,
     partial(_target, name="rocm-hygon"),
     aliases=("dtk",),
-    readiness=_ready(_HYGON, "Hygon DCU", ("gfx906", *_ALIASES)),
+    readiness=_ready(_HYGON, "Hygon DCU", HYGON, ("gfx906", *_ALIASES)),
 )
 
-ROWS = (ROCM, HYGON)
+ROWS = (ROCM, DTK)
 """Every target of this language."""

@@ -22,6 +22,7 @@ from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
 from compiler.targets.cpu import COMMON_FLAGS, cpu_facts
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
 from compiler.targets.features import FEATURES, LEVELS, features_text
+from compiler.targets.makers import AMD, HYGON, device_of_runs
 from compiler.targets.probe import ProbedDevice
 from compiler.targets.readiness import OPENCL, Readiness, device_runs, driver_loads, with_host
 from compiler.targets.target import Target, TargetRow
@@ -286,7 +287,11 @@ def _ready(kind: str, title: str, vendors: tuple[int, ...]) -> Readiness:
     def fits(device: ProbedDevice) -> bool:
         return device.kind == kind and (not vendors or device.vendor in vendors)
 
-    return Readiness(_compiles, driver_loads(OPENCL), device_runs(OPENCL, title, fits))
+    maker = {_VENDOR_IDS["amd"]: AMD, _VENDOR_IDS["hygon"]: HYGON}.get(vendors)
+    runs = device_runs(OPENCL, title, fits)
+    if maker is not None:
+        runs = device_of_runs(OPENCL, title, maker, fits)
+    return Readiness(_compiles, driver_loads(OPENCL), runs)
 
 
 _VENDOR_IDS = {"nvidia": (0x10DE,), "amd": (0x1002, 0x1022), "hygon": (0x1D94, 0x1002), "intel": (0x8086,)}

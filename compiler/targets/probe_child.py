@@ -107,6 +107,20 @@ def hip() -> list[Device] | str:
     return [_hip_device(library, number) for number in range(count.value)]
 
 
+def _maker_on_bus(library: Any, number: int, devices: str = "/sys/bus/pci/devices") -> int:
+    """The identifier of a GPU's maker, as the PCI bus tells; 0 where it does not."""
+    address = ctypes.create_string_buffer(64)
+    if not hasattr(library, "hipDeviceGetPCIBusId"):
+        return 0
+    if library.hipDeviceGetPCIBusId(address, len(address), number) != 0:
+        return 0
+    try:
+        with open(f"{devices}/{address.value.decode().lower()}/vendor", encoding="ascii") as file:  # noqa: PTH123
+            return int(file.read(), 16)
+    except (OSError, ValueError):
+        return 0
+
+
 def _hip_device(library: Any, number: int) -> Device:
     """The structure differs between releases: behind the name, the arch is the text that begins with gfx."""
     properties = ctypes.create_string_buffer(_PROPERTIES_BYTES)
@@ -118,7 +132,8 @@ def _hip_device(library: Any, number: int) -> Device:
     rest = properties.raw[_NAME_BYTES:]
     at = rest.find(b"gfx")
     arch = "" if at < 0 else rest[at:].partition(b"\0")[0].partition(b":")[0].decode(errors="replace")
-    return {"name": f"{name} ({arch})", "kind": "gpu", "arch": arch}
+    vendor = _maker_on_bus(library, number)
+    return {"name": f"{name} ({arch})", "kind": "gpu", "arch": arch, "vendor": vendor}
 
 
 def _library(*names: str) -> Any:

@@ -116,13 +116,15 @@ def device_runs(
     return runs
 
 
-def device_arch(driver: Driver, known: Container[str]) -> Callable[[Settings], str]:
-    """The architecture of the first device that a driver offers, if it is one of those known."""
+def device_arch(
+    driver: Driver, known: Container[str], fits: Callable[[ProbedDevice], bool] = lambda _: True
+) -> Callable[[Settings], str]:
+    """The architecture of the first device of a driver that `fits`, if it is one of those known."""
 
     def arch(settings: Settings) -> str:
         found = devices_of(driver, settings)
-        first = "" if isinstance(found, str) or not found else found[0].arch
-        return first if first in known else ""
+        fitting = () if isinstance(found, str) else [one.arch for one in found if fits(one)]
+        return fitting[0] if fitting and fitting[0] in known else ""
 
     return arch
 

@@ -22,6 +22,7 @@ from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Modul
 from compiler.targets.features import FEATURES, LEVELS, features_text, host_flags
 from compiler.targets.gpu import SHUFFLES, GpuArch, chosen_archs, gpu_facts
 from compiler.targets.hip import ARCHS as AMD_ARCHS
+from compiler.targets.makers import AMD, HYGON, device_of_runs, made_by
 from compiler.targets.probe import ProbedDevice
 from compiler.targets.readiness import (
     CUDA,
@@ -254,6 +255,8 @@ def _cpu_runs(settings: Settings) -> Answer:
 
 
 _DRIVERS = {"nvidia": CUDA, "amd": HIP, "hygon": HIP, "intel": OPENCL}
+_MAKERS = {"amd": AMD, "hygon": HYGON}
+"""Of devices that one driver offers together."""
 
 
 def _gpu_ready(vendor: Vendor) -> Readiness:
@@ -262,7 +265,8 @@ def _gpu_ready(vendor: Vendor) -> Readiness:
     def fits(device: ProbedDevice) -> bool:
         return device.kind == "gpu" and device.vendor in (0, _INTEL)
 
-    native = device_runs(_DRIVERS[vendor.name], title, fits)
+    driver, maker = _DRIVERS[vendor.name], _MAKERS.get(vendor.name)
+    native = device_runs(driver, title, fits) if maker is None else device_of_runs(driver, title, maker)
 
     def runs(settings: Settings) -> Answer:
         found = native(settings)
@@ -270,7 +274,7 @@ def _gpu_ready(vendor: Vendor) -> Readiness:
             return found
         return not_known(f"{found.reason}; whether the SYCL runtime reaches it shows when it is loaded")
 
-    arch = device_arch(_DRIVERS[vendor.name], vendor.archs)
+    arch = device_arch(driver, vendor.archs, (lambda _: True) if maker is None else made_by(maker))
     return Readiness(partial(_gpu_compiles, vendor=vendor), sycl_loads, runs, arch)
 
 
