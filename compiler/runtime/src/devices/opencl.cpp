@@ -125,6 +125,10 @@ const Image *image_of(const Program &program, const char *kind) {
   return nullptr;
 }
 
+// PoCL has a cache of its own, by kernel and shape of its work-groups; for a binary it compiles every kernel a second
+// time, for work-groups of any shape, and then launches none of these.
+bool keeps_programs(const cl::Found &found) { return found.platform == "Portable Computing Language"; }
+
 // From a binary that came with the library or was kept, else from source, else from SPIR-V.
 tk_status OpenClDevice::make_program(const Program &program) {
   const Image *native = image_of(program, "opencl-binary"), *source = image_of(program, "source");
@@ -155,7 +159,7 @@ tk_status OpenClDevice::make_program(const Program &program) {
                  : api.clCreateProgramWithSource(context_, 1, const_cast<const char **>(&begin), &bytes, &status);
   if (program_ == nullptr)
     return refused(image == spirv ? "clCreateProgramWithIL" : "clCreateProgramWithSource", status);
-  to_keep_ = true;
+  to_keep_ = !keeps_programs(found_);
   return build(image->kind);
 }
 
