@@ -146,7 +146,7 @@ def _may_be_kept(options: CompileOptions, settings: Settings) -> bool:
     """Whether this compile makes a library and nothing else; looking closer means compiling."""
     asked = options.dump, options.stop_after, options.start_from
     whole = options.emit == "library" and asked == (None, None, None) and not settings.debug
-    device = get_target(options.target, options.arch).device
+    device = get_target(options.target, options.arch, tf32=options.tf32).device
     return whole and (device is None or device.identity is not None)
 
 
@@ -159,7 +159,7 @@ def _pipeline(
 
 
 def _key(path: Path, options: CompileOptions, settings: Settings) -> str:
-    target, cxx = get_target(options.target, options.arch), find_cxx(settings)
+    target, cxx = get_target(options.target, options.arch, tf32=options.tf32), find_cxx(settings)
     device = target.device
     identity = "" if device is None or device.identity is None else device.identity(target, settings)
     return finished_key(
@@ -193,7 +193,7 @@ def _digest(external: ExternalData) -> Callable[[str], str]:
 
 def _report(found: Finished, options: CompileOptions, started: float) -> CompileReport:
     seconds = time.perf_counter() - started
-    facts = get_target(options.target, options.arch).facts
+    facts = get_target(options.target, options.arch, tf32=options.tf32).facts
     return CompileReport(
         path=options.output,
         target=facts.name,

@@ -129,6 +129,7 @@ def inspect_library(path: Path, *, kernels: bool = False, check: bool = False) -
         scratch_bytes=manifest["scratch_bytes"],
         toolchain=manifest["toolchain"],
         images=tuple(ImageInfo(**item) for item in manifest["images"]),
+        tf32=manifest.get("tf32", False),
         module_replays=_module_replays(path, texts, target),
     )
 

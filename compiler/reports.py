@@ -21,7 +21,8 @@ class CompileOptions:
     CPU, architectures of a GPU with commas between them). `shapes` gives symbolic inputs their dimensions,
     `binds` fixes inputs that carry shapes; `threads` is the library's default, None for the machine's
     processors. `dump` is a directory that gets the text of every stage, `stop_after` names the last stage to
-    run and `start_from` is an edited stage file to go on from. `environment` says where the compile ran (an
+    run and `start_from` is an edited stage file to go on from. `tf32` lets matrix units take factors of f32
+    rounded to tf32. `environment` says where the compile ran (an
     image's digest and the like); it goes into the library's manifest.
     """
 
@@ -36,6 +37,7 @@ class CompileOptions:
     stop_after: str | None = None
     start_from: Path | None = None
     timings: bool = False
+    tf32: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -172,7 +174,8 @@ class LibraryReport:
     """What is inside a model library, read from its manifest.
 
     `images` are what a device may load. `module_replays`: whether the source among them is the replayed text
-    of all kernels, None when that was not tried or there is none.
+    of all kernels, None when that was not tried or there is none. `tf32`: whether factors of f32 may have
+    been rounded to tf32, as was asked for.
     """
 
     path: Path
@@ -190,6 +193,7 @@ class LibraryReport:
     toolchain: str = ""
     images: tuple[ImageInfo, ...] = ()
     module_replays: bool | None = None
+    tf32: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,6 +39,7 @@ def model_manifest(
         "target": name,
         "arch": arch,
         "features": list(target.features),
+        "tf32": target.facts.tf32,
         "model_sha256": sha256_file(path),
         "toolchain": images.toolchain,
         "environment": dict(sorted(environment.items())),

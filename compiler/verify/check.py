@@ -38,13 +38,16 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
     context = library.context(request.threads)
     length = reduction_length(proto, {one.name: one.largest_shape for one in library.inputs})
     bound = bound_arrays(proto, request.binds)
+    tf32 = bool(library.manifest.get("tf32"))
+    if tf32 and request.tolerance is None:
+        notes = (*notes, "compiled with --tf32: the tolerance of f32 is that of factors rounded to tf32")
     worst: dict[str, Comparison] = {}
     done = Steps(progress, "runs", request.runs)
     for run in range(request.runs):
         feeds = read_feeds(library.inputs, request.inputs, request.seed, run)
         expected = reference_outputs(reference, {**feeds, **bound}, request)
         actual = context.run(feeds, out=poisoned(library.outputs))
-        for one in compare_outputs(actual, expected, length, request.tolerance):
+        for one in compare_outputs(actual, expected, length, request.tolerance, tf32=tf32):
             worst[one.name] = worse(one, worst[one.name]) if one.name in worst else one
         done.advance()
     layers: tuple[Comparison, ...] = ()
@@ -69,9 +72,17 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
 
 
 def compare_outputs(
-    actual: Mapping[str, Array], expected: Mapping[str, Array], length: int, tolerance: float | None
+    actual: Mapping[str, Array],
+    expected: Mapping[str, Array],
+    length: int,
+    tolerance: float | None,
+    *,
+    tf32: bool = False,
 ) -> list[Comparison]:
-    """Compare all outputs of the library; raises BadInputError if the reference has others."""
+    """Compare all outputs of the library; raises BadInputError if the reference has others.
+
+    tf32: factors of f32 may have been rounded to it.
+    """
     if missing := [name for name in actual if name not in expected]:
         raise BadInputError(
             f"the model has no output `{missing[0]}`",
@@ -79,7 +90,7 @@ def compare_outputs(
             hint="give the ONNX file that the library was compiled from",
         )
     return [
-        compare(name, array, expected[name], _tolerance(expected[name], length, tolerance))
+        compare(name, array, expected[name], _tolerance(expected[name], length, tolerance, tf32=tf32))
         for name, array in actual.items()
     ]
 
@@ -136,5 +147,7 @@ def reference_outputs(
         ) from error
 
 
-def _tolerance(expected: np.ndarray[Any, np.dtype[Any]], length: int, given: float | None) -> float:
-    return tolerance_for(expected.dtype, length) if given is None else given
+def _tolerance(
+    expected: np.ndarray[Any, np.dtype[Any]], length: int, given: float | None, *, tf32: bool
+) -> float:
+    return tolerance_for(expected.dtype, length, tf32=tf32) if given is None else given

@@ -46,6 +46,7 @@ def compare_layers(
             output=directory / "layers.so",
             target=str(library.manifest["target"]),
             arch=str(library.manifest["arch"]),
+            tf32=bool(library.manifest.get("tf32")),
             shapes={one.name: one.largest_shape for one in library.inputs},
             binds=request.binds,
         )
@@ -59,7 +60,7 @@ def compare_layers(
         reference, _ = make_reference(model, request.reference)
         expected = reference_outputs(reference, {**feeds, **bound}, request)
     kept = {name: actual[name] for name in names if name in actual}
-    return tuple(compare_outputs(kept, expected, length, request.tolerance))
+    return tuple(compare_outputs(kept, expected, length, request.tolerance, tf32=options.tf32))
 
 
 def boundary_values(model: onnx.ModelProto, manifest: Mapping[str, Any]) -> list[str]:

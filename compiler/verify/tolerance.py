@@ -35,14 +35,18 @@ _POOLS = {"GlobalAveragePool", "AveragePool", "InstanceNormalization", "GroupNor
 Shape = tuple[int, ...]
 
 
-def tolerance_for(dtype: np.dtype[Any], reduction_length: int) -> float:
+_TF32 = (2.0**-11, 1e-2)
+"""Of f32 whose factors were rounded to tf32: the error of each product is that of the rounding."""
+
+
+def tolerance_for(dtype: np.dtype[Any], reduction_length: int, *, tf32: bool = False) -> float:
     """The tolerance, as a part of an output's scale, for a network whose sums have this length together.
 
-    0 for whole numbers and truth values.
+    0 for whole numbers and truth values. tf32: products of f32 may have been rounded to it.
     """
     if dtype.name not in _LIMITS:
         return 0.0
-    roundoff, ceiling = _LIMITS[dtype.name]
+    roundoff, ceiling = _TF32 if tf32 and dtype.name == "float32" else _LIMITS[dtype.name]
     return min(ceiling, _SAFETY * roundoff * math.sqrt(max(reduction_length, _SHORTEST)))
 
 

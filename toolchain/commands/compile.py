@@ -63,6 +63,13 @@ def compile_command(
     emit: Annotated[
         str, typer.Option("--emit", metavar="KIND", help="source, object or library.")
     ] = "library",
+    tf32: Annotated[
+        bool,
+        typer.Option(
+            "--tf32",
+            help="Let matrix units round factors of f32 to tf32 (10 bits of fraction); NVIDIA from sm_80 on.",
+        ),
+    ] = False,
     timings: Annotated[bool, typer.Option("--timings", help="Show the time of every stage.")] = False,
     json: options.Json = False,
     record: Annotated[list[str] | None, typer.Option("--record", metavar="NAME=VALUE", hidden=True)] = None,
@@ -81,6 +88,7 @@ def compile_command(
         stop_after=stop_after,
         start_from=start_from,
         timings=timings,
+        tf32=tf32,
         environment=options.pairs("--record", record, str),
     )
     options.existing_file(model)

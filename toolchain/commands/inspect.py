@@ -98,6 +98,8 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     console.data("")
     if report.features:
         console.data(f"CPU features  {' '.join(report.features)}")
+    if report.tf32:
+        console.data("products      factors of f32 may be rounded to tf32 (--tf32)")
     console.data(f"size          {console.size(report.library_bytes)}")
     console.data(f"constants     {console.size(report.constant_bytes)}")
     console.data(f"memory plan   {console.size(report.arena_bytes)} for all intermediate values")

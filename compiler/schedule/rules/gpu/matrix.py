@@ -80,18 +80,15 @@ def matrix(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) 
 
 
 def usable(block: BlockFacts, facts: TargetFacts) -> list[MatrixUnit]:
-    """The units that the target has for the types of a sum of products."""
+    """The units that the target has for the types of a sum of products, those that do most at once first."""
     found = factors(block.block)
     if found is None or found[0].dtype != found[1].dtype:
         return []
     kind, total = found[0].dtype, block.store.buffer.dtype
     wanted = {kind, TF32} if kind == F32 and facts.tf32 else {kind}
-    rated = dict(facts.matrix_rates)
-    return [
-        unit
-        for unit in UNITS.values()
-        if unit.name in rated and unit.factor in wanted and unit.total == total
-    ]
+    rated = [UNITS[name] for name, _ in facts.matrix_rates]
+    units = [unit for unit in rated if unit.factor in wanted and unit.total == total]
+    return sorted(units, key=lambda unit: -unit.rows * unit.columns * unit.steps)
 
 
 class _Matrix(_Contraction):

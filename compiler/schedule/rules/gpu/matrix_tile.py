@@ -17,8 +17,14 @@ _OTHER_REGISTERS = 48
 _MOST_SUMS = 128
 """Sums that a thread holds at most, so that they stay in registers."""
 
-_BUSY_PRODUCTS = 16
-"""Independent products of a unit that hide the latency of the instruction."""
+_PARTS = 4
+"""Matrix units of a multiprocessor (compute unit), each with sub-groups of its own."""
+
+_LATENCY_CYCLES = 32.0
+"""From one product to the next one that adds to its result, about; longer instructions hide their own."""
+
+_MOST_RESIDENT = 32
+"""Blocks that a unit works on at the same time at most."""
 
 _SHARED_BYTES_A_CYCLE = 128
 """What a unit reads from shared memory in a cycle."""
@@ -130,8 +136,11 @@ def cost(tile: MatrixTile, problem: Problem, facts: TargetFacts) -> float:
     rounds = problem.steps // problem.inner * math.ceil(problem.inner / tile.depth)
     steps = rounds * tile.depth
     groups = tile.along_rows * tile.along_columns
-    busy = min(1.0, resident * groups * tile.own_rows * tile.own_columns / _BUSY_PRODUCTS)
-    arithmetic = tile.rows * tile.columns * steps / dict(facts.matrix_rates)[unit.name] / busy
+    rate = dict(facts.matrix_rates)[unit.name]
+    issue = unit.rows * unit.columns * unit.steps / (rate / _PARTS)
+    wanted = _PARTS * max(1.0, _LATENCY_CYCLES / issue)
+    busy = min(1.0, resident * groups * tile.own_rows * tile.own_columns / wanted)
+    arithmetic = tile.rows * tile.columns * steps / rate / busy
     read = groups * (tile.own_rows * unit.rows + tile.own_columns * unit.columns) * steps * size
     elements = (tile.rows + tile.columns) * steps
     lanes = facts.fma_per_cycle * facts.lanes(32)
@@ -153,6 +162,7 @@ def _resident(tile: MatrixTile, facts: TargetFacts) -> int:
     return max(
         1,
         min(
+            _MOST_RESIDENT,
             threads // tile.threads,
             registers // (tile.registers * tile.threads),
             shared // max(1, tile.shared_bytes),
