@@ -137,6 +137,7 @@ class TkModelApi(Structure):
         ("status_text", CFUNCTYPE(c_char_p, c_int32)),
         ("model_open_on", CFUNCTYPE(c_int32, c_char_p, POINTER(_HANDLE))),
         ("model_device", CFUNCTYPE(c_char_p, _HANDLE)),
+        ("model_native_context", CFUNCTYPE(c_void_p, _HANDLE)),
     ]
 
 

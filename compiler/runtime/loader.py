@@ -112,7 +112,7 @@ class Model:
     def _open(self, device: str | None) -> int:
         if device is None:
             return int(self._api.model_open(ctypes.byref(self._handle)))
-        if self._api.struct_size < ctypes.sizeof(TkModelApi):
+        if not self._offers("model_open_on"):
             raise BadInputError("this library is too old to be told a device", where=str(self.path))
         return int(self._api.model_open_on(device.encode(), ctypes.byref(self._handle)))
 
@@ -120,6 +120,18 @@ class Model:
     def device(self) -> str:
         """What it runs on, for people: `NVIDIA H100 (sm_90)`; empty where its kernels are the host's code."""
         return str(self._api.model_device(self._handle).decode("utf-8", "replace"))
+
+    def _offers(self, function: str) -> bool:
+        """Whether the library is new enough to have a function of the interface."""
+        return int(self._api.struct_size) > int(getattr(TkModelApi, function).offset)
+
+    @property
+    def native_context(self) -> int | None:
+        """Where a stream to hand over has to be made, as a pointer: OpenCL's cl_context; None elsewhere."""
+        if not self._finalizer.alive or not self._offers("model_native_context"):
+            return None
+        context = self._api.model_native_context(self._handle)
+        return None if context is None else int(context)
 
     @cached_property
     def manifest(self) -> dict[str, Any]:

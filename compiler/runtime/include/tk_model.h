@@ -120,6 +120,11 @@ void tk_model_close_v1(tk_model *model);
  * until the model is closed. */
 const char *tk_model_device_v1(const tk_model *model);
 
+/* Where queues and memory have to be made that are handed over: the cl_context of a model for OpenCL, valid until the
+ * model is closed. Null where the driver's own is the one: CUDA's and HIP's primary context, SYCL's default context
+ * of the device; and without a device. */
+void *tk_model_native_context_v1(const tk_model *model);
+
 int32_t tk_model_input_count_v1(const tk_model *model);
 int32_t tk_model_output_count_v1(const tk_model *model);
 tk_status tk_model_input_v1(const tk_model *model, int32_t index, tk_tensor_info *info);
@@ -183,6 +188,7 @@ typedef struct {
   const char *(*status_text)(tk_status status);
   tk_status (*model_open_on)(const char *device, tk_model **model);
   const char *(*model_device)(const tk_model *model);
+  void *(*model_native_context)(const tk_model *model);
 } tk_model_api;
 
 extern const tk_model_api tk_model_api_v1;

@@ -53,6 +53,10 @@ const char *model_device(const tk_model *model) {
   return model == nullptr || model->device == nullptr ? "" : model->device->describe();
 }
 
+void *model_native_context(const tk_model *model) {
+  return model == nullptr || model->device == nullptr ? nullptr : model->device->native_context();
+}
+
 int32_t model_input_count(const tk_model *model) {
   return model == nullptr ? 0 : static_cast<int32_t>(model->inputs.size());
 }
@@ -189,6 +193,7 @@ TK_EXPORT tk_status tk_model_open_v1(tk_model **model) { return model_open(model
 TK_EXPORT tk_status tk_model_open_on_v1(const char *device, tk_model **model) { return model_open_on(device, model); }
 TK_EXPORT void tk_model_close_v1(tk_model *model) { model_close(model); }
 TK_EXPORT const char *tk_model_device_v1(const tk_model *model) { return model_device(model); }
+TK_EXPORT void *tk_model_native_context_v1(const tk_model *model) { return model_native_context(model); }
 TK_EXPORT int32_t tk_model_input_count_v1(const tk_model *model) { return model_input_count(model); }
 TK_EXPORT int32_t tk_model_output_count_v1(const tk_model *model) { return model_output_count(model); }
 TK_EXPORT tk_status tk_model_input_v1(const tk_model *model, int32_t index, tk_tensor_info *info) {
@@ -221,5 +226,5 @@ TK_EXPORT const tk_model_api tk_model_api_v1 = {
     sizeof(tk_model_api), model_open,        model_close,         model_input_count, model_output_count,
     model_input,          model_output,      model_manifest,      context_open,      context_close,
     context_set_threads,  context_threads,   context_run,         context_profile,   last_error,
-    status_text,          model_open_on,     model_device,
+    status_text,          model_open_on,     model_device,        model_native_context,
 };

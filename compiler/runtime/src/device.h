@@ -59,6 +59,7 @@ class Device {
   virtual ~Device() = default;
   virtual const char *describe() const = 0;
   virtual DLDevice dlpack() const = 0;  // what DLPack calls tensors in its memory
+  virtual void *native_context() const { return nullptr; }  // see tk_model_native_context_v1
   // Memory that arithmetic on pointers works on, aligned to TK_ALIGNMENT at least.
   virtual tk_status allocate(int64_t bytes, void **memory) = 0;
   virtual void release(void *memory) = 0;  // null is accepted

@@ -28,7 +28,7 @@ constexpr Bits kDeviceTypeAll = 0xffffffff;
 constexpr Bits kSvmCoarseGrain = 1 << 0;
 constexpr Bits kCorrectlyRoundedDivideSqrt = 1 << 7;  // CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT
 constexpr Bits kMemReadWrite = 1 << 0;
-constexpr Bits kProfiling = 1 << 1;
+constexpr Bits kOutOfOrder = 1 << 0, kProfiling = 1 << 1;
 
 // Names of the questions, as in cl.h.
 enum : Uint {

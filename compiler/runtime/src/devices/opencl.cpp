@@ -2,6 +2,7 @@
 // virtual memory, which OpenCL 2.0 asks of all and 3.0 leaves open.
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -71,6 +72,7 @@ class OpenClDevice final : public Device {
   tk_status open(const Program &program);
   const char *describe() const override { return title_.c_str(); }
   DLDevice dlpack() const override { return {kOpenClOfDlpack, 0}; }
+  void *native_context() const override { return context_; }
   tk_status allocate(int64_t bytes, void **memory) override {
     *memory = api.clSVMAlloc(context_, cl::kMemReadWrite, static_cast<size_t>(std::max<int64_t>(bytes, 1)), kAlignment);
     if (*memory != nullptr) return TK_OK;
@@ -243,6 +245,8 @@ class OpenClQueue final : public Queue {
   const cl::Api &api;
   OpenClDevice *const device_;
   cl::CommandQueue queue_ = nullptr;
+  bool timed_ = true;  // the queue notes when its commands end; else times are taken by waiting for them
+  std::vector<std::chrono::steady_clock::time_point> waited_;
   std::vector<cl::Kernel> kernels_;  // arguments belong to a kernel object: each queue has its own
   std::vector<cl::Event> marks_;
   bool launched_ = false;
@@ -256,9 +260,17 @@ tk_status OpenClQueue::open(void *stream) {
   }
   const cl::CommandQueue given = static_cast<cl::CommandQueue>(stream);
   cl::Context context = nullptr;
+  cl::Bits properties = 0;
   TK_CALL(clGetCommandQueueInfo, given, cl::kQueueContext, sizeof context, &context, nullptr);
+  TK_CALL(clGetCommandQueueInfo, given, cl::kQueueProperties, sizeof properties, &properties, nullptr);
   if (context != device_->context_)
-    return fail(TK_ERR_ARGUMENT, "the queue belongs to another OpenCL context than the model; leave the stream null");
+    return fail(TK_ERR_ARGUMENT,
+                "the queue belongs to another OpenCL context than the model; make it in tk_model_native_context_v1(), or "
+                "leave the stream null");
+  if ((properties & cl::kOutOfOrder) != 0)
+    return fail(TK_ERR_ARGUMENT, "the queue may change the order of its work, and launches rely on it; make one without "
+                                 "CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE");
+  timed_ = (properties & cl::kProfiling) != 0;
   TK_CALL(clRetainCommandQueue, given);
   queue_ = given;
   return TK_OK;
@@ -299,6 +311,12 @@ tk_status OpenClQueue::launch(const Launch &launch, void *const *args, int32_t n
 
 tk_status OpenClQueue::mark(int32_t number) {
   const size_t index = static_cast<size_t>(number);
+  if (!timed_) {
+    TK_CALL(clFinish, queue_);
+    if (index >= waited_.size()) waited_.resize(index + 1);
+    waited_[index] = std::chrono::steady_clock::now();
+    return TK_OK;
+  }
   if (index >= marks_.size()) marks_.resize(index + 1, nullptr);
   if (marks_[index] != nullptr) api.clReleaseEvent(marks_[index]);
   marks_[index] = nullptr;
@@ -314,6 +332,11 @@ tk_status OpenClQueue::time_of(int32_t number, uint64_t *nanoseconds) {
 }
 
 tk_status OpenClQueue::elapsed(int32_t from, int32_t to, int64_t *nanoseconds) {
+  if (!timed_) {
+    const auto span = waited_.at(static_cast<size_t>(to)) - waited_.at(static_cast<size_t>(from));
+    *nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(span).count();
+    return TK_OK;
+  }
   uint64_t first = 0, last = 0;
   if (const tk_status status = time_of(from, &first)) return status;
   if (const tk_status status = time_of(to, &last)) return status;
