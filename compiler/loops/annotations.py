@@ -23,6 +23,10 @@ def stage_of(block: Block) -> str | None:
     return found if isinstance(found, str) else None
 
 
+ASYNC = "async"
+"""On a block that fills shared memory: by asynchronous copies, of which so many rounds stay under way behind
+a barrier, where the target has them."""
+
 APART = "apart"
 """On an unrolled loop: no iteration keeps values in registers for another one, each loads what it needs."""
 

@@ -11,6 +11,7 @@ from compiler.loops.simplify import simplify_stmt
 from compiler.loops.verify import Stage
 from compiler.lower.accumulate import accumulate_in_vectors
 from compiler.lower.assign_registers import assign_registers
+from compiler.lower.async_copies import async_copies
 from compiler.lower.combine_lanes import combine_lanes
 from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.flatten_buffers import flatten_buffers
@@ -41,6 +42,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("place_allocations", lambda func, facts: place_allocations(func, launches=facts.launches)),
     ("combine_lanes", combine_lanes),
     ("merge_threads", merge_threads),
+    ("async_copies", async_copies),
     ("lower_blocks", lambda func, _: lower_blocks(func)),
     ("split_fused", lambda func, _: split_fused(func)),
     ("settle_loop_kinds", lambda func, _: settle_loop_kinds(func)),

@@ -221,8 +221,11 @@ class _Accesses:
     def visit(self, item: Node) -> None:
         if isinstance(item, For | Let):
             self.inner.add(item.var.name)
-        if isinstance(item, AddressOf | AsyncCopy) and any(node == self._buffer for node in item.walk()):
+        if isinstance(item, AddressOf) and item.buffer == self._buffer:
             self.unknown = True
+        elif isinstance(item, AsyncCopy):
+            boxes = [box for box in (item.target, item.source) if box.buffer == self._buffer]
+            self.indices += [(place, self._sim) for box in boxes for place in _corners(box)]
         elif isinstance(item, ACCESSES) and item.buffer == self._buffer:
             self.indices += [(place, self._sim) for place in _ends(item.indices)]
             self.vectors = self.vectors or any(isinstance(index, Ramp) for index in item.indices)
@@ -235,6 +238,12 @@ class _Accesses:
             if not isinstance(child, Buffer):
                 self.visit(child)
         self._sim = outer
+
+
+def _corners(box: Region) -> list[tuple[Expr, ...]]:
+    """The first and the last element of a box."""
+    last = tuple(begin + extent - 1 for begin, extent in zip(box.begin, box.extent, strict=True))
+    return [box.begin, last]
 
 
 def _ends(indices: tuple[Expr, ...]) -> list[tuple[Expr, ...]]:

@@ -19,6 +19,9 @@ from compiler.core.target import TargetFacts
 from compiler.loops.ir import (
     SHARED,
     Alloc,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     AtomicUpdate,
     Barrier,
     Buffer,
@@ -187,6 +190,26 @@ class _LaunchPrinter(FunctionPrinter):
             self.writer.stored(self.pointers[known])
         self.writer.line(self.device.barriers[item.scope])
 
+    def _async_copy(self, item: AsyncCopy) -> None:
+        starts, _, _ = self._copies()
+        lanes = int_of(item.target.extent[0])
+        if lanes is None:
+            raise InternalError("a copy has no fixed size", where=item.target.buffer.name)
+        to, source = (self.address(box.buffer, box.begin[0]) for box in (item.target, item.source))
+        self.writer.line(starts(to, source, lanes * item.target.buffer.dtype.bytes))
+        self.writer.stored(self.base(item.target.buffer))
+
+    def _async_commit(self, _item: AsyncCommit) -> None:
+        self.writer.line(self._copies()[1])
+
+    def _async_wait(self, item: AsyncWait) -> None:
+        self.writer.line(self._copies()[2](item.pending))
+
+    def _copies(self) -> tuple[Callable[[str, str, int], str], str, Callable[[int], str]]:
+        if self.device.copies is None:
+            raise InternalError("the language has no asynchronous copies", where=self.words.name)
+        return self.device.copies
+
     def _atomic(self, item: AtomicUpdate) -> None:
         address = self.address(item.buffer, item.indices[0])
         text = self.device.atomic(item.op, item.buffer.dtype, address, stripped(self(item.value)))
@@ -253,6 +276,9 @@ class _LaunchPrinter(FunctionPrinter):
         Alloc: _alloc_device,
         Barrier: _barrier,
         AtomicUpdate: _atomic,
+        AsyncCopy: _async_copy,
+        AsyncCommit: _async_commit,
+        AsyncWait: _async_wait,
     }
 
 

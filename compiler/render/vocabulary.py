@@ -21,6 +21,8 @@ class DeviceWords:
     pointer: a pointer to elements of a C type in the memory of a scope; const where nothing writes to them.
     axes: the position along `blockIdx.x` ... `threadIdx.z`. array: declaration of an array: (C type, name,
     elements, scope). barriers: by scope. atomic: a statement: (operator, element type, address, value).
+    copies: asynchronous ones into shared memory: a statement that starts one, (to, from, bytes), one that
+    closes a group, one that waits until so many are left; None where the language has none.
     shared_first: arrays that a block shares are declared at the top of the function.
 
     A scope is that of the buffer; LOCAL stands for private memory in what the threads of a block share.
@@ -32,6 +34,7 @@ class DeviceWords:
     array: Callable[[str, str, int, str], str]
     barriers: Mapping[str, str]
     atomic: Callable[[str, DType, str, str], str]
+    copies: tuple[Callable[[str, str, int], str], str, Callable[[int], str]] | None = None
     shared_first: bool = True
 
 

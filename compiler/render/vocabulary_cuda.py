@@ -65,6 +65,11 @@ _DEVICE = DeviceWords(
     array=_array,
     barriers=MappingProxyType({"shared": "__syncthreads();", "subgroup": "TK_SUBGROUP_BARRIER();"}),
     atomic=_atomic,
+    copies=(
+        lambda to, source, size: f"tk_async_copy<{size}>({to}, {source});",
+        "tk_async_commit();",
+        lambda pending: f"tk_async_wait<{pending}>();",
+    ),
     shared_first=True,
 )
 

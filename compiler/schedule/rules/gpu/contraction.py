@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from compiler.core.node import Node
 from compiler.core.target import TargetFacts
+from compiler.loops.annotations import ASYNC
 from compiler.loops.ir import CONSTANT, Binary, Buffer, Const, Expr, Iter, Load, Select, Var
 from compiler.loops.layout import NAMES
 from compiler.loops.queries import extent_of, variables
@@ -31,7 +32,7 @@ from compiler.schedule.chooser import Chooser
 from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.rules.gpu.common import REGISTER, SHARED, THREAD
-from compiler.schedule.rules.gpu.fetch import by_rounds, fetch_straight, fetch_turned
+from compiler.schedule.rules.gpu.fetch import by_rounds, fetch_straight, fetch_turned, is_plain
 from compiler.schedule.rules.gpu.flat import aligned_run
 from compiler.schedule.rules.gpu.rows import take_result
 from compiler.schedule.rules.gpu.tile import Problem, ThreadTile, tile_options
@@ -211,6 +212,7 @@ class _Contraction:
             extent_of_parts(self.inner),
             extent_of_parts((*self.inner, *self.outer)),
             lanes,
+            all(is_plain(factor) for factor in factors(self.s.block(self.name)) or ()),
         )
         options = tile_options(problem, self.facts)
         if not options:
@@ -366,7 +368,7 @@ class _Contraction:
         for tag, loop in zip(_GRID, reversed(grid), strict=False):
             self.s.bind(loop, tag)
         if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
-            self.s.software_pipeline(rounds[-1], (0, 0, 0, 0, 1), (0, 2, 4, 1, 3), guarded=True)
+            self.overlap(rounds[-1], tile)
 
     def epilogue(self, tile: ThreadTile, follow: Sequence[str], lanes: int) -> None:
         row, column = follow[-2:]
@@ -387,6 +389,13 @@ class _Contraction:
                 self.s.compute_at(stage, rounds)
                 self.fetch([stage], tile)
             return
+        if tile.copied:
+            for stage in stages:
+                self.s.compute_at(stage, rounds)
+                by_rounds(self.s, self.stored_by(stage), 1 if self.axes.batch else 0, tile)
+                self.fetch([stage], tile)
+                self.s.annotate(stage, ASYNC, tile.stages - 2)
+            return
         stored = [self.s.cache_write(stage, self.stored_by(stage).name, REGISTER) for stage in stages]
         for names in (stored, stages):
             for name in names:
@@ -394,6 +403,13 @@ class _Contraction:
         for stage, store in zip(stages, stored, strict=True):
             by_rounds(self.s, self.stored_by(store), 1 if self.axes.batch else 0, tile)
             self.fetch([stage, store], tile)
+
+    def overlap(self, rounds: str, tile: ThreadTile) -> None:
+        """Run ahead with fetching, by as many rounds as there are stages more than one."""
+        if tile.copied:
+            self.s.software_pipeline(rounds, (0, 0, tile.stages - 1), guarded=True)
+        else:
+            self.s.software_pipeline(rounds, (0, 0, 0, 0, 1), (0, 2, 4, 1, 3), guarded=True)
 
     def stored_by(self, stage: str) -> Buffer:
         return self.block_of(stage).store.buffer

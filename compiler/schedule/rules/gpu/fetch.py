@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from compiler.loops.ir import Buffer
+from compiler.loops.ir import Buffer, Const, Expr, Load, Select
 from compiler.loops.layout import NAMES
 from compiler.loops.queries import extent_of
 from compiler.schedule.rules.gpu.common import THREAD
@@ -19,6 +19,9 @@ from compiler.schedule.schedule import Schedule
 
 _BANKS = 32
 """Banks of shared memory: threads that access different words of one bank wait for each other."""
+
+_LEAST_BITS = 32
+"""An asynchronous copy has 4 bytes at least, and elements may be copied one by one."""
 
 
 def fetch_straight(schedule: Schedule, names: Sequence[str], tile: ThreadTile, lanes: int) -> None:
@@ -67,6 +70,13 @@ def _bind(schedule: Schedule, loops: Sequence[str], tile: ThreadTile) -> None:
     if extent_of(schedule.loop(thread).extent) < tile.threads:
         thread = schedule.split(thread, (None, tile.threads))[1]
     schedule.bind(thread, THREAD)
+
+
+def is_plain(factor: Expr) -> bool:
+    """Whether a factor is what memory holds, or a constant where a condition does not hold."""
+    if isinstance(factor, Select):
+        return isinstance(factor.b, Const) and is_plain(factor.a)
+    return isinstance(factor, Load) and factor.buffer.dtype.bits >= _LEAST_BITS
 
 
 def by_rounds(schedule: Schedule, buffer: Buffer, batches: int, tile: ThreadTile) -> None:

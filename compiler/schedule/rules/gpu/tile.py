@@ -30,10 +30,16 @@ _SYNC_CYCLES = 80.0
 """Cycles of one round of fetching, between two meetings of all threads, that nothing hides."""
 
 _MEET_CYCLES = 25.0
-"""Cycles of one round that was fetched while the one before was multiplied: all threads meet once."""
+"""Cycles of one round whose part was there in time: all threads meet once."""
 
-_LEAST_ROUNDS = 3
-"""With fewer rounds there is little to overlap."""
+_LATENCY_CYCLES = 400.0
+"""Cycles from a load until its value is there, without a cache that has it."""
+
+_COPIED = 0.8
+"""Part of the cycles for a fetched element that is left where nothing has to be stored to shared memory."""
+
+CP_ASYNC = "cp.async"
+"""The feature of targets with asynchronous copies from global to shared memory."""
 
 _FETCH_CYCLES = 12.0
 """Cycles of address arithmetic for each element (or vector) that a thread fetches."""
@@ -44,7 +50,8 @@ class Problem:
     """Sizes of a sum of products: independent ones, results along both axes, and terms of each result.
 
     lanes: elements of the widest access along the columns. inner: terms along the axis that is staged in
-    parts; the other terms are `steps // inner` rounds of their own.
+    parts; the other terms are `steps // inner` rounds of their own. plain: both factors are what memory
+    holds, or a constant where a condition does not hold.
     """
 
     batch: int
@@ -53,6 +60,7 @@ class Problem:
     inner: int
     steps: int
     lanes: int
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,7 @@ class ThreadTile:
     """Threads along rows and columns, what each computes, and the steps that are staged at a time.
 
     stages: parts that are under way at the same time; with two, one is fetched while another is multiplied.
+    copied: 1 where asynchronous copies bring them into shared memory, 0 where registers are on the way.
     """
 
     along_rows: int
@@ -68,6 +77,7 @@ class ThreadTile:
     thread_columns: int
     depth: int
     stages: int = 1
+    copied: int = 0
 
     @property
     def threads(self) -> int:
@@ -91,6 +101,7 @@ class ThreadTile:
             self.thread_columns,
             self.depth,
             self.stages,
+            self.copied,
         )
 
 
@@ -100,9 +111,17 @@ def tile_options(problem: Problem, facts: TargetFacts) -> list[Option]:
         Option(staged.value, cost(staged, problem, facts))
         for tile in _tiles()
         if _fits(tile, problem, facts)
-        for staged in (tile, replace(tile, stages=2))
-        if staged is tile or (rounds_of(tile, problem) >= _LEAST_ROUNDS and _has_room(staged, facts))
+        for staged in (tile, *_overlapped(tile, problem, facts))
+        if staged is tile or (rounds_of(tile, problem) > staged.stages and _has_room(staged, facts))
     ]
+
+
+def _overlapped(tile: ThreadTile, problem: Problem, facts: TargetFacts) -> Iterator[ThreadTile]:
+    """The tile with several parts under way."""
+    yield replace(tile, stages=2)
+    if problem.plain and CP_ASYNC in facts.intrinsics:
+        for stages in (2, 3, 4):
+            yield replace(tile, stages=stages, copied=1)
 
 
 def _powers(low: int, high: int) -> list[int]:
@@ -143,7 +162,9 @@ def _has_room(tile: ThreadTile, facts: TargetFacts) -> bool:
 
 def registers_of(tile: ThreadTile) -> int:
     """Registers of 32 bits that a thread needs, about."""
-    fetched = 0 if tile.stages == 1 else -(-(tile.rows + tile.columns) * tile.depth // tile.threads)
+    fetched = (
+        0 if tile.stages == 1 or tile.copied else -(-(tile.rows + tile.columns) * tile.depth // tile.threads)
+    )
     own = tile.thread_rows * tile.thread_columns + tile.thread_rows + tile.thread_columns
     return own + fetched + _OTHER_REGISTERS
 
@@ -174,10 +195,18 @@ def cost(tile: ThreadTile, problem: Problem, facts: TargetFacts) -> float:
     elements = (tile.rows + tile.columns) * steps
     fetched = elements * _WORD * facts.hertz / (facts.bandwidth * _FROM_CACHE)
     addresses = elements * _FETCH_CYCLES / lanes / busy / (2 if problem.lanes > 1 else 1)
-    waiting = rounds * (_SYNC_CYCLES if tile.stages == 1 else _MEET_CYCLES) / resident
+    if tile.copied:
+        addresses *= _COPIED
+    waiting = rounds * _waits(tile, resident * (arithmetic + addresses) / rounds) / resident
     return turns * (
         max(arithmetic + addresses, shared, fetched) + waiting + tile.rows * tile.columns / lanes * 4
     )
+
+
+def _waits(tile: ThreadTile, round_cycles: float) -> float:
+    """Cycles of a round that nothing hides: what is under way arrives while others are multiplied."""
+    hidden = min(1.0, (tile.stages - 1) * round_cycles / _LATENCY_CYCLES)
+    return _SYNC_CYCLES - hidden * (_SYNC_CYCLES - _MEET_CYCLES)
 
 
 def _resident(tile: ThreadTile, facts: TargetFacts) -> int:

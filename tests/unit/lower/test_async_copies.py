@@ -1,0 +1,82 @@
+"""Asynchronous copies: where they are started, closed, waited for; a wait that is missing shows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compiler.core.node import rewrite
+from compiler.loops.interp import run
+from compiler.loops.ir import AsyncCommit, AsyncCopy, AsyncWait, Barrier, Func, Seq, statements
+from compiler.schedule.chooser import Option
+from compiler.schedule.rules import schedule_func
+from compiler.schedule.schedule import Schedule
+from tests.support.gpu import SM_70, TINY
+from tests.support.kernels import lower_all, pack_inputs, run_flat
+from tests.support.schedules import random_inputs
+from tests.unit.schedule.test_gpu_rules import assert_close, product_of
+
+WITH = replace(TINY, intrinsics=frozenset({"cp.async"}))
+
+
+class Takes:
+    """Takes the first tile with so many stages, by asynchronous copies."""
+
+    def __init__(self, stages: int) -> None:
+        self.stages = stages
+
+    def choose(self, _name: str, options: Sequence[Option]) -> tuple[int, ...]:
+        return next(item.value for item in options if item.value[5:] == (self.stages, 1))
+
+
+def lowered(stages: int, shape: tuple[int, int, int] = (16, 16, 64)) -> tuple[Func, Schedule, Func]:
+    func = product_of(*shape)
+    schedule = schedule_func(func, {}, WITH, Takes(stages))
+    return func, schedule, lower_all(schedule.func, WITH)
+
+
+@pytest.mark.parametrize("stages", [2, 3, 4])
+def test_parts_arrive_while_others_are_multiplied(stages: int) -> None:
+    func, schedule, flat = lowered(stages)
+    found = list(statements(flat.body))
+    assert [item.pending for item in found if isinstance(item, AsyncWait)] == [stages - 2]
+    assert sum(isinstance(item, Barrier) for item in found) == 1
+    assert sum(isinstance(item, AsyncCommit) for item in found) == stages, "one a round, in front and inside"
+    inputs = random_inputs(func)
+    assert_close(run(func, inputs), run_flat(schedule.func, flat, inputs, shuffle=1))
+    run(flat, pack_inputs(schedule.func, inputs), races=True)
+
+
+@pytest.mark.parametrize("shape", [(13, 16, 64), (16, 20, 64), (16, 16, 50)])
+def test_zeros_are_stored_where_nothing_is_copied(shape: tuple[int, int, int]) -> None:
+    func, schedule, flat = lowered(3, shape)
+    assert any(isinstance(item, AsyncCopy) for item in statements(flat.body))
+    inputs = random_inputs(func)
+    assert_close(run(func, inputs), run_flat(schedule.func, flat, inputs, shuffle=1))
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_a_missing_wait_shows(stages: int) -> None:
+    func, schedule, flat = lowered(stages)
+    broken = rewrite(flat, lambda item: Seq(()) if isinstance(item, AsyncWait) else None)
+    got = run_flat(schedule.func, broken, random_inputs(func), shuffle=1)
+    assert any(np.isnan(array).any() for array in got.values())
+
+
+def test_a_wait_for_too_few_shows() -> None:
+    func, schedule, flat = lowered(3)
+    late = rewrite(flat, lambda item: item.replace(pending=2) if isinstance(item, AsyncWait) else None)
+    got = run_flat(schedule.func, late, random_inputs(func), shuffle=1)
+    assert any(np.isnan(array).any() for array in got.values())
+
+
+def test_targets_without_copies_store() -> None:
+    """The trace may come from elsewhere: what asks for copies then stores, and means the same."""
+    func, schedule, _ = lowered(3)
+    flat = lower_all(schedule.func, SM_70)
+    assert not any(isinstance(item, AsyncCopy | AsyncCommit | AsyncWait) for item in statements(flat.body))
+    inputs = random_inputs(func)
+    assert_close(run(func, inputs), run_flat(schedule.func, flat, inputs, shuffle=1))
