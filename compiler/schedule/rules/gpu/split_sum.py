@@ -12,7 +12,7 @@ How many chunks, one among them, is a decision by cost: that of the tiles, of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from contextlib import suppress
 from dataclasses import replace
 
@@ -27,7 +27,7 @@ from compiler.schedule.rules.common import split_iteration
 from compiler.schedule.rules.gpu.common import units
 from compiler.schedule.rules.gpu.contraction import contraction, extent_of_parts, find_axes
 from compiler.schedule.rules.gpu.reduction import alone
-from compiler.schedule.rules.gpu.tile import Problem, ThreadTile, cost, tile_options
+from compiler.schedule.rules.gpu.tile import Problem, ThreadTile, tile_options
 from compiler.schedule.schedule import Schedule
 
 _LEAST_TERMS = 16
@@ -38,6 +38,14 @@ _LEAST_STEPS = 256
 
 _TILE = 32
 """Rows and columns of a small tile: where such tiles are enough for all units, nothing is cut."""
+
+_USUAL = tuple(
+    ThreadTile(*along, rows, columns, _LEAST_TERMS)
+    for along in ((4, 8), (8, 8), (8, 16), (16, 16))
+    for rows in (1, 2, 4, 8)
+    for columns in (1, 2, 4, 8)
+)
+"""Tiles by which numbers of chunks are compared: all of them would take longer to price than this saves."""
 
 _MOST_CHUNKS = 32
 """More parts of a result are too many for the one thread that adds them up."""
@@ -92,17 +100,15 @@ def _options(problem: Problem, facts: TargetFacts) -> list[Option]:
     """Numbers of chunks with the cycles until everything is added up."""
     most = min(_MOST_CHUNKS, problem.inner // _LEAST_TERMS)
     counts = [n for n in range(1, most + 1) if problem.inner % n == 0]
-    tiles = [ThreadTile(*option.value) for option in tile_options(problem, facts)]
-    deep = max((tile.depth for tile in tiles if tile.depth <= _LEAST_TERMS), default=0)
-    kept = [tile for tile in tiles if tile.depth == deep]
-    return [Option((n,), _cost(problem, n, kept, facts)) for n in counts] if kept else []
+    costs = [(n, _cost(problem, n, facts)) for n in counts]
+    return [Option((n,), cost) for n, cost in costs if math.isfinite(cost)]
 
 
-def _cost(problem: Problem, chunks: int, tiles: Sequence[ThreadTile], facts: TargetFacts) -> float:
-    """Cycles for a number of chunks, with the best of some tiles, and for the launch that adds them up."""
+def _cost(problem: Problem, chunks: int, facts: TargetFacts) -> float:
+    """Cycles for a number of chunks, by the best of the usual tiles, and for the launch that adds them up."""
     inner, steps = problem.inner // chunks, problem.steps // chunks
     cut = replace(problem, batch=problem.batch * chunks, inner=inner, steps=steps)
-    best = min(cost(tile, cut, facts) for tile in tiles)
+    best = min((option.cost for option in tile_options(cut, facts, _USUAL)), default=math.inf)
     if chunks == 1:
         return best
     results = problem.batch * problem.rows * problem.columns

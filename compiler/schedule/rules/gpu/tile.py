@@ -7,7 +7,7 @@ thread_columns` of them in registers. `steps` of the sum are staged in shared me
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from compiler.core.target import TargetFacts
@@ -105,11 +105,13 @@ class ThreadTile:
         )
 
 
-def tile_options(problem: Problem, facts: TargetFacts) -> list[Option]:
-    """Tiles that fit the limits of a block, with their estimated cost in cycles of the whole device."""
+def tile_options(
+    problem: Problem, facts: TargetFacts, tiles: Iterable[ThreadTile] | None = None
+) -> list[Option]:
+    """Tiles (of `tiles`, else of all) that fit the limits of a block, with the cycles that all work takes."""
     return [
         Option(staged.value, cost(staged, problem, facts))
-        for tile in _tiles()
+        for tile in (_tiles() if tiles is None else tiles)
         if _fits(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
         if staged is tile or (rounds_of(tile, problem) > staged.stages and _has_room(staged, facts))
