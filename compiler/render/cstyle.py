@@ -20,10 +20,12 @@ from compiler.core.types import INDEX, dtype
 from compiler.loops.annotations import APART
 from compiler.loops.ir import (
     REGISTER,
+    AddressOf,
     Alloc,
     AtomicUpdate,
     Binary,
     Buffer,
+    Call,
     Const,
     Evaluate,
     Expr,
@@ -77,7 +79,7 @@ class KernelPrinter:
         self.name = name
         self.words = words
         self.stack_bytes = facts.limit("stack_bytes") or 0
-        self.written = {item.buffer for item in func.body.walk() if isinstance(item, Store | AtomicUpdate)}
+        self.written = {buffer for item in func.body.walk() for buffer in _written(item, words)}
         self.functions: list[str] = []
         self.scratch_bytes = 0
 
@@ -85,6 +87,15 @@ class KernelPrinter:
         main = FunctionPrinter(self, in_body=False)
         self.functions.append(main.kernel())
         return KernelText(self.name, "\n".join(self.functions), self.scratch_bytes)
+
+
+def _written(item: Node, words: Vocabulary) -> tuple[Buffer, ...]:
+    """What a statement or a call writes; helpers write to the place that they get first."""
+    if isinstance(item, Store | AtomicUpdate):
+        return (item.buffer,)
+    if isinstance(item, Call) and item.name in words.helpers and isinstance(item.args[0], AddressOf):
+        return (item.args[0].buffer,)
+    return ()
 
 
 class FunctionPrinter(Expressions):

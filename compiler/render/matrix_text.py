@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from compiler.core.types import DType
-from compiler.loops.matrix_units import UNITS, Digits, MatrixUnit, Text
+from compiler.loops.matrix_units import UNITS, Digits, MatrixUnit, Text, wmma
 from compiler.render.vocabulary import Vocabulary, memory_type
 
 _NATIVE = {"f16": "_Float16", "bf16": "short", "f32": "float", "i32": "int"}
@@ -27,6 +27,19 @@ def matrix_helpers(language: str, words: Vocabulary) -> Mapping[str, str]:
         if (text := unit.text(language)) is not None
     }
     return MappingProxyType(found)
+
+
+WMMA_CALLS = ("wmma.fill", "wmma.load_a", "wmma.load_b", "wmma.mma", "wmma.store")
+"""Calls on opaque fragments; one text has all of them."""
+
+
+def wmma_helpers(header: str, words: Vocabulary) -> Mapping[str, str]:
+    """By the name of each call, the header with all of them, behind the record that the emulator reads."""
+    unit = wmma.PRODUCT
+    total = words.type_of(unit.total.with_lanes(unit.c.registers))
+    record = _record(unit, words.math(unit.name), total, words)
+    text = f"#if defined(TK_EMULATOR)\n{record}\n#endif\n{header}"
+    return MappingProxyType(dict.fromkeys(WMMA_CALLS, text))
 
 
 def _helper(unit: MatrixUnit, text: Text, words: Vocabulary) -> str:

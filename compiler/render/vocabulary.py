@@ -107,7 +107,7 @@ class Vocabulary:
         """One source of several functions: the prelude, the helpers that they call, and they."""
         calls = {self.math(name): helper for name, helper in self.helpers.items()}
         used = [helper for call, helper in calls.items() if any(f"{call}(" in text for text in texts)]
-        return "\n".join([self.prelude, *used, *texts])
+        return "\n".join([self.prelude, *dict.fromkeys(used), *texts])
 
 
 def memory_type(kind: DType) -> DType:

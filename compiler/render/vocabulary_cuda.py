@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from compiler.core.types import DType
 from compiler.loops.ir import SHARED
-from compiler.render.matrix_text import matrix_helpers
+from compiler.render.matrix_text import matrix_helpers, wmma_helpers
 from compiler.render.vocabulary import DeviceWords, Dim3, memory_type
 from compiler.render.vocabulary_cpp import CPP
 
@@ -87,7 +87,8 @@ _CUDA = replace(
     device=_DEVICE,
 )
 
-CUDA = replace(_CUDA, helpers=matrix_helpers("cuda", _CUDA))
+_WMMA = (_FOLDER / "tk_simt_wmma.h").read_text(encoding="utf-8")
+CUDA = replace(_CUDA, helpers={**matrix_helpers("cuda", _CUDA), **wmma_helpers(_WMMA, _CUDA)})
 HIP = replace(
     _CUDA,
     name="hip",

@@ -4,22 +4,24 @@ Importing this module makes them known: whoever wants them asks for them.
 
 - `dp4a.i8`: c += the four products of neighbouring signed bytes (CUDA: `__dp4a`, from sm_61; else plain C).
   Printed as `tk_dp4a_i8`.
-- `wmma.*`: c += a @ b for tiles of 16 x 16, a and b in f16, c in f32, spread over a sub-group of 32 (PTX ISA,
-  `wmma.mma.sync.m16n16k16`). Fragments are opaque: which lane holds what is the device's matter. The lane
-  map here, eight neighbours of the row-major tile for each lane, is the interpreter's. No language prints
-  them yet.
+- `wmma.*`: c += a @ b for tiles of 16 x 16, a and b in f16, c in f32, spread over a sub-group of 32 (CUDA
+  from sm_70 on: `wmma.load`, `wmma.mma`, `wmma.store` of the PTX ISA). Fragments are opaque: which lane holds
+  what is the device's matter, so no epilogue works on them; rules take `mma` (`compiler.loops.matrix_units`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
+
+import numpy as np
 
 from compiler.loops import intrinsics
 from compiler.loops.interp_threads import Thread
 from compiler.loops.interp_values import Address, ProgramError
-from compiler.loops.intrinsics import Intrinsic, LaneMap
+from compiler.loops.intrinsics import Intrinsic
+from compiler.loops.matrix_units import Fragment, wmma
 from compiler.schedule import tensor_intrinsics
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic
 
@@ -57,86 +59,73 @@ func dp4a(c: i32[1], a: i8[4], b: i8[4]) -> ()
 
 # ---------------------------------------------------------------- 16 x 16 x 16, f16 -> f32
 
-_SIZE, _LANES = 16, 32
-_EACH = _SIZE * _SIZE // _LANES
-
-
-def _place(lane: int, register: int) -> tuple[int, int]:
-    return divmod(lane * _EACH + register, _SIZE)
-
-
-WMMA_MAPS = tuple(
-    intrinsics.register_lane_map(LaneMap(f"wmma.m16n16k16.{name}", _SIZE, _SIZE, _LANES, _EACH, _place))
-    for name in "abc"
-)
+_UNIT = wmma.PRODUCT
+WMMA_MAPS = tuple(intrinsics.register_lane_map(item) for item in _UNIT.lane_maps())
 
 _Threads = Sequence[Thread]
 _Args = Sequence[Sequence[Any]]
 
 
-def _fragment(addresses: Sequence[Address], names: str) -> None:
-    """Check that these are fragments of a sub-group, of one of the kinds in `names`."""
+def _fragment(addresses: Sequence[Address], part: str) -> Fragment:
+    """Check that these are fragments of a sub-group, of one kind; gives where its elements lie."""
     buffer = addresses[0].view.buffer
-    expected = [f"wmma.m16n16k16.{name}" for name in names]
-    if buffer.lane_map not in expected:
+    if buffer.lane_map != f"{_UNIT.name}.{part}":
         raise ProgramError(
             f"the fragment `{buffer.name}` is laid out as {buffer.lane_map or 'nothing'}",
-            why=f"{' or '.join(expected)} is needed",
+            why=f"{_UNIT.name}.{part} is needed",
         )
-    if len(addresses) != _LANES:
-        raise ProgramError(f"wmma needs {_LANES} lanes, the sub-group has {len(addresses)}")
+    if len(addresses) != _UNIT.lanes:
+        raise ProgramError(f"wmma needs {_UNIT.lanes} lanes, the sub-group has {len(addresses)}")
+    return {"a": _UNIT.a, "b": _UNIT.b, "c": _UNIT.c}[part]
 
 
 def _fill(_threads: _Threads, args: _Args) -> list[Any]:
-    """`wmma.fill(&fragment, value)`."""
-    _fragment([own[0] for own in args], "abc")
-    for (address, value), register in product(args, range(_EACH)):
+    """`wmma.fill(&c, value)`."""
+    fragment = _fragment([own[0] for own in args], "c")
+    for (address, value), register in product(args, range(fragment.registers)):
         address.put(value, register)
     return [0] * len(args)
 
 
-def _load(_threads: _Threads, args: _Args) -> list[Any]:
-    """`wmma.load(&fragment, &memory, stride)`: a row-major tile whose rows are `stride` elements apart."""
-    _fragment([own[0] for own in args], "abc")
-    for lane, (address, memory, stride) in enumerate(args):
-        for register in range(_EACH):
-            row, column = _place(lane, register)
-            address.put(memory.get(row * int(stride) + column), register)
-    return [0] * len(args)
+def _load(part: str) -> Callable[[_Threads, _Args], list[Any]]:
+    """`wmma.load_a(&a, &memory, stride)`: a row-major tile whose rows are `stride` elements apart."""
+
+    def run(_threads: _Threads, args: _Args) -> list[Any]:
+        fragment = _fragment([own[0] for own in args], part)
+        for lane, (address, memory, stride) in enumerate(args):
+            for register in range(fragment.registers):
+                row, column = wmma.memory_place(part, lane, register)
+                address.put(memory.get(row * int(stride) + column), register)
+        return [0] * len(args)
+
+    return run
 
 
 def _store(_threads: _Threads, args: _Args) -> list[Any]:
-    """`wmma.store(&memory, &fragment, stride)`."""
-    _fragment([own[1] for own in args], "c")
+    """`wmma.store(&memory, &c, stride)`."""
+    fragment = _fragment([own[1] for own in args], "c")
     for lane, (memory, address, stride) in enumerate(args):
-        for register in range(_EACH):
-            row, column = _place(lane, register)
+        for register in range(fragment.registers):
+            row, column = fragment.place(lane, register)
             memory.put(address.get(register), row * int(stride) + column)
     return [0] * len(args)
 
 
-def _mma(_threads: _Threads, args: _Args) -> list[Any]:
+def _mma(threads: _Threads, args: _Args) -> list[Any]:
     """`wmma.mma(&c, &a, &b)`: c += a @ b."""
-    a, b, c = (_tile([own[number] for own in args], name) for number, name in ((1, "a"), (2, "b"), (0, "c")))
-    for lane, own in enumerate(args):
-        for register in range(_EACH):
-            row, column = _place(lane, register)
-            total = c[row][column]
-            for k in range(_SIZE):
-                total = total + a[row][k] * b[k][column]
-            own[0].put(total, register)
+    parts = [_fragment([own[number] for own in args], part) for number, part in enumerate("cab")]
+    held = [
+        [np.array([own[number].get(n) for n in range(part.registers)]) for number, part in enumerate(parts)]
+        for own in args
+    ]
+    for own, sums in zip(args, _UNIT.multiply(threads, held), strict=True):
+        for register, value in enumerate(sums):
+            own[0].put(value, register)
     return [0] * len(args)
 
 
-def _tile(addresses: Sequence[Address], name: str) -> list[list[Any]]:
-    _fragment(addresses, name)
-    tile: list[list[Any]] = [[None] * _SIZE for _ in range(_SIZE)]
-    for lane, address in enumerate(addresses):
-        for register in range(_EACH):
-            row, column = _place(lane, register)
-            tile[row][column] = address.get(register)
-    return tile
-
-
-for _name, _run in (("fill", _fill), ("load", _load), ("store", _store), ("mma", _mma)):
-    intrinsics.register(Intrinsic(f"wmma.{_name}", collective=_run))
+intrinsics.register(Intrinsic("wmma.fill", collective=_fill))
+intrinsics.register(Intrinsic("wmma.load_a", collective=_load("a")))
+intrinsics.register(Intrinsic("wmma.load_b", collective=_load("b")))
+intrinsics.register(Intrinsic("wmma.store", collective=_store))
+intrinsics.register(Intrinsic("wmma.mma", collective=_mma))

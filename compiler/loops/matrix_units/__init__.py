@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from compiler.loops import intrinsics
-from compiler.loops.matrix_units import mfma, mma
+from compiler.loops.matrix_units import mfma, mma, wmma
 from compiler.loops.matrix_units.unit import Digit, Digits, Fragment, MatrixUnit, Text
 
-__all__ = ["UNITS", "Digit", "Digits", "Fragment", "MatrixUnit", "Text"]
+__all__ = ["UNITS", "Digit", "Digits", "Fragment", "MatrixUnit", "Text", "wmma"]
 
 UNITS = {unit.name: unit for unit in (*mma.UNITS, *mfma.UNITS)}
 """Every record by its name."""

@@ -219,9 +219,10 @@ class MatrixUnit:
 
     def intrinsic(self) -> Intrinsic:
         """What a call does when the interpreter meets it."""
-        return Intrinsic(self.name, collective=self._run)
+        return Intrinsic(self.name, collective=self.multiply)
 
-    def _run(self, _threads: Sequence[Thread], args: Sequence[Sequence[Any]]) -> list[Any]:
+    def multiply(self, _threads: Sequence[Thread], args: Sequence[Sequence[Any]]) -> list[Any]:
+        """The sums that each lane holds afterwards, from what each brings: its sums, then its operands."""
         if len(args) != self.lanes:
             raise ProgramError(
                 f"`{self.name}` needs a sub-group of {self.lanes} lanes, this one has {len(args)}",
