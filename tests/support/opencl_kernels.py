@@ -20,11 +20,15 @@ _GUARD = 64
 
 @dataclass(frozen=True)
 class OpenClKernel:
-    """One Func on a driver; as `CompiledKernel` for host code. The program may have other kernels, too."""
+    """One Func on a driver; as `CompiledKernel` for host code. The program may have other kernels, too.
+
+    blocks: the most that a launch gets where blocks deal out their work; few, so that each has several parts.
+    """
 
     func: Func
     launches: tuple[Launch, ...]
     program: Program
+    blocks: int = 3
 
     def __call__(self, inputs: dict[str, Array]) -> dict[str, Array]:
         """Run all launches; memory behind every buffer is checked to be untouched."""
@@ -40,7 +44,9 @@ class OpenClKernel:
             memory.append(raw)
         for launch in self.launches:
             arrays = [memory[number] for number in launch.params]
-            self.program.run(launch.name, arrays, launch.grid, launch.block, shared_bytes=launch.shared_bytes)
+            x, y, z = launch.grid
+            grid = (min(x, self.blocks) if launch.elastic else x, y, z)
+            self.program.run(launch.name, arrays, grid, launch.block, shared_bytes=launch.shared_bytes)
         for item, raw in zip(self.func.params, memory, strict=True):
             assert (raw[-_GUARD:] == 0xFF).all(), f"{item.name}: written out of bounds"
         first = len(self.func.params) - self.func.outputs

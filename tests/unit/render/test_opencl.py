@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from compiler.loops.interp import run
 from compiler.loops.ir import Func
 from compiler.render.device import render_launches
 from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
+from compiler.schedule.schedule import Schedule
 from compiler.targets import get_target
 from tests.support.kernels import lower_all, pack_inputs, unpack_outputs
 from tests.support.opencl_kernels import opened
@@ -59,6 +61,21 @@ def test_random_schedules(seed: int, opencl_library: Path, opencl_driver: str) -
     source = random.Random(seed)
     func = PROGRAMS[source.choice(list(PROGRAMS))]()
     assert_computes(func, random_schedule(func, source), opencl_library, opencl_driver)
+
+
+def test_any_number_of_blocks_does_a_parallel_loop(opencl_library: Path, opencl_driver: str) -> None:
+    b = Builder("rows")
+    x = b.input("x", (7, 5), F32)
+    func = b.finish([b.compute("y", (7, 5), lambda i, j: x[i, j] * 2.0)])
+    schedule = Schedule(func)
+    schedule.parallel(schedule.loops("y")[0])
+    inputs = random_inputs(func)
+    with opened([lower_all(schedule.func, TARGET.facts)], TARGET, opencl_library, opencl_driver) as (kernel,):
+        assert [(one.grid, one.elastic) for one in kernel.launches] == [((7, 1, 1), True)]
+        for blocks in range(1, 8):
+            got = replace(kernel, blocks=blocks)(pack_inputs(func, inputs))
+            wanted = 2 * inputs["x"]
+            np.testing.assert_array_equal(unpack_outputs(func, got)["y"], wanted, err_msg=f"{blocks} blocks")
 
 
 def scaled(kind: str = "f32") -> Func:
