@@ -13,8 +13,8 @@ namespace {
 
 const char *verb(Use use) { return use == Use::kRead ? "reads" : use == Use::kWrite ? "writes" : "updates"; }
 
-uint32_t offset_of(const void *place) {
-  return place == nullptr ? 0 : static_cast<uint32_t>(reinterpret_cast<uintptr_t>(place) - image().base);
+uint32_t offset_of(const Worker &from, const void *place) {
+  return place == nullptr ? 0 : static_cast<uint32_t>(reinterpret_cast<uintptr_t>(place) - from.image_base);
 }
 
 // ---------------------------------------------------------------- outside of every buffer
@@ -133,7 +133,7 @@ bool try_global(Worker &from, uintptr_t address, size_t bytes, Use use, const vo
 
 bool in_order(const Worker &from, const Access &earlier, uint32_t subgroup) {
   if (earlier.epoch != from.epoch) return true;
-  if (earlier.thread / static_cast<uint32_t>(from.launch.kernel->subgroup) != subgroup) return false;
+  if (earlier.thread >> from.lane_bits != subgroup) return false;
   return earlier.subgroup_epoch != from.subgroup_epochs[subgroup];
 }
 
@@ -149,10 +149,20 @@ bool in_order(const Worker &from, const Access &earlier, uint32_t subgroup) {
             ", which " + other + " " + earlier_verb + " with no barrier between" + before + place_text(place));
 }
 
+// A word that several threads of this sub-group have read already, in order with what was written there: the most
+// frequent access by far, which changes nothing of what is known.
+bool read_again(const Worker &from, const Cell &cell, uint32_t subgroup) {
+  const Access &read = cell.read;
+  return read.many && read.epoch == from.epoch && cell.write.epoch != 0 && cell.write.epoch != from.epoch &&
+         !cell.in_flight && read.thread >> from.lane_bits == subgroup &&
+         read.subgroup_epoch == from.subgroup_epochs[subgroup];
+}
+
 void check_cell(Worker &from, Cell &cell, uintptr_t address, size_t bytes, Use use, const void *place) {
   const uint32_t number = from.current->number, subgroup = from.subgroup_of(*from.current);
+  if (use == Use::kRead && read_again(from, cell, subgroup)) return;
   const Access mine = {from.epoch, from.subgroup_epochs[subgroup], static_cast<uint16_t>(number), false,
-                       use == Use::kAtomic, offset_of(place)};
+                       use == Use::kAtomic, offset_of(from, place)};
   if (cell.in_flight)
     from.stop("asynchronous copy: " + thread_text(from, number) + " " + verb(use) + " " + element_text(from, address, bytes) +
               " before what is copied there was waited for" + place_text(place));
@@ -170,9 +180,8 @@ void check_cell(Worker &from, Cell &cell, uintptr_t address, size_t bytes, Use u
     return;
   }
   Access &last = cell.read;
-  const uint32_t lanes = static_cast<uint32_t>(from.launch.kernel->subgroup);
   const bool current = last.epoch == mine.epoch;
-  if (current && last.thread / lanes != subgroup) {
+  if (current && last.thread >> from.lane_bits != subgroup) {
     cell.other_read = last;
   } else if (current && last.subgroup_epoch == mine.subgroup_epoch && (last.many || last.thread != number)) {
     last = mine;
@@ -182,16 +191,21 @@ void check_cell(Worker &from, Cell &cell, uintptr_t address, size_t bytes, Use u
   last = mine;
 }
 
+Cell &part(const Worker &from, Cell *word, uintptr_t number) {
+  return number == 0 ? *word : from.parts[3 * (word - from.cells) + static_cast<ptrdiff_t>(number) - 1];
+}
+
 // Forgets what was known of a word in earlier blocks.
-void renew(const Worker &from, Cell *word, bool split) {
+inline void renew(const Worker &from, Cell *word, bool split) {
+  if (word->block == from.block_serial && word->split == split) return;
   if (word->block != from.block_serial) {
     word[0] = Cell();
     word[0].block = from.block_serial;
     if (split)
-      for (int i = 1; i < 4; ++i) word[i] = Cell();
+      for (uintptr_t i = 1; i < 4; ++i) part(from, word, i) = Cell();
     word[0].split = split;
   } else if (split && !word[0].split) {
-    for (int i = 1; i < 4; ++i) word[i] = word[0];
+    for (uintptr_t i = 1; i < 4; ++i) part(from, word, i) = word[0];
     word[0].split = true;
   }
 }
@@ -200,7 +214,7 @@ void renew(const Worker &from, Cell *word, bool split) {
 template <class F> void each_cell(Worker &from, uintptr_t address, size_t bytes, F fn) {
   const uintptr_t end = address + bytes;
   while (address < end) {
-    Cell *word = from.cells + (address - from.shared_low) / 4 * 4;
+    Cell *word = from.cells + (address - from.shared_low) / 4;
     const bool whole = address % 4 == 0 && end - address >= 4;
     renew(from, word, !whole);
     if (whole && !word->split) {
@@ -209,7 +223,7 @@ template <class F> void each_cell(Worker &from, uintptr_t address, size_t bytes,
       continue;
     }
     const uintptr_t stop = std::min(end, (address & ~static_cast<uintptr_t>(3)) + 4);
-    for (; address < stop; ++address) fn(word[address % 4], address);
+    for (; address < stop; ++address) fn(part(from, word, address % 4), address);
   }
 }
 

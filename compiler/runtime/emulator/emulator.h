@@ -56,7 +56,7 @@ struct Access {
   uint32_t place = 0;          // in the library's code
 };
 
-// What is known of some bytes of shared memory in the block that runs: one of four for each word.
+// What is known of some bytes of shared memory in the block that runs: of a word, or of one of its bytes.
 struct Cell {
   uint64_t block = 0;  // the worker's number of the block; of another: nothing is known
   bool split = false;  // the first of a word: its bytes are looked after one by one
@@ -172,12 +172,13 @@ class Worker {
   std::vector<Thread> threads;
   Thread *current = nullptr;  // whose fiber runs
   bool busy = false;          // the emulator itself is at work in it: its own accesses are none of the kernel's
-  uintptr_t shared_low, shared_high;
-  Cell *cells;
+  uintptr_t shared_low, shared_high, image_base;
+  uint32_t lane_bits;  // of a thread's number, its lane: sub-groups are powers of two
+  Cell *cells, *parts;  // of words, side by side; three for each word: of its other bytes
   size_t last_region = 0;
 
   uint32_t subgroup_of(const Thread &thread) const {
-    return thread.number / static_cast<uint32_t>(launch.kernel->subgroup);
+    return thread.number >> lane_bits;
   }
   void wait();  // within a fiber: until others have come
   [[noreturn]] void stop(const std::string &report);  // within a fiber

@@ -186,10 +186,14 @@ void run_thread() {
 
 // ---------------------------------------------------------------- blocks
 
-Worker::Worker(Launch &of) : launch(of), threads(of.threads), cell_memory_(image().thread_bytes * sizeof(Cell)) {
+Worker::Worker(Launch &of)
+    : launch(of), threads(of.threads), image_base(image().base),
+      lane_bits(static_cast<uint32_t>(__builtin_ctz(static_cast<unsigned>(of.kernel->subgroup)))),
+      cell_memory_(rounded(image().thread_bytes, 4) * sizeof(Cell)) {
   shared_low = reinterpret_cast<uintptr_t>(&anchor) - image().anchor_offset;
   shared_high = shared_low + image().thread_bytes;
   cells = reinterpret_cast<Cell *>(cell_memory_.data());
+  parts = cells + (image().thread_bytes + 3) / 4;
   const uint32_t lanes = static_cast<uint32_t>(launch.kernel->subgroup);
   subgroup_epochs.assign((launch.threads + lanes - 1) / lanes, 0);
   for (uint32_t n = 0; n < launch.threads; ++n) {
