@@ -183,9 +183,7 @@ def _run_stages(
             storage, plan = _plan(fused, layouts, aliases, kernels, steps, constants, target, options)
             dump.model(PLAN, plan_text(fused, steps, storage, plan))
         module = _module(path, kernels, target, dump)
-        images = Images((), build.cxx.description if build is not None else "")
-        if module is not None and build is not None:
-            images = _images(module, target, settings, clock)
+        images = _images(module, build, target, settings, clock)
         with clock.stage("host"):
             host = render_plan(plan)
             dump.model(HOST, host, ".cpp")
@@ -225,9 +223,12 @@ def _module(path: Path, kernels: Sequence[Kernel], target: Target, dump: Dump) -
     return module
 
 
-def _images(module: Module, target: Target, settings: Settings, clock: _Clock) -> Images:
-    """What the device's toolchain makes of the module."""
-    assert target.device is not None
+def _images(
+    module: Module | None, build: KernelBuild | None, target: Target, settings: Settings, clock: _Clock
+) -> Images:
+    """What the device's toolchain makes of the module; none where nothing is built, or for the host alone."""
+    if module is None or build is None or target.device is None:
+        return Images((), build.cxx.description if build is not None else "")
     with clock.stage("images"):
         return target.device.build(module, target, settings)
 
