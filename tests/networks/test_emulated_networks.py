@@ -19,9 +19,12 @@ NETWORKS = (
     "squeezenet",
     "shufflenet",
     "mobilenetv2",
+    "unet",
+    "resnet18-v1",
+    "efficientnet-lite4",
 )
 MOST_ERROR = 1e-4
-LIMIT_SECONDS = 900.0
+LIMIT_SECONDS = 3600.0
 
 
 @pytest.mark.parametrize("target", TARGETS)
