@@ -22,6 +22,7 @@ from compiler.loops.ir import (
     REGISTER,
     AddressOf,
     Alloc,
+    AsyncCopy,
     AtomicUpdate,
     Binary,
     Buffer,
@@ -93,6 +94,8 @@ def _written(item: Node, words: Vocabulary) -> tuple[Buffer, ...]:
     """What a statement or a call writes; helpers write to the place that they get first."""
     if isinstance(item, Store | AtomicUpdate):
         return (item.buffer,)
+    if isinstance(item, AsyncCopy):
+        return (item.target.buffer,)
     if isinstance(item, Call) and item.name in words.helpers and isinstance(item.args[0], AddressOf):
         return (item.args[0].buffer,)
     return ()

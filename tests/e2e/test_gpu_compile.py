@@ -13,7 +13,7 @@ from compiler.core.settings import load_settings
 from compiler.targets import get_target
 from compiler.targets.device import Images, Module
 from tests.support.merged_cases import merge, merged
-from tests.support.op_cases import CASES, Case
+from tests.support.op_cases import CASES, Case, floats
 
 GROUPS = dict(merged(CASES, 24))
 TARGETS = ("cuda:sm_70", "rocm:gfx906")
@@ -44,6 +44,13 @@ def assert_built(name: str, target: str, directory: Path) -> None:
 @pytest.mark.parametrize("name", list(GROUPS)[::9])
 def test_some_ops(name: str, target: str, tmp_path: Path) -> None:
     assert_built(name, target, tmp_path)
+
+
+def test_kernels_whose_shared_memory_copies_alone_fill(tmp_path: Path) -> None:
+    case = Case("MatMul", [floats(256, 128), floats(128, 256)], known=(1,))
+    text, images = build("copies", (case,), "cuda:sm_80", tmp_path)
+    assert "tk_async_wait<" in text[text.index("// tk_k0_0") :]
+    assert all(row.registers and not row.spills for row in images.resources)
 
 
 @pytest.mark.slow
