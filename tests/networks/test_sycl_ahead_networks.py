@@ -25,7 +25,7 @@ from toolchain import zoo
 LEFT_OUT = {"perceptron-2gb"}
 QUICK = ("mnist", "sycl-intel")
 SEVERAL = ("mnist", "squeezenet", "transformer-encoder-decomposed")
-"""Networks with every kind of kernel, which are tried for other vendors, too: numbers in their texts differ."""
+"""Networks with every kind of kernel, tried for other vendors, too: numbers in their texts differ."""
 CASES = [
     *((name, "sycl-intel") for name in zoo.networks() if name not in LEFT_OUT),
     *((name, target) for name in SEVERAL for target in ("sycl-nvidia", "sycl-amd")),
