@@ -5,6 +5,8 @@ Schedules for GPUs run there, too: their work-groups, shared memory and barriers
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -15,18 +17,23 @@ from tests.support.op_cases import CASES
 GROUPS = dict(merged(CASES, 24))
 
 
-def sampled(step: int) -> list[object]:
-    """The groups of ops; only every `step`-th runs with every test run."""
+GPUS = ("opencl-nvidia", "opencl-amd", "opencl-hygon", "opencl-intel")
+
+
+def sampled(cases: Iterable[object], step: int) -> list[object]:
+    """All cases; only every `step`-th runs with every test run."""
     slow = pytest.mark.slow
-    return [pytest.param(name, marks=[] if n % step == 0 else [slow]) for n, name in enumerate(GROUPS)]
+    return [
+        pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=[] if n % step == 0 else [slow])
+        for n, case in enumerate(cases)
+    ]
 
 
-@pytest.mark.parametrize("name", sampled(3))
+@pytest.mark.parametrize("name", sampled(GROUPS, 6))
 def test_ops_on_host_cores(name: str, opencl_driver: str, tmp_path: Path) -> None:
     assert_computes(merge(name, GROUPS[name]), "opencl-cpu", tmp_path, opencl_driver)
 
 
-@pytest.mark.parametrize("target", ["opencl-nvidia", "opencl-amd", "opencl-hygon", "opencl-intel"])
-@pytest.mark.parametrize("name", sampled(26))
+@pytest.mark.parametrize(("name", "target"), sampled(itertools.product(GROUPS, GPUS), 29))
 def test_ops_as_for_gpus(name: str, target: str, opencl_driver: str, tmp_path: Path) -> None:
     assert_computes(merge(name, GROUPS[name]), target, tmp_path, f"any:{opencl_driver}")
