@@ -10,6 +10,7 @@ import pytest
 from compiler.core.cache import ContentCache
 from compiler.core.diagnostics import BuildError, UsageError
 from compiler.core.settings import load_settings
+from compiler.loops.intrinsics import SHUFFLE_XOR
 from compiler.render.vocabulary_opencl import HEADER
 from compiler.targets import get_target
 from compiler.targets.device import Module
@@ -53,6 +54,15 @@ def test_processors_have_the_facts_of_host_code() -> None:
     assert not cores.features
     assert get_target("opencl-cpu:x86-64-v3").facts.vector_bits == 256
     assert get_target("opencl-cpu", "x86-64-v3").text == "opencl-cpu:x86-64-v3"
+
+
+@pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.vendor)
+def test_one_name_serves_all_gpus_of_a_vendor(gpu: Gpu) -> None:
+    """One source for all, so nothing in it may rely on what differs among them: the lanes of a sub-group."""
+    facts = get_target(f"opencl-{gpu.vendor}").facts
+    assert SHUFFLE_XOR not in facts.intrinsics
+    with pytest.raises(UsageError, match=f"the one name is {gpu.arch}"):
+        get_target(f"opencl-{gpu.vendor}", f"{gpu.arch},other")
 
 
 @pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.vendor)
