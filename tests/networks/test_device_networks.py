@@ -16,9 +16,8 @@ from pathlib import Path
 import pytest
 
 import compiler
-from compiler.core.settings import load_settings
-from compiler.runtime.vendor_runtimes import find_intel_runtime
 from tests.support.opencl_fixtures import DRIVERS, need_driver
+from tests.support.sycl_fixtures import need_sycl
 from tests.support.verified import Verified, record, recorded, subject_of
 from toolchain import zoo
 
@@ -64,9 +63,7 @@ def test_opencl(
 
 
 def test_sycl(network: Path, record_file: Path | None, capsys: pytest.CaptureFixture[str]) -> None:
-    found = find_intel_runtime(load_settings())
-    if found is None or found.sycl is None:
-        pytest.skip("no SYCL runtime: pip install dpcpp-cpp-rt, or TK_SYCL_ROOT")
+    need_sycl()
     verified = verify(network, "sycl-cpu", "cpu", record_file)
     with capsys.disabled():
         sys.stdout.write(f"\n{verified.line()}\n")

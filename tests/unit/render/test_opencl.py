@@ -17,8 +17,8 @@ from compiler.render.device import render_launches
 from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
 from compiler.schedule.schedule import Schedule
 from compiler.targets import get_target
+from tests.support.device_kernels import on_opencl
 from tests.support.kernels import lower_all, pack_inputs, unpack_outputs
-from tests.support.opencl_kernels import opened
 from tests.support.programs import PROGRAMS, random_schedule, vectorised
 from tests.support.schedules import random_inputs
 from tests.unit.render.test_types_and_functions import inputs_of, program
@@ -29,7 +29,7 @@ LANES = TARGET.facts.lanes(32)
 
 def assert_computes(before: Func, scheduled: Func, library: Path, driver: str) -> None:
     inputs = random_inputs(before)
-    with opened([lower_all(scheduled, TARGET.facts)], TARGET, library, driver) as (kernel,):
+    with on_opencl([lower_all(scheduled, TARGET.facts)], TARGET, library, driver) as (kernel,):
         got = unpack_outputs(scheduled, kernel(pack_inputs(scheduled, inputs)))
     for name, wanted in run(before, inputs).items():
         np.testing.assert_allclose(got[name], wanted, rtol=1e-5, atol=1e-5, err_msg=name)
@@ -40,7 +40,7 @@ def test_all_types_and_functions(vectors: bool, opencl_library: Path, opencl_dri
     func = program()
     inputs = inputs_of(func)
     lowered = lower_all(vectorised(func) if vectors else func, TARGET.facts)
-    with opened([lowered], TARGET, opencl_library, opencl_driver) as (kernel,):
+    with on_opencl([lowered], TARGET, opencl_library, opencl_driver) as (kernel,):
         got = kernel(inputs)
     for name, wanted in run(func, inputs).items():
         np.testing.assert_allclose(
@@ -70,7 +70,9 @@ def test_any_number_of_blocks_does_a_parallel_loop(opencl_library: Path, opencl_
     schedule = Schedule(func)
     schedule.parallel(schedule.loops("y")[0])
     inputs = random_inputs(func)
-    with opened([lower_all(schedule.func, TARGET.facts)], TARGET, opencl_library, opencl_driver) as (kernel,):
+    with on_opencl([lower_all(schedule.func, TARGET.facts)], TARGET, opencl_library, opencl_driver) as (
+        kernel,
+    ):
         assert [(one.grid, one.elastic) for one in kernel.launches] == [((7, 1, 1), True)]
         for blocks in range(1, 8):
             got = replace(kernel, blocks=blocks)(pack_inputs(func, inputs))
