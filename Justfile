@@ -21,6 +21,14 @@ test *args:
 test-all *args:
     @python -m pytest -m "not network and not perf" "$@"
 
+# every network on each OpenCL driver for processors and on SYCL; with `--record FILE` it goes on where it was stopped
+test-devices *args:
+    @python -m pytest -q -n 0 tests/networks/test_device_networks.py "$@"
+
+# all ops, random graphs and random schedules on OpenCL; samples of them on SYCL and in the emulator
+test-devices-parts *args:
+    @python -m pytest -q -n auto --dist worksteal -k "not as_for_gpus" tests/e2e/test_opencl_ops.py tests/e2e/test_sycl_ops.py tests/fuzz/test_random_opencl.py tests/fuzz/test_random_schedules.py tests/fuzz/test_random_sycl.py "$@"
+
 # the ten-second test from end to end
 tiny:
     @python -m pytest -q tests/test_tiny.py
