@@ -14,7 +14,7 @@ import pytest
 from tests.support import gpu_images
 from tests.support.command import tk
 from tests.support.engine import TestEngine
-from tests.support.gpu_images import CUDA, HIP, HIP_NARROW
+from tests.support.gpu_images import CUDA, HIP, HIP_NARROW, Time
 from toolchain import zoo
 from toolchain.engine import store
 
@@ -58,8 +58,8 @@ def test_network(
             "--docker-host", docker_engine.url, "-o", "m.so", "--json", cwd=tmp_path, timeout=3600,
         )  # fmt: skip
         assert compiled.code == 0, compiled.err[-3000:]
-        seconds = time.perf_counter() - started
-        row = gpu_images.binaries(network, target, archs, tmp_path / "m.so", seconds, name)
+        took = Time(time.perf_counter() - started)
+        row = gpu_images.binaries(network, target, archs, tmp_path / "m.so", took, name)
         gpu_images.tell(row, record_property)
     for made in ("m.onnx", "m.so"):
         (tmp_path / made).unlink()

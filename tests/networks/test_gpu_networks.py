@@ -15,7 +15,7 @@ import compiler
 from compiler.core.diagnostics import HostError
 from compiler.runtime.elf import read_images
 from tests.support import gpu_images
-from tests.support.gpu_images import CUDA, HIP, HIP_NARROW, Row
+from tests.support.gpu_images import CUDA, HIP, HIP_NARROW, Row, Time
 from toolchain import zoo
 
 LEFT_OUT = {"perceptron-2gb"}
@@ -48,8 +48,8 @@ def library(tmp_path: Path) -> Iterator[Path]:
     path.unlink(missing_ok=True)
 
 
-def compiled(model: Path, target: str, archs: tuple[str, ...], library: Path) -> float:
-    """The seconds of a compile; skips where there is no toolchain for the target."""
+def compiled(model: Path, target: str, archs: tuple[str, ...], library: Path) -> Time:
+    """The time of a compile; skips where there is no toolchain for the target."""
     try:
         return gpu_images.compiled_here(model, target, archs, library)
     except HostError as error:
@@ -60,18 +60,18 @@ def compiled(model: Path, target: str, archs: tuple[str, ...], library: Path) ->
 def test_binaries(
     model: Path, target: str, archs: tuple[str, ...], library: Path, record_property: Record
 ) -> None:
-    seconds = compiled(model, target, archs, library)
-    gpu_images.tell(gpu_images.binaries(model.stem, target, archs, library, seconds), record_property)
+    took = compiled(model, target, archs, library)
+    gpu_images.tell(gpu_images.binaries(model.stem, target, archs, library, took), record_property)
 
 
 @pytest.mark.parametrize("target", OPENCL)
 def test_spirv_of_opencl(model: Path, target: str, library: Path, record_property: Record) -> None:
-    seconds = compiled(model, target, (), library)
+    took = compiled(model, target, (), library)
     manifest = compiler.manifest_of(library)
     spirv = [data for kind, _, data in read_images(library) if kind == "spirv"]
     if not spirv:
         pytest.skip(f"no llvm-spirv: {manifest['toolchain']}")
     names = gpu_images.device_functions(manifest)
     assert sorted(gpu_images.spirv_entries(spirv[0])) == sorted(names)
-    row = Row(model.stem, target, seconds, len(names), shared_bytes=gpu_images.shared_most(manifest))
+    row = Row(model.stem, target, took, len(names), shared_bytes=gpu_images.shared_most(manifest))
     gpu_images.tell(row, record_property)

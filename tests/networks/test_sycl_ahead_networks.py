@@ -6,7 +6,6 @@ Both passes take the SYCL headers and the compiler of Intel's runtime; DPC++ its
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,7 +44,7 @@ def test_both_passes(
     tmp_path: Path,
     record_property: Callable[[str, object], None],
 ) -> None:
-    started = time.perf_counter()
+    started = gpu_images.now()
     text, functions = module(name, target, tmp_path)
     arch = get_target(target).archs[0]
     for names in HOST_COMPILERS:
@@ -56,8 +55,9 @@ def test_both_passes(
     assert done.returncode == 0, done.stderr[:3000]
     entries = gpu_images.spirv_entries(made)
     assert [sum(f"{one}_kernel_" in entry for entry in entries) for one in functions] == [1] * len(functions)
-    seconds = time.perf_counter() - started
-    gpu_images.tell(Row(name, f"{target}:{arch} ahead", seconds, len(functions)), record_property)
+    gpu_images.tell(
+        Row(name, f"{target}:{arch} ahead", gpu_images.since(started), len(functions)), record_property
+    )
 
 
 def module(name: str, target: str, directory: Path) -> tuple[str, list[str]]:

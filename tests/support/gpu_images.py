@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 import sys
 import time
@@ -27,15 +28,23 @@ _SPIRV_MAGIC = struct.pack("<I", 0x07230203)
 
 
 @dataclass(frozen=True, slots=True)
+class Time:
+    """Seconds on the clock, and of processors where this process and its children did the work."""
+
+    clock: float
+    cpu: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Row:
-    """One network for one target: wall seconds, device functions, and the most that one of them takes.
+    """One network for one target: time, device functions, and the most that one of them takes.
 
     spilling: `function arch bytes` of each that keeps registers in memory. None: the toolchain does not tell.
     """
 
     network: str
     target: str
-    seconds: float
+    time: Time
     functions: int
     registers: int | None = None
     shared_bytes: int | None = None
@@ -43,16 +52,26 @@ class Row:
     where: str = "host"
 
 
-def compiled_here(model: Path, target: str, archs: Sequence[str], library: Path) -> float:
-    """Compile with this machine's toolchains, past the cache of finished libraries; returns the seconds."""
-    started = time.perf_counter()
+def compiled_here(model: Path, target: str, archs: Sequence[str], library: Path) -> Time:
+    """Compile with this machine's toolchains, past the cache of finished libraries."""
+    started = now()
     options = compiler.CompileOptions(output=library, target=target, arch=",".join(archs) or None)
     pipeline.compile_model(model, options, ExternalData(model.parent))
-    return time.perf_counter() - started
+    return since(started)
+
+
+def now() -> Time:
+    return Time(time.perf_counter(), sum(os.times()[:4]))
+
+
+def since(started: Time) -> Time:
+    """What passed since then."""
+    ended = now()
+    return Time(ended.clock - started.clock, (ended.cpu or 0) - (started.cpu or 0))
 
 
 def binaries(
-    network: str, target: str, archs: Sequence[str], library: Path, seconds: float, where: str = "host"
+    network: str, target: str, archs: Sequence[str], library: Path, took: Time, where: str = "host"
 ) -> Row:
     """A library's row, once each architecture has its binary and each device function its numbers on it."""
     manifest = compiler.manifest_of(library)
@@ -67,7 +86,7 @@ def binaries(
     return Row(
         network,
         f"{target} {','.join(archs)}",
-        seconds,
+        took,
         len(functions),
         max(row["registers"] for row in resources),
         max(row["shared_bytes"] for row in resources),
@@ -117,10 +136,11 @@ def tell(row: Row, record: Callable[[str, object], None]) -> None:
 def shown(row: Row) -> str:
     """One line of the table."""
     registers = "-" if row.registers is None else str(row.registers)
+    cpu = "-" if row.time.cpu is None else f"{row.time.cpu:.1f}"
     shared = "-" if row.shared_bytes is None else str(row.shared_bytes)
     functions = {item.split()[0] for item in row.spilling}
     return (
-        f"{row.network:32}{row.target:36}{row.where:18}{row.seconds:8.1f}{row.functions:6}"
+        f"{row.network:32}{row.target:36}{row.where:18}{row.time.clock:8.1f}{cpu:>8}{row.functions:6}"
         f"{registers:>6}{shared:>8}{len(functions):6}  {'; '.join(row.spilling)}"
     )
 
@@ -131,10 +151,12 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     told = [value for one in reports for name, value in one.user_properties if name == _PROPERTY]
     if not told:
         return
-    heads = ("network", "target", "where", "s", "funs", "regs", "shared", "spill")
-    widths = ("<32", "<36", "<18", ">8", ">6", ">6", ">8", ">6")
+    heads = ("network", "target", "where", "s", "CPU s", "funs", "regs", "shared", "spill")
+    widths = ("<32", "<36", "<18", ">8", ">8", ">6", ">6", ">8", ">6")
     line = "".join(f"{head:{width}}" for head, width in zip(heads, widths, strict=True))
     terminalreporter.write_line(f"{line}  which spill, and bytes")
     for value in told:
         row = json.loads(value)
-        terminalreporter.write_line(shown(Row(**{**row, "spilling": tuple(row["spilling"])})))
+        terminalreporter.write_line(
+            shown(Row(**{**row, "time": Time(**row["time"]), "spilling": tuple(row["spilling"])}))
+        )
