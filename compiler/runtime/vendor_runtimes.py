@@ -144,7 +144,7 @@ def _package_libraries(name: str) -> Path | None:
         package = distribution(name)
     except PackageNotFoundError:
         return None
-    for line in (package.read_text("RECORD") or "").splitlines():  # `files` takes a tenth of a second for it
+    for line in (package.read_text("RECORD") or "").splitlines():  # of all loads: `files` takes 20 ms, this 2
         path = line.partition(",")[0]
         file = path.rpartition("/")[2]
         if file == "libintelocl.so" or _SYCL.fullmatch(file):
