@@ -162,9 +162,15 @@ def _kernel(
     )
 
 
+def _shared(resource: dict[str, Any], launch: dict[str, Any]) -> int | None:
+    """Bytes of a kernel's own arrays, or where it has none, what its launch asks for."""
+    own: int | None = resource["shared_bytes"]
+    return launch["shared_bytes"] if own == 0 else own
+
+
 def _launch(entry: dict[str, Any], resources: list[dict[str, Any]]) -> LaunchInfo:
     found = tuple(
-        ResourceInfo(one["arch"], one["registers"], one["spills"], one["shared_bytes"])
+        ResourceInfo(one["arch"], one["registers"], one["spills"], _shared(one, entry))
         for one in resources
         if one["kernel"] == entry["name"]
     )

@@ -63,6 +63,11 @@ class TargetFacts:
         return dict(self.limits).get(name)
 
     @property
+    def shared_limit(self) -> int | None:
+        """Bytes of shared memory for a launch; more than `shared_bytes` where it can ask for them."""
+        return self.limit("shared_bytes_asked") or self.limit("shared_bytes")
+
+    @property
     def peak_flops(self) -> float:
         """Multiply-adds of one core in f32, counted as two operations, per second."""
         return 2.0 * self.fma_per_cycle * self.lanes(32) * self.hertz

@@ -158,7 +158,7 @@ class _Launch:
             for item in statements(self.body)
             if isinstance(item, Alloc) and item.buffer.scope == SHARED and item.buffer.alias_of is None
         }
-        total, limit = sum(sizes.values()), self.facts.limit("shared_bytes")
+        total, limit = sum(sizes.values()), self.facts.shared_limit
         if limit is not None and total > limit:
             parts = ", ".join(f"{buffer.name} {size}" for buffer, size in sizes.items())
             yield Problem(

@@ -106,6 +106,7 @@ class _LaunchPrinter(FunctionPrinter):
         self._facts = facts
         self._scopes: dict[Buffer, str] = {}
         self._shared_bytes = 0
+        self._asks = False
         self._extents: dict[str, int] = {}
 
     def print(self, nest: Stmt) -> tuple[str, Launch]:
@@ -113,6 +114,7 @@ class _LaunchPrinter(FunctionPrinter):
         name = self.kernel_parts.name
         self._extents = {f"{unit}.{axis}": 1 for unit in ("blockIdx", "threadIdx") for axis in _AXES}
         self._bind(nest)
+        self._asks = self._shared_of(nest) > (self._facts.limit("shared_bytes") or 0)
         used = direct_buffers(nest, within_parallel=True)
         numbered = [(n, item) for n, item in enumerate(self.kernel_parts.func.params) if item in used]
         params = [f"{self.pointer_type(item)}{self.words.restrict} b{n}" for n, item in numbered]
@@ -130,6 +132,12 @@ class _LaunchPrinter(FunctionPrinter):
         text = "\n".join([f"// {name}: {sizes}", f"{head} {{", *self.writer.lines, "}", ""])
         taken = tuple(n for n, _ in numbered)
         return text, Launch(name, grid, block, self._shared_bytes, taken, elastic=_is_grid(nest))
+
+    def _shared_of(self, nest: Stmt) -> int:
+        """Bytes of all arrays that the threads of a block share."""
+        arrays = [item.buffer for item in statements(nest) if isinstance(item, Alloc)]
+        own = [item for item in arrays if item.scope == SHARED and item.alias_of is None]
+        return sum(_room((int_of(item.shape[0]) or 0) * item.dtype.bytes) for item in own)
 
     def _bind(self, nest: Stmt) -> None:
         """Learn the extents of the launch."""
@@ -253,9 +261,12 @@ class _LaunchPrinter(FunctionPrinter):
         self.pointers[buffer] = name
         place = self.writer.scopes[0 if self.device.shared_first else -1]
         place.variables.add(name)
-        place.declarations.append(self.device.array(self.element_type(buffer), name, size, scope))
-        size = size * buffer.dtype.bytes
-        self._shared_bytes += -(-size // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
+        ctype = self.element_type(buffer)
+        if self._asks and self.device.shared_at is not None:
+            place.declarations.append(self.device.shared_at(ctype, name, size, self._shared_bytes))
+        else:
+            place.declarations.append(self.device.array(ctype, name, size, scope))
+        self._shared_bytes += _room(size * buffer.dtype.bytes)
 
     def _declare_alias(self, buffer: Buffer) -> None:
         """A part of another private buffer, in the same kind of memory."""
@@ -280,6 +291,11 @@ class _LaunchPrinter(FunctionPrinter):
         AsyncCommit: _async_commit,
         AsyncWait: _async_wait,
     }
+
+
+def _room(size: int) -> int:
+    """Bytes that an array takes of what a block shares, up to where the next one may begin."""
+    return -(-size // SCRATCH_ALIGNMENT) * SCRATCH_ALIGNMENT
 
 
 def _extent(item: For) -> int:

@@ -23,6 +23,8 @@ class DeviceWords:
     elements, scope). barriers: by scope. atomic: a statement: (operator, element type, address, value).
     copies: asynchronous ones into shared memory: a statement that starts one, (to, from, bytes), one that
     closes a group, one that waits until so many are left; None where the language has none.
+    shared_at: an array in the memory that a launch asks for, at so many bytes of it, (C type, name, elements,
+    offset); None where all arrays have memory of their own.
     shared_first: arrays that a block shares are declared at the top of the function.
 
     A scope is that of the buffer; LOCAL stands for private memory in what the threads of a block share.
@@ -35,6 +37,7 @@ class DeviceWords:
     barriers: Mapping[str, str]
     atomic: Callable[[str, DType, str, str], str]
     copies: tuple[Callable[[str, str, int], str], str, Callable[[int], str]] | None = None
+    shared_at: Callable[[str, str, int, int], str] | None = None
     shared_first: bool = True
 
 

@@ -65,6 +65,7 @@ _DEVICE = DeviceWords(
     array=_array,
     barriers=MappingProxyType({"shared": "__syncthreads();", "subgroup": "TK_SUBGROUP_BARRIER();"}),
     atomic=_atomic,
+    shared_at=lambda ctype, name, size, offset: f"TK_SHARED_AT({ctype}, {name}, {size}, {offset});",
     copies=(
         lambda to, source, size: f"tk_async_copy<{size}>({to}, {source});",
         "tk_async_commit();",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 from compiler.core.answer import Answer
@@ -55,6 +56,8 @@ def _target(arch: str) -> Target:
     archs = chosen_archs(arch, ARCHS, {})
     names = tuple(item.name for item in archs)
     facts = gpu_facts("cuda-nvidia", "cuda", archs, common_rates(names))
+    asked = ("shared_bytes_asked", min(item.shared_most for item in archs))
+    facts = replace(facts, limits=(*facts.limits, asked))
     return Target(f"cuda-nvidia:{','.join(names)}", facts, CUDA, (), _host_flags, LANGUAGE, names)
 
 

@@ -148,6 +148,17 @@ WRONG: dict[str, Wrong] = {
         ),
         ("out of bounds: T60 writes shared s0[60], outside of its 60 elements",),
     ),
+    "past the end of an array that the launch asks for": Wrong(
+        _wrong(
+            "TK_SHARED_AT(float, s0, 60, 0);",
+            "TK_SHARED_AT(float, s1, 64, 256);",
+            "float *at = s0 + x;",
+            "*at = b0[x];",
+            "s1[x] = 0.0f;",
+            "b1[x] = s1[x];",
+        ),
+        ("out of bounds: T60 writes shared s0[60], outside of its 60 elements",),
+    ),
     "private array past its end": Wrong(
         _wrong(
             "float p[8];",

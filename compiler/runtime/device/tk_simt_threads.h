@@ -113,6 +113,16 @@ template <class T> TK_INLINE T tk_atomic_exchange(T *at, T value) {
     return tk_atomic_by(at, value, latter());
 }
 
+/* ---------------------------------------------------------------- shared memory that a launch asks for */
+
+/* An array at so many bytes of it. The emulator gives it memory of its own, so that running over its end shows. */
+#if defined(TK_EMULATOR)
+#define TK_SHARED_AT(type, name, size, offset) alignas(16) __shared__ type name[size]
+#elif !defined(TK_IS_HIP)
+extern __shared__ uint4 tk_shared[];
+#define TK_SHARED_AT(type, name, size, offset) type *const name = (type *)((char *)tk_shared + (offset))
+#endif
+
 /* ---------------------------------------------------------------- copies from global to shared memory */
 
 /* Starts copying 4, 8 or 16 bytes, both places aligned to that; done at once where the hardware has no such copies. */

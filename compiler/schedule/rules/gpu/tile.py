@@ -156,7 +156,7 @@ def _has_room(tile: ThreadTile, facts: TargetFacts) -> bool:
     per_unit = facts.limit("registers_per_unit")
     registers = registers_of(tile)
     return (
-        shared_bytes(tile) <= (facts.limit("shared_bytes") or 0)
+        shared_bytes(tile) <= (facts.shared_limit or 0)
         and registers <= (facts.limit("registers_per_thread") or 255)
         and (per_unit is None or registers * tile.threads <= per_unit)
     )
