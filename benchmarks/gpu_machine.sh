@@ -3,6 +3,7 @@
 # measured beside): no root, nothing installed outside of build/gpu-packages.
 #
 #     sh benchmarks/gpu_machine.sh [--wheels FOLDER] [options of benchmarks/gpu.py]
+#     sh benchmarks/gpu_machine.sh [--wheels FOLDER] --peers [options of benchmarks/gpu_peers.py]
 #
 # What Python lacks of the few packages that this takes comes from PyPI, or from the wheels in FOLDER where the
 # machine reaches nothing. PYTHON names the interpreter. Results: build/benchmarks/gpu-*.json and .md.
@@ -10,9 +11,14 @@ set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 python=${PYTHON:-python3}
 source=
+program=gpu.py
 if [ "${1:-}" = --wheels ]; then
   source="--no-index --find-links $2"
   shift 2
+fi
+if [ "${1:-}" = --peers ]; then
+  program=gpu_peers.py
+  shift
 fi
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
   echo "error: Python 3.11 or newer is needed, found $("$python" --version 2>&1); PYTHON names another" >&2
@@ -43,4 +49,4 @@ need 'import onnxruntime' onnxruntime
 need 'import compiler as c; assert [t for t in c.list_targets() if t.name == "cuda-nvidia"][0].compiles' \
   nvidia-cuda-nvrtc-cu12
 "$python" -c 'import torch' 2>/dev/null || echo "PyTorch is not here: it will be listed as not run" >&2
-exec "$python" "$root/benchmarks/gpu.py" "$@"
+exec "$python" "$root/benchmarks/$program" "$@"

@@ -153,9 +153,10 @@ def script(*arguments: str, **changes: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(argv, env=env, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_the_script_for_a_bare_machine(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--peers", "--networks", "resnet50", "--batches", "1")])
+def test_the_script_for_a_bare_machine(tmp_path: Path, options: tuple[str, ...]) -> None:
     no_gpu()
-    done = script("--wheels", str(tmp_path))
+    done = script("--wheels", str(tmp_path), *options)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().startswith("not run: cuda-nvidia: ")
 
