@@ -32,7 +32,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.verify import verify
 from compiler.lower.verify_launch import problems_of_launches
-from compiler.schedule.chooser import AnalyticChooser, Chooser, Option, RandomChooser
+from compiler.schedule.chooser import AnalyticChooser, Chooser, Option, RandomChooser, ReplayChooser
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import Trace
@@ -198,6 +198,22 @@ def test_random_products(seed: int) -> None:
     func = product_of(m, n, k)
     for facts in ("tiny", "gfx906"):
         assert_meaning(func, schedule_func(func, {}, FACTS[facts], RandomChooser(r)), facts)
+
+
+@pytest.mark.parametrize("chunks", [1, 2, 3, 24])
+def test_long_sums_in_any_number_of_chunks(chunks: int) -> None:
+    func = product_of(8, 12, 384)
+    chooser = ReplayChooser({"y.chunks": (chunks,)}, AnalyticChooser())
+    lowered = assert_meaning(func, schedule_func(func, {}, SM_70, chooser), "sm_70")
+    assert chooser.decisions["y.chunks"] == (chunks,)
+    assert len(launches(lowered)) == (1 if chunks == 1 else 2)
+
+
+def test_where_all_units_have_work_nothing_is_cut() -> None:
+    for size, asked in ((8, True), (1024, False)):
+        chooser = AnalyticChooser()
+        schedule_func(product_of(size, 1024, 512), {}, SM_70, chooser)
+        assert ("y.chunks" in chooser.decisions) == asked
 
 
 @pytest.mark.parametrize("facts", FACTS)
