@@ -34,7 +34,7 @@ from compiler.loops.ir import (
     statements,
 )
 from compiler.loops.queries import int_of, variables
-from compiler.lower.overlap import Access, Overlap, accesses
+from compiler.lower.overlap import Access, Overlap, accesses, distance
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +59,9 @@ class _Effects:
     def mapped(self, change: Callable[[Access], Access]) -> _Effects:
         return replace(self, touched=tuple(change(item) for item in self.touched))
 
+
+_TWICE = 2
+"""Iterations of a loop in which nothing is longer ago than the one before."""
 
 _Pending = tuple[_Effects, ...]
 """What was done since all threads met."""
@@ -129,16 +132,21 @@ class _Insert:
     def _rounds(self, loop: For, pending: _Pending) -> tuple[Stmt, _Pending]:
         """The body with barriers, each iteration compared with the one before, and with longer ago."""
         own = {item.buffer.name for item in statements(loop.body) if isinstance(item, Alloc)}
-        last = {loop.var.name: loop.var - 1}
 
-        def earlier(access: Access) -> Access:
-            """As the next iteration sees it; memory of an iteration is the same in each."""
-            return Access(access.name, access.write) if access.name in own else access.at(last)
+        def ago(effects: Iterable[_Effects], iterations: Expr) -> _Pending:
+            """As a later iteration sees it; memory of an iteration is the same in each."""
+            then = {loop.var.name: loop.var - iterations}
+
+            def moved(access: Access) -> Access:
+                return Access(access.name, access.write) if access.name in own else access.at(then)
+
+            return tuple(item.mapped(moved) for item in effects)
 
         _, once = self.stmt(loop.body, ())
-        before = tuple(item.mapped(earlier) for item in once)
+        before = ago(once, const(1))
         _, after = self.stmt(loop.body, (*pending, *before))
-        longer = _forgetting([item for item in after if item in before], loop.var.name)
+        lasting = [item for item, last in zip(once, before, strict=True) if last in after]
+        longer = ago(lasting, distance(loop)) if int_of(loop.extent) != _TWICE else ()
         return self.stmt(loop.body, _joined((*pending, *before), longer))
 
     def _waits_once(self, loop: For) -> bool:

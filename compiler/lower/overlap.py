@@ -125,6 +125,11 @@ def _name(buffer: Buffer) -> str:
     return buffer.alias_of or buffer.name
 
 
+def distance(loop: For) -> Var:
+    """How many iterations of a loop lie between two that are not neighbours."""
+    return Var(f"{loop.var.name}~")
+
+
 class Overlap:
     """Answers for one launch; `threads` are the variables that differ between threads, with their extents."""
 
@@ -134,6 +139,7 @@ class Overlap:
             extent = int_of(loop.extent) if isinstance(loop, For) else None
             if isinstance(loop, For) and extent:
                 bounds[loop.var.name] = (0, extent - 1)
+                bounds[distance(loop).name] = (2, max(2, extent - 1))
         inside = {x.var.name for leaf in leaves for x in statements(leaf) if isinstance(x, For)}
         lets = {item.var.name for item in statements(stmt) if isinstance(item, Let)}
         self._apart = {name: Var(name + _OTHER) for name in {*threads, *inside, *lets}}

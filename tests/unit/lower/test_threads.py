@@ -205,6 +205,23 @@ func every(x: f32[32]) -> (y: f32[32])
     assert (own.scope, int(own.shape[0].value)) == ("register", 4)
 
 
+def test_virtual_threads_are_written_out_by_each_thread() -> None:
+    """Each thread does the work of two, half a block apart; both halves of shared memory are there."""
+    text = TURN.replace("READ", BACKWARDS).replace("for b in 0..2", "for b in 0..1")
+    text = text.replace("b * 32 + i", "v2 * 32 + i").replace("b * 32 + j", "v3 * 32 + j")
+    lines = []
+    for line in text.splitlines():
+        for var in ("i", "j"):
+            if line.startswith(f"    for {var} in"):
+                lines.append(f"    for v{2 if var == 'i' else 3} in 0..2 bound(vthread.x)")
+        lines.append(f"  {line}" if line.startswith("    ") else line)
+    lowered = check("\n".join(lines))
+    assert tags(lowered) == ["blockIdx.x", "threadIdx.x"]
+    assert barriers(lowered) == 1, "between the steps, not between virtual threads"
+    (shared,) = [item.buffer for item in statements(lowered.body) if isinstance(item, Alloc)]
+    assert int(shared.shape[0].value) == 64
+
+
 STRIPES = """
 func stripes(x: f32[64], p: i64[64]) -> (y: f32[64])
   for b in 0..1 bound(blockIdx.x)
