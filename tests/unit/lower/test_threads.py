@@ -211,9 +211,8 @@ def test_virtual_threads_are_written_out_by_each_thread() -> None:
     text = text.replace("b * 32 + i", "v2 * 32 + i").replace("b * 32 + j", "v3 * 32 + j")
     lines = []
     for line in text.splitlines():
-        for var in ("i", "j"):
-            if line.startswith(f"    for {var} in"):
-                lines.append(f"    for v{2 if var == 'i' else 3} in 0..2 bound(vthread.x)")
+        loop = {"    for i": "v2", "    for j": "v3"}.get(line[:9])
+        lines += [f"    for {loop} in 0..2 bound(vthread.x)"] if loop else []
         lines.append(f"  {line}" if line.startswith("    ") else line)
     lowered = check("\n".join(lines))
     assert tags(lowered) == ["blockIdx.x", "threadIdx.x"]
