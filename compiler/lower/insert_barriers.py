@@ -119,6 +119,12 @@ class _Insert:
         return seq(*done), pending
 
     def _loop(self, loop: For, pending: _Pending) -> tuple[Stmt, _Pending]:
+        leaf, names = self._only_leaf(loop)
+        if leaf is not None and not self._parted and not any(item.write for item in _effects(leaf).touched):
+            done, after = self._leaf(leaf, pending)
+            for name in names:
+                after = _forgetting(after, name)
+            return (loop if done is leaf else seq(Barrier("shared"), loop)), after
         if int_of(loop.extent) == 1:
             body, after = self.stmt(loop.body, pending)
             first = {loop.var.name: const(0)}
@@ -128,6 +134,17 @@ class _Insert:
             after = _forgetting(self._rounds(loop, ())[1], loop.var.name)
             return seq(Barrier("shared"), loop), after
         return loop.replace(body=body), _joined(pending, _forgetting(after, loop.var.name))
+
+    def _only_leaf(self, stmt: Stmt) -> tuple[Stmt | None, list[str]]:
+        """The leaf that loops which run are around, and their variables; no leaf where there is more."""
+        names = []
+        while id(stmt) not in self._leaves:
+            if isinstance(stmt, For) and int_of(stmt.extent):
+                names.append(stmt.var.name)
+            elif not isinstance(stmt, Block) or stmt.iters or stmt.init is not None:
+                return None, names
+            stmt = stmt.body
+        return stmt, names
 
     def _rounds(self, loop: For, pending: _Pending) -> tuple[Stmt, _Pending]:
         """The body with barriers, each iteration compared with the one before, and with longer ago."""

@@ -164,6 +164,13 @@ class _Launch:
             return self._thread_loop(stmt, active)
         if isinstance(stmt, For) and (stmt.tag or "").startswith(_VIRTUAL):
             stmt = stmt.replace(kind=ForKind.UNROLLED, tag=None)
+        if (
+            isinstance(stmt, Block)
+            and not self._is_leaf(stmt)
+            and stmt.init is None
+            and stmt.predicate is None
+        ):
+            return self._around_lanes(stmt, active)
         if not self._is_leaf(stmt):
             return stmt.map_children(
                 lambda item: self._spread(item, active) if isinstance(item, Stmt) else item
@@ -191,6 +198,15 @@ class _Launch:
         if id(done) in self.leaves:
             self.leaves[id(guarded)] = guarded
         return guarded
+
+    def _around_lanes(self, block: Block, active: frozenset[str]) -> Stmt:
+        """A block around a loop over lanes in terms of the loops around it: its accesses can be compared."""
+        values = {item.var.name: item.binding for item in block.iters}
+        reads, writes = (
+            tuple(substitute(region, values) for region in regions) for regions in (block.reads, block.writes)
+        )
+        body = self._spread(substitute(block.body, values), active)
+        return block.replace(iters=(), reads=reads, writes=writes, body=body)
 
     @staticmethod
     def _is_leaf(stmt: Stmt) -> bool:
