@@ -314,7 +314,7 @@ class Expressions:
             return self._masked_load(expr)
         text = self.words.widen(expr.dtype, self._vector_load(expr))
         simple = isinstance(index, Ramp) or index.dtype.lanes == 1
-        return self._share(buffer, expr.dtype, text) if simple and not self._lazy else text
+        return self._share(buffer, _held(expr), text) if simple and not self._lazy else text
 
     def _vector_load(self, expr: Load) -> str:
         buffer, index = expr.buffer, expr.indices[0]
@@ -369,9 +369,8 @@ class Expressions:
 
     def named(self, expr: Expr) -> str:
         """A value that is written more than once: a variable in front of the statement."""
-        kind = dtype(f"i{mask_bits(expr)}", expr.dtype.lanes) if expr.dtype.is_bool else expr.dtype
         name = self.writer.fresh("t")
-        self.writer.line(f"const {self.words.type_of(kind)} {name} = {self(expr)};")
+        self.writer.line(f"const {self.words.type_of(_held(expr))} {name} = {self(expr)};")
         return name
 
     def _share(self, buffer: Buffer, kind: DType, text: str) -> str:
@@ -420,11 +419,16 @@ class Expressions:
     }
 
 
+def _held(expr: Expr) -> DType:
+    """The type of a variable that holds a value: a vector of bool consists of integers."""
+    return dtype(f"i{mask_bits(expr)}", expr.dtype.lanes) if expr.dtype.is_bool else expr.dtype
+
+
 def mask_bits(expr: Expr) -> int:
     """Width of the integers that a vector of bool consists of: that of what was compared."""
     if isinstance(expr, Binary) and not expr.a.dtype.is_bool:
         return computed(expr.a.dtype).bits
-    if isinstance(expr, Binary):
+    if isinstance(expr, Binary | Select):
         return max(mask_bits(expr.a), mask_bits(expr.b))
     if isinstance(expr, Unary):
         return mask_bits(expr.a)
@@ -432,8 +436,6 @@ def mask_bits(expr: Expr) -> int:
         return computed(expr.args[0].dtype).bits
     if isinstance(expr, Cast):
         return mask_bits(expr.value) if expr.value.dtype.is_bool else computed(expr.value.dtype).bits
-    if isinstance(expr, Select):
-        return max(mask_bits(expr.a), mask_bits(expr.b))
     return memory_type(expr.dtype).bits if isinstance(expr, Load) else 32
 
 

@@ -8,8 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler.core.types import BOOL
+from compiler.loops.build import Builder
 from compiler.loops.interp import run
-from compiler.loops.ir import Func
+from compiler.loops.interp_values import STORAGE
+from compiler.loops.ir import Func, Select, const
 from compiler.targets import get_target
 from tests.support.kernels import CompiledKernel, lower_all, pack_inputs, unpack_outputs
 from tests.support.programs import PROGRAMS, random_schedule, vectorised
@@ -20,7 +23,8 @@ SANITIZE = ("-fsanitize=undefined", "-fsanitize-undefined-trap-on-error")  # nee
 
 
 def assert_computes(before: Func, scheduled: Func, directory: Path, flags: tuple[str, ...] = ()) -> None:
-    inputs = random_inputs(before)
+    kinds = {item.name: STORAGE[item.dtype.name] for item in before.params}
+    inputs = {name: array.astype(kinds[name]) for name, array in random_inputs(before).items()}
     kernel = CompiledKernel(lower_all(scheduled, HOST.facts), HOST, directory, flags)
     got = unpack_outputs(scheduled, kernel(pack_inputs(scheduled, inputs)))
     for name, wanted in run(before, inputs).items():
@@ -32,6 +36,17 @@ def assert_computes(before: Func, scheduled: Func, directory: Path, flags: tuple
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_vectorised(program: str, tmp_path: Path) -> None:
     func = PROGRAMS[program]()
+    assert_computes(func, vectorised(func), tmp_path)
+
+
+def test_a_vector_of_bool_that_is_read_twice(tmp_path: Path) -> None:
+    b = Builder("choice")
+    x, mask = b.input("x", (4, 64)), b.input("mask", (4, 64), BOOL)
+    zero = const(0.0, x.dtype)
+    y = b.compute(
+        "y", (4, 64), lambda i, j: Select(mask[i, j], x[i, j], zero) + Select(mask[i, j], zero, x[i, j])
+    )
+    func = b.finish([y])
     assert_computes(func, vectorised(func), tmp_path)
 
 
