@@ -24,6 +24,8 @@ COMPOUND = {name for name in NAMES if "-" in name}
 OTHER_MEANINGS = {
     ("compiler/render/vocabulary_cuda.py", "cuda"): "the vocabulary's own name, for its language",
     ("compiler/render/vocabulary_cuda.py", "hip"): "the vocabulary's own name, for its language",
+    ("compiler/loops/matrix_units", "cuda"): "the language of an instruction's text",
+    ("compiler/loops/matrix_units", "hip"): "the language of an instruction's text",
     ("compiler/verify/emulate.py", "cuda"): "the language of a module's text",
     ("compiler/verify/emulate.py", "hip"): "the language of a module's text",
     ("toolchain/images/steps.py", "cuda"): "a backend of DPC++",
