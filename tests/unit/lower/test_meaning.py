@@ -9,9 +9,10 @@ import pytest
 
 from compiler.loops.interp import run
 from compiler.loops.ir import Func
+from compiler.schedule.schedule import Schedule
 from compiler.targets import get_target
 from tests.support.kernels import lower_steps, run_flat
-from tests.support.programs import PROGRAMS, random_schedule, vectorised
+from tests.support.programs import PROGRAMS, matmul, random_schedule, vectorised
 from tests.support.schedules import random_inputs
 
 FACTS = {name: get_target(f"cpu:{name}").facts for name in ("x86-64-v4", "x86-64-v3", "x86-64")}
@@ -49,3 +50,15 @@ def test_random_schedules(seed: int) -> None:
     func = PROGRAMS[source.choice(list(PROGRAMS))]()
     scheduled = random_schedule(func, source)
     assert_keeps_meaning(func, scheduled, source.choice(list(FACTS)))
+
+
+@pytest.mark.parametrize("tiled_too", [False, True])
+def test_a_reduction_that_the_block_around_carries_on_starts_once(tiled_too: bool) -> None:
+    func = matmul(2, 6, 4)
+    schedule = Schedule(func)
+    row, column, step = schedule.loops("C")
+    outer, inner = schedule.split(step, (None, 2))
+    left, right = schedule.split(column, (None, 3))
+    schedule.reorder(row, outer, left, right, inner)
+    schedule.blockize(right if tiled_too else inner)
+    assert_keeps_meaning(func, schedule.func, "x86-64-v3")
