@@ -58,7 +58,8 @@ class _LowerBlocks(Rewriter):
 def _start(loop: For, block: Block) -> Stmt:
     """The loop nest that stores the start value of a block inside `loop`.
 
-    A block around the loop may carry a part of the reduction: then the nest runs where that part starts.
+    Where a block around the loop carries a part of the reduction, or this block has only the rest of one, the
+    loops inside do not tell whether the reduction starts here; its other iterations do.
     """
     reduced = _reduce_names(block)
     needed = {name for item in block.iters if item.kind == "spatial" for name in variables(item.binding)}
@@ -73,9 +74,8 @@ def _start(loop: For, block: Block) -> Stmt:
     for item in reversed(kept):
         var = Var(f"{item.var.name}_init")
         nest = For(var, item.extent, nest, item.kind, item.tag, item.annotations)
-    around = reduced - values.keys()
-    carried = [item for item in block.iters if item.kind == "reduce" and around & variables(item.binding)]
-    return _when(all_of(*(bindings[item.var.name].eq(0) for item in carried)), nest)
+    first = [bindings[item.var.name].eq(0) for item in block.iters if item.kind == "reduce"]
+    return _when(all_of(*first), nest)
 
 
 def _reduce_names(block: Block) -> set[str]:

@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from compiler.loops.build import Builder
 from compiler.loops.interp import run
 from compiler.loops.ir import Func
 from compiler.schedule.schedule import Schedule
@@ -61,4 +62,16 @@ def test_a_reduction_that_the_block_around_carries_on_starts_once(tiled_too: boo
     left, right = schedule.split(column, (None, 3))
     schedule.reorder(row, outer, left, right, inner)
     schedule.blockize(right if tiled_too else inner)
+    assert_keeps_meaning(func, schedule.func, "x86-64-v3")
+
+
+def test_a_pipelined_reduction_starts_once() -> None:
+    b = Builder("f")
+    x = b.input("x", (4, 6))
+    twice = b.compute("twice", (4, 6), lambda i, j: x[i, j] * 2.0)
+    func = b.finish([b.reduce("y", (4,), (6,), lambda i, r: twice[i, r])])
+    schedule = Schedule(func)
+    step = schedule.split(schedule.loops("y")[-1], (None, 3))[0]
+    schedule.compute_at("twice", step)
+    schedule.software_pipeline(step, (0, 1))
     assert_keeps_meaning(func, schedule.func, "x86-64-v3")

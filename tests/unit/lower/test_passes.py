@@ -167,6 +167,23 @@ def test_start_value_stays_when_the_buffer_is_used_inside() -> None:
     assert "for C_i1_init in 0..3" in text  # the spatial loops inside are repeated
 
 
+def test_the_rest_of_a_reduction_has_no_start_value() -> None:
+    program = func(
+        """
+for i in 0..8
+  for r in 0..4
+    block y(vi: spatial 8 = i, vq: reduce 2 = 1, vr: reduce 4 = r)
+      reads x[vi * 8 + vq * 4 + vr]
+      writes y[vi]
+      init
+        y[vi] = 0.0
+      y[vi] += x[vi * 8 + vq * 4 + vr]
+""",
+        result="y: f32[8]",
+    )
+    assert "y[i] = 0.0" not in body_of(lower_blocks(program))
+
+
 # ---------------------------------------------------------------- compact_buffers
 
 
