@@ -130,7 +130,7 @@ class StagesChooser:
     taken: list[tuple[int, ...]] = field(default_factory=list)
 
     def choose(self, _name: str, options: Sequence[Option]) -> tuple[int, ...]:
-        wanted = [item for item in options if len(item.value) == 6 and item.value[5] == self.stages]
+        wanted = [item for item in options if len(item.value) == 7 and item.value[5:] == (self.stages, 0)]
         value = self.source.choice(wanted or list(options)).value
         self.taken += [value] if wanted else []
         return value
@@ -144,7 +144,19 @@ def test_the_next_part_is_fetched_while_one_is_multiplied(name: str) -> None:
         run(lowered, pack_inputs(schedule.func, random_inputs(func)), races=True)
         if "software_pipeline" in [item.name for item in schedule.trace.instructions]:
             assert sum(isinstance(item, Barrier) for item in statements(lowered.body)) == 1
+            assert multiplying_loops(lowered), "between the loads and the stores of the next part"
     assert chooser.taken
+
+
+def multiplying_loops(lowered: Func) -> list[For]:
+    """Serial loops that read shared memory and in which no thread waits."""
+    loops = [i for i in statements(lowered.body) if isinstance(i, For) and i.kind is ForKind.SERIAL]
+    return [
+        loop
+        for loop in loops
+        if any(isinstance(item, Load) and item.buffer.scope == SHARED for item in loop.walk())
+        and not any(isinstance(item, Barrier) for item in statements(loop.body))
+    ]
 
 
 def test_softmax_is_one_launch() -> None:

@@ -362,7 +362,7 @@ class _Contraction:
         if tile.stages > 1 and len(rounds) > 1:
             rounds = [self.s.fuse(*rounds)]
         self.s.decompose_reduction(self.name, rounds[0])
-        self.s.unroll(self.s.split(step, (None, min(tile.depth, _steps_written_out(tile))))[1])
+        self.s.unroll(self.s.split(step, (None, _steps_written_out(tile)))[1])
         self.epilogue(tile, follow, lanes)
         self.fetch_all(stages, rounds[-1], tile)
         for tag, loop in zip(_GRID, reversed(grid), strict=False):
@@ -438,8 +438,13 @@ class _Contraction:
 
 
 def _steps_written_out(tile: ThreadTile) -> int:
-    """Steps whose products are written out one after the other: as many as fit the instruction cache."""
-    return max(1, _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns))
+    """Steps whose products are written out one after the other: as many as fit the instruction cache.
+
+    Where the next part waits in registers, its stores follow under a condition, and the products stay a loop:
+    LLVM moves products that stand alone behind those stores, and keeps all of their factors until there.
+    """
+    most = tile.depth if tile.stages == 1 or tile.copied else max(1, tile.depth // 2)
+    return min(most, max(1, _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns)))
 
 
 def _runs_along(block: BlockFacts, item: Iter) -> bool:
