@@ -17,6 +17,7 @@ from compiler.core.diagnostics import InternalError
 from compiler.core.node import Node
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import (
+    FRAGMENT,
     SHARED,
     Alloc,
     AsyncCommit,
@@ -36,6 +37,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.queries import int_of
 from compiler.render.cstyle import SCRATCH_ALIGNMENT, FunctionPrinter, KernelPrinter, direct_buffers, stripped
+from compiler.render.matrix_text import check_tile
 from compiler.render.vocabulary import LOCAL, DeviceWords, Dim3, Vocabulary
 
 _AXES = ("x", "y", "z")
@@ -246,6 +248,12 @@ class _LaunchPrinter(FunctionPrinter):
     def _declare_array(self, buffer: Buffer, size: int) -> None:
         name = self.writer.fresh("s")
         self.pointers[buffer] = name
+        if buffer.scope == FRAGMENT:
+            check_tile(buffer.lane_map or "", self.words.name)
+            if self.device.fragment is not None:
+                kind = self.device.fragment(buffer.lane_map or "", size)
+                self.writer.declare(name, f"{kind} {name}[1];")
+                return
         self.writer.declare(name, self.device.array(self.element_type(buffer), name, size, buffer.scope))
 
     def _declare_scratch(self, buffer: Buffer, size: int) -> None:

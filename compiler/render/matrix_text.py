@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from compiler.core.diagnostics import InternalError
 from compiler.core.types import DType
+from compiler.loops import intrinsics
 from compiler.loops.matrix_units import UNITS, Digits, MatrixUnit, Text, wmma
 from compiler.render.vocabulary import Vocabulary, memory_type
 
@@ -40,6 +42,32 @@ def wmma_helpers(header: str, words: Vocabulary) -> Mapping[str, str]:
     record = _record(unit, words.math(unit.name), total, words)
     text = f"#if defined(TK_EMULATOR)\n{record}\n#endif\n{header}"
     return MappingProxyType(dict.fromkeys(WMMA_CALLS, text))
+
+
+_JOINT_ELEMENTS = {"f16": "sycl::half", "bf16": "sycl::ext::oneapi::bfloat16", "f32": "float"}
+
+
+def check_tile(lane_map: str, language: str) -> None:
+    """Raise InternalError where an opaque fragment is of a unit that a language has no text for."""
+    found = wmma.unit_of(lane_map)
+    if found is not None and found[0].text(language) is None:
+        raise InternalError(f"{language} has no {found[0].name}", where=lane_map)
+
+
+def joint_matrix_type(lane_map: str, size: int) -> str:
+    """The type of a tile in SYCL, from the name of its lane map and how many elements a lane holds."""
+    found, layout = wmma.unit_of(lane_map), intrinsics.lane_map(lane_map)
+    if found is None or layout is None:
+        raise InternalError("joint_matrix has no such tiles", where=lane_map)
+    if size != layout.registers:  # nothing points into an object
+        raise InternalError(f"a fragment of {size} elements is not one tile", where=lane_map)
+    unit, part = found
+    rows, columns, element = {
+        "a": (unit.rows, unit.steps, unit.factor),
+        "b": (unit.steps, unit.columns, unit.factor),
+        "c": (unit.rows, unit.columns, unit.total),
+    }[part]
+    return f"tk_wmma_{part}<{_JOINT_ELEMENTS[element.name]}, {rows}, {columns}>"
 
 
 def _helper(unit: MatrixUnit, text: Text, words: Vocabulary) -> str:

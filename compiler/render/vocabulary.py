@@ -26,6 +26,8 @@ class DeviceWords:
     shared_at: an array in the memory that a launch asks for, at so many bytes of it, (C type, name, elements,
     offset); None where all arrays have memory of their own.
     shared_first: arrays that a block shares are declared at the top of the function.
+    fragment: the type of an opaque tile of a matrix unit, (lane map, elements of a lane); None where it is
+    an array of elements like any other.
 
     A scope is that of the buffer; LOCAL stands for private memory in what the threads of a block share.
     """
@@ -39,6 +41,7 @@ class DeviceWords:
     copies: tuple[Callable[[str, str, int], str], str, Callable[[int], str]] | None = None
     shared_at: Callable[[str, str, int, int], str] | None = None
     shared_first: bool = True
+    fragment: Callable[[str, int], str] | None = None
 
 
 LOCAL = "local-scratch"

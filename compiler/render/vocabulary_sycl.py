@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from compiler.core.types import DType
 from compiler.loops.ir import SHARED
+from compiler.render.matrix_text import WMMA_CALLS, joint_matrix_type
 from compiler.render.vocabulary import LOCAL, DeviceWords, Dim3, Vocabulary, memory_type
 from compiler.render.vocabulary_cpp import CPP
 
@@ -75,10 +76,14 @@ def _load_aligned(kind: DType, pointer: str) -> str:
 SYCL_CPU: Vocabulary = replace(CPP, name="sycl", apart="", prelude=prelude(), device=_device("int64_t"))
 """For the cores of a processor: explicit vectors of up to 16 lanes, offsets as wide as pointers."""
 
+_JOINT_MATRIX = (HEADER.parent / "tk_sycl_matrix.h").read_text(encoding="utf-8")
+
 SYCL_GPU: Vocabulary = replace(
     SYCL_CPU,
     index="int",
-    device=_device("int"),
+    device=replace(_device("int"), fragment=joint_matrix_type),
+    math=lambda name: CPP.math(name.replace(".", "_")),
+    helpers=dict.fromkeys(WMMA_CALLS, _JOINT_MATRIX),
     load_aligned=_load_aligned,
     store_aligned=lambda _, pointer, value: f"tk_store_aligned({pointer}, {value})",
 )

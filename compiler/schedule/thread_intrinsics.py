@@ -4,9 +4,9 @@ Importing this module makes them known: whoever wants them asks for them.
 
 - `dp4a.i8`: c += the four products of neighbouring signed bytes (CUDA: `__dp4a`, from sm_61; else plain C).
   Printed as `tk_dp4a_i8`.
-- `wmma.*`: c += a @ b for tiles of 16 x 16, a and b in f16, c in f32, spread over a sub-group of 32 (CUDA
-  from sm_70 on: `wmma.load`, `wmma.mma`, `wmma.store` of the PTX ISA). Fragments are opaque: which lane holds
-  what is the device's matter, so no epilogue works on them; rules take `mma` (`compiler.loops.matrix_units`).
+- `wmma.*`: c += a @ b for tiles of f16 or bf16 with sums in f32, spread over a sub-group (CUDA from sm_70
+  on: `wmma` of the PTX ISA; SYCL: `joint_matrix`; records: `compiler.loops.matrix_units.wmma`). Fragments
+  are opaque: which lane holds what is the device's matter, so no epilogue works on them; rules take `mma`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from compiler.loops import intrinsics
 from compiler.loops.interp_threads import Thread
 from compiler.loops.interp_values import Address, ProgramError
 from compiler.loops.intrinsics import Intrinsic
-from compiler.loops.matrix_units import Fragment, wmma
+from compiler.loops.matrix_units import MatrixUnit, wmma
 from compiler.schedule import tensor_intrinsics
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic
 
@@ -57,31 +57,34 @@ func dp4a(c: i32[1], a: i8[4], b: i8[4]) -> ()
 """Four products of bytes at once; the bytes of both factors lie side by side, at a multiple of four."""
 
 
-# ---------------------------------------------------------------- 16 x 16 x 16, f16 -> f32
+# ---------------------------------------------------------------- opaque fragments
 
-_UNIT = wmma.PRODUCT
-WMMA_MAPS = tuple(intrinsics.register_lane_map(item) for item in _UNIT.lane_maps())
+WMMA_MAPS = tuple(
+    intrinsics.register_lane_map(item) for unit in wmma.OPAQUE.values() for item in unit.lane_maps()
+)
 
 _Threads = Sequence[Thread]
 _Args = Sequence[Sequence[Any]]
 
 
-def _fragment(addresses: Sequence[Address], part: str) -> Fragment:
-    """Check that these are fragments of a sub-group, of one kind; gives where its elements lie."""
+def _unit(addresses: Sequence[Address], part: str) -> MatrixUnit:
+    """Check that these are fragments of a whole sub-group, of this part; gives whose."""
     buffer = addresses[0].view.buffer
-    if buffer.lane_map != f"{_UNIT.name}.{part}":
+    found = wmma.unit_of(buffer.lane_map)
+    if found is None or found[1] != part:
         raise ProgramError(
             f"the fragment `{buffer.name}` is laid out as {buffer.lane_map or 'nothing'}",
-            why=f"{_UNIT.name}.{part} is needed",
+            why=f"{part} of one of these is needed: {', '.join(wmma.OPAQUE)}",
         )
-    if len(addresses) != _UNIT.lanes:
-        raise ProgramError(f"wmma needs {_UNIT.lanes} lanes, the sub-group has {len(addresses)}")
-    return {"a": _UNIT.a, "b": _UNIT.b, "c": _UNIT.c}[part]
+    unit = found[0]
+    if len(addresses) != unit.lanes:
+        raise ProgramError(f"{unit.name} needs {unit.lanes} lanes, the sub-group has {len(addresses)}")
+    return unit
 
 
 def _fill(_threads: _Threads, args: _Args) -> list[Any]:
     """`wmma.fill(&c, value)`."""
-    fragment = _fragment([own[0] for own in args], "c")
+    fragment = _unit([own[0] for own in args], "c").c
     for (address, value), register in product(args, range(fragment.registers)):
         address.put(value, register)
     return [0] * len(args)
@@ -91,10 +94,10 @@ def _load(part: str) -> Callable[[_Threads, _Args], list[Any]]:
     """`wmma.load_a(&a, &memory, stride)`: a row-major tile whose rows are `stride` elements apart."""
 
     def run(_threads: _Threads, args: _Args) -> list[Any]:
-        fragment = _fragment([own[0] for own in args], part)
+        unit = _unit([own[0] for own in args], part)
         for lane, (address, memory, stride) in enumerate(args):
-            for register in range(fragment.registers):
-                row, column = wmma.memory_place(part, lane, register)
+            for register in range((unit.a if part == "a" else unit.b).registers):
+                row, column = wmma.memory_place(unit, part, lane, register)
                 address.put(memory.get(row * int(stride) + column), register)
         return [0] * len(args)
 
@@ -103,7 +106,7 @@ def _load(part: str) -> Callable[[_Threads, _Args], list[Any]]:
 
 def _store(_threads: _Threads, args: _Args) -> list[Any]:
     """`wmma.store(&memory, &c, stride)`."""
-    fragment = _fragment([own[1] for own in args], "c")
+    fragment = _unit([own[1] for own in args], "c").c
     for lane, (memory, address, stride) in enumerate(args):
         for register in range(fragment.registers):
             row, column = fragment.place(lane, register)
@@ -113,12 +116,18 @@ def _store(_threads: _Threads, args: _Args) -> list[Any]:
 
 def _mma(threads: _Threads, args: _Args) -> list[Any]:
     """`wmma.mma(&c, &a, &b)`: c += a @ b."""
-    parts = [_fragment([own[number] for own in args], part) for number, part in enumerate("cab")]
+    units = [_unit([own[number] for own in args], part) for number, part in enumerate("cab")]
+    unit = units[0]
+    if any(item != unit for item in units):
+        raise ProgramError(
+            f"fragments of {' and '.join(dict.fromkeys(u.name for u in units))} are multiplied"
+        )
+    registers = (unit.c.registers, unit.a.registers, unit.b.registers)
     held = [
-        [np.array([own[number].get(n) for n in range(part.registers)]) for number, part in enumerate(parts)]
+        [np.array([own[number].get(n) for n in range(count)]) for number, count in enumerate(registers)]
         for own in args
     ]
-    for own, sums in zip(args, _UNIT.multiply(threads, held), strict=True):
+    for own, sums in zip(args, unit.multiply(threads, held), strict=True):
         for register, value in enumerate(sums):
             own[0].put(value, register)
     return [0] * len(args)

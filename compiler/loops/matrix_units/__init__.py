@@ -9,7 +9,7 @@ from compiler.loops.matrix_units.unit import Digit, Digits, Fragment, MatrixUnit
 __all__ = ["UNITS", "Digit", "Digits", "Fragment", "MatrixUnit", "Text", "wmma"]
 
 UNITS = {unit.name: unit for unit in (*mma.UNITS, *mfma.UNITS)}
-"""Every record by its name."""
+"""Every record by its name, but for those with opaque fragments (`wmma.OPAQUE`)."""
 
 for _unit in UNITS.values():
     intrinsics.register(_unit.intrinsic())

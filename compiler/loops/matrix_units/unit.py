@@ -68,12 +68,13 @@ class Fragment:
 class Text:
     """How a language asks for the instruction, and when its compiler knows it.
 
-    call: the mnemonic of PTX, or a builtin. where: condition of the preprocessor.
+    call: the mnemonic of PTX, a builtin, or a function. where: condition of the preprocessor, if there is
+    one.
     """
 
     language: str
     call: str
-    where: str
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,31 +1,69 @@
-"""`wmma` of NVIDIA's GPUs: tiles of 16 x 16 whose fragments are opaque (PTX ISA, "wmma.load", "wmma.mma").
+"""Products of tiles whose fragments are opaque: which lane holds what is the device's matter.
 
-The lanes here are the interpreter's and the emulator's: a lane holds a row of a, a row of b, and eight
-neighbours of c; the other half of the sub-group holds a and b once more, as registers of the hardware do. No
-program may rely on it.
+`wmma` of NVIDIA's GPUs (PTX ISA, "wmma.load", "wmma.mma") and `joint_matrix` of SYCL, which is the same there
+and on Intel's GPUs XMX (sycl_ext_oneapi_matrix: shapes of `intel_gpu_pvc` with sub-groups of 16, of
+`intel_gpu_dg2` with 8). One record each. Calls on fragments (`wmma.fill`, `wmma.load_a`, `wmma.load_b`,
+`wmma.mma`, `wmma.store`) are the same for all: the lane map of a fragment says whose it is.
+
+The lanes here are the interpreter's and the emulator's: a lane holds a row of a, and a column or row of b;
+where there are more lanes than those, the others hold them once more. No program may rely on it.
 """
 
 from __future__ import annotations
 
-from compiler.core.types import F16, F32
+from compiler.core.types import BF16, F16, F32, DType
 from compiler.loops.matrix_units.unit import Digit, Fragment, MatrixUnit, Text
+
+_STEPS = 16
 
 PRODUCT = MatrixUnit(
     "wmma.m16n16k16",
     32,
     F16,
     F32,
-    a=Fragment((Digit(16, lane=1),), (Digit(16, register=1),)),
+    a=Fragment((Digit(16, lane=1),), (Digit(_STEPS, register=1),)),
     b=Fragment((Digit(16, register=1),), (Digit(16, lane=1),)),
     c=Fragment((Digit(16, lane=2),), (Digit(2, lane=1), Digit(8, register=1))),
-    pack=16,
-    texts=(Text("cuda", "wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32", "__CUDA_ARCH__ >= 700"),),
+    pack=_STEPS,
+    texts=(
+        Text("cuda", "wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32", "__CUDA_ARCH__ >= 700"),
+        Text("sycl", "joint_matrix_mad"),
+    ),
 )
 
 
-def memory_place(part: str, lane: int, register: int) -> tuple[int, int]:
+def _joint(columns: int, factor: DType) -> MatrixUnit:
+    """Eight rows; a sub-group has as many lanes as the tile columns."""
+    return MatrixUnit(
+        f"joint_matrix.m8n{columns}k{_STEPS}.{factor}",
+        columns,
+        factor,
+        F32,
+        a=Fragment((Digit(8, lane=1),), (Digit(_STEPS, register=1),)),
+        b=Fragment((Digit(columns, lane=1),), (Digit(_STEPS, register=1),)),
+        c=Fragment((Digit(8, register=1),), (Digit(columns, lane=1),)),
+        pack=_STEPS,
+        texts=(Text("sycl", "joint_matrix_mad"),),
+    )
+
+
+OPAQUE = {
+    unit.name: unit
+    for unit in (PRODUCT, *(_joint(columns, kind) for columns in (16, 8) for kind in (F16, BF16)))
+}
+"""Every record by its name."""
+
+
+def unit_of(lane_map: str | None) -> tuple[MatrixUnit, str] | None:
+    """The unit that a fragment with this lane map belongs to, and its part: a, b or c; None for others."""
+    name, _, part = (lane_map or "").rpartition(".")
+    unit = OPAQUE.get(name)
+    return None if unit is None else (unit, part)
+
+
+def memory_place(unit: MatrixUnit, part: str, lane: int, register: int) -> tuple[int, int]:
     """Row and column in memory of what a register of a or b holds; b lies there by steps."""
     if part == "a":
-        return PRODUCT.a.place(lane, register)
-    column, step = PRODUCT.b.place(lane, register)
+        return unit.a.place(lane, register)
+    column, step = unit.b.place(lane, register)
     return step, column

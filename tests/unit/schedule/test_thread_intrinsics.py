@@ -119,7 +119,7 @@ def test_wmma_compiles() -> None:
 
 def test_wmma_needs_a_whole_sub_group_and_its_own_fragments() -> None:
     x, w = np.zeros((16, 32), np.float16), np.zeros((32, 16), np.float16)
-    with pytest.raises(ProgramError, match="wmma needs 32 lanes"):
+    with pytest.raises(ProgramError, match="needs 32 lanes"):
         run(parse_func(WMMA), {"x": x, "w": w}, subgroup=16)
     with pytest.raises(ProgramError, match="is laid out as"):
         run(parse_func(WMMA.replace("wmma.m16n16k16.c", "m16n8k8.c")), {"x": x, "w": w})

@@ -1,0 +1,132 @@
+"""Opaque fragments of matrix units: interpreted, and compiled from SYCL's text by both passes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from compiler.core.diagnostics import InternalError
+from compiler.loops.interp import run
+from compiler.loops.interp_values import ProgramError
+from compiler.loops.matrix_units import MatrixUnit
+from compiler.loops.matrix_units.wmma import OPAQUE
+from compiler.loops.text import parse_func, print_func
+from compiler.loops.verify import verify
+from compiler.render.device import DeviceText, render_launches
+from compiler.render.matrix_text import joint_matrix_type
+from compiler.render.vocabulary import Vocabulary
+from compiler.render.vocabulary_cuda import CUDA
+from compiler.render.vocabulary_sycl import SYCL_GPU
+from compiler.runtime.vendor_runtimes import IntelRuntime
+from compiler.targets.sycl_tools import module_text
+from tests.support.gpu import SM_70
+from tests.support.kernels import lower_all
+from tests.support.opaque_tiles import tiles
+from tests.support.sycl_ahead import HOST_COMPILERS, device_pass, host_compiler, host_pass
+
+LANES = sorted({unit.lanes for unit in OPAQUE.values()})
+_MODEL = "0a1b2c3d"
+_WITHOUT_ATTRIBUTES = """\
+#define add_ir_attributes_function tk_left_out
+#include <sycl/ext/oneapi/matrix/matrix.hpp>
+#undef add_ir_attributes_function
+"""
+"""The runtime leaves kernels out that say, by these attributes, that the device here cannot run them."""
+
+_MAGIC, _HEADER_BYTES = struct.pack("<I", 0x07230203), 20
+_CONSTANT, _TYPE, _LOAD, _STORE, _MULTIPLY = 43, 4456, 4457, 4458, 4459  # SPV_KHR_cooperative_matrix
+_SUBGROUP, _ROW_MAJOR = 3, 0
+
+
+def _rendered(name: str, words: Vocabulary) -> DeviceText:
+    made = tiles(name)
+    facts = replace(SM_70, scopes=SM_70.scopes | {"fragment"}, subgroup_sizes=(made.unit.lanes,))
+    return render_launches(lower_all(made.func, facts), list(OPAQUE).index(name), words, facts)
+
+
+def _sycl(names: list[str], lanes: int) -> str:
+    return module_text(SYCL_GPU.module([_rendered(name, SYCL_GPU).text for name in names]), _MODEL, lanes)
+
+
+@pytest.mark.parametrize("name", OPAQUE)
+def test_interpreted(name: str) -> None:
+    made = tiles(name)
+    verify(made.func)
+    found = run(made.func, made.inputs, subgroup=made.unit.lanes)["y"]
+    np.testing.assert_allclose(found, made.wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_unit_takes_its_own_fragments_only() -> None:
+    made = tiles("joint_matrix.m8n16k16.f16")
+    text = print_func(made.func).replace("joint_matrix.m8n16k16.f16.b", "wmma.m16n16k16.b")
+    with pytest.raises(ProgramError, match=r"wmma\.m16n16k16 needs 32 lanes"):
+        run(parse_func(text), made.inputs, subgroup=16)
+    text = print_func(made.func).replace("joint_matrix.m8n16k16.f16.b", "joint_matrix.m8n16k16.bf16.b")
+    with pytest.raises(ProgramError, match="are multiplied"):
+        run(parse_func(text), made.inputs, subgroup=16)
+
+
+def test_a_language_without_a_unit_refuses_it() -> None:
+    with pytest.raises(InternalError, match=r"has no joint_matrix\.m8n8k16\.f16"):
+        _rendered("joint_matrix.m8n8k16.f16", CUDA)
+
+
+def test_a_tile_is_one_object() -> None:
+    with pytest.raises(InternalError, match="of 16 elements is not one tile"):
+        joint_matrix_type("joint_matrix.m8n16k16.f16.c", 16)
+
+
+def test_the_header_stands_only_before_kernels_that_use_it() -> None:
+    name = "joint_matrix.m8n16k16.bf16"
+    text = _rendered(name, SYCL_GPU).text
+    assert "tk_wmma_b<sycl::ext::oneapi::bfloat16, 16, 16> " in text
+    assert "matrix.hpp" in SYCL_GPU.module([text])
+    assert "matrix.hpp" not in SYCL_GPU.module([text.replace("tk_wmma_", "tk_other_")])
+
+
+@pytest.mark.parametrize("names", HOST_COMPILERS, ids=lambda names: names[0])
+def test_host_pass(names: tuple[str, ...], sycl_runtime: IntelRuntime, tmp_path: Path) -> None:
+    done = host_pass(_sycl(list(OPAQUE), 16), "spir64", host_compiler(names), sycl_runtime, tmp_path)
+    assert done.returncode == 0, done.stderr[:3000]
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_device_pass(lanes: int, spirv_compiler: Path, tmp_path: Path) -> None:
+    units = [unit for unit in OPAQUE.values() if unit.lanes == lanes]
+    text = _WITHOUT_ATTRIBUTES + _sycl([unit.name for unit in units], lanes)
+    done, made = device_pass(text, "spir64", spirv_compiler, tmp_path)
+    assert done.returncode == 0, done.stderr[:3000]
+    instructions = list(_instructions(made))
+    constants = {words[1]: words[2] for code, words in instructions if code == _CONSTANT}
+    types = {tuple(constants[item] for item in words[2:]) for code, words in instructions if code == _TYPE}
+    assert types == {shape for unit in units for shape in _shapes(unit)}
+    count = {code: sum(code == other for other, _ in instructions) for code in (_LOAD, _MULTIPLY, _STORE)}
+    assert count[_LOAD] == 2 * count[_MULTIPLY] >= 2 * len(units)
+    assert count[_STORE] == len(units)
+    layouts = [constants[words[3]] for code, words in instructions if code == _LOAD]
+    strides = {constants[words[4]] for code, words in instructions if code == _LOAD}
+    assert set(layouts) == {_ROW_MAJOR}
+    assert strides == {size for unit in units for size in (2 * unit.steps, unit.columns)}
+
+
+def _shapes(unit: MatrixUnit) -> Iterator[tuple[int, int, int, int]]:
+    """Scope, rows, columns and use of its tiles."""
+    sizes = (unit.rows, unit.steps), (unit.steps, unit.columns), (unit.rows, unit.columns)
+    for use, (rows, columns) in enumerate(sizes):
+        yield _SUBGROUP, rows, columns, use
+
+
+def _instructions(data: bytes) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Opcode and operands of each instruction of a SPIR-V module (specification, "Physical Layout")."""
+    at = data.index(_MAGIC) + _HEADER_BYTES
+    while at + 4 <= len(data):
+        code, count = struct.unpack_from("<HH", data, at)
+        if count == 0 or at + 4 * count > len(data):  # behind the module there is more in the file
+            return
+        yield code, struct.unpack_from(f"<{count - 1}I", data, at + 4)
+        at += 4 * count
