@@ -127,3 +127,11 @@ def test_compiled(arch: str) -> None:
         pytest.skip(str(error))
     assert len(images.resources) == len(names)
     assert all(row.registers for row in images.resources)
+    assert not any(row.spills for row in images.resources)
+
+
+def test_sums_are_not_copied_as_bytes() -> None:
+    """Where bytes are copied, hipcc keeps a vector of 16 in memory of each thread, or in shared memory."""
+    helper = _module(["mfma.m32n32k2.f32"])
+    assert "tk_bitcast<totals>" not in helper
+    assert "c.at[15]}" in helper

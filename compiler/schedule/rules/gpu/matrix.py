@@ -192,11 +192,13 @@ class _Matrix(_Contraction):
         col_block, col_group, columns, col_digits = self.cut(
             column, tile.along_columns, tile.own_columns, unit.c.columns
         )
-        part, product, step = self.s.split(sums[-1], (None, tile.depth // unit.steps, unit.steps))
+        together = tile.together
+        deep = tile.depth // unit.steps // together
+        part, more, product, step = self.s.split(sums[-1], (None, deep, together, unit.steps))
         grid = [*batch, row_block, col_block]
         rounds = [*sums[:-1], part]
         own = [rows, columns, *row_digits, *col_digits]
-        self.s.reorder(*grid, *rounds, row_group, col_group, product, *own, step)
+        self.s.reorder(*grid, *rounds, row_group, col_group, more, product, *own, step)
         follow = self.s.reverse_compute_at(last, col_block)
         group = self.s.fuse(row_group, col_group)
         self.s.bind(group, _GROUP)

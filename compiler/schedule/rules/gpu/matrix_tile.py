@@ -12,10 +12,13 @@ from compiler.schedule.chooser import Option
 from compiler.schedule.rules.gpu.tile import Problem
 
 _OTHER_REGISTERS = 48
-"""Registers of a thread beside its sums and operands: addresses, counters, what is fetched."""
+"""Registers of a thread beside its sums, its operands and what it fetches: addresses, counters."""
 
-_MOST_SUMS = 128
-"""Sums that a thread holds at most, so that they stay in registers."""
+_MOST_REGISTERS = 168
+"""Of a thread, so that each part of a multiprocessor has room for three sub-groups."""
+
+_WRITTEN_OUT = 256
+"""Instructions of a thread between two jumps: products, and loads of their operands."""
 
 _PARTS = 4
 """Matrix units of a multiprocessor (compute unit), each with sub-groups of its own."""
@@ -23,11 +26,17 @@ _PARTS = 4
 _LATENCY_CYCLES = 32.0
 """From one product to the next one that adds to its result, about; longer instructions hide their own."""
 
+_READ_CYCLES = 64.0
+"""From shared memory to a product, about; other sub-groups of the part multiply meanwhile."""
+
 _MOST_RESIDENT = 32
 """Blocks that a unit works on at the same time at most."""
 
 _SHARED_BYTES_A_CYCLE = 128
-"""What a unit reads from shared memory in a cycle."""
+"""What a unit reads from shared memory in a cycle, where no two lanes want the same bank."""
+
+_NOT_HIDDEN = 0.25
+"""Part of the time of reading shared memory that no product hides."""
 
 _FROM_CACHE = 3.0
 _SYNC_CYCLES = 80.0
@@ -82,15 +91,28 @@ class MatrixTile:
         return (self.rows + self.columns) * self.row_elements * self.unit.factor.bytes
 
     @property
+    def groups(self) -> int:
+        """Sub-groups of a block."""
+        return self.along_rows * self.along_columns
+
+    @property
+    def own(self) -> int:
+        """Products of a sub-group in a step of the unit: each adds to another sum."""
+        return self.own_rows * self.own_columns
+
+    @property
+    def together(self) -> int:
+        """Steps of the unit that are written out one after the other, of those that are staged."""
+        fits = max(1, _WRITTEN_OUT // (self.own + self.own_rows + self.own_columns))
+        return min(self.depth // self.unit.steps, 1 << fits.bit_length() - 1)
+
+    @property
     def registers(self) -> int:
-        """Registers of 32 bits that a thread needs, about."""
+        """Registers of 32 bits that a thread needs, about; compilers fetch all of a round, then store it."""
         unit = self.unit
         held = self.own_rows * unit.a.registers + self.own_columns * unit.b.registers
-        return (
-            self.own_rows * self.own_columns * unit.c.registers
-            + held * unit.factor.bytes // 4
-            + _OTHER_REGISTERS
-        )
+        fetched = -(-(self.rows + self.columns) * self.depth // self.threads)
+        return self.own * unit.c.registers + (held + fetched) * unit.factor.bytes // 4 + _OTHER_REGISTERS
 
 
 def matrix_options(unit: MatrixUnit, problem: Problem, facts: TargetFacts) -> list[Option]:
@@ -120,8 +142,7 @@ def _fits(tile: MatrixTile, problem: Problem, facts: TargetFacts) -> bool:
         not too_large
         and tile.threads <= min(facts.limit("threads_per_block") or 1024, 512)
         and tile.depth < 2 * max(problem.inner, unit.steps, 16)
-        and tile.own_rows * tile.own_columns * unit.c.registers <= _MOST_SUMS
-        and tile.registers <= (facts.limit("registers_per_thread") or 255)
+        and tile.registers <= min(_MOST_REGISTERS, facts.limit("registers_per_thread") or 255)
         and (per_unit is None or tile.registers * tile.threads <= per_unit)
         and tile.shared_bytes <= (facts.limit("shared_bytes") or 0)
     )
@@ -135,23 +156,36 @@ def cost(tile: MatrixTile, problem: Problem, facts: TargetFacts) -> float:
     resident = min(turns, _resident(tile, facts))
     rounds = problem.steps // problem.inner * math.ceil(problem.inner / tile.depth)
     steps = rounds * tile.depth
-    groups = tile.along_rows * tile.along_columns
+    # a sub-group keeps to one part: with fewer sub-groups than parts, some of them have nothing to do
+    parts = min(1.0, resident * tile.groups / _PARTS)
     rate = dict(facts.matrix_rates)[unit.name]
-    issue = unit.rows * unit.columns * unit.steps / (rate / _PARTS)
-    wanted = _PARTS * max(1.0, _LATENCY_CYCLES / issue)
-    busy = min(1.0, resident * groups * tile.own_rows * tile.own_columns / wanted)
-    arithmetic = tile.rows * tile.columns * steps / rate / busy
-    read = groups * (tile.own_rows * unit.rows + tile.own_columns * unit.columns) * steps * size
+    arithmetic = tile.rows * tile.columns * steps / rate / parts / _hidden(tile, rate, resident)
+    held = tile.groups * (tile.own_rows * unit.rows + tile.own_columns * unit.columns)
+    read = held * steps * size * _conflicts(unit) / _SHARED_BYTES_A_CYCLE
     elements = (tile.rows + tile.columns) * steps
     lanes = facts.fma_per_cycle * facts.lanes(32)
     fetched = elements * size * facts.hertz / (facts.bandwidth * _FROM_CACHE)
-    addresses = elements * _FETCH_CYCLES / lanes / (2 if problem.lanes > 1 else 1)
+    addresses = elements * _FETCH_CYCLES / lanes / parts / (2 if problem.lanes > 1 else 1)
+    # a block finds addresses, then multiplies: only other blocks do one during the other
+    busy = max(arithmetic, addresses) + min(arithmetic, addresses) / resident
     waiting = rounds * _SYNC_CYCLES / resident
     return turns * (
-        max(arithmetic, addresses, read / _SHARED_BYTES_A_CYCLE, fetched)
-        + waiting
-        + tile.rows * tile.columns / lanes * 4
+        max(busy, read, fetched) + _NOT_HIDDEN * read + waiting + tile.rows * tile.columns / lanes / parts * 4
     )
+
+
+def _hidden(tile: MatrixTile, rate: int, resident: int) -> float:
+    """The part of the time in which a matrix unit multiplies, where it has a sub-group at all."""
+    unit = tile.unit
+    issue = tile.own * unit.rows * unit.columns * unit.steps / (rate / _PARTS)
+    groups = max(1.0, resident * tile.groups / _PARTS)
+    return min(1.0, groups * issue / (max(issue, _LATENCY_CYCLES) + _READ_CYCLES / tile.together))
+
+
+def _conflicts(unit: MatrixUnit) -> float:
+    """How often a load of an operand waits for its bank: rows lie four banks apart, modulo all of them."""
+    rows = math.prod(item.extent for item in unit.a.rows if item.lane)
+    return max(1.0, rows * _PADDING_BYTES / _SHARED_BYTES_A_CYCLE)
 
 
 def _resident(tile: MatrixTile, facts: TargetFacts) -> int:
