@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache that is empty at the start and belongs to this run: all its workers and their child processes."""
+    """A cache that is empty at the start and belongs to this run, with its workers and child processes."""
     base = tmp_path_factory.getbasetemp()
     directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
     directory.mkdir(exist_ok=True)
