@@ -230,7 +230,7 @@ def declared(block: Block) -> Block:
 def own_loops(site: Site, refuse: Refusal) -> list[For]:
     """The loops that hold only this block and stand one to one for its iteration variables, outermost first.
 
-    `refuse` makes the error where there are others.
+    Loops of one iteration that no variable uses may lie between them. `refuse` makes the error for others.
     """
     extents = {loop.var.name: loop.extent for loop in site.loops}
     wanted = {
@@ -245,13 +245,17 @@ def own_loops(site: Site, refuse: Refusal) -> list[For]:
             "do this before splitting and fusing its loops",
         )
     own = [loop for loop in site.loops if loop.var.name in wanted]
-    if list(site.loops[len(site.loops) - len(own) :]) != own or site.block.predicate is not None:
+    below = list(site.loops[site.loops.index(own[0]) :]) if own else []
+    used = {name for item in site.block.iters for name in variables(item.binding)}
+    others = [loop for loop in below if loop.var.name not in wanted]
+    between = any(loop.extent != const(1) or loop.var.name in used for loop in others)
+    if between or site.block.predicate is not None:
         raise refuse(
             "other loops lie between its loops",
             "the loops of the block have to be innermost and without predicate",
             "do this before moving the block",
         )
-    for loop in own:
+    for loop in below:
         if isinstance(loop.body, Seq):
             raise refuse(
                 f"loop {loop.var.name} holds other blocks too",

@@ -28,8 +28,10 @@ from compiler.loops.ir import (
     Stmt,
     Store,
     call,
+    const,
     statements,
 )
+from compiler.loops.queries import extent_of
 from compiler.loops.verify import verify
 from compiler.lower.verify_launch import problems_of_launches
 from compiler.schedule.chooser import AnalyticChooser, Chooser, Option, RandomChooser, ReplayChooser
@@ -235,6 +237,20 @@ def test_a_row_times_a_matrix_has_a_block_of_threads_for_each_result(facts: str)
     lowered = assert_meaning(func, schedule_func(func, {}, FACTS[facts], AnalyticChooser()), facts)
     tags = [item.tag for item in statements(lowered.body) if isinstance(item, For) and item.tag]
     assert tags == ["blockIdx.x", "threadIdx.x"]
+
+
+@pytest.mark.parametrize("op", ["sum", "max"])
+@pytest.mark.parametrize("facts", ["sm_70", "gfx906", "tiny"])
+def test_a_lone_sum_that_keeps_an_axis_of_one_has_a_block_of_threads_for_each_row(
+    facts: str, op: str
+) -> None:
+    b = Builder("row")
+    x = b.input("x", (7, 260))
+    func = b.finish([b.reduce("y", (7, 1), (260,), lambda i, _, r: x[i, r], op)])
+    lowered = assert_meaning(func, schedule_func(func, {}, FACTS[facts], AnalyticChooser()), facts)
+    sizes = {item.tag: item.extent for item in statements(lowered.body) if isinstance(item, For) and item.tag}
+    assert sizes["blockIdx.x"] == const(7)
+    assert extent_of(sizes["threadIdx.x"]) >= 8
 
 
 def test_loops_over_threads_have_one_kind() -> None:

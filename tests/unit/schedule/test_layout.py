@@ -188,6 +188,17 @@ def test_transform_block_layout_before_and_after() -> None:
     checked(before, s)
 
 
+def test_a_loop_of_one_iteration_between_its_loops_goes() -> None:
+    b = Builder("f")
+    x = b.input("x", (7, 6))
+    before = b.finish([b.reduce("y", (7, 1), (6,), lambda i, _, r: x[i, r])])
+    s = Schedule(before)
+    copy = s.cache_write("y", "y", "register")
+    s.transform_block_layout(copy, "i, u -> i // 2, i % 2")
+    assert [s.loop(name).extent for name in s.loops(copy)] == [const(4), const(2)]
+    checked(before, s)
+
+
 def test_tiles_that_stick_out_get_a_predicate() -> None:
     before = row()
     s = Schedule(before)
