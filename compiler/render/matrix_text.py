@@ -13,7 +13,6 @@ from types import MappingProxyType
 
 from compiler.core.diagnostics import InternalError
 from compiler.core.types import DType
-from compiler.loops import intrinsics
 from compiler.loops.matrix_units import UNITS, Digits, MatrixUnit, Text, wmma
 from compiler.render.vocabulary import Vocabulary, memory_type
 
@@ -56,17 +55,17 @@ def check_tile(lane_map: str, language: str) -> None:
 
 def joint_matrix_type(lane_map: str, size: int) -> str:
     """The type of a tile in SYCL, from the name of its lane map and how many elements a lane holds."""
-    found, layout = wmma.unit_of(lane_map), intrinsics.lane_map(lane_map)
-    if found is None or layout is None:
+    found = wmma.unit_of(lane_map)
+    if found is None:
         raise InternalError("joint_matrix has no such tiles", where=lane_map)
-    if size != layout.registers:  # nothing points into an object
-        raise InternalError(f"a fragment of {size} elements is not one tile", where=lane_map)
     unit, part = found
-    rows, columns, element = {
-        "a": (unit.rows, unit.steps, unit.factor),
-        "b": (unit.steps, unit.columns, unit.factor),
-        "c": (unit.rows, unit.columns, unit.total),
+    fragment, rows, columns, element = {
+        "a": (unit.a, unit.rows, unit.steps, unit.factor),
+        "b": (unit.b, unit.steps, unit.columns, unit.factor),
+        "c": (unit.c, unit.rows, unit.columns, unit.total),
     }[part]
+    if size != fragment.registers:  # nothing points into an object
+        raise InternalError(f"a fragment of {size} elements is not one tile", where=lane_map)
     return f"tk_wmma_{part}<{_JOINT_ELEMENTS[element.name]}, {rows}, {columns}>"
 
 

@@ -1,9 +1,12 @@
-"""Tensor intrinsics of matrix units, one for each record; importing this makes them known to `tensorize`."""
+"""Tensor intrinsics of matrix units, one for each record; importing this tells `tensorize` and the interpreter."""
 
 from __future__ import annotations
 
 from compiler.loops.matrix_units import UNITS
+from compiler.loops.matrix_units.meaning import register_units
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic, register
+
+register_units(UNITS.values())
 
 MATRIX_INTRINSICS = {
     name: register(TensorIntrinsic.from_text(name, unit.description(), unit.implementation()))

@@ -22,6 +22,7 @@ from compiler.loops.interp_threads import Thread
 from compiler.loops.interp_values import Address, ProgramError
 from compiler.loops.intrinsics import Intrinsic
 from compiler.loops.matrix_units import MatrixUnit, wmma
+from compiler.loops.matrix_units.meaning import multiply, register_fragments
 from compiler.schedule import tensor_intrinsics
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic
 
@@ -59,9 +60,7 @@ func dp4a(c: i32[1], a: i8[4], b: i8[4]) -> ()
 
 # ---------------------------------------------------------------- opaque fragments
 
-WMMA_MAPS = tuple(
-    intrinsics.register_lane_map(item) for unit in wmma.OPAQUE.values() for item in unit.lane_maps()
-)
+WMMA_MAPS = tuple(item for unit in wmma.OPAQUE.values() for item in register_fragments(unit))
 
 _Threads = Sequence[Thread]
 _Args = Sequence[Sequence[Any]]
@@ -127,7 +126,7 @@ def _mma(threads: _Threads, args: _Args) -> list[Any]:
         [np.array([own[number].get(n) for n in range(count)]) for number, count in enumerate(registers)]
         for own in args
     ]
-    for own, sums in zip(args, unit.multiply(threads, held), strict=True):
+    for own, sums in zip(args, multiply(unit, threads, held), strict=True):
         for register, value in enumerate(sums):
             own[0].put(value, register)
     return [0] * len(args)

@@ -1,4 +1,4 @@
-"""`tk --help` answers at once: in under 150 ms, importing neither numpy nor onnx."""
+"""`tk --help` answers at once, in 150 ms where Python itself starts in 20; no numpy, no onnx."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from tests.support.command import environment
 
 LIMIT_SECONDS = 0.150
+LIMIT_STARTS = 7.5
+"""The same limit in starts of an empty interpreter, for machines that take longer than 20 ms for one."""
 HEAVY = ("numpy", "onnx", "onnxruntime", "ml_dtypes", "rich", "docker", "requests", "yaml", "jinja2")
 _PROBE = """
 import sys
@@ -41,7 +43,9 @@ def test_the_rule_can_fail() -> None:
 
 def test_answers_in_time() -> None:
     """Processor time, the best of several: on a busy machine the clock on the wall measures the others."""
-    assert min(seconds("-m", "toolchain", "--help") for _ in range(7)) < LIMIT_SECONDS
+    pairs = [(seconds("-m", "toolchain", "--help"), seconds("-c", "pass")) for _ in range(9)]
+    helped, started = (min(times) for times in zip(*pairs, strict=True))
+    assert helped < max(LIMIT_SECONDS, LIMIT_STARTS * started)
 
 
 def seconds(*arguments: str) -> float:

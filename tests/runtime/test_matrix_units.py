@@ -14,6 +14,7 @@ from compiler.core.settings import load_settings
 from compiler.loops.interp import run
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.matrix_units import UNITS
+from compiler.loops.matrix_units.meaning import lane_maps
 from compiler.loops.verify import verify
 from compiler.targets import get_target
 from compiler.targets.device import Module
@@ -26,10 +27,10 @@ _made = cache(product)
 
 @pytest.mark.parametrize("name", UNITS)
 def test_lane_maps_place_every_element(name: str) -> None:
-    for item in UNITS[name].lane_maps():
+    for item in lane_maps(UNITS[name]):
         places = [item.place(lane, reg) for lane in range(item.lanes) for reg in range(item.registers)]
         assert set(places) == {(row, column) for row in range(item.rows) for column in range(item.columns)}
-    sums = UNITS[name].lane_maps()[-1]
+    sums = lane_maps(UNITS[name])[-1]
     assert sums.lanes * sums.registers == sums.rows * sums.columns
 
 

@@ -1,8 +1,8 @@
 """What an instruction of a matrix unit is, and everything that follows from it.
 
 A sub-group holds tiles of a product spread over the registers of its lanes. The record of an instruction
-says where each element lies; its description and implementation as loops, its meaning for the interpreter,
-its text in each language and its stand-in for the emulator are made from that.
+says where each element lies; its description and implementation as loops, its meaning for the interpreter
+(`meaning.py`), its text in each language and its stand-in for the emulator are made from that.
 """
 
 from __future__ import annotations
@@ -10,14 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from compiler.core.types import DType
-from compiler.loops.interp_threads import Thread
-from compiler.loops.interp_values import COMPUTE, ProgramError
-from compiler.loops.intrinsics import Intrinsic, LaneMap
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,61 +194,6 @@ class MatrixUnit:
     def operands(self) -> tuple[int, int]:
         """How many operands hold a, and how many b."""
         return self.a.registers // self.pack, self.b.registers // self.pack
-
-    # ------------------------------------------------------------ meaning
-
-    def lane_maps(self) -> tuple[LaneMap, ...]:
-        """The fragments by name."""
-        parts = (("a", self.a), ("b", self.b), ("c", self.c))
-        return tuple(
-            LaneMap(
-                f"{self.name}.{part}",
-                extent_of(item.rows),
-                extent_of(item.columns),
-                self.lanes,
-                item.registers,
-                item.place,
-            )
-            for part, item in parts
-        )
-
-    def intrinsic(self) -> Intrinsic:
-        """What a call does when the interpreter meets it."""
-        return Intrinsic(self.name, collective=self.multiply)
-
-    def multiply(self, _threads: Sequence[Thread], args: Sequence[Sequence[Any]]) -> list[Any]:
-        """The sums that each lane holds afterwards, from what each brings: its sums, then its operands."""
-        if len(args) != self.lanes:
-            raise ProgramError(
-                f"`{self.name}` needs a sub-group of {self.lanes} lanes, this one has {len(args)}",
-                hint="bind a loop of that extent to threadIdx.x",
-            )
-        ends = 1 + self.operands()[0]
-        wide = np.float32 if self.total.is_float else np.int64
-        a = self._gathered(self.a, [own[1:ends] for own in args]).astype(wide)
-        b = self._gathered(self.b, [own[ends:] for own in args]).astype(wide)
-        product = (a @ b.T).astype(COMPUTE[self.total.name])
-        return [
-            np.array(
-                [own[0][n] + product[self.c.place(lane, n)] for n in range(self.c.registers)],
-                COMPUTE[self.total.name],
-            )
-            for lane, own in enumerate(args)
-        ]
-
-    def _gathered(self, fragment: Fragment, operands: Sequence[Sequence[Any]]) -> Any:
-        """The tile that the lanes hold together; those that hold the same element have to agree."""
-        tile = np.zeros((extent_of(fragment.rows), extent_of(fragment.columns)), COMPUTE[self.factor.name])
-        seen: set[tuple[int, int]] = set()
-        for lane, own in enumerate(operands):
-            for number in range(fragment.registers):
-                value = np.atleast_1d(own[number // self.pack])[number % self.pack]
-                place = fragment.place(lane, number)
-                if place in seen and not np.array_equal(tile[place], value, equal_nan=self.factor.is_float):
-                    raise ProgramError(f"lanes of `{self.name}` hold different values of element {place}")
-                seen.add(place)
-                tile[place] = value
-        return tile
 
 
 def _digits_text(name: str, digits: Digits, size: int) -> list[tuple[str, Digit]]:
