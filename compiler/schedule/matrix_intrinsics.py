@@ -1,4 +1,4 @@
-"""Tensor intrinsics of matrix units, one for each record; importing this tells `tensorize` and the interpreter."""
+"""Tensor intrinsics of matrix units, one for each record; importing this makes them known."""
 
 from __future__ import annotations
 
