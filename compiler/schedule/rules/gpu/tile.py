@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cache
 
 from compiler.core.target import TargetFacts
 from compiler.schedule.chooser import Option
@@ -111,7 +112,7 @@ def tile_options(
     """Tiles (of `tiles`, else of all) that fit the limits of a block, with the cycles that all work takes."""
     return [
         Option(staged.value, cost(staged, problem, facts))
-        for tile in (_tiles() if tiles is None else tiles)
+        for tile in (_all_tiles() if tiles is None else tiles)
         if _fits(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
         if staged is tile or (rounds_of(tile, problem) > staged.stages and _has_room(staged, facts))
@@ -120,14 +121,20 @@ def tile_options(
 
 def _overlapped(tile: ThreadTile, problem: Problem, facts: TargetFacts) -> Iterator[ThreadTile]:
     """The tile with several parts under way."""
-    yield replace(tile, stages=2)
+    own = tile.along_rows, tile.along_columns, tile.thread_rows, tile.thread_columns, tile.depth
+    yield ThreadTile(*own, stages=2)
     if problem.plain and CP_ASYNC in facts.intrinsics:
         for stages in (2, 3, 4):
-            yield replace(tile, stages=stages, copied=1)
+            yield ThreadTile(*own, stages=stages, copied=1)
 
 
 def _powers(low: int, high: int) -> list[int]:
     return [1 << n for n in range(low.bit_length() - 1, high.bit_length()) if low <= 1 << n <= high]
+
+
+@cache
+def _all_tiles() -> tuple[ThreadTile, ...]:
+    return tuple(_tiles())
 
 
 def _tiles() -> Iterator[ThreadTile]:
