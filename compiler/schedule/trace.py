@@ -18,7 +18,7 @@ from compiler.core.diagnostics import BadInputError, did_you_mean
 from compiler.schedule.primitives import PRIMITIVES
 from compiler.schedule.primitives.base import Outputs, Primitive, Sampling, Value
 
-TRACE_VERSION = 1
+TRACE_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
