@@ -47,7 +47,8 @@ _DEEP = 8
 _WRITTEN_OUT = 256
 """Products of a thread between two jumps."""
 
-_GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
+"""Tags for the outermost loops of a product, the innermost of them first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +171,13 @@ def contraction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Choo
     for follow in (True, False):
         attempt = schedule.copy()
         with suppress(ScheduleError):
-            _Contraction(attempt, name, block, axes, facts, chooser).run(follow=follow)
+            Contraction(attempt, name, block, axes, facts, chooser).run(follow=follow)
             schedule.become(attempt)
             return True
     return False
 
 
-class _Contraction:
+class Contraction:
     """The steps of the rule, in the order in which they are applied."""
 
     def __init__(
@@ -237,7 +238,7 @@ class _Contraction:
         order = {id(part): part for part in (*self.axes.batch, *self.outer, *self.inner)}
         for side, factor in enumerate(found):
             own = self.axes.rows if side == self.axes.left else self.axes.columns
-            if not isinstance(factor, Load) or factor.buffer.scope != CONSTANT or not _plain(factor):
+            if not isinstance(factor, Load) or factor.buffer.scope != CONSTANT or not plainly_indexed(factor):
                 continue
             numbers = {item.var.name: n for n, item in enumerate(self.block.block.iters)}
             used = [(d, index) for d, index in enumerate(factor.indices) if isinstance(index, Var)]
@@ -365,7 +366,7 @@ class _Contraction:
         self.s.unroll(self.s.split(step, (None, _steps_written_out(tile)))[1])
         self.epilogue(tile, follow, lanes)
         self.fetch_all(stages, rounds[-1], tile)
-        for tag, loop in zip(_GRID, reversed(grid), strict=False):
+        for tag, loop in zip(GRID, reversed(grid), strict=False):
             self.s.bind(loop, tag)
         if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
             self.overlap(rounds[-1], tile)
@@ -420,7 +421,7 @@ class _Contraction:
         names: the block that fetches, and those that bring what each thread fetched into shared memory.
         """
         block = self.block_of(names[0])
-        if not _runs_along(block, block.spatial[-2]) or _runs_along(block, block.spatial[-1]):
+        if not runs_along(block, block.spatial[-2]) or runs_along(block, block.spatial[-1]):
             fetch_straight(self.s, names, tile, self.fetch_lanes(names[0]))
             return
         shared = self.stored_by(names[-1])
@@ -447,12 +448,13 @@ def _steps_written_out(tile: ThreadTile) -> int:
     return min(most, max(1, _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns)))
 
 
-def _runs_along(block: BlockFacts, item: Iter) -> bool:
+def runs_along(block: BlockFacts, item: Iter) -> bool:
     """Whether neighbours along an iteration lie side by side where the block reads."""
     return any(block.stride(load, item.var.name) == 1 for load in block.loads)
 
 
-def _plain(load: Load) -> bool:
+def plainly_indexed(load: Load) -> bool:
+    """Whether each index is an iteration by itself, or a constant."""
     return all(isinstance(index, Var | Const) for index in load.indices)
 
 

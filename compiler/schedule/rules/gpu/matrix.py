@@ -34,12 +34,12 @@ from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.rules.gpu.common import SHARED, THREAD
 from compiler.schedule.rules.gpu.contraction import (
-    _GRID,
-    _Contraction,
-    _plain,
-    _runs_along,
+    GRID,
+    Contraction,
     extent_of_parts,
     find_axes,
+    plainly_indexed,
+    runs_along,
 )
 from compiler.schedule.rules.gpu.matrix_tile import MatrixTile, matrix_options
 from compiler.schedule.rules.gpu.rows import take_result
@@ -91,7 +91,7 @@ def usable(block: BlockFacts, facts: TargetFacts) -> list[MatrixUnit]:
     return sorted(units, key=lambda unit: -unit.rows * unit.columns * unit.steps)
 
 
-class _Matrix(_Contraction):
+class _Matrix(Contraction):
     """The steps of the rule, in the order in which they are applied."""
 
     unit: MatrixUnit
@@ -144,7 +144,7 @@ class _Matrix(_Contraction):
         assert found is not None
         for side, factor in enumerate(found):
             own = self.axes.rows if side == self.axes.left else self.axes.columns
-            if not isinstance(factor, Load) or factor.buffer.scope != CONSTANT or not _plain(factor):
+            if not isinstance(factor, Load) or factor.buffer.scope != CONSTANT or not plainly_indexed(factor):
                 continue
             numbers = {item.var.name: n for n, item in enumerate(self.block.block.iters)}
             used = [(d, index) for d, index in enumerate(factor.indices) if isinstance(index, Var)]
@@ -211,7 +211,7 @@ class _Matrix(_Contraction):
         for stage in stages:
             self.s.compute_at(stage, part)
             self.fetch_rows(stage, tile)
-        for tag, loop in zip(_GRID, reversed(grid), strict=False):
+        for tag, loop in zip(GRID, reversed(grid), strict=False):
             self.s.bind(loop, tag)
 
     def cut(self, loop: str, along: int, own: int, digits: Digits) -> tuple[str, str, str, tuple[str, ...]]:
@@ -264,7 +264,7 @@ class _Matrix(_Contraction):
         block = self.block_of(stage)
         rows, steps = (extent_of(self.s.loop(loop).extent) for loop in (own, step))
         lanes = 1
-        if _runs_along(block, block.spatial[-2]) and not _runs_along(block, block.spatial[-1]):
+        if runs_along(block, block.spatial[-2]) and not runs_along(block, block.spatial[-1]):
             along = min(tile.threads, rows)
             deep = min(tile.threads // along, steps)
             rounds, fast = self.s.split(own, (None, along))
