@@ -15,6 +15,7 @@ from compiler.loops.ir import For, ForKind, Func
 from compiler.loops.text import print_func
 from compiler.lower import PASSES
 from compiler.schedule.schedule import Schedule
+from compiler.schedule.trace import TRACE_VERSION
 from compiler.stages import kernels
 from compiler.stages.dump import LOOPS, RENDER, SCHEDULE, TRACE, Dump, Edit
 from compiler.stages.kernels import Kernel, make_kernel, replay_kernel
@@ -142,7 +143,7 @@ def test_an_edit_of_another_kernel_changes_nothing(work: Work) -> None:
         (SCHEDULE, lambda text: text.replace("b // 8", "b // 4"), "other parameters or layouts"),
         (SCHEDULE, lambda text: re.sub(r"(for conv_r\w* in \S+)", r"\1 parallel", text), "valid scheduled"),
         (TRACE, lambda text: text[:-20], "not JSON"),
-        (TRACE, lambda text: text.replace('"version": 1', '"version": 99'), "version"),
+        (TRACE, lambda text: text.replace(f'"version": {TRACE_VERSION}', '"version": 99'), "version"),
     ],
 )
 def test_an_edit_that_does_not_fit_is_refused(
