@@ -19,6 +19,7 @@ import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 from compiler.core.node import Node
 from compiler.core.target import TargetFacts
@@ -177,6 +178,17 @@ def contraction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Choo
     return False
 
 
+class BlockTile(Protocol):
+    """What a block of threads makes: results along both axes, and the terms staged at a time."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def depth(self) -> int: ...
+
+
 class Contraction:
     """The steps of the rule, in the order in which they are applied."""
 
@@ -299,21 +311,24 @@ class Contraction:
 
     # -- operands
 
-    def stage(self) -> list[str]:
-        """Blocks that put the factors, left first, into shared memory: [batch, terms, rows or columns]."""
+    def stage(self, *, terms_last: bool = False, dtype: str | None = None) -> list[str]:
+        """Blocks that put the factors, left first, into shared memory: [batch, terms, rows or columns].
+
+        terms_last: the innermost terms behind rows or columns. dtype: what is staged, as in cache_operand.
+        """
         iters = self.s.block(self.name).iters
         found = factors(self.s.block(self.name))
         assert found is not None
         first = 1 if self.axes.batch else 0
-        sums = tuple(range(first + 2, len(iters)))
+        *taps, terms = range(first + 2, len(iters))
         made = []
         for side, own in ((self.axes.left, first), (1 - self.axes.left, first + 1)):
-            wanted = (*range(first), *sums, own)
+            wanted = (*range(first), *taps, *((own, terms) if terms_last else (terms, own)))
             axes = tuple(n for n in wanted if iters[n].var.name in variables(found[side]))
-            made.append(self.s.cache_operand(self.name, side, axes, SHARED)[0])
+            made.append(self.s.cache_operand(self.name, side, axes, SHARED, dtype)[0])
         return made
 
-    def pad(self, tile: ThreadTile, stages: list[str]) -> list[str]:
+    def pad(self, tile: BlockTile, stages: list[str]) -> list[str]:
         """Round the axes up to whole tiles, with zeros behind the end of both factors."""
         iters = self.s.block(self.name).iters
         first = 1 if self.axes.batch else 0

@@ -26,13 +26,13 @@ from compiler.core.types import F32, TF32
 from compiler.loops.ir import CONSTANT, Load, Var
 from compiler.loops.layout import NAMES
 from compiler.loops.matrix_units import UNITS, Digits, MatrixUnit
-from compiler.loops.queries import extent_of, variables
+from compiler.loops.queries import extent_of
 from compiler.schedule import matrix_intrinsics
 from compiler.schedule.analysis import BlockFacts, block_facts
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.primitives.operand import factors
-from compiler.schedule.rules.gpu.common import SHARED, THREAD
+from compiler.schedule.rules.gpu.common import THREAD
 from compiler.schedule.rules.gpu.contraction import (
     GRID,
     Contraction,
@@ -129,7 +129,8 @@ class _Matrix(Contraction):
 
     def spread(self, tile: MatrixTile, last: str, lanes: int) -> None:
         """Stage the factors and give the tiles to sub-groups."""
-        stages = self.padded(tile, self.stage())
+        kind = self.unit.factor.name if self.unit.factor == TF32 else None
+        stages = self.pad(tile, self.stage(terms_last=True, dtype=kind))
         first = 1 if self.axes.batch else 0
         names = NAMES[: first + 2]
         places = (*names[:first], *self.unit.total_map(*names[first:]))
@@ -155,31 +156,6 @@ class _Matrix(Contraction):
             texts = [part.text.replace(NAMES[part.number], names[dims[part.number]]) for part in parts]
             if texts:
                 self.s.transform_layout(factor.buffer.name, f"{', '.join(names)} -> {', '.join(texts)}")
-
-    def stage(self) -> list[str]:
-        """Blocks that put the factors, left first, into shared memory: [batch, taps, own, terms]."""
-        iters = self.s.block(self.name).iters
-        found = factors(self.s.block(self.name))
-        assert found is not None
-        first = 1 if self.axes.batch else 0
-        kind = self.unit.factor.name if self.unit.factor == TF32 else None
-        sums = tuple(range(first + 2, len(iters)))
-        made = []
-        for side, own in ((self.axes.left, first), (1 - self.axes.left, first + 1)):
-            wanted = (*range(first), *sums[:-1], own, sums[-1])
-            axes = tuple(n for n in wanted if iters[n].var.name in variables(found[side]))
-            made.append(self.s.cache_operand(self.name, side, axes, SHARED, kind)[0])
-        return made
-
-    def padded(self, tile: MatrixTile, stages: list[str]) -> list[str]:
-        """Round the axes up to whole tiles, with zeros behind the end of both factors."""
-        iters = self.s.block(self.name).iters
-        first = 1 if self.axes.batch else 0
-        multiples = [1] * len(iters)
-        multiples[first], multiples[first + 1], multiples[-1] = tile.rows, tile.columns, tile.depth
-        if all(extent_of(i.extent) % n == 0 for i, n in zip(iters, multiples, strict=True)):
-            return stages
-        return self.inlined(list(self.s.pad_einsum(self.name, tuple(multiples))), stages)
 
     # -- loops
 
