@@ -135,8 +135,8 @@ def _places() -> Iterator[tuple[Path, str]]:
 def _package_libraries() -> list[Path]:
     """Folders where Intel's packages of the running Python have their shared objects.
 
-    By where packages lie (prefix/lib/pythonX.Y/site-packages, or all in one folder: `pip install --target`) and
-    not by their records: importing what reads those takes 34 ms, and this is part of each process's first load.
+    By where packages lie (prefix/lib/pythonX.Y/site-packages, or all in one folder: `pip install --target`),
+    not by their records: importing what reads those takes 34 ms, part of the first load of each process.
     """
     places = [Path(place) for place in sys.path if place]
     owners = [place for place in places if any(place.glob("intel_*_rt-*.dist-info"))]
