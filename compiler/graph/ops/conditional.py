@@ -39,12 +39,12 @@ from compiler.loops.ir import Binary, Buffer, Expr, Select, call, const, maximum
 from compiler.loops.ir import Cast as CastExpr
 
 
-def _power_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+def _power_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
     check_kind("Pow", types[0].dtype, FLOATS + INTS)
     return (TensorType(types[0].dtype, broadcast_shape(types[0].shape, types[1].shape)),)
 
 
-def _power_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:  # noqa: ARG001
+def _power_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     kind = arrays[0].dtype
     wide = to_numpy(accumulate_type(from_numpy(kind)))
     with np.errstate(all="ignore"):
@@ -115,7 +115,7 @@ MOD = Op(
 )  # fmt: skip
 
 
-def _where_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+def _where_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
     if not types[0].dtype.is_bool:
         raise InvalidError(f"the condition of Where is {types[0].dtype}, not bool")
     return (TensorType(same_dtype(types[1:]), broadcast_shape(*(item.shape for item in types))),)
@@ -151,7 +151,7 @@ def _cast(a: Attrs, x: Expr) -> Expr:
     return CastExpr(target, x)
 
 
-def _cast_expand(e: Emitter, item: Node) -> tuple[Value, ...] | None:  # noqa: ARG001
+def _cast_expand(e: Emitter, item: Node) -> tuple[Value, ...] | None:
     return item.inputs if item.attrs.dtype("to") == item.inputs[0].type.dtype else None
 
 
@@ -162,7 +162,7 @@ CAST = Op(
 )  # fmt: skip
 
 
-def _cast_like(node: OnnxNode, inputs: tuple[Value, ...], attrs: dict[str, AttrValue]) -> Imported:  # noqa: ARG001
+def _cast_like(node: OnnxNode, inputs: tuple[Value, ...], attrs: dict[str, AttrValue]) -> Imported:
     return inputs[:1], {"to": inputs[1].type.dtype}
 
 
@@ -203,7 +203,7 @@ def _clip_import(node: OnnxNode, inputs: tuple[Value, ...], attrs: dict[str, Att
     return tuple(kept), made
 
 
-def _clip_import_old(node: OnnxNode, inputs: tuple[Value, ...], attrs: dict[str, AttrValue]) -> Imported:  # noqa: ARG001
+def _clip_import_old(node: OnnxNode, inputs: tuple[Value, ...], attrs: dict[str, AttrValue]) -> Imported:
     bounds = {new: attrs[old] for old, new in (("min", "low"), ("max", "high")) if old in attrs}
     return inputs, {**bounds, "low_input": False, "high_input": False}
 

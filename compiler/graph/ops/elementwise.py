@@ -107,7 +107,7 @@ def _make(
     result: DType | None = None,
     **more: Any,
 ) -> Op:
-    def infer(in_types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+    def infer(in_types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
         kind = same_dtype(in_types)
         check_kind(name, kind, types)
         return (TensorType(result or kind, broadcast_shape(*(item.shape for item in in_types))),)
@@ -199,7 +199,7 @@ def _softplus(x: Expr) -> Expr:
     return maximum(x, 0.0) + call("log", _exp(-call("abs", x)) + 1.0)
 
 
-def _sign_of(a: Attrs, x: Expr) -> Expr:  # noqa: ARG001
+def _sign_of(a: Attrs, x: Expr) -> Expr:
     return _choose(x.gt(0), 1, _choose(x.lt(0), wrap(-1, x.dtype), wrap(0, x.dtype), x), x)
 
 
@@ -269,14 +269,14 @@ def binary_op(
     return _make(name, fn, loop, (2, 2), types, result, signatures=(Signature(since),), sign=sign)
 
 
-def _divide_array(a: Attrs, x: Array, y: Array) -> Array:  # noqa: ARG001
+def _divide_array(a: Attrs, x: Array, y: Array) -> Array:
     if x.dtype.kind == "f":
         return x / y
     quotient = np.floor_divide(x, y)  # ONNX follows C: integers are cut towards zero
     return np.where((x % y != 0) & ((x < 0) != (y < 0)), quotient + 1, quotient)
 
 
-def _divide(a: Attrs, x: Expr, y: Expr) -> Expr:  # noqa: ARG001
+def _divide(a: Attrs, x: Expr, y: Expr) -> Expr:
     return Binary("div" if x.dtype.is_float else "truncdiv", x, y)
 
 
@@ -325,7 +325,7 @@ def _expand_mean(e: Emitter, item: Node) -> tuple[Value, ...]:
 
 
 def _fold(fn: Callable[[Array, Array], Array]) -> Numpy:
-    def over_all(a: Attrs, *arrays: Array) -> Array:  # noqa: ARG001
+    def over_all(a: Attrs, *arrays: Array) -> Array:
         result = arrays[0]
         for item in arrays[1:]:
             result = fn(result, item)
@@ -335,7 +335,7 @@ def _fold(fn: Callable[[Array, Array], Array]) -> Numpy:
 
 
 def _fold_loop(fn: Callable[[Expr, Expr], Expr]) -> Loop:
-    def over_all(a: Attrs, *elements: Expr) -> Expr:  # noqa: ARG001
+    def over_all(a: Attrs, *elements: Expr) -> Expr:
         result = elements[0]
         for item in elements[1:]:
             result = fn(result, item)

@@ -38,7 +38,7 @@ Values = tuple[Value, ...]
 # ---------------------------------------------------------------- slices
 
 
-def _slice_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _slice_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given, shape = Attrs(attrs), inputs[0].type.shape
     starts, ends = given.integers("starts"), given.integers("ends")
     axes = given.integers("axes", tuple(range(len(starts))))
@@ -85,7 +85,7 @@ def _slice_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
     return b.compute("slice", info.out_types[0].shape, at, info.out_types[0].dtype)
 
 
-def no_change(e: Emitter, item: Node) -> Values | None:  # noqa: ARG001
+def no_change(e: Emitter, item: Node) -> Values | None:
     """The expansion of an operator that does nothing here."""
     return item.inputs[:1] if item.inputs[0].type == item.output.type else None
 
@@ -168,7 +168,7 @@ SPLIT = Op(
 # ---------------------------------------------------------------- joins
 
 
-def _concat_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _concat_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     return inputs, {"axis": normal_axis(Attrs(attrs).integer("axis"), inputs[0].type.rank)}
 
 
@@ -238,7 +238,7 @@ CONCAT = Op(
 _PAD_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
 
 
-def _pad_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _pad_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given, rank = Attrs(attrs), inputs[0].type.rank
     pads = given.integers("pads")
     axes = tuple(normal_axis(axis, rank) for axis in given.integers("axes", tuple(range(rank))))
@@ -358,7 +358,7 @@ def _pad_sign(attrs: Attrs) -> Sign:
     return Sign.KEEPS if attrs.text("mode") != "constant" or attrs.number("value") >= 0 else Sign.UNKNOWN
 
 
-def _pad_expand(e: Emitter, item: Node) -> Values | None:  # noqa: ARG001
+def _pad_expand(e: Emitter, item: Node) -> Values | None:
     unpadded = not any((*item.attrs.integers("before"), *item.attrs.integers("after")))
     return item.inputs if unpadded else None
 

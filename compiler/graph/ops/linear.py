@@ -57,7 +57,7 @@ def check_weights(inputs: Sequence[TensorType], given: Attrs) -> tuple[int, ...]
     return kernel
 
 
-def _conv_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _conv_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given = Attrs(attrs)
     kernel = check_weights([value.type for value in inputs], given)
     windows = import_windows(given, kernel, inputs[0].type.shape[2:])
@@ -184,14 +184,14 @@ def _product_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
     return (*batch, *((left[-2],) if len(a) > 1 else ()), *((right[-1],) if len(b) > 1 else ()))
 
 
-def _matmul_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+def _matmul_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     kind = same_dtype(types)
     if kind.is_bool:
         raise UnsupportedError("matrix products of bool are not supported")
     return (TensorType(kind, _product_shape(types[0].shape, types[1].shape)),)
 
 
-def _matmul_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:  # noqa: ARG001
+def _matmul_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     wide = to_numpy(accumulate_type(from_numpy(arrays[0].dtype)))
     found = np.matmul(arrays[0].astype(wide, copy=False), arrays[1].astype(wide, copy=False))
     return (np.asarray(found).astype(arrays[0].dtype, copy=False),)

@@ -98,13 +98,13 @@ def _integers(attrs: Raw, name: str) -> tuple[int, ...]:
     return Attrs(attrs).integers(name)
 
 
-def _reshape_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _reshape_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given = Attrs(attrs)
     literal = given.flag("allowzero", default=False)
     return inputs, {"shape": resolve_shape(given.integers("shape"), inputs[0].type, allow_zero=literal)}
 
 
-def _no_change(e: Emitter, item: Node) -> Values | None:  # noqa: ARG001
+def _no_change(e: Emitter, item: Node) -> Values | None:
     return item.inputs if item.inputs[0].type == item.output.type else None
 
 
@@ -129,7 +129,7 @@ def _flatten_shape(types: Types, attrs: Attrs) -> tuple[int, ...]:
     return math.prod(shape[:axis]), math.prod(shape[axis:])
 
 
-def _flatten_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _flatten_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     rank = inputs[0].type.rank
     axis = Attrs(attrs).integer("axis")
     return inputs, {"axis": rank if axis == rank else normal_axis(axis, rank)}
@@ -143,7 +143,7 @@ FLATTEN = Op(
 )  # fmt: skip
 
 
-def _squeeze_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _squeeze_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     shape = inputs[0].type.shape
     if "axes" not in attrs:
         return inputs, {"axes": tuple(axis for axis, extent in enumerate(shape) if extent == 1)}
@@ -170,7 +170,7 @@ SQUEEZE = Op(
 )  # fmt: skip
 
 
-def _unsqueeze_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _unsqueeze_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     axes = _integers(attrs, "axes")
     return inputs, {"axes": normal_axes(axes, inputs[0].type.rank, len(axes))}
 
@@ -193,7 +193,7 @@ UNSQUEEZE = Op(
 )  # fmt: skip
 
 
-def _first_only(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _first_only(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     training = node.known_at(2)
     if node.has(2) and (training is None or bool(training.any())):
         raise UnsupportedError("Dropout in training mode is not supported")
@@ -228,7 +228,7 @@ DROPOUT = _identity(
 # ---------------------------------------------------------------- permutation
 
 
-def _transpose_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _transpose_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     rank = inputs[0].type.rank
     return inputs, {"perm": Attrs(attrs).integers("perm", tuple(reversed(range(rank))))}
 
@@ -264,7 +264,7 @@ TRANSPOSE = Op(
 )  # fmt: skip
 
 
-def _depth_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _depth_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     if inputs[0].type.rank != 4:
         raise InvalidError(f"expected a tensor of rank 4, got {inputs[0].type}")
     return inputs, attrs

@@ -45,7 +45,7 @@ def _floats_only(types: Types) -> None:
         raise UnsupportedError(f"normalisation of {types[0].dtype} is not supported")
 
 
-def _same_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+def _same_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     _floats_only(types)
     return (types[0],)
 
@@ -62,7 +62,7 @@ def _per_channel(e: Emitter, value: Value, rank: int) -> Value:
 # ---------------------------------------------------------------- batch normalisation
 
 
-def _batch_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _batch_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     if Attrs(attrs).flag("training_mode", default=False):
         raise UnsupportedError("BatchNormalization in training mode is not supported")
     if not Attrs(attrs).flag("spatial", default=True):
@@ -70,7 +70,7 @@ def _batch_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # no
     return inputs, {"epsilon": attrs["epsilon"]}
 
 
-def _batch_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+def _batch_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     _floats_only(types)
     if types[0].rank < 2:
         raise InvalidError(f"BatchNormalization needs batch and channels, got {types[0]}")
@@ -156,7 +156,7 @@ STANDARDIZE = Op(
 """Ours: (x - mean) / sqrt(variance + epsilon) over the axes from `axis` on."""
 
 
-def _layer_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _layer_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given = Attrs(attrs)
     if given.integer("stash_type") != 1:
         raise UnsupportedError("normalisation with stash_type other than f32 is not supported")
@@ -164,7 +164,7 @@ def _layer_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # no
     return inputs, {"axis": axis, "epsilon": given.number("epsilon")}
 
 
-def _layer_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+def _layer_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     _floats_only(types)
     same_dtype(types)
     if broadcast_shape(*(item.shape for item in types)) != types[0].shape:
@@ -220,7 +220,7 @@ RMS = Op(
 )  # fmt: skip
 
 
-def _instance_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+def _instance_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     _floats_only(types)
     if types[0].rank < 3:
         raise InvalidError(f"normalisation over spatial axes of {types[0]}, which has none")
@@ -278,7 +278,7 @@ GROUP = Op(
 # ---------------------------------------------------------------- local response
 
 
-def _lrn_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _lrn_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     if inputs[0].type.rank < 3 or Attrs(attrs).integer("size") < 1:
         raise InvalidError(f"LRN of {inputs[0].type} over {attrs.get('size')} channels")
     return inputs, attrs
@@ -351,11 +351,11 @@ LRN = Op(
 # ---------------------------------------------------------------- softmax
 
 
-def _softmax_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _softmax_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     return inputs, {"axis": normal_axis(Attrs(attrs).integer("axis"), inputs[0].type.rank), "flatten": False}
 
 
-def _softmax_import_old(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _softmax_import_old(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     """Before opset 13 all axes from `axis` on are one row."""
     rank = inputs[0].type.rank
     axis = normal_axis(Attrs(attrs).integer("axis"), rank)

@@ -42,12 +42,12 @@ def _spatial(value: Value) -> tuple[int, ...]:
     return value.type.shape[2:]
 
 
-def _pool_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _pool_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given = Attrs(attrs)
     return inputs, import_windows(given, given.integers("kernel_shape"), _spatial(inputs[0])).attrs()
 
 
-def _average_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _average_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     """Padding counts only up to the pads that were asked for, not what ceil_mode adds."""
     given = Attrs(attrs)
     spatial, kernel = _spatial(inputs[0]), given.integers("kernel_shape")
@@ -172,7 +172,7 @@ SUM_POOL = Op(
 """Ours: the sum of each window, what AveragePool is made of."""
 
 
-def _global_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:  # noqa: ARG001
+def _global_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     shape = types[0].shape
     if len(shape) < 3:
         raise InvalidError(f"pooling needs batch, channels and spatial axes, got {types[0]}")
@@ -180,7 +180,7 @@ def _global_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:  # noqa
 
 
 def _global(name: str, fold: Callable[..., Array], reduction: str) -> Op:
-    def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:  # noqa: ARG001
+    def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
         x = arrays[0]
         wide = x.astype(to_numpy(accumulate_type(from_numpy(x.dtype))), copy=False)
         return (fold(wide, axis=tuple(range(2, x.ndim)), keepdims=True).astype(x.dtype, copy=False),)

@@ -76,7 +76,7 @@ def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (types[0].with_shape(shape),)
 
 
-def _import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given, rank = Attrs(attrs), inputs[0].type.rank
     axes = normal_axes(given.integers("axes", ()), rank)
     if not axes and not given.flag("noop_with_empty_axes", default=False):
@@ -220,7 +220,7 @@ DERIVED = (
 # ---------------------------------------------------------------- position of the extreme
 
 
-def _arg_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _arg_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given = Attrs(attrs)
     axis = normal_axis(given.integer("axis"), inputs[0].type.rank)
     return inputs, {"axes": (axis,), "keepdims": given.flag("keepdims"),

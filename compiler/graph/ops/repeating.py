@@ -96,7 +96,7 @@ GATHER = Op(
 )  # fmt: skip
 
 
-def _expand_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _expand_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     return inputs, {"shape": broadcast_shape(inputs[0].type.shape, Attrs(attrs).integers("shape"))}
 
 

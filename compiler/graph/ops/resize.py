@@ -34,11 +34,11 @@ Values = tuple[Value, ...]
 Coordinate = Callable[[Array, Any, int, int], Array]
 
 
-def _pytorch_half_pixel(at: Array, scale: Any, source: int, target: int) -> Array:  # noqa: ARG001
+def _pytorch_half_pixel(at: Array, scale: Any, source: int, target: int) -> Array:
     return (at + 0.5) / scale - 0.5 if target > 1 else np.zeros_like(at)
 
 
-def _align_corners(at: Array, scale: Any, source: int, target: int) -> Array:  # noqa: ARG001
+def _align_corners(at: Array, scale: Any, source: int, target: int) -> Array:
     return at * (source - 1) / (target - 1) if target > 1 else np.zeros_like(at)
 
 
@@ -73,7 +73,7 @@ _DEFAULTS: dict[str, AttrValue] = {
 }
 
 
-def _resize_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _resize_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given, source = Attrs(attrs), inputs[0].type
     if given.flag("antialias", default=False):
         raise UnsupportedError("Resize with antialias is not supported")

@@ -26,7 +26,7 @@ Raw = dict[str, AttrValue]
 Values = tuple[Value, ...]
 
 
-def _shape_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _shape_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given, shape = Attrs(attrs), inputs[0].type.shape
     return (), {"values": shape[slice(given.integer("start"), given.integer("end", len(shape)))]}
 
@@ -42,7 +42,7 @@ SHAPE = Op(
 )  # fmt: skip
 
 
-def _size_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _size_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     return (), {"value": inputs[0].type.size}
 
 
@@ -53,7 +53,7 @@ SIZE = Op(
 )  # fmt: skip
 
 
-def _fill_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _fill_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given = node.attrs.get("value")
     value = given if isinstance(given, np.ndarray) else np.zeros(1, np.float32)
     if value.size != 1:
@@ -64,7 +64,7 @@ def _fill_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noq
     return (), {"shape": shape, "fill": value.reshape(-1)[0].item(), "dtype": from_numpy(value.dtype)}
 
 
-def _fill_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:  # noqa: ARG001
+def _fill_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     value = np.asarray(attrs["fill"], to_numpy(attrs.dtype("dtype")))
     return (np.broadcast_to(value, attrs.integers("shape")),)  # one element in memory, whatever the shape
 
@@ -76,7 +76,7 @@ FILL = Op(
 )  # fmt: skip
 
 
-def _range_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _range_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     known = node.known_at(0)
     assert known is not None
     if Attrs(attrs).number("delta") == 0:
@@ -98,7 +98,7 @@ RANGE = Op(
 )  # fmt: skip
 
 
-def _eye_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _eye_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     kind = inputs[0].type
     if kind.rank != 2:
         raise UnsupportedError(f"EyeLike of {kind} is not supported, only of matrices")

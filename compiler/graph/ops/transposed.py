@@ -30,7 +30,7 @@ Raw = dict[str, AttrValue]
 Values = tuple[Value, ...]
 
 
-def _transposed_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:  # noqa: ARG001
+def _transposed_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     """`before` and `after` are what is cut from the full result; `extra` what is added at its end."""
     given = Attrs(attrs)
     kernel = check_weights([value.type for value in inputs], given)
