@@ -109,7 +109,7 @@ _PLAIN = re.compile(
 def node(cls: type[T]) -> type[T]:
     """Class decorator: a frozen, slotted dataclass whose equality and hash are those of `Node`."""
     made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
-    fields = dataclasses.fields(made)  # type: ignore[arg-type]
+    fields = dataclasses.fields(made)  # type: ignore[arg-type]  # decorated above
     made.FIELDS = tuple(field.name for field in fields)
     made.CHILD_FIELDS = tuple(field.name for field in fields if not _PLAIN.fullmatch(str(field.type)))
     return made

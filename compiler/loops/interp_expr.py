@@ -113,10 +113,10 @@ class Emitter:
         if op in _BITS:
             return f"({a} {_BITS[op]} {b})"
         if op in ("min", "max"):
-            return self._extremum(op, a, b, kind, vector)
+            return self._extremum(op, a, b, kind, vector=vector)
         if kind.is_float:
             return self._float_binary(op, a, b, expr)
-        return self._int_binary(op, a, b, expr, vector)
+        return self._int_binary(op, a, b, expr, vector=vector)
 
     def _left(self, expr: ir.Binary) -> str:
         """The left operand; a chain of one operation needs no parentheses (Python limits their depth)."""
@@ -125,7 +125,7 @@ class Emitter:
         return text[1:-1] if chained and text[0] == "(" else text
 
     @staticmethod
-    def _extremum(op: str, a: str, b: str, kind: DType, vector: bool) -> str:  # noqa: FBT001
+    def _extremum(op: str, a: str, b: str, kind: DType, *, vector: bool) -> str:
         if vector:
             return f"{op}imum({a}, {b})"
         if kind.is_float:
@@ -148,7 +148,7 @@ class Emitter:
             return self._function("pow", (a, b), (expr.a.dtype, expr.b.dtype), expr.dtype)
         raise ProgramError(f"`{op}` has no meaning for {expr.a.dtype}")
 
-    def _int_binary(self, op: str, a: str, b: str, expr: ir.Binary, vector: bool) -> str:  # noqa: FBT001
+    def _int_binary(self, op: str, a: str, b: str, expr: ir.Binary, *, vector: bool) -> str:
         divisor = f"nonzero({b})" if vector else b
         texts = {
             "floordiv": f"({a} // {divisor})",

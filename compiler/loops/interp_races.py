@@ -29,7 +29,7 @@ class _Log:
         self.writers.clear()
         self.readers.clear()
 
-    def read(self, address: int, who: int, atomic: bool) -> int | None:  # noqa: FBT001
+    def read(self, address: int, who: int, atomic: bool) -> int | None:  # noqa: FBT001 - short for emitted code
         """Note a read; the one that it conflicts with, if any."""
         writer, updates = self.writers.get(address, (who, True))
         if writer != who and not (updates and atomic):
@@ -38,7 +38,7 @@ class _Log:
             self.readers[address] = _MANY
         return None
 
-    def write(self, address: int, who: int, atomic: bool) -> int | None:  # noqa: FBT001
+    def write(self, address: int, who: int, atomic: bool) -> int | None:  # noqa: FBT001 - short for emitted code
         """Note a write; the one that it conflicts with, if any."""
         writer, updates = self.writers.get(address, (who, True))
         if writer != who and not (updates and atomic):

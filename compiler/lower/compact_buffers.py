@@ -92,7 +92,7 @@ class _Shift(Rewriter):
         self._new = new
         self._box = box
 
-    def visit(self, item: Node) -> Node:  # type: ignore[override]
+    def visit(self, item: Node) -> Node:  # type: ignore[override]  # regions, too
         done = self.children(item)
         if isinstance(done, ACCESSES) and done.buffer == self._old:
             return done.replace(buffer=self._new, indices=self._moved(done.indices))
@@ -100,7 +100,7 @@ class _Shift(Rewriter):
             return done.replace(buffer=self._new, begin=self._moved(done.begin))
         return done
 
-    def children(self, item: Node) -> Node:  # type: ignore[override]
+    def children(self, item: Node) -> Node:  # type: ignore[override]  # regions, too
         return item if isinstance(item, Buffer) else item.map_children(self.visit)
 
     def _moved(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:

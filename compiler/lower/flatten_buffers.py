@@ -47,7 +47,7 @@ class _Flatten(Rewriter):
             self._flat[buffer] = done
         return done
 
-    def visit(self, item: Node) -> Node:  # type: ignore[override]
+    def visit(self, item: Node) -> Node:  # type: ignore[override]  # regions, too
         if isinstance(item, Buffer):
             return item
         done = item.map_children(self.visit)

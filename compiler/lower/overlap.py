@@ -72,12 +72,12 @@ def _accesses(item: Node, values: Mapping[str, Expr]) -> Iterator[Access]:
         return
     if isinstance(item, Load | Store | AtomicUpdate):
         for write in {isinstance(item, Store | AtomicUpdate), isinstance(item, Store)}:
-            yield _access(item.buffer, write, item.indices, (1,) * len(item.indices), values)
+            yield _access(item.buffer, item.indices, (1,) * len(item.indices), values, write=write)
     if isinstance(item, AddressOf):
         yield from (Access(_name(item.buffer), write) for write in (False, True))
     if isinstance(item, AsyncCopy):
-        yield _region(item.target, True, values)  # noqa: FBT003
-        yield _region(item.source, False, values)  # noqa: FBT003
+        yield _region(item.target, values, write=True)
+        yield _region(item.source, values, write=False)
     for child in item.children():
         if not isinstance(child, Buffer | Region):
             yield from _accesses(child, values)
@@ -89,7 +89,7 @@ def _block(block: Block, values: Mapping[str, Expr]) -> Iterator[Access]:
     declared = [(False, item) for item in block.reads] + [(True, item) for item in block.writes]
     limits = _limits(block.predicate)
     for write, region in declared:
-        yield replace(_region(region, write, own), limits=limits)
+        yield replace(_region(region, own, write=write), limits=limits)
     for part in (block.init, block.body):
         for item in () if part is None else _accesses(part, {}):
             known = [w for w, region in declared if _name(region.buffer) == item.name]
@@ -103,17 +103,18 @@ def _limits(predicate: Expr | None) -> tuple[tuple[str, int], ...]:
     return tuple((a.name, int(b.value)) for a, b in pairs if isinstance(a, Var) and isinstance(b, Const))
 
 
-def _region(region: Region, write: bool, values: Mapping[str, Expr]) -> Access:  # noqa: FBT001
+def _region(region: Region, values: Mapping[str, Expr], *, write: bool) -> Access:
     sizes = tuple(int_of(extent) or 0 for extent in region.extent)
-    return _access(region.buffer, write, region.begin, sizes, values)
+    return _access(region.buffer, region.begin, sizes, values, write=write)
 
 
 def _access(
     buffer: Buffer,
-    write: bool,  # noqa: FBT001
     corner: tuple[Expr, ...],
     size: tuple[int, ...],
     values: Mapping[str, Expr],
+    *,
+    write: bool,
 ) -> Access:
     known = buffer.alias_of is None and all(size) and all(item.dtype.lanes == 1 for item in corner)
     if not known or any(isinstance(item, Load) for index in corner for item in index.walk()):

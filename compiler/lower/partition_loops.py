@@ -57,11 +57,11 @@ def partition_loops(func: Func, facts: TargetFacts) -> Func:
     body = func.body
     if facts.binds_threads or next(_conditions(body), None) is None:
         return func
-    return with_body(func, _Partition(_names(func), MASKED_MEMORY in facts.intrinsics).visit(body, {}))
+    return with_body(func, _Partition(_names(func), masks=MASKED_MEMORY in facts.intrinsics).visit(body, {}))
 
 
 class _Partition:
-    def __init__(self, names: set[str], masks: bool) -> None:  # noqa: FBT001
+    def __init__(self, names: set[str], *, masks: bool) -> None:
         self._names = names
         self._masks = masks
 

@@ -196,7 +196,7 @@ class Context:
             ctypes.sizeof(abi.TkContextOptions), threads or 0, 1 if flush_subnormals else 0, stream
         )
         self._handle = ctypes.c_void_p()
-        handle = model._handle  # noqa: SLF001
+        handle = model._handle  # noqa: SLF001 - as above
         if threads is not None and threads < 1:
             raise UsageError(f"a context cannot have {threads} threads", hint="1 is the calling thread alone")
         status = self._api.context_open(handle, ctypes.byref(options), ctypes.byref(self._handle))
@@ -274,9 +274,9 @@ class BoundRun:
         self._inputs = TensorArray(inputs)
         self._outputs = TensorArray(outputs)
         self._arrays = list(outputs)
-        self._api = context._api  # noqa: SLF001
+        self._api = context._api  # noqa: SLF001 - two halves of one object
         self._arguments = (
-            context._handle,  # noqa: SLF001
+            context._handle,  # noqa: SLF001 - as above
             self._inputs.tensors,
             self._inputs.count,
             self._outputs.tensors,

@@ -23,30 +23,27 @@ from compiler.targets.toolchain import Cxx
 DEFAULT_ARCH = "sm_70"
 _PACKAGE = "nvidia-cuda-nvrtc-cu12"
 
-_SM_70 = frozenset({"dp4a", "wmma"})
-_SM_75 = _SM_70 | {"mma", "wmma_int8"}
-_SM_80 = _SM_75 | {"cp.async", "wmma_bf16", "wmma_tf32"}
+_ASYNC = frozenset({"cp.async"})
 
 # 48 KiB is what arrays of a size known to the compiler may take of a block's shared memory, everywhere.
 _row = partial(gpu_arch, lanes=32, static_kib=48, registers=255, registers_unit=65536)
 
 # Shared memory that a block may ask for and threads of a unit: CUDA C++ Programming Guide, table "Technical
 # Specifications per Compute Capability"; multiply-adds of a unit in a cycle: its "Arithmetic Instructions".
-# Features: its section on warp matrix functions (f16 7.0, int8 7.2, bf16 and tf32 8.0), and the PTX ISA
-# for mma.sync (7.5), cp.async (8.0) and dp4a (6.1). Units, clock, bandwidth, L2: data sheet of the card.
+# Copies without waiting (cp.async, 8.0): PTX ISA. Units, clock, bandwidth, L2: data sheet of the card.
 ARCHS: dict[str, GpuArch] = {
     row.name: row
     for row in (
-        #    units, threads, fma, GHz, GB/s, L2 in MiB, features
-        _row("sm_70", "V100", 80, 2048, 64, 1.53, 900, 6, _SM_70, shared_kib=96),
-        _row("sm_75", "T4", 40, 1024, 64, 1.59, 320, 4, _SM_75, shared_kib=64),
-        _row("sm_80", "A100", 108, 2048, 64, 1.41, 1555, 40, _SM_80, shared_kib=163),
-        _row("sm_86", "RTX 3090", 82, 1536, 128, 1.70, 936, 6, _SM_80, shared_kib=99),
-        _row("sm_87", "Orin", 16, 1536, 128, 1.30, 204, 4, _SM_80, shared_kib=163),
-        _row("sm_89", "L4", 58, 1536, 128, 2.04, 300, 48, _SM_80, shared_kib=99),
-        _row("sm_90", "H100", 132, 2048, 128, 1.98, 3350, 50, _SM_80, shared_kib=227),
-        _row("sm_100", "B200", 148, 2048, 128, 1.96, 8000, 126, _SM_80, shared_kib=227),
-        _row("sm_120", "RTX 5090", 170, 1536, 128, 2.41, 1792, 96, _SM_80, shared_kib=99),
+        #    units, threads, fma, GHz, GB/s, L2 in MiB
+        _row("sm_70", "V100", 80, 2048, 64, 1.53, 900, 6, shared_kib=96),
+        _row("sm_75", "T4", 40, 1024, 64, 1.59, 320, 4, shared_kib=64),
+        _row("sm_80", "A100", 108, 2048, 64, 1.41, 1555, 40, shared_kib=163, features=_ASYNC),
+        _row("sm_86", "RTX 3090", 82, 1536, 128, 1.70, 936, 6, shared_kib=99, features=_ASYNC),
+        _row("sm_87", "Orin", 16, 1536, 128, 1.30, 204, 4, shared_kib=163, features=_ASYNC),
+        _row("sm_89", "L4", 58, 1536, 128, 2.04, 300, 48, shared_kib=99, features=_ASYNC),
+        _row("sm_90", "H100", 132, 2048, 128, 1.98, 3350, 50, shared_kib=227, features=_ASYNC),
+        _row("sm_100", "B200", 148, 2048, 128, 1.96, 8000, 126, shared_kib=227, features=_ASYNC),
+        _row("sm_120", "RTX 5090", 170, 1536, 128, 2.41, 1792, 96, shared_kib=99, features=_ASYNC),
     )
 }
 

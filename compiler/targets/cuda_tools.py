@@ -98,7 +98,7 @@ def _nvrtc(path: str) -> CudaTool | None:
     return CudaTool(tool, tuple(f"sm_{number}" for number in archs))
 
 
-def _compile_nvrtc(compiler: Nvrtc, text: str, arch: str, with_ptx: bool) -> Built:  # noqa: FBT001
+def _compile_nvrtc(compiler: Nvrtc, text: str, arch: str, with_ptx: bool) -> Built:  # noqa: FBT001 - a Tool's
     outputs = {"CUBIN": CUBIN, "PTX": PTX} if with_ptx else {"CUBIN": CUBIN}
     log, made = compiler.compile(text, (f"--gpu-architecture={arch}", *_OPTIONS), tuple(outputs))
     images = (Image(kind, arch, data) for kind, data in zip(outputs.values(), made, strict=True))
@@ -125,7 +125,7 @@ def _nvcc(home: Path | None) -> CudaTool | None:
     return CudaTool(tool, tuple(dict.fromkeys(re.findall(r"sm_\d+\b", listed.stdout))))
 
 
-def _compile_nvcc(path: str, text: str, arch: str, with_ptx: bool) -> Built:  # noqa: FBT001
+def _compile_nvcc(path: str, text: str, arch: str, with_ptx: bool) -> Built:  # noqa: FBT001 - a Tool's
     with private_directory("tk-cuda") as directory:
         write_atomic(directory / "model.cu", text)
         log = _run_nvcc(path, ["-cubin", f"-arch={arch}"], CUBIN, directory)

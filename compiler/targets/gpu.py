@@ -32,7 +32,8 @@ class GpuArch:
 
     lanes: threads of a sub-group. shared: what the arrays of a block may take; shared_most: with the larger
     size that a launch may ask for. registers: of 32 bits, of one thread; registers_unit: of all of a unit.
-    fma: f32 multiply-adds that a unit starts in a cycle.
+    fma: f32 multiply-adds that a unit starts in a cycle. features: capabilities that rules and passes ask for
+    besides matrix units, which `matrix_rates.py` has.
     """
 
     name: str
@@ -67,8 +68,9 @@ class GpuArch:
 
 def gpu_arch(
     name: str, card: str, units: int, threads: int, fma: int,
-    gigahertz: float, gigabytes: float, l2_mib: int, features: frozenset[str],
+    gigahertz: float, gigabytes: float, l2_mib: int,
     *, lanes: int, static_kib: int, shared_kib: int, registers: int, registers_unit: int,
+    features: frozenset[str] = frozenset(),
 ) -> GpuArch:  # fmt: skip
     """A row of a table of architectures, in the units of data sheets: a `GpuArch`.
 

@@ -23,9 +23,6 @@ from compiler.targets.toolchain import Cxx
 
 DEFAULT_ARCH = "gfx906"
 
-_DOT = frozenset({"dp4a"})
-_MFMA = _DOT | {"mfma"}
-_WMMA = frozenset({"wmma_rdna"})
 _CDNA_REGISTERS = 65536
 """Vector registers of a compute unit, lanes counted: 4 SIMDs of 256 for a wave of 64."""
 
@@ -36,18 +33,17 @@ _rdna = partial(_row, lanes=32)
 
 # Lanes, registers, shared memory: LLVM "User Guide for AMDGPU Backend" (waves of 64 by default on gfx9, of 32
 # on gfx10 and gfx11) and the manuals of the instruction sets (64 KB of LDS for a group; gfx90a, gfx942: 512
-# registers, half of them for accumulation; dot4 from gfx906; MFMA from gfx908; WMMA from gfx1100, another
-# dot4 there). Units, clock, bandwidth and L2: the data sheet of the card.
+# registers, half of them for accumulation). Units, clock, bandwidth and L2: the data sheet of the card.
 ARCHS: dict[str, GpuArch] = {
     row.name: row
     for row in (
-        #    units, threads, fma, GHz, GB/s, L2 in MiB, features
-        _cdna("gfx906", "MI50", 60, 2560, 64, 1.73, 1024, 4, _DOT),
-        _cdna("gfx908", "MI100", 120, 2560, 64, 1.50, 1228, 8, _MFMA),
-        _cdna_2("gfx90a", "MI210", 104, 2048, 128, 1.70, 1638, 8, _MFMA),
-        _cdna_2("gfx942", "MI300X", 304, 2048, 128, 2.10, 5300, 4, _MFMA),
-        _rdna("gfx1030", "RX 6800", 60, 1024, 64, 2.10, 512, 4, _DOT, registers_unit=65536),
-        _rdna("gfx1100", "RX 7900 XTX", 96, 1024, 128, 2.50, 960, 6, _WMMA, registers_unit=98304),
+        #    units, threads, fma, GHz, GB/s, L2 in MiB
+        _cdna("gfx906", "MI50", 60, 2560, 64, 1.73, 1024, 4),
+        _cdna("gfx908", "MI100", 120, 2560, 64, 1.50, 1228, 8),
+        _cdna_2("gfx90a", "MI210", 104, 2048, 128, 1.70, 1638, 8),
+        _cdna_2("gfx942", "MI300X", 304, 2048, 128, 2.10, 5300, 4),
+        _rdna("gfx1030", "RX 6800", 60, 1024, 64, 2.10, 512, 4, registers_unit=65536),
+        _rdna("gfx1100", "RX 7900 XTX", 96, 1024, 128, 2.50, 960, 6, registers_unit=98304),
     )
 }
 

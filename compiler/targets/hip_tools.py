@@ -79,7 +79,7 @@ def _hipcc_knows(path: str, arch: str) -> bool:
         return done.returncode == 0 and " error: " not in done.stderr  # a dry run ends well also with errors
 
 
-def _compile_hipcc(path: str, text: str, arch: str, _intermediate: bool) -> Built:  # noqa: FBT001
+def _compile_hipcc(path: str, text: str, arch: str, _intermediate: bool) -> Built:  # noqa: FBT001 - a Tool's
     with private_directory("tk-hip") as directory:
         write_atomic(directory / "model.hip", text)
         done = _run_hipcc(path, (), arch, directory)

@@ -194,13 +194,13 @@ def _sum_of(op: str, after: str = "") -> Callable[[Emitter, Node], Values]:
     return expand
 
 
-def _mean_array(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:  # noqa: FBT001
+def _mean_array(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:  # noqa: FBT001 - as numpy's
     total = np.asarray(np.sum(x, axis=axis, keepdims=keepdims))
     count = math.prod(x.shape[i] for i in axis)
     return np.asarray(total / count) if x.dtype.kind == "f" else np.asarray(np.trunc(total / count))
 
 
-def _log_sum_exp_array(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:  # noqa: FBT001
+def _log_sum_exp_array(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:  # noqa: FBT001 - as numpy's
     top = np.max(x, axis=axis, keepdims=True)
     total = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
     return np.asarray(total if keepdims else np.squeeze(total, axis=axis))

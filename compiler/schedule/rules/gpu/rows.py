@@ -246,7 +246,7 @@ def _repack(schedule: Schedule, name: str) -> None:
         if load.buffer.scope != CONSTANT or len(plain) != len(load.indices) or load.indices[-1] in inner:
             continue
         names = NAMES[: len(plain)]
-        order = sorted(range(len(plain)), key=lambda dim, plain=plain: plain[dim] in inner)  # type: ignore[misc]
+        order = sorted(range(len(plain)), key=[index in inner for index in plain].__getitem__)
         schedule.transform_layout(
             load.buffer.name, f"{', '.join(names)} -> {', '.join(names[dim] for dim in order)}"
         )
