@@ -18,7 +18,6 @@ from compiler.core.node import Node
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import PARTITION
 from compiler.loops.ir import (
-    Alloc,
     Binary,
     Buffer,
     Const,
@@ -43,7 +42,7 @@ from compiler.loops.names import fresh
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Bounds, Simplifier, simplify_stmt, substitute
 from compiler.lower.capabilities import MASKED_MEMORY
-from compiler.lower.rewriter import bind_loop, is_empty, replace_buffers, with_body
+from compiler.lower.rewriter import bind_loop, is_empty, with_body, with_own_buffers
 
 MAX_PIECES = 6
 MAX_WEIGHT = 6000
@@ -129,10 +128,8 @@ class _Partition:
     def _renamed(self, body: Stmt) -> Stmt:
         """A copy whose loops, lets and buffers have names of their own."""
         bound = [item.var for item in body.walk() if isinstance(item, For | Let)]
-        buffers = [item.buffer for item in body.walk() if isinstance(item, Alloc)]
-        copies = {item: item.replace(name=fresh(item.name, self._names)) for item in buffers}
-        renamed = substitute(body, {var.name: Var(fresh(var.name, self._names), var.type) for var in bound})
-        return replace_buffers(renamed, copies)
+        own = with_own_buffers(body, self._names)
+        return substitute(own, {var.name: Var(fresh(var.name, self._names), var.type) for var in bound})
 
 
 def _unswitched(loop: For) -> Stmt:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TypeVar, cast
 
 from compiler.core.node import Node, rewrite
-from compiler.loops.ir import Buffer, For, Func, Seq, Stmt
+from compiler.loops.ir import Alloc, Buffer, For, Func, Seq, Stmt
+from compiler.loops.names import fresh
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier
 
@@ -64,6 +65,12 @@ def replace_buffers(root: N, changes: dict[Buffer, Buffer]) -> N:
     if not changes:
         return root
     return rewrite(root, lambda item: changes.get(item) if isinstance(item, Buffer) else None)
+
+
+def with_own_buffers(body: Stmt, taken: set[str]) -> Stmt:
+    """A copy whose allocations have names of their own; `taken` grows by them."""
+    buffers = [item.buffer for item in body.walk() if isinstance(item, Alloc)]
+    return replace_buffers(body, {item: item.replace(name=fresh(item.name, taken)) for item in buffers})
 
 
 def with_body(func: Func, body: Stmt) -> Func:

@@ -49,7 +49,7 @@ from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
 from compiler.lower.accumulate import neutral
 from compiler.lower.capabilities import MASKED_MEMORY
-from compiler.lower.rewriter import Rewriter, bind_loop, with_body
+from compiler.lower.rewriter import Rewriter, bind_loop, with_body, with_own_buffers
 
 UNROLLED_PIECES = 4
 """Up to so many full vectors one loop is cut into an unrolled loop, beyond that into a serial one."""
@@ -103,17 +103,18 @@ class _Vectorize(Rewriter):
         return seq(*done, *self._rest(loop, full * lanes, rest, lanes))
 
     def _rest(self, loop: For, start: int, rest: int, lanes: int) -> list[Stmt]:
-        """The iterations after the full vectors."""
+        """The iterations after the full vectors, in pieces: each with buffers of its own."""
         if rest & (rest - 1) and self._masks(loop):
             size = min(lanes, 1 << rest.bit_length())
             try:
-                return [self._vector(loop, const(start), size, rest)]
+                return [self._vector(loop, const(start), size, rest)]  # _masks: none allocates
             except _NotVectorizableError:
                 pass
         done = []
         while rest:
             size = 1 << (rest.bit_length() - 1)
-            done.append(self._vector(loop, const(start), size))
+            piece = loop.replace(body=with_own_buffers(loop.body, self._names)) if start else loop
+            done.append(self._vector(piece, const(start), size))
             start, rest = start + size, rest - size
         return done
 

@@ -25,7 +25,7 @@ from tests.support.random_programs import program
 from tests.support.random_steps import propose
 
 SCHEDULES = 500
-ONCE_WRONG = (10110, 10851, 12945, 17679, 18049, 18341, 33013, 41496, 51711, 82711)
+ONCE_WRONG = (1159, 3710, 10110, 10851, 12945, 17679, 18049, 18341, 33013, 41496, 51711, 82711)
 """Schedules beyond those that once gave other results: rings, boxes outside of buffers, names twice."""
 STEPS = 12
 MUST_APPLY = 0.6
