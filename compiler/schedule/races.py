@@ -8,7 +8,20 @@ from itertools import product, zip_longest
 from math import inf
 from typing import TypeAlias
 
-from compiler.loops.ir import Binary, Block, Buffer, Const, Expr, For, ForKind, Func, Region, Var, const
+from compiler.loops.ir import (
+    GLOBAL,
+    Binary,
+    Block,
+    Buffer,
+    Const,
+    Expr,
+    For,
+    ForKind,
+    Func,
+    Region,
+    Var,
+    const,
+)
 from compiler.loops.linear import is_division, single
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
@@ -27,10 +40,13 @@ from compiler.schedule.regions import Inner, Span, box, covers, hull, relax, wra
 Box: TypeAlias = Sequence[Span | None]
 
 
-def check_independent(asked: str, program: Program, loop: For, *, private: bool = True) -> None:
+def check_independent(
+    asked: str, program: Program, loop: For, *, private: bool = True, common: str = ""
+) -> None:
     """Refuse when iterations of a loop touch the same elements.
 
-    private: buffers that only live inside the loop do not count, because each thread gets its own.
+    private: buffers that only live inside the loop do not count, because each thread gets its own; but those
+    of the scope `common` do.
     """
     name = loop.var.name
     below = outer_blocks(loop)
@@ -39,7 +55,8 @@ def check_independent(asked: str, program: Program, loop: For, *, private: bool 
     known = Simplifier(_bounds_below(program, loop))
     for block in below:
         for region in block.writes:
-            if private and _lives_inside(program, region.buffer, below):
+            own = private and region.buffer.scope != common
+            if own and _lives_inside(program, region.buffer, below):
                 continue
             why = _overlap(program, block, loop, known) or _shared(program, block, region, loop, known)
             if why:
@@ -69,7 +86,9 @@ def check_schedule(func: Func) -> None:
     program = Program(func)
     for loop in program.loops.values():
         if loop.kind in _SIMULTANEOUS and not reduce_blocks(loop):  # lanes of a sum are added up at the end
-            check_independent("schedule", program, loop, private=not is_virtual(loop.tag))
+            # Nothing makes room in global memory for a copy of each block or thread.
+            common = GLOBAL if loop.kind is ForKind.BOUND else ""
+            check_independent("schedule", program, loop, private=not is_virtual(loop.tag), common=common)
 
 
 _SIMULTANEOUS = frozenset({ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.BOUND})

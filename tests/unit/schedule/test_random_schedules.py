@@ -114,6 +114,12 @@ def test_schedules_that_were_wrong_once(number: int) -> None:
     check(number, random_schedule(number, Tally()))
 
 
+@pytest.mark.parametrize("number", [717, 1371])
+def test_blocks_have_no_global_memory_to_themselves(number: int) -> None:
+    with pytest.raises(ScheduleError, match="iterations of .* write the same elements"):
+        check_schedule(random_schedule(number, Tally()).func)
+
+
 def test_most_sampled_primitives_apply(tally: Tally) -> None:
     if not tally.tried:
         pytest.skip("counts what the test before it drew")
