@@ -116,7 +116,7 @@ def test_schedules_that_were_wrong_once(number: int) -> None:
 
 @pytest.mark.parametrize("number", [717, 1371])
 def test_blocks_have_no_global_memory_to_themselves(number: int) -> None:
-    with pytest.raises(ScheduleError, match="iterations of .* write the same elements"):
+    with pytest.raises(ScheduleError, match=r"iterations of .* write the same elements"):
         check_schedule(random_schedule(number, Tally()).func)
 
 
