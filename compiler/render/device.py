@@ -5,6 +5,7 @@
 On devices that bind loops to threads, the position along a hardware axis takes the place of the loop, and
 the extents of these loops are those of the launch. On others (the cores of a processor behind a device's
 interface) the blocks, of one thread each, deal out the iterations of an outermost parallel loop among them.
+Their private arrays lie in what the threads of a block share, or in global memory where they are too large.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from compiler.core.node import Node
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import (
     FRAGMENT,
+    GLOBAL,
+    SCRATCH,
     SHARED,
     Alloc,
     AsyncCommit,
@@ -41,6 +44,8 @@ from compiler.render.matrix_text import check_tile
 from compiler.render.vocabulary import LOCAL, DeviceWords, Dim3, Vocabulary
 
 _AXES = ("x", "y", "z")
+_OWN = "own"
+"""The parameter that points to the global memory of blocks."""
 _SHORT_INDEX = 2**31
 """Buffers with at least so many elements need indices of 64 bits."""
 
@@ -51,7 +56,8 @@ class Launch:
 
     grid: blocks along x, y, z. block: threads of a block. shared_bytes: memory that the threads of a block
     share. params: which parameters of the kernel's Func it takes, in order. elastic: fewer blocks along x do
-    the same work, each more of it.
+    the same work, each more of it. block_bytes: global memory that each block has to itself; its address
+    comes behind the parameters.
     """
 
     name: str
@@ -60,6 +66,7 @@ class Launch:
     shared_bytes: int
     params: tuple[int, ...]
     elastic: bool = False
+    block_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +116,8 @@ class _LaunchPrinter(FunctionPrinter):
         self._scopes: dict[Buffer, str] = {}
         self._shared_bytes = 0
         self._asks = False
+        self._block_bytes = 0
+        self._block_used = 0
         self._extents: dict[str, int] = {}
 
     def print(self, nest: Stmt) -> tuple[str, Launch]:
@@ -116,11 +125,16 @@ class _LaunchPrinter(FunctionPrinter):
         name = self.kernel_parts.name
         self._extents = {f"{unit}.{axis}": 1 for unit in ("blockIdx", "threadIdx") for axis in _AXES}
         self._bind(nest)
-        self._asks = self._shared_of(nest) > (self._facts.limit("shared_bytes") or 0)
+        room = self._facts.limit("shared_bytes") or 0
+        self._asks = self._shared_of(nest) > room
+        scratch = self._scratch_of(nest)
+        self._block_bytes = scratch if scratch > room else 0
         used = direct_buffers(nest, within_parallel=True)
         numbered = [(n, item) for n, item in enumerate(self.kernel_parts.func.params) if item in used]
         params = [f"{self.pointer_type(item)}{self.words.restrict} b{n}" for n, item in numbered]
         self.pointers.update({item: f"b{n}" for n, item in numbered})
+        if self._block_bytes:
+            params.append(f"{self._bytes_of_block()}{self.words.restrict} {_OWN}")
         self.writer.open(*(f"b{n}" for n, _ in numbered))
         if _is_grid(nest):
             assert isinstance(nest, For)
@@ -133,13 +147,27 @@ class _LaunchPrinter(FunctionPrinter):
         sizes = " ".join(f"b{n}[{int_of(item.shape[0])}]" for n, item in numbered)
         text = "\n".join([f"// {name}: {sizes}", f"{head} {{", *self.writer.lines, "}", ""])
         taken = tuple(n for n, _ in numbered)
-        return text, Launch(name, grid, block, self._shared_bytes, taken, elastic=_is_grid(nest))
+        elastic = _is_grid(nest)
+        return text, Launch(name, grid, block, self._shared_bytes, taken, elastic, self._block_bytes)
 
     def _shared_of(self, nest: Stmt) -> int:
         """Bytes of all arrays that the threads of a block share."""
         arrays = [item.buffer for item in statements(nest) if isinstance(item, Alloc)]
         own = [item for item in arrays if item.scope == SHARED and item.alias_of is None]
-        return sum(_room((int_of(item.shape[0]) or 0) * item.dtype.bytes) for item in own)
+        return sum(_room(_bytes(item)) for item in own)
+
+    def _scratch_of(self, nest: Stmt) -> int:
+        """Bytes of the private arrays that no thread's stack has room for, of a device without threads."""
+        if self._facts.binds_threads:
+            return 0
+        arrays = [item.buffer for item in statements(nest) if isinstance(item, Alloc)]
+        own = [_bytes(item) for item in arrays if item.scope == SCRATCH and item.alias_of is None]
+        return sum(_room(size) for size in own if size > self.kernel_parts.stack_bytes)
+
+    def _bytes_of_block(self) -> str:
+        """The type of a pointer to the global memory that a block has to itself."""
+        constant = False
+        return self.device.pointer(self.words.memory["u8"], GLOBAL, constant)
 
     def _bind(self, nest: Stmt) -> None:
         """Learn the extents of the launch."""
@@ -261,8 +289,23 @@ class _LaunchPrinter(FunctionPrinter):
         if self._facts.binds_threads:
             self._declare_array(buffer, size)
             return
+        if self._block_bytes:
+            self._part_of_block(buffer, size)
+            return
         self._scopes[buffer] = LOCAL
         self._shared_array(buffer, size, LOCAL)
+
+    def _part_of_block(self, buffer: Buffer, size: int) -> None:
+        """A private buffer in the global memory that a block has to itself: together they need too much."""
+        self._scopes[buffer] = GLOBAL
+        name = self.writer.fresh("s")
+        self.pointers[buffer] = name
+        constant = False
+        kind = self.device.pointer(self.element_type(buffer), GLOBAL, constant)
+        block = f"({self.words.memory['i64']}){self.device.axes['blockIdx.x']} * {self._block_bytes}"
+        start = f"({kind.rstrip()})({_OWN} + {block} + {self._block_used})"
+        self._block_used += _room(size * buffer.dtype.bytes)
+        self.writer.declare(name, f"{kind}{self.words.restrict} {name} = {start};")
 
     def _shared_array(self, buffer: Buffer, size: int, scope: str) -> None:
         name = self.writer.fresh("s")
@@ -299,6 +342,10 @@ class _LaunchPrinter(FunctionPrinter):
         AsyncCommit: _async_commit,
         AsyncWait: _async_wait,
     }
+
+
+def _bytes(buffer: Buffer) -> int:
+    return (int_of(buffer.shape[0]) or 0) * buffer.dtype.bytes
 
 
 def _room(size: int) -> int:

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from compiler.core.types import DType
 
-PLAN_VERSION = 2
+PLAN_VERSION = 3
 _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "bf": 4, "b": 6}
 
 
@@ -72,7 +72,8 @@ class PlanLaunch:
     """One launch of device function number `function` for a step; `args` number the arguments of all steps.
 
     grid: blocks along x, y, z; block: threads of one; shared_bytes: what a block shares. elastic: grid[0] is
-    the most that make sense, fewer do the same work.
+    the most that make sense, fewer do the same work. block_bytes: global memory of each block to itself; its
+    address is one more argument.
     """
 
     function: int
@@ -82,6 +83,7 @@ class PlanLaunch:
     block: tuple[int, int, int]
     shared_bytes: int
     elastic: bool = False
+    block_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ def _device(plan: DevicePlan) -> list[str]:
     for item in plan.launches:
         grid, block = _braces(*item.grid), _braces(*item.block)
         numbers = (item.function, item.step, first, len(item.args))
-        rows.append(_braces(*numbers, grid, block, item.shared_bytes, int(item.elastic)))
+        rows.append(_braces(*numbers, grid, block, item.shared_bytes, int(item.elastic), item.block_bytes))
         first += len(item.args)
     lines += _table("tk_launch", "launches", rows)
     named = (("functions", plan.functions), ("launches", plan.launches), ("launch_args", range(first)))

@@ -33,6 +33,7 @@ def device_plan(target: str, kernels: Sequence[Kernel], steps: Sequence[PlanStep
             block=launch.block,
             shared_bytes=launch.shared_bytes,
             elastic=launch.elastic,
+            block_bytes=launch.block_bytes,
         )
         for number, (step, first) in enumerate(zip(steps, firsts, strict=False))
         for launch in kernels[step.kernel].launches

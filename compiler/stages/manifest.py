@@ -83,6 +83,7 @@ def _launch(launch: Launch) -> dict[str, Any]:
         "grid": list(launch.grid),
         "block": list(launch.block),
         "shared_bytes": launch.shared_bytes,
+        "block_bytes": launch.block_bytes,
     }
 
 

@@ -45,7 +45,8 @@ _KIB, _MIB = 1 << 10, 1 << 20
 _GRID = (("grid_x", 2**31 - 1), ("grid_y", 65535), ("grid_z", 65535))
 
 LOCAL_BYTES = 256 * _KIB
-"""What Intel's runtime for processors offers a work-group (CL_DEVICE_LOCAL_MEM_SIZE); PoCL offers more."""
+"""What runtimes for processors offer a work-group (CL_DEVICE_LOCAL_MEM_SIZE): Intel's this, unless told
+otherwise, and PoCL as much as the processor's second-level cache has."""
 
 
 @dataclass(frozen=True, slots=True)

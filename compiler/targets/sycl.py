@@ -52,8 +52,8 @@ SYCLBIN = "syclbin"
 PROCESSOR = "spir64_x86_64"
 """DPC++'s name of processors with a vector unit, which images for them carry."""
 
-LOCAL_BYTES = 256 << 10
-"""What Intel's runtime for processors offers a work-group."""
+LOCAL_BYTES = 4 << 20
+"""What arrays of a work-group may take: Intel's runtime for processors has no limit for those in the text."""
 
 _KIB, _MIB = 1 << 10, 1 << 20
 

@@ -70,7 +70,9 @@ def on_opencl(
     program = open_program(library, _module(made, target), names, driver)
 
     def run(launch: Launch, grid: Dim3, arrays: list[Array]) -> None:
-        program.run(launch.name, arrays, grid, launch.block, shared_bytes=launch.shared_bytes)
+        own = np.zeros(grid[0] * launch.block_bytes, np.uint8)
+        given = [*arrays, own] if launch.block_bytes else arrays
+        program.run(launch.name, given, grid, launch.block, shared_bytes=launch.shared_bytes)
 
     yield [DeviceKernel(func, one.launches, run) for func, one in zip(lowered, made, strict=True)]
     program.close()

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Goes into tk_plan.version. Raised whenever this file changes in an incompatible way. */
-#define TK_PLAN_VERSION 2
+#define TK_PLAN_VERSION 3
 
 /* Everything the runtime hands out (arena, scratch, constants) is aligned to this many bytes. Buffers of
  * inputs and outputs come from the caller and are aligned to the size of one element only. */
@@ -112,6 +112,7 @@ typedef struct tk_launch {
   uint32_t grid[3], block[3]; /* blocks along x, y, z; threads of one block */
   uint32_t shared_bytes;      /* memory that the threads of a block share */
   uint32_t elastic;           /* 1: grid[0] is the most that makes sense, fewer blocks do the same work */
+  int64_t block_bytes;        /* not 0: global memory of each block; its address is one more argument */
 } tk_launch;
 
 /* What a device runs instead of the steps' functions (which are null then), from the images in tk_blobs. */

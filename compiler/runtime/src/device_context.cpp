@@ -28,12 +28,17 @@ bool overlaps_any(const Buffer &buffer, const std::vector<Buffer> &others) {
 
 }  // namespace
 
+DeviceContext::DeviceContext(const tk_model &model, bool callers_stream)
+    : model_(model), callers_stream_(callers_stream),
+      enough_(kBlocksPerProcessor * static_cast<uint32_t>(usable_processors())) {}
+
 tk_status DeviceContext::open(const tk_model &model, void *stream, std::unique_ptr<DeviceContext> *context) {
   std::unique_ptr<DeviceContext> opened(new DeviceContext(model, stream != nullptr));
   Queue *queue = nullptr;
   if (const tk_status status = model.device->open_queue(stream, &queue)) return status;
   opened->queue_.reset(queue);
   if (const tk_status status = opened->reserve(&opened->arena_, model.plan->arena_bytes)) return status;
+  if (const tk_status status = opened->reserve(&opened->blocks_, opened->bytes_of_blocks())) return status;
   opened->own_inputs_.resize(model.inputs.size());
   opened->own_outputs_.resize(model.outputs.size());
   opened->inputs_.resize(model.inputs.size());
@@ -46,8 +51,21 @@ DeviceContext::~DeviceContext() {
   if (queue_ != nullptr) queue_->finish();
   queue_.reset();
   model_.device->release(arena_.data);
+  model_.device->release(blocks_.data);
   for (const Own &own : own_inputs_) model_.device->release(own.data);
   for (const Own &own : own_outputs_) model_.device->release(own.data);
+}
+
+uint32_t DeviceContext::columns(const tk_launch &launch) const {
+  return launch.elastic != 0 ? std::min(launch.grid[0], enough_) : launch.grid[0];
+}
+
+int64_t DeviceContext::bytes_of_blocks() const {
+  const tk_device_plan &plan = *model_.plan->device;
+  int64_t most = 0;
+  for (int32_t n = 0; n < plan.n_launches; ++n)
+    most = std::max(most, plan.launches[n].block_bytes * int64_t{columns(plan.launches[n])});
+  return most;
 }
 
 tk_status DeviceContext::reserve(Own *own, int64_t bytes) {
@@ -90,7 +108,7 @@ void DeviceContext::resolve() {
   const tk_plan &plan = *model_.plan;
   pointers_.clear();
   const tk_launch *launches = plan.device->launches;
-  for (int32_t n = 0; n < plan.device->n_launches; ++n)
+  for (int32_t n = 0; n < plan.device->n_launches; ++n) {
     for (int32_t i = 0; i < launches[n].n_args; ++i) {
       const tk_arg &arg = plan.args[plan.device->args[launches[n].first_arg + i]];
       const size_t index = static_cast<size_t>(arg.index);
@@ -100,11 +118,13 @@ void DeviceContext::resolve() {
                                                         : arena_.data;
       pointers_.push_back(base == nullptr ? nullptr : base + arg.offset);
     }
+    if (launches[n].block_bytes != 0) pointers_.push_back(blocks_.data);
+  }
 }
 
 tk_status DeviceContext::launch_all(bool timed) {
   const tk_plan &plan = *model_.plan;
-  const uint32_t enough = kBlocksPerProcessor * static_cast<uint32_t>(usable_processors());
+  void *const *args = pointers_.data();
   int32_t step = 0;
   if (timed)
     if (const tk_status status = queue_->mark(0)) return status;
@@ -113,10 +133,12 @@ tk_status DeviceContext::launch_all(bool timed) {
     for (; timed && step < item.step; ++step)
       if (const tk_status status = queue_->mark(step + 1)) return status;
     const Launch launch = {item.function,
-                           {item.elastic != 0 ? std::min(item.grid[0], enough) : item.grid[0], item.grid[1], item.grid[2]},
+                           {columns(item), item.grid[1], item.grid[2]},
                            {item.block[0], item.block[1], item.block[2]},
                            item.shared_bytes};
-    if (const tk_status status = queue_->launch(launch, pointers_.data() + item.first_arg, item.n_args)) return status;
+    const int32_t n_args = item.n_args + (item.block_bytes != 0 ? 1 : 0);
+    if (const tk_status status = queue_->launch(launch, args, n_args)) return status;
+    args += n_args;
   }
   for (; timed && step < plan.n_steps; ++step)
     if (const tk_status status = queue_->mark(step + 1)) return status;

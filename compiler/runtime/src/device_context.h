@@ -29,9 +29,11 @@ class DeviceContext {
     int64_t bytes = 0;
   };
 
-  DeviceContext(const tk_model &model, bool callers_stream) : model_(model), callers_stream_(callers_stream) {}
+  DeviceContext(const tk_model &model, bool callers_stream);
   tk_status enqueue(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs, bool timed);
   tk_status reserve(Own *own, int64_t bytes);
+  uint32_t columns(const tk_launch &launch) const;  // its blocks along x
+  int64_t bytes_of_blocks() const;                  // what the blocks of any launch have to themselves
   tk_status place_inputs(const std::vector<Buffer> &inputs);
   tk_status place_outputs(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs);
   void resolve();
@@ -44,11 +46,12 @@ class DeviceContext {
 
   const tk_model &model_;
   const bool callers_stream_;
+  const uint32_t enough_;  // blocks, where they deal out work among them
   std::unique_ptr<Queue> queue_;
-  Own arena_;
+  Own arena_, blocks_;
   std::vector<Own> own_inputs_, own_outputs_;
   std::vector<unsigned char *> inputs_, outputs_;  // of this run
-  std::vector<void *> pointers_;                   // one per entry of tk_device_plan.args
+  std::vector<void *> pointers_;                   // the arguments of all launches
   std::vector<void *> last_pointers_;              // of the run before
   bool recorded_ = false;                          // for last_pointers_
   bool records_ = true;                            // until it fails

@@ -9,6 +9,7 @@ from pathlib import Path
 from compiler.core.settings import load_settings
 from compiler.core.types import BF16, BOOL, F32, I64
 from compiler.render.host import (
+    PLAN_VERSION,
     ArgKind,
     Plan,
     PlanArg,
@@ -70,7 +71,8 @@ def test_tables_are_read_back(tmp_path: Path) -> None:
     values = (ctypes.c_int64 * 64)()
     count = ctypes.CDLL(str(library)).read(values)
     assert list(values)[:count] == [
-        2, 2, 2, 1, 2, 4, 2, 2, 1 << 34, 128, 77, 2, 3, 6, 4, 0, 64, 64, 2, 5, 3, 1 << 33, 1, 1, ord("4"),
+        PLAN_VERSION, 2, 2, 1, 2, 4, 2, 2, 1 << 34, 128, 77, 2,
+        3, 6, 4, 0, 64, 64, 2, 5, 3, 1 << 33, 1, 1, ord("4"),
     ]  # fmt: skip
 
 

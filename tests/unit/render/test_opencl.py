@@ -80,6 +80,28 @@ def test_any_number_of_blocks_does_a_parallel_loop(opencl_library: Path, opencl_
             np.testing.assert_array_equal(unpack_outputs(func, got)["y"], wanted, err_msg=f"{blocks} blocks")
 
 
+def test_private_arrays_without_room_lie_in_global_memory(opencl_library: Path, opencl_driver: str) -> None:
+    rows, columns = 5, 40_000
+    b = Builder("mirrored")
+    x = b.input("x", (rows, columns), F32)
+    first = b.compute("first", (rows, columns), lambda i, j: x[i, j] + 1.0)
+    last = columns - 1
+    second = b.compute("second", (rows, columns), lambda i, j: first[i, last - j] * 2.0)
+    func = b.finish([b.compute("y", (rows, columns), lambda i, j: second[i, last - j] - first[i, j])])
+    schedule = Schedule(func)
+    row = schedule.loops("y")[0]
+    for name in ("second", "first"):
+        schedule.compute_at(name, row)
+        schedule.set_scope(name, "scratch")
+    schedule.parallel(row)
+    bytes_of_row = 2 * columns * 4
+    assert bytes_of_row > (TARGET.facts.limit("shared_bytes") or 0) > bytes_of_row // 2
+    lowered = lower_all(schedule.func, TARGET.facts)
+    (launch,) = render_launches(lowered, 0, TARGET.vocabulary, TARGET.facts).launches
+    assert (launch.block_bytes, launch.shared_bytes) == (bytes_of_row, 0)
+    assert_computes(func, schedule.func, opencl_library, opencl_driver)
+
+
 def scaled(kind: str = "f32") -> Func:
     b = Builder("scaled")
     x = b.input("x", (4, 64), dtype(kind))

@@ -293,11 +293,8 @@ tk_status OpenClQueue::launch(const Launch &launch, void *const *args, int32_t n
   cl::Kernel found = nullptr;
   if (const tk_status status = kernel(launch.function, &found)) return status;
   if (launch.shared_bytes > device_->local_bytes_)
-    return fail(
-        TK_ERR_DEVICE,
-        "a kernel needs %u bytes of local memory, and %s has %llu; where that is Intel's runtime for processors, "
-        "set CL_CONFIG_CPU_FORCE_LOCAL_MEM_SIZE=16MB",
-        launch.shared_bytes, device_->describe(), static_cast<unsigned long long>(device_->local_bytes_));
+    return fail(TK_ERR_DEVICE, "a kernel needs %u bytes of local memory, and %s has %llu; choose another by TK_DEVICE",
+                launch.shared_bytes, device_->describe(), static_cast<unsigned long long>(device_->local_bytes_));
   for (int32_t i = 0; i < n_args; ++i) TK_CALL(clSetKernelArgSVMPointer, found, static_cast<cl::Uint>(i), args[i]);
   size_t items[3], group[3];
   for (int i = 0; i < 3; ++i) {

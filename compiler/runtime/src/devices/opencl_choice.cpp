@@ -145,9 +145,6 @@ tk_status select(const std::vector<Found> &devices, const char *selector, const 
 const Api *open_api() {
   static Api api;
   static const bool opened = [] {
-    // Intel's runtime for processors gives a work-group 256 KB unless told otherwise, before it is opened. Private
-    // arrays of a processor's kernels lie there: as much as fits into its second-level cache.
-    setenv("CL_CONFIG_CPU_FORCE_LOCAL_MEM_SIZE", "4MB", 0);
     // A runtime that the user names brings its own loader, which takes more drivers from OCL_ICD_FILENAMES.
     const char *root = std::getenv("TK_SYCL_ROOT");
     void *loader = root == nullptr ? nullptr : open_beside(std::string(root) + "/lib", "libOpenCL.so.1");
