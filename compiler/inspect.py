@@ -170,7 +170,7 @@ def _shared(resource: dict[str, Any], launch: dict[str, Any]) -> int | None:
 
 def _launch(entry: dict[str, Any], resources: list[dict[str, Any]]) -> LaunchInfo:
     found = tuple(
-        ResourceInfo(one["arch"], one["registers"], one["spills"], _shared(one, entry))
+        ResourceInfo(one["arch"], one["registers"], one["spills"], _shared(one, entry), one["private_bytes"])
         for one in resources
         if one["kernel"] == entry["name"]
     )

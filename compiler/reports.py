@@ -133,6 +133,7 @@ class ResourceInfo:
     registers: int | None
     spills: int | None
     shared_bytes: int | None
+    private_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,10 @@ def _members(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def resources(code_object: bytes, arch: str) -> tuple[Resource, ...]:
-    """Vector registers, bytes spilled and shared bytes of each kernel (LLVM, "Code Object Metadata")."""
+    """Vector registers, and bytes of spills, shared and private, of each kernel.
+
+    LLVM, "User Guide for AMDGPU Backend", section "Code Object Metadata".
+    """
     rows = [
         Resource(
             kernel=str(kernel[".name"]),
@@ -51,6 +54,7 @@ def resources(code_object: bytes, arch: str) -> tuple[Resource, ...]:
             registers=int(kernel[".vgpr_count"]),
             spills=_REGISTER_BYTES * int(kernel.get(".vgpr_spill_count", 0)),
             shared_bytes=int(kernel[".group_segment_fixed_size"]),
+            private_bytes=int(kernel[".private_segment_fixed_size"]),
         )
         for note in _notes(code_object)
         for kernel in note.get("amdhsa.kernels", ())

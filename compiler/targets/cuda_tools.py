@@ -151,23 +151,24 @@ def _run_nvcc(path: str, flags: list[str], output: str, directory: Path) -> str:
 
 _ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 _PROPERTIES = re.compile(r"Function properties for (\w+)")
-_SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores")
 _USED = re.compile(r"Used (\d+) registers(?:.*?(\d+) bytes smem)?")
 
 
 def ptxas_resources(log: str, arch: str) -> tuple[Resource, ...]:
-    """Registers, bytes of spill stores, and shared bytes of each kernel, from what `ptxas -v` writes."""
+    """Registers, bytes of spills, shared and private bytes of each kernel, from what `ptxas -v` writes."""
     entry, function = "", ""
-    spills: dict[str, int] = {}
+    stacks: dict[str, tuple[int, int]] = {}
     rows: list[Resource] = []
     for line in log.splitlines():
         if found := _ENTRY.search(line):
             entry = found[1]
         elif found := _PROPERTIES.search(line):
             function = found[1]
-        elif found := _SPILLS.search(line):
-            spills[function] = int(found[1])
+        elif found := _STACK.search(line):
+            stacks[function] = int(found[1]), int(found[2])
         elif (found := _USED.search(line)) and entry:
-            rows.append(Resource(entry, arch, int(found[1]), spills.get(entry, 0), int(found[2] or 0)))
+            private, spills = stacks.get(entry, (0, 0))
+            rows.append(Resource(entry, arch, int(found[1]), spills, int(found[2] or 0), private))
             entry = ""
     return tuple(sorted(rows, key=lambda row: row.kernel))

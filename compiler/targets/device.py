@@ -46,13 +46,18 @@ class Image:
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What one device function needs on one architecture, as far as its toolchain tells; sizes in bytes."""
+    """What one device function needs on one architecture, as far as its toolchain tells; sizes in bytes.
+
+    spills: stores of registers that found no room. private_bytes: memory of each thread, for spilled
+    registers and arrays.
+    """
 
     kernel: str
     arch: str
     registers: int | None = None
     spills: int | None = None
     shared_bytes: int | None = None
+    private_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,7 +187,7 @@ def build_archs(
 
 
 def _cached(cache: ContentCache, text: str, arch: str, tool: Tool, *, more: bool) -> Built:
-    key = content_key("image", text, arch, tool.identity, "with intermediate form" if more else "")
+    key = content_key("image 2", text, arch, tool.identity, "with intermediate form" if more else "")
     if (found := _stored(cache, key)) is not None:
         return found
     built = tool.compile(text, arch, more)

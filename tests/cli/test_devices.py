@@ -124,7 +124,7 @@ def test_several_targets_have_a_library_each(directory: Path) -> None:
 def test_inspect_shows_launches(directory: Path) -> None:
     text = command.tk("inspect", "mnist.cuda-nvidia.so", cwd=directory).out
     assert re.search(r"^cubin +sm_70 +[\d.]+ kB$", text, re.MULTILINE)
-    assert re.search(r"^tk_k0_0 +0 +\d+x1x1 +\d+x1x1 +sm_70 +\d+ +\d+ +[\d,]+$", text, re.MULTILINE)
+    assert re.search(r"^tk_k0_0 +0 +\d+x1x1 +\d+x1x1 +sm_70 +\d+ +\d+ +\d+ +[\d,]+$", text, re.MULTILINE)
 
 
 def test_source_that_is_not_the_kernels_is_found(directory: Path, tmp_path: Path) -> None:

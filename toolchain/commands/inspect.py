@@ -127,14 +127,15 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
 
 def _launches(report: compiler.LibraryReport) -> str:
     """Every device function with its launch, and what it takes on each architecture that is known."""
-    header = ("function", "kernel", "grid", "block", "arch", "registers", "spill bytes", "shared bytes")
+    header = ("function", "kernel", "grid", "block", "arch", "registers", "spill", "private", "shared bytes")
     rows: list[tuple[object, ...]] = []
     for kernel in report.kernels:
         for one in kernel.launches:
             start = (one.name, kernel.index, console.shape(one.grid), console.shape(one.block))
             rows += [
-                (*start, item.arch, item.registers, item.spills, item.shared_bytes) for item in one.resources
-            ] or [(*start, "", None, None, None)]
+                (*start, item.arch, item.registers, item.spills, item.private_bytes, item.shared_bytes)
+                for item in one.resources
+            ] or [(*start, "", None, None, None, None)]
     return console.table(header, rows)
 
 

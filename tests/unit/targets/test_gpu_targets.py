@@ -237,8 +237,8 @@ ptxas info    : Function properties for tk_k0_0
 ptxas info    : Used 12 registers, 376 bytes cmem[0]
 """
     assert ptxas_resources(log, "sm_70") == (
-        Resource("tk_k0_0", "sm_70", 12, 0, 0),
-        Resource("tk_k1_0", "sm_70", 96, 40, 8192),
+        Resource("tk_k0_0", "sm_70", 12, 0, 0, 0),
+        Resource("tk_k1_0", "sm_70", 96, 40, 8192, 72),
     )
 
 
@@ -298,11 +298,12 @@ def test_metadata_of_code_objects() -> None:
             ".vgpr_count": count,
             ".vgpr_spill_count": 3,
             ".group_segment_fixed_size": 70000,
+            ".private_segment_fixed_size": 24,
             ".x": [True],
         }
         for name, count in (("tk_k1_0", 128), ("tk_k0_0", 7))
     ]
     assert resources(_code_object({"amdhsa.version": [1, 1], "amdhsa.kernels": kernels}), "gfx906") == (
-        Resource("tk_k0_0", "gfx906", 7, 12, 70000),
-        Resource("tk_k1_0", "gfx906", 128, 12, 70000),
+        Resource("tk_k0_0", "gfx906", 7, 12, 70000, 24),
+        Resource("tk_k1_0", "gfx906", 128, 12, 70000, 24),
     )
