@@ -53,7 +53,7 @@ PROCESSOR = "spir64_x86_64"
 """DPC++'s name of processors with a vector unit, which images for them carry."""
 
 LOCAL_BYTES = 4 << 20
-"""What arrays of a work-group may take: Intel's runtime for processors has no limit for those in the text."""
+"""What private arrays of a kernel may take: they lie on a thread's stack, of 8 MB with Intel's runtime."""
 
 _KIB, _MIB = 1 << 10, 1 << 20
 
