@@ -257,7 +257,7 @@ class _Lanes:
     def _wide(self, item: Expr) -> Expr:
         return item if item.dtype.lanes > 1 else Broadcast(item, self._lanes)
 
-    def _var(self, item: Var, mask: Expr | None) -> Expr:  # noqa: ARG002
+    def _var(self, item: Var, mask: Expr | None) -> Expr:  # noqa: ARG002 - a rule's
         known = self._vectors.get(item.name)
         return Ramp(const(0), const(1), self._lanes) if known is None else known
 

@@ -134,7 +134,7 @@ class _LaunchPrinter(FunctionPrinter):
         params = [f"{self.pointer_type(item)}{self.words.restrict} b{n}" for n, item in numbered]
         self.pointers.update({item: f"b{n}" for n, item in numbered})
         if self._block_bytes:
-            params.append(f"{self._bytes_of_block()}{self.words.restrict} {_OWN}")
+            params.append(f"{self._to_global(self.words.memory['u8'])}{self.words.restrict} {_OWN}")
         self.writer.open(*(f"b{n}" for n, _ in numbered))
         if _is_grid(nest):
             assert isinstance(nest, For)
@@ -164,10 +164,10 @@ class _LaunchPrinter(FunctionPrinter):
         own = [_bytes(item) for item in arrays if item.scope == SCRATCH and item.alias_of is None]
         return sum(_room(size) for size in own if size > self.kernel_parts.stack_bytes)
 
-    def _bytes_of_block(self) -> str:
-        """The type of a pointer to the global memory that a block has to itself."""
+    def _to_global(self, element: str) -> str:
+        """The type of a pointer to global memory that is written."""
         constant = False
-        return self.device.pointer(self.words.memory["u8"], GLOBAL, constant)
+        return self.device.pointer(element, GLOBAL, constant)
 
     def _bind(self, nest: Stmt) -> None:
         """Learn the extents of the launch."""
@@ -300,8 +300,7 @@ class _LaunchPrinter(FunctionPrinter):
         self._scopes[buffer] = GLOBAL
         name = self.writer.fresh("s")
         self.pointers[buffer] = name
-        constant = False
-        kind = self.device.pointer(self.element_type(buffer), GLOBAL, constant)
+        kind = self._to_global(self.element_type(buffer))
         block = f"({self.words.memory['i64']}){self.device.axes['blockIdx.x']} * {self._block_bytes}"
         start = f"({kind.rstrip()})({_OWN} + {block} + {self._block_used})"
         self._block_used += _room(size * buffer.dtype.bytes)

@@ -138,9 +138,9 @@ def _package_libraries() -> list[Path]:
     By where packages lie (prefix/lib/pythonX.Y/site-packages, or all in one folder: `pip install --target`),
     not by their records: importing what reads those takes 34 ms, part of the first load of each process.
     """
-    places = [Path(place) for place in sys.path if place]
+    places = [Path(place).absolute() for place in sys.path if place]
     owners = [place for place in places if any(place.glob("intel_*_rt-*.dist-info"))]
-    return [owner.parents[1] if owner.parents[1].name == "lib" else owner / "lib" for owner in owners]
+    return [prefix / "lib" for owner in owners for prefix in (*owner.parents[2:3], owner)]
 
 
 def _joined(first: str, rest: str) -> str:

@@ -164,16 +164,18 @@ def test_without_a_runtime_loading_says_what_to_install(relu: Path) -> None:
     assert "HostError" in done.stderr
 
 
-@pytest.mark.parametrize("packages", ["lib/python3.12/site-packages", "."])
+@pytest.mark.parametrize("absolute", [True, False])
+@pytest.mark.parametrize("packages", ["lib/python3.12/site-packages", "lib64/python3.12/site-packages", "."])
 def test_packages_of_a_prefix_and_of_one_folder_are_found(
-    packages: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    packages: str, absolute: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     folder = tmp_path / packages
     for made in (tmp_path / "lib", folder, folder / "intel_sycl_rt-1.2.dist-info"):
         made.mkdir(parents=True, exist_ok=True)
     (tmp_path / "lib" / "libsycl.so.9").touch()
     monkeypatch.delenv("TK_SYCL_ROOT", raising=False)
-    monkeypatch.setattr(sys, "path", ["", str(folder)])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", str(folder) if absolute else packages])
     found = find_intel_runtime(load_settings())
     assert found is not None
     assert found.libraries == tmp_path / "lib"

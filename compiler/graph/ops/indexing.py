@@ -285,7 +285,7 @@ def _pad_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     if mode == "constant":
         return (np.pad(x[cut], grown, constant_values=x.dtype.type(attrs.number("value"))),)
     kinds = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
-    return (np.pad(x, grown, mode=kinds[mode]),)  # type: ignore[call-overload]
+    return (np.pad(x, grown, mode=kinds[mode]),)  # type: ignore[call-overload]  # mode is one of them
 
 
 def _pad_at(mode: str, position: Expr, extent: int) -> Expr:

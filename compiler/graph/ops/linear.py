@@ -217,7 +217,7 @@ def _gemv_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
         return widened(inputs[0][0, k]) * widened(inputs[1][k, n])
 
     sums = reduce_block(b, "gemv", (columns,), (inner,), at, "sum", out.dtype)
-    return b.compute("row", out.shape, lambda m, n: sums[n], out.dtype)  # noqa: ARG005
+    return b.compute("row", out.shape, lambda m, n: sums[n], out.dtype)  # noqa: ARG005 - m is 0
 
 
 def _is_one_row(info: NodeInfo) -> bool:
