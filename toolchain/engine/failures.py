@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import http.client
+import re
 import socket
 import ssl
 from collections.abc import Iterator
@@ -15,6 +16,28 @@ from toolchain.engine.endpoint import DEFAULT_DOCKER, Endpoint
 _OTHERS = "name another engine with --docker-host or DOCKER_HOST"
 
 _TLS = "check DOCKER_TLS_VERIFY=1, and ca.pem, cert.pem and key.pem in DOCKER_CERT_PATH (or in the context)"
+
+_ASKED = r"(?:Get|Head|Put|Post) \"?https?://(?P<server>[^/\s\"]+).*"
+_MIRROR = "name a mirror in site.yaml (`mirrors.registry`)"
+_BEYOND = (
+    (
+        re.compile(r"lookup (?P<server>[^\s:]+)(?: on \S+)?: "),
+        "finds no address for {server} (known cause no-name-resolution)",
+        f"check the name, and that machine's name server and proxy; or {_MIRROR}, or a local base with --base",
+    ),
+    (
+        re.compile(rf"{_ASKED}x509: "),
+        "does not trust the certificate of {server} (known cause certificate-not-trusted)",
+        "give that machine the CA of the registry, or of the proxy before it, and restart the engine",
+    ),
+    (
+        re.compile(rf"{_ASKED}(?:dial tcp|connection|Client\.Timeout)"),
+        "cannot reach {server}",
+        f"check that machine's network and proxy, or {_MIRROR}",
+    ),
+)
+"""What engines say, in the words of Go's library, when a server that they ask is the trouble: a pattern, what it
+means for the engine's machine, and what to do."""
 
 
 def is_timeout(error: BaseException) -> bool:
@@ -83,6 +106,10 @@ def cause(endpoint: Endpoint, error: BaseException, seconds: float) -> tuple[str
 def _answered(endpoint: Endpoint, error: BaseException) -> tuple[str, str]:
     status = getattr(getattr(error, "response", None), "status_code", 0)
     explanation = _flat(getattr(error, "explanation", None) or error)
+    for pattern, meaning, fix in _BEYOND:
+        if found := pattern.search(explanation):
+            said = meaning.format(server=found["server"])
+            return f"the machine of the engine at {endpoint} {said}: {explanation}", fix
     if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
         return (
             f"the engine at {endpoint} answers {status}: {explanation}",

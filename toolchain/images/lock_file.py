@@ -141,6 +141,9 @@ def parse_lock(data: bytes, where: str) -> Lock:
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise _broken(f"{where}:{line}", "it is not UTF-8 text") from error
+    if conflict := re.search(r"^(<{7}|\|{7}|={7}|>{7})( |$)", text, re.MULTILINE):
+        line = text[: conflict.start()].count("\n") + 1
+        raise _broken(f"{where}:{line}", f"it holds a merge that was not finished (`{conflict[1]}`)")
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -148,11 +151,9 @@ def parse_lock(data: bytes, where: str) -> Lock:
         raise _broken(f"{where}:{line}", str(error)) from error
     except RecursionError as error:
         raise _broken(where, "it is nested too deeply") from error
-    if document.get("format") != FORMAT:
-        raise _broken(
-            f"{where}:{_line_of(text, ('format',))}",
-            f"its format is {document.get('format')!r}, this tk reads format {FORMAT}",
-        )
+    if (known := document.get("format")) != FORMAT:
+        at, why = _line_of(text, ("format",)), f"its format is {known!r}, this tk reads format {FORMAT}"
+        raise _broken(f"{where}:{at}", why, newer=isinstance(known, int) and known > FORMAT)
     try:
         record = _File.model_validate(document)
     except ValidationError as error:
@@ -204,10 +205,10 @@ def _pins_table(pins: Pins) -> dict[str, Any]:
     return {name: value for name, value in tables.items() if value}
 
 
-def _broken(where: str, why: str) -> BadInputError:
-    return BadInputError(
-        "the lock cannot be read", where=where, why=why, hint="`tk image lock NAME --update` makes it anew"
-    )
+def _broken(where: str, why: str, *, newer: bool = False) -> BadInputError:
+    mend = "`tk image lock --repair` keeps every section that can be read, and the broken file beside it"
+    hint = "it was written by a newer tk: use that one" if newer else mend
+    return BadInputError("the lock cannot be read", where=where, why=why, hint=hint)
 
 
 def _problems(error: ValidationError, text: str, where: str) -> BadInputError:

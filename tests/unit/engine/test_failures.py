@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,8 +12,10 @@ import pytest
 from compiler import HostError
 from tests.support import command
 from tests.support.broken_engine import VERSION, Answer, Request, fake_engine, healthy
+from toolchain.engine import failures
 from toolchain.engine.client import open_engine
 from toolchain.engine.endpoint import Endpoint
+from toolchain.recipes.book import load_book
 
 Start = Callable[[Answer], Endpoint]
 
@@ -107,6 +110,42 @@ def test_later(start: Start, answer: Answer, text: str) -> None:
         engine.image("x")
     assert text in message(caught)
     assert message(caught).startswith("error: cannot look up the image x: ")
+
+
+GET = 'Get "https://registry.example.com/v2/": '
+LOOKUP = f"{GET}dial tcp: lookup registry.example.com"
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        (f"{LOOKUP} on 127.0.0.11:53: no such host", "no address for"),
+        (f"{LOOKUP}: no such host".replace('"', ""), "no address for"),
+        (f"pinging container registry x: {LOOKUP}: Temporary failure in name resolution", "no address for"),
+        (f"{GET}proxyconnect tcp: {LOOKUP} on 1.1.1.1:53: server misbehaving", "no address for"),
+        (f"{GET}x509: certificate signed by unknown authority", "does not trust the certificate of"),
+        (f"{GET}dial tcp 10.0.0.1:443: connect: connection refused", "cannot reach"),
+        (f"{GET}net/http: request canceled while waiting for connection", "cannot reach"),
+    ],
+)
+def test_a_registry_that_the_engine_cannot_ask(start: Start, said: str, text: str) -> None:
+    """Docker and podman answer 500 with their library's words; the engine is well."""
+    engine = open_engine(start(lambda one: healthy(one) or one.answer({"message": said}, 500)))
+    with pytest.raises(HostError) as caught, engine.guard("ask the registry for the digest of x"):
+        engine.api.inspect_distribution("registry.example.com/x:1")
+    line = message(caught)
+    assert f"{text}" in line
+    assert "registry.example.com" in line.partition(text)[2]
+    assert "answers 500" not in line
+    assert "restart it" not in line
+
+
+def test_known_causes_that_are_named_are_in_the_recipes() -> None:
+    named = {
+        name for _, meaning, _ in failures._BEYOND for name in re.findall(r"known cause ([a-z-]+)", meaning)
+    }
+    assert named
+    assert named <= set(load_book().issues)
 
 
 def test_it_hangs_later(start: Start) -> None:

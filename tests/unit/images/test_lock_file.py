@@ -98,7 +98,7 @@ GOOD = lock_text(Lock({"cpu": LockedImage(A, "a:1", PINS, built=BUILT)}))
         ("format = 1", "format = 2", "format is 2"),
         ("format = 1", "", "format is None"),
         ('gcc = "4:12.2.0-3"', 'gcc = "4:12.2.0-3"\ngcc = "5"', "Cannot overwrite"),
-        ('gcc = "4:12.2.0-3"', '<<<<<<< HEAD\ngcc = "4:12.2.0-3"', "Invalid"),
+        ('gcc = "4:12.2.0-3"', '<<<<<<< HEAD\ngcc = "4:12.2.0-3"', "a merge that was not finished"),
         ('gcc = "4:12.2.0-3"', "gcc = 12", "image.cpu.apt.gcc"),
         ('gcc = "4:12.2.0-3"', 'gcc = "1 && id"', "image.cpu.apt.gcc"),
         ('gcc = "4:12.2.0-3"', 'gcc = "-o=x"', "image.cpu.apt.gcc"),

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 Name = Annotated[
     str, typer.Argument(metavar="NAME", help="An image, for example `rocm-5.4+dpcpp-2022-12`; see list.")
 ]
+NameOrNone = Annotated[
+    str | None,
+    typer.Argument(metavar="NAME", help="An image, for example `rocm-5.4+dpcpp-2022-12`; see list."),
+]
 Archs = Annotated[
     list[str] | None,
     typer.Option("--arch", metavar="ARCH", help="An arch to compile for, for example gfx906; repeatable."),

@@ -32,11 +32,19 @@ Image = Annotated[
 Update = Annotated[
     bool, typer.Option("--update", help="Ask for everything anew; otherwise pins that still exist are kept.")
 ]
+Repair = Annotated[
+    bool,
+    typer.Option(
+        "--repair",
+        help="First mend a tk.lock that is broken or half merged; then NAME may be left out.",
+    ),
+]
 
 
 def lock_command(
-    name: common.Name,
+    name: common.NameOrNone = None,
     update: Update = False,
+    repair: Repair = False,
     image: Image = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
@@ -55,6 +63,12 @@ def lock_command(
     from toolchain.images.lock import lock_path
     from toolchain.images.named import plan_named
 
+    if repair:
+        _repair(lock_path(), json=json and name is None)
+    if name is None:
+        if repair:
+            return
+        raise UsageError("no image is named", hint="`tk image list` shows what can be named")
     chosen = _image(image)
     named = plan_named(name, site_file=site, archs=arch or (), allow=allow or (), base=base, lock=None)
     for warning in named.warnings:
@@ -67,6 +81,21 @@ def lock_command(
     if chosen is not None:
         work.take_build(target.connect(docker_host, engine_name), *chosen)
     work.tell(before, json=json)
+
+
+def _repair(path: Path, *, json: bool) -> None:
+    """Put a broken lock in order, and say what became of it."""
+    from toolchain.images.lock_mend import repair_lock
+
+    done = repair_lock(path)
+    if json:
+        console.data_json({"lock": path, "repaired": done})
+    if done is None:
+        console.talk(f"{path} is in order" if path.exists() else f"there is no {path}")
+        return
+    console.talk(f"{path}: kept {', '.join(done.kept) or 'nothing'}; what stood there is in {done.backup}")
+    for one in done.lost:
+        console.talk(f"{one} could not be kept: `tk image lock {one}` resolves it anew")
 
 
 def _image(text: str | None) -> tuple[str, str] | None:
