@@ -23,7 +23,7 @@ _BEYOND = (
     (
         re.compile(r"lookup (?P<server>[^\s:]+)(?: on \S+)?: "),
         "finds no address for {server} (known cause no-name-resolution)",
-        f"check the name, and that machine's name server and proxy; or {_MIRROR}, or a local base with --base",
+        f"check the name, and that machine's name server and proxy, or {_MIRROR}, or use --base",
     ),
     (
         re.compile(rf"{_ASKED}x509: "),
@@ -36,8 +36,8 @@ _BEYOND = (
         f"check that machine's network and proxy, or {_MIRROR}",
     ),
 )
-"""What engines say, in the words of Go's library, when a server that they ask is the trouble: a pattern, what it
-means for the engine's machine, and what to do."""
+"""What engines say, in the words of Go's library, when a server that they ask is the trouble: a pattern, what
+it means for the engine's machine, and what to do."""
 
 
 def is_timeout(error: BaseException) -> bool:
