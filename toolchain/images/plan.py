@@ -122,7 +122,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Entrypoint:
-    """The program that a container starts."""
+    """The program that a container starts with its command as arguments; nothing takes the base's away."""
 
     argv: Command
 

@@ -19,6 +19,7 @@ from toolchain.images.plan import (
     ContextFile,
     Copy,
     Download,
+    Entrypoint,
     EnvPath,
     From,
     Instruction,
@@ -131,7 +132,8 @@ def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
     last += steps.selection(_selectors(resolution), resolution.vendor)
     last += [EnvPath("PYTHONPATH", (one,)) for need in needs for one in need.python_paths]
     last += [Label(labels), User(f"{steps.USER_ID}:{steps.USER_ID}")]
-    last += [Workdir(steps.USER_HOME), Cmd(("bash",))]
+    # Nothing of a vendor's own stands between who runs the image and its program: NVIDIA's prints a banner.
+    last += [Workdir(steps.USER_HOME), Entrypoint(()), Cmd(("bash",))]
     return Plan(
         name=resolution.name,
         repository=f"tk/{resolution.stack.kind}",

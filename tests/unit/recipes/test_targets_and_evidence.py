@@ -87,6 +87,15 @@ LOGS = {
     "profiling-restricted": "==PROF== ERR_NVGPUCTRPERM The user does not have permission",
     "ptxas-too-new": "ptxas fatal   : Unsupported .version 8.3; current version is '7.2'",
     "opencl-without-devices": "No OpenCL platforms found!",
+    "package-not-installable": " hip-runtime-amd : Depends: comgr (= 2.5.0.50403-121~20.04) "
+    "but it is not installable",
+    "package-version-gone": "E: Failed to fetch http://deb.debian.org/debian/pool/main/g/git/git_2.39.2-1.1_amd64"
+    ".deb  404  Not Found [IP: 151.101.2.132 80]",
+    "apt-key-expired": "W: GPG error: https://repo.radeon.com/rocm/apt/5.4.3 ubuntu InRelease: The following "
+    "signatures were invalid: EXPKEYSIG 9386B48A1A693C5C James Adrian Edwards",
+    "apt-key-replaced": "W: GPG error: https://apt.repos.intel.com/oneapi all InRelease: The following "
+    "signatures couldn't be verified because the public key is not available: NO_PUBKEY BAC6F0C353D04109",
+    "base-gone": "manifest for nvidia/cuda:11.2.2-devel-ubuntu20.04 not found: manifest unknown",
     "tvm-rocm-bitcode": "oclc_isa_version_908.bc: No such file or directory",
 }
 

@@ -58,5 +58,6 @@ LABEL "org.opencontainers.image.title"="cpu-sycl" \
       "tk.components"="cpu-sycl=2026.2.0"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/opencl-kernel.c probes/opencl-kernel.sh probes/sycl-runtime.cpp probes/sycl-runtime.sh tk/link_duplicates.py tk/site.sh

@@ -25,5 +25,6 @@ LABEL "org.opencontainers.image.title"="cpu" \
       "tk.components"="cpu=12"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/cpp-kernel.cpp probes/cpp-kernel.py probes/cpp-kernel.sh tk/site.sh

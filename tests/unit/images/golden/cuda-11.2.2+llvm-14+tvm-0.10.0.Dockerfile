@@ -184,5 +184,6 @@ LABEL "org.opencontainers.image.title"="cuda-11.2.2+llvm-14+tvm-0.10.0" \
       "tk.components"="cuda=11.2.2 llvm=14 tk-python=3.11.6 tvm=0.10.0"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile apt/llvm.sources probes/cuda-kernel.cu probes/cuda-kernel.sh probes/tvm-import.sh tk/site.sh

@@ -49,5 +49,6 @@ LABEL "org.opencontainers.image.title"="cuda-11.4.2" \
       "tk.components"="cuda=11.4.2 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/cuda-kernel.cu probes/cuda-kernel.sh tk/site.sh

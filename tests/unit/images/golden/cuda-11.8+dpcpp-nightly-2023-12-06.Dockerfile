@@ -115,5 +115,6 @@ LABEL "org.opencontainers.image.title"="cuda-11.8.0+dpcpp-nightly-2023-12-06" \
       "tk.components"="cuda=11.8.0 dpcpp=nightly-2023-12-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp tk/site.sh

@@ -51,5 +51,6 @@ LABEL "org.opencontainers.image.title"="cuda-12-pip" \
       "tk.components"="cuda-pip=12"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/cuda-nvrtc.py probes/cuda-nvrtc.sh tk/link_duplicates.py tk/site.sh

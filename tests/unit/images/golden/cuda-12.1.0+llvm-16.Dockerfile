@@ -64,5 +64,6 @@ LABEL "org.opencontainers.image.title"="cuda-12.1.0+llvm-16" \
       "tk.components"="cuda=12.1.0 llvm=16 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile apt/llvm.sources probes/cuda-kernel.cu probes/cuda-kernel.sh tk/site.sh

@@ -30,5 +30,6 @@ LABEL "org.opencontainers.image.title"="cuda-12.8.1" \
       "tk.components"="cuda=12.8.1"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/cuda-kernel.cu probes/cuda-kernel.sh tk/site.sh

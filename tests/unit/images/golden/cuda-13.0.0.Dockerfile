@@ -30,5 +30,6 @@ LABEL "org.opencontainers.image.title"="cuda-13.0.0" \
       "tk.components"="cuda=13.0.0"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/cuda-kernel.cu probes/cuda-kernel.sh tk/site.sh

@@ -142,5 +142,6 @@ LABEL "org.opencontainers.image.title"="dtk-23.04+dpcpp-nightly-2023-12-06" \
       "tk.components"="dtk=23.04 dpcpp=nightly-2023-12-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/hip-kernel.hip probes/hip-kernel.sh tk/site.sh

@@ -33,5 +33,6 @@ LABEL "org.opencontainers.image.title"="llvm-16" \
       "tk.components"="llvm=16"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile tk/site.sh

@@ -45,5 +45,6 @@ LABEL "org.opencontainers.image.title"="llvm-17" \
       "tk.components"="llvm=17"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile apt/llvm.sources tk/site.sh

@@ -33,5 +33,6 @@ LABEL "org.opencontainers.image.title"="llvm-19" \
       "tk.components"="llvm=19"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile tk/site.sh

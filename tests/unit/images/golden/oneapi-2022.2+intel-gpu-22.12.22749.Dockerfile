@@ -3,6 +3,8 @@
 
 # The base: intel/oneapi-basekit:2022.2-devel-ubuntu20.04
 FROM intel/oneapi-basekit:2022.2-devel-ubuntu20.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-20.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -75,9 +77,10 @@ ENV SYCL_DEVICE_FILTER="level_zero"
 LABEL "org.opencontainers.image.title"="oneapi-2022.2+intel-gpu-22.12.22749" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2022.2-devel-ubuntu20.04" \
-      "tk.recipe"="8ad48370232f600e6064fc24dc44e3cb200eee5ca082472cf0d19f5a85398afe" \
+      "tk.recipe"="704d66acc5c1350749b1004ea72a6901822bae857f791b78b1e506e7b5ac08b0" \
       "tk.components"="oneapi=2022.2 intel-gpu=22.12.22749 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/sycl-kernel.cpp probes/sycl-kernel.sh tk/site.sh

@@ -3,6 +3,8 @@
 
 # The base: intel/oneapi-basekit:2022.2-devel-ubuntu20.04
 FROM intel/oneapi-basekit:2022.2-devel-ubuntu20.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-20.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -39,9 +41,10 @@ ENV SYCL_DEVICE_FILTER="level_zero"
 LABEL "org.opencontainers.image.title"="oneapi-2022.2" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2022.2-devel-ubuntu20.04" \
-      "tk.recipe"="2a2210a7f3f0d898ea4358711e3c0b6d7bee886727b6db3906b204803943ab7a" \
+      "tk.recipe"="9a21daf394219d5c4c5a62ff9c72352fc42e00518d41565346c90e2827ec49f0" \
       "tk.components"="oneapi=2022.2 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/sycl-kernel.cpp probes/sycl-kernel.sh tk/site.sh

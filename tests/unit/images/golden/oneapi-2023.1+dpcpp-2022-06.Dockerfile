@@ -3,6 +3,8 @@
 
 # The base: intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04
 FROM intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-22.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -55,6 +57,8 @@ LABEL "tk.component"="dpcpp" \
 
 # The base: intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04
 FROM intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-22.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -94,7 +98,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-06-oneapi-2023.1.0-a5397f061d00 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-06-oneapi-2023.1.0-ed0371cff28e /opt/dpcpp /opt/dpcpp
 COPY probes/sycl-kernel.cpp probes/sycl-kernel.sh /usr/local/share/tk/probes/
 ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 ENV PATH=/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
@@ -103,9 +107,10 @@ ENV SYCL_DEVICE_FILTER="level_zero"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-2022-06" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="e05968c017cb8dfc3c16ef79d210b1792ed25e5a11b238a77e57e891f291c154" \
+      "tk.recipe"="9e5c382a972f774d6b1f5eda0035d5e4abdf1c8a28991d46e62d51968948fdd4" \
       "tk.components"="oneapi=2023.1.0 dpcpp=2022-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/sycl-kernel.cpp probes/sycl-kernel.sh tk/site.sh

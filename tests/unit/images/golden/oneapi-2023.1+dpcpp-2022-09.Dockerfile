@@ -3,6 +3,8 @@
 
 # The base: intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04
 FROM intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-22.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -56,6 +58,8 @@ LABEL "tk.component"="dpcpp" \
 
 # The base: intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04
 FROM intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-22.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -95,7 +99,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-09-oneapi-2023.1.0-782169830635 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-09-oneapi-2023.1.0-02a2e0abb47d /opt/dpcpp /opt/dpcpp
 COPY probes/sycl-kernel.cpp probes/sycl-kernel.sh /usr/local/share/tk/probes/
 ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 ENV PATH=/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
@@ -104,9 +108,10 @@ ENV SYCL_DEVICE_FILTER="level_zero"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-2022-09" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="0fbafd1a9b097476f19376afe552288bd0870893a2ad6d827b1a51409d4bf492" \
+      "tk.recipe"="ab93778f466cd8c78897241b90f54c0e3ce6572712aacf451781efd424572653" \
       "tk.components"="oneapi=2023.1.0 dpcpp=2022-09 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/sycl-kernel.cpp probes/sycl-kernel.sh tk/site.sh

@@ -3,6 +3,8 @@
 
 # The base: intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04
 FROM intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-22.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -55,6 +57,8 @@ LABEL "tk.component"="dpcpp" \
 
 # The base: intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04
 FROM intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-22.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -94,7 +98,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-oneapi-2023.1.0-39e2a4fdd642 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-oneapi-2023.1.0-ecccb254e4a4 /opt/dpcpp /opt/dpcpp
 COPY probes/sycl-kernel.cpp probes/sycl-kernel.sh /usr/local/share/tk/probes/
 ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 ENV PATH=/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
@@ -103,9 +107,10 @@ ENV SYCL_DEVICE_FILTER="level_zero"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-2022-12" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="d7f73518a88dd95d0addd5cebc2edc8d88c0795953fc733b3c94784df9fe7126" \
+      "tk.recipe"="7b221bbd30ee2cc1d322d76dac6ba30d677e178a2e3148b270b95cc49465f2b4" \
       "tk.components"="oneapi=2023.1.0 dpcpp=2022-12 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/sycl-kernel.cpp probes/sycl-kernel.sh tk/site.sh

@@ -3,6 +3,8 @@
 
 # The base: intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04
 FROM intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-22.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -55,6 +57,8 @@ LABEL "tk.component"="dpcpp" \
 
 # The base: intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04
 FROM intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-22.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -94,7 +98,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:6.3.0-oneapi-2023.1.0-3e67408e9580 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:6.3.0-oneapi-2023.1.0-25421a586191 /opt/dpcpp /opt/dpcpp
 COPY probes/sycl-kernel.cpp probes/sycl-kernel.sh /usr/local/share/tk/probes/
 ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 ENV PATH=/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
@@ -103,9 +107,10 @@ ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-6.3.0" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="77be8798ed6106e8a0dd03f4f6c612b9f04402f367ea58eeeaf40ab58d640f03" \
+      "tk.recipe"="5a614088e28f2af235a5edb612e7e55a600053dbc1874ec232d0b90a858590db" \
       "tk.components"="oneapi=2023.1.0 dpcpp=6.3.0 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/sycl-kernel.cpp probes/sycl-kernel.sh tk/site.sh

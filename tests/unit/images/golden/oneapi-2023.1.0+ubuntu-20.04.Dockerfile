@@ -3,6 +3,8 @@
 
 # The base: intel/oneapi-basekit:2023.1.0-devel-ubuntu20.04
 FROM intel/oneapi-basekit:2023.1.0-devel-ubuntu20.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-20.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -39,9 +41,10 @@ ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+ubuntu-20.04" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu20.04" \
-      "tk.recipe"="0b170dd25a48d67c1296114a3be77793eda3f0f03e5aa4a9c63afc57cb416c5b" \
+      "tk.recipe"="91d3026edc89b2eb1c14a0be54f9d082c1117727e54000da556198643b9aa1c0" \
       "tk.components"="oneapi=2023.1.0 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/sycl-kernel.cpp probes/sycl-kernel.sh tk/site.sh

@@ -3,6 +3,8 @@
 
 # The base: intel/oneapi-basekit:2023.2.1-devel-ubuntu20.04
 FROM intel/oneapi-basekit:2023.2.1-devel-ubuntu20.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-20.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -39,9 +41,10 @@ ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 LABEL "org.opencontainers.image.title"="oneapi-2023.2.1+ubuntu-20.04" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.2.1-devel-ubuntu20.04" \
-      "tk.recipe"="9b3ec0d9e4c24599eccddc7d9431f5065472fb52b8fa1fcc49aae033ec8589d1" \
+      "tk.recipe"="3a6c1e1c40b8656eb993c4c2573896d5ddab86b51e6375d388e916aca2eb353e" \
       "tk.components"="oneapi=2023.2.1 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/sycl-kernel.cpp probes/sycl-kernel.sh tk/site.sh

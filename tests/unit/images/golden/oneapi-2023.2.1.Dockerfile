@@ -3,6 +3,8 @@
 
 # The base: intel/oneapi-basekit:2023.2.1-devel-ubuntu22.04
 FROM intel/oneapi-basekit:2023.2.1-devel-ubuntu22.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-22.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -39,9 +41,10 @@ ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 LABEL "org.opencontainers.image.title"="oneapi-2023.2.1" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.2.1-devel-ubuntu22.04" \
-      "tk.recipe"="db415120e9aee20201e1b97b9dfc6c8a43766bb0762ba204e8743c5fb9f7d8c2" \
+      "tk.recipe"="cf4aa1930497c90453b95f1bd13f766ce059d4c4c41a513b7f73b04cd81b8006" \
       "tk.components"="oneapi=2023.2.1 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/sycl-kernel.cpp probes/sycl-kernel.sh tk/site.sh

@@ -3,6 +3,8 @@
 
 # The base: intel/oneapi-basekit:2024.1.0-devel-ubuntu22.04
 FROM intel/oneapi-basekit:2024.1.0-devel-ubuntu22.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-22.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -75,9 +77,10 @@ ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 LABEL "org.opencontainers.image.title"="oneapi-2024.1.0+intel-gpu-24.13.29138.7" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2024.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="52300f77218a3e26d74fb39ab96e6b93568fcacb72cf51d8ed269ddb6537874a" \
+      "tk.recipe"="b162eeddabceaade908cba0d5c3b38de35b8fc2c40e547a7499454dfb7aed2fd" \
       "tk.components"="oneapi=2024.1.0 intel-gpu=24.13.29138.7 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/sycl-kernel.cpp probes/sycl-kernel.sh tk/site.sh

@@ -3,6 +3,8 @@
 
 # The base: intel/oneapi-basekit:2024.1.0-devel-ubuntu22.04
 FROM intel/oneapi-basekit:2024.1.0-devel-ubuntu22.04 AS system
+# Files of the base that would mislead a later step
+RUN rm -f /etc/apt/sources.list.d/oneAPI.list /etc/apt/sources.list.d/intel-graphics.list
 # Packages of every image on ubuntu-22.04
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -39,9 +41,10 @@ ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 LABEL "org.opencontainers.image.title"="oneapi-2024.1.0" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2024.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="4a7c20eb093fe335e810f13a81d3b2d7b6241a8b4ccdae7b1d05602a4939daec" \
+      "tk.recipe"="43fb92b6a9a0206e4bb46264a4aff2f1b8e6d6b8d3bfd792ba7935eae9e405a8" \
       "tk.components"="oneapi=2024.1.0 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/sycl-kernel.cpp probes/sycl-kernel.sh tk/site.sh

@@ -79,5 +79,6 @@ LABEL "org.opencontainers.image.title"="oneapi-2024.2.1+intel-gpu-24.22.29735.20
       "tk.components"="oneapi=2024.2.1 intel-gpu=24.22.29735.20 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/sycl-kernel.cpp probes/sycl-kernel.sh tk/site.sh

@@ -26,5 +26,6 @@ LABEL "org.opencontainers.image.title"="oneapi-2025.0.1" \
       "tk.components"="oneapi=2025.0.1"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/sycl-kernel.cpp probes/sycl-kernel.sh tk/site.sh

@@ -43,5 +43,6 @@ LABEL "org.opencontainers.image.title"="oneapi-2025.3.1" \
       "tk.components"="oneapi=2025.3.1 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/sycl-kernel.cpp probes/sycl-kernel.sh tk/site.sh

@@ -34,5 +34,6 @@ LABEL "org.opencontainers.image.title"="rocm-5.2.3-debian" \
       "tk.components"="rocm-debian=5.2.3"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile probes/hip-kernel.hip probes/hip-kernel.sh tk/site.sh

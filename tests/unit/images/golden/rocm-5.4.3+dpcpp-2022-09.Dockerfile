@@ -166,5 +166,6 @@ LABEL "org.opencontainers.image.title"="rocm-5.4.3+dpcpp-2022-09" \
       "tk.components"="rocm=5.4.3 dpcpp=2022-09 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile apt/amdgpu.sources apt/rocm.pref apt/rocm.sources probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp tk/site.sh

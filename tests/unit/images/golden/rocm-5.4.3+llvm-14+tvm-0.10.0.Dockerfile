@@ -195,5 +195,6 @@ LABEL "org.opencontainers.image.title"="rocm-5.4.3+llvm-14+tvm-0.10.0" \
       "tk.components"="rocm=5.4.3 llvm=14 tk-python=3.11.6 tvm=0.10.0"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile apt/amdgpu.sources apt/llvm.sources apt/rocm.pref apt/rocm.sources probes/hip-kernel.hip probes/hip-kernel.sh probes/tvm-import.sh tk/site.sh

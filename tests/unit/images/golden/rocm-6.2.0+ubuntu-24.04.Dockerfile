@@ -46,5 +46,6 @@ LABEL "org.opencontainers.image.title"="rocm-6.2.0+ubuntu-24.04" \
       "tk.components"="rocm=6.2.0"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile apt/amdgpu.sources apt/rocm.pref apt/rocm.sources probes/hip-kernel.hip probes/hip-kernel.sh tk/site.sh

@@ -60,5 +60,6 @@ LABEL "org.opencontainers.image.title"="rocm-6.4.0+ubuntu-22.04" \
       "tk.components"="rocm=6.4.0 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile apt/amdgpu.sources apt/rocm.pref apt/rocm.sources probes/hip-kernel.hip probes/hip-kernel.sh tk/site.sh

@@ -172,5 +172,6 @@ LABEL "org.opencontainers.image.title"="rocm-5.2.3+tvm-rocm-5.2" \
       "tk.components"="rocm=5.2.3 tk-python=3.11.6 tvm-rocm=5.2"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile apt/amdgpu.sources apt/rocm.pref apt/rocm.sources probes/hip-kernel.hip probes/hip-kernel.sh probes/tvm-import.sh tk/site.sh

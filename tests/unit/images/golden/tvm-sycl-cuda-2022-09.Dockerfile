@@ -288,5 +288,6 @@ LABEL "org.opencontainers.image.title"="cuda-11.2.2+dpcpp-2022-09+llvm-14+tvm-sy
       "tk.archs"="sm_70"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile apt/llvm.sources probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp probes/tvm-import.sh tk/site.sh

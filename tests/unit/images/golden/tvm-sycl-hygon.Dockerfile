@@ -289,5 +289,6 @@ LABEL "org.opencontainers.image.title"="dtk-23.04+dpcpp-2022-12+llvm-14+tvm-sycl
       "tk.archs"="gfx906"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile apt/llvm.sources probes/hip-kernel.hip probes/hip-kernel.sh probes/tvm-import.sh tk/site.sh

@@ -312,5 +312,6 @@ LABEL "org.opencontainers.image.title"="rocm-5.4.3+dpcpp-2022-12+llvm-14+tvm-syc
       "tk.archs"="gfx906"
 USER 10000:10000
 WORKDIR /home/tk
+ENTRYPOINT []
 CMD ["bash"]
 # build context: Dockerfile apt/amdgpu.sources apt/llvm.sources apt/rocm.pref apt/rocm.sources probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp probes/tvm-import.sh tk/site.sh
