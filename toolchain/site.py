@@ -63,9 +63,9 @@ class SiteConfig:
     """Everything that a site says; the default says nothing.
 
     `ca_bundle` is a file in PEM form and `ca_source` where its name comes from; `url_mirrors` are for
-    downloads; `registry` is where the team's own images are pushed to and pulled from (`host[:port][/path]`);
-    `files` are those that were read; `local_images` and `offline` never are: builds from a
-    bundle use them.
+    downloads; `registry` is where the team's own images are pushed to and pulled from (`host[:port][/path]`),
+    `registry_private` says that it is not open to everybody; `files` are those that were read; `local_images`
+    and `offline` never are: builds from a bundle use them.
     """
 
     ca_bundle: Path | None = None
@@ -79,6 +79,7 @@ class SiteConfig:
     pip_index: str = ""
     pip_extra_indexes: tuple[str, ...] = ()
     registry: str = ""
+    registry_private: bool = False
     recipe_folders: tuple[Path, ...] = ()
     allow: tuple[str, ...] = ()
     offline: bool = False
@@ -231,7 +232,8 @@ def _config(path: Path, node: Node, record: SiteFile, problems: list[tuple[str, 
         registry_mirrors=tuple(Mirror(one.original, one.mirror) for one in mirrors.registry),
         pip_index=mirrors.pip.index,
         pip_extra_indexes=tuple(mirrors.pip.extra),
-        registry=record.registry,
+        registry=record.registry.address,
+        registry_private=record.registry.private,
         recipe_folders=folders,
         allow=tuple(record.allow),
         files=(path,),
@@ -264,6 +266,7 @@ def _over(below: SiteConfig, above: SiteConfig) -> SiteConfig:
         pip_index=above.pip_index or below.pip_index,
         pip_extra_indexes=_joined(above.pip_extra_indexes, below.pip_extra_indexes),
         registry=above.registry or below.registry,
+        registry_private=above.registry_private or (below.registry_private and not above.registry),
         recipe_folders=_joined(above.recipe_folders, below.recipe_folders),
         allow=_joined(above.allow, below.allow),
         files=(*below.files, *above.files),

@@ -7,13 +7,13 @@ source, a git section or a `NAME=value` line.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 
 from compiler import BadInputError
 from toolchain.recipes.check import Problems, check
-from toolchain.recipes.grammar import Id
+from toolchain.recipes.grammar import Flag, Id
 from toolchain.recipes.strict_yaml import Node
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*(:[0-9]{1,5})?"
@@ -57,6 +57,21 @@ class UrlMirror(_Record):
         return self
 
 
+class TeamRegistry(_Record):
+    """The team's own registry; written as its address alone, or as a mapping.
+
+    private: only those whom its owner lets in can pull from it, so anything may go there.
+    """
+
+    address: Registry = ""
+    private: Flag = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _address_alone(cls, value: Any) -> Any:
+        return {"address": value} if isinstance(value, str) else value
+
+
 class RegistryMirror(_Record):
     """Images of the registry or repository `original` are pulled from `mirror`."""
 
@@ -95,7 +110,7 @@ class SiteFile(_Record):
     ca_bundle: LocalPath = ""
     proxy: ProxySettings = ProxySettings()
     mirrors: Mirrors = Mirrors()
-    registry: Registry = ""
+    registry: TeamRegistry = TeamRegistry()
     recipes: list[LocalPath] = []
     allow: list[Id] = []
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from toolchain.engine.client import Finished
 from toolchain.engine.endpoint import Endpoint
+from toolchain.images.plan import Plan
 
 
 @dataclass
@@ -22,6 +24,7 @@ class FakeEngine:
     images: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     containers: list[Mapping[str, Any]] = field(default_factory=list)
     answer: Finished = field(default_factory=lambda: Finished(0, ""))
+    pushed: list[str] = field(default_factory=list)
     asked: list[tuple[str, list[str], dict[str, Any]]] = field(default_factory=list)
 
     @property
@@ -54,7 +57,7 @@ class FakeEngine:
 
 @dataclass
 class FakeApi:
-    """The part of the SDK's client that listing needs."""
+    """The part of the SDK's client that listing and pushing need."""
 
     engine: FakeEngine
 
@@ -63,3 +66,24 @@ class FakeApi:
 
     def containers(self, **_filters: Any) -> list[Mapping[str, Any]]:
         return self.engine.containers
+
+    def push(self, repository: str, *, tag: str, **_how: Any) -> Iterator[Mapping[str, Any]]:
+        self.engine.pushed.append(f"{repository}:{tag}")
+        yield {"aux": {"Digest": f"sha256:{hashlib.sha256(self.engine.pushed[-1].encode()).hexdigest()}"}}
+
+    def tag(self, *_names: str, **_how: Any) -> None:
+        """One more name; nobody asks for it."""
+
+    def remove_image(self, *_names: str, **_how: Any) -> None:
+        """Nothing but such names is removed."""
+
+
+def stored(plan: Plan, identity: str = "") -> Mapping[str, Any]:
+    """What an engine says of the image that was built from a plan."""
+    labels = dict(plan.build_labels)
+    return {
+        "Id": identity or f"sha256:{plan.key}",
+        "RepoTags": [plan.reference],
+        "Labels": labels,
+        "Config": {"Labels": labels},
+    }

@@ -140,6 +140,17 @@ class Layer(Model):
     exceptions: dict[HadolintRule, Text] = {}
 
 
+class Licence(Model):
+    """Under which terms something comes: an SPDX expression, or what its owner calls them.
+
+    redistributable: whether all of it may be passed on to anybody. Where that was not found out, it says no.
+    """
+
+    name: Text
+    redistributable: Flag
+    source: Text
+
+
 class System(Model):
     """An operating system of a base image."""
 
@@ -150,6 +161,7 @@ class System(Model):
     provides: dict[Name, Version] = {}
     prefixes: dict[Name, AbsolutePath] = {}
     install: tuple[Layer, ...] = ()
+    licence: Licence | None = None
     source: Text
 
 
@@ -184,6 +196,7 @@ class StackRow(Model):
     default_archs: tuple[Arch, ...] = ()
     arch_aliases: dict[Arch, Arch] = {}
     driver: Driver | None = None
+    licence: Licence | None = None
     install: tuple[Layer, ...] = ()
     tier: Literal["supported", "experimental", "frozen"] = "supported"
     notes: tuple[Text, ...] = ()
@@ -276,6 +289,7 @@ class Release(Model):
     install: tuple[Layer, ...] = ()
     selector: Selector | None = None
     bakes_arch: Flag = False
+    licence: Licence | None = None
     notes: tuple[Text, ...] = ()
     source: Text
 

@@ -76,6 +76,36 @@ def test_everything_that_can_be_said(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("user", "project", "expected"),
+    [
+        ("r.example/team", None, ("r.example/team", False)),
+        ("{address: r.example/team, private: true}", None, ("r.example/team", True)),
+        ("{address: r.example/team, private: true}", "other.example", ("other.example", False)),
+        ("r.example/team", "{private: true}", ("r.example/team", True)),
+        ("{address: r.example/team}", None, ("r.example/team", False)),
+    ],
+)
+def test_a_registry_that_is_said_to_be_private(
+    user: str, project: str | None, expected: tuple[str, bool], home: Path, tmp_path: Path
+) -> None:
+    write(home / ".config/tk/site.yaml", f"registry: {user}\n")
+    if project is not None:
+        write(tmp_path / "site.yaml", f"registry: {project}\n")
+    site = load_site(start=tmp_path)
+    assert (site.registry, site.registry_private) == expected
+
+
+@pytest.mark.parametrize(
+    "text", ["{address: 'https://r.example'}", "{private: perhaps}", "[a.example]", "{host: a}"]
+)
+def test_a_registry_that_is_none(text: str, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError) as caught:
+        load_site(write(tmp_path / "site.yaml", f"registry: {text}\n"))
+    assert "site.yaml:1" in caught.value.where
+    assert "registry" in caught.value.why
+
+
 def test_nothing_said() -> None:
     assert SiteConfig().build_settings() == b""
     assert SiteConfig().ca_certificates() == b""

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from toolchain import console, options
 from toolchain.commands.image import common, target
+
+if TYPE_CHECKING:
+    from toolchain.engine.client import Engine
+    from toolchain.engine.publish import Pushed, Registry
 
 
 def push_command(
     name: common.Name,
     registry: target.Registry = None,
+    private: target.Private = False,
     base: common.Base = None,
     engine: options.EngineName = None,
     docker_host: options.DockerHost = None,
@@ -19,31 +26,42 @@ def push_command(
     frozen: options.Frozen = False,
     json: options.Json = False,
 ) -> None:
-    """Push a built image to a registry; its digest there goes to standard output.
+    """Push a built image and its component images to a registry; its digest there goes to standard output.
 
     The image's section of tk.lock, where it has one, then names this image: build, pull and setup get it from
-    there. Credentials are those of `docker login`.
+    there. Credentials are those of `docker login`. What may not be redistributed goes to a registry that is
+    said to be private only.
     """
-    from toolchain.engine.store import push_image, registry_reference
-    from toolchain.images.lock import lock_path, record_build
+    from toolchain.engine.publish import refuse_unredistributable
 
-    connected = target.connect(docker_host, engine)
     made = target.planned(
         name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen,
         ready=False,
     )  # fmt: skip
-    where = target.registry_of(made.site, registry)
+    where = target.push_target(made.site, registry, private=private)
+    refuse_unredistributable([made.plan], where)
+    connected = target.connect(docker_host, engine)
     target.built(connected, made.plan)
-    reference = registry_reference(where, made.plan)
-    with console.progress(f"pushing {reference}"):
-        digest = push_image(connected, made.plan, where)
+    pushed = push_image(connected, made, where)
+    if json:
+        console.data_json({**console.jsonable(pushed), "in_lock": made.pins is not None})
+    else:
+        console.data(f"{pushed.reference}@{pushed.digest}")
+
+
+def push_image(engine: Engine, made: target.Planned, registry: Registry) -> Pushed:
+    """Push an image that is on the engine, components first, and name it in the project's lock.
+
+    `registry` is what `target.push_target` gives. Raises BadInputError for what may not go there, HostError
+    when the registry or the engine refuses.
+    """
+    from toolchain.engine.publish import push_plan
+    from toolchain.images.lock import lock_path, record_build
+
+    pushed = push_plan(engine, made.plan, registry, console.progress)
     lock = lock_path()
-    in_lock = made.pins is not None
-    if made.pins is not None and record_build(lock, made.plan, reference, digest):
+    if made.pins is not None and record_build(lock, made.plan, pushed.reference, pushed.digest):
         console.talk(f"{lock} names this image now: commit it")
     elif made.pins is None and lock.exists():
         console.talk(f"{lock} pins no {made.plan.section}, so it does not name this image")
-    if json:
-        console.data_json({"reference": reference, "digest": digest, "in_lock": in_lock})
-    else:
-        console.data(f"{reference}@{digest}")
+    return pushed

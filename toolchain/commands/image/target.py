@@ -13,6 +13,7 @@ from compiler import HostError, UsageError, did_you_mean
 from toolchain import console
 
 if TYPE_CHECKING:
+    from toolchain.engine import publish
     from toolchain.engine.client import Engine
     from toolchain.engine.store import StoredImage
     from toolchain.images.plan import Pins, Plan
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 Registry = Annotated[
     str | None,
     typer.Option("--registry", metavar="HOST[/PATH]", help="The registry; default: the site's `registry`."),
+]
+Private = Annotated[
+    bool,
+    typer.Option("--private", help="Only those whom its owner lets in can pull from the registry."),
 ]
 
 
@@ -72,6 +77,19 @@ def registry_of(site: SiteConfig, option: str | None) -> str:
     if not registry:
         raise UsageError("no registry is named", hint="use --registry, or set `registry` in site.yaml")
     return registry
+
+
+def push_target(site: SiteConfig, option: str | None, *, private: bool) -> publish.Registry:
+    """The registry to push to; the site's word that its own is private holds for what lies below it, too.
+
+    Raises UsageError when none is named.
+    """
+    from toolchain.engine.publish import Registry
+
+    where = registry_of(site, option).rstrip("/")
+    own = site.registry.rstrip("/")
+    inside = not own or where == own or where.startswith(f"{own}/")
+    return Registry(where, private or (site.registry_private and inside))
 
 
 def built(engine: Engine, plan: Plan) -> StoredImage:
