@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from compiler import BadInputError, write_atomic
-from toolchain.images.plan import Pins
+from toolchain.images.plan import Deb, Pins
 
 FORMAT = 1
 _MOST_BYTES = 8 << 20
@@ -32,12 +32,18 @@ _Digest = Annotated[str, StringConstraints(pattern=r"^(sha256:[0-9a-f]{64})?$")]
 _Name = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+_-]*$", max_length=200)]
 _SectionName = Annotated[str, StringConstraints(pattern=SECTION, max_length=300)]
 _FullDigest = Annotated[str, StringConstraints(pattern=r"^sha256:[0-9a-f]{64}$")]
+_Snapshot = Annotated[str, StringConstraints(pattern=r"^[0-9]{8}T[0-9]{6}Z$")]
 _Reference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9./:@_-]*$", max_length=300)]
 _AptName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9+.-]+(:[a-z0-9]+)?$", max_length=120)]
 _AptVersion = Annotated[str, StringConstraints(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+:~_-]*$", max_length=120)]
 _PipName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$", max_length=120)]
 _PipVersion = Annotated[str, StringConstraints(pattern=r"^[0-9][0-9A-Za-z.+!]*$", max_length=120)]
 _Url = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9._~/%+@=,:-]+$", max_length=400)]
+_DebUrl = Annotated[
+    str,
+    StringConstraints(pattern=r"^https?://[A-Za-z0-9._~/%+@=,:-]+\.deb#sha256=[0-9a-f]{64}$", max_length=480),
+]
+_HASH = "#sha256="  # as in the links of a Python index
 
 
 class _Model(BaseModel):
@@ -51,7 +57,10 @@ class _PipPin(_Model):
 
 class _Pins(_Model):
     base_digest: _Digest = ""
+    base_reference: _Reference | None = None
+    snapshot: _Snapshot | None = None
     apt: dict[_AptName, _AptVersion] = {}
+    debs: dict[_AptName, _DebUrl] = {}
     pip: dict[_PipName, _PipPin] = {}
     git: dict[_Url, _Hex40] = {}
     downloads: dict[_Url, _Hex64] = {}
@@ -60,7 +69,10 @@ class _Pins(_Model):
     def pins(self) -> Pins:
         return Pins(
             base_digest=self.base_digest,
+            base_reference=self.base_reference or "",
+            snapshot=self.snapshot or "",
             apt=self.apt,
+            debs={name: Deb(*one.split(_HASH)) for name, one in self.debs.items()},
             pip={name: (one.version, tuple(one.sha256)) for name, one in self.pip.items()},
             git=self.git,
             downloads=self.downloads,
@@ -193,7 +205,10 @@ def _pins_table(pins: Pins) -> dict[str, Any]:
     """Only what is there; scalars before tables, as TOML wants."""
     tables = {
         "base_digest": pins.base_digest,
+        "base_reference": pins.base_reference,
+        "snapshot": pins.snapshot,
         "apt": dict(sorted(pins.apt.items())),
+        "debs": {name: f"{one.url}{_HASH}{one.sha256}" for name, one in sorted(pins.debs.items())},
         "git": dict(sorted(pins.git.items())),
         "downloads": dict(sorted(pins.downloads.items())),
         "pip": {

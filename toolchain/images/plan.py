@@ -203,15 +203,29 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True)
+class Deb:
+    """The file of an apt package of a vendor's repository: where it was when it was locked; its sha256."""
+
+    url: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
 class Pins:
     """What a lock fixes for one plan; each mapping is keyed as the plan names the thing.
 
-    `base_digest` is `sha256:...` or empty; `apt` maps package -> version; `pip` maps package -> (version,
-    sha256s); `git` maps url -> commit, `downloads` maps url -> sha256; `needs` maps component -> its pins.
+    `base_digest` is `sha256:...` or empty; `base_reference` is the fallback that was taken for the recipe's
+    base, or empty; `snapshot` is when the system's own archives had the versions (`YYYYMMDDTHHMMSSZ`), or
+    empty; `apt` maps package -> version; `debs` maps package -> its file, for those that no snapshot keeps;
+    `pip` maps package -> (version, sha256s); `git` maps url -> commit, `downloads` maps url -> sha256;
+    `needs` maps component -> its pins.
     """
 
     base_digest: str = ""
+    base_reference: str = ""
+    snapshot: str = ""
     apt: Mapping[str, str] = field(default_factory=dict)
+    debs: Mapping[str, Deb] = field(default_factory=dict)
     pip: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
     git: Mapping[str, str] = field(default_factory=dict)
     downloads: Mapping[str, str] = field(default_factory=dict)

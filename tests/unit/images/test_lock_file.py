@@ -16,11 +16,16 @@ from toolchain.images.lock_file import (
     read_lock,
     write_lock,
 )
-from toolchain.images.plan import Pins
+from toolchain.images.plan import Deb, Pins
 
 A, B = "a" * 64, "b" * 64
 PINS = Pins(
     base_digest=f"sha256:{A}",
+    base_reference="nvcr.io/nvidia/cuda:11.2.2-devel-ubuntu20.04",
+    snapshot="20261122T203000Z",
+    debs={
+        "hip-dev": Deb("https://repo.radeon.com/rocm/apt/5.4.3/pool/main/h/hip-dev/hip-dev_5.4_amd64.deb", B)
+    },
     apt={"gcc": "4:12.2.0-3", "libc6:amd64": "2.36-9+deb12u9", "a-package": "1"},
     pip={"numpy": ("1.26.4", (B, A)), "zlib-ng": ("0.5.1", ())},
     git={"https://github.com/intel/llvm": "c" * 40},
@@ -48,11 +53,21 @@ def test_round_trip() -> None:
     assert again.images["cpu"] == LOCK.images["cpu"]
     pins = again.images["rocm-5.4.3+dpcpp-2022-12"].pins
     assert (pins.apt, pins.git, pins.downloads) == (PINS.apt, PINS.git, PINS.downloads)
+    assert (pins.debs, pins.snapshot, pins.base_reference) == (
+        PINS.debs, PINS.snapshot, PINS.base_reference,
+    )  # fmt: skip
     assert pins.pip["numpy"] == ("1.26.4", (A, B))
     assert pins.needs["dpcpp"].apt == {"ninja-build": "1.11.1-2~deb12u1"}
     assert again.images["rocm-5.4.3+dpcpp-2022-12"].built == BUILT
     assert again.images["cpu"].built is None
     assert "tvm-sycl-rocm@gfx906,gfx90a" in again.images
+
+
+def test_locks_of_before_there_were_snapshots_are_read() -> None:
+    text = f'format = 1\n[image.cpu]\nrecipe = "{A}"\nbase = "a:1"\n[image.cpu.apt]\ngcc = "1"\n'
+    lock = parse_lock(text.encode(), "tk.lock")
+    assert lock.images["cpu"].pins == Pins(apt={"gcc": "1"})
+    assert "snapshot" not in lock_text(lock)
 
 
 def test_order_does_not_count() -> None:
@@ -111,6 +126,10 @@ GOOD = lock_text(Lock({"cpu": LockedImage(A, "a:1", PINS, built=BUILT)}))
         ('base = "a:1"', 'base = "a:1"\nbases = "b:1"', "unknown key"),
         ('base = "a:1"', 'base = "a b"', "image.cpu.base"),
         (f'base_digest = "sha256:{A}"', f'base_digest = "{A}"', "image.cpu.base_digest"),
+        ('snapshot = "20261122T203000Z"', 'snapshot = "yesterday"', "image.cpu.snapshot"),
+        ('base_reference = "nvcr', 'base_reference = "--nvcr', "image.cpu.base_reference"),
+        (f"_amd64.deb#sha256={B}", "_amd64.deb", "image.cpu.debs.hip-dev"),
+        ('hip-dev = "https://', 'hip-dev = "file://', "image.cpu.debs.hip-dev"),
         ('"https://example.com/x.tar.gz"', '"file:///etc/passwd"', "image.cpu.downloads"),
         ("c" * 40, "main", "image.cpu.git"),
         (f'digest = "sha256:{B}"', 'digest = "latest"', "image.cpu.built.digest"),
