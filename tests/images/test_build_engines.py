@@ -14,13 +14,14 @@ import pytest
 
 from compiler import BuildError
 from tests.support.engine import TestEngine
+from tests.support.image_config import config_of
 from tests.support.plans import MARK, plan_with_component, small_plan
 from toolchain.engine import store
 from toolchain.engine.build import BuildOptions, build_image
 from toolchain.engine.builders import BuilderName
 from toolchain.engine.client import Engine
 from toolchain.engine.events import Event
-from toolchain.images.plan import CA_SECRET, Run, Stage
+from toolchain.images.plan import CA_SECRET, PATH_DEFAULT, Run, Stage
 
 SECRETS = {CA_SECRET: MARK.encode()}
 COMBINATIONS = [
@@ -74,6 +75,12 @@ def test_build(where: tuple[Engine, str, BuilderName]) -> None:
     assert "/made" in built.log.read_text()
     assert {"started", "done"} <= {one.kind for one in events}
     assert_nowhere(engine, plan.reference, MARK)
+    assert config_of(engine, plan.reference) == {
+        "Cmd": ["cat", "/made"],
+        "User": "10000:10000",
+        "Env": {"PATH": PATH_DEFAULT},
+        "Labels": {**dict(plan.labels), **dict(plan.build_labels)},
+    }
 
     started = time.monotonic()
     again = build_image(engine, plan, builder=builder, secrets=SECRETS)

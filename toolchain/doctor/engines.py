@@ -61,16 +61,9 @@ def leftovers(patient: Patient) -> Iterable[Row]:
     """Containers of runs that were killed."""
     if isinstance(patient.engine, TkError):
         return
-    from toolchain.engine import labels
+    from toolchain.engine.store import abandoned_containers
 
-    with patient.engine.guard("list containers"):
-        ours = patient.engine.api.containers(all=True, filters={"label": labels.OWNER})
-    left = [
-        str((one.get("Names") or [one["Id"]])[0]).lstrip("/")
-        for one in ours
-        if labels.is_abandoned((one.get("Labels") or {}).get(labels.OWNER, ""))
-    ]
-    if left:
+    if left := abandoned_containers(patient.engine):
         yield Row(
             "leftovers",
             "warning",

@@ -33,7 +33,10 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """What to build: the context with its Dockerfile, the image's name and labels, and secrets by id."""
+    """What to build: the context with its Dockerfile, the image's name and labels, and secrets by id.
+
+    unset: variables of the base that the image shall not have, where the engine's own service builds.
+    """
 
     reference: str
     files: tuple[ContextFile, ...]
@@ -43,6 +46,7 @@ class BuildRequest:
     cache_to: tuple[str, ...] = ()
     no_cache: bool = False
     network: str = ""
+    unset: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +192,7 @@ def build_with_api(
 
     The id of the image comes second; without a reference in the request that is all it has.
     """
-    query = {
+    query: dict[str, Any] = {
         **({"t": request.reference} if request.reference else {}),
         "labels": json.dumps(dict(request.labels)),
         "cachefrom": json.dumps(list(request.cache_from)),
@@ -197,6 +201,8 @@ def build_with_api(
         "forcerm": "1",
         **({"networkmode": request.network} if request.network else {}),
         "layers": "1",  # podman's word for a cache
+        "identitylabel": "0",  # else podman's own label is in the image
+        **({"unsetenv": list(request.unset)} if request.unset else {}),  # podman's word, too
     }
     read = StepLog(listener)
     doing = f"build {request.reference}".rstrip()
@@ -210,7 +216,7 @@ def build_with_api(
     return failure, identity
 
 
-def _answer(engine: Engine, query: Mapping[str, str], context: bytes) -> Iterator[Failure | bytes]:
+def _answer(engine: Engine, query: Mapping[str, Any], context: bytes) -> Iterator[Failure | bytes]:
     """What the engine's service answers as it comes, or why it refuses."""
     with engine.api.post(
         f"{engine.api.base_url}/v{engine.api.api_version}/build",

@@ -6,6 +6,10 @@ in which secrets, files of the context and caches are volumes, and what it chang
 commit leaves volumes out). No secret enters a layer, nothing is shared but through the engine, and what is
 interrupted goes with its container. All other instructions are left to the engine's builder, a sequence of
 them at a time, each beginning at the layer before.
+
+Engines put what a container has beside its image into what is committed: Docker its command and labels,
+podman its environment and anonymous volumes, too. None of that may get into the result, which is to be the
+same image whoever builds it; see `_run_and_commit`.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from toolchain.engine.client import Engine
 from toolchain.engine.events import Event, Listener, split_lines
 from toolchain.engine.watch import awaited, followed
 from toolchain.images import quoting
-from toolchain.images.plan import ContextFile, Copy, From, Instruction, Mount, Plan, Run, Stage, encode
+from toolchain.images.plan import ContextFile, Copy, Env, From, Instruction, Mount, Plan, Run, Stage, encode
 
 _VOLUME = "tk.volume"
 """Label on volumes that are kept."""
@@ -42,6 +46,7 @@ class ClassicBuild:
         self._files = {one.path: one for one in request.files if one.path != "Dockerfile"}
         self._stages: dict[str, str] = {}
         self._steps = 0
+        self._leaked: set[str] = set()
 
     def run(self, plan: Plan) -> Failure | None:
         """Build all stages; the last one gets the name and the labels."""
@@ -81,6 +86,7 @@ class ClassicBuild:
             reference=self._request.reference if is_last else "",
             labels=self._request.labels if is_last else {},
             cache_from=(),
+            unset=tuple(sorted(self._leaked - _set_by(plan))),
         )
         failure, identity = build_with_api(
             self._engine, request, archive(files), self._renumbered(), self._log
@@ -117,6 +123,7 @@ class ClassicBuild:
         self._log.append(f"RUN {text}")
         if not self._request.no_cache and (before := self._made_before(key)):
             self._tell(Event("cached", number))
+            self._note_leaks(image, before)
             return before
         began = time.monotonic()
         result = self._run_and_commit(image, text, step.mounts, key, number)
@@ -124,17 +131,29 @@ class ClassicBuild:
             self._tell(Event("failed", number, result.why))
         else:
             self._tell(Event("done", number, seconds=time.monotonic() - began))
+            self._note_leaks(image, result)
         return result
+
+    def _note_leaks(self, before: str, after: str) -> None:
+        """Remember variables that the engine's containers have and a step's layer got: podman's TERM."""
+        new = _variables(_config(self._engine, after)) - _variables(_config(self._engine, before))
+        self._leaked |= new
 
     def _run_and_commit(
         self, image: str, text: str, mounts: Sequence[Mount], key: str, number: str
     ) -> str | Failure:
-        engine = self._engine
+        """The layer that a step makes: its container's changes with the configuration of the layer before.
+
+        All of the command is the entrypoint, so that there is no command to inherit, and its name says whose
+        the container is in place of a label.
+        """
+        engine, name = self._engine, labels.step_name()
         folders = _by_folder(mounts)
-        host: dict[str, Any] = {"mounts": [self._volume(*one) for one in folders.items()]}
+        volumes = [self._volume(name, *one) for one in folders.items()]
+        host: dict[str, Any] = {"mounts": volumes}
         if self._request.network:
             host["network_mode"] = self._request.network
-        with engine.container(image, ["-c", text], entrypoint=["/bin/sh"], host=host) as name:
+        with engine.container(image, [], name=name, entrypoint=["/bin/sh", "-c", text], host=host):
             for folder, inside in folders.items():
                 self._fill(name, folder, inside)
             doing = f"run a step of {self._request.reference}"
@@ -146,9 +165,7 @@ class ClassicBuild:
                 code = int(engine.api.wait(name)["StatusCode"])
             if code:
                 return Failure(f"`{text}` ended with exit code {code}")
-            config = dict((engine.image(image) or {}).get("Config") or {})
-            own = {**(config.get("Labels") or {}), labels.STEP: key}
-            return self._commit(name, {**config, "Labels": own})
+            return self._commit(name, image, labels.step_label(key))
 
     def _output(self, container: str, doing: str) -> Iterator[str]:
         """What a container prints, in parts as they come."""
@@ -157,14 +174,24 @@ class ClassicBuild:
         for part in followed(lambda: api.logs(container, stream=True, follow=True), watch):
             yield part.decode(errors="replace")
 
-    def _commit(self, container: str, config: Mapping[str, Any]) -> str | Failure:
-        """Make an image of what a container changed: without a limit, as vendors' layers have many GB."""
+    def _commit(self, container: str, image: str, label: str) -> str | Failure:
+        """Make an image of what a container changed: without a limit, as vendors' layers have many GB.
+
+        Docker takes the configuration that it is handed, and podman changes to the container's own.
+        """
         api, doing = self._engine.api, f"keep a step of {self._request.reference}"
+        config = _config(self._engine, image)
+        entry, command = config.get("Entrypoint") or [], config.get("Cmd") or []
+        own = {**(config.get("Labels") or {}), labels.PLAN: label}
+        body = {**config, "Entrypoint": entry, "Cmd": command, "Labels": own}
+        query: dict[str, Any] = {"container": container}
+        if self._engine.kind == "podman":
+            words = (f"ENTRYPOINT {json.dumps(entry)}", f"CMD {json.dumps(command)}")
+            query["changes"] = [*words, f"LABEL {labels.PLAN}={label}"]
         with self._engine.guard(doing):
             url = f"{api.base_url}/v{api.api_version}/commit"
-            query = {"container": container}
             answer = awaited(
-                lambda: api.post(url, params=query, json=config, timeout=None), self._engine.watch(doing)
+                lambda: api.post(url, params=query, json=body, timeout=None), self._engine.watch(doing)
             )
         return refusal(answer) or str(answer.json()["Id"])
 
@@ -178,16 +205,25 @@ class ClassicBuild:
 
     def _made_before(self, key: str) -> str:
         with self._engine.guard("look for earlier steps"):
-            found = self._engine.api.images(filters={"label": f"{labels.STEP}={key}"}, all=True)
+            found = self._engine.api.images(
+                filters={"label": f"{labels.PLAN}={labels.step_label(key)}"}, all=True
+            )
         made = sorted(found, key=lambda one: (int(one.get("Created") or 0), str(one["Id"])))
         return str(made[0]["Id"]) if made else ""
 
-    def _volume(self, folder: str, mounts: Sequence[Mount]) -> Mapping[str, str]:
-        """A volume at `folder`: that of a cache, which is kept, or one that goes with its container."""
-        volume = {"Type": "volume", "Target": folder}
+    def _volume(self, container: str, folder: str, mounts: Sequence[Mount]) -> Mapping[str, str]:
+        """A volume at `folder`: that of a cache, which is kept, or one that goes with its container.
+
+        Even that has a name, as podman makes each anonymous one a volume of the image; the engine makes it
+        with the container.
+        """
+        volume, digits = (
+            {"Type": "volume", "Target": folder},
+            hashlib.sha256(folder.encode()).hexdigest()[:12],
+        )
         if mounts[0].kind != "cache":
-            return volume
-        name = f"tk-cache-{mounts[0].id or hashlib.sha256(folder.encode()).hexdigest()[:12]}"
+            return {**volume, "Source": labels.volume_of(container, digits)}
+        name = f"tk-cache-{mounts[0].id or digits}"
         with self._engine.guard(f"make the volume {name}"):
             self._engine.api.create_volume(name, labels={_VOLUME: "build"})
         return {**volume, "Source": name}
@@ -220,6 +256,20 @@ class ClassicBuild:
         with engine.container(image, ["none"]) as name, engine.guard(f"read {mount.source} of {image}"):
             parts, _ = engine.api.get_archive(name, f"{mount.source}/.")
             return b"".join(parts)
+
+
+def _config(engine: Engine, image: str) -> dict[str, Any]:
+    return dict((engine.image(image) or {}).get("Config") or {})
+
+
+def _set_by(plan: Plan) -> set[str]:
+    steps = (one for stage in plan.stages for one in stage.instructions if isinstance(one, Env))
+    return {name for one in steps for name, _ in one.pairs}
+
+
+def _variables(config: Mapping[str, Any]) -> set[str]:
+    """Names of the environment variables of an image, without PATH, which every builder sets."""
+    return {str(one).partition("=")[0] for one in config.get("Env") or ()} - {"PATH"}
 
 
 def _parts(stage: Stage) -> Iterator[Run | tuple[Instruction, ...]]:

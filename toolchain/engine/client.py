@@ -114,11 +114,12 @@ class Engine:
     def container(self, image: str, argv: Sequence[str], **options: Any) -> Iterator[str]:
         """The name of a new container that was not started, labelled as ours and removed at the end.
 
-        `options` are those of the SDK's `create_container`, host options by name in `host`.
+        `options` are those of the SDK's `create_container`, host options by name in `host`. With the name
+        of a build step's it gets no labels: that says whose it is.
         """
-        name = labels.fresh_name("run")
+        name = str(options.pop("name", "")) or labels.fresh_name("run")
         host = self.api.create_host_config(**options.pop("host", {}))
-        own = labels.owned(options.pop("labels", None))
+        own = {} if name.startswith(labels.STEP_NAME) else labels.owned(options.pop("labels", None))
         self._guardian.tell(f"+{name}")
         try:
             with self.guard(f"create a container of {image}"):
@@ -174,7 +175,7 @@ class Engine:
         return True
 
     def remove_container(self, name: str) -> None:
-        """Remove a container with its anonymous volumes, running or not; none of that name is no error."""
+        """Remove a container with the volumes that are its own, running or not; none there is no error."""
         import docker.errors
 
         with self.guard(f"remove the container {name}"), contextlib.suppress(docker.errors.NotFound):
@@ -193,9 +194,21 @@ class Engine:
 
         try:
             self.api.remove_container(name, v=True, force=True)
+        except docker.errors.NotFound:
+            pass
         except docker.errors.APIError as error:
             if error.status_code != http.HTTPStatus.CONFLICT:  # the engine removes it already
                 raise
+        if name.startswith(labels.STEP_NAME):
+            self._remove_volumes(name)
+
+    def _remove_volumes(self, step: str) -> None:
+        import docker.errors
+
+        for one in self.api.volumes().get("Volumes") or ():
+            if labels.is_volume_of(step, one["Name"]):
+                with contextlib.suppress(docker.errors.APIError):  # gone, or swept up later
+                    self.api.remove_volume(one["Name"], force=True)
 
     def run(
         self, image: str, argv: Sequence[str], *, timeout: float | None = None, **options: Any

@@ -9,17 +9,25 @@ from collections.abc import Mapping
 from pathlib import Path
 
 PLAN = "tk.plan"
-"""On images: the key of the plan that they were built from."""
+"""On images: the key of the plan that they were built from; on layers of builds without BuildKit `step:KEY`.
+
+One label for both, as what a layer has the image on it inherits: there it gets the plan's own value, so that
+an image is the same whoever built it.
+"""
 NAME = "tk.name"
 """On images: the canonical name of their recipe."""
 STAND_IN = "tk.stand-in"
 """On images built on another base than their recipe's: that base."""
 BASE_ID = "tk.base-id"
 """On the same: the id of that base, as its name may come to mean another image."""
-STEP = "tk.step"
-"""On layers of the classic builder: what a step was made from, so that it need not run again."""
+_STEP = "step:"
 OWNER = "tk.owner"
-"""On containers and volumes: the process that made them and removes them at its end."""
+"""On containers and volumes: the process that made them and removes them at its end.
+
+Containers of build steps have it in their names: labels of a container get into what is committed from it.
+"""
+STEP_NAME = "tk-step-"
+"""How names of containers of build steps begin; then random digits, and the owner: process, start, host."""
 
 
 def owner() -> str:
@@ -50,3 +58,44 @@ def is_abandoned(label: str) -> bool:
 def fresh_name(kind: str) -> str:
     """A name for a container or volume, chosen first, so that it can be removed whatever happens."""
     return f"tk-{kind}-{secrets.token_hex(6)}"
+
+
+def step_name() -> str:
+    """A name for the container of a build step, which says whose it is."""
+    host, pid, started = owner().rsplit(":", 2)
+    return f"{STEP_NAME}{secrets.token_hex(6)}-{pid}-{started}-{host}"
+
+
+def volume_of(step: str, what: str) -> str:
+    """A name for a volume of a build step's container: `what` after the random digits of its name."""
+    digits, rest = step.removeprefix(STEP_NAME).split("-", 1)
+    return f"{_volumes_begin(digits)}{what}-{rest}"
+
+
+def is_volume_of(step: str, volume: str) -> bool:
+    """Whether a volume is one of that container's, by their names."""
+    digits, _, _ = step.removeprefix(STEP_NAME).partition("-")
+    return step.startswith(STEP_NAME) and volume.startswith(_volumes_begin(digits))
+
+
+def _volumes_begin(digits: str) -> str:
+    return f"{STEP_NAME}{digits}."
+
+
+def owner_of(name: str, own: Mapping[str, str]) -> str:
+    """Whose a container or volume is, by its label or by the name of a build step's; empty for others'."""
+    parts = name.lstrip("/").removeprefix(STEP_NAME).split("-", 3)
+    if name.lstrip("/").startswith(STEP_NAME) and len(parts) == 4:
+        _, pid, started, host = parts
+        return f"{host}:{pid}:{started}"
+    return own.get(OWNER, "")
+
+
+def step_label(key: str) -> str:
+    """What the PLAN label of a layer says: which step it is the result of."""
+    return f"{_STEP}{key}"
+
+
+def is_step(own: Mapping[str, str]) -> bool:
+    """Whether labels are those of a layer, not of an image of ours."""
+    return own.get(PLAN, "").startswith(_STEP)

@@ -47,7 +47,7 @@ def list_images(engine: Engine, *, untagged: bool = False) -> tuple[StoredImage,
     """
     with engine.guard("list images"):
         found = engine.api.images(filters={"label": labels.PLAN})
-    stored = (_stored(one) for one in found)
+    stored = (_stored(one) for one in found if not labels.is_step(one.get("Labels") or {}))
     kept = (one for one in stored if one.references or untagged)
     return tuple(sorted(kept, key=lambda one: (-one.created, one.id)))
 
@@ -306,8 +306,8 @@ def _when_named(engine: Engine, image: StoredImage) -> tuple[str, int]:
 def unused_steps(engine: Engine) -> list[str]:
     """Ids of nameless layers that builds without BuildKit left and no image is based on."""
     with engine.guard("look for layers without use"):
-        found = engine.api.images(filters={"label": labels.STEP, "dangling": True})
-    return [str(one["Id"]) for one in found if labels.PLAN not in (one.get("Labels") or {})]
+        found = engine.api.images(filters={"label": labels.PLAN, "dangling": True})
+    return [str(one["Id"]) for one in found if labels.is_step(one.get("Labels") or {})]
 
 
 def remove_steps(engine: Engine, identities: Iterable[str]) -> None:
@@ -319,21 +319,27 @@ def remove_steps(engine: Engine, identities: Iterable[str]) -> None:
             engine.api.remove_image(one)
 
 
+def abandoned_containers(engine: Engine) -> list[str]:
+    """Names of containers whose process has died without removing them."""
+    with engine.guard("list containers"):
+        found = engine.api.containers(all=True)
+    named = (
+        (str((one.get("Names") or [one["Id"]])[0]).lstrip("/"), one.get("Labels") or {}) for one in found
+    )
+    return [name for name, own in named if labels.is_abandoned(labels.owner_of(name, own))]
+
+
 def sweep(engine: Engine) -> list[str]:
     """Remove containers and volumes whose process has died without doing so; returns their names."""
     import docker.errors
 
-    filters = {"label": labels.OWNER}
-    swept: list[str] = []
+    swept = abandoned_containers(engine)
+    for name in swept:
+        engine.remove_container(name)
     with engine.guard("look for what was left behind"):
-        containers = engine.api.containers(all=True, filters=filters)
-        volumes = engine.api.volumes(filters=filters).get("Volumes") or ()
-    for one in containers:
-        if labels.is_abandoned((one.get("Labels") or {}).get(labels.OWNER, "")):
-            engine.remove_container(one["Id"])
-            swept.append(str((one.get("Names") or [one["Id"]])[0]).lstrip("/"))
+        volumes = engine.api.volumes().get("Volumes") or ()
     for one in volumes:
-        if labels.is_abandoned((one.get("Labels") or {}).get(labels.OWNER, "")):
+        if labels.is_abandoned(labels.owner_of(one["Name"], one.get("Labels") or {})):
             with engine.guard("remove a volume"), contextlib.suppress(docker.errors.NotFound):
                 engine.api.remove_volume(one["Name"], force=True)
             swept.append(str(one["Name"]))
