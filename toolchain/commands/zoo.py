@@ -13,6 +13,9 @@ from toolchain import zoo as networks
 app = typer.Typer(help="Networks to try: list, make, fetch.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A network; see `tk zoo list`.")]
+Trained = Annotated[
+    str, typer.Argument(metavar="NAME", help="A network, or a revision of its file; see `tk zoo list`.")
+]
 Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: NAME.onnx, here."),
@@ -27,10 +30,10 @@ def list_command(json: options.Json = False) -> None:
         console.data_json(records)
         return
     rows = [
-        (one.name, _inputs(one), one.gflop, one.parameters or None, "yes" if one.original else "", one.source)
+        (one.name, _inputs(one), one.gflop, one.parameters or None, _trained(one), one.source)
         for one in records
     ]
-    console.data(console.table(("network", "input", "GFLOP", "parameters", "original", "source"), rows))
+    console.data(console.table(("network", "input", "GFLOP", "parameters", "trained", "source"), rows))
 
 
 @app.command("make")
@@ -47,8 +50,11 @@ def make_command(name: Name, output: Output = None, json: options.Json = False) 
 
 
 @app.command("fetch")
-def fetch_command(name: Name, output: Output = None, json: options.Json = False) -> None:
-    """Download a trained network from the ONNX model zoo and check its pinned sha256."""
+def fetch_command(name: Trained, output: Output = None, json: options.Json = False) -> None:
+    """Download a trained network from the ONNX model zoo and check its pinned sha256.
+
+    NAME is a network, or one revision of the zoo's file for it, such as `mnist-1`; `tk zoo list` has them.
+    """
     path = output or Path(f"{name}.onnx")
     with console.progress(f"fetching {name}", "bytes") as progress:
         fetched = networks.fetch(name, path, progress=progress)
@@ -58,6 +64,10 @@ def fetch_command(name: Name, output: Output = None, json: options.Json = False)
         console.data_json(fetched)
     else:
         console.data(f"{fetched.path}  sha256 {fetched.sha256}")
+
+
+def _trained(network: networks.Network) -> str:
+    return ", ".join(one.name for one in network.originals) or "none known"
 
 
 def _inputs(network: networks.Network) -> str:

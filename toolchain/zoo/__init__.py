@@ -17,9 +17,12 @@ from toolchain.zoo.record import UNRESOLVED, Network, Original
 if TYPE_CHECKING:
     from toolchain.zoo.download import Fetched
 
-__all__ = ["UNRESOLVED", "Network", "Original", "fetch", "make", "network", "networks"]
+__all__ = ["UNRESOLVED", "Network", "Original", "fetch", "make", "network", "networks", "trained"]
 
 _BY_NAME: Mapping[str, Network] = MappingProxyType({one.name: one for one in catalog.ALL})
+_REVISIONS: Mapping[str, tuple[Network, Original]] = MappingProxyType(
+    {original.name: (one, original) for one in catalog.ALL for original in one.originals}
+)
 
 
 def networks() -> Mapping[str, Network]:
@@ -30,6 +33,12 @@ def networks() -> Mapping[str, Network]:
 def network(name: str) -> Network:
     """The record of one network. Raises UsageError, with the closest name, when there is none."""
     if name not in _BY_NAME:
+        if name in _REVISIONS:
+            own = _REVISIONS[name][0].name
+            raise UsageError(
+                f"{name!r} is a revision of the trained {own}, not an architecture",
+                hint=f"tk zoo fetch {name}, or with random weights: tk zoo make {own}",
+            )
         raise UsageError(
             f"no network is called {name!r}",
             hint=did_you_mean(name, _BY_NAME) or "list them with: tk zoo list",
@@ -50,13 +59,32 @@ def make(name: str, path: Path, *, progress: Progress = silent) -> Network:
     return record
 
 
+def trained(name: str) -> tuple[Network, Original]:
+    """The network, and the trained model, that `name` means: the network's own, or the revision called so.
+
+    Raises UsageError, with the closest name, when there is none, and for a network that has no original.
+    """
+    if name in _REVISIONS and name not in _BY_NAME:
+        return _REVISIONS[name]
+    if name not in _BY_NAME and (close := did_you_mean(name, {*_BY_NAME, *_REVISIONS})):
+        raise UsageError(f"no network is called {name!r}", hint=close)
+    record = network(name)
+    if record.original is None:
+        raise UsageError(
+            f"the network {name!r} has no original in the ONNX model zoo",
+            why="it is built here",
+            hint=f"make it instead: tk zoo make {name}",
+        )
+    return record, record.original
+
+
 def fetch(name: str, path: Path, *, progress: Progress = silent) -> Fetched:
-    """Download the original of network `name` to `path` and check it; see `toolchain.zoo.download`.
+    """Download the trained model `name` to `path` and check it; see `trained` and `toolchain.zoo.download`.
 
     Raises UsageError for an unknown name or a network without original, HostError without a connection,
     BadInputError when the file is not the pinned one.
     """
-    record = network(name)
+    record, original = trained(name)
     from toolchain.zoo import download
 
-    return download.fetch(record, path, progress=progress)
+    return download.fetch(record, original, path, progress=progress)

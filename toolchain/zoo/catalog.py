@@ -1,7 +1,8 @@
 """The table of networks. One record per network; the rest of the zoo is written over these records.
 
-Checksums of originals are quoted from `ONNX_HUB_MANIFEST.json` of github.com/onnx/models at commit
-06189933463e51adb5ac34a5ead67cf6a3f51e2d; where that file does not state one the field stays `unresolved`.
+Checksums of trained models are quoted from `ONNX_HUB_MANIFEST.json` of github.com/onnx/models at commit
+06189933463e51adb5ac34a5ead67cf6a3f51e2d, and equal those in the Git LFS pointers of the files at commit
+b1eeaa1ac722dcc1cd1a8284bde34393dab61c3d; where neither states one the field stays `unresolved`.
 Parameter counts equal the published ones of the cited architectures (those of torchvision's model table where
 it has the network); `tests/unit/zoo` counts them again in the files that the zoo writes, and the operations
 too.
@@ -28,8 +29,10 @@ def _light(
     parameters: int,
     logit_gain: float,
     original: Original,
+    revisions: tuple[Original, ...] = (),
+    file: str = "",
 ) -> Network:
-    """One of the architectures that the onnx package ships without weights."""
+    """One of the architectures that the onnx package ships without weights; `file` by default like `name`."""
     data = "gpu_0/data_0" if name in ("resnet50", "shufflenet", "zfnet512") else "data_0"
     return Network(
         name,
@@ -37,11 +40,12 @@ def _light(
         "light",
         ((data, _IMAGE),),
         source,
-        (("file", f"light_{name}.onnx"),),
+        (("file", f"light_{file or name}.onnx"),),
         gflop,
         parameters,
         logit_gain,
         original,
+        revisions,
     )
 
 
@@ -86,6 +90,27 @@ _LIGHT = (
         ),
     ),
     _light(
+        "googlenet",
+        "googlenet",
+        "arXiv:1409.4842 as Caffe's bvlc_googlenet: the layers of inception_v1, trained on their own",
+        gflop=2.86,
+        parameters=6_998_552,
+        logit_gain=600.0,
+        file="inception_v1",
+        original=_original(
+            "inception_and_googlenet/googlenet/model/googlenet-9.onnx",
+            "bd979d99d10d9acf84c5a67252bcae4992bf4e1afdab046cb0ea370e6f01ee38",
+            28_020_232,
+        ),
+        revisions=(
+            _original(
+                "inception_and_googlenet/googlenet/model/googlenet-3.onnx",
+                "5725ccfd90845735ce5897faf7843c3f9b13acda3c4f3bff82cb21c9337c9de8",
+                28_020_232,
+            ),
+        ),
+    ),
+    _light(
         "inception_v2",
         "inception",
         "arXiv:1502.03167 (GoogLeNet with batch normalisation)",
@@ -109,6 +134,18 @@ _LIGHT = (
             "resnet/model/resnet50-caffe2-v1-9.onnx",
             "822daa93e11ecd505f282eb16e02d7fa6d7a88a4db0c9f832320798e508ba0dd",
             102_489_425,
+        ),
+        revisions=(
+            _original(
+                "resnet/model/resnet50-caffe2-v1-3.onnx",
+                "22cbd5723582d9e4636c46da43732980c8a60f8fc74c37f15db522034e6ae84d",
+                102_491_873,
+            ),
+            _original(
+                "resnet/model/resnet50-caffe2-v1-6.onnx",
+                "166b367d86f2afe34f7438154f2798d081b13d369df20c75b485b76763c16a0e",
+                102_490_291,
+            ),
         ),
     ),
     _light(
@@ -149,6 +186,13 @@ _LIGHT = (
             "cfb97260b303ad3963999662456571b89c5f73dbdd2fd9dffd19fed7a90f766b",
             574_674_712,
         ),
+        revisions=(
+            _original(
+                "vgg/model/vgg19-caffe2-6.onnx",
+                "088ee597d84957594ded3fd44d669ed142ce2484048e1d9f7fafeb66d12913fa",
+                574_674_798,
+            ),
+        ),
     ),
     _light(
         "zfnet512",
@@ -180,6 +224,13 @@ _CLASSIC = (
             "2f06e72de813a8635c9bc0397ac447a601bdbfa7df4bebc278723b958831c9bf",
             26_454,
         ),
+        revisions=(
+            _original(
+                "mnist/model/mnist-1.onnx",
+                "22239f3fcc38f34d02eecd6869aed15b93f8e3e1125dda48990d244a5e113d49",
+                27_266,
+            ),
+        ),
     ),
     Network(
         "caffenet",
@@ -195,6 +246,13 @@ _CLASSIC = (
             "caffenet/model/caffenet-9.onnx",
             "802138332cf3e423c82a9a80c76e4f9227dd4effb3aba55413601fa4345cfd36",
             243_863_553,
+        ),
+        revisions=(
+            _original(
+                "caffenet/model/caffenet-3.onnx",
+                "e362cbd353e7a0432d46ec608bfc38646aa8d70207ddb92788008816603ce835",
+                243_863_525,
+            ),
         ),
     ),
     Network(

@@ -5,15 +5,20 @@ from __future__ import annotations
 import hashlib
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 
-from compiler import BadInputError, HostError, Progress, Steps, UsageError, silent, stream_atomic
-from toolchain.zoo.record import UNRESOLVED, Network
+from compiler import BadInputError, HostError, Progress, Steps, TkError, silent, stream_atomic
+from toolchain.zoo.record import UNRESOLVED, Network, Original
 
-BASE_URL = "https://github.com/onnx/models/raw/main/validated/"
+SOURCES = (
+    "https://huggingface.co/onnxmodelzoo/{name}/resolve/main/{name}.onnx",
+    "https://github.com/onnx/models/raw/main/validated/{path}",
+)
+"""Where the model zoo lies. Its own repository hands out no large files since July 2025 and names the
+other place (README.md of github.com/onnx/models at b1eeaa1). What comes is checked, so either will do."""
 _TIMEOUT_SECONDS = 30.0
 _CHUNK_BYTES = 1 << 20
 
@@ -28,21 +33,35 @@ class Fetched:
     verified: bool
 
 
-def fetch(network: Network, path: Path, *, base_url: str = BASE_URL, progress: Progress = silent) -> Fetched:
-    """Download `network`'s original to `path`; `progress` is told of its bytes.
+def fetch(
+    network: Network,
+    original: Original,
+    path: Path,
+    *,
+    sources: Sequence[str] = SOURCES,
+    progress: Progress = silent,
+) -> Fetched:
+    """Download an original of `network` to `path` from the first source that has it.
 
-    A record whose sha256 is `unresolved` is downloaded and reported as not verified. Raises UsageError for a
-    network without an original, HostError without a connection, BadInputError when the file is not the pinned
-    one; `path` is touched only by a complete and checked file.
+    An original whose sha256 is `unresolved` is downloaded and reported as not verified. `progress` is told of
+    bytes. Raises HostError when no source hands it out, BadInputError when one hands out another file than
+    the pinned one; `path` is touched only by a complete and checked file.
     """
-    original = network.original
-    if original is None:
-        raise UsageError(
-            f"the network {network.name!r} has no original in the ONNX model zoo",
-            why="it is built here",
-            hint=f"make it instead: tk zoo make {network.name}",
-        )
-    url = base_url + original.path
+    failed: list[TkError] = []
+    for source in sources:
+        url = source.format(name=original.name, path=original.path)
+        try:
+            return _fetched(url, network, original, path, progress)
+        except (HostError, BadInputError) as error:
+            failed.append(error)
+    worst = next((one for one in failed if isinstance(one, BadInputError)), failed[0])
+    if len(failed) > 1:
+        worst.why = "\n".join(f"{one.where}: {one.why}" for one in failed)
+        worst.where = ""
+    raise worst
+
+
+def _fetched(url: str, network: Network, original: Original, path: Path, progress: Progress) -> Fetched:
     digest = hashlib.sha256()
     with stream_atomic(path) as stream:
         for chunk in _download(url, network, progress):

@@ -9,7 +9,7 @@ UNRESOLVED = "unresolved"
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """Where the trained model lies in the ONNX model zoo.
+    """Where one revision of the trained model lies in the ONNX model zoo.
 
     `path` is relative to the repository's `validated` folder. `sha256` is 64 hexadecimal digits as the model
     zoo's own manifest states them, or `unresolved` when no statement of it was found; it is never computed
@@ -19,6 +19,11 @@ class Original:
     path: str
     sha256: str = UNRESOLVED
     size_bytes: int = 0
+
+    @property
+    def name(self) -> str:
+        """What the model zoo calls this revision: `mnist-8`; the number is the operator set's."""
+        return self.path.rpartition("/")[2].removesuffix(".onnx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,8 @@ class Network:
     over convolutions and matrix products, batch 1; `parameters` counts trained values (weights, biases,
     normalisation scale and shift). `logit_gain` scales the last layer's weights, so that random weights still
     give a softmax that is neither flat nor one-hot. `source` says where the architecture comes from.
+    `original` is the trained model that `fetch` gets by the network's name, `revisions` are others that are
+    got by their own.
     """
 
     name: str
@@ -42,3 +49,9 @@ class Network:
     parameters: int | None = None
     logit_gain: float = 1.0
     original: Original | None = None
+    revisions: tuple[Original, ...] = ()
+
+    @property
+    def originals(self) -> tuple[Original, ...]:
+        """Every revision of the trained model that is known."""
+        return (*(() if self.original is None else (self.original,)), *self.revisions)

@@ -7,13 +7,14 @@ import http.server
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from compiler import BadInputError, HostError, UsageError
+from tests.support.command import Result
 from toolchain import zoo
 from toolchain.zoo import download, weights
 
@@ -21,6 +22,7 @@ _PROMISED = [
     "bvlc_alexnet",
     "squeezenet",
     "shufflenet",
+    "googlenet",
     "inception_v1",
     "inception_v2",
     "densenet121",
@@ -64,10 +66,10 @@ def test_an_unknown_name_suggests_the_closest() -> None:
 
 
 def test_checksums_are_whole_or_openly_missing() -> None:
-    for one in zoo.networks().values():
-        if one.original is not None and one.original.sha256 != zoo.UNRESOLVED:
-            assert len(bytes.fromhex(one.original.sha256)) == 32
-            assert one.original.size_bytes > 0
+    for one in (original for record in zoo.networks().values() for original in record.originals):
+        if one.sha256 != zoo.UNRESOLVED:
+            assert len(bytes.fromhex(one.sha256)) == 32
+            assert one.size_bytes > 0
 
 
 def test_weights_are_the_same_forever() -> None:
@@ -89,55 +91,116 @@ def test_weights_do_not_depend_on_the_block_size(monkeypatch: pytest.MonkeyPatch
     assert (weights.uniform("net", "tensor", (1000,), 0.0, 1.0) == whole).all()
 
 
+NAMED_IN_REPORTS = {
+    "mnist-1": "mnist",
+    "caffenet-3": "caffenet",
+    "caffenet-9": "caffenet",
+    "googlenet-3": "googlenet",
+    "resnet50-caffe2-v1-3": "resnet50",
+    "resnet50-caffe2-v1-6": "resnet50",
+    "resnet50-v1-7": "resnet50-v1",
+    "resnet101-v2-7": "resnet101-v2",
+    "resnet152-v1-7": "resnet152-v1",
+    "vgg16-7": "vgg16",
+    "vgg16-bn-7": "vgg16-bn",
+    "vgg19-caffe2-6": "vgg19",
+}
+"""The revisions that the team's reports name, each with its network."""
+
+
+@pytest.mark.parametrize(("revision", "name"), NAMED_IN_REPORTS.items())
+def test_revisions_can_be_named(revision: str, name: str) -> None:
+    record, original = zoo.trained(revision)
+    assert (record.name, original.name) == (name, revision)
+    assert original.sha256 != zoo.UNRESOLVED
+
+
+def test_a_network_s_name_means_its_own_file() -> None:
+    assert zoo.trained("mnist")[1] == zoo.network("mnist").original
+
+
+def test_every_revision_has_one_name() -> None:
+    names = [one.name for record in zoo.networks().values() for one in record.originals]
+    assert len(names) == len(set(names))
+    assert not set(names) & set(zoo.networks())
+
+
+def test_googlenet_is_a_family_of_its_own() -> None:
+    families = {one.family for one in zoo.networks().values() if "googlenet" in one.name}
+    assert families == {"googlenet"}
+    assert [one.name for one in zoo.networks().values() if one.family == "googlenet"] == ["googlenet"]
+
+
+def test_an_unknown_revision_suggests_the_closest() -> None:
+    with pytest.raises(UsageError) as caught:
+        zoo.trained("caffenet-30")
+    assert caught.value.hint == "did you mean 'caffenet-3'?"
+
+
+def test_a_revision_is_fetched_not_made(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        zoo.make("mnist-1", tmp_path / "m.onnx")
+    assert caught.value.hint == "tk zoo fetch mnist-1, or with random weights: tk zoo make mnist"
+
+
+def test_the_table_names_what_can_be_fetched(tk: Callable[..., Result]) -> None:
+    rows = {line.split()[0]: line for line in tk("zoo", "list").out.splitlines()}
+    assert "mnist-8, mnist-1 " in rows["mnist"]
+    assert "none known" in rows["unet"]
+
+
 def test_fetch_writes_the_checked_file(server: str, tmp_path: Path) -> None:
-    fetched = download.fetch(
-        _record(hashlib.sha256(b"a model").hexdigest()), tmp_path / "m.onnx", base_url=server
-    )
+    fetched = fetch(hashlib.sha256(b"a model").hexdigest(), tmp_path / "m.onnx", server)
     assert fetched.verified
     assert (tmp_path / "m.onnx").read_bytes() == b"a model"
 
 
 def test_fetch_says_when_nothing_was_pinned(server: str, tmp_path: Path) -> None:
-    fetched = download.fetch(_record(zoo.UNRESOLVED), tmp_path / "m.onnx", base_url=server)
+    fetched = fetch(zoo.UNRESOLVED, tmp_path / "m.onnx", server)
     assert not fetched.verified
     assert fetched.sha256 == hashlib.sha256(b"a model").hexdigest()
 
 
 def test_fetch_refuses_another_file_and_leaves_nothing(server: str, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="not the one that is pinned"):
-        download.fetch(_record("0" * 64), tmp_path / "m.onnx", base_url=server)
+        fetch("0" * 64, tmp_path / "m.onnx", server)
     assert not list(tmp_path.iterdir())
 
 
 def test_fetch_reports_a_missing_file(server: str, tmp_path: Path) -> None:
-    record = _record(zoo.UNRESOLVED)
-    assert record.original is not None
-    gone = replace(record, original=replace(record.original, path="gone"))
     with pytest.raises(HostError, match="does not hand out"):
-        download.fetch(gone, tmp_path / "m.onnx", base_url=server)
+        fetch(zoo.UNRESOLVED, tmp_path / "m.onnx", server, path="gone")
 
 
 def test_fetch_notices_a_download_that_breaks_off(server: str, tmp_path: Path) -> None:
-    record = _record(zoo.UNRESOLVED)
-    assert record.original is not None
-    record = replace(record, original=replace(record.original, path="half"))
     with pytest.raises(HostError, match="broke off") as caught:
-        download.fetch(record, tmp_path / "m.onnx", base_url=server)
+        fetch(zoo.UNRESOLVED, tmp_path / "m.onnx", server, path="half")
     assert caught.value.why == "7 of 14 bytes arrived"
     assert not list(tmp_path.iterdir())
 
 
+def test_fetch_goes_on_to_the_next_source(server: str, tmp_path: Path) -> None:
+    """One has gone, one hands out another file (a pointer, say), the third has it."""
+    pinned = zoo.Original("m.onnx", hashlib.sha256(b"a model").hexdigest())
+    sources = [f"{server}gone", f"{server}other", f"{server}there"]
+    fetched = download.fetch(zoo.network("mnist"), pinned, tmp_path / "m.onnx", sources=sources)
+    assert (fetched.url, fetched.verified) == (f"{server}there", True)
+    with pytest.raises(BadInputError) as caught:
+        download.fetch(zoo.network("mnist"), pinned, tmp_path / "n.onnx", sources=sources[:2])
+    assert f"{server}gone: HTTP status 404" in caught.value.why
+    assert f"{server}other: its sha256 is" in caught.value.why
+    assert not (tmp_path / "n.onnx").exists()
+
+
 def test_fetch_tells_how_far_it_is(server: str, tmp_path: Path) -> None:
     told: list[tuple[str, float, float]] = []
-    download.fetch(
-        _record(zoo.UNRESOLVED), tmp_path / "m", base_url=server, progress=lambda *one: told.append(one)
-    )
+    fetch(zoo.UNRESOLVED, tmp_path / "m", server, progress=lambda *one: told.append(one))
     assert told == [("download", 0, 7), ("download", 7, 7)]
 
 
 def test_fetch_without_a_connection_is_a_clear_error(tmp_path: Path) -> None:
     with pytest.raises(HostError) as caught:
-        download.fetch(_record(zoo.UNRESOLVED), tmp_path / "m.onnx", base_url="http://127.0.0.1:9/")
+        fetch(zoo.UNRESOLVED, tmp_path / "m.onnx", "http://127.0.0.1:9/")
     assert caught.value.what == "cannot reach the ONNX model zoo"
     assert "tk zoo make mnist" in caught.value.hint
 
@@ -147,8 +210,10 @@ def test_fetch_of_a_network_of_our_own_is_refused(tmp_path: Path) -> None:
         zoo.fetch("unet", tmp_path / "m.onnx")
 
 
-def _record(sha256: str) -> zoo.Network:
-    return replace(zoo.network("mnist"), original=zoo.Original("there", sha256))
+def fetch(sha256: str, target: Path, server: str, *, path: str = "there", **more: Any) -> download.Fetched:
+    """Fetch a file of the server's as if it were mnist's original."""
+    original = zoo.Original(path, sha256)
+    return download.fetch(zoo.network("mnist"), original, target, sources=[f"{server}{{path}}"], **more)
 
 
 @pytest.fixture
@@ -157,11 +222,12 @@ def server() -> Iterator[str]:
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            sizes = {"/there": 7, "/half": 14}
+            sizes = {"/there": 7, "/half": 14, "/other": 7}
             self.send_response(200 if self.path in sizes else 404)
             self.send_header("Content-Length", str(sizes.get(self.path, 0)))
             self.end_headers()
-            self.wfile.write(b"a model" if self.path in sizes else b"")
+            texts = {"/there": b"a model", "/half": b"a model", "/other": b"pointer"}
+            self.wfile.write(texts.get(self.path, b""))
 
         def log_message(self, *_: object) -> None:
             return
