@@ -83,6 +83,7 @@ def _download(url: str, network: Network, progress: Progress) -> Iterator[bytes]
                 done.advance(len(chunk))
                 yield chunk
     except urllib.error.HTTPError as error:
+        error.close()
         raise HostError(
             "the ONNX model zoo does not hand out the file",
             where=url,
