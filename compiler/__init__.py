@@ -50,6 +50,9 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.settings import Settings as Settings
     from compiler.core.settings import load_settings as load_settings
     from compiler.core.units import read_bytes as read_bytes
+    from compiler.core.visible import cut_numbers as cut_numbers
+    from compiler.core.visible import some as some
+    from compiler.core.visible import visible as visible
     from compiler.frontend.files import external_files as external_files
     from compiler.inspect import inspect_library as inspect_library
     from compiler.inspect import inspect_model as inspect_model
@@ -109,6 +112,7 @@ _HOMES = {
     "compiler.core.settings": ("KNOBS", "Knob", "Settings", "load_settings"),
     "compiler.frontend.files": ("external_files",),
     "compiler.core.units": ("read_bytes",),
+    "compiler.core.visible": ("cut_numbers", "some", "visible"),
     "compiler.inspect": ("inspect_library", "inspect_model"),
     "compiler.reports": (
         "EMITS",

@@ -5,31 +5,69 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import enum
+import itertools
 import json
+import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from compiler import HostError, Progress, TkError, silent
+from compiler import HostError, Progress, TkError, cut_numbers, silent, visible
 from toolchain.settings import console_settings
 
 if TYPE_CHECKING:
+    from compiler import ExitCode
     from toolchain.progress import Unit
 
 _PATIENCE_SECONDS = 2.0
+_PIECE = re.compile(r"[^ ,/+]*[ ,/+]+|[^ ,/+]+")
+_GAP = 2
+_NARROWEST = 8  # columns of a text in a table
+_MOST_DIMS = 12  # of a shape; no network has as many
 _STYLES = {"error": "\x1b[1;31m", "warning": "\x1b[1;33m", "hint": "\x1b[1;36m"}
+_NOT_ASCII = re.compile(r"[^\n -~]")
 _RESET = "\x1b[0m"
 
 
+class ReaderGoneError(Exception):
+    """Whoever read our standard output has had enough, as `head` has: no reason to go on, and no mistake."""
+
+
+class _Output:
+    """Remembers which standard output was written to: a command's may be replaced while it runs."""
+
+    written: object = None
+
+
 def data(text: str) -> None:
-    """Write a line of the command's result to standard output; raises HostError if it cannot be written."""
+    """Write a line of the command's result to standard output; raises HostError if it cannot be written.
+
+    What does not print is written as an escape. Raises ReaderGoneError when nobody reads any more.
+    """
+    verbatim(visible(text, keep="\n\t") + "\n")
+
+
+def verbatim(text: str) -> None:
+    """Write to standard output what a `tk` in a container made; raises as `data` does."""
     with _writing():
-        sys.stdout.write(text + "\n")
+        _Output.written = sys.stdout
+        sys.stdout.write(text)
+
+
+def has_data() -> bool:
+    """Whether anything was written to standard output as it is now."""
+    return _Output.written is sys.stdout
+
+
+def expect_nothing_written() -> None:
+    """Begin anew: nothing was written to standard output."""
+    _Output.written = None
 
 
 def flush() -> None:
-    """Make sure that standard output has everything; raises HostError if it cannot be written."""
+    """Make sure that standard output has everything; raises as `data` does."""
     with _writing():
         sys.stdout.flush()
 
@@ -38,20 +76,33 @@ def flush() -> None:
 def _writing() -> Iterator[None]:
     try:
         yield
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        if isinstance(error, ValueError) and not sys.stdout.closed:
+            raise
         with contextlib.suppress(OSError):
             sys.stdout.close()  # else Python tries again at its end, and complains in its own way
+        if isinstance(error, (BrokenPipeError, ValueError)):
+            raise ReaderGoneError from error
         raise HostError("cannot write to standard output", why=error.strerror or str(error)) from error
 
 
 def talk(text: str) -> None:
-    """Write a line for the person to standard error."""
-    sys.stderr.write(text + "\n")
+    """Write a line for the person to standard error; nobody listening is no reason to fail."""
+    _say(_readable(text))
 
 
 def warn(text: str) -> None:
     """Write a warning to standard error."""
-    talk(f"{_styled('warning')}: {text}")
+    _say(f"{_styled('warning')}: {_readable(text)}")
+
+
+def _readable(text: str) -> str:
+    return cut_numbers(visible(text, keep="\n\t"))
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(text + "\n")
 
 
 def show_error(error: TkError) -> None:
@@ -59,14 +110,33 @@ def show_error(error: TkError) -> None:
     for line in error.lines():
         label, _, text = line.partition(": ")
         first, *more = text.splitlines() or [""]
-        talk(f"{_styled(label)}: {first}")
+        _say(f"{_styled(label)}: {first}")
         for part in more:
-            talk(f"  {part}")
+            _say(f"  {part}")
+
+
+def error_document(error: TkError) -> dict[str, Any]:
+    """The error for programs: what, where, why and hint, empty where nothing is to be said, and the code."""
+    return {**dict(error.fields()), "code": int(error.code)}
+
+
+def failure_without_words(code: int) -> TkError:
+    """The error for programs where only standard error and the exit code say what went wrong."""
+    return TkError("the command failed", why="standard error says why", code=cast("ExitCode", code))
 
 
 def data_json(value: object) -> None:
     """Write one JSON document to standard output."""
-    data(json.dumps(jsonable(value), indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(jsonable(value), indent=2, ensure_ascii=False, allow_nan=False)
+    verbatim(_NOT_ASCII.sub(_json_escape, text) + "\n")
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    """A character inside of a JSON string: in JSON's own spelling where it would command a terminal."""
+    one = found[0]
+    if one.isprintable():
+        return one
+    return "\\u007f" if one == "\x7f" else json.dumps(one)[1:-1]
 
 
 def jsonable(value: object) -> Any:
@@ -92,14 +162,72 @@ def _jsonable_leaf(value: object) -> Any:
     return jsonable(value.item()) if hasattr(value, "item") else str(value)
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Align rows under a header: numbers right, text left, two blanks between columns."""
-    cells = [[_cell(one) for one in row] for row in rows]
-    widths = [max(len(row[i]) for row in [list(header), *cells]) for i in range(len(header))]
+def table(header: Sequence[str], rows: Sequence[Sequence[object]], columns: int | None = None) -> str:
+    """Align rows under a header: numbers right, text left, two blanks between columns.
+
+    `columns` is the room for a line, by default that of the terminal, if standard output is one: the widest
+    texts are broken into several lines then.
+    """
+    cells = [list(header), *([visible(_cell(one)) for one in row] for row in rows)]
     right = [bool(rows) and all(_is_number(row[i]) for row in rows) for i in range(len(header))]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    room = columns or console_settings().columns
+    if room:
+        widths = _fitting(cells, widths, right, room)
     pads = [f"{'>' if number else '<'}{width}" for number, width in zip(right, widths, strict=True)]
-    lines = ("  ".join(map(format, row, pads)) for row in [list(header), *cells])
+    lines = ("  ".join(map(format, line, pads)) for row in cells for line in _lines(row, widths))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _fitting(
+    cells: Sequence[Sequence[str]], widths: Sequence[int], fixed: Sequence[bool], room: int
+) -> list[int]:
+    """Widths that fit into a line: the widest texts get narrower, words are broken only when that must be."""
+    found = list(widths)
+    longest = [
+        max(len(piece) for row in cells for piece in map(str.rstrip, _pieces(row[i])))
+        for i in range(len(found))
+    ]
+    for least in (longest, [min(_NARROWEST, width) for width in widths]):
+        while sum(found) + _GAP * (len(found) - 1) > room:
+            wide = [i for i in range(len(found)) if not fixed[i] and found[i] > least[i]]
+            if not wide:
+                break
+            found[max(wide, key=lambda i: found[i])] -= 1
+    return found
+
+
+def _lines(row: Sequence[str], widths: Sequence[int]) -> Iterator[tuple[str, ...]]:
+    """The lines of one row, each cell within its width."""
+    broken = [list(_broken(cell, width)) for cell, width in zip(row, widths, strict=True)]
+    return itertools.zip_longest(*broken, fillvalue="")
+
+
+def _broken(text: str, width: int) -> Iterator[str]:
+    """A text as lines no longer than `width`, broken behind blanks and signs where it can be."""
+    line = ""
+    for piece in _pieces(text):
+        if line and len(line) + len(piece.rstrip()) > width:
+            yield line.rstrip()
+            line = ""
+        line += piece
+        while len(line.rstrip()) > width:
+            yield line[:width]
+            line = line[width:]
+    yield line.rstrip()
+
+
+def _pieces(text: str) -> list[str]:
+    """Where a text may be broken: behind blanks, commas, slashes and plus signs."""
+    return _PIECE.findall(text) or [""]
+
+
+def wrapped(text: str, indent: str) -> str:
+    """A long line as several that fit the terminal, the later ones behind `indent`; unchanged without one."""
+    room = console_settings().columns
+    if not room or len(text) <= room:
+        return text
+    return textwrap.fill(text, room, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
 
 def size(count: float) -> str:
@@ -113,7 +241,8 @@ def size(count: float) -> str:
 
 def shape(dims: Sequence[int | str]) -> str:
     """Dimensions as text: `1x3x224x224`, `scalar` when there are none."""
-    return "x".join(str(dim) for dim in dims) or "scalar"
+    more = f"x...({len(dims)} dimensions)" if len(dims) > _MOST_DIMS else ""
+    return "x".join(str(dim) for dim in dims[:_MOST_DIMS]) + more or "scalar"
 
 
 @contextlib.contextmanager

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
 from compiler import (
     ExitCode,
     HostError,
+    InternalError,
     TkError,
     UsageError,
     __version__,
@@ -40,6 +43,11 @@ from toolchain.commands.image import app as image_app
 
 _EXIT_INTERRUPTED = 130
 _EXIT_TERMINATED = 143
+_EXIT_READER_GONE = 141
+"""As a shell reports a program that SIGPIPE ended."""
+
+_DEFECT = "this is a defect of tk, not of your input"
+_REPORT = "please report it with the output of the same command and `--debug`, which shows where"
 
 # typer keeps click's exception classes to itself; its public BadParameter is a UsageError is a
 # ClickException.
@@ -96,18 +104,46 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments, debug = _take_debug(list(sys.argv[1:] if argv is None else argv))
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _terminate)
+    console.expect_nothing_written()
+    with contextlib.suppress(console.ReaderGoneError):
+        code, error = _code_of(arguments, debug=debug)
+        if code and _asks_for_json(arguments) and not console.has_data():
+            _write_error(error or console.failure_without_words(code))
+        return code
+    return _EXIT_READER_GONE
+
+
+def _code_of(arguments: list[str], *, debug: bool) -> tuple[int, TkError | None]:
+    """Exit code of a command, and the error that it ended with, which is shown."""
     try:
         debug = load_settings().debug or debug
         code = _run(arguments)
     except KeyboardInterrupt:
-        code = _EXIT_INTERRUPTED
+        return _ended("interrupted", _EXIT_INTERRUPTED)
     except Terminated:
-        code = _EXIT_TERMINATED
+        return _ended("terminated", _EXIT_TERMINATED)
+    except console.ReaderGoneError:
+        raise
     except Exception as error:  # noqa: BLE001 - the one place that turns errors into exit codes
-        code = _fail(error, debug=debug)
-    if code in (_EXIT_INTERRUPTED, _EXIT_TERMINATED):
-        console.talk("interrupted" if code == _EXIT_INTERRUPTED else "terminated")
-    return code
+        return _fail(error, debug=debug)
+    return _ended("interrupted", code) if code == _EXIT_INTERRUPTED else (code, None)
+
+
+def _ended(how: str, code: int) -> tuple[int, TkError]:
+    console.talk(how)
+    return code, TkError(how, code=cast("ExitCode", code))
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    """Whether the words of tk itself ask for JSON; what follows `--` belongs to other programs."""
+    return "--json" in itertools.takewhile(lambda one: one != "--", arguments)
+
+
+def _write_error(error: TkError) -> None:
+    """The one document of a command that failed before it had a result."""
+    with contextlib.suppress(HostError):  # shown already: standard output cannot be written
+        console.data_json({"error": console.error_document(error)})
+        console.flush()
 
 
 def _run(arguments: list[str]) -> int:
@@ -121,30 +157,30 @@ def _run(arguments: list[str]) -> int:
     return code if isinstance(code, int) else ExitCode.OK
 
 
-def _fail(error: Exception, *, debug: bool) -> int:
-    """Show what went wrong and return the exit code that says so."""
+def _fail(error: Exception, *, debug: bool) -> tuple[int, TkError]:
+    """Show what went wrong; returns the exit code that says so, and the error in the user's words."""
     if debug:
         traceback.print_exception(error)
-    if isinstance(error, _ClickException):
-        error = _usage_error(error)
+    shown = _in_our_words(error)
+    console.show_error(shown)
+    if shown.code == ExitCode.INTERNAL and isinstance(error, TkError):
+        _ask_for_report()
+    return shown.code, shown
+
+
+def _in_our_words(error: Exception) -> TkError:
     if isinstance(error, TkError):
-        console.show_error(error)
-        if error.code == ExitCode.INTERNAL:
-            _ask_for_report()
-        return error.code
+        return error
+    if isinstance(error, _ClickException):
+        return _usage_error(error)
     if isinstance(error, MemoryError):
-        console.show_error(HostError("out of memory", hint="free some memory or use a larger machine"))
-        return ExitCode.HOST
-    console.talk(f"error: unexpected {type(error).__name__}: {error}")
-    _ask_for_report()
-    return ExitCode.INTERNAL
+        return HostError("out of memory", hint="free some memory or use a larger machine")
+    return InternalError(f"unexpected {type(error).__name__}: {error}", why=_DEFECT, hint=_REPORT)
 
 
 def _ask_for_report() -> None:
-    console.talk("why: this is a defect of tk, not of your input")
-    console.talk(
-        "hint: please report it with the output of the same command and `--debug`, which shows where"
-    )
+    console.talk(f"why: {_DEFECT}")
+    console.talk(f"hint: {_REPORT}")
 
 
 def _usage_error(error: BaseException) -> UsageError:

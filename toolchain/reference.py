@@ -15,7 +15,20 @@ _INTRODUCTION = """\
 # The command line
 
 Made from the code by `bin/just docs`; do not edit. Data goes to standard output, everything else to standard
-error. With `--json` a command prints one JSON document. `--debug`, anywhere on the line, shows tracebacks.
+error. `--debug`, anywhere on the line, shows tracebacks.
+
+With `--json` a command prints one JSON document, always. Where it fails before it has a result, also over an
+unknown option, that document is
+
+```json
+{"error": {"what": "cannot read a file", "where": "x.onnx", "why": "No such file or directory",
+           "hint": "check the path", "code": 3}}
+```
+
+`where`, `why` and `hint` are empty texts where there is nothing to say, `code` is the exit code; people find
+the same on standard error. `tk compile` for several targets prints a list, in which each target that failed
+has such an `error`. Characters that would command a terminal (names in a model may hold them) are shown as
+escapes. On a terminal tables are fitted to its width; into pipes and files they go as wide as they are.
 """
 _EXIT_CODES = {
     ExitCode.OK: "done",
@@ -83,7 +96,11 @@ def _default(option: Any) -> str:
 
 def _exit_codes() -> str:
     rows = [f"| {code.value} | {_EXIT_CODES[code]} |" for code in ExitCode]
-    rows += ["| 130 | interrupted (Ctrl-C) |", "| 143 | terminated (SIGTERM) |"]
+    rows += [
+        "| 130 | interrupted (Ctrl-C) |",
+        "| 141 | whoever read standard output stopped, as `head` does |",
+        "| 143 | terminated (SIGTERM) |",
+    ]
     return "\n".join(["## Exit codes", "", "| code | meaning |", "|---|---|", *rows, ""])
 
 

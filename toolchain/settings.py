@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,10 +13,14 @@ from typing import TextIO
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """How to talk: colour or not, and whether a person watches."""
+    """How to talk: colour or not, whether a person watches, and the width of what standard output goes to.
+
+    `columns` is 0 where standard output is no terminal: then nothing is cut or broken.
+    """
 
     color: bool
     interactive: bool
+    columns: int = 0
 
 
 def console_settings(stream: TextIO | None = None, env: Mapping[str, str] | None = None) -> ConsoleSettings:
@@ -24,8 +29,17 @@ def console_settings(stream: TextIO | None = None, env: Mapping[str, str] | None
     interactive = (sys.stderr if stream is None else stream).isatty() and source.get("TERM") != "dumb"
     forced = bool(source.get("FORCE_COLOR"))
     return ConsoleSettings(
-        color=not source.get("NO_COLOR") and (forced or interactive), interactive=interactive
+        color=not source.get("NO_COLOR") and (forced or interactive),
+        interactive=interactive,
+        columns=_columns(),
     )
+
+
+def _columns() -> int:
+    """Width of the terminal that standard output is, or 0; COLUMNS counts first."""
+    if sys.stdout.closed or not sys.stdout.isatty():
+        return 0
+    return shutil.get_terminal_size().columns
 
 
 def login_shell(env: Mapping[str, str] | None = None) -> str:

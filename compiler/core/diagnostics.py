@@ -10,6 +10,8 @@ import difflib
 from collections.abc import Iterable
 from enum import IntEnum
 
+from compiler.core.visible import cut_numbers, visible
+
 
 class ExitCode(IntEnum):
     """Exit codes of `tk`; a stable part of its contract."""
@@ -46,8 +48,19 @@ class TkError(Exception):
 
     def lines(self) -> list[str]:
         """The error as it is shown: `error: ...`, then the filled fields, each on a line of its own."""
-        fields = (("error", self.what), ("where", self.where), ("why", self.why), ("hint", self.hint))
-        return [f"{name}: {text}" for name, text in fields if text]
+        return [f"{'error' if name == 'what' else name}: {text}" for name, text in self.fields() if text]
+
+    def fields(self) -> tuple[tuple[str, str], ...]:
+        """What, where, why and hint as they may be shown: nothing commands a terminal or goes on forever.
+
+        Only `why` and `hint` may have several lines.
+        """
+        return (
+            ("what", cut_numbers(visible(self.what))),
+            ("where", cut_numbers(visible(self.where))),
+            ("why", cut_numbers(visible(self.why, keep="\n\t"))),
+            ("hint", cut_numbers(visible(self.hint, keep="\n\t"))),
+        )
 
     def __str__(self) -> str:
         return "\n".join(self.lines()).removeprefix("error: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -202,16 +203,30 @@ def wait_for_child(pid: int) -> list[int]:
     raise AssertionError("no child was started")
 
 
-def test_closed_output_is_no_traceback() -> None:
+@pytest.mark.parametrize(
+    "words", [("targets",), ("zoo", "list"), ("image", "list"), ("zoo", "list", "--json")]
+)
+def test_a_reader_that_stops_is_no_error(words: tuple[str, ...]) -> None:
+    """As behind `| head -1`."""
     read, write = os.pipe()
     os.close(read)
     done = subprocess.run(
-        [sys.executable, "-m", "toolchain", "zoo", "list"],
+        [sys.executable, "-m", "toolchain", *words],
         env=environment(), stdout=write, stderr=subprocess.PIPE, text=True, check=False,
     )  # fmt: skip
     os.close(write)
-    assert done.returncode != 0
-    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+def test_nobody_listening_on_standard_error_is_no_error() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(
+        [sys.executable, "-m", "toolchain", "compile", "nowhere.onnx", "--json"],
+        env=environment(), stdout=subprocess.PIPE, stderr=write, text=True, check=False,
+    )  # fmt: skip
+    os.close(write)
+    assert (done.returncode, json.loads(done.stdout)["error"]["code"]) == (3, 3)
 
 
 def test_full_disk_on_standard_output() -> None:

@@ -99,7 +99,16 @@ def _run_one(do: Callable[[Values], None], part: Values, target: str) -> tuple[i
     except TkError as error:
         console.talk(f"target {target}:")
         console.show_error(error)
-        return int(error.code), {"target": target, "error": error.what}
+        return int(error.code), {"target": target, "error": console.error_document(error)}
     except typer.Exit as error:
-        return error.exit_code, {"target": target, "error": "see what the container said"}
+        return error.exit_code, {"target": target, **_said_inside(printed.getvalue(), error.exit_code)}
     return 0, json.loads(printed.getvalue()) if part["json"] else None
+
+
+def _said_inside(text: str, code: int) -> dict[str, Any]:
+    """The document of a `tk` in a container that failed; it may have had no time to write one."""
+    with contextlib.suppress(ValueError):
+        document = json.loads(text)
+        if isinstance(document, dict):
+            return document
+    return {"error": console.error_document(console.failure_without_words(code))}

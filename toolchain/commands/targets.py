@@ -39,7 +39,7 @@ def targets_command(json: options.Json = False) -> None:
     for word, asks, ask in _QUESTIONS:
         console.data(f"\n{word}: {asks}")
         for line in _reasons(targets, ask):
-            console.data(f"  {line}")
+            console.data(console.wrapped(f"  {line}", " " * 12))
 
 
 def _images(targets: Sequence[Report]) -> Mapping[str, str]:

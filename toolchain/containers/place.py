@@ -108,7 +108,7 @@ def run_placed(command: str, given: Mapping[str, Any], flags: Mapping[str, str],
             done = run_job(engine, image, job, lambda line: _talk(call, line), index=site.pip_index or None)
         if done.status == 0:
             _place_results(call, directory)
-    sys.stdout.write(call.translate(done.stdout).decode(errors="backslashreplace"))
+    console.verbatim(call.translate(done.stdout).decode(errors="backslashreplace"))
     return done.status
 
 
