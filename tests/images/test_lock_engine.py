@@ -94,7 +94,7 @@ def published(run: Callable[..., Result], lock: Path, reference: str, registry: 
     identity = ok(run("build", NAME, "--json")).json["id"]
     refused = run("pull", NAME, "--frozen")
     assert (refused.code, "the lock names no image of cpu" in refused.err) == (3, True), refused.err
-    pushed = ok(run("push", NAME, "--registry", registry, "--locked", "--json")).json
+    pushed = ok(run("push", NAME, "--registry", registry, "--private", "--locked", "--json")).json
     assert pushed["in_lock"]
     digest = f'digest = "{pushed["digest"]}"'
     named = lock.read_text()

@@ -1,4 +1,4 @@
-"""What was shown to work: records of renders, dry builds, builds and runs, each bound to its recipe.
+"""What was shown to work: records of renders, dry builds, builds, images in a registry and runs on devices.
 
 A record counts only while the recipe is the same: with another recipe hash it proves nothing about today's.
 """
@@ -14,19 +14,25 @@ from typing import Any, Literal
 from compiler import BadInputError, write_atomic
 from toolchain.data import data_directory
 
-State = Literal["rendered", "dry-built", "built", "run-on-device"]
-STATES: tuple[State, ...] = ("rendered", "dry-built", "built", "run-on-device")
+State = Literal["rendered", "dry-built", "built", "published", "run-on-device"]
+STATES: tuple[State, ...] = ("rendered", "dry-built", "built", "published", "run-on-device")
 FILE = "evidence.json"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Evidence:
-    """One proof: what was shown of which image, and by what (a test or a command)."""
+    """One proof: what was shown of which image, and by what (a test or a command).
+
+    `built` means on the recipe's own base, its smoke tests passed, and what is in it was what was locked.
+    `plan` is the key of the plan that was built; `image` is where it lies (`reference@sha256:...`).
+    """
 
     name: str
     state: State
     recipe_hash: str
     by: str
+    plan: str = ""
+    image: str = ""
 
 
 def load_evidence(path: Path | None = None) -> tuple[Evidence, ...]:
@@ -48,8 +54,13 @@ def record_evidence(found: Iterable[Evidence], path: Path) -> None:
     """Add records to a file; an older one of the same image and state is replaced."""
     kept = {(one.name, one.state): one for one in load_evidence(path)}
     kept |= {(one.name, one.state): one for one in found}
-    document = {"evidence": [asdict(one) for one in sorted(kept.values())]}
+    document = {"evidence": [_fields(one) for one in sorted(kept.values())]}
     write_atomic(path, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def _fields(record: Evidence) -> dict[str, str]:
+    """What is worth writing: not what is empty and may be."""
+    return {key: text for key, text in asdict(record).items() if text or key not in ("plan", "image")}
 
 
 def states(names: Container[str], recipe_hash: str, records: Sequence[Evidence]) -> dict[State, str]:

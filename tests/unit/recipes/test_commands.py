@@ -98,7 +98,7 @@ def test_list(tk: Tk) -> None:
     result = tk("image", "list")
     assert result.code == 0, result.err
     header, *rows = result.out.splitlines()
-    assert header.split()[-4:] == ["rendered", "dry-built", "built", "run-on-device"]
+    assert header.split()[-5:] == ["rendered", "dry-built", "built", "published", "run-on-device"]
     names = [row.split()[0] for row in rows if row.strip()]
     for name in (
         "cpu",

@@ -132,6 +132,7 @@ def test_evidence_counts_for_the_same_recipe_only(tmp_path: Path) -> None:
         "rendered": "unknown",
         "dry-built": "no",
         "built": "yes",
+        "published": "no",
         "run-on-device": "no",
     }
     assert set(states(["cuda-13.0.0"], "b" * 64, records).values()) == {"no"}

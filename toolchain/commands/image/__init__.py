@@ -16,6 +16,7 @@ from toolchain.commands.image import (
     lock,
     ls,
     prune,
+    publish,
     pull,
     push,
     render,
@@ -49,6 +50,7 @@ app.command("check")(check.check_command)
 app.command("ls")(ls.ls_command)
 app.command("pull")(pull.pull_command)
 app.command("push")(push.push_command)
+app.command("publish")(publish.publish_command)
 app.command("rm")(rm.rm_command)
 app.command("prune")(prune.prune_command)
 app.command("sbom")(sbom.sbom_command)

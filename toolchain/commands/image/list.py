@@ -19,13 +19,16 @@ def list_command(site: options.Site = None, json: options.Json = False) -> None:
     """List the images that can be named, their components, and what was shown to work.
 
     rendered: tried now, and read back. The others: yes with evidence of this very recipe, unknown with
-    evidence of an earlier one, no without.
+    evidence of an earlier one, no without. Evidence is shipped, or lies beside the project's tk.lock in
+    evidence.json, which `tk image publish` writes.
     """
     from toolchain.recipes.describe import list_components, list_images
-    from toolchain.recipes.evidence import STATES, load_evidence
+    from toolchain.recipes.evidence import FILE, STATES, load_evidence
+    from toolchain.site import project_directory
 
     book, config = common.open_recipes(site)
-    images = [_rendered(one, book, config) for one in list_images(book, load_evidence())]
+    records = (*load_evidence(), *load_evidence(project_directory() / FILE))
+    images = [_rendered(one, book, config) for one in list_images(book, records)]
     components = list_components(book)
     if json:
         console.data_json({"images": images, "components": components})
