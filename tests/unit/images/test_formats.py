@@ -9,11 +9,13 @@ import pytest
 import yaml
 
 from compiler import HostError
-from tests.support.recipes import plan
+from tests.support.recipes import book, plan
 from toolchain.devices.hosting import Caller, EngineFacts
 from toolchain.devices.options import RunOption
 from toolchain.devices.privileges import base_options
 from toolchain.images.formats import apptainer, bake, compose, devcontainer
+from toolchain.images.planner import plan_image
+from toolchain.recipes.resolve import resolve
 
 WITH_NEEDS = "tvm-sycl-cuda"
 BASE = base_options(EngineFacts("docker"), Caller(1000, 1000))
@@ -102,6 +104,27 @@ def test_devcontainer(
     assert document["remoteUser"] == "tk"
     assert document["initializeCommand"][:3] == ["tk", "image", "build"]
     assert not any(one.startswith(("--user", "--privileged", "--rm")) for one in document["runArgs"])
+
+
+def test_devcontainer_with_features_and_extensions() -> None:
+    text = devcontainer.devcontainer(
+        plan("cpu-sycl"), BASE,
+        features=["ghcr.io/devcontainers/features/git:1", "./local-feature"],
+        extensions=["llvm-vs-code-extensions.vscode-clangd", "-ms-vscode.cpptools", "ms-python.python"],
+    )  # fmt: skip
+    document = json.loads(text)
+    assert document["features"] == {"ghcr.io/devcontainers/features/git:1": {}, "./local-feature": {}}
+    assert document["customizations"]["vscode"]["extensions"] == [
+        "ms-python.python", "llvm-vs-code-extensions.vscode-clangd", "-ms-vscode.cpptools",
+    ]  # fmt: skip
+
+
+def test_devcontainer_builds_the_image_that_it_names() -> None:
+    """An environment and its archs are typed by the section's name; the plain one is another image."""
+    name = "tvm-sycl-rocm"
+    command = json.loads(devcontainer.devcontainer(plan(name), BASE))["initializeCommand"]
+    assert plan_image(resolve(command[-1], book())).reference == plan(name).reference
+    assert command[-1].startswith("tvm-sycl-rocm@gfx")
 
 
 def test_apptainer_starts_from_the_digest(golden: Callable[[str, str], None]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -28,11 +29,28 @@ class Format(StrEnum):
     APPTAINER = "apptainer"
 
 
+_WITH_CONTEXT = (Format.DOCKERFILE, Format.BAKE, Format.COMPOSE)
 FormatOption = Annotated[Format, typer.Option("--format", help="For which tool.")]
 Output = Annotated[
     Path | None,
     typer.Option(
         "-o", "--output", metavar="DIR", help="Write everything that a build reads into this folder."
+    ),
+]
+AllowUnresolved = Annotated[
+    bool,
+    typer.Option("--allow-unresolved", help="Write files also while something in them is not locked."),
+]
+Features = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--feature", metavar="REF", help="A feature put on top of the image (devcontainer); repeatable."
+    ),
+]
+Extensions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--extension", metavar="ID", help="An extension of the editor's (devcontainer); repeatable."
     ),
 ]
 Digest = Annotated[
@@ -49,48 +67,94 @@ def render_command(
     allow: common.Allow = None,
     base: common.Base = None,
     digest: Digest = "",
+    feature: Features = None,
+    extension: Extensions = None,
+    allow_unresolved: AllowUnresolved = False,
     site: options.Site = None,
     docker_host: options.DockerHost = None,
     engine: options.EngineName = None,
 ) -> None:
-    """Show the Dockerfile of an image, or the file of another tool; with -o everything that a build reads."""
+    """Show the Dockerfile of an image, or the file of another tool; with -o everything that a build reads.
+
+    What builds an image or names it is refused (exit code 3) while downloads or commits in it are not locked:
+    such files could not be built. A Dockerfile that is only shown says so instead.
+    """
     from toolchain.images.named import plan_named
 
     named = plan_named(name, site_file=site, archs=arch or (), allow=allow or (), base=base)
     for warning in named.warnings:
         console.warn(warning)
-    files: tuple[ContextFile, ...] = ()
     if format is Format.APPTAINER:
         digest = digest or _digest(named, docker_host, engine)
-    main = _main_file(named.plan, format, digest)
+    else:
+        shown_only = format is Format.DOCKERFILE and output is None
+        _check_resolved(named.plan, shown=shown_only, allowed=allow_unresolved)
+    main = _main_file(named.plan, _Wishes(format, digest, tuple(feature or ()), tuple(extension or ())))
     if output is None:
         console.data(main.data.decode().rstrip("\n"))
         _tell_needs(named.plan, format)
         return
-    if format in (Format.DOCKERFILE, Format.BAKE, Format.COMPOSE):
-        files = _contexts(named.plan)
+    files = _contexts(named.plan) if format in _WITH_CONTEXT else ()
     for file in {one.path: one for one in (*files, main)}.values():
         compiler.write_atomic(output / file.path, file.data, mode=file.mode)
     console.talk(
         f"wrote {main.path} and what it needs to {output}" if files else f"wrote {output / main.path}"
     )
+    _tell_order(named.plan, format, output)
 
 
-def _main_file(plan: Plan, format: Format, digest: str) -> ContextFile:  # noqa: A002
+@dataclass(frozen=True, slots=True)
+class _Wishes:
+    """What was asked for beside the image: the format, and what only some formats have."""
+
+    format: Format
+    digest: str
+    features: tuple[str, ...]
+    extensions: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if (self.features or self.extensions) and self.format is not Format.DEVCONTAINER:
+            raise compiler.UsageError(
+                "features and extensions are for editors",
+                where="--feature" if self.features else "--extension",
+                hint="add --format devcontainer",
+            )
+
+
+def _check_resolved(plan: Plan, *, shown: bool, allowed: bool) -> None:
+    """Refuse what could not be built, or say so when that is asked for."""
+    missing = plan.unresolved()
+    if not missing:
+        return
+    if shown or allowed:
+        listed = ", ".join(one.what for one in missing)
+        console.warn(f"not locked yet, so it cannot be built: {listed}; {missing[0].hint}")
+        return
+    raise compiler.BadInputError(
+        f"{plan.section} is not locked: what would be written could not be built",
+        why="\n".join(one.what for one in missing),
+        hint=f"{missing[0].hint}; --allow-unresolved writes it as it is",
+    )
+
+
+def _main_file(plan: Plan, wishes: _Wishes) -> ContextFile:
     from toolchain.images import formats
     from toolchain.images.plan import ContextFile
     from toolchain.images.render import dockerfile
 
-    if format is Format.DOCKERFILE:
+    if wishes.format is Format.DOCKERFILE:
         return ContextFile("Dockerfile", dockerfile(plan).encode())
-    if format is Format.BAKE:
+    if wishes.format is Format.BAKE:
         return ContextFile(formats.bake.FILE, formats.bake.bake(plan).encode())
-    if format is Format.APPTAINER:
-        return ContextFile(formats.apptainer.FILE, formats.apptainer.apptainer(plan, digest).encode())
+    if wishes.format is Format.APPTAINER:
+        return ContextFile(formats.apptainer.FILE, formats.apptainer.apptainer(plan, wishes.digest).encode())
     chosen = _run_options(plan)
-    if format is Format.COMPOSE:
+    if wishes.format is Format.COMPOSE:
         return ContextFile(formats.compose.FILE, formats.compose.compose(plan, chosen).encode())
-    return ContextFile(formats.devcontainer.FILE, formats.devcontainer.devcontainer(plan, chosen).encode())
+    text = formats.devcontainer.devcontainer(
+        plan, chosen, features=wishes.features, extensions=wishes.extensions
+    )
+    return ContextFile(formats.devcontainer.FILE, text.encode())
 
 
 def _contexts(plan: Plan) -> tuple[ContextFile, ...]:
@@ -146,3 +210,14 @@ def _tell_needs(plan: Plan, format: Format) -> None:  # noqa: A002
     if plan.needs and format is Format.DOCKERFILE:
         names = ", ".join(one.reference for one in plan.needs)
         console.talk(f"it copies from {names}: -o writes their build contexts, too")
+
+
+def _tell_order(plan: Plan, format: Format, output: Path) -> None:  # noqa: A002
+    """How the folder is built: a Dockerfile and a Compose file find components among the engine's images."""
+    from toolchain.images.formats.bake import every_need, folder_of
+
+    if format in (Format.DOCKERFILE, Format.COMPOSE):
+        for need in every_need(plan):
+            console.talk(f"first: docker build -t {need.reference} {output / folder_of(need)}")
+    if format is Format.DOCKERFILE:
+        console.talk(f"build it with: docker build -t {plan.reference} {output}")
