@@ -28,6 +28,7 @@ from toolchain import console
 from toolchain.commands import (
     bench,
     cache,
+    ci,
     compile,  # noqa: A004
     completion,
     demo,
@@ -72,6 +73,7 @@ app.command("doctor")(doctor.doctor_command)
 app.command("setup")(setup.setup_command)
 app.add_typer(zoo.app, name="zoo")
 app.add_typer(cache.app, name="cache")
+app.add_typer(ci.app, name="ci")
 app.command("demo")(demo.demo_command)
 app.command("completion")(completion.completion_command)
 app.command("complete-words", hidden=True)(completion.complete_words_command)

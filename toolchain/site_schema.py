@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError, model_validator
 
 from compiler import BadInputError
 from toolchain.recipes.check import Problems, check
@@ -113,6 +113,15 @@ class SiteFile(_Record):
     registry: TeamRegistry = TeamRegistry()
     recipes: list[LocalPath] = []
     allow: list[Id] = []
+
+
+def is_registry(text: str) -> bool:
+    """Whether a text has the form of a registry's address."""
+    try:
+        TypeAdapter(Registry).validate_python(text)
+    except ValidationError:
+        return False
+    return True
 
 
 def read_site_file(node: Node, problems: Problems) -> SiteFile | None:

@@ -18,7 +18,16 @@ from tests.support.command import ROOT, environment
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy of the files that belong to the distribution, so that the checkout stays clean."""
     source, built = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE", "compiler", "toolchain", "recipes", "dockerfiles"):
+    for name in (
+        "pyproject.toml",
+        "README.md",
+        "LICENSE",
+        "compiler",
+        "toolchain",
+        "recipes",
+        "dockerfiles",
+        "workflows",
+    ):
         subprocess.run(["cp", "-r", ROOT / name, source / name], check=True)
     argv = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
     done = subprocess.run([*argv, "-w", built, source], capture_output=True, text=True, check=False)
@@ -37,7 +46,7 @@ def test_nothing_is_left_out(wheel: Path) -> None:
     }
     wanted |= {
         f"toolchain/data/{path.relative_to(ROOT).as_posix()}"
-        for top in ("recipes", "dockerfiles")
+        for top in ("recipes", "dockerfiles", "workflows")
         for path in (ROOT / top).rglob("*")
         if path.is_file()
     }

@@ -15,7 +15,12 @@ from tests.support import command
 from tests.support.command import ROOT, environment
 from toolchain.reference import page
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 SHOWING = [path for path in DOCUMENTS if "```console" in path.read_text()]
 
 

@@ -50,7 +50,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "cyclonedx": {"toolchain.images"},
     "packageurl": {"toolchain.images"},  # comes with cyclonedx-python-lib
     "platformdirs": {"toolchain.site", "toolchain.images"},
-    "jinja2": {"toolchain.images"},
+    "jinja2": {"toolchain.images", "toolchain.workflows"},
     "dockerfile_parse": {"toolchain.lint", "toolchain.images"},
     "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands"},
 }  # fmt: skip

@@ -54,6 +54,18 @@ class _Work:
     outcomes: list[Outcome] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The options that decide what a name stands for."""
+
+    site: Path | None = None
+    archs: Sequence[str] = ()
+    allow: Sequence[str] = ()
+    base: str | None = None
+    locked: bool = False
+    frozen: bool = False
+
+
 def publish_command(
     names: Annotated[
         list[str], typer.Argument(metavar="NAME...", help="Images; see `tk image list`.", show_default=False)
@@ -90,8 +102,8 @@ def publish_command(
     from toolchain.recipes.evidence import FILE, load_evidence
     from toolchain.site import project_directory
 
-    chosen = _Chosen(site, tuple(arch or ()), tuple(allow or ()), base, locked, frozen)
-    images = _planned(dict.fromkeys(names), chosen)
+    chosen = Chosen(site, tuple(arch or ()), tuple(allow or ()), base, locked, frozen)
+    images = plan_all(dict.fromkeys(names), chosen)
     where = target.push_target(images[0].site, registry, private=private)
     refuse_unredistributable([one.plan for one in images], where)
     record = evidence or project_directory() / FILE
@@ -108,19 +120,7 @@ def publish_command(
         raise typer.Exit(next((one for one in _WORST if one in codes), max(codes)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """The options that decide what a name stands for."""
-
-    site: Path | None
-    archs: Sequence[str]
-    allow: Sequence[str]
-    base: str | None
-    locked: bool
-    frozen: bool
-
-
-def _planned(names: Iterable[str], chosen: _Chosen) -> list[target.Planned]:
+def plan_all(names: Iterable[str], chosen: Chosen) -> list[target.Planned]:
     """The plans of all names; raises the one error that there is, or all of them as one."""
     images: list[target.Planned] = []
     errors: dict[str, TkError] = {}
