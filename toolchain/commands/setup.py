@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolchain.doctor.row import Row
     from toolchain.engine.build import BuiltImage
     from toolchain.engine.client import Engine
+    from toolchain.recipes.additions import Additions
 
 
 def setup_command(
@@ -29,6 +30,9 @@ def setup_command(
         bool, typer.Option("--open", help="Open the shell at once, in place of printing its command.")
     ] = False,
     base: common.Base = None,
+    with_apt: common.WithApt = None,
+    with_pip: common.WithPip = None,
+    with_file: common.WithFile = None,
     docker_host: options.DockerHost = None,
     engine: options.EngineName = None,
     site: options.Site = None,
@@ -45,15 +49,16 @@ def setup_command(
     chosen = name or _locked_image()
     rows = _examine(chosen, docker_host, engine, site)
     opened = open_engine(resolve_endpoint(docker_host, kind=engine), kind=engine)
-    named = target.planned(chosen, site=site, archs=(), allow=(), base=base, locked=False, frozen=False)
+    added = common.additions(with_apt, with_pip, with_file)
+    named = target.planned(chosen, site=site, base=base, additions=added)
     image = _get(opened, named)
     passed = _check(opened, named, image)
-    command = _command(chosen, docker_host, engine, site)
+    command = _command(chosen, docker_host, engine, site, added)
     if json:
         facts = {"image": image, "passed": passed, "command": command}
         console.data_json({**facts, **doctor.count(rows), "rows": rows})
     elif open_shell and passed:
-        raise typer.Exit(_open(chosen, docker_host, engine, site))
+        raise typer.Exit(_open(chosen, docker_host, engine, site, added))
     else:
         console.talk(
             f"{image.reference}: {image.how}; " + ("it works" if passed else "some of its tests FAIL")
@@ -125,15 +130,17 @@ def _check(engine: Engine, named: target.Planned, image: BuiltImage) -> bool:
     return bool(report.passed)
 
 
-def _command(name: str, docker_host: str | None, engine: str | None, site: Path | None) -> str:
+def _command(
+    name: str, docker_host: str | None, engine: str | None, site: Path | None, added: Additions
+) -> str:
     import shlex
 
     given = (("--docker-host", docker_host), ("--engine", engine), ("--site", site))
     words = [word for option, value in given if value for word in (option, str(value))]
-    return shlex.join(["tk", "image", "shell", name, *words])
+    return shlex.join(["tk", "image", "shell", name, *added.words, *words])
 
 
-def _open(name: str, docker_host: str | None, engine: str | None, site: Path | None) -> int:
+def _open(name: str, docker_host: str | None, engine: str | None, site: Path | None, added: Additions) -> int:
     from toolchain.devices.launch import Request
 
     request = Request(
@@ -141,6 +148,7 @@ def _open(name: str, docker_host: str | None, engine: str | None, site: Path | N
         argv=shell.SHELL,
         folder=Path.cwd(),
         site=site,
+        additions=added,
         tty=os.isatty(0) and os.isatty(1),
     )
     with run.failing():

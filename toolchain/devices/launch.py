@@ -24,6 +24,7 @@ from toolchain.devices.privileges import (
     run_options,
 )
 from toolchain.engine.client import Engine
+from toolchain.recipes.additions import NOTHING, Additions
 
 if TYPE_CHECKING:
     from toolchain.images.lock import LockMode
@@ -63,6 +64,7 @@ class Request:
     site: Path | None = None
     archs: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
+    additions: Additions = NOTHING
     lock: LockMode = "auto"
     build: bool = False
     tty: bool = False
@@ -180,7 +182,12 @@ def _choose(engine: Engine, request: Request) -> _Chosen:
     from toolchain.images.named import plan_named
 
     named = plan_named(
-        request.image, site_file=request.site, archs=request.archs, allow=request.allow, lock=request.lock
+        request.image,
+        site_file=request.site,
+        archs=request.archs,
+        allow=request.allow,
+        lock=request.lock,
+        additions=request.additions,
     )
     plan, notes = named.plan, named.warnings
     vendor = vendor_of(plan.resolution) if plan.resolution is not None else None

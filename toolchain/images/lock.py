@@ -10,6 +10,7 @@ from typing import Literal
 from compiler import BadInputError, UsageError
 from toolchain.images.lock_file import (
     Lock,
+    LockedAdditions,
     LockedBuild,
     LockedImage,
     lock_text,
@@ -18,12 +19,13 @@ from toolchain.images.lock_file import (
     write_lock,
 )
 from toolchain.images.plan import UNRESOLVED, Pins, Plan, Published
+from toolchain.recipes.additions import NOTHING, Additions, read_additions
 from toolchain.site import LOCK_NAME, project_directory
 
 __all__ = [
-    "Lock", "LockMode", "LockedBuild", "LockedImage", "LockedPins", "canonical", "component_of", "consult",
-    "lock_mode", "lock_path", "lock_text", "parse_lock", "pins_for", "publish", "read_lock", "recipe_of",
-    "record_build", "stale_build", "with_published", "write_lock",
+    "Lock", "LockMode", "LockedBuild", "LockedImage", "LockedPins", "added_to", "canonical", "component_of",
+    "consult", "lock_mode", "lock_path", "lock_text", "locked_additions", "parse_lock", "pins_for", "publish",
+    "read_lock", "recipe_of", "record_build", "stale_build", "with_published", "write_lock",
 ]  # fmt: skip
 
 LockMode = Literal["auto", "locked", "frozen"]
@@ -151,6 +153,27 @@ def canonical(package: str) -> str:
     return canonicalize_name(package)
 
 
+def locked_additions(section: str) -> Additions:
+    """What the project's lock says that a section has beside its recipe; nothing when it says nothing."""
+    path = lock_path()
+    found = (read_lock(path) or Lock()).images.get(section)
+    if found is None or found.added is None:
+        return NOTHING
+    own = found.added
+    return read_additions(own.apt, own.pip, [path.parent / one for one in own.scripts])
+
+
+def added_to(plan: Plan) -> LockedAdditions | None:
+    """What the project's lock writes down of a plan's additions: scripts in the project by relative paths."""
+    added = NOTHING if plan.resolution is None else plan.resolution.additions
+    if not added:
+        return None
+    folder = lock_path().parent
+    paths = (one.path.absolute() for one in added.scripts)
+    shown = (one.relative_to(folder) if one.is_relative_to(folder) else one for one in paths)
+    return LockedAdditions(added.apt, added.pip, tuple(one.as_posix() for one in shown))
+
+
 def _changes(plan: Plan, section: LockedImage) -> Iterator[str]:
     if section.recipe != recipe_of(plan):
         yield f"the recipes of {plan.section} have changed since it was locked"
@@ -209,5 +232,5 @@ def _refused(plan: Plan, where: str, why: str, mode: LockMode) -> BadInputError:
         f"the lock does not fit {plan.name}, and {how} was given",
         where=where,
         why=why,
-        hint=f"`tk image lock {plan.section}` brings it up to date; review and commit the difference",
+        hint=f"`tk image lock {plan.typed}` brings it up to date; review and commit the difference",
     )

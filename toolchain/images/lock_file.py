@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from compiler import BadInputError, write_atomic
 from toolchain.images.plan import Deb, Pins
@@ -44,6 +44,9 @@ _DebUrl = Annotated[
     StringConstraints(pattern=r"^https?://[A-Za-z0-9._~/%+@=,:-]+\.deb#sha256=[0-9a-f]{64}$", max_length=480),
 ]
 _HASH = "#sha256="  # as in the links of a Python index
+
+
+_Text = Annotated[str, StringConstraints(pattern=r"^[^\x00-\x1f\x7f]+$", max_length=400)]
 
 
 class _Model(BaseModel):
@@ -86,10 +89,17 @@ class _Built(_Model):
     plan: _Hex64
 
 
+class _With(_Model):
+    apt: list[_Text] = []
+    pip: list[_Text] = []
+    scripts: list[_Text] = []
+
+
 class _Image(_Pins):
     recipe: _Hex64
     base: _Reference
     stand_in: bool = False
+    added: Annotated[_With | None, Field(alias="with")] = None
     built: _Built | None = None
 
 
@@ -108,11 +118,20 @@ class LockedBuild:
 
 
 @dataclass(frozen=True, slots=True)
+class LockedAdditions:
+    """What a user adds to an image beside its recipe; paths of scripts are relative to the lock's folder."""
+
+    apt: tuple[str, ...] = ()
+    pip: tuple[str, ...] = ()
+    scripts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class LockedImage:
     """What one plan was resolved to: the hash of its recipe, its base, and the pins.
 
     `stand_in`: the base stood in for the recipe's, so has no digest. `built`: the image that everybody gets,
-    once it was pushed.
+    once it was pushed. `added`: what a `+with-DIGITS` in the section's name stands for.
     """
 
     recipe: str
@@ -120,6 +139,7 @@ class LockedImage:
     pins: Pins
     stand_in: bool = False
     built: LockedBuild | None = None
+    added: LockedAdditions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,13 +212,21 @@ def write_lock(path: Path, lock: Lock) -> bool:
 
 def _locked(record: _Image) -> LockedImage:
     built = None if record.built is None else LockedBuild(**record.built.model_dump())
-    return LockedImage(record.recipe, record.base, record.pins(), record.stand_in, built)
+    own = record.added
+    added = None if own is None else LockedAdditions(tuple(own.apt), tuple(own.pip), tuple(own.scripts))
+    return LockedImage(record.recipe, record.base, record.pins(), record.stand_in, built, added)
 
 
 def _image_table(image: LockedImage) -> dict[str, Any]:
     head: dict[str, Any] = {"recipe": image.recipe, "base": image.base}
     built = {} if image.built is None else {"built": dataclasses.asdict(image.built)}
-    return head | ({"stand_in": True} if image.stand_in else {}) | _pins_table(image.pins) | built
+    added = {} if image.added is None else {"with": _with_table(image.added)}
+    return head | ({"stand_in": True} if image.stand_in else {}) | _pins_table(image.pins) | added | built
+
+
+def _with_table(added: LockedAdditions) -> dict[str, list[str]]:
+    asked = {"apt": added.apt, "pip": added.pip, "scripts": added.scripts}
+    return {kind: list(names) for kind, names in asked.items() if names}
 
 
 def _pins_table(pins: Pins) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from compiler import HostError
 from toolchain.images import origins
-from toolchain.images.lock import LockedImage, component_of, recipe_of
+from toolchain.images.lock import LockedImage, added_to, component_of, recipe_of
 from toolchain.images.plan import UNRESOLVED, Pins, Plan
 from toolchain.images.resolving import resolve_packages
 
@@ -65,7 +65,7 @@ def lock_plan(
         part = resolve_packages(engine, need, site, keep=old.needs.get(kind))
         needs[kind] = dataclasses.replace(needs[kind], apt=part.apt, pip=part.pip)
     pins = dataclasses.replace(pins, apt=found.apt, pip=found.pip, needs=needs)
-    return LockedImage(recipe_of(plan), plan.base.reference, pins, plan.base.stand_in)
+    return LockedImage(recipe_of(plan), plan.base.reference, pins, plan.base.stand_in, added=added_to(plan))
 
 
 def changes(before: Pins | None, after: Pins, where: str = "") -> tuple[Change, ...]:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from toolchain.images.lock import LockedBuild, LockMode, lock_path, pins_for, publish
+from toolchain.images.lock import LockedBuild, LockMode, lock_path, locked_additions, pins_for, publish
 from toolchain.images.plan import Pins, Plan
 from toolchain.images.planner import plan_image
+from toolchain.recipes.additions import NOTHING, Additions, check_digits, split_name, with_additions
 from toolchain.recipes.book import load_book
 from toolchain.recipes.resolve import resolve
 from toolchain.site import SiteConfig, load_site
@@ -36,17 +37,23 @@ def plan_named(
     base: str | None = None,
     lock: LockMode | None = "auto",
     ready: bool = True,
+    additions: Additions = NOTHING,
 ) -> Named:
-    """The plan of the image that `name` stands for.
+    """The plan of the image that `name` stands for, with a user's `additions`.
 
     `site_file` is that of `--site`, by default the usual ones; `allow` are waived rules on top of the site's;
     `base` is a local stand-in for the recipe's base; `lock` says how the project's `tk.lock` counts, None
-    that it does not; `ready` whether the image that it names counts, too. Raises UsageError for an unknown
-    name, BadInputError when a rule refuses it or the lock does not fit.
+    that it does not; `ready` whether the image that it names counts, too. A name with `+with-DIGITS` and no
+    additions stands for those that the lock has in its section. Raises UsageError for an unknown name,
+    BadInputError when a rule refuses it or the lock does not fit.
     """
     site = load_site(site_file)
     book = load_book(site.recipe_folders)
-    resolution = resolve(name, book, archs=archs, allow=(*site.allow, *allow))
+    plain, digits = split_name(name)
+    if digits:
+        additions = additions or locked_additions(name)
+        check_digits(name, digits, additions, str(lock_path()))
+    resolution = with_additions(resolve(plain, book, archs=archs, allow=(*site.allow, *allow)), additions)
     warnings = tuple(
         f"{one.because} ({one.rule}; {one.source})" for one in resolution.findings if one.verdict == "warn"
     )

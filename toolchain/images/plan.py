@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -308,10 +309,20 @@ class Plan:
         Typed as the name of an image it stands for the same plan, so it has the archs that something in the
         image is built for, and an environment has a section of its own.
         """
-        environment = None if self.resolution is None else self.resolution.environment
-        name = self.name if environment is None else environment.name
+        name = self.name
+        if self.resolution is not None and self.resolution.environment is not None:
+            added = self.resolution.additions
+            name = self.resolution.environment.name + (f"+with-{added.digits}" if added else "")
         archs = dict(self.labels).get("tk.archs", "").split()
         return f"{name}@{','.join(archs)}" if archs else name
+
+    @property
+    def typed(self) -> str:
+        """What stands for this plan on a command line, whether or not a lock has its section."""
+        added = None if self.resolution is None else self.resolution.additions
+        if not added:
+            return self.section
+        return shlex.join([self.section.replace(f"+with-{added.digits}", ""), *added.words])
 
     @property
     def build_labels(self) -> tuple[tuple[str, str], ...]:
@@ -333,7 +344,7 @@ class Plan:
 
     def unresolved(self, name: str = "") -> tuple[Unresolved, ...]:
         """What must be resolved before this plan and its components can be built; `name` is what to lock."""
-        hint = f"`tk image lock {name or self.section}` fetches it once and writes down what it is"
+        hint = f"`tk image lock {name or self.typed}` fetches it once and writes down what it is"
         found = [
             Unresolved(f"sha256 of {one.url}", hint) for one in self.downloads if one.sha256 == UNRESOLVED
         ]
@@ -343,7 +354,7 @@ class Plan:
             if one.commit == UNRESOLVED
         ]
         for need in self.needs:
-            found += need.unresolved(name or self.section)
+            found += need.unresolved(name or self.typed)
         return tuple(dict.fromkeys(found))
 
 

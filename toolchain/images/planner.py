@@ -32,11 +32,11 @@ from toolchain.images.plan import (
     settled,
 )
 from toolchain.images.probes import probe_files, smoke_tests
-from toolchain.recipes.schema import Release, Selector
+from toolchain.recipes.schema import Layer, Release, Selector
 
 if TYPE_CHECKING:
+    from toolchain.recipes.additions import Additions
     from toolchain.recipes.resolve import Component, Resolution
-    from toolchain.recipes.schema import Layer
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 _PYTHON = "tk-python"
@@ -119,6 +119,8 @@ def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
     resolution = setting.resolution
     parts = [Part(f"{resolution.stack.kind} {resolution.stack.version}", resolution.stack.layer)]
     parts += [part_of(one) for one in resolution.components]
+    parts += _added(resolution.additions)
+    scripts, script_files = steps.scripts(resolution.additions.scripts)
     assembly = assemble(setting, parts, pins, setting.interpreter)
     layers = [resolution.system_layer, *(one.layer for one in parts)]
     probes = probe_files(layers, resolution.name)
@@ -131,7 +133,7 @@ def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
     last += steps.environment(layers)
     last += steps.selection(_selectors(resolution), resolution.vendor)
     last += [EnvPath("PYTHONPATH", (one,)) for need in needs for one in need.python_paths]
-    last += [Label(labels), User(f"{steps.USER_ID}:{steps.USER_ID}")]
+    last += [*scripts, Label(labels), User(f"{steps.USER_ID}:{steps.USER_ID}")]
     # Nothing of a vendor's own stands between who runs the image and its program: NVIDIA's prints a banner.
     last += [Workdir(steps.USER_HOME), Entrypoint(()), Cmd(("bash",))]
     return Plan(
@@ -140,7 +142,7 @@ def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
         tag=_tag(resolution),
         base=setting.base,
         stages=(*assembly.stages, Stage("image", tuple(last), f"The image: {resolution.title}")),
-        files=(*assembly.files, *probes),
+        files=(*assembly.files, *probes, *script_files),
         downloads=assembly.downloads,
         apt=assembly.apt,
         pip=assembly.pip,
@@ -149,6 +151,14 @@ def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
         labels=labels,
         resolution=resolution,
     )
+
+
+def _added(wanted: Additions) -> list[Part]:
+    """What a user adds beside the recipe, as one more layer."""
+    if not wanted.apt and not wanted.pip:
+        return []
+    path = (f"{steps.VENV}/bin",) if wanted.pip else ()
+    return [Part("what --with adds", Layer(apt=wanted.apt, pip=wanted.pip, path=path))]
 
 
 def part_of(component: Component) -> Part:
@@ -248,7 +258,8 @@ def _requirements(wanted: Sequence[str], pins: Pins) -> tuple[ContextFile, ...]:
 def _tag(resolution: Resolution) -> str:
     """What follows `tk/<stack>:`: version and components, and the archs where something bakes them."""
     own = [resolution.stack.version, *(f"{one.kind}-{one.version}" for one in visible(resolution))]
-    return "-".join([*own, *(resolution.archs if bakes_arch(resolution) else ())])
+    added = [f"with-{resolution.additions.digits}"] if resolution.additions else []
+    return "-".join([*own, *added, *(resolution.archs if bakes_arch(resolution) else ())])
 
 
 def bakes_arch(resolution: Resolution) -> bool:
@@ -276,5 +287,6 @@ def _labels(setting: Setting) -> tuple[tuple[str, str], ...]:
         ("tk.components", " ".join(f"{one.kind}={one.version}" for one in parts)),
         *((("tk.archs", " ".join(resolution.archs)),) if bakes_arch(resolution) else ()),
         *((("tk.allowed", " ".join(resolution.allowed)),) if resolution.allowed else ()),
+        *((("tk.with", resolution.additions.label),) if resolution.additions else ()),
     )
     return (*((f"org.opencontainers.image.{name}", text) for name, text in standard), *own)

@@ -21,6 +21,7 @@ from toolchain.images.plan import (
     Run,
     settled,
 )
+from toolchain.recipes.additions import Script
 from toolchain.recipes.schema import AptRepository, DownloadFile, Layer, Selector
 
 VENV = "/opt/venv"
@@ -239,6 +240,21 @@ def selection(selectors: Iterable[Selector], vendor: str) -> list[Instruction]:
     backend = _BACKENDS[vendor]
     pairs = [(one.variable, one.values[backend]) for one in selectors if backend in one.values]
     return [Env(tuple(pairs))] if pairs else []
+
+
+def scripts(own: Sequence[Script]) -> tuple[list[Instruction], tuple[ContextFile, ...]]:
+    """Steps that run a user's scripts, one each, and the scripts as files of the context."""
+    names = [f"with-{number}-{one.name}" for number, one in enumerate(own, 1)]
+    files = tuple(ContextFile(f"tk/{name}", one.data, 0o755) for name, one in zip(names, own, strict=True))
+    done: list[Instruction] = [
+        networked(
+            (site("run", f"/run/tk/{name}"),),
+            Mount("bind", f"/run/tk/{name}", source=f"tk/{name}"),
+            why=f"What --with adds: {one.name}",
+        )
+        for name, one in zip(names, own, strict=True)
+    ]
+    return done, files
 
 
 def user() -> Instruction:

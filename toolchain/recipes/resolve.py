@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from compiler import BadInputError, UsageError, did_you_mean
+from toolchain.recipes.additions import NOTHING, Additions
 from toolchain.recipes.book import Entry, RecipeBook, load_book
 from toolchain.recipes.layers import build_of, layer_of
 from toolchain.recipes.names import Combination, Part, parse
@@ -60,7 +61,8 @@ class Resolution:
 
     asked: as typed; name: canonical, `rocm-5.4.3+dpcpp-2022-12`. provides, prefixes: of system, base, stack
     and components together. choices: (what was chosen, why). allowed: refusing rules waived with `--allow`.
-    recipe_hash: sha256 of everything in the recipes that decides the image, in hex.
+    recipe_hash: sha256 of everything in the recipes that decides the image, in hex. additions: what a user
+    adds beside the recipe.
     """
 
     asked: str
@@ -80,6 +82,7 @@ class Resolution:
     choices: tuple[tuple[str, str], ...]
     environment: Environment | None
     recipe_hash: str
+    additions: Additions = NOTHING
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,9 @@ def build_command(
     site: options.Site = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
+    with_apt: common.WithApt = None,
+    with_pip: common.WithPip = None,
+    with_file: common.WithFile = None,
     locked: options.Locked = False,
     frozen: options.Frozen = False,
     builder: Builder = "auto",
@@ -74,8 +77,9 @@ def build_command(
         )
     connected = target.connect(docker_host, engine)
     made = target.planned(
-        name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen
-    )
+        name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen,
+        additions=common.additions(with_apt, with_pip, with_file),
+    )  # fmt: skip
     if dry_run:
         _show_intent(connected, made.plan, json=json)
         return

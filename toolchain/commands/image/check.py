@@ -22,6 +22,9 @@ def check_command(
     site: options.Site = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
+    with_apt: common.WithApt = None,
+    with_pip: common.WithPip = None,
+    with_file: common.WithFile = None,
     locked: options.Locked = False,
     frozen: options.Frozen = False,
     json: options.Json = False,
@@ -34,8 +37,9 @@ def check_command(
 
     connected = target.connect(docker_host, engine)
     made = target.planned(
-        name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen
-    )
+        name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen,
+        additions=common.additions(with_apt, with_pip, with_file),
+    )  # fmt: skip
     image = target.built(connected, made.plan)
     with console.progress(f"checking {made.plan.reference}"):
         report = check_image(connected, made.plan, made.pins, image)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from toolchain.recipes.additions import Additions
     from toolchain.recipes.book import RecipeBook
     from toolchain.site import SiteConfig
 
@@ -30,6 +31,33 @@ Base = Annotated[
     str | None,
     typer.Option("--base", metavar="IMAGE", help="A local image that stands in for the recipe's base."),
 ]
+
+
+WithApt = Annotated[
+    list[str] | None,
+    typer.Option("--with-apt", metavar="PACKAGE", help="One more Debian package in the image; repeatable."),
+]
+WithPip = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--with-pip", metavar="PACKAGE", help="One more Python package, as pip names it; repeatable."
+    ),
+]
+WithFile = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--with", metavar="FILE", help="A script that the build runs as root at its end; repeatable."
+    ),
+]
+
+
+def additions(
+    with_apt: list[str] | None, with_pip: list[str] | None, with_file: list[Path] | None
+) -> Additions:
+    """What `--with-apt`, `--with-pip` and `--with` add to an image."""
+    from toolchain.recipes.additions import read_additions
+
+    return read_additions(with_apt or (), with_pip or (), with_file or ())
 
 
 def open_recipes(site: Path | None) -> tuple[RecipeBook, SiteConfig]:

@@ -48,6 +48,9 @@ def lock_command(
     image: Image = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
+    with_apt: common.WithApt = None,
+    with_pip: common.WithPip = None,
+    with_file: common.WithFile = None,
     base: common.Base = None,
     site: options.Site = None,
     docker_host: options.DockerHost = None,
@@ -70,7 +73,10 @@ def lock_command(
             return
         raise UsageError("no image is named", hint="`tk image list` shows what can be named")
     chosen = _image(image)
-    named = plan_named(name, site_file=site, archs=arch or (), allow=allow or (), base=base, lock=None)
+    named = plan_named(
+        name, site_file=site, archs=arch or (), allow=allow or (), base=base, lock=None,
+        additions=common.additions(with_apt, with_pip, with_file),
+    )  # fmt: skip
     for warning in named.warnings:
         console.warn(warning)
     work = _Work(named.plan, named.site, base, lock_path())

@@ -29,6 +29,9 @@ def pull_command(
     site: options.Site = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
+    with_apt: common.WithApt = None,
+    with_pip: common.WithPip = None,
+    with_file: common.WithFile = None,
     locked: options.Locked = False,
     frozen: options.Frozen = False,
     json: options.Json = False,
@@ -45,6 +48,7 @@ def pull_command(
     made = target.planned(
         name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen,
         ready=not digest,
+        additions=common.additions(with_apt, with_pip, with_file),
     )  # fmt: skip
     where = _source(made, registry, digest)
     shown = f"{where.reference}@{where.digest}" if where.digest else where.reference

@@ -22,6 +22,9 @@ def push_command(
     site: options.Site = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
+    with_apt: common.WithApt = None,
+    with_pip: common.WithPip = None,
+    with_file: common.WithFile = None,
     locked: options.Locked = False,
     frozen: options.Frozen = False,
     json: options.Json = False,
@@ -37,6 +40,7 @@ def push_command(
     made = target.planned(
         name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen,
         ready=False,
+        additions=common.additions(with_apt, with_pip, with_file),
     )  # fmt: skip
     where = target.push_target(made.site, registry, private=private)
     refuse_unredistributable([made.plan], where)

@@ -65,6 +65,9 @@ def render_command(
     output: Output = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
+    with_apt: common.WithApt = None,
+    with_pip: common.WithPip = None,
+    with_file: common.WithFile = None,
     base: common.Base = None,
     digest: Digest = "",
     feature: Features = None,
@@ -81,7 +84,10 @@ def render_command(
     """
     from toolchain.images.named import plan_named
 
-    named = plan_named(name, site_file=site, archs=arch or (), allow=allow or (), base=base)
+    named = plan_named(
+        name, site_file=site, archs=arch or (), allow=allow or (), base=base,
+        additions=common.additions(with_apt, with_pip, with_file),
+    )  # fmt: skip
     for warning in named.warnings:
         console.warn(warning)
     if format is Format.APPTAINER:

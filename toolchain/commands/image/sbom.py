@@ -22,6 +22,9 @@ def sbom_command(
     output: Output = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
+    with_apt: common.WithApt = None,
+    with_pip: common.WithPip = None,
+    with_file: common.WithFile = None,
     base: common.Base = None,
     site: options.Site = None,
     docker_host: options.DockerHost = None,
@@ -38,7 +41,10 @@ def sbom_command(
     from toolchain.images.named import plan_named
     from toolchain.images.sbom import sbom_text, store_sbom
 
-    named = plan_named(name, site_file=site, archs=arch or (), allow=allow or (), base=base)
+    named = plan_named(
+        name, site_file=site, archs=arch or (), allow=allow or (), base=base,
+        additions=common.additions(with_apt, with_pip, with_file),
+    )  # fmt: skip
     engine = open_engine(resolve_endpoint(docker_host, kind=engine_name), kind=engine_name)
     if find_image(engine, named.plan) is None:
         raise HostError(

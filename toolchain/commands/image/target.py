@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from toolchain.engine.client import Engine
     from toolchain.engine.store import StoredImage
     from toolchain.images.plan import Pins, Plan
+    from toolchain.recipes.additions import Additions
     from toolchain.site import SiteConfig
 
 Registry = Annotated[
@@ -56,6 +57,7 @@ def planned(
     locked: bool = False,
     frozen: bool = False,
     ready: bool = True,
+    additions: Additions | None = None,
 ) -> Planned:
     """The plan of an image, from the project's lock where that counts; says what was warned about.
 
@@ -63,9 +65,13 @@ def planned(
     """
     from toolchain.images.lock import lock_mode
     from toolchain.images.named import plan_named
+    from toolchain.recipes.additions import NOTHING
 
     mode = lock_mode(locked=locked, frozen=frozen)
-    named = plan_named(name, site_file=site, archs=archs, allow=allow, base=base, lock=mode, ready=ready)
+    named = plan_named(
+        name, site_file=site, archs=archs, allow=allow, base=base, lock=mode, ready=ready,
+        additions=additions or NOTHING,
+    )  # fmt: skip
     for warning in named.warnings:
         console.warn(warning)
     return Planned(named.plan, named.site, named.pins)
@@ -101,7 +107,7 @@ def built(engine: Engine, plan: Plan) -> StoredImage:
         raise HostError(
             f"the engine at {engine.endpoint} has no image of {plan.name} as it is planned now",
             why=f"it would be called {plan.reference}",
-            hint=f"`tk image build {plan.section}` makes it",
+            hint=f"`tk image build {plan.typed}` makes it",
         )
     return found
 
