@@ -25,6 +25,7 @@ from toolchain.images.lock import (
 )
 from toolchain.images.named import plan_named
 from toolchain.images.plan import Base, Download, GitSource, Pins, Plan
+from toolchain.recipes.additions import NOTHING
 
 RECIPE = "a" * 64
 DIGEST = "sha256:" + "d" * 64
@@ -44,7 +45,7 @@ def plan(**changes: Any) -> Plan:
         labels=(("tk.recipe", RECIPE),),
         apt=("gcc", "rocm-dev=5.4.3"), pip=("numpy>=1.26", "ml_dtypes"),
         downloads=(Download(KEY, "unresolved", "/k"),), needs=(need,),
-        resolution=SimpleNamespace(recipe_hash=RECIPE, environment=None),  # type: ignore[arg-type]
+        resolution=SimpleNamespace(recipe_hash=RECIPE, environment=None, additions=NOTHING),  # type: ignore[arg-type]
     )  # fmt: skip
     return dataclasses.replace(whole, **changes)
 

@@ -20,6 +20,7 @@ from toolchain.images.locking import Change, changes, lock_plan
 from toolchain.images.plan import Base, Download, GitSource, Pins, Plan
 from toolchain.images.planner import plan_image
 from toolchain.images.resolving import Packages, parse_apt, parse_pip, resolving_script
+from toolchain.recipes.additions import NOTHING
 from toolchain.recipes.book import load_book
 from toolchain.recipes.resolve import resolve
 from toolchain.site import Mirror, SiteConfig
@@ -201,7 +202,7 @@ PLAN = Plan(
     name="rocm+dpcpp", repository="tk/rocm", tag="1", base=Base("rocm:1"), stages=(), needs=(NEED,),
     apt=("gcc",),
     downloads=(Download(KEY, "unresolved", "/k"),),
-    resolution=SimpleNamespace(recipe_hash="e" * 64),  # type: ignore[arg-type]
+    resolution=SimpleNamespace(recipe_hash="e" * 64, environment=None, additions=NOTHING),  # type: ignore[arg-type]
 )  # fmt: skip
 
 
