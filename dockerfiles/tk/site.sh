@@ -5,7 +5,8 @@
 #   site.sh run CMD...                          any program, with the CA bundle and mirrors in its environment
 #   site.sh apt ARGS...                         apt-get, without recommended packages, logs and translations
 #   site.sh fetch URL SHA256 FILE               a download, checked before it gets its name
-#   site.sh git URL REF COMMIT FOLDER           a git tree with its submodules, at exactly this commit
+#   site.sh git URL REF COMMIT FOLDER           a git tree with its submodules, at exactly this commit; later steps
+#                                               that clone URL take it from there
 #   site.sh user NAME ID HOME                   a user and group of this id, without a date anywhere
 set -eu
 umask 022
@@ -15,6 +16,8 @@ silence=120
 
 secrets=/run/secrets
 caches=/var/cache
+# Where `git` notes the trees that it has checked out.
+trees=/src/gitconfig
 scratch=/dev/shm
 [ -d "$scratch" ] && [ -w "$scratch" ] || scratch=/var/tmp
 work=$(mktemp -d "$scratch/tk-site.XXXXXX")
@@ -24,7 +27,8 @@ trap 'exit 143' TERM
 chmod 755 "$work"
 : >"$work/apt-mirrors"
 : >"$work/url-mirrors"
-: >"$work/gitconfig"
+mkdir -p "$work/git"
+: >"$work/git/config"
 
 offline=
 
@@ -37,7 +41,7 @@ read_site() {
         apt_mirror) printf '%s\n' "$value" >>"$work/apt-mirrors" ;;
         url_mirror) printf '%s\n' "$value" >>"$work/url-mirrors" ;;
         offline) offline=$value ;;
-        git_mirror) printf '[url "%s"]\n\tinsteadOf = %s\n' "${value#* }" "${value%% *}" >>"$work/gitconfig" ;;
+        git_mirror) printf '[url "%s"]\n\tinsteadOf = %s\n' "${value#* }" "${value%% *}" >>"$work/git/config" ;;
         esac
     done <"$secrets/tk-site"
 }
@@ -48,6 +52,13 @@ use_ca_bundle() {
     chmod 644 "$work/ca.pem"
     export PIP_CERT="$work/ca.pem" SSL_CERT_FILE="$work/ca.pem" CURL_CA_BUNDLE="$work/ca.pem"
     export REQUESTS_CA_BUNDLE="$work/ca.pem" GIT_SSL_CAINFO="$work/ca.pem"
+}
+
+# Every git takes the site's mirrors, also one that a build starts (submodules, what configuring clones), and the
+# trees that earlier steps have checked out for it: the longest of several addresses that fit counts.
+use_git_mirrors() {
+    [ ! -e "$trees" ] || cat "$trees" >>"$work/git/config"
+    export XDG_CONFIG_HOME="$work" GIT_HTTP_LOW_SPEED_LIMIT=1 GIT_HTTP_LOW_SPEED_TIME="$silence"
 }
 
 # Replaces the first prefix that a line of the mirror list names: `<original prefix> <mirror prefix>`.
@@ -127,8 +138,7 @@ fetch() {
 }
 
 tree() {
-    export HOME="$work" GIT_HTTP_LOW_SPEED_LIMIT=1 GIT_HTTP_LOW_SPEED_TIME="$silence"
-    cp "$work/gitconfig" "$work/.gitconfig"
+    export HOME="$work"
     store=$caches/tk-git/$(printf '%s' "$1" | sha256sum | cut -c 1-16)
     git init --quiet --bare "$store"
     git -C "$store" config uploadpack.allowAnySHA1InWant true
@@ -147,6 +157,8 @@ tree() {
         echo "error: $1 $2 is at commit $found, expected $3" >&2
         exit 1
     fi
+    [ "$2" = "$3" ] || git -C "$4" tag --force "$2" "$3" >/dev/null
+    printf '[url "%s"]\n\tinsteadOf = %s\n\tinsteadOf = %s.git\n' "$4" "${1%.git}" "${1%.git}" >>"$trees"
 }
 
 user() {
@@ -158,6 +170,7 @@ user() {
 
 read_site
 use_ca_bundle
+use_git_mirrors
 if [ -d "$caches/tk-pip" ]; then export PIP_CACHE_DIR="$caches/tk-pip"; fi
 if [ -d "$caches/tk-ccache" ]; then export CCACHE_DIR="$caches/tk-ccache"; fi
 export PIP_NO_COMPILE=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PYTHONDONTWRITEBYTECODE=1

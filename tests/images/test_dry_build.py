@@ -2,7 +2,9 @@
 
 Bases are a Debian that says it is the recipe's system and has Python, pip and git for real; apt repositories,
 Python index, git trees and downloads come from a mirror with empty packages. So every instruction runs, every
-file that is copied must be there, and what is asked of DPC++'s configure.py is seen from its side. With
+file that is copied must be there, and what is asked of DPC++'s configure.py is seen from its side. Stubs
+refuse what the real thing refuses: pip a pin that is not for the base's Python, apt a vendor's list whose key
+no longer counts, DPC++'s configuration a CUDA without the driver's stub and a clone that nothing serves. With
 `--update-golden` what was dry-built is written down as evidence, which `tk image list` shows.
 """
 
@@ -18,8 +20,9 @@ from typing import Any
 
 import pytest
 
-from tests.support import stub_mirror
+from tests.support import stub_mirror, stub_programs
 from tests.support.engine import TestEngine
+from tests.support.python_pins import REQUIRES_PYTHON
 from tests.support.recipes import book, dpcpp_names, plan, shipped_names
 from tests.support.stub_mirror import StubMirror
 from toolchain.data import data_directory
@@ -38,6 +41,14 @@ pytestmark = pytest.mark.slow
 
 _STAND_IN = "dry-base"
 _RELEASES_OF_2022 = ("2022-06", "2022-09", "2022-12")
+_CLONED_ALWAYS = "https://github.com/KhronosGroup/OpenCL-Headers"
+_OUTDATED_LISTS = {
+    "cuda": ({"11.2.2", "11.4.2"}, ("cuda.list", "nvidia-ml.list")),
+    "oneapi": ({"2022.2", "2023.1.0", "2023.2.1", "2024.1.0"}, ("oneAPI.list", "intel-graphics.list")),
+}
+"""Versions whose bases have lists of packages with keys that no longer count: NVIDIA replaced its key in 2022
+(intel/llvm's and TVM's Dockerfiles), Intel its own later (intel/oneapi-containers issues 53 and 71)."""
+_PIP_OF_SYSTEM = "/usr/local/lib/python3.11/dist-packages/pip"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -90,7 +101,7 @@ def _fill(mirror: StubMirror) -> None:
 
 def _stub_of(mirror: StubMirror, download: DownloadFile) -> bytes:
     if download.unpack == "tar":
-        return stub_mirror.archive(stub_mirror.PYTHON_TREE)
+        return stub_mirror.archive(stub_programs.PYTHON_TREE)
     assert download.unpack == "deb", "a stub for other downloads is still to be written"
     name = download.url.rpartition("/")[2].partition("_")[0]
     mirror.add_packages([name])
@@ -102,9 +113,23 @@ def _add_sources(mirror: StubMirror, component: Component) -> None:
     if build is None:
         return
     mirror.add_wheels(build.python_packages)
-    if f"{build.git.url} {build.git.ref}" not in mirror.commits:
-        files = stub_mirror.DPCPP_TREE if build.system == "dpcpp" else stub_mirror.TVM_TREE
-        mirror.add_tree(build.git.url, build.git.ref, files)
+    if f"{build.git.url} {build.git.ref}" in mirror.commits:
+        return
+    for one in build.fetches:
+        _add_library(mirror, one.url, one.ref)
+    files = stub_programs.TVM_TREE
+    if build.system == "dpcpp":
+        _add_library(mirror, _CLONED_ALWAYS, "main")
+        locked = [(f"{one.url}.git", mirror.commits[f"{one.url} {one.ref}"]) for one in build.fetches]
+        files = stub_programs.dpcpp_tree(
+            locked or [(_CLONED_ALWAYS, mirror.commits[f"{_CLONED_ALWAYS} main"])]
+        )
+    mirror.add_tree(build.git.url, build.git.ref, files)
+
+
+def _add_library(mirror: StubMirror, url: str, ref: str) -> None:
+    if f"{url} {ref}" not in mirror.commits:
+        mirror.add_tree(url, ref, {"README": f"{url} {ref}\n"})
 
 
 def _resolution(name: str) -> Resolution:
@@ -120,8 +145,11 @@ def _unpinned(resolution: Resolution) -> Resolution:
         layer = one.layer.model_copy(update={"downloads": downloads, "repositories": sources})
         if one.build is None:
             return dataclasses.replace(one, layer=layer)
-        git = one.build.git.model_copy(update={"commit": UNRESOLVED})
-        return dataclasses.replace(one, layer=layer, build=one.build.model_copy(update={"git": git}))
+        git, *fetches = (
+            tree.model_copy(update={"commit": UNRESOLVED}) for tree in (one.build.git, *one.build.fetches)
+        )
+        build = one.build.model_copy(update={"git": git, "fetches": tuple(fetches)})
+        return dataclasses.replace(one, layer=layer, build=build)
 
     parts = tuple(free(one) for one in resolution.components)
     return dataclasses.replace(resolution, stack=free(resolution.stack), components=parts)
@@ -132,7 +160,10 @@ def _pins(mirror: StubMirror, resolution: Resolution) -> Pins:
     needs = {
         one.kind: Pins(
             downloads=downloads,
-            git={one.build.git.url: mirror.commits[f"{one.build.git.url} {one.build.git.ref}"]},
+            git={
+                tree.url: mirror.commits[f"{tree.url} {tree.ref}"]
+                for tree in (one.build.git, *one.build.fetches)
+            },
         )
         for one in resolution.components
         if one.build is not None
@@ -143,10 +174,19 @@ def _pins(mirror: StubMirror, resolution: Resolution) -> Pins:
 def _stand_in(base: str, resolution: Resolution) -> Plan:
     """A base that says it is the recipe's system, with what stubs need to run for real."""
     system, version = resolution.system.system, resolution.system.version
+    versions, names = _OUTDATED_LISTS.get(resolution.stack.kind, (set(), ()))
+    lists = names if resolution.stack.version in versions else ()
     files = (
         ContextFile("os-release", f'ID={system}\nVERSION_ID="{version}"\n'.encode()),
         ContextFile("sources.list", b"deb [trusted=yes] https://stub.invalid/base stub main\n"),
-        ContextFile("cmake", stub_mirror.CMAKE.encode(), 0o755),
+        ContextFile("cmake", stub_programs.CMAKE.encode(), 0o755),
+        ContextFile("pip/__init__.py", b""),
+        ContextFile("pip/__main__.py", stub_programs.PIP.encode()),
+        ContextFile("pip/base.json", json.dumps(_pythons(resolution)).encode()),
+        *(
+            ContextFile(f"lists/{one}", f"deb https://outdated.invalid/{one} stub main\n".encode())
+            for one in lists
+        ),
     )
     real = ("git", "python3", "python3-pip", "python3-venv")
     steps = (
@@ -155,9 +195,17 @@ def _stand_in(base: str, resolution: Resolution) -> Plan:
         Copy(("cmake",), "/usr/local/bin/cmake"),
         Copy(("sources.list",), "/etc/apt/sources.list"),
         Copy(("os-release",), "/usr/lib/os-release"),
+        Copy(("pip",), _PIP_OF_SYSTEM),
+        *([Copy(("lists",), "/etc/apt/sources.list.d")] if lists else []),
     )
-    tag = f"{system}-{version}"
+    tag = f"{system}-{version}{'-outdated' if lists else ''}"
     return Plan(_STAND_IN, f"tk-test/{_STAND_IN}", tag, Base(base), (Stage("base", steps),), files)
+
+
+def _pythons(resolution: Resolution) -> dict[str, Any]:
+    """What the system's pip refuses by: the base's Python, and which Pythons pins are for."""
+    requires = json.loads(REQUIRES_PYTHON.read_text())
+    return {"python": resolution.provides.get("python", "2.7"), "requires": requires}
 
 
 @pytest.fixture(scope="module")
@@ -227,7 +275,7 @@ def _check_component(workshop: Workshop, image: str, resolution: Resolution, com
         return
     assert f"-DCMAKE_INSTALL_PREFIX={build.prefix}" in recorded["configure"]
     module = workshop.engine.read_file(image, f"{build.prefix}/python/tvm/__init__.py")
-    assert module == stub_mirror.TVM_TREE["python/tvm/__init__.py"].encode()
+    assert module == stub_programs.TVM_TREE["python/tvm/__init__.py"].encode()
 
 
 def _configure_arguments(resolution: Resolution, version: str) -> list[str]:
@@ -246,6 +294,7 @@ def _configure_arguments(resolution: Resolution, version: str) -> list[str]:
         "oneapi": [],
     }
     return [
+        *(f"--cmake-opt=-DCMAKE_{one}_COMPILER_LAUNCHER=ccache" for one in ("C", "CXX")),
         *("-o", "/build", "-t", "Release", "--no-assertions"),
         *by_stack[resolution.stack.kind],
         "--cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp",

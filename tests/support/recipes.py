@@ -9,7 +9,7 @@ from toolchain.images.formats.bake import every_need
 from toolchain.images.plan import Plan
 from toolchain.images.planner import plan_image
 from toolchain.recipes.book import RecipeBook, load_book
-from toolchain.recipes.resolve import resolve
+from toolchain.recipes.resolve import Component, resolve
 
 _DPCPP_STACKS = ("cuda-11.8", "rocm-5.4.3", "dtk-23.04", "oneapi-2023.1")
 _WITH_COMPONENTS = (
@@ -70,3 +70,11 @@ def all_plans(name: str) -> tuple[Plan, ...]:
     """The plan of a name and those of its components, components first."""
     found = plan(name)
     return (*every_need(found), found)
+
+
+def builds(name: str) -> list[tuple[Component, Plan]]:
+    """The components that are built for a name, each with its plan."""
+    found = plan(name)
+    assert found.resolution is not None
+    built = [one for one in found.resolution.components if one.build is not None]
+    return list(zip(built, found.needs, strict=True))

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.stub_programs import CMAKE
 from toolchain.site import Mirror, SiteConfig
 
 _PACKAGES = "main/binary-amd64/Packages"
@@ -235,41 +236,3 @@ def _call(*argv: object) -> str:
     done = subprocess.run(list(map(str, argv)), capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
-
-
-CMAKE = """#!/usr/bin/python3
-import json, os, sys
-words = sys.argv[1:]
-note = "/build/configured.json"
-if "-S" in words:
-    assert os.path.isdir(words[words.index("-S") + 1])
-    os.makedirs("/build", exist_ok=True)
-    json.dump(words, open(note, "w"))
-elif "--install" in words:
-    told = json.load(open(note))
-    (prefix,) = [one.partition("=")[2] for one in told if one.startswith("-DCMAKE_INSTALL_PREFIX=")]
-    os.makedirs(prefix + "/lib")
-    json.dump({"configure": told}, open(prefix + "/recorded.json", "w"))
-else:
-    assert words[0] == "--build" and os.path.exists(note), words
-"""
-
-CONFIGURE = """import json, os, sys
-words = sys.argv[1:]
-place = words[words.index("-o") + 1]
-os.makedirs(place, exist_ok=True)
-json.dump(words, open(os.path.join(place, "configured.json"), "w"))
-"""
-
-COMPILE = """import json, os, sys
-words = sys.argv[1:]
-told = json.load(open(os.path.join(words[words.index("-o") + 1], "configured.json")))
-prefix = [one.rpartition("=")[2] for one in told if "-DCMAKE_INSTALL_PREFIX=" in one][-1]
-os.makedirs(prefix + "/bin")
-os.makedirs(prefix + "/lib")
-json.dump({"configure": told, "compile": words}, open(prefix + "/recorded.json", "w"))
-"""
-
-DPCPP_TREE = {"buildbot/configure.py": CONFIGURE, "buildbot/compile.py": COMPILE, "README": "stub\n"}
-TVM_TREE = {"python/tvm/__init__.py": "__version__ = 'stub'\n", "CMakeLists.txt": "# stub\n"}
-PYTHON_TREE = {"bin/python3": '#!/bin/sh\nexec /usr/bin/python3 "$@"\n'}

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from toolchain.images import steps
 from toolchain.images.plan import (
-    Command,
     Copy,
     From,
     GitSource,
@@ -19,6 +18,7 @@ from toolchain.images.plan import (
     Label,
     Pins,
     Plan,
+    Run,
     Stage,
     settled,
 )
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _SOURCES = "/src"
 _OBJECTS = "/build"
+_LAUNCHERS = tuple(f"-DCMAKE_{one}_COMPILER_LAUNCHER=ccache" for one in ("C", "CXX"))
+"""What makes a build use the compiler cache that its steps mount: an interrupted one goes on where it was."""
 
 
 def component_plans(setting: Setting, pins: Pins) -> tuple[Plan, ...]:
@@ -66,8 +68,8 @@ class _Work:
 def _component_plan(setting: Setting, work: _Work) -> Plan:
     component, build, stack = work.component, work.build, setting.resolution.stack
     name = f"{component.kind}-{component.version} on {stack.kind}-{stack.version}"
-    commit = settled(build.git.commit, work.pins.git.get(build.git.url))
-    sources = GitSource(build.git.url, build.git.ref, commit, f"{_SOURCES}/{component.kind}")
+    trees = _trees(component, build, work.pins)
+    commit = trees[0].commit
     parts = [Part(f"{stack.kind} {stack.version}", stack.layer), *work.beside]
     parts += [Part(f"the build of {component.kind}", one) for one in build.layers]
     assembly = assemble(setting, parts, work.pins, SYSTEM_PYTHON)
@@ -75,7 +77,9 @@ def _component_plan(setting: Setting, work: _Work) -> Plan:
     for need in work.needs:
         done += [Copy((path,), path, need.reference) for path in need.provides]
     done += steps.environment([one.layer for one in parts], (f"{steps.VENV}/bin",) if assembly.pip else ())
-    done += [steps.sources(sources), steps.compiled(_commands(build, sources.path), f"Build of {name}")]
+    done += _python_packages(build)  # seconds before hours
+    done += [steps.sources(one) for one in trees]
+    done += _stages(build, trees[0].path)
     archs = setting.resolution.archs if getattr(component.row, "bakes_arch", False) else ()
     labels = (("tk.component", component.kind), ("tk.version", component.version), ("tk.commit", commit))
     provides = build.copies or (build.prefix,)
@@ -95,40 +99,59 @@ def _component_plan(setting: Setting, work: _Work) -> Plan:
         downloads=assembly.downloads,
         apt=assembly.apt,
         pip=assembly.pip,
-        git=(sources,),
+        git=trees,
         needs=work.needs,
         labels=labels,
         provides=provides,
-        python_paths=(f"{build.prefix}/python",) if build.python is not None else (),
+        python_paths=(_python_target(build),) if build.python is not None else (),
     )
 
 
-def _commands(build: Build, sources: str) -> list[Command]:
+def _trees(component: Component, build: Build, pins: Pins) -> tuple[GitSource, ...]:
+    """The sources, and the trees that building them would clone by itself."""
+    folders = [component.kind, *(one.url.rpartition("/")[2].removesuffix(".git") for one in build.fetches)]
+    return tuple(
+        GitSource(one.url, one.ref, settled(one.commit, pins.git.get(one.url)), f"{_SOURCES}/{folder}")
+        for one, folder in zip((build.git, *build.fetches), folders, strict=True)
+    )
+
+
+def _stages(build: Build, sources: str) -> list[Instruction]:
+    """One step for each stage of a build, so that one that failed does not do again what is done."""
     configure, compiled = _words(build.configure), _words(build.compile)
     if build.system == "dpcpp":
+        launchers = tuple(f"--cmake-opt={one}" for one in _LAUNCHERS)
+        scripts = f"{sources}/buildbot"
         return [
-            steps.site("run", "python3", f"{sources}/buildbot/configure.py", *configure),
-            steps.site("run", "python3", f"{sources}/buildbot/compile.py", *compiled),
+            _stage("Configuring", "python3", f"{scripts}/configure.py", *launchers, *configure),
+            _stage("Compiling and installing", "python3", f"{scripts}/compile.py", *compiled),
         ]
     prefix = f"-DCMAKE_INSTALL_PREFIX={build.prefix}"
-    commands = [
-        steps.site("run", "cmake", "-S", sources, "-B", _OBJECTS, "-G", "Ninja", prefix, *configure),
-        steps.site("run", "cmake", "--build", _OBJECTS, "--parallel", *compiled),
-        steps.site("run", "cmake", "--install", _OBJECTS),
+    options = ("-S", sources, "-B", _OBJECTS, "-G", "Ninja", prefix, *_LAUNCHERS, *configure)
+    stages = [
+        _stage("Configuring", "cmake", *options),
+        _stage("Compiling", "cmake", "--build", _OBJECTS, "--parallel", *compiled),
+        _stage("Installing", "cmake", "--install", _OBJECTS),
     ]
     if build.python is not None:
-        commands += _python_commands(build, f"{sources}/{build.python}")
-    return commands
+        copied = ("cp", "-R", f"{sources}/{build.python}/.", _python_target(build))
+        stages.append(Run((copied,), why="Its Python package"))
+    return stages
 
 
-def _python_commands(build: Build, folder: str) -> list[Command]:
-    """A folder of the sources and what it imports, for the system's own Python, beside what was built."""
-    target = f"{build.prefix}/python"
-    commands: list[Command] = [("cp", "-R", folder, target)]
-    if build.python_packages:
-        install = (SYSTEM_PYTHON, "-m", "pip", "install", "--target", target)
-        commands.append(steps.site("run", *install, *build.python_packages))
-    return commands
+def _stage(why: str, *words: str) -> Instruction:
+    return steps.compiled([steps.site("run", *words)], why)
+
+
+def _python_packages(build: Build) -> list[Instruction]:
+    """What the folder of the sources imports, for the system's own Python, beside what will be built."""
+    if not build.python_packages:
+        return []
+    return [steps.python_folder(SYSTEM_PYTHON, _python_target(build), build.python_packages)]
+
+
+def _python_target(build: Build) -> str:
+    return f"{build.prefix}/python"
 
 
 def _words(arguments: tuple[Arguments, ...]) -> tuple[str, ...]:

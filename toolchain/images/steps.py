@@ -210,6 +210,12 @@ def python_environment(
     return (networked(commands, *mounts, why="Python packages, in an environment of their own"),)
 
 
+def python_folder(interpreter: str, folder: str, packages: Sequence[str]) -> Instruction:
+    """Python packages in a folder of their own; nothing is installed that is not named."""
+    pip = (interpreter, "-m", "pip", "install", "--no-deps", "--target", folder)
+    return networked([site("run", *pip, *packages)], _PIP_CACHE, why="Python packages that it imports")
+
+
 def sources(one: GitSource) -> Instruction:
     """A git tree at its commit."""
     return networked((site("git", one.url, one.ref, one.commit, one.path),), _GIT_CACHE, why="Sources")

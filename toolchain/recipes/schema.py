@@ -251,6 +251,8 @@ class Build(Model):
     """How a component is built: in an image of its own, from which `copies` are taken.
 
     system: the build steps that the planner knows (dpcpp: configure.py and compile.py; cmake: cmake, ninja).
+    fetches: git trees that configuring or compiling clones: they are checked out before, at these commits,
+    and git takes them from there.
     layers: what the building needs and the finished image does not. configure, compile: arguments in order.
     prefix: where it is installed, the same path at build and run time. copies: what the finished image takes;
     nothing listed means the prefix. python: a folder of the sources that goes to `<prefix>/python`, for the
@@ -259,6 +261,7 @@ class Build(Model):
 
     system: Literal["dpcpp", "cmake"]
     git: GitSource
+    fetches: tuple[GitSource, ...] = ()
     layers: tuple[Layer, ...] = ()
     configure: tuple[Arguments, ...] = ()
     compile: tuple[Arguments, ...] = ()

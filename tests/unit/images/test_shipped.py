@@ -123,6 +123,7 @@ def _exceptions(name: str) -> set[str]:
     resolution = plan(name).resolution
     assert resolution is not None
     layers = [resolution.system_layer, resolution.stack.layer, *(one.layer for one in resolution.components)]
+    layers += [layer for one in resolution.components if one.build for layer in one.build.layers]
     return {code for layer in layers for code in layer.exceptions}
 
 

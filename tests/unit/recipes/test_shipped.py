@@ -28,6 +28,23 @@ PINS = {
     "94fd755736cb58979173d491504f0b573247b1745250249415b07fefc738e41f": "public test fixtures pin it",
     "ee37a7eae6e80148c7e3abc56e48a397c1664f044920463ad0df0fc706eacea8": "rules_python baead2e, versions.bzl",
     "0f579bae55c48d810e1ed76db29229c854e61d5e": "intel/llvm issue 9430",
+    "dcd5bede6859d26833cd85f0d6bbcee7382dc9b3": "Blender's versions.cmake for DPC++ 2022-12: OpenCL headers",
+    "792682ad3d877ab38573b997808bab3b43902b70": "Blender's versions.cmake for DPC++ 2022-12: OpenCL loader",
+    "782fbf7301dc73acaa049a4324c976ad94f587f7": "Blender's versions.cmake for DPC++ 2022-12: vc-intrinsics",
+    "5a121866927a16ab9d49bed4788b532c7fcea766": "Blender's versions.cmake for DPC++ 2022-12: SPIR-V headers",
+    "7bc4e1ae9b36ec8ee635c3629b59ec525bbe82b9": "Blender's versions.cmake for DPC++ 2022-12: mp11",
+    "fd711c920acc4434cb52ff18b078c082d9d7f44d": "Blender's versions.cmake for DPC++ 2022-12: Unified Runtime",
+    "32c4431d731bc2ba7b5b88b32335063efa65e076": "oneapi-src/level-zero, tag v1.8.8",
+    "6eabe90aa7b6cff9c67800a2fe25a0cd88d8b749": "Blender's versions.cmake for DPC++ 6.3.0: OpenCL headers",
+    "ddf6c70230a79cdb8fcccfd3c775b09e6820f42e": "Blender's versions.cmake for DPC++ 6.3.0: OpenCL loader",
+    "60cea7590bd022d95f5cf336ee765033bd114d69": "Blender's versions.cmake for DPC++ 6.3.0: vc-intrinsics",
+    "c9aad99f9276817f18f72a4696239237c83cb775": "Blender's versions.cmake for DPC++ 6.3.0: SPIR-V headers",
+    "35c037cdf4aa9a2e6df34b6f1ce1bdc86ac5422f": "Blender's versions.cmake for DPC++ 6.3.0: Level Zero",
+    "3ba9abdfdc2e0430fcc2fd8993cad31945b6a02b": "Blender's versions.cmake for DPC++ 6.3.0: emhash",
+    "8a889d3699b3c09ade435641fb034427f3fd12b6": "Blender's versions.cmake for DPC++ 6.3.0: parallel-hashmap",
+    "7b50b2d0ddf45d9114715aad16b867e8be6b2230": "apache/tvm, tag v0.10.0",
+    "71dfd5ef56ef9983ea0462f4df4cec99da8e82b3": "wangzy0327/tvm, branch dev-sycl",
+    "af4a35db00b96be8025fe1f55aa83a6844f9e340": "mvermeulen/tvm, branch rocm-5.2-test",
 }
 
 

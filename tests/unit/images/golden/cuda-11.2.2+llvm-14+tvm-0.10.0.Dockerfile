@@ -75,33 +75,51 @@ ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_DRIVER_CAPABILITIES="compute,utility"
 ENV PATH=/opt/venv/bin:/usr/local/cuda/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+# Python packages that it imports
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-pip,sharing=shared,target=/var/cache/tk-pip \
+    sh /run/tk/site.sh run /usr/bin/python3 -m pip install --no-deps --target /opt/tvm/python \
+      attrs==25.3.0 cloudpickle==3.1.2 decorator==5.3.1 numpy==1.23.0 onnx==1.12.0 protobuf==3.20.1 \
+      psutil==7.2.2 scipy==1.10.1 synr==0.6.0 tornado==6.4.2 typing_extensions==4.13.2 xgboost==1.5.2
 # Sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
-    sh /run/tk/site.sh git https://github.com/apache/tvm v0.10.0 unresolved /src/tvm
-# Build of tvm-0.10.0 on cuda-11.2.2
+    sh /run/tk/site.sh git https://github.com/apache/tvm v0.10.0 7b50b2d0ddf45d9114715aad16b867e8be6b2230 \
+      /src/tvm
+# Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
     sh /run/tk/site.sh run cmake -S /src/tvm -B /build -G Ninja -DCMAKE_INSTALL_PREFIX=/opt/tvm \
+      -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
       -DCMAKE_BUILD_TYPE=Release -DUSE_RPC=ON -DUSE_GRAPH_EXECUTOR=ON -DUSE_PROFILER=ON \
-      -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config -DUSE_CUDA=/usr/local/cuda \
- && sh /run/tk/site.sh run cmake --build /build --parallel \
- && sh /run/tk/site.sh run cmake --install /build \
- && cp -R /src/tvm/python /opt/tvm/python \
- && sh /run/tk/site.sh run /usr/bin/python3 -m pip install --target /opt/tvm/python attrs==26.1.0 \
-      cloudpickle==3.1.2 decorator==5.3.1 numpy==1.23.0 psutil==7.2.2 scipy==1.10.1 synr==0.6.0 \
-      tornado==6.4.2 typing_extensions==4.16.0
+      -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config -DUSE_CUDA=/usr/local/cuda
+# Compiling
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run cmake --build /build --parallel
+# Installing
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run cmake --install /build
+# Its Python package
+RUN cp -R /src/tvm/python/. /opt/tvm/python
 
 # What was built, alone
 FROM scratch AS image
 COPY --from=build /opt/tvm /opt/tvm
 LABEL "tk.component"="tvm" \
       "tk.version"="0.10.0" \
-      "tk.commit"="unresolved"
+      "tk.commit"="7b50b2d0ddf45d9114715aad16b867e8be6b2230"
 # build context: Dockerfile apt/llvm.sources tk/link_duplicates.py tk/site.sh
 
 # cuda-11.2.2+llvm-14+tvm-0.10.0
@@ -167,7 +185,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/tvm:0.10.0-cuda-11.2.2-4a78d626f6b7 /opt/tvm /opt/tvm
+COPY --from=tk/tvm:0.10.0-cuda-11.2.2-211cc91532ea /opt/tvm /opt/tvm
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
@@ -180,7 +198,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.2.2+llvm-14+tvm-0.10.0" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.2.2-devel-ubuntu20.04" \
       "org.opencontainers.image.base.digest"="sha256:66af04302040b76bc04dc69bb7216f31d488938caa09dde95a22517ae97bdf25" \
-      "tk.recipe"="121362418aeadc00ea147a9d043da4b1711b5eb1f38d70cf17e23f9b4392ffd6" \
+      "tk.recipe"="dd149adac2aac18d7554fa7479b56beddb6bb766e8e35159465644703f861582" \
       "tk.components"="cuda=11.2.2 llvm=14 tk-python=3.11.6 tvm=0.10.0"
 USER 10000:10000
 WORKDIR /home/tk

@@ -28,7 +28,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
       libzstd-dev ninja-build ocl-icd-opencl-dev pkg-config python3 unzip zip cmake
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
-    NVIDIA_DRIVER_CAPABILITIES="compute,utility"
+    NVIDIA_DRIVER_CAPABILITIES="compute,utility" \
+    CUDA_LIB_PATH="/usr/local/cuda/lib64/stubs"
 ENV PATH=/usr/local/cuda/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
 # Sources
@@ -38,15 +39,21 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
     sh /run/tk/site.sh git https://github.com/intel/llvm 2022-09 0f579bae55c48d810e1ed76db29229c854e61d5e \
       /src/dpcpp
-# Build of dpcpp-2022-09 on cuda-11.8.0
+# Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
-    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py -o /build -t Release --no-assertions \
-      --cuda --cmake-opt=-DCUDA_TOOLKIT_ROOT_DIR=/usr/local/cuda \
-      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp \
- && sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py \
+      --cmake-opt=-DCMAKE_C_COMPILER_LAUNCHER=ccache --cmake-opt=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
+      -o /build -t Release --no-assertions --cuda --cmake-opt=-DCUDA_TOOLKIT_ROOT_DIR=/usr/local/cuda \
+      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp
+# Compiling and installing
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
 
 # What was built, alone
 FROM scratch AS image
@@ -100,7 +107,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-09-cuda-11.8.0-09874615bbe8 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-09-cuda-11.8.0-42f2aae3d520 /opt/dpcpp /opt/dpcpp
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
@@ -112,7 +119,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.8.0+dpcpp-2022-09" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.8.0-devel-ubuntu22.04" \
       "org.opencontainers.image.base.digest"="sha256:94fd755736cb58979173d491504f0b573247b1745250249415b07fefc738e41f" \
-      "tk.recipe"="fd0d2f017e10effd0507f2de056a3faaab25e9dd5231acff91ce3969b54187da" \
+      "tk.recipe"="d2099042861d3cdaaf4c9e7b842b01607a61364d57aa464d67bffb260640247c" \
       "tk.components"="cuda=11.8.0 dpcpp=2022-09 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

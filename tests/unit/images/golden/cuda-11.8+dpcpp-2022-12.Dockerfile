@@ -28,7 +28,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
       libzstd-dev ninja-build ocl-icd-opencl-dev pkg-config python3 unzip zip cmake
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
-    NVIDIA_DRIVER_CAPABILITIES="compute,utility"
+    NVIDIA_DRIVER_CAPABILITIES="compute,utility" \
+    CUDA_LIB_PATH="/usr/local/cuda/lib64/stubs"
 ENV PATH=/usr/local/cuda/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
 # Sources
@@ -37,15 +38,70 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
     sh /run/tk/site.sh git https://github.com/intel/llvm 2022-12 unresolved /src/dpcpp
-# Build of dpcpp-2022-12 on cuda-11.8.0
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/OpenCL-Headers main \
+      dcd5bede6859d26833cd85f0d6bbcee7382dc9b3 /src/OpenCL-Headers
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/OpenCL-ICD-Loader main \
+      792682ad3d877ab38573b997808bab3b43902b70 /src/OpenCL-ICD-Loader
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/intel/vc-intrinsics master \
+      782fbf7301dc73acaa049a4324c976ad94f587f7 /src/vc-intrinsics
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/SPIRV-Headers main \
+      5a121866927a16ab9d49bed4788b532c7fcea766 /src/SPIRV-Headers
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/boostorg/mp11 develop \
+      7bc4e1ae9b36ec8ee635c3629b59ec525bbe82b9 /src/mp11
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/oneapi-src/unified-runtime main \
+      fd711c920acc4434cb52ff18b078c082d9d7f44d /src/unified-runtime
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/oneapi-src/level-zero v1.8.8 \
+      32c4431d731bc2ba7b5b88b32335063efa65e076 /src/level-zero
+# Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
-    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py -o /build -t Release --no-assertions \
-      --cuda --cmake-opt=-DCUDA_TOOLKIT_ROOT_DIR=/usr/local/cuda \
-      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp \
- && sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py \
+      --cmake-opt=-DCMAKE_C_COMPILER_LAUNCHER=ccache --cmake-opt=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
+      -o /build -t Release --no-assertions --cuda --cmake-opt=-DCUDA_TOOLKIT_ROOT_DIR=/usr/local/cuda \
+      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp
+# Compiling and installing
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
 
 # What was built, alone
 FROM scratch AS image
@@ -99,7 +155,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-cuda-11.8.0-5271faea1f9d /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-cuda-11.8.0-7d0fa04b0e8a /opt/dpcpp /opt/dpcpp
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
@@ -111,7 +167,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.8.0+dpcpp-2022-12" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.8.0-devel-ubuntu22.04" \
       "org.opencontainers.image.base.digest"="sha256:94fd755736cb58979173d491504f0b573247b1745250249415b07fefc738e41f" \
-      "tk.recipe"="84079678194249583886f9ed32e1e00d6c2332515473cd231559aa69fe3c0ab8" \
+      "tk.recipe"="3be8245830b5b56fb323a1b3c0969cdc500ad6629a7b71809f6f171f9ff62bb3" \
       "tk.components"="cuda=11.8.0 dpcpp=2022-12 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

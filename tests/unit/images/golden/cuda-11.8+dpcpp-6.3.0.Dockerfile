@@ -28,7 +28,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
       libzstd-dev ninja-build ocl-icd-opencl-dev pkg-config python3 unzip zip cmake
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
-    NVIDIA_DRIVER_CAPABILITIES="compute,utility"
+    NVIDIA_DRIVER_CAPABILITIES="compute,utility" \
+    CUDA_LIB_PATH="/usr/local/cuda/lib64/stubs"
 ENV PATH=/usr/local/cuda/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
 # Sources
@@ -37,15 +38,70 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
     sh /run/tk/site.sh git https://github.com/intel/llvm v6.3.0 unresolved /src/dpcpp
-# Build of dpcpp-6.3.0 on cuda-11.8.0
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/OpenCL-Headers main \
+      6eabe90aa7b6cff9c67800a2fe25a0cd88d8b749 /src/OpenCL-Headers
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/OpenCL-ICD-Loader main \
+      ddf6c70230a79cdb8fcccfd3c775b09e6820f42e /src/OpenCL-ICD-Loader
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/intel/vc-intrinsics master \
+      60cea7590bd022d95f5cf336ee765033bd114d69 /src/vc-intrinsics
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/SPIRV-Headers main \
+      c9aad99f9276817f18f72a4696239237c83cb775 /src/SPIRV-Headers
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/oneapi-src/level-zero master \
+      35c037cdf4aa9a2e6df34b6f1ce1bdc86ac5422f /src/level-zero
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/ktprime/emhash master \
+      3ba9abdfdc2e0430fcc2fd8993cad31945b6a02b /src/emhash
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/greg7mdp/parallel-hashmap master \
+      8a889d3699b3c09ade435641fb034427f3fd12b6 /src/parallel-hashmap
+# Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
-    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py -o /build -t Release --no-assertions \
-      --cuda --cmake-opt=-DCUDAToolkit_ROOT=/usr/local/cuda \
-      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp \
- && sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py \
+      --cmake-opt=-DCMAKE_C_COMPILER_LAUNCHER=ccache --cmake-opt=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
+      -o /build -t Release --no-assertions --cuda --cmake-opt=-DCUDAToolkit_ROOT=/usr/local/cuda \
+      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp
+# Compiling and installing
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
 
 # What was built, alone
 FROM scratch AS image
@@ -99,7 +155,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:6.3.0-cuda-11.8.0-5419f23b15ef /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:6.3.0-cuda-11.8.0-1c5f35d9ff62 /opt/dpcpp /opt/dpcpp
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
@@ -111,7 +167,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.8.0+dpcpp-6.3.0" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.8.0-devel-ubuntu22.04" \
       "org.opencontainers.image.base.digest"="sha256:94fd755736cb58979173d491504f0b573247b1745250249415b07fefc738e41f" \
-      "tk.recipe"="dbf494c5e1544a58353ea87592699b2ce3d2681b15bd531529f2c5e899f70680" \
+      "tk.recipe"="a26e4a8db63db0bfc0282ecfed89854293e291782b49fd160cbca009f1ec3d7f" \
       "tk.components"="cuda=11.8.0 dpcpp=6.3.0 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -35,14 +35,69 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
     sh /run/tk/site.sh git https://github.com/intel/llvm 2022-12 unresolved /src/dpcpp
-# Build of dpcpp-2022-12 on oneapi-2023.1.0
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/OpenCL-Headers main \
+      dcd5bede6859d26833cd85f0d6bbcee7382dc9b3 /src/OpenCL-Headers
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/OpenCL-ICD-Loader main \
+      792682ad3d877ab38573b997808bab3b43902b70 /src/OpenCL-ICD-Loader
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/intel/vc-intrinsics master \
+      782fbf7301dc73acaa049a4324c976ad94f587f7 /src/vc-intrinsics
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/SPIRV-Headers main \
+      5a121866927a16ab9d49bed4788b532c7fcea766 /src/SPIRV-Headers
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/boostorg/mp11 develop \
+      7bc4e1ae9b36ec8ee635c3629b59ec525bbe82b9 /src/mp11
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/oneapi-src/unified-runtime main \
+      fd711c920acc4434cb52ff18b078c082d9d7f44d /src/unified-runtime
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/oneapi-src/level-zero v1.8.8 \
+      32c4431d731bc2ba7b5b88b32335063efa65e076 /src/level-zero
+# Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
-    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py -o /build -t Release --no-assertions \
-      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp \
- && sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py \
+      --cmake-opt=-DCMAKE_C_COMPILER_LAUNCHER=ccache --cmake-opt=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
+      -o /build -t Release --no-assertions --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp
+# Compiling and installing
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
 
 # What was built, alone
 FROM scratch AS image
@@ -98,7 +153,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-oneapi-2023.1.0-ecccb254e4a4 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-oneapi-2023.1.0-a977199cbc20 /opt/dpcpp /opt/dpcpp
 COPY probes/sycl-kernel.cpp probes/sycl-kernel.sh /usr/local/share/tk/probes/
 ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 ENV PATH=/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
@@ -107,7 +162,7 @@ ENV SYCL_DEVICE_FILTER="level_zero"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-2022-12" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="7b221bbd30ee2cc1d322d76dac6ba30d677e178a2e3148b270b95cc49465f2b4" \
+      "tk.recipe"="5e24e673a796a7008ed0f74a64bec56c5b5c400500ef7c011c26ad21a867ea71" \
       "tk.components"="oneapi=2023.1.0 dpcpp=2022-12 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

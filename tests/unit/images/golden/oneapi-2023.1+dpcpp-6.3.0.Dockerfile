@@ -35,14 +35,69 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
     sh /run/tk/site.sh git https://github.com/intel/llvm v6.3.0 unresolved /src/dpcpp
-# Build of dpcpp-6.3.0 on oneapi-2023.1.0
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/OpenCL-Headers main \
+      6eabe90aa7b6cff9c67800a2fe25a0cd88d8b749 /src/OpenCL-Headers
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/OpenCL-ICD-Loader main \
+      ddf6c70230a79cdb8fcccfd3c775b09e6820f42e /src/OpenCL-ICD-Loader
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/intel/vc-intrinsics master \
+      60cea7590bd022d95f5cf336ee765033bd114d69 /src/vc-intrinsics
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/SPIRV-Headers main \
+      c9aad99f9276817f18f72a4696239237c83cb775 /src/SPIRV-Headers
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/oneapi-src/level-zero master \
+      35c037cdf4aa9a2e6df34b6f1ce1bdc86ac5422f /src/level-zero
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/ktprime/emhash master \
+      3ba9abdfdc2e0430fcc2fd8993cad31945b6a02b /src/emhash
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/greg7mdp/parallel-hashmap master \
+      8a889d3699b3c09ade435641fb034427f3fd12b6 /src/parallel-hashmap
+# Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
-    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py -o /build -t Release --no-assertions \
-      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp \
- && sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py \
+      --cmake-opt=-DCMAKE_C_COMPILER_LAUNCHER=ccache --cmake-opt=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
+      -o /build -t Release --no-assertions --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp
+# Compiling and installing
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
 
 # What was built, alone
 FROM scratch AS image
@@ -98,7 +153,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:6.3.0-oneapi-2023.1.0-25421a586191 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:6.3.0-oneapi-2023.1.0-856ab39a0c03 /opt/dpcpp /opt/dpcpp
 COPY probes/sycl-kernel.cpp probes/sycl-kernel.sh /usr/local/share/tk/probes/
 ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 ENV PATH=/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
@@ -107,7 +162,7 @@ ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-6.3.0" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="5a614088e28f2af235a5edb612e7e55a600053dbc1874ec232d0b90a858590db" \
+      "tk.recipe"="f0b08b1350a92f379c1a011f0c698169e4c9c04107c2aec72652bb74a805ed7e" \
       "tk.components"="oneapi=2023.1.0 dpcpp=6.3.0 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

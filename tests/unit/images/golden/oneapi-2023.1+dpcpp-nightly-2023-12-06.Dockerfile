@@ -35,14 +35,20 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
     sh /run/tk/site.sh git https://github.com/intel/llvm nightly-2023-12-06 unresolved /src/dpcpp
-# Build of dpcpp-nightly-2023-12-06 on oneapi-2023.1.0
+# Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
-    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py -o /build -t Release --no-assertions \
-      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp \
- && sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py \
+      --cmake-opt=-DCMAKE_C_COMPILER_LAUNCHER=ccache --cmake-opt=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
+      -o /build -t Release --no-assertions --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp
+# Compiling and installing
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
 
 # What was built, alone
 FROM scratch AS image
@@ -98,7 +104,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:nightly-2023-12-06-oneapi-2023.1.0-d9fe96dd09db /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:nightly-2023-12-06-oneapi-2023.1.0-d64a5061a3b3 /opt/dpcpp /opt/dpcpp
 COPY probes/sycl-kernel.cpp probes/sycl-kernel.sh /usr/local/share/tk/probes/
 ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 ENV PATH=/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
@@ -107,7 +113,7 @@ ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-nightly-2023-12-06" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="e78c5e4eff6c4606a2e19cf750ae5f3d12a06a2bf051dbe5397f8510d7f35716" \
+      "tk.recipe"="e7a9c4a873b753a280f8d02628144c21e7a9d2dcb6d7888420c0ffd4bbea778c" \
       "tk.components"="oneapi=2023.1.0 dpcpp=nightly-2023-12-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -75,15 +75,21 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
     sh /run/tk/site.sh git https://github.com/intel/llvm nightly-2023-12-06 unresolved /src/dpcpp
-# Build of dpcpp-nightly-2023-12-06 on rocm-5.4.3
+# Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
-    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py -o /build -t Release --no-assertions \
-      --hip --hip-platform AMD --cmake-opt=-DSYCL_BUILD_PI_HIP_ROCM_DIR=/opt/rocm \
-      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp \
- && sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py \
+      --cmake-opt=-DCMAKE_C_COMPILER_LAUNCHER=ccache --cmake-opt=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
+      -o /build -t Release --no-assertions --hip --hip-platform AMD \
+      --cmake-opt=-DSYCL_BUILD_PI_HIP_ROCM_DIR=/opt/rocm --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp
+# Compiling and installing
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
 
 # What was built, alone
 FROM scratch AS image
@@ -150,7 +156,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:nightly-2023-12-06-rocm-5.4.3-15a0aa850b1a /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:nightly-2023-12-06-rocm-5.4.3-6e518605ded2 /opt/dpcpp /opt/dpcpp
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
@@ -161,7 +167,7 @@ ENV ONEAPI_DEVICE_SELECTOR="hip:*"
 LABEL "org.opencontainers.image.title"="rocm-5.4.3+dpcpp-nightly-2023-12-06" \
       "org.opencontainers.image.description"="AMD ROCm" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.4.3" \
-      "tk.recipe"="d0d55dba30ff84f5ef38af43e32da9d3564d337ff3a5807d21d0a6356ab124e5" \
+      "tk.recipe"="5abbba2471584b48bf971eb1dea35346e9a2ad826b513d5ff36d22820e382ecb" \
       "tk.components"="rocm=5.4.3 dpcpp=nightly-2023-12-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -81,33 +81,51 @@ ENV ROCM_PATH="/opt/rocm" \
     HIP_PLATFORM="amd"
 ENV PATH=/opt/venv/bin:/opt/rocm/bin:/opt/rocm/llvm/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/opt/rocm/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+# Python packages that it imports
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-pip,sharing=shared,target=/var/cache/tk-pip \
+    sh /run/tk/site.sh run /usr/bin/python3 -m pip install --no-deps --target /opt/tvm/python \
+      attrs==25.3.0 cloudpickle==3.1.2 decorator==5.3.1 numpy==1.23.0 onnx==1.12.0 protobuf==3.20.1 \
+      psutil==7.2.2 scipy==1.10.1 synr==0.6.0 tornado==6.4.2 typing_extensions==4.13.2 xgboost==1.5.2
 # Sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
-    sh /run/tk/site.sh git https://github.com/apache/tvm v0.10.0 unresolved /src/tvm
-# Build of tvm-0.10.0 on rocm-5.4.3
+    sh /run/tk/site.sh git https://github.com/apache/tvm v0.10.0 7b50b2d0ddf45d9114715aad16b867e8be6b2230 \
+      /src/tvm
+# Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
     sh /run/tk/site.sh run cmake -S /src/tvm -B /build -G Ninja -DCMAKE_INSTALL_PREFIX=/opt/tvm \
+      -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
       -DCMAKE_BUILD_TYPE=Release -DUSE_RPC=ON -DUSE_GRAPH_EXECUTOR=ON -DUSE_PROFILER=ON \
-      -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config -DUSE_ROCM=/opt/rocm \
- && sh /run/tk/site.sh run cmake --build /build --parallel \
- && sh /run/tk/site.sh run cmake --install /build \
- && cp -R /src/tvm/python /opt/tvm/python \
- && sh /run/tk/site.sh run /usr/bin/python3 -m pip install --target /opt/tvm/python attrs==26.1.0 \
-      cloudpickle==3.1.2 decorator==5.3.1 numpy==1.23.0 psutil==7.2.2 scipy==1.10.1 synr==0.6.0 \
-      tornado==6.4.2 typing_extensions==4.16.0
+      -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config -DUSE_ROCM=/opt/rocm
+# Compiling
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run cmake --build /build --parallel
+# Installing
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run cmake --install /build
+# Its Python package
+RUN cp -R /src/tvm/python/. /opt/tvm/python
 
 # What was built, alone
 FROM scratch AS image
 COPY --from=build /opt/tvm /opt/tvm
 LABEL "tk.component"="tvm" \
       "tk.version"="0.10.0" \
-      "tk.commit"="unresolved"
+      "tk.commit"="7b50b2d0ddf45d9114715aad16b867e8be6b2230"
 # build context: Dockerfile apt/amdgpu.sources apt/llvm.sources apt/rocm.pref apt/rocm.sources tk/link_duplicates.py tk/site.sh
 
 # rocm-5.4.3+llvm-14+tvm-0.10.0
@@ -179,7 +197,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/tvm:0.10.0-rocm-5.4.3-9364da45cb06 /opt/tvm /opt/tvm
+COPY --from=tk/tvm:0.10.0-rocm-5.4.3-2b586bcab71e /opt/tvm /opt/tvm
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
@@ -191,7 +209,7 @@ ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="rocm-5.4.3+llvm-14+tvm-0.10.0" \
       "org.opencontainers.image.description"="AMD ROCm" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.4.3" \
-      "tk.recipe"="b7f1b64f1f29b53848f8d5d742d74d476edcc950928a0bc0cf1d70a1ff14f6d4" \
+      "tk.recipe"="f292aef48e3693547e5d2a6e93b8e29ed038b56d142cd500c44a0b62c580fea5" \
       "tk.components"="rocm=5.4.3 llvm=14 tk-python=3.11.6 tvm=0.10.0"
 USER 10000:10000
 WORKDIR /home/tk

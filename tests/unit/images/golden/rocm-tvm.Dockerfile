@@ -70,33 +70,51 @@ ENV ROCM_PATH="/opt/rocm" \
     HIP_PLATFORM="amd"
 ENV PATH=/opt/venv/bin:/opt/rocm/bin:/opt/rocm/llvm/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/opt/rocm/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+# Python packages that it imports
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-pip,sharing=shared,target=/var/cache/tk-pip \
+    sh /run/tk/site.sh run /usr/bin/python3 -m pip install --no-deps --target /opt/tvm/python \
+      attrs==25.3.0 cloudpickle==3.1.2 decorator==5.3.1 numpy==1.23.0 onnx==1.12.0 protobuf==3.20.1 \
+      psutil==7.2.2 scipy==1.10.1 synr==0.6.0 tornado==6.4.2 typing_extensions==4.13.2 xgboost==1.5.2
 # Sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
-    sh /run/tk/site.sh git https://github.com/mvermeulen/tvm rocm-5.2-test unresolved /src/tvm-rocm
-# Build of tvm-rocm-5.2 on rocm-5.2.3
+    sh /run/tk/site.sh git https://github.com/mvermeulen/tvm rocm-5.2-test \
+      af4a35db00b96be8025fe1f55aa83a6844f9e340 /src/tvm-rocm
+# Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
     sh /run/tk/site.sh run cmake -S /src/tvm-rocm -B /build -G Ninja -DCMAKE_INSTALL_PREFIX=/opt/tvm \
+      -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
       -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS=-Wno-deprecated-declarations -DUSE_ROCM=/opt/rocm \
-      -DUSE_MIOPEN=ON -DUSE_ROCBLAS=ON -DUSE_LLVM=/opt/rocm/llvm/bin/llvm-config \
- && sh /run/tk/site.sh run cmake --build /build --parallel \
- && sh /run/tk/site.sh run cmake --install /build \
- && cp -R /src/tvm-rocm/python /opt/tvm/python \
- && sh /run/tk/site.sh run /usr/bin/python3 -m pip install --target /opt/tvm/python attrs==26.1.0 \
-      cloudpickle==3.1.2 decorator==5.3.1 numpy==1.23.0 psutil==7.2.2 scipy==1.10.1 synr==0.6.0 \
-      tornado==6.4.2 typing_extensions==4.16.0
+      -DUSE_MIOPEN=ON -DUSE_ROCBLAS=ON -DUSE_LLVM=/opt/rocm/llvm/bin/llvm-config
+# Compiling
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run cmake --build /build --parallel
+# Installing
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run cmake --install /build
+# Its Python package
+RUN cp -R /src/tvm-rocm/python/. /opt/tvm/python
 
 # What was built, alone
 FROM scratch AS image
 COPY --from=build /opt/tvm /opt/tvm
 LABEL "tk.component"="tvm-rocm" \
       "tk.version"="5.2" \
-      "tk.commit"="unresolved"
+      "tk.commit"="af4a35db00b96be8025fe1f55aa83a6844f9e340"
 # build context: Dockerfile apt/amdgpu.sources apt/rocm.pref apt/rocm.sources tk/link_duplicates.py tk/site.sh
 
 # rocm-5.2.3+tvm-rocm-5.2
@@ -157,7 +175,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install graphviz libomp-dev libopenblas-dev libprotobuf-dev libtinfo6 libxml2 \
       libz3-4 miopen-hip pciutils python3 python3-pip rccl rocm-libs
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/tvm-rocm:5.2-rocm-5.2.3-526d8126f084 /opt/tvm /opt/tvm
+COPY --from=tk/tvm-rocm:5.2-rocm-5.2.3-30b8a67be9f3 /opt/tvm /opt/tvm
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
@@ -168,7 +186,7 @@ ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="rocm-5.2.3+tvm-rocm-5.2" \
       "org.opencontainers.image.description"="TVM on ROCm without SYCL, the Dockerfile of the team's report, modernised" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.2.3" \
-      "tk.recipe"="a62fecc1e04e392f06cd9eececf82c8cf9035621309c3eaad83d96b44971512c" \
+      "tk.recipe"="fdf45227054b931114b46116db9a2f11c274fb9eb67a3816939ca509c0dc3e21" \
       "tk.components"="rocm=5.2.3 tk-python=3.11.6 tvm-rocm=5.2"
 USER 10000:10000
 WORKDIR /home/tk

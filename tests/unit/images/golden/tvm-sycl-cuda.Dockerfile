@@ -52,7 +52,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
 COPY --from=packages /opt/venv /opt/venv
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
-    NVIDIA_DRIVER_CAPABILITIES="compute,utility"
+    NVIDIA_DRIVER_CAPABILITIES="compute,utility" \
+    CUDA_LIB_PATH="/usr/local/cuda/lib64/stubs"
 ENV PATH=/opt/venv/bin:/usr/local/cuda/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
 # Sources
@@ -61,15 +62,70 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
     sh /run/tk/site.sh git https://github.com/intel/llvm 2022-12 unresolved /src/dpcpp
-# Build of dpcpp-2022-12 on cuda-11.2.2
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/OpenCL-Headers main \
+      dcd5bede6859d26833cd85f0d6bbcee7382dc9b3 /src/OpenCL-Headers
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/OpenCL-ICD-Loader main \
+      792682ad3d877ab38573b997808bab3b43902b70 /src/OpenCL-ICD-Loader
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/intel/vc-intrinsics master \
+      782fbf7301dc73acaa049a4324c976ad94f587f7 /src/vc-intrinsics
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/KhronosGroup/SPIRV-Headers main \
+      5a121866927a16ab9d49bed4788b532c7fcea766 /src/SPIRV-Headers
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/boostorg/mp11 develop \
+      7bc4e1ae9b36ec8ee635c3629b59ec525bbe82b9 /src/mp11
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/oneapi-src/unified-runtime main \
+      fd711c920acc4434cb52ff18b078c082d9d7f44d /src/unified-runtime
+# Sources
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
+    sh /run/tk/site.sh git https://github.com/oneapi-src/level-zero v1.8.8 \
+      32c4431d731bc2ba7b5b88b32335063efa65e076 /src/level-zero
+# Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
-    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py -o /build -t Release --no-assertions \
-      --cuda --cmake-opt=-DCUDA_TOOLKIT_ROOT_DIR=/usr/local/cuda \
-      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp \
- && sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py \
+      --cmake-opt=-DCMAKE_C_COMPILER_LAUNCHER=ccache --cmake-opt=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
+      -o /build -t Release --no-assertions --cuda --cmake-opt=-DCUDA_TOOLKIT_ROOT_DIR=/usr/local/cuda \
+      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp
+# Compiling and installing
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
 
 # What was built, alone
 FROM scratch AS image
@@ -159,42 +215,60 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install build-essential ccache git libtinfo-dev libxml2-dev libz3-dev \
       ninja-build python3 python3-dev python3-pip python3-setuptools python3-wheel zlib1g-dev
 COPY --from=packages /opt/venv /opt/venv
-COPY --from=tk/dpcpp:2022-12-cuda-11.2.2-47bd8a2deae9 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-cuda-11.2.2-57323e4f3be4 /opt/dpcpp /opt/dpcpp
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
     NVIDIA_DRIVER_CAPABILITIES="compute,utility"
 ENV PATH=/opt/venv/bin:/opt/dpcpp/bin:/usr/local/cuda/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/opt/dpcpp/lib:/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+# Python packages that it imports
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-pip,sharing=shared,target=/var/cache/tk-pip \
+    sh /run/tk/site.sh run /usr/bin/python3 -m pip install --no-deps --target /opt/tvm/python \
+      attrs==25.3.0 cloudpickle==3.1.2 decorator==5.3.1 numpy==1.23.0 onnx==1.12.0 protobuf==3.20.1 \
+      psutil==7.2.2 scipy==1.10.1 synr==0.6.0 tornado==6.4.2 typing_extensions==4.13.2 xgboost==1.5.2
 # Sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
-    sh /run/tk/site.sh git https://github.com/wangzy0327/tvm dev-sycl unresolved /src/tvm-sycl
-# Build of tvm-sycl-0.10 on cuda-11.2.2
+    sh /run/tk/site.sh git https://github.com/wangzy0327/tvm dev-sycl \
+      71dfd5ef56ef9983ea0462f4df4cec99da8e82b3 /src/tvm-sycl
+# Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
     sh /run/tk/site.sh run cmake -S /src/tvm-sycl -B /build -G Ninja -DCMAKE_INSTALL_PREFIX=/opt/tvm \
+      -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
       -DCMAKE_C_COMPILER=/opt/dpcpp/bin/clang -DCMAKE_CXX_COMPILER=/opt/dpcpp/bin/clang++ \
       -DCMAKE_BUILD_TYPE=Release -DUSE_RPC=ON -DUSE_GRAPH_EXECUTOR=ON -DUSE_PROFILER=ON \
       -DUSE_GTEST=OFF -DUSE_SYCL=/opt/dpcpp -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config \
       -DSYCL_GPU=nvidia -DUSE_SYCL_CUDA=nvptx64-nvidia-cuda -DCMAKE_CXX_FLAGS=-DUSE_SYCL_CUDA \
-      -DUSE_CUDA=/usr/local/cuda \
- && sh /run/tk/site.sh run cmake --build /build --parallel \
- && sh /run/tk/site.sh run cmake --install /build \
- && cp -R /src/tvm-sycl/python /opt/tvm/python \
- && sh /run/tk/site.sh run /usr/bin/python3 -m pip install --target /opt/tvm/python attrs==26.1.0 \
-      cloudpickle==3.1.2 decorator==5.3.1 numpy==1.23.0 psutil==7.2.2 scipy==1.10.1 synr==0.6.0 \
-      tornado==6.4.2 typing_extensions==4.16.0
+      -DUSE_CUDA=/usr/local/cuda
+# Compiling
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run cmake --build /build --parallel
+# Installing
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run cmake --install /build
+# Its Python package
+RUN cp -R /src/tvm-sycl/python/. /opt/tvm/python
 
 # What was built, alone
 FROM scratch AS image
 COPY --from=build /opt/tvm /opt/tvm
 LABEL "tk.component"="tvm-sycl" \
       "tk.version"="0.10" \
-      "tk.commit"="unresolved"
+      "tk.commit"="71dfd5ef56ef9983ea0462f4df4cec99da8e82b3"
 # build context: Dockerfile apt/llvm.sources tk/link_duplicates.py tk/site.sh
 
 # cuda-11.2.2+dpcpp-2022-12+llvm-14+tvm-sycl-0.10
@@ -268,8 +342,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-cuda-11.2.2-47bd8a2deae9 /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-cuda-11.2.2-sm_70-27554f6f94ac /opt/tvm /opt/tvm
+COPY --from=tk/dpcpp:2022-12-cuda-11.2.2-57323e4f3be4 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/tvm-sycl:0.10-cuda-11.2.2-sm_70-5f7dd08dc33e /opt/tvm /opt/tvm
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
@@ -282,7 +356,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.2.2+dpcpp-2022-12+llvm-14+tvm-sy
       "org.opencontainers.image.description"="TVM 0.10 with the SYCL fork on CUDA, for V100" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.2.2-devel-ubuntu20.04" \
       "org.opencontainers.image.base.digest"="sha256:66af04302040b76bc04dc69bb7216f31d488938caa09dde95a22517ae97bdf25" \
-      "tk.recipe"="ffe641a2d9b3044d559dade860481c33563e5e3f854db7ef5d2cea9800b26ca0" \
+      "tk.recipe"="9956f0c4a360eaebeac92dce790292477cbb74bc3cb7290c26a52b945e7354f9" \
       "tk.components"="cuda=11.2.2 dpcpp=2022-12 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
       "tk.archs"="sm_70"
 USER 10000:10000

@@ -76,15 +76,21 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
     sh /run/tk/site.sh git https://github.com/intel/llvm 2022-09 0f579bae55c48d810e1ed76db29229c854e61d5e \
       /src/dpcpp
-# Build of dpcpp-2022-09 on rocm-5.2.3
+# Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
-    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py -o /build -t Release --no-assertions \
-      --hip --hip-platform AMD --cmake-opt=-DSYCL_BUILD_PI_HIP_ROCM_DIR=/opt/rocm \
-      --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp \
- && sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/configure.py \
+      --cmake-opt=-DCMAKE_C_COMPILER_LAUNCHER=ccache --cmake-opt=-DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
+      -o /build -t Release --no-assertions --hip --hip-platform AMD \
+      --cmake-opt=-DSYCL_BUILD_PI_HIP_ROCM_DIR=/opt/rocm --cmake-opt=-DCMAKE_INSTALL_PREFIX=/opt/dpcpp
+# Compiling and installing
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run python3 /src/dpcpp/buildbot/compile.py -o /build
 
 # What was built, alone
 FROM scratch AS image
@@ -180,42 +186,60 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install build-essential ccache git libtinfo-dev libxml2-dev libz3-dev \
       ninja-build python3 python3-dev python3-pip python3-setuptools python3-wheel zlib1g-dev
 COPY --from=packages /opt/venv /opt/venv
-COPY --from=tk/dpcpp:2022-09-rocm-5.2.3-e0e8f9bb6810 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-09-rocm-5.2.3-0752266bfcec /opt/dpcpp /opt/dpcpp
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
     HIP_PLATFORM="amd"
 ENV PATH=/opt/venv/bin:/opt/dpcpp/bin:/opt/rocm/bin:/opt/rocm/llvm/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/opt/dpcpp/lib:/opt/rocm/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+# Python packages that it imports
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-pip,sharing=shared,target=/var/cache/tk-pip \
+    sh /run/tk/site.sh run /usr/bin/python3 -m pip install --no-deps --target /opt/tvm/python \
+      attrs==25.3.0 cloudpickle==3.1.2 decorator==5.3.1 numpy==1.23.0 onnx==1.12.0 protobuf==3.20.1 \
+      psutil==7.2.2 scipy==1.10.1 synr==0.6.0 tornado==6.4.2 typing_extensions==4.13.2 xgboost==1.5.2
 # Sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
-    sh /run/tk/site.sh git https://github.com/wangzy0327/tvm dev-sycl unresolved /src/tvm-sycl
-# Build of tvm-sycl-0.10 on rocm-5.2.3
+    sh /run/tk/site.sh git https://github.com/wangzy0327/tvm dev-sycl \
+      71dfd5ef56ef9983ea0462f4df4cec99da8e82b3 /src/tvm-sycl
+# Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
     sh /run/tk/site.sh run cmake -S /src/tvm-sycl -B /build -G Ninja -DCMAKE_INSTALL_PREFIX=/opt/tvm \
+      -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache \
       -DCMAKE_C_COMPILER=/opt/dpcpp/bin/clang -DCMAKE_CXX_COMPILER=/opt/dpcpp/bin/clang++ \
       -DCMAKE_BUILD_TYPE=Release -DUSE_RPC=ON -DUSE_GRAPH_EXECUTOR=ON -DUSE_PROFILER=ON \
       -DUSE_GTEST=OFF -DUSE_SYCL=/opt/dpcpp -DUSE_LLVM=/usr/lib/llvm-14/bin/llvm-config -DSYCL_GPU=amd \
       -DCMAKE_CXX_FLAGS=-DUSE_SYCL_HIP \
-      '-DUSE_SYCL_HIP=amdgcn-amd-amdhsa -Xsycl-target-backend --offload-arch=gfx906' \
- && sh /run/tk/site.sh run cmake --build /build --parallel \
- && sh /run/tk/site.sh run cmake --install /build \
- && cp -R /src/tvm-sycl/python /opt/tvm/python \
- && sh /run/tk/site.sh run /usr/bin/python3 -m pip install --target /opt/tvm/python attrs==26.1.0 \
-      cloudpickle==3.1.2 decorator==5.3.1 numpy==1.23.0 psutil==7.2.2 scipy==1.10.1 synr==0.6.0 \
-      tornado==6.4.2 typing_extensions==4.16.0
+      '-DUSE_SYCL_HIP=amdgcn-amd-amdhsa -Xsycl-target-backend --offload-arch=gfx906'
+# Compiling
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run cmake --build /build --parallel
+# Installing
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-ccache,sharing=shared,target=/var/cache/tk-ccache \
+    sh /run/tk/site.sh run cmake --install /build
+# Its Python package
+RUN cp -R /src/tvm-sycl/python/. /opt/tvm/python
 
 # What was built, alone
 FROM scratch AS image
 COPY --from=build /opt/tvm /opt/tvm
 LABEL "tk.component"="tvm-sycl" \
       "tk.version"="0.10" \
-      "tk.commit"="unresolved"
+      "tk.commit"="71dfd5ef56ef9983ea0462f4df4cec99da8e82b3"
 # build context: Dockerfile apt/amdgpu.sources apt/llvm.sources apt/rocm.pref apt/rocm.sources tk/link_duplicates.py tk/site.sh
 
 # rocm-5.2.3+dpcpp-2022-09+llvm-14+tvm-sycl-0.10
@@ -295,8 +319,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-09-rocm-5.2.3-e0e8f9bb6810 /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-rocm-5.2.3-gfx906-3e2561054153 /opt/tvm /opt/tvm
+COPY --from=tk/dpcpp:2022-09-rocm-5.2.3-0752266bfcec /opt/dpcpp /opt/dpcpp
+COPY --from=tk/tvm-sycl:0.10-rocm-5.2.3-gfx906-db23fed6f2a2 /opt/tvm /opt/tvm
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
@@ -308,7 +332,7 @@ ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="rocm-5.2.3+dpcpp-2022-09+llvm-14+tvm-sycl-0.10" \
       "org.opencontainers.image.description"="the team's first set-up on ROCm" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.2.3" \
-      "tk.recipe"="c26d9bf025bb3203e5cacedc105161b0131f22795a5f15b204289aa3d11147f4" \
+      "tk.recipe"="2f16b5cd5c39dd1509d2bcfc65ebb3b59d15ac1f6de292956d060ac64eed0f6a" \
       "tk.components"="rocm=5.2.3 dpcpp=2022-09 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
       "tk.archs"="gfx906"
 USER 10000:10000
