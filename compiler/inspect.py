@@ -10,7 +10,8 @@ from typing import Any
 
 from compiler.core.diagnostics import TkError
 from compiler.core.files import sha256_bytes
-from compiler.frontend.onnx import UnsupportedModelError, import_model, read_model
+from compiler.frontend.onnx import UnsupportedModelError, import_model
+from compiler.frontend.proto import read_model
 from compiler.frontend.shapes import Bind
 from compiler.graph.alias import find_aliases, is_join
 from compiler.graph.convert import lay_out

@@ -25,7 +25,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from compiler.core.cache import ContentCache
+from compiler.core.cache import ContentCache, cache_trouble
 from compiler.core.diagnostics import BadInputError, BuildError, UsageError, did_you_mean
 from compiler.core.files import sha256_file, write_atomic
 from compiler.core.passes import PassEvent
@@ -193,7 +193,7 @@ def _run_stages(
             return _emit_sources(options, target, clock, kernels, module, host)
         with clock.stage("compile"):
             made = [item.result() for item in (*objects, build.submit("host", host))]
-        hits = build.hits
+        hits = len(build.hits - {"host"})
     if options.emit == "object":
         return _emit_objects(options, target, clock, made, images)
     with clock.stage("link"):
@@ -210,7 +210,7 @@ def _run_stages(
         library_bytes=size,
         constant_bytes=constants.bytes,
         peak_memory=plan.arena_bytes,
-        warnings=images.notes,
+        warnings=(*images.notes, *cache_trouble()),
     )
 
 
@@ -264,19 +264,19 @@ def _make_kernels(
     """
     known: dict[tuple[Func, tuple[tuple[str, Layout], ...]], int] = {}
     choose = form_chooser(layouts, target.facts, AnalyticChooser())
-    kernels: list[Kernel] = []
+    clock.progress("loops", 0, 0)
     steps: list[Step] = []
-    objects: list[Future[Path]] = []
-    groups = [group for group in fused.groups if not is_join(group, aliases)]
-    done = Steps(clock.progress, "kernels", len(groups))
-    for group in groups:
+    for group in fused.groups:
+        if is_join(group, aliases):
+            continue
         made = group_func(group, fused.graph.constants, choose, pieces=not target.facts.binds_threads)
-        own = param_layouts(made, layouts)
-        key = (made.func, tuple(own.items()))
-        kernel = None
-        if key not in known:
-            known[key] = number = len(known)
-            kernel = make_kernel(number, made.func, own, target, dump, edit, last=clock.last, check=check)
+        key = (made.func, tuple(param_layouts(made, layouts).items()))
+        steps.append(Step(known.setdefault(key, len(known)), group, made.values, made.derived))
+    kernels: list[Kernel] = []
+    objects: list[Future[Path]] = []
+    done = Steps(clock.progress, "kernels", len(known))
+    for (func, own), number in known.items():
+        kernel = make_kernel(number, func, dict(own), target, dump, edit, last=clock.last, check=check)
         if kernel is not None:
             kernels.append(kernel)
         if kernel is not None and build is not None:
@@ -285,7 +285,6 @@ def _make_kernels(
             done.advance(0.5)
         else:
             done.advance()
-        steps.append(Step(known[key], group, made.values, made.derived))
     if edit is not None:
         edit.check_applied(len(known))
     return kernels, steps, objects

@@ -7,18 +7,55 @@ removed and counts as absent; the worst outcome of a power loss or a flipped bit
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import os
 import re
+import threading
 from pathlib import Path
 
-from compiler.core.diagnostics import InternalError
-from compiler.core.files import sha256_bytes, sha256_file, write_atomic
+from compiler.core.diagnostics import HostError, InternalError
+from compiler.core.files import private_directory, sha256_bytes, sha256_file, write_atomic
 
 _DIGITS = 64
 _KEY = re.compile(r"[0-9a-f]{64}")
 _SUFFIX = re.compile(r"[a-z0-9._-]{0,32}")
+
+
+class _Spare:
+    """Takes this process's entries where the cache cannot: a directory that goes when the process ends."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._root: Path | None = None
+        self.trouble: HostError | None = None
+
+    def put(self, trouble: HostError, below: Path, data: bytes) -> Path:
+        """Store an entry that the cache had no place for, and remember why it had none."""
+        with self._lock:
+            self.trouble = trouble
+            if self._root is None:
+                held = contextlib.ExitStack()
+                self._root = held.enter_context(private_directory("tk-spare"))
+                atexit.register(held.close)
+        write_atomic(self._root / below, data)
+        return self._root / below
+
+    def folder(self, below: Path) -> Path | None:
+        """Where entries of a folder of the cache would be; None as long as there are none."""
+        return None if self._root is None else self._root / below
+
+
+_SPARE = _Spare()
+
+
+def cache_trouble() -> tuple[str, ...]:
+    """What kept this process from writing to the cache since it was last asked; empty when nothing did."""
+    trouble, _SPARE.trouble = _SPARE.trouble, None
+    if trouble is None:
+        return ()
+    return (f"nothing could be kept in the cache: {trouble.why or trouble.what} ({trouble.where})",)
 
 
 class ContentCache:
@@ -29,8 +66,10 @@ class ContentCache:
 
     def get(self, key: str, suffix: str = "") -> Path | None:
         """Path of the payload of `key`, or None; a damaged entry is removed and counts as absent."""
-        directory = self._directory(key, suffix)
-        for path in _entries(directory, suffix):
+        below = self._below(key, suffix)
+        spare = _SPARE.folder(below)
+        folders = [self.root / below] if spare is None else [self.root / below, spare]
+        for path in (path for folder in folders for path in _entries(folder, suffix)):
             with contextlib.suppress(OSError):
                 if sha256_file(path) == path.name[:_DIGITS]:
                     touch(path)
@@ -39,17 +78,24 @@ class ContentCache:
         return None
 
     def put(self, key: str, data: bytes, suffix: str = "") -> Path:
-        """Store `data` under `key` and return the payload's path; concurrent writers do not disturb it."""
-        path = self._directory(key, suffix) / f"{sha256_bytes(data)}{suffix}"
-        write_atomic(path, data)
-        return path
+        """Store `data` under `key` and return the payload's path; concurrent writers do not disturb it.
 
-    def _directory(self, key: str, suffix: str) -> Path:
+        Where the cache cannot be written (its disk is full), the payload lies in a directory of this process
+        as long as that lasts, and `cache_trouble` says so. Raises HostError where that cannot be, either.
+        """
+        below = self._below(key, suffix) / f"{sha256_bytes(data)}{suffix}"
+        try:
+            write_atomic(self.root / below, data)
+        except HostError as trouble:
+            return _SPARE.put(trouble, below, data)
+        return self.root / below
+
+    def _below(self, key: str, suffix: str) -> Path:
         if not _KEY.fullmatch(key) or not _SUFFIX.fullmatch(suffix):
             raise InternalError(
                 "a cache key is not the work of content_key", where=f"key {key!r}, suffix {suffix!r}"
             )
-        return self.root / key[:2] / key
+        return Path(key[:2], key)
 
 
 def touch(path: Path) -> None:

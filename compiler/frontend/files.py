@@ -8,7 +8,7 @@ from pathlib import Path
 import onnx
 
 from compiler.frontend.external import ExternalData
-from compiler.frontend.onnx import read_model
+from compiler.frontend.proto import read_model
 
 
 def external_files(path: Path) -> tuple[str, ...]:

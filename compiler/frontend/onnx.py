@@ -7,18 +7,17 @@ that are not supported are collected and reported together.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
-from onnx import AttributeProto, inliner
+from onnx import AttributeProto
 
 from compiler.core.diagnostics import BadInputError, did_you_mean
 from compiler.frontend.external import ExternalData
+from compiler.frontend.functions import check_size, inlined
+from compiler.frontend.proto import broken, first_line, read_model, schema_of
 from compiler.frontend.shapes import Bind, input_types
 from compiler.frontend.signatures import apply_signature
 from compiler.frontend.tensors import LIMIT_BYTES, element_type, tensor_array
@@ -83,30 +82,6 @@ def import_model(
     return import_proto(read_model(path), external, shapes or {}, binds or {}, str(path))
 
 
-def read_model(path: Path) -> onnx.ModelProto:
-    """Parse a model file, without its external data; raises BadInputError."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise BadInputError(
-            "the model cannot be read", where=str(path), why=error.strerror or str(error)
-        ) from error
-    model = onnx.ModelProto()
-    try:
-        model.ParseFromString(data)
-    except DecodeError as error:
-        raise _broken(str(path), "it is no protobuf message, or cut off") from error
-    if not model.HasField("graph") or not model.ir_version:
-        raise _broken(str(path), "it has no graph" if model.ir_version else "it has no ir_version")
-    return model
-
-
-def _broken(where: str, why: str) -> BadInputError:
-    return BadInputError(
-        "this is no valid ONNX model", where=where, why=why, hint="copy or export the file again"
-    )
-
-
 def import_proto(
     model: onnx.ModelProto,
     data: Path | ExternalData,
@@ -116,12 +91,13 @@ def import_proto(
 ) -> Graph:
     """The graph of a parsed model; `data` opens external data, or is the directory below which it lies."""
     if not all(isinstance(text, str) for text in _texts(model.graph)):
-        raise _broken(where, "a name in it is not UTF-8")
+        raise broken(where, "a name in it is not UTF-8")
+    check_size(model, where)
     external = data if isinstance(data, ExternalData) else ExternalData(data)
     try:
-        return _Importer(_inlined(model, where), external, where).run(shapes, binds)
+        return _Importer(inlined(model, where), external, where).run(shapes, binds)
     except (UnicodeDecodeError, RecursionError) as error:
-        raise _broken(where, str(error)) from error
+        raise broken(where, str(error)) from error
 
 
 def _texts(graph: onnx.GraphProto) -> Iterator[object]:
@@ -135,45 +111,6 @@ def _texts(graph: onnx.GraphProto) -> Iterator[object]:
     for info in (*graph.input, *graph.output):
         yield info.name
         yield from (dim.dim_param for dim in info.type.tensor_type.shape.dim)
-
-
-def _inlined(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
-    """The model without functions: its own, and ONNX's where we have no record of the operator."""
-    if model.functions:
-        try:
-            model = inliner.inline_local_functions(model)
-        except Exception as error:  # the inliner raises whatever its C++ side does
-            raise _broken(where, f"its functions cannot be inlined: {_first_line(error)}") from error
-    derived = [item for item in model.graph.node if _is_derived(item)]
-    for item in derived:
-        _write_defaults(item)
-    if derived:
-        # What the inliner cannot do stays, and is then reported as an operator without a record.
-        with suppress(RuntimeError, ValueError):
-            names = sorted({("", item.op_type) for item in derived})
-            model = inliner.inline_selected_functions(model, names, inline_schema_functions=True)
-    return model
-
-
-def _is_derived(item: onnx.NodeProto) -> bool:
-    """Whether ONNX itself says what an operator without a record is made of."""
-    if item.domain not in ("", "ai.onnx") or find("", item.op_type) is not None:
-        return False
-    schema = _schema(item.op_type, "", onnx.defs.onnx_opset_version())
-    return schema is not None and bool(schema.has_function)  # type: ignore[attr-defined]
-
-
-def _write_defaults(item: onnx.NodeProto) -> None:
-    """Add the attributes that were left out: the inliner does not."""
-    schema = _schema(item.op_type, "", onnx.defs.onnx_opset_version())
-    given = {attr.name for attr in item.attribute}
-    for name, attr in schema.attributes.items() if schema is not None else ():
-        if name not in given and attr.default_value.name:
-            item.attribute.append(attr.default_value)
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0][:300]
 
 
 class _Importer:
@@ -205,7 +142,7 @@ class _Importer:
             raise BadInputError("sparse initializers are not supported", where=self.where)
         for tensor in self.graph.initializer:
             if not tensor.name or tensor.name in self.values:
-                raise _broken(self.where, f"initializer {tensor.name!r} has no name of its own")
+                raise broken(self.where, f"initializer {tensor.name!r} has no name of its own")
             self.values[tensor.name] = self.editor.constant(tensor_array(tensor, self.external), tensor.name)
 
     def _inputs(self, shapes: Mapping[str, Sequence[int]], binds: Mapping[str, Bind]) -> list[Value]:
@@ -213,7 +150,7 @@ class _Importer:
         free = [item for item in self.graph.input if item.name not in self.values]
         names = [item.name for item in free]
         if len(set(names)) != len(names) or "" in names:
-            raise _broken(self.where, "its inputs have no names of their own")
+            raise broken(self.where, "its inputs have no names of their own")
         types, bound = input_types(free, shapes, binds)
         inputs = []
         for name, kind in types.items():
@@ -228,9 +165,7 @@ class _Importer:
         names = [item.name for item in self.graph.output]
         missing = [name for name in names if name not in self.values]
         if missing or not names or len(set(names)) != len(names):
-            raise _broken(
-                self.where, f"output {missing[0]!r} is never computed" if missing else "bad outputs"
-            )
+            raise broken(self.where, f"output {missing[0]!r} is never computed" if missing else "bad outputs")
         outputs = tuple(self.values[name] for name in names)
         return Graph(
             tuple(inputs),
@@ -263,7 +198,7 @@ class _Importer:
             if not output:
                 continue
             if output in self.values or output in self.unknown:
-                raise _broken(self.where, f"{output!r} is computed twice")
+                raise broken(self.where, f"{output!r} is computed twice")
             if made is not None and at < len(made):
                 self.values[output] = made[at]
             else:
@@ -307,7 +242,7 @@ class _Importer:
         opset = self.opsets.get(domain)
         if opset is None:
             raise InvalidError(f"the model imports no version of domain {domain or 'ai.onnx'}")
-        schema = _schema(item.op_type, domain, opset)
+        schema = schema_of(item.op_type, domain, opset)
         if schema is not None and not schema.min_input <= len(item.input) <= schema.max_input:
             raise InvalidError(f"it has {len(item.input)} inputs, which {item.op_type} cannot have")
         if schema is not None and not schema.min_output <= len(item.output) <= schema.max_output:
@@ -369,15 +304,6 @@ def _constant(attrs: Mapping[str, AttrValue | Array]) -> Array:
     raise UnsupportedError(f"Constant with {', '.join(attrs) or 'no value'} is not supported")
 
 
-@cache
-def _schema(name: str, domain: str, opset: int) -> onnx.defs.OpSchema | None:
-    """ONNX's own description of an operator, where this version of the package has one."""
-    try:
-        return onnx.defs.get_schema(name, opset, domain)
-    except onnx.defs.SchemaError:
-        return None
-
-
 def _check_types(types: Iterable[TensorType]) -> None:
     for kind in types:
         if kind.bytes > LIMIT_BYTES:
@@ -387,7 +313,7 @@ def _check_types(types: Iterable[TensorType]) -> None:
 def _reason(error: BaseException) -> str:
     if isinstance(error, KeyError):
         return f"attribute {error.args[0]} is missing"
-    return _first_line(error)
+    return first_line(error)
 
 
 def _op_text(item: onnx.NodeProto, domain: str) -> str:
@@ -432,7 +358,7 @@ def _in_order(graph: onnx.GraphProto, defined: set[str], where: str) -> list[onn
                 ready.append(reader)
     if len(ordered) < len(nodes):
         stuck = next(at for at in range(len(nodes)) if waiting[at])
-        raise _broken(where, f"node {nodes[stuck].name or stuck!r} depends on its own result")
+        raise broken(where, f"node {nodes[stuck].name or stuck!r} depends on its own result")
     return [nodes[at] for at in ordered]
 
 

@@ -24,13 +24,13 @@ _SHOWN_LINES = 12
 class KernelBuild:
     """Compiles sources in the background; use as a context manager and call `submit` for each source.
 
-    `hits` counts the objects that came from the cache.
+    `hits` are the names of those whose object came from the cache.
     """
 
     def __init__(self, target: Target, settings: Settings, *, extra_flags: Sequence[str] = ()) -> None:
         self.cxx = find_cxx(settings)
         self.flags = (*target.flags(self.cxx), *extra_flags)
-        self.hits = 0
+        self.hits: set[str] = set()
         self._cache = ContentCache(settings.cache_dir / "objects")
         self._pool = ThreadPoolExecutor(max_workers=settings.jobs)
         self._headers = headers_digest()
@@ -53,7 +53,7 @@ class KernelBuild:
     def _object(self, name: str, text: str) -> Path:
         key = content_key("object", text, self._headers, self.cxx.identity, *self.flags)
         if found := self._cache.get(key, ".o"):
-            self.hits += 1
+            self.hits.add(name)
             return found
         return self._cache.put(key, compile_object(self.cxx, self.flags, name, text), ".o")
 

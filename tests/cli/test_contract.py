@@ -13,7 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 import compiler
 from tests.support import command
@@ -38,8 +40,65 @@ def test_compile_says_where_and_what_it_cost(directory: Path) -> None:
     document = command.tk("compile", "mnist.onnx", "-o", "other.so", "--json", cwd=directory).json
     assert document["path"] == "other.so"
     assert document["library_bytes"] == (directory / "other.so").stat().st_size
-    assert document["cache_hits"] >= document["kernels"] > 0
+    assert document["cache_hits"] == document["kernels"] > 0
     assert {"seconds", "stages", "constant_bytes", "peak_memory", "target", "arch"} <= document.keys()
+
+
+def test_kernels_from_the_cache_are_no_more_than_there_are(directory: Path) -> None:
+    """The library is another one, its objects are not; the host's object is no kernel."""
+    words = ("compile", "mnist.onnx", "-o", "three.so", "--threads", "3")
+    text = command.tk(*words, cwd=directory).out
+    document = command.tk(*words, "--dump", "dump", "--json", cwd=directory).json
+    assert document["cache_hits"] == document["kernels"]
+    assert f"  kernels    {document['kernels']}, {document['kernels']} from the cache\n" in text
+
+
+def test_progress_ends_at_the_kernels_that_the_report_counts(directory: Path, tmp_path: Path) -> None:
+    """Also where several steps share a kernel."""
+    told: list[tuple[str, float, float]] = []
+    onnx.save(repeated(5), tmp_path / "repeated.onnx")
+    report = compiler.compile_model(
+        tmp_path / "repeated.onnx",
+        compiler.CompileOptions(output=tmp_path / "m.so"),
+        progress=lambda *parts: told.append(parts),
+    )
+    counts = [(done, total) for doing, done, total in told if doing == "kernels"]
+    assert {total for _, total in counts} == {report.kernels}
+    assert max(done for done, _ in counts) == report.kernels < 5
+
+
+def repeated(times: int) -> onnx.ModelProto:
+    """The same matrix product so many times."""
+    nodes = [helper.make_node("MatMul", [f"x{n}", f"w{n}"], [f"x{n + 1}"]) for n in range(times)]
+    weights = [numpy_helper.from_array(np.eye(64, dtype=np.float32), f"w{n}") for n in range(times)]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, (64, 64)) for name in ("x0", f"x{times}")]
+    graph = helper.make_graph(nodes, "g", ends[:1], ends[1:], weights)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_a_cache_that_cannot_be_written_fails_no_compile(directory: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    check_without_cache(directory, tmp_path / "file" / "cache", "Not a directory")
+
+
+def test_a_full_cache_fails_no_compile(directory: Path, tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    full.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(full)], check=False)
+    if mounted.returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        check_without_cache(directory, full, "No space left on device")
+    finally:
+        subprocess.run(["umount", str(full)], check=True)
+
+
+def check_without_cache(directory: Path, cache: Path, why: str) -> None:
+    words = ("compile", "mnist.onnx", "-o", "uncached.so")
+    result = command.tk(*words, cwd=directory, env={"TK_CACHE_DIR": str(cache)})
+    assert result.code == 0, result.err
+    assert result.err.startswith(f"warning: nothing could be kept in the cache: {why} ({cache}")
+    assert (directory / "uncached.so").read_bytes() == (directory / "mnist.so").read_bytes()
 
 
 def test_compile_is_reproducible(directory: Path) -> None:

@@ -64,7 +64,7 @@ def _costs(compiled: dict[str, Any]) -> list[tuple[str, str]]:
 
 def _cached(compiled: dict[str, Any]) -> str:
     return (
-        "all from the cache" if compiled.get("cached") else f"{compiled['cache_hits']} objects from the cache"
+        "all from the cache" if compiled.get("cached") else f"{compiled['cache_hits']} kernels from the cache"
     )
 
 
