@@ -65,6 +65,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.reports import ModelReport as ModelReport
     from compiler.reports import TargetReport as TargetReport
     from compiler.reports import TensorInfo as TensorInfo
+    from compiler.reports import Unsupported as Unsupported
     from compiler.runtime.loader import Context as Context
     from compiler.runtime.loader import Model as Model
     from compiler.runtime.loader import manifest_of as manifest_of
@@ -124,6 +125,7 @@ _HOMES = {
         "ModelReport",
         "TargetReport",
         "TensorInfo",
+        "Unsupported",
     ),
     "compiler.runtime.loader": ("Context", "Model", "manifest_of"),
     "compiler.verify.device": ("load",),

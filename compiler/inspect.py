@@ -10,8 +10,9 @@ from typing import Any
 
 from compiler.core.diagnostics import TkError
 from compiler.core.files import sha256_bytes
-from compiler.frontend.onnx import UnsupportedModelError, import_model
+from compiler.frontend.onnx import import_model
 from compiler.frontend.proto import read_model
+from compiler.frontend.refusals import UnsupportedModelError
 from compiler.frontend.shapes import Bind
 from compiler.graph.alias import find_aliases, is_join
 from compiler.graph.convert import lay_out
@@ -55,10 +56,7 @@ def inspect_model(
     try:
         graph = import_model(path, shapes, binds)
     except UnsupportedModelError as error:
-        refused = tuple(Unsupported(item.op, item.node, item.reason) for item in error.refusals)
-        counts = Counter(node.op_type for node in proto.graph.node)
-        ops = tuple(OpCount(name, count, 0) for name, count in sorted(counts.items()))
-        return ModelReport(path, opset, (), (), ops, 0, 0, 0, None, refused)
+        return _with_refusals(path, opset, error)
     return ModelReport(
         path=path,
         opset=opset,
@@ -69,6 +67,25 @@ def inspect_model(
         parameter_bytes=sum(array.nbytes for array in graph.constants.values()),
         flops=sum(node.op.flops(node.info) for node in graph.nodes),
         arena_bytes=_arena_bytes(graph),
+    )
+
+
+def _with_refusals(path: Path, opset: int, error: UnsupportedModelError) -> ModelReport:
+    """What is known of a model that cannot be compiled."""
+    known = error.known
+    return ModelReport(
+        path=path,
+        opset=opset,
+        inputs=tuple(TensorInfo(*one) for one in known.inputs),
+        outputs=tuple(TensorInfo(*one) for one in known.outputs),
+        ops=tuple(
+            OpCount(name, count, known.flops.get(name, 0)) for name, count in sorted(known.ops.items())
+        ),
+        parameters=known.parameters,
+        parameter_bytes=known.parameter_bytes,
+        flops=sum(known.flops.values()),
+        unknown_nodes=known.unknown_nodes,
+        unsupported=tuple(Unsupported(one.op, one.node, one.reason) for one in error.refusals),
     )
 
 

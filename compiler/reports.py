@@ -102,7 +102,11 @@ class Unsupported:
 
 @dataclass(frozen=True, slots=True)
 class ModelReport:
-    """What is inside an ONNX file; `arena_bytes` is the planned memory for intermediates, if planned."""
+    """What is inside an ONNX file; `arena_bytes` is the planned memory for intermediates, if planned.
+
+    Where nodes are `unsupported`, nothing is known of them and those behind them (`unknown_nodes`): `flops`
+    are those of the others then, and outputs are as the model declares them, with `?` for what it does not.
+    """
 
     path: Path
     opset: int
@@ -114,6 +118,7 @@ class ModelReport:
     flops: int
     arena_bytes: int | None = None
     unsupported: tuple[Unsupported, ...] = ()
+    unknown_nodes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

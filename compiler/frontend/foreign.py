@@ -146,13 +146,10 @@ _BEGINNINGS: Sequence[tuple[bytes, _Kind]] = (
     (b"\x7fELF", _LIBRARY),
     (b"\x1f\x8b", _PACKED),
     (b"\xfd7zXZ\x00", _PACKED),
+    (b"BZh91AY&SY", _PACKED),
     (b"\x28\xb5\x2f\xfd", _PACKED),
 )
-_AT_FOUR: Sequence[tuple[bytes, _Kind]] = (
-    (b"TFL3", _TFLITE),
-    (b"ORTM", _ORT),
-    (b"1AY&", _PACKED),
-)  # flatbuffers, bzip2
+_FLATBUFFERS: Sequence[tuple[bytes, _Kind]] = ((b"TFL3", _TFLITE), (b"ORTM", _ORT))
 _PICKLES = tuple(bytes((0x80, version)) for version in range(2, 6))
 _INSIDE: Sequence[tuple[Callable[[str], bool], _Kind]] = (
     # In this order: programs have pickled weights in them, too.
@@ -175,8 +172,8 @@ def _by_signature(data: bytes) -> _Kind | None:
     for sign, kind in _BEGINNINGS:
         if data.startswith(sign):
             return kind
-    for sign, kind in _AT_FOUR:
-        if data[4:8] == sign:
+    for sign, kind in _FLATBUFFERS:
+        if data[2:8] == b"\0\0" + sign:  # behind an offset below 2**16, which tells it from protobuf
             return kind
     return _TORCH_STATE if data.startswith(_PICKLES) else None
 

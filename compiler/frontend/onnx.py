@@ -6,18 +6,19 @@ that are not supported are collected and reported together.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import onnx
 from onnx import AttributeProto
 
-from compiler.core.diagnostics import BadInputError, did_you_mean
+from compiler.core.diagnostics import BadInputError
 from compiler.frontend.external import ExternalData
 from compiler.frontend.functions import check_size, inlined
 from compiler.frontend.proto import broken, first_line, read_model, schema_of
+from compiler.frontend.refusals import Known, Refusal, Shape, UnsupportedModelError, why_unknown
 from compiler.frontend.shapes import Bind, input_types
 from compiler.frontend.signatures import apply_signature
 from compiler.frontend.tensors import LIMIT_BYTES, element_type, tensor_array
@@ -26,7 +27,7 @@ from compiler.graph.dtypes import Array
 from compiler.graph.edit import Editor
 from compiler.graph.ir import Graph, Node, TensorType, Value
 from compiler.graph.op import InvalidError, OnnxNode, Op, UnsupportedError
-from compiler.graph.ops import find, onnx_names
+from compiler.graph.ops import find
 
 OLDEST_OPSET = 7
 EAGER_FOLD_ELEMENTS = 1 << 16
@@ -35,34 +36,6 @@ EAGER_FOLD_ELEMENTS = 1 << 16
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype"})
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
 _HEADS = {"": "ai.onnx"}
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """One node that cannot be compiled."""
-
-    node: str
-    op: str
-    reason: str
-
-
-class UnsupportedModelError(BadInputError):
-    """The model uses operators that are not supported; `refusals` lists all of them."""
-
-    def __init__(self, path: str, refusals: Sequence[Refusal]) -> None:
-        self.refusals = tuple(refusals)
-        count = len(self.refusals)
-        width = max(len(item.op) for item in self.refusals)
-        rows = [f"{item.op:<{width}}  {item.node}: {item.reason}" for item in self.refusals]
-        super().__init__(
-            f"{count} node{'s' if count > 1 else ''} of the model cannot be compiled",
-            where=path,
-            why="\n".join(["", *(f"  {row}" for row in rows)]),
-        )
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Copy with the list, also across process pools."""
-        return (UnsupportedModelError, (self.where, self.refusals))
 
 
 def import_model(
@@ -125,6 +98,8 @@ class _Importer:
         self.values: dict[str, Value] = {}
         self.unknown: set[str] = set()
         self.refusals: list[Refusal] = []
+        self.converted: Counter[str] = Counter()
+        self.made: list[tuple[str, Node]] = []
 
     def run(self, shapes: Mapping[str, Sequence[int]], binds: Mapping[str, Bind]) -> Graph:
         self._constants()
@@ -134,7 +109,7 @@ class _Importer:
         for number, item in enumerate(nodes):
             self._node(item, number, used)
         if self.refusals:
-            raise UnsupportedModelError(self.where, self.refusals)
+            raise UnsupportedModelError(self.where, self.refusals, self._known(inputs))
         return self._finish(inputs)
 
     def _constants(self) -> None:
@@ -176,13 +151,43 @@ class _Importer:
             tuple(names),
         )
 
+    def _known(self, inputs: Sequence[Value]) -> Known:
+        """What is to be said of a model with nodes that were refused."""
+        ops = Counter(_op_text(item, _domain(item)) for item in self.graph.node)
+        constants = self.editor.constants.values()
+        flops: Counter[str] = Counter()
+        for name, node in self.made:
+            flops[name] += node.op.flops(node.info)
+        return Known(
+            inputs=tuple((value.name, str(value.type.dtype), value.type.shape) for value in inputs),
+            outputs=tuple(self._output(item) for item in self.graph.output),
+            ops=ops,
+            flops=flops,
+            unknown_nodes=ops.total() - self.converted.total(),
+            parameters=sum(array.size for array in constants),
+            parameter_bytes=sum(array.nbytes for array in constants),
+        )
+
+    def _output(self, item: onnx.ValueInfoProto) -> tuple[str, str, Shape]:
+        """An output as it was computed, else as the model declares it."""
+        value = self.values.get(item.name)
+        if value is not None:
+            return item.name, str(value.type.dtype), value.type.shape
+        try:
+            kind = str(element_type(item.type.tensor_type.elem_type))
+        except ValueError:
+            kind = "?"
+        dims = item.type.tensor_type.shape.dim
+        return item.name, kind, tuple(dim.dim_value or dim.dim_param or "?" for dim in dims)
+
     # ------------------------------------------------------------ one node
 
     def _node(self, item: onnx.NodeProto, number: int, used: set[str]) -> None:
         name = item.name or f"(node {number}, makes {', '.join(item.output)[:80]})"
-        domain = "" if item.domain == "ai.onnx" else item.domain
+        domain = _domain(item)
         try:
             made = self._convert(item, domain, name, used)
+            self.converted[_op_text(item, domain)] += made is not None
         except UnsupportedError as error:
             self.refusals.append(Refusal(name, _op_text(item, domain), error.reason))
             made = None
@@ -215,16 +220,14 @@ class _Importer:
             return (self.editor.constant(_constant(attrs), item.output[0]),)
         op = find(domain, item.op_type)
         if op is None:
-            hint = did_you_mean(item.op_type, (known for _, known in onnx_names()))
-            raise UnsupportedError("there is no record of this operator" + (f" ({hint})" if hint else ""))
+            raise UnsupportedError(why_unknown(domain, item.op_type))
         opset = self._opset(item, domain)
         if any(value in self.unknown for value in item.input):
             return None
         inputs = tuple(self._input(value) for value in item.input)
         known = tuple(None if value is None else self.editor.known(value) for value in inputs)
         outputs = tuple(bool(output) and output in used for output in item.output)
-        node = OnnxNode(attrs, inputs, known, outputs)
-        operands, canonical = apply_signature(op, opset, node)
+        operands, canonical = apply_signature(op, opset, OnnxNode(attrs, inputs, known, outputs))
         types = op.infer(tuple(value.type for value in operands), canonical)
         _check_types(types)
         folded = self._fold(op, operands, types, canonical)
@@ -234,7 +237,9 @@ class _Importer:
             self.editor.value(kind, output) for kind, output in zip(types, item.output, strict=False)
         )
         made += tuple(self.editor.value(kind) for kind in types[len(made) :])
-        self.editor.append(Node(op, operands, made, canonical, (name,)))
+        node = Node(op, operands, made, canonical, (name,))
+        self.editor.append(node)
+        self.made.append((_op_text(item, domain), node))
         return made
 
     def _opset(self, item: onnx.NodeProto, domain: str) -> int:
@@ -314,6 +319,10 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, KeyError):
         return f"attribute {error.args[0]} is missing"
     return first_line(error)
+
+
+def _domain(item: onnx.NodeProto) -> str:
+    return "" if item.domain == "ai.onnx" else item.domain
 
 
 def _op_text(item: onnx.NodeProto, domain: str) -> str:

@@ -16,7 +16,7 @@ from compiler.core.settings import load_settings, usable_processors
 from compiler.runtime.loader import Context, Model
 from compiler.runtime.tensors import Array
 from compiler.targets import get_target
-from compiler.verify.check import bound_arrays, read_model
+from compiler.verify.check import bound_arrays, checked_model
 from compiler.verify.device import EMULATOR, load
 from compiler.verify.inputs import read_feeds
 from compiler.verify.peak import peak_gflops
@@ -185,7 +185,7 @@ def _other_engine(request: BenchRequest, threads: int, feeds: Mapping[str, Array
         raise HostError(
             "onnxruntime is not installed", where="--beside", hint="pip install 'tk-toolchain[verify]'"
         )
-    proto = read_model(request.beside)
+    proto = checked_model(request.beside)
     engine = OnnxRuntime(request.beside, threads)
     given = {**feeds, **bound_arrays(proto, request.binds)}
     return engine.name, lambda: engine.run(given)

@@ -12,6 +12,8 @@ import onnx
 from compiler.core.diagnostics import BadInputError
 from compiler.core.files import sha256_file
 from compiler.core.progress import Progress, Steps, silent
+from compiler.frontend.functions import check_size
+from compiler.frontend.proto import read_model
 from compiler.runtime.tensors import TensorInfo, numpy_dtype
 from compiler.verify.compare import Array, compare, worse
 from compiler.verify.device import load
@@ -27,7 +29,7 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
     `progress` is told of the runs that are done. Raises BadInputError if the library or model cannot be read
     or they do not belong together.
     """
-    proto = read_model(request.model)
+    proto = checked_model(request.model)
     reference, notes = make_reference(request.model, request.reference)
     library, model_digest = load(request.library, device=request.device), sha256_file(request.model)
     if library.manifest.get("model_sha256", model_digest) != model_digest:
@@ -121,15 +123,11 @@ def bound_arrays(proto: onnx.ModelProto, binds: Mapping[str, object]) -> dict[st
     }
 
 
-def read_model(model: Path) -> onnx.ModelProto:
-    """The model's graph without its external data; raises BadInputError for a damaged file."""
-    try:
-        return onnx.load(model, load_external_data=False)
-    except Exception as error:
-        # protobuf's error classes differ between its implementations
-        raise BadInputError(
-            "cannot read the ONNX file", where=str(model), why="it is damaged or no ONNX file"
-        ) from error
+def checked_model(model: Path) -> onnx.ModelProto:
+    """The model without its external data; raises BadInputError for a file that no reference should see."""
+    proto = read_model(model)
+    check_size(proto, str(model))
+    return proto
 
 
 def reference_outputs(

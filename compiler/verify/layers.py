@@ -16,6 +16,7 @@ import onnx
 from compiler import compile_model
 from compiler.core.files import private_directory
 from compiler.core.progress import Progress, silent
+from compiler.frontend.proto import read_model
 from compiler.reports import CompileOptions
 from compiler.runtime.loader import Model
 from compiler.runtime.tensors import Array
@@ -39,7 +40,7 @@ def compare_layers(
 
     `progress` is told of the compile, which takes most of the time.
     """
-    names = boundary_values(onnx.load(request.model, load_external_data=False), library.manifest)
+    names = boundary_values(read_model(request.model), library.manifest)
     with private_directory("tk-layers") as directory:
         model = _write_exposed(request.model, names, directory)
         options = CompileOptions(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -82,14 +83,31 @@ def _show_model(report: compiler.ModelReport) -> None:
     console.data(console.table(("op", "count", "MFLOP"), rows))
     console.data("")
     console.data(f"parameters    {report.parameters:,} ({console.size(report.parameter_bytes)})")
-    console.data(f"computation   {report.flops / 1e9:.3g} GFLOP")
+    console.data(f"computation   {_computation(report)}")
     if report.arena_bytes is not None:
         console.data(f"memory plan   {console.size(report.arena_bytes)} for all intermediate values")
     if report.unsupported:
-        unsupported = [(one.op, one.node, one.reason) for one in report.unsupported]
         console.data("")
-        console.data(f"cannot be compiled: {len(unsupported)} nodes")
-        console.data(console.table(("op", "node", "reason"), unsupported))
+        console.data(f"cannot be compiled: {console.count(len(report.unsupported), 'node')}")
+        console.data(console.table(("op", "nodes", "first", "reason"), _refusals(report.unsupported)))
+
+
+def _computation(report: compiler.ModelReport) -> str:
+    """Floating-point operations, as far as shapes are known."""
+    text = f"{report.flops / 1e9:.3g} GFLOP"
+    if not report.unknown_nodes:
+        return text
+    every = sum(one.count for one in report.ops)
+    known = f"{text} in the {every - report.unknown_nodes} of {every} nodes whose shapes are known"
+    return known if report.unknown_nodes < every else "not known: no node's shapes are known"
+
+
+def _refusals(unsupported: Sequence[compiler.Unsupported]) -> list[tuple[object, ...]]:
+    """One row for each operator and reason: how many nodes, and the first of them."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in unsupported:
+        found.setdefault((one.op, one.reason), []).append(one.node)
+    return [(op, len(nodes), nodes[0], reason) for (op, reason), nodes in found.items()]
 
 
 def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:

@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from compiler.core.diagnostics import BadInputError, UsageError
 from compiler.core.types import F32
-from compiler.frontend.onnx import UnsupportedModelError, import_model, import_proto
+from compiler.frontend.onnx import import_model, import_proto
+from compiler.frontend.refusals import UnsupportedModelError
 from compiler.graph.interpret import evaluate
 from compiler.graph.ir import Graph, verify
 from tests.support.onnx_models import assert_close, model, run_onnxruntime
@@ -322,7 +323,7 @@ def test_a_missing_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"garbage", b"\x08\x08", bytes(range(256)) * 8])
 def test_garbage(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "m.onnx").write_bytes(content)
-    with pytest.raises(BadInputError, match="no valid ONNX model"):
+    with pytest.raises(BadInputError, match=r"no valid ONNX model|the file is empty"):
         import_model(tmp_path / "m.onnx")
 
 
