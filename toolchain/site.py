@@ -103,6 +103,13 @@ class SiteConfig:
                 return f"{one.mirror}{url.removeprefix(one.original)}"
         return url
 
+    def original_apt_url(self, url: str) -> str:
+        """What a URL of one of this site's apt mirrors stands for; the URL itself when it is of none."""
+        for one in self.apt_mirrors:
+            if url.startswith(one.mirror):
+                return f"{one.original}{url.removeprefix(one.mirror)}"
+        return url
+
     def build_settings(self) -> bytes:
         """Proxy and mirrors as the `NAME=value` lines that build steps read from the secret `tk-site`."""
         indexes = [url for url in (self.pip_index, *self.pip_extra_indexes) if url.startswith("http://")]

@@ -73,6 +73,78 @@ mirrored() {
     printf '%s\n' "$1"
 }
 
+# Replaces in lists of apt what the site's mirrors stand for.
+use_apt_mirrors() {
+    while IFS=' ' read -r original mirror; do
+        for file in "$@"; do
+            [ ! -e "$file" ] || sed -i "s|$original|$mirror|g" "$file"
+        done
+    done <"$work/apt-mirrors"
+}
+
+# The lists of apt in which an archive of the system is replaced by a snapshot: $1 is the archive without
+# `http://`, $2 the snapshot. Its release file is as old as it is, so how long that counted is not asked.
+snapshot_lists() {
+    same='function same(word) { sub(/^https?:\/\//, "", word); sub(/\/+$/, "", word); return word == from }'
+    for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+        [ ! -e "$file" ] || awk -v from="$1" -v to="$2" "$same"'
+            $1 == "deb" {
+                found = 0
+                for (i = 2; i <= NF; i++) if (same($i)) { $i = to; found = 1 }
+                if (!found) next
+                if ($2 ~ /^\[/) $2 = "[check-valid-until=no " substr($2, 2)
+                else $1 = "deb [check-valid-until=no]"
+                print
+            }' "$file" >>"$work/sources/snapshot-$3.list"
+    done
+    for file in /etc/apt/sources.list.d/*.sources; do
+        [ ! -e "$file" ] || awk -v from="$1" -v to="$2" "$same"'
+            BEGIN { RS = ""; FS = "\n" }
+            {
+                found = 0
+                text = "Check-Valid-Until: no\n"
+                for (i = 1; i <= NF; i++) {
+                    line = $i
+                    count = split(line, words, /[ \t]+/)
+                    if (tolower(words[1]) == "uris:") for (n = 2; n <= count; n++) if (same(words[n])) {
+                        found = 1
+                        line = "URIs: " to
+                    }
+                    text = text line "\n"
+                }
+                if (found) print text
+            }' "$file" >>"$work/sources/snapshot-$3.sources"
+    done
+}
+
+# Where the archives have dropped a locked version, the system's snapshots still have it.
+add_snapshots() {
+    echo "a locked version is gone from the archives: looking in their snapshots"
+    number=0
+    while read -r original snapshot; do
+        number=$((number + 1))
+        snapshot_lists "$original" "$snapshot" "$number"
+    done </run/tk/lock.snapshots
+    use_apt_mirrors "$work/sources"/snapshot-*
+    # One that does not answer, or is of a time to come, leaves the others; the installation decides.
+    [ -n "$offline" ] || apt-get --yes update || true
+}
+
+# What was downloaded for vendors' packages is what was locked.
+check_debs() {
+    while read -r sha256 name; do
+        for file in /var/cache/apt/archives/"$name"*.deb; do
+            [ -e "$file" ] || continue
+            found=$(sha256sum "$file")
+            if [ "${found%% *}" != "$sha256" ]; then
+                rm -f "$file"
+                echo "error: ${file##*/} has sha256 ${found%% *}, expected $sha256" >&2
+                exit 1
+            fi
+        done
+    done </run/tk/lock.debs
+}
+
 apt() {
     # Without network the lists are those that a bundle has put into the cache.
     if [ -n "$offline" ] && [ "$1" = update ]; then return 0; fi
@@ -82,12 +154,7 @@ apt() {
     for file in /etc/apt/sources.list.d/*; do
         [ ! -e "$file" ] || cp "$file" "$work/sources/"
     done
-    while IFS=' ' read -r original mirror; do
-        sed -i "s|$original|$mirror|g" "$work/sources.list"
-        for file in "$work/sources"/*; do
-            [ ! -e "$file" ] || sed -i "s|$original|$mirror|g" "$file"
-        done
-    done <"$work/apt-mirrors"
+    use_apt_mirrors "$work/sources.list" "$work/sources"/*
     cat >"$work/apt.conf" <<END
 Dir::Etc::parts "$work/parts";
 Dir::Etc::sourcelist "$work/sources.list";
@@ -102,7 +169,15 @@ Dpkg::Use-Pty "0";
 END
     [ ! -s /run/tk/lock.pref ] || echo 'Dir::Etc::preferences "/run/tk/lock.pref";' >>"$work/apt.conf"
     [ ! -e "$work/ca.pem" ] || printf 'Acquire::https::CaInfo "%s";\n' "$work/ca.pem" >>"$work/apt.conf"
-    DEBIAN_FRONTEND=noninteractive APT_CONFIG="$work/apt.conf" apt-get --yes "$@"
+    export DEBIAN_FRONTEND=noninteractive APT_CONFIG="$work/apt.conf"
+    if [ "$1" = install ] && [ -s /run/tk/lock.snapshots ]; then
+        apt-get --yes --simulate "$@" >/dev/null 2>&1 || add_snapshots
+    fi
+    if [ "$1" = install ] && [ -s /run/tk/lock.debs ]; then
+        apt-get --yes --download-only "$@"
+        check_debs
+    fi
+    apt-get --yes "$@"
     rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/ldconfig/aux-cache
 }
 

@@ -33,7 +33,8 @@ class StubMirror:
     """What is served: `downloads` by URL, apt packages and wheels by name, git trees by URL.
 
     `installed` are packages that a base has for real: their stubs are older, so that they stay; all others
-    are newer than what real packages break.
+    are newer than what real packages break. `newer` are those of which the archives have another version by
+    now; `past` has what was offered below a path when a snapshot was taken: package -> (version, bytes).
     """
 
     folder: Path
@@ -44,6 +45,8 @@ class StubMirror:
     commits: dict[str, str] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     installed: frozenset[str] = frozenset()
+    newer: set[str] = field(default_factory=set)
+    past: dict[str, dict[str, tuple[str, bytes]]] = field(default_factory=dict)
 
     def site(self, host: str) -> SiteConfig:
         """The site that has nothing but this mirror, which it reaches as `host`."""
@@ -63,13 +66,25 @@ class StubMirror:
         return hashlib.sha256(self.downloads[url]).hexdigest()
 
     def version(self, package: str) -> str:
+        if package in self.newer:
+            return "99.1~stub"
         return "0~stub" if package in self.installed else "99~stub"
+
+    def take_snapshot(self, path: str) -> None:
+        """From now on what is below `path`, without `https://`, stays as it is."""
+        self.past[path] = dict(self._offered(""))
+
+    def supersede(self, name: str) -> None:
+        """The archives get another version of a package, and have the old one no longer."""
+        self.newer.add(name)
+        del self.packages[name]
+        self.add_packages([name])
 
     def add_packages(self, names: Iterable[str]) -> None:
         """Empty Debian packages."""
         for name in sorted({one.partition("=")[0] for one in names} - set(self.packages)):
             root = self.folder / "deb" / name
-            (root / "DEBIAN").mkdir(parents=True)
+            (root / "DEBIAN").mkdir(parents=True, exist_ok=True)
             (root / "DEBIAN" / "control").write_text(
                 f"Package: {name}\nVersion: {self.version(name)}\nArchitecture: all\n"
                 "Maintainer: nobody <nobody@invalid>\nDescription: stub\n"
@@ -128,30 +143,29 @@ class StubMirror:
         return f"<!DOCTYPE html><html><body>{links}</body></html>".encode() if own else None
 
     def _apt(self, rest: str) -> bytes | None:
+        offered = self._offered(rest)
         if rest.endswith(".deb"):
-            return self.packages.get(rest.rpartition("/")[2].removesuffix(".deb"))
+            found = offered.get(rest.rpartition("/")[2].removesuffix(".deb"))
+            return None if found is None else found[1]
         if rest.endswith(_PACKAGES):
-            return self._list()
+            return _list(offered)
         if rest.endswith("/InRelease"):
-            return self._release(rest.rpartition("/dists/")[2].removesuffix("/InRelease"))
+            return self._release(rest.rpartition("/dists/")[2].removesuffix("/InRelease"), offered)
         return None
 
-    def _list(self) -> bytes:
-        lines = []
-        for name, data in sorted(self.packages.items()):
-            digest = hashlib.sha256(data).hexdigest()
-            lines.append(
-                f"Package: {name}\nVersion: {self.version(name)}\nArchitecture: all\n"
-                f"Maintainer: nobody\nFilename: pool/{name}.deb\nSize: {len(data)}\nSHA256: {digest}\n"
-                "Description: stub\n"
-            )
-        return "\n".join(lines).encode()
+    def _offered(self, path: str) -> Mapping[str, tuple[str, bytes]]:
+        """The packages below a path of an archive or of its snapshot."""
+        for start, packages in self.past.items():
+            if path.startswith(start):
+                return packages
+        return {name: (self.version(name), data) for name, data in self.packages.items()}
 
-    def _release(self, suite: str) -> bytes:
-        listed = self._list()
+    def _release(self, suite: str, offered: Mapping[str, tuple[str, bytes]]) -> bytes:
+        listed = _list(offered)
+        until = "Valid-Until: Thu, 08 Jan 2026 00:00:00 UTC\n" if offered in self.past.values() else ""
         text = (
             f"Origin: stub\nSuite: {suite}\nCodename: {suite}\nArchitectures: amd64\nComponents: main\n"
-            "Date: Thu, 01 Jan 2026 00:00:00 UTC\nSHA256:\n"
+            f"Date: Thu, 01 Jan 2026 00:00:00 UTC\n{until}SHA256:\n"
             f" {hashlib.sha256(listed).hexdigest()} {len(listed)} {_PACKAGES}\n"
         )
         return self._gpg("--clearsign", "--output", "-", text=text)
@@ -203,6 +217,18 @@ def serving(folder: Path) -> Iterator[StubMirror]:
         subprocess.run(
             ["gpgconf", "--homedir", str(folder / "gnupg"), "--kill", "all"], capture_output=True, check=False
         )
+
+
+def _list(offered: Mapping[str, tuple[str, bytes]]) -> bytes:
+    lines = []
+    for name, (version, data) in sorted(offered.items()):
+        digest = hashlib.sha256(data).hexdigest()
+        lines.append(
+            f"Package: {name}\nVersion: {version}\nArchitecture: all\n"
+            f"Maintainer: nobody\nFilename: pool/{name}.deb\nSize: {len(data)}\nSHA256: {digest}\n"
+            "Description: stub\n"
+        )
+    return "\n".join(lines).encode()
 
 
 def archive(files: Mapping[str, str]) -> bytes:

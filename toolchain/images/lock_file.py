@@ -194,7 +194,7 @@ def parse_lock(data: bytes, where: str) -> Lock:
 
 
 def lock_text(lock: Lock) -> str:
-    """The lock as text: sections and entries sorted, one entry a line, no time and no machine in it."""
+    """The lock as text: sections and entries sorted, one entry a line, no machine in it."""
     import tomli_w
 
     images = {name: _image_table(lock.images[name]) for name in sorted(lock.images)}

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from compiler import HostError
 from toolchain.images import origins
+from toolchain.images.apt_lock import snapshot_at
 from toolchain.images.lock import LockedImage, added_to, component_of, recipe_of
 from toolchain.images.plan import UNRESOLVED, Pins, Plan
-from toolchain.images.resolving import resolve_packages
+from toolchain.images.resolving import Packages, resolve_packages
 
 if TYPE_CHECKING:
     from toolchain.engine.client import Engine
+    from toolchain.recipes.schema import Archive
     from toolchain.site import SiteConfig
 
 Replan = Callable[[Pins], Plan]
@@ -39,15 +42,17 @@ def lock_plan(
     replan: Replan,
     *,
     keep: Pins | None = None,
+    before: Pins | None = None,
     say: Say = lambda _text: None,
 ) -> LockedImage:
     """Resolve everything that `plan`, made without a lock, leaves open.
 
     replan: makes the same plan with pins, so that later steps see what earlier ones found. keep: pins of an
-    earlier lock, which are kept where they still exist. Raises HostError when something cannot be asked and
+    earlier lock, which are kept where they still exist. before: those that are replaced, kept or not; while
+    packages have their versions, their snapshot stays. Raises HostError when something cannot be asked and
     BuildError when it does not exist.
     """
-    old = keep or Pins()
+    old, last = keep or Pins(), before or keep or Pins()
     say(f"base {plan.base.reference}")
     digest = _base_digest(engine, plan, site, old)
     needs: dict[str, Pins] = {}
@@ -58,14 +63,22 @@ def lock_plan(
     known = replan(pins)
     _pull_base(engine, known, site)
     say(f"packages of {known.name}")
-    found = resolve_packages(engine, known, site, keep=keep)
+    archives = plan.resolution.system.archives if plan.resolution else ()
+    found = resolve_packages(engine, known, site, archives=archives, keep=keep)
     for need in known.needs:
         say(f"packages of {need.name}")
         kind = component_of(need)
-        part = resolve_packages(engine, need, site, keep=old.needs.get(kind))
-        needs[kind] = dataclasses.replace(needs[kind], apt=part.apt, pip=part.pip)
-    pins = dataclasses.replace(pins, apt=found.apt, pip=found.pip, needs=needs)
+        part = resolve_packages(engine, need, site, archives=archives, keep=old.needs.get(kind))
+        needs[kind] = _with_packages(needs[kind], part, last.needs.get(kind, Pins()), archives)
+    pins = dataclasses.replace(_with_packages(pins, found, last, archives), needs=needs)
     return LockedImage(recipe_of(plan), plan.base.reference, pins, plan.base.stand_in, added=added_to(plan))
+
+
+def _with_packages(pins: Pins, found: Packages, last: Pins, archives: Sequence[Archive]) -> Pins:
+    """The pins with packages, and when the system's archives had them; the same versions keep their time."""
+    same = last.snapshot if last.apt == found.apt else ""
+    snapshot = (same or snapshot_at(datetime.now(UTC))) if archives and found.apt else ""
+    return dataclasses.replace(pins, apt=found.apt, debs=found.debs, pip=found.pip, snapshot=snapshot)
 
 
 def changes(before: Pins | None, after: Pins, where: str = "") -> tuple[Change, ...]:
@@ -81,7 +94,10 @@ def changes(before: Pins | None, after: Pins, where: str = "") -> tuple[Change, 
 def _flat(pins: Pins, where: str) -> dict[tuple[str, str], str]:
     prefix = f"{where}: " if where else ""
     flat = {(f"{prefix}base", "digest"): pins.base_digest} if pins.base_digest else {}
+    flat |= {(f"{prefix}base", "taken"): pins.base_reference} if pins.base_reference else {}
+    flat |= {(f"{prefix}snapshot", "apt"): pins.snapshot} if pins.snapshot else {}
     flat |= {(f"{prefix}apt", name): version for name, version in pins.apt.items()}
+    flat |= {(f"{prefix}deb", name): one.sha256 for name, one in pins.debs.items()}
     flat |= {(f"{prefix}pip", name): version for name, (version, _) in pins.pip.items()}
     flat |= {(f"{prefix}git", url): commit for url, commit in pins.git.items()}
     flat |= {(f"{prefix}download", url): digest for url, digest in pins.downloads.items()}

@@ -197,10 +197,11 @@ def assemble(setting: Setting, parts: Sequence[Part], pins: Pins, interpreter: s
     done += steps.install_fetched(downloads, setting.system)
     if wanted:
         done.append(Copy((steps.VENV,), steps.VENV, "packages"))
+    locked = apt_lock.lock_files(pins, setting.resolution.system.archives)
     return Assembly(
-        stages=tuple(apt_lock.obeying_stage(one, pins) for one in stages),
-        steps=apt_lock.obeying(done, pins),
-        files=(*map(steps.script, scripts), *requirements, *source_files, *apt_lock.lock_files(pins)),
+        stages=tuple(apt_lock.obeying_stage(one, locked) for one in stages),
+        steps=apt_lock.obeying(done, locked),
+        files=(*map(steps.script, scripts), *requirements, *source_files, *locked),
         downloads=(*keys, *fetched),
         apt=tuple(dict.fromkeys((*(one for layer in layers for one in layer.apt), *makers))),
         pip=wanted,

@@ -13,24 +13,41 @@ import re
 import shlex
 import tarfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler import BuildError, HostError, InternalError, stream_atomic
 from toolchain.engine.watch import awaited
 from toolchain.images import origins
-from toolchain.images.apt_lock import PREFERENCES
-from toolchain.images.plan import CA_SECRET, SITE_SECRET, Command, Copy, Instruction, Pins, Plan, Run, Stage
+from toolchain.images.apt_lock import CHECKSUMS, FOLDER, PREFERENCES, SNAPSHOTS
+from toolchain.images.plan import (
+    CA_SECRET,
+    SITE_SECRET,
+    Command,
+    Copy,
+    Deb,
+    Instruction,
+    Pins,
+    Plan,
+    Run,
+    Stage,
+)
 from toolchain.images.steps import FETCHED, site
 
 if TYPE_CHECKING:
     from toolchain.engine.client import Engine
+    from toolchain.recipes.schema import Archive
     from toolchain.site import SiteConfig
 
 _FOLDER = "/run/tk"
 _OUT = f"{_FOLDER}/out"
 _SECONDS = 3600.0
+_URI = re.compile(
+    r"^'(?P<url>https?://[^']+\.deb)' (?P<name>[^_\s]+)_\S+_(?P<arch>[a-z0-9]+)\.deb \d+ "
+    r"SHA256:(?P<sha256>[0-9a-f]{64})$",
+    re.MULTILINE,
+)
 _SIMULATED = re.compile(r"^Inst (?P<name>\S+) (?:\[[^\]]*\] )?\((?P<version>\S+) ", re.MULTILINE)
 _KEEP = "/etc/apt/preferences.d/tk-keep.pref"
 _CONSTRAINTS = f"{_FOLDER}/constraints.txt"
@@ -40,25 +57,38 @@ _PREFERRED = 1001
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """What would be installed: apt package -> version, Python package -> (version, sha256s)."""
+    """What would be installed: apt package -> version, Python package -> (version, sha256s).
+
+    `debs` are the files of the apt packages that do not come from the system's own archives.
+    """
 
     apt: Mapping[str, str]
     pip: Mapping[str, tuple[str, tuple[str, ...]]]
+    debs: Mapping[str, Deb] = field(default_factory=dict)
 
 
 def resolve_packages(
-    engine: Engine, plan: Plan, site_config: SiteConfig, *, keep: Pins | None = None
+    engine: Engine,
+    plan: Plan,
+    site_config: SiteConfig,
+    *,
+    archives: Sequence[Archive] = (),
+    keep: Pins | None = None,
 ) -> Packages:
     """The packages that installing `plan` adds or asks for, pulled-in ones included.
 
-    All downloads of the plan must have a sha256. `keep` are versions that are taken where they still exist.
+    All downloads of the plan must have a sha256. `archives` are the system's own, which keep old versions;
+    `keep` are versions that are taken where they still exist.
     Raises BuildError with the last lines when apt or pip find no solution, HostError when the engine fails.
     """
     if not _asked_of_apt(plan) and not plan.pip:
         return Packages({}, {})
     files = {"constraints.txt": _constraints(keep).encode(), "keep.pref": _preferences(keep).encode()}
     with _asked(engine, plan, site_config, resolving_script(plan), files) as name:
-        return Packages(_apt(engine, name), _pip(engine, name, site_config))
+        apt = _apt(engine, name)
+        listed = (engine.read_in(name, f"{_OUT}/uris.txt") or b"").decode()
+        debs = parse_uris(listed, apt, archives, site_config.original_apt_url)
+        return Packages(apt, _pip(engine, name, site_config), debs)
 
 
 def fetch_packages(engine: Engine, plan: Plan, site_config: SiteConfig, target: Path) -> None:
@@ -84,7 +114,11 @@ def _asked(
     files = {
         **{f"context/{one.path}": one.data for one in plan.files},
         "site.sh": next(one.data for one in plan.files if one.path.endswith("site.sh")),
-        "lock.pref": next((one.data for one in plan.files if one.path == PREFERENCES), b""),
+        **{
+            one.path.removeprefix(FOLDER): one.data
+            for one in plan.files
+            if one.path in (PREFERENCES, SNAPSHOTS, CHECKSUMS)
+        },
         "resolve.sh": script.encode(),
         **more,
     }
@@ -148,6 +182,8 @@ def _script_lines(plan: Plan) -> Iterator[str]:
         yield from fetches
         yield _line(site("apt", "update"))
         yield f"{_line(site('apt', 'install', '--simulate', *packages))} >{_OUT}/apt.txt"
+        uris = site("apt", "install", "-o", "Acquire::ForceHash=SHA256", "--print-uris", *packages)
+        yield f"{_line(uris)} >{_OUT}/uris.txt"
         names = " ".join(shlex.quote(one.partition("=")[0]) for one in _asked_of_apt(plan))
         shown = "dpkg-query --show --showformat='${Package}\\t${Version}\\n'"
         yield f"{shown} {names} >{_OUT}/installed.txt 2>{_OUT}/ignored.txt || true"
@@ -270,6 +306,23 @@ def parse_apt(simulated: str, installed: str) -> dict[str, str]:
     """Package -> version, from `apt-get --simulate` and what was installed before."""
     found = dict(line.split("\t", 1) for line in installed.splitlines() if re.fullmatch(r"\S+\t\S+", line))
     found.update((match["name"], match["version"]) for match in _SIMULATED.finditer(simulated))
+    return dict(sorted(found.items()))
+
+
+def parse_uris(
+    listed: str, apt: Mapping[str, str], archives: Sequence[Archive], original: Callable[[str], str]
+) -> dict[str, Deb]:
+    """Package -> its file, from `apt-get --print-uris`, without those of `archives`, whose snapshots last.
+
+    original: what a URL of a mirror stands for.
+    """
+    own = tuple(f"{one.original}/" for one in archives)
+    found: dict[str, Deb] = {}
+    for match in _URI.finditer(listed):
+        url = original(match["url"])
+        name = next((one for one in (f"{match['name']}:{match['arch']}", match["name"]) if one in apt), "")
+        if name and not url.partition("://")[2].startswith(own):
+            found[name] = Deb(url, match["sha256"])
     return dict(sorted(found.items()))
 
 

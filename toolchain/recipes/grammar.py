@@ -93,6 +93,17 @@ HttpsUrl = Annotated[
         300,
     ),
 ]
+HttpUrl = Annotated[
+    str,
+    _form(
+        "a URL without user, query, fragment or slash at the end",
+        rf"https?://{_HOST}\.[a-z]{{2,}}(:[0-9]{{1,5}})?(/{_URL_PART})*",
+        300,
+    ),
+]
+ArchivePath = Annotated[
+    str, _form("a host and a path: deb.debian.org/debian", rf"{_HOST}\.[a-z]{{2,}}(/{_URL_PART})+", 300)
+]
 ImageReference = Annotated[
     str,
     _form(

@@ -16,6 +16,7 @@ from toolchain.recipes.grammar import (
     AbsolutePath,
     AptPackage,
     Arch,
+    ArchivePath,
     Argument,
     Codename,
     Commit,
@@ -32,6 +33,7 @@ from toolchain.recipes.grammar import (
     HadolintRule,
     Host,
     HttpsUrl,
+    HttpUrl,
     Id,
     ImageReference,
     LogPattern,
@@ -151,6 +153,17 @@ class Licence(Model):
     source: Text
 
 
+class Archive(Model):
+    """One of a system's own archives of packages, without `http://`, and the service that keeps its past.
+
+    An archive as it was at a time is at `<snapshot>/<YYYYMMDDTHHMMSSZ>`.
+    """
+
+    original: ArchivePath
+    snapshot: HttpUrl
+    source: Text
+
+
 class System(Model):
     """An operating system of a base image."""
 
@@ -161,6 +174,7 @@ class System(Model):
     provides: dict[Name, Version] = {}
     prefixes: dict[Name, AbsolutePath] = {}
     install: tuple[Layer, ...] = ()
+    archives: tuple[Archive, ...] = ()
     licence: Licence | None = None
     source: Text
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from toolchain.images.apt_lock import PREFERENCES, preferences
-from toolchain.images.plan import Pins, Run
+from datetime import UTC, datetime, timedelta, timezone
+
+from toolchain.images.apt_lock import CHECKSUMS, PREFERENCES, SNAPSHOTS, checksums, preferences, snapshot_at
+from toolchain.images.plan import Deb, Pins, Run
 from toolchain.images.planner import plan_image
 from toolchain.images.render import context, dockerfile
 from toolchain.recipes.book import load_book
@@ -48,3 +50,39 @@ def test_another_lock_is_another_image() -> None:
 
 def _sees(run: Run) -> bool:
     return any(mount.source == PREFERENCES for mount in run.mounts)
+
+
+def test_snapshots_are_of_the_lock_s_time_and_of_a_day_later() -> None:
+    for name, first in (
+        ("cpu", "deb.debian.org/debian-security http://snapshot.debian.org/archive/debian-security/"),
+        ("cuda-12.1", "archive.ubuntu.com/ubuntu https://snapshot.ubuntu.com/ubuntu/"),
+    ):
+        locked = Pins(apt={"g++": "1"}, snapshot="20261231T203000Z")
+        plan = plan_image(resolve(name, load_book()), lock=locked)
+        (text,) = [one.data.decode() for one in plan.files if one.path == SNAPSHOTS]
+        lines = text.splitlines()
+        assert lines[0] == f"{first}20261231T203000Z"
+        assert lines[len(lines) // 2] == f"{first}20270101T203000Z"
+        installs = [
+            one for one in plan.runs() if any(words[2:4] == ("apt", "install") for words in one.commands)
+        ]
+        assert all(any(mount.target == "/run/tk/lock.snapshots" for mount in one.mounts) for one in installs)
+
+
+def test_a_system_without_snapshots_has_none() -> None:
+    plan = plan_image(resolve("cpu", load_book()), lock=Pins(apt={"g++": "1"}))
+    assert SNAPSHOTS not in {one.path for one in plan.files}
+
+
+def test_moments() -> None:
+    moment = datetime(2026, 11, 22, 22, 30, tzinfo=timezone(timedelta(hours=2)))
+    assert snapshot_at(moment) == snapshot_at(moment.astimezone(UTC)) == "20261122T203000Z"
+
+
+def test_checksums_name_files_as_apt_does() -> None:
+    debs = {"g++": Deb("https://x/g.deb", "a" * 64), "libc6:i386": Deb("https://x/c.deb", "b" * 64)}
+    locked = Pins(apt={"g++": "4:12.2.0-3", "libc6:i386": "2.36", "other": "1"}, debs=debs)
+    assert checksums(locked) == f"{'a' * 64} g++_4%3a12.2.0-3_\n{'b' * 64} libc6_2.36_\n"
+    plan = plan_image(resolve("cpu", load_book()), lock=locked)
+    assert checksums(locked).encode() in {one.data for one in plan.files if one.path == CHECKSUMS}
+    assert checksums(PINS) == ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import http.server
+import re
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -17,9 +18,9 @@ import pytest
 from compiler import BuildError, HostError
 from toolchain.images import locking, origins
 from toolchain.images.locking import Change, changes, lock_plan
-from toolchain.images.plan import Base, Download, GitSource, Pins, Plan
+from toolchain.images.plan import Base, Deb, Download, GitSource, Pins, Plan
 from toolchain.images.planner import plan_image
-from toolchain.images.resolving import Packages, parse_apt, parse_pip, resolving_script
+from toolchain.images.resolving import Packages, parse_apt, parse_pip, parse_uris, resolving_script
 from toolchain.recipes.additions import NOTHING
 from toolchain.recipes.book import load_book
 from toolchain.recipes.resolve import resolve
@@ -43,6 +44,28 @@ def test_apts_answer() -> None:
         "libc6": "2.36-10",
         "libc6:i386": "2.36-10",
         "tar": "1.34",
+    }
+
+
+URIS = f"""\
+Need to get 83.9 kB of archives.
+'http://m/apt/deb.debian.org/debian/pool/hello_2.10-3_amd64.deb' hello_2.10-3_amd64.deb 5 SHA256:{"a" * 64}
+'http://m/apt/repo.radeon.com/rocm/apt/5.4.3/pool/hip-dev_5.4%2b1_amd64.deb' hip-dev_5.4+1_amd64.deb 5 \
+SHA256:{"b" * 64}
+'http://m/apt/deb.debian.org/debian-else/x_1_i386.deb' x_1_i386.deb 5 SHA256:{"c" * 64}
+'http://m/apt/vendor.example.com/y_1_all.deb' y_1_all.deb 5 MD5Sum:{"d" * 32}
+'file:/fetched/packages/z.deb' z_1_all.deb 5 SHA256:{"e" * 64}
+'http://m/apt/vendor.example.com/not-locked_1_all.deb' not-locked_1_all.deb 5 SHA256:{"f" * 64}
+"""
+
+
+def test_files_that_no_snapshot_keeps() -> None:
+    site = SiteConfig(apt_mirrors=(Mirror("https://", "http://m/apt/"),))
+    system = load_book().systems["debian-12"].row
+    apt = {"hello": "2.10-3", "hip-dev": "5.4+1", "x:i386": "1", "y": "1", "z": "1"}
+    assert parse_uris(URIS, apt, system.archives, site.original_apt_url) == {
+        "hip-dev": Deb("https://repo.radeon.com/rocm/apt/5.4.3/pool/hip-dev_5.4%2b1_amd64.deb", "b" * 64),
+        "x:i386": Deb("https://deb.debian.org/debian-else/x_1_i386.deb", "c" * 64),
     }
 
 
@@ -202,7 +225,9 @@ PLAN = Plan(
     name="rocm+dpcpp", repository="tk/rocm", tag="1", base=Base("rocm:1"), stages=(), needs=(NEED,),
     apt=("gcc",),
     downloads=(Download(KEY, "unresolved", "/k"),),
-    resolution=SimpleNamespace(recipe_hash="e" * 64, environment=None, additions=NOTHING),  # type: ignore[arg-type]
+    resolution=SimpleNamespace(
+        recipe_hash="e" * 64, environment=None, additions=NOTHING, system=SimpleNamespace(archives=())
+    ),  # type: ignore[arg-type]
 )  # fmt: skip
 
 
@@ -271,6 +296,21 @@ def test_what_is_kept_is_not_asked_again(asked: list[str]) -> None:
     assert asked == ["rocm+dpcpp", "dpcpp on rocm"]
     assert (pins.base_digest, pins.downloads) == (old.base_digest, old.downloads)
     assert pins.needs["dpcpp"].git == {URL: "3" * 40}
+
+
+def test_the_snapshot_stays_while_versions_do(asked: list[str]) -> None:
+    engine: Any = Engine()
+    archived = SimpleNamespace(recipe_hash="e" * 64, environment=None, additions=NOTHING, system=load_book().systems["debian-12"].row)
+    plan = dataclasses.replace(PLAN, resolution=archived)  # type: ignore[arg-type]
+
+    def locked(before: Pins | None) -> Pins:
+        return lock_plan(engine, plan, SiteConfig(), lambda _pins: plan, before=before).pins
+
+    new = locked(None)
+    assert re.fullmatch(r"20\d{6}T\d{6}Z", new.snapshot)
+    assert new.needs["dpcpp"].snapshot == "", "it has no packages"
+    assert locked(Pins(apt={"gcc": "12"}, snapshot="20260101T000000Z")).snapshot == "20260101T000000Z"
+    assert locked(Pins(apt={"gcc": "11"}, snapshot="20260101T000000Z")).snapshot >= new.snapshot
 
 
 def test_a_stand_in_has_no_digest(asked: list[str]) -> None:

@@ -165,6 +165,7 @@ class _Work:
             self.site,
             self.planned,
             keep=None if update or old is None else old.pins,
+            before=None if old is None else old.pins,
             say=lambda text: console.talk(f"resolving {text}"),
         )
         self.write(replace(new, built=None if old is None else old.built))
