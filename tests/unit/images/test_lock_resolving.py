@@ -300,7 +300,9 @@ def test_what_is_kept_is_not_asked_again(asked: list[str]) -> None:
 
 def test_the_snapshot_stays_while_versions_do(asked: list[str]) -> None:
     engine: Any = Engine()
-    archived = SimpleNamespace(recipe_hash="e" * 64, environment=None, additions=NOTHING, system=load_book().systems["debian-12"].row)
+    archived = SimpleNamespace(
+        recipe_hash="e" * 64, environment=None, additions=NOTHING, system=load_book().systems["debian-12"].row
+    )
     plan = dataclasses.replace(PLAN, resolution=archived)  # type: ignore[arg-type]
 
     def locked(before: Pins | None) -> Pins:

@@ -39,6 +39,9 @@ Repair = Annotated[
         help="First mend a tk.lock that is broken or half merged; then NAME may be left out.",
     ),
 ]
+MirrorList = Annotated[
+    bool, typer.Option("--mirror-list", help="Print what a mirror must hold so that the lock lasts.")
+]
 
 
 def lock_command(
@@ -46,6 +49,7 @@ def lock_command(
     update: Update = False,
     repair: Repair = False,
     image: Image = None,
+    mirror_list: MirrorList = False,
     arch: common.Archs = None,
     allow: common.Allow = None,
     with_apt: common.WithApt = None,
@@ -86,7 +90,7 @@ def lock_command(
     work.drop_stale_build()
     if chosen is not None:
         work.take_build(target.connect(docker_host, engine_name), *chosen)
-    work.tell(before, json=json)
+    work.tell(before, json=json, mirror_list=mirror_list)
 
 
 def _repair(path: Path, *, json: bool) -> None:
@@ -197,14 +201,29 @@ class _Work:
             )
         record_build(self.path, plan, reference, digest)
 
-    def tell(self, before: LockedImage | None, *, json: bool) -> None:
-        """Say what has changed since `before`."""
+    def tell(self, before: LockedImage | None, *, json: bool, mirror_list: bool) -> None:
+        """Say what has changed since `before`, or what a mirror must hold."""
         from toolchain.images.locking import changes
 
         after = self.section()
         assert after is not None  # resolved before
+        if mirror_list:
+            _tell_mirror(self.planned(after.pins), after.pins, path_text=str(self.path), json=json)
+            return
         found = changes(before.pins if before else None, after.pins)
         _tell(found, after, path_text=str(self.path), json=json, written=after != before)
+
+
+def _tell_mirror(plan: Plan, pins: Pins, *, path_text: str, json: bool) -> None:
+    from toolchain.images.mirror_list import mirror_list
+
+    held = mirror_list(plan, pins)
+    if json:
+        console.data_json({"lock": path_text, "mirror": held})
+        return
+    console.data(
+        console.table(("what", "name", "digest"), [(one.kind, one.name, one.digest) for one in held])
+    )
 
 
 def _tell(
