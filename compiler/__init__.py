@@ -54,6 +54,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.visible import some as some
     from compiler.core.visible import visible as visible
     from compiler.frontend.files import external_files as external_files
+    from compiler.frontend.open_dims import OpenDimensionsError as OpenDimensionsError
     from compiler.inspect import inspect_library as inspect_library
     from compiler.inspect import inspect_model as inspect_model
     from compiler.reports import EMITS as EMITS
@@ -112,6 +113,7 @@ _HOMES = {
     "compiler.core.progress": ("Progress", "Steps", "silent"),
     "compiler.core.settings": ("KNOBS", "Knob", "Settings", "load_settings"),
     "compiler.frontend.files": ("external_files",),
+    "compiler.frontend.open_dims": ("OpenDimensionsError",),
     "compiler.core.units": ("read_bytes",),
     "compiler.core.visible": ("cut_numbers", "some", "visible"),
     "compiler.inspect": ("inspect_library", "inspect_model"),

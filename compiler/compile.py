@@ -170,6 +170,7 @@ def _key(path: Path, options: CompileOptions, settings: Settings) -> str:
         cxx.identity,
         identity,
         options.shapes,
+        options.dims,
         options.binds,
         options.threads,
         options.environment,

@@ -46,15 +46,16 @@ def inspect_model(
     *,
     shapes: Mapping[str, tuple[int, ...]] | None = None,
     binds: Mapping[str, Bind] | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> ModelReport:
     """What an ONNX file computes and needs; a model that cannot be compiled is reported with all its reasons.
 
-    Raises UsageError (an open dimension) and BadInputError (no valid model).
+    Raises UsageError (open dimensions) and BadInputError (no valid model).
     """
     proto = read_model(path)
     opset = max((item.version for item in proto.opset_import if item.domain in ("", "ai.onnx")), default=0)
     try:
-        graph = import_model(path, shapes, binds)
+        graph = import_model(path, shapes, binds, dims=dims)
     except UnsupportedModelError as error:
         return _with_refusals(path, opset, error)
     return ModelReport(

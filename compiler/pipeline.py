@@ -154,7 +154,7 @@ def _run_stages(
 ) -> CompileReport:
     settings, dump = load_settings(), Dump.open(options.dump)
     with clock.stage("import"):
-        graph = import_model(path, options.shapes, options.binds, external)  # type: ignore[arg-type]
+        graph = import_model(path, options.shapes, options.binds, external, options.dims)  # type: ignore[arg-type]
         dump.model(IMPORT, str(graph))
     with clock.stage("rewrite"):
         observers = _graph_observers(dump, check=settings.debug)

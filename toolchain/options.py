@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
+import compiler
 from compiler import BadInputError, UsageError
 
 T = TypeVar("T")
@@ -26,6 +29,12 @@ Seed = Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Seed of r
 Shape = Annotated[
     list[str] | None,
     typer.Option("--shape", metavar="NAME=1,3,224,224", help="Dimensions of an input; repeatable."),
+]
+Dim = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim", metavar="NAME=N", help="Value of a symbolic dimension, in every input; repeatable."
+    ),
 ]
 Bind = Annotated[
     list[str] | None,
@@ -109,6 +118,25 @@ def read_dims(text: str) -> tuple[int, ...]:
     if any(dim < 1 for dim in dims):
         raise ValueError(f"dimensions must be positive, found `{text}`")
     return dims
+
+
+def read_dim(text: str) -> int:
+    """Read the value of one dimension; raises ValueError unless it is a positive whole number."""
+    dims = read_dims(text)
+    if len(dims) != 1:
+        raise ValueError(f"`{text}` is not one whole number")
+    return dims[0]
+
+
+@contextlib.contextmanager
+def naming_the_command(command: str, file: Path) -> Iterator[None]:
+    """Where dimensions are left open, let the error show one whole command that gives them values."""
+    try:
+        yield
+    except compiler.OpenDimensionsError as error:
+        words = shlex.join(("tk", command, str(file), *error.options))
+        error.hint = f"give values, for example: `{words}`; --dim is for a symbol, --shape for a whole input"
+        raise
 
 
 def read_value(text: str) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import onnx
@@ -43,16 +44,18 @@ def import_model(
     shapes: Mapping[str, Sequence[int]] | None = None,
     binds: Mapping[str, Bind] | None = None,
     external: ExternalData | None = None,
+    dims: Mapping[str, int] | None = None,
 ) -> Graph:
     """The graph of the model in `path`.
 
-    `shapes` fixes inputs' shapes by name (needed for symbolic dimensions), `binds` makes inputs constants;
-    `external` opens external data, by default below the model's directory.
-    Raises UsageError (a dimension left open, an unknown name) and BadInputError (the file, or what is in it).
+    `shapes` fixes inputs' shapes by name, `dims` symbolic dimensions wherever they occur (one of both is
+    needed for each), `binds` makes inputs constants; `external` opens external data, by default below the
+    model's directory. Raises UsageError (dimensions left open, an unknown name) and BadInputError (the file,
+    or what is in it).
     """
     path = Path(path)
     external = external or ExternalData(path.parent)
-    return import_proto(read_model(path), external, shapes or {}, binds or {}, str(path))
+    return import_proto(read_model(path), external, shapes or {}, binds or {}, str(path), dims or {})
 
 
 def import_proto(
@@ -61,6 +64,7 @@ def import_proto(
     shapes: Mapping[str, Sequence[int]],
     binds: Mapping[str, Bind],
     where: str = "model",
+    dims: Mapping[str, int] = MappingProxyType({}),
 ) -> Graph:
     """The graph of a parsed model; `data` opens external data, or is the directory below which it lies."""
     if not all(isinstance(text, str) for text in _texts(model.graph)):
@@ -68,7 +72,7 @@ def import_proto(
     check_size(model, where)
     external = data if isinstance(data, ExternalData) else ExternalData(data)
     try:
-        return _Importer(inlined(model, where), external, where).run(shapes, binds)
+        return _Importer(inlined(model, where), external, where).run(shapes, binds, dims)
     except (UnicodeDecodeError, RecursionError) as error:
         raise broken(where, str(error)) from error
 
@@ -101,9 +105,11 @@ class _Importer:
         self.converted: Counter[str] = Counter()
         self.made: list[tuple[str, Node]] = []
 
-    def run(self, shapes: Mapping[str, Sequence[int]], binds: Mapping[str, Bind]) -> Graph:
+    def run(
+        self, shapes: Mapping[str, Sequence[int]], binds: Mapping[str, Bind], dims: Mapping[str, int]
+    ) -> Graph:
         self._constants()
-        inputs = self._inputs(shapes, binds)
+        inputs = self._inputs(shapes, binds, dims)
         nodes = _in_order(self.graph, set(self.values), self.where)
         used = {name for item in nodes for name in item.input} | {item.name for item in self.graph.output}
         for number, item in enumerate(nodes):
@@ -120,13 +126,15 @@ class _Importer:
                 raise broken(self.where, f"initializer {tensor.name!r} has no name of its own")
             self.values[tensor.name] = self.editor.constant(tensor_array(tensor, self.external), tensor.name)
 
-    def _inputs(self, shapes: Mapping[str, Sequence[int]], binds: Mapping[str, Bind]) -> list[Value]:
+    def _inputs(
+        self, shapes: Mapping[str, Sequence[int]], binds: Mapping[str, Bind], dims: Mapping[str, int]
+    ) -> list[Value]:
         """Initializers may be listed as inputs, too (ir_version 3): they are constants all the same."""
         free = [item for item in self.graph.input if item.name not in self.values]
         names = [item.name for item in free]
         if len(set(names)) != len(names) or "" in names:
             raise broken(self.where, "its inputs have no names of their own")
-        types, bound = input_types(free, shapes, binds)
+        types, bound = input_types(free, shapes, binds, dims, self.where)
         inputs = []
         for name, kind in types.items():
             if name in bound:

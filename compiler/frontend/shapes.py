@@ -11,21 +11,27 @@ import onnx
 
 from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
 from compiler.core.types import DType
+from compiler.core.visible import some
+from compiler.frontend.open_dims import Declared, OpenDimensionsError, declared_text, open_dimensions
 from compiler.frontend.tensors import LIMIT_BYTES, element_type
 from compiler.graph.dtypes import Array, to_numpy
 from compiler.graph.ir import TensorType
 
 Bind = float | int | bool | Sequence[float] | Sequence[int] | Array
-Declared = tuple[int | str, ...]
 
 
 def input_types(
-    inputs: Sequence[onnx.ValueInfoProto], shapes: Mapping[str, Sequence[int]], binds: Mapping[str, Bind]
+    inputs: Sequence[onnx.ValueInfoProto],
+    shapes: Mapping[str, Sequence[int]],
+    binds: Mapping[str, Bind],
+    dims: Mapping[str, int],
+    where: str = "",
 ) -> tuple[dict[str, TensorType], dict[str, Array]]:
     """Types of the inputs, and the content of those that are bound.
 
-    A symbol that one input fixes is fixed for all. Raises UsageError for an unknown name, a shape that does
-    not fit or a dimension left open; BadInputError for inputs that are no tensors.
+    `dims` gives symbols their values; one that an input fixes is fixed for all, too. Raises UsageError for an
+    unknown name, a shape that does not fit or dimensions left open; BadInputError for inputs that are no
+    tensors.
     """
     names = [item.name for item in inputs]
     _check_names("--shape", shapes, names)
@@ -36,13 +42,17 @@ def input_types(
     bound = {name: _bound(name, value, to_numpy(kinds[name])) for name, value in binds.items()}
     for name, array in bound.items():
         given.setdefault(name, _bound_shape(array, declared[name]))
-    symbols: dict[str, int] = {}
+    symbols = _given_symbols(dims, declared)
     for name, shape in given.items():
         option = "--shape" if name in shapes else "--bind"
         _fit(f"{option} {name}", shape, declared[name], symbols)
+    left = {name: declared[name] for name in names if name not in given}
+    found = open_dimensions(left, symbols)
+    if found:
+        raise OpenDimensionsError(found, where)
     types = {}
     for name in names:
-        shape = given[name] if name in given else _resolved(name, declared[name], symbols)
+        shape = given[name] if name in given else _resolved(declared[name], symbols)
         types[name] = TensorType(kinds[name], shape)
         if types[name].bytes > LIMIT_BYTES:
             raise BadInputError(f"input {name!r} is too large", why=f"{types[name]}")
@@ -59,7 +69,7 @@ def _shaped(name: str, array: Array, kind: TensorType) -> Array:
 def _check_names(option: str, given: Mapping[str, object], names: Sequence[str]) -> None:
     for name in given:
         if name not in names:
-            hint = did_you_mean(name, names) or f"the model's inputs are: {', '.join(names)}"
+            hint = did_you_mean(name, names) or f"the model's inputs are: {some(names)}"
             raise UsageError(f"{option} {name!r}: the model has no such input", hint=hint)
 
 
@@ -97,43 +107,35 @@ def _fit(what: str, shape: Sequence[int], declared: Declared | None, symbols: di
     if len(shape) != len(declared):
         raise UsageError(
             f"{what}: wrong number of dimensions",
-            why=f"got {list(shape)}, the model says {_text(declared)}",
+            why=f"got {list(shape)}, the model says {declared_text(declared)}",
         )
     for extent, wanted in zip(shape, declared, strict=True):
         if isinstance(wanted, int):
             if extent != wanted:
                 raise UsageError(
                     f"{what}: a fixed dimension differs",
-                    why=f"got {list(shape)}, the model says {_text(declared)}",
+                    why=f"got {list(shape)}, the model says {declared_text(declared)}",
                 )
         elif wanted and symbols.setdefault(wanted, extent) != extent:
             raise UsageError(f"{what}: dimension {wanted!r} is {extent} here and {symbols[wanted]} elsewhere")
 
 
-def _resolved(name: str, declared: Declared | None, symbols: Mapping[str, int]) -> tuple[int, ...]:
-    if declared is None:
-        raise UsageError(
-            f"the shape of input {name!r} is unknown",
-            hint=f"give it with --shape {name}=1,3,224,224 (for example)",
-        )
-    shape = tuple(symbols.get(item, 0) if isinstance(item, str) else item for item in declared)
-    if 0 not in shape:
-        return shape
-    open_dims = [
-        f"{at} ({item!r})" if item else str(at)
-        for at, (item, extent) in enumerate(zip(declared, shape, strict=True))
-        if extent == 0
-    ]
-    example = ",".join(str(extent or 1) for extent in shape)
-    raise UsageError(
-        f"input {name!r} has a dimension without a value: {', '.join(open_dims)}",
-        why=f"the model says {_text(declared)}",
-        hint=f"give it with --shape {name}={example} (for example)",
-    )
+def _given_symbols(dims: Mapping[str, int], declared: Mapping[str, Declared | None]) -> dict[str, int]:
+    """The values of symbols that the caller gives; raises UsageError for those that no input has."""
+    known = {item for shape in declared.values() for item in shape or () if item and isinstance(item, str)}
+    for name, extent in dims.items():
+        if name not in known:
+            listed = f"its symbols are: {some(sorted(known))}" if known else "it has no symbols: see --shape"
+            hint = did_you_mean(name, known) or listed
+            raise UsageError(f"--dim {name!r}: no input has such a dimension", hint=hint)
+        if extent < 1:
+            raise UsageError(f"--dim {name!r}: extents must be positive", why=f"got {extent}")
+    return dict(dims)
 
 
-def _text(declared: Declared) -> str:
-    return f"[{', '.join(str(item) if item != '' else '?' for item in declared)}]"
+def _resolved(declared: Declared | None, symbols: Mapping[str, int]) -> tuple[int, ...]:
+    """The shape of an input whose dimensions are all known by now."""
+    return tuple(symbols[item] if isinstance(item, str) else item for item in declared or ())
 
 
 def _bound(name: str, value: Bind, kind: np.dtype[Any]) -> Array:

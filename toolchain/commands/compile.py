@@ -46,6 +46,7 @@ def compile_command(
         ),
     ] = None,
     shape: options.Shape = None,
+    dim: options.Dim = None,
     bind: options.Bind = None,
     threads: Annotated[
         int | None,
@@ -81,6 +82,7 @@ def compile_command(
         target=target[0] if target else None,
         arch=arch,
         shapes=options.pairs("--shape", shape, options.read_dims),
+        dims=options.pairs("--dim", dim, options.read_dim),
         binds=options.pairs("--bind", bind, options.read_value),
         threads=threads,
         emit=kind,
@@ -92,7 +94,8 @@ def compile_command(
         environment=options.pairs("--record", record, str),
     )
     options.existing_file(model)
-    with console.progress(f"compiling {model.name}") as progress:
+    shown = console.progress(f"compiling {model.name}")
+    with options.naming_the_command("compile", model), shown as progress:
         report = compiler.compile_model(model, settings, progress=progress)
     for warning in report.warnings:
         console.warn(warning)

@@ -21,17 +21,19 @@ def inspect_command(
         bool, typer.Option("--check", help="Replay every kernel's trace; the source must be the same.")
     ] = False,
     shape: options.Shape = None,
+    dim: options.Dim = None,
     bind: options.Bind = None,
     json: options.Json = False,
 ) -> None:
     """Show what is inside an ONNX file or a model library."""
     options.existing_file(file)
     shapes = options.pairs("--shape", shape, options.read_dims)
+    dims = options.pairs("--dim", dim, options.read_dim)
     binds = options.pairs("--bind", bind, options.read_value)
     if _is_library(file):
-        if shapes or binds:
+        if shapes or dims or binds:
             raise compiler.UsageError(
-                "a library's shapes are fixed", where="--shape, --bind", hint="leave them out"
+                "a library's shapes are fixed", where="--shape, --dim, --bind", hint="leave them out"
             )
         _inspect_library(file, kernels=kernels, check=check, json=json)
         return
@@ -39,7 +41,8 @@ def inspect_command(
         raise compiler.UsageError(
             "only a library has kernels", where=str(file), hint="compile it first: `tk compile`"
         )
-    report = compiler.inspect_model(file, shapes=shapes, binds=binds)
+    with options.naming_the_command("inspect", file):
+        report = compiler.inspect_model(file, shapes=shapes, binds=binds, dims=dims)
     if json:
         console.data_json(report)
     else:
