@@ -60,6 +60,7 @@ golden:
 docs:
     @python -m toolchain.reference docs/cli.md
     @python -m toolchain.recipes.published docs/recipes.md
+    @python -m toolchain.licences docs/licences.md
 
 # latency beside onnxruntime: a table with ratios
 bench *args:
@@ -87,7 +88,7 @@ perf *args:
 
 # source distribution and wheel
 wheel:
-    @python -m pip wheel --quiet --no-deps --wheel-dir dist .
+    @python -m build --no-isolation --outdir dist .
 
 # break rendered CUDA and HIP kernels in 40 ways drawn by a seed, and count which breaks the emulator finds
 mutants *args:

@@ -17,11 +17,12 @@ _BUILD, _CYCLONEDX = "1.6.1", "7.5.0"
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action at one commit, and the version that its source says this is."""
+    """An action at one commit, the version that its source says this is, and its licence."""
 
     commit: str
     version: str
     source: str
+    licence: str = "MIT"
 
 
 _OWN_TAG = "the tag of that name in the action's repository"
@@ -35,6 +36,7 @@ ACTIONS = {
         "ba38be9e461d3875417946c167d0b5f3d385a247",
         "v1.14.1",
         "beeware/briefcase pull request 2983, and beeware/toga 4634: this commit is tag v1.14.1",
+        "BSD-3-Clause",
     ),
 }
 
