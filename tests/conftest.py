@@ -26,17 +26,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache that is empty at the start and belongs to this run, with its workers and child processes."""
+    """A cache and a folder of the user's state that belong to this run, its workers and child processes."""
     base = tmp_path_factory.getbasetemp()
-    directory = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cache"
-    directory.mkdir(exist_ok=True)
-    before = os.environ.get("TK_CACHE_DIR")
-    os.environ["TK_CACHE_DIR"] = str(directory)
-    yield directory
-    if before is None:
-        del os.environ["TK_CACHE_DIR"]
-    else:
-        os.environ["TK_CACHE_DIR"] = before
+    base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    before = {name: os.environ.get(name) for name in ("TK_CACHE_DIR", "XDG_STATE_HOME")}
+    for name, folder in (("TK_CACHE_DIR", "cache"), ("XDG_STATE_HOME", "state")):
+        (base / folder).mkdir(exist_ok=True)
+        os.environ[name] = str(base / folder)
+    yield base / "cache"
+    for name, value in before.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
 
 
 @pytest.fixture

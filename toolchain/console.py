@@ -105,6 +105,15 @@ def _say(text: str) -> None:
         sys.stderr.write(text + "\n")
 
 
+def ask(question: str, *, default: bool) -> bool | None:
+    """Ask a person yes or no, on the terminal; None where there is nobody to be asked."""
+    if not sys.stdin.isatty() or not console_settings().interactive:
+        return None
+    import typer
+
+    return typer.confirm(question, default=default, err=True)
+
+
 def show_error(error: TkError) -> None:
     """Write the error's lines to standard error: `error:`, `where:`, `why:`, `hint:`."""
     for line in error.lines():

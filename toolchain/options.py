@@ -57,6 +57,13 @@ EngineName = Annotated[
 ]
 Locked = Annotated[bool, typer.Option("--locked", help="Fail when tk.lock is missing or stale.")]
 Frozen = Annotated[bool, typer.Option("--frozen", help="Use what tk.lock says and never resolve anything.")]
+TrustOnFirstUse = Annotated[
+    bool,
+    typer.Option(
+        "--trust-on-first-use",
+        help="Take keys and commits for which no recipe has a source as they are now; the lock notes it.",
+    ),
+]
 Site = Annotated[
     Path | None,
     typer.Option("--site", metavar="FILE", help="Site configuration in place of the usual site.yaml."),

@@ -161,15 +161,27 @@ def load_site(option: Path | None = None, *, start: Path | None = None) -> SiteC
     return site if site.ca_bundle else replace(site, **_default_bundle())
 
 
-def project_directory(start: Path | None = None) -> Path:
-    """The nearest folder from `start` upwards that holds `tk.lock`, not above a repository; else `start`."""
+def find_project(start: Path | None = None) -> Path | None:
+    """The nearest folder from `start` upwards with a `tk.lock`, else with a `site.yaml`, else the repository.
+
+    Nothing above a repository is looked at; None where there is nothing of this.
+    """
     here = (start or Path.cwd()).absolute()
+    seen: list[Path] = []
     for folder in (here, *here.parents):
-        if (folder / LOCK_NAME).exists():
-            return folder
+        seen.append(folder)
         if (folder / ".git").exists():
             break
-    return here
+    for name in (LOCK_NAME, FILE_NAME, ".git"):
+        for folder in seen:
+            if (folder / name).exists():
+                return folder
+    return None
+
+
+def project_directory(start: Path | None = None) -> Path:
+    """The project's folder; `start` where there is none."""
+    return find_project(start) or (start or Path.cwd()).absolute()
 
 
 def user_file() -> Path:

@@ -5,8 +5,10 @@
 #   site.sh run CMD...                          any program, with the CA bundle and mirrors in its environment
 #   site.sh apt ARGS...                         apt-get, without recommended packages, logs and translations
 #   site.sh fetch URL SHA256 FILE               a download, checked before it gets its name
-#   site.sh git URL REF COMMIT FOLDER           a git tree with its submodules, at exactly this commit; later steps
-#                                               that clone URL take it from there
+#   site.sh key URL FINGERPRINT FILE            one signing key out of a file of keys, by its fingerprint
+#   site.sh git URL REF COMMIT FOLDER           a git tree with its submodules, at exactly this commit, or at
+#                                               REF where only the first digits of its commit are given; later steps that clone
+#                                               URL take it from there
 #   site.sh user NAME ID HOME                   a user and group of this id, without a date anywhere
 set -eu
 umask 022
@@ -181,24 +183,30 @@ END
     rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/ldconfig/aux-cache
 }
 
-# What an earlier build fetched is kept by its sha256, and checked again.
-fetch() {
+download() {
     url=$(mirrored "$1")
-    kept=$caches/tk-downloads/$2
-    mkdir -p "$(dirname "$3")"
-    if [ -f "$kept" ]; then
-        cp "$kept" "$3.part"
-    elif command -v curl >/dev/null; then
+    if command -v curl >/dev/null; then
         curl --fail --silent --show-error --location --retry 3 --connect-timeout "$silence" \
-            --speed-limit 1 --speed-time "$silence" --output "$3.part" "$url"
+            --speed-limit 1 --speed-time "$silence" --output "$2" "$url"
     elif command -v wget >/dev/null; then
         wget --quiet --timeout="$silence" --tries=4 ${CURL_CA_BUNDLE:+--ca-certificate="$CURL_CA_BUNDLE"} \
-            --output-document="$3.part" "$url"
+            --output-document="$2" "$url"
     else
         python3 -c 'if True:
             import socket, sys, urllib.request
             socket.setdefaulttimeout(float(sys.argv[3]))
-            urllib.request.urlretrieve(*sys.argv[1:3])' "$url" "$3.part" "$silence"
+            urllib.request.urlretrieve(*sys.argv[1:3])' "$url" "$2" "$silence"
+    fi
+}
+
+# What an earlier build fetched is kept by its sha256, and checked again.
+fetch() {
+    kept=$caches/tk-downloads/$2
+    mkdir -p "$(dirname "$3")"
+    if [ -f "$kept" ]; then
+        cp "$kept" "$3.part"
+    else
+        download "$1" "$3.part"
     fi
     found=$(sha256sum "$3.part")
     if [ "${found%% *}" != "$2" ]; then
@@ -212,27 +220,61 @@ fetch() {
     mv "$3.part" "$3"
 }
 
+# A file with the same key may be renewed, so it is fetched each time; a bundle brings it by the fingerprint.
+# What is asked for must be a primary key: a stranger's key could have it as one of its subkeys.
+key() {
+    kept=$caches/tk-downloads/$2
+    mkdir -p "$(dirname "$3")"
+    mkdir -m 700 "$work/gnupg"
+    if [ -n "$offline" ] && [ -f "$kept" ]; then
+        cp "$kept" "$work/keys"
+    else
+        download "$1" "$work/keys"
+    fi
+    reader="gpg --homedir $work/gnupg --batch --quiet --no-autostart"
+    $reader --import "$work/keys" || true # it also complains of single keys that nobody asks for
+    found=$($reader --with-colons --list-keys "$2" | awk -F: '$1 == "pub" { own = 1 } $1 == "fpr" && own { print $10; own = 0 }')
+    if [ "$found" != "$2" ]; then
+        echo "error: $1 has no key with the fingerprint $2" >&2
+        $reader --with-colons --list-keys | awk -F: '$1 == "fpr" { print "  it has " $10 }' >&2
+        exit 1
+    fi
+    $reader --armor --export "$2" >"$3"
+    rm -rf "$work/gnupg" "$work/keys"
+}
+
 tree() {
     export HOME="$work"
     store=$caches/tk-git/$(printf '%s' "$1" | sha256sum | cut -c 1-16)
     git init --quiet --bare "$store"
     git -C "$store" config uploadpack.allowAnySHA1InWant true
-    git -C "$store" cat-file -e "$3^{commit}" 2>/dev/null ||
-        git -C "$store" fetch --quiet --depth 1 "$1" "$3" ||
+    commit=$3
+    if [ "${#3}" -lt 40 ]; then
+        git -C "$store" fetch --quiet --depth 1 "$1" "$2"
+        commit=$(git -C "$store" rev-parse 'FETCH_HEAD^{commit}')
+    fi
+    case $commit in
+    "$3"*) ;;
+    *)
+        echo "error: $1 $2 is at commit $commit, expected $3..." >&2
+        exit 1 ;;
+    esac
+    git -C "$store" cat-file -e "$commit^{commit}" 2>/dev/null ||
+        git -C "$store" fetch --quiet --depth 1 "$1" "$commit" ||
         git -C "$store" fetch --quiet "$1" "$2"
     git init --quiet "$4"
-    git -C "$4" fetch --quiet --depth 1 "file://$store" "$3"
-    git -C "$4" -c advice.detachedHead=false checkout --quiet "$3"
+    git -C "$4" fetch --quiet --depth 1 "file://$store" "$commit"
+    git -C "$4" -c advice.detachedHead=false checkout --quiet "$commit"
     if [ -e "$4/.gitmodules" ]; then
         git -C "$4" remote add origin "$1"
         git -C "$4" submodule --quiet update --init --recursive --depth 1
     fi
     found=$(git -C "$4" rev-parse HEAD)
-    if [ "$found" != "$3" ]; then
-        echo "error: $1 $2 is at commit $found, expected $3" >&2
+    if [ "$found" != "$commit" ]; then
+        echo "error: $1 $2 is at commit $found, expected $commit" >&2
         exit 1
     fi
-    [ "$2" = "$3" ] || git -C "$4" tag --force "$2" "$3" >/dev/null
+    [ "$2" = "$commit" ] || git -C "$4" tag --force "$2" "$commit" >/dev/null
     printf '[url "%s"]\n\tinsteadOf = %s\n\tinsteadOf = %s.git\n' "$4" "${1%.git}" "${1%.git}" >>"$trees"
 }
 
@@ -255,6 +297,7 @@ case $step in
 run) "$@" ;;
 apt) apt "$@" ;;
 fetch) fetch "$@" ;;
+key) key "$@" ;;
 git) tree "$@" ;;
 user) user "$@" ;;
 *)

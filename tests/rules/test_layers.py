@@ -52,7 +52,9 @@ THIRD_PARTY: dict[str, set[str]] = {
     "platformdirs": {"toolchain.site", "toolchain.images"},
     "jinja2": {"toolchain.images", "toolchain.workflows"},
     "dockerfile_parse": {"toolchain.lint", "toolchain.images"},
-    "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands"},
+    "filelock": {"toolchain.engine", "toolchain.images"},
+    "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands",
+              "toolchain.console"},
 }  # fmt: skip
 
 

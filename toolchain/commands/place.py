@@ -24,7 +24,9 @@ ImageName = Annotated[
     str | None,
     typer.Option("--image", metavar="NAME", help="Do it in a container of this image; see `tk image list`."),
 ]
-BuildImage = Annotated[bool, typer.Option("--build", help="Build the image first when it is missing.")]
+BuildImage = Annotated[
+    bool, typer.Option("--build", "--yes", "-y", help="Build the image first when it is missing; do not ask.")
+]
 NoContainer = Annotated[
     bool, typer.Option("--no-container", help="Use this machine's own toolchain, whatever the target.")
 ]
@@ -46,6 +48,7 @@ Explain = Annotated[
 _PLACE: dict[str, tuple[Any, Any]] = {
     "image": (ImageName, None),
     "build": (BuildImage, False),
+    "trust_on_first_use": (options.TrustOnFirstUse, False),
     "no_container": (NoContainer, False),
     "docker_host": (options.DockerHost, None),
     "engine": (options.EngineName, None),
@@ -188,6 +191,7 @@ def _place(values: dict[str, Any]) -> Place:
     return Place(
         image=values["image"],
         build=values["build"],
+        trust_first_use=values["trust_on_first_use"],
         docker_host=values["docker_host"],
         engine=values["engine"],
         site=values["site"],

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolchain.doctor.row import Row
     from toolchain.engine.build import BuiltImage
     from toolchain.engine.client import Engine
+    from toolchain.images.named import Named
     from toolchain.recipes.additions import Additions
 
 
@@ -36,9 +37,12 @@ def setup_command(
     docker_host: options.DockerHost = None,
     engine: options.EngineName = None,
     site: options.Site = None,
+    locked: options.Locked = False,
+    frozen: options.Frozen = False,
+    trust_on_first_use: options.TrustOnFirstUse = False,
     json: options.Json = False,
 ) -> None:
-    """Check this machine, get the image (found, pulled or built), check it, and say how to work in it.
+    """Check this machine, get the image (locked; found, pulled or built), check it, say how to work in it.
 
     The image that tk.lock names is pulled by its digest. It can be run again at any time: what is done
     already takes no time. The exit code is 4 when the machine lacks something.
@@ -50,8 +54,10 @@ def setup_command(
     rows = _examine(chosen, docker_host, engine, site)
     opened = open_engine(resolve_endpoint(docker_host, kind=engine), kind=engine)
     added = common.additions(with_apt, with_pip, with_file)
-    named = target.planned(chosen, site=site, base=base, additions=added)
-    image = _get(opened, named)
+    named = target.planned(
+        chosen, site=site, base=base, locked=locked, frozen=frozen, additions=added, locks=True
+    )
+    named, image = _get(opened, named, trust_first_use=trust_on_first_use)
     passed = _check(opened, named, image)
     command = _command(chosen, docker_host, engine, site, added)
     if json:
@@ -106,18 +112,17 @@ def _examine(name: str, docker_host: str | None, kind: str | None, site: Path | 
     return rows
 
 
-def _get(engine: Engine, named: target.Planned) -> BuiltImage:
-    from toolchain.engine.build import build_image
-    from toolchain.engine.progress import BuildDisplay
+def _get(engine: Engine, named: Named, *, trust_first_use: bool) -> tuple[Named, BuiltImage]:
+    from toolchain.obtain import obtain
 
-    console.talk(f"getting {named.plan.reference}")
-    image = build_image(engine, named.plan, site=named.site, progress=BuildDisplay)
-    if image.note:
-        console.warn(image.note)
-    return image
+    console.talk(f"getting {named.plan.section}")
+    made = obtain(engine, named, trust_first_use=trust_first_use)
+    if made.image.note:
+        console.warn(made.image.note)
+    return made.named, made.image
 
 
-def _check(engine: Engine, named: target.Planned, image: BuiltImage) -> bool:
+def _check(engine: Engine, named: Named, image: BuiltImage) -> bool:
     from toolchain.engine.check import check_image
 
     with console.progress(f"checking {image.reference}"):

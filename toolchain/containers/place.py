@@ -18,8 +18,9 @@ from toolchain.containers.probe import probe_image
 from toolchain.containers.volumes import cache_name, compiler_name
 from toolchain.devices import probe
 from toolchain.devices.detect import detect
-from toolchain.devices.hosting import engine_facts, this_caller
+from toolchain.devices.hosting import EngineFacts, engine_facts, this_caller
 from toolchain.devices.options import described
+from toolchain.devices.sysroot import capture
 from toolchain.engine.client import Engine, open_engine
 from toolchain.engine.endpoint import resolve_endpoint
 from toolchain.site import load_site
@@ -29,11 +30,13 @@ from toolchain.site import load_site
 class Place:
     """Where a command runs: `image` is a recipe's name or a reference; the rest says which engine.
 
-    asked: what is said of devices. explain: show the container's options and run nothing.
+    build: without asking. asked: what is said of devices. explain: show the container's options and run
+    nothing; that needs no engine.
     """
 
     image: str
     build: bool = False
+    trust_first_use: bool = False
     docker_host: str | None = None
     engine: str | None = None
     site: Path | None = None
@@ -44,7 +47,7 @@ class Place:
 
 
 def image_of_target(values: Mapping[str, Any], place: Place) -> str | None:
-    """The recipe's name of the image that has a target's toolchain; None where no engine answers.
+    """The recipe's name of the image that has a target's toolchain; None without an engine that is needed.
 
     It has the architectures of `--arch`, else those of this machine's accelerators where the target takes
     them, else the target's own. Raises UsageError for a target without images, BadInputError when no image
@@ -54,7 +57,7 @@ def image_of_target(values: Mapping[str, Any], place: Place) -> str | None:
     from toolchain.recipes.targets import find_target, image_for
 
     try:
-        engine = open_engine(resolve_endpoint(place.docker_host, kind=place.engine), kind=place.engine)
+        engine = _engine(place)
     except HostError:
         return None
     book = load_book(load_site(place.site).recipe_folders)
@@ -62,7 +65,7 @@ def image_of_target(values: Mapping[str, Any], place: Place) -> str | None:
     archs: tuple[str, ...] = ()
     if find_target(target, book).row.default_archs:
         archs = archs_of(values)
-        if not archs and (engine.is_local or place.asked.assumed):
+        if not archs and _is_here(engine, place):
             archs = _given(engine, None, needs_of("compile", values, place.asked, book), place).archs
     chosen = image_for(target, book, archs=archs)
     console.talk(f"this machine cannot build for {target}: using the image {chosen.image}")
@@ -81,9 +84,12 @@ def run_placed(command: str, given: Mapping[str, Any], flags: Mapping[str, str],
     site = load_site(place.site)
     needs = needs_of(command, given, place.asked, load_book(site.recipe_folders))
     call = call_of(command, _with_output(command, given), flags)
-    engine = open_engine(resolve_endpoint(place.docker_host, kind=place.engine), kind=place.engine)
+    engine = _engine(place)
     # What this machine lacks is said before an image is built; elsewhere the look is taken in the image.
-    early = _given(engine, None, needs, place) if engine.is_local or place.asked.assumed else None
+    early = _given(engine, None, needs, place) if _is_here(engine, place) else None
+    if engine is None:
+        _explain_without_engine(place, call, early or Given(), json=bool(given.get("json")))
+        return 0
     reference, is_built = _reference(engine, place)
     devices = early or _given(engine, reference if is_built else None, needs, place)
     _say(devices)
@@ -112,10 +118,30 @@ def run_placed(command: str, given: Mapping[str, Any], flags: Mapping[str, str],
     return done.status
 
 
-def _given(engine: Engine, image: str | None, needs: tuple[Need, ...], place: Place) -> Given:
+def _engine(place: Place) -> Engine | None:
+    """The engine; None where none answers and nothing is to be run. Raises HostError."""
+    try:
+        return open_engine(resolve_endpoint(place.docker_host, kind=place.engine), kind=place.engine)
+    except HostError as error:
+        if not place.explain:
+            raise
+        console.warn(f"{error}: shown as for Docker on this machine")
+        return None
+
+
+def _is_here(engine: Engine | None, place: Place) -> bool:
+    """Whether the devices of the engine's machine can be looked at from here."""
+    return engine is None or engine.is_local or place.asked.assumed is not None
+
+
+def _given(engine: Engine | None, image: str | None, needs: tuple[Need, ...], place: Place) -> Given:
     """The devices that a job gets on the engine's machine, which is looked at only when there is a need."""
     if not needs:
         return Given()
+    if engine is None:
+        assumed = place.asked.assumed
+        inventory = detect(probe.read_captured(assumed) if assumed else capture())
+        return give(needs, inventory, EngineFacts("docker"), this_caller(), place.asked.wishes)
     inventory = detect(probe.look(engine, image, place.asked.assumed))
     return give(needs, inventory, engine_facts(engine), this_caller(), place.asked.wishes)
 
@@ -127,12 +153,29 @@ def _say(devices: Given) -> None:
         console.talk(f"compiling for {', '.join(devices.archs)}, the accelerator's own architecture")
 
 
+def _explain_without_engine(place: Place, call: Call, devices: Given, *, json: bool) -> None:
+    """Show what a job would be started with, where no engine can say whether the image is there."""
+    from toolchain.images.lock import lock_mode
+    from toolchain.images.named import plan_named
+
+    reference = place.image
+    if not _is_reference(reference):
+        mode = lock_mode(locked=place.locked, frozen=place.frozen)
+        reference = plan_named(reference, site_file=place.site, lock=mode).plan.reference
+    _say(devices)
+    if devices.archs:
+        call.argv.append(f"--arch={','.join(devices.archs)}")
+    _explain(None, reference, call, devices, is_built=False, json=json)
+
+
 def _explain(
-    engine: Engine, reference: str, call: Call, devices: Given, *, is_built: bool, json: bool
+    engine: Engine | None, reference: str, call: Call, devices: Given, *, is_built: bool, json: bool
 ) -> None:
     """Show what the job's container would be started with."""
     job = Job(tuple(call.argv), devices=devices.options, present=devices.present)
-    compiler = compiler_name(probe_image(engine, reference).python_version) if is_built else "tk-compiler"
+    compiler = "tk-compiler"
+    if engine is not None and is_built:
+        compiler = compiler_name(probe_image(engine, reference).python_version)
     options = job_options(job, compiler, cache_name(job.owner[0]))
     if not is_built:
         console.warn(f"{reference} is not built yet")
@@ -150,16 +193,15 @@ def _explain(
 
 def _reference(engine: Engine, place: Place) -> tuple[str, bool]:
     """The image that `place` names, and whether the engine has it; built first when that was asked for."""
-    if "/" in place.image or ":" in place.image:
+    if _is_reference(place.image):
         return place.image, engine.image(place.image) is not None
-    from toolchain.engine.build import build_image
-    from toolchain.engine.progress import BuildDisplay
     from toolchain.engine.store import find_image, list_images
     from toolchain.images.lock import lock_mode
     from toolchain.images.named import plan_named
+    from toolchain.obtain import obtain, wants_build
 
     mode = lock_mode(locked=place.locked, frozen=place.frozen)
-    named = plan_named(place.image, site_file=place.site, lock=mode)
+    named = plan_named(place.image, site_file=place.site, lock=mode, locks=place.build)
     for warning in named.warnings:
         console.warn(warning)
     if find_image(engine, named.plan) is not None:
@@ -170,12 +212,18 @@ def _reference(engine: Engine, place: Place) -> tuple[str, bool]:
             return stored.references[0], True
     if place.explain:
         return named.plan.reference, False
-    if not place.build:
+    if not place.build and not wants_build(engine, named):
         raise HostError(
             f"the engine at {engine.endpoint} has no image of {named.plan.name} as its recipe is now",
             hint=f"add --build, or build it first: `tk image build {named.plan.name}`",
         )
-    return build_image(engine, named.plan, site=named.site, progress=BuildDisplay).reference, True
+    made = obtain(engine, named, trust_first_use=place.trust_first_use)
+    return made.image.reference, True
+
+
+def _is_reference(image: str) -> bool:
+    """Whether an image is named by its reference, not as a recipe."""
+    return "/" in image or ":" in image
 
 
 def _with_output(command: str, given: Mapping[str, Any]) -> dict[str, Any]:

@@ -67,6 +67,7 @@ class Request:
     additions: Additions = NOTHING
     lock: LockMode = "auto"
     build: bool = False
+    trust_first_use: bool = False
     tty: bool = False
     as_root: bool = False
 
@@ -180,6 +181,7 @@ def _choose(engine: Engine, request: Request) -> _Chosen:
         return _Chosen(request.image, request.image, None, None, ())
     from toolchain.engine.store import find_image, list_images
     from toolchain.images.named import plan_named
+    from toolchain.obtain import obtain
 
     named = plan_named(
         request.image,
@@ -188,6 +190,7 @@ def _choose(engine: Engine, request: Request) -> _Chosen:
         allow=request.allow,
         lock=request.lock,
         additions=request.additions,
+        locks=request.build,
     )
     plan, notes = named.plan, named.warnings
     vendor = vendor_of(plan.resolution) if plan.resolution is not None else None
@@ -198,17 +201,9 @@ def _choose(engine: Engine, request: Request) -> _Chosen:
             note = f"{stored.references[0]} was built on a stand-in: {stored.stand_in}"
             return _Chosen(stored.references[0], plan.name, vendor, named, (*notes, note))
     if request.build:
-        reference = build(engine, named)
-        return _Chosen(reference, plan.name, vendor, named, notes)
+        made = obtain(engine, named, trust_first_use=request.trust_first_use)
+        return _Chosen(made.image.reference, plan.name, vendor, made.named, notes)
     return _Chosen(plan.reference, plan.name, vendor, named, notes, is_built=False)
-
-
-def build(engine: Engine, named: Named) -> str:
-    """Make sure that the engine has the image, and return its reference; raises what a build raises."""
-    from toolchain.engine.build import build_image
-    from toolchain.engine.progress import BuildDisplay
-
-    return build_image(engine, named.plan, site=named.site, progress=BuildDisplay).reference
 
 
 def _vendors(

@@ -38,7 +38,7 @@ from toolchain.images.lock_file import (
     read_lock,
     write_lock,
 )
-from toolchain.images.plan import Plan
+from toolchain.images.plan import Download, Plan
 from toolchain.images.resolving import fetch_packages
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def export_bundle(
         ]
         for one in plan.downloads:
             say(one.url)
-            _fetch(one.url, one.sha256, site, folder / "downloads" / one.sha256)
+            _fetch(one, site, folder / "downloads" / (one.fingerprint or one.sha256))
         say(f"packages of {plan.name}")
         _fetch_packages(engine, plan, site, folder)
         manifest = Manifest(
@@ -321,13 +321,14 @@ def _save(engine: Engine, reference: str, folder: Path, file: str, say: Say) -> 
     return BundledImage(file=file, reference=reference, id=str(facts["Id"]))
 
 
-def _fetch(url: str, digest: str, site: SiteConfig, target: Path) -> None:
+def _fetch(one: Download, site: SiteConfig, target: Path) -> None:
+    """Get a download; whether a key has its fingerprint is checked where it is used."""
     if target.exists():
         return
-    found = origins.download(url, site, target)
-    if found != digest:
+    found = origins.download(one.url, site, target)
+    if not one.fingerprint and found != one.sha256:
         raise HostError(
-            f"{url} has another content than was locked", why=f"sha256 {found}, expected {digest}"
+            f"{one.url} has another content than was locked", why=f"sha256 {found}, expected {one.sha256}"
         )
 
 

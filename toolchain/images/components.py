@@ -20,7 +20,7 @@ from toolchain.images.plan import (
     Plan,
     Run,
     Stage,
-    settled,
+    settled_commit,
 )
 from toolchain.images.planner import SYSTEM_PYTHON, Part, Setting, assemble, part_of, visible
 
@@ -111,7 +111,7 @@ def _trees(component: Component, build: Build, pins: Pins) -> tuple[GitSource, .
     """The sources, and the trees that building them would clone by itself."""
     folders = [component.kind, *(one.url.rpartition("/")[2].removesuffix(".git") for one in build.fetches)]
     return tuple(
-        GitSource(one.url, one.ref, settled(one.commit, pins.git.get(one.url)), f"{_SOURCES}/{folder}")
+        GitSource(one.url, one.ref, settled_commit(one.commit, pins.git.get(one.url)), f"{_SOURCES}/{folder}")
         for one, folder in zip((build.git, *build.fetches), folders, strict=True)
     )
 

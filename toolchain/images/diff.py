@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from toolchain.images.formats.bake import every_need
-from toolchain.images.plan import Env, EnvPath, Plan
+from toolchain.images.plan import Download, Env, EnvPath, Plan
 from toolchain.images.render import dockerfile
 
 Kind = Literal[
@@ -90,7 +90,7 @@ def _facts(plan: Plan | None) -> dict[Kind, Mapping[str, str]]:
         "arch": {"archs": " ".join(resolution.archs)} if resolution else {},
         "apt": dict(_package(one) for one in plan.apt),
         "pip": dict(_package(one.replace("==", "=")) for one in plan.pip),
-        "download": {one.path: f"{one.url} sha256:{one.sha256}" for one in plan.downloads},
+        "download": {one.path: f"{one.url} {_pin(one)}" for one in plan.downloads},
         "git": {one.url: f"{one.ref} {one.commit}" for one in plan.git},
         "environment": dict(_environment(plan)),
         "smoke test": {one.name: " ".join(one.argv) for one in plan.smoke},
@@ -99,6 +99,10 @@ def _facts(plan: Plan | None) -> dict[Kind, Mapping[str, str]]:
 
 def _facts_kinds() -> tuple[Kind, ...]:
     return ("base", "component", "arch", "apt", "pip", "download", "git", "environment", "smoke test")
+
+
+def _pin(one: Download) -> str:
+    return f"key {one.fingerprint}" if one.fingerprint else f"sha256:{one.sha256}"
 
 
 def _package(text: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from compiler import BuildError, HostError
-from toolchain.images.plan import UNRESOLVED, Pins, Plan
+from toolchain.images.plan import UNRESOLVED, Pins, Plan, Run
 from toolchain.images.steps import VENV
 
 if TYPE_CHECKING:
@@ -254,10 +254,22 @@ def _folders(lines: tuple[str, ...]) -> Iterator[Folder]:
 def _asked(inventory: Inventory, plan: Plan) -> Iterator[Difference]:
     """Asked for in the recipes: an apt package by name or version, a download by its sha256."""
     installed = _versions(inventory, "deb", "rpm")
+    elsewhere = _for_downloads(plan)
     for asked in plan.apt:
         package, _, version = asked.partition("=")
-        yield from _checked("apt package", package, version, installed.get(package.partition(":")[0], ()))
+        if package not in elsewhere:
+            yield from _checked("apt package", package, version, installed.get(package.partition(":")[0], ()))
     yield from _files(inventory, {one.path: one.sha256 for one in plan.downloads})
+
+
+def _for_downloads(plan: Plan) -> set[str]:
+    """Packages that nothing but the stage of downloads installs, of which only downloads are in the image."""
+    words: dict[bool, set[str]] = {True: set(), False: set()}
+    for stage in plan.stages:
+        for one in stage.instructions:
+            commands = one.commands if isinstance(one, Run) else ()
+            words[stage.name == "fetched"] |= {word for command in commands for word in command}
+    return {one.partition("=")[0] for one in words[True] - words[False]}
 
 
 def _files(inventory: Inventory, expected: Mapping[str, str]) -> Iterator[Difference]:

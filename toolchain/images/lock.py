@@ -16,16 +16,18 @@ from toolchain.images.lock_file import (
     lock_text,
     parse_lock,
     read_lock,
+    update_lock,
     write_lock,
 )
-from toolchain.images.plan import UNRESOLVED, Pins, Plan, Published
+from toolchain.images.plan import UNRESOLVED, WHOLE_COMMIT, Pins, Plan, Published
 from toolchain.recipes.additions import NOTHING, Additions, read_additions
-from toolchain.site import LOCK_NAME, project_directory
+from toolchain.site import LOCK_NAME, find_project, project_directory
 
 __all__ = [
     "Lock", "LockMode", "LockedBuild", "LockedImage", "LockedPins", "added_to", "canonical", "component_of",
-    "consult", "lock_mode", "lock_path", "lock_text", "locked_additions", "parse_lock", "pins_for", "publish",
-    "read_lock", "recipe_of", "record_build", "stale_build", "with_published", "write_lock",
+    "consult", "lock_mode", "lock_path", "lock_text", "locked_additions", "parse_lock", "pins_for",
+    "project_lock", "publish", "read_lock", "recipe_of", "record_build", "stale_build", "update_lock",
+    "user_lock", "with_published", "write_lock",
 ]  # fmt: skip
 
 LockMode = Literal["auto", "locked", "frozen"]
@@ -37,12 +39,13 @@ the section is used as it is, and what it does not pin is an error."""
 class LockedPins:
     """A lock's pins for a plan, or None; `stale` are the reasons why those that are there do not count.
 
-    `built` is the image that was built from pins that count.
+    `built` is the image that was built from pins that count, `path` the lock that has them.
     """
 
     pins: Pins | None
     stale: tuple[str, ...] = ()
     built: LockedBuild | None = None
+    path: Path | None = None
 
 
 def lock_mode(*, locked: bool, frozen: bool) -> LockMode:
@@ -57,10 +60,29 @@ def lock_path(start: Path | None = None) -> Path:
     return project_directory(start) / LOCK_NAME
 
 
+def project_lock(start: Path | None = None) -> Path | None:
+    """Where the project's `tk.lock` is, or would be; None outside of any project."""
+    folder = find_project(start)
+    return None if folder is None else folder / LOCK_NAME
+
+
+def user_lock() -> Path:
+    """The user's own lock, with what was locked by itself; it counts where no project has a section."""
+    from platformdirs import user_state_path
+
+    return user_state_path("tk", appauthor=False) / LOCK_NAME
+
+
 def pins_for(plan: Plan, mode: LockMode = "auto", *, start: Path | None = None) -> LockedPins:
-    """What the project's lock says for an unlocked `plan`; see `consult`."""
+    """What the project's lock says for an unlocked `plan`, or else the user's own; see `consult`."""
     path = lock_path(start)
-    return consult(plan, read_lock(path), mode, where=str(path))
+    found = consult(plan, read_lock(path), mode, where=str(path))
+    if found.pins is not None:
+        return replace(found, path=path)
+    own = consult(plan, read_lock(user_lock()))
+    if own.pins is None or (found.stale and not plan.base.stand_in):
+        return found
+    return replace(own, path=user_lock())
 
 
 def consult(plan: Plan, lock: Lock | None, mode: LockMode = "auto", *, where: str = LOCK_NAME) -> LockedPins:
@@ -131,7 +153,7 @@ def record_build(path: Path, plan: Plan, reference: str, digest: str) -> bool:
             f"the lock has no section for {name}", where=str(path), hint=f"`tk image lock {name}` makes it"
         )
     section = replace(lock.images[name], built=LockedBuild(reference, digest, plan.key))
-    return write_lock(path, lock.with_image(name, section))
+    return update_lock(path, lambda now: now.with_image(name, section))
 
 
 def recipe_of(plan: Plan) -> str:
@@ -197,10 +219,10 @@ def _own_gaps(plan: Plan, pins: Pins) -> Iterator[str]:
     yield from _apt_gaps(plan, pins, plan.name)
     yield from _pip_gaps(plan, pins, plan.name)
     for tree in plan.git:
-        if tree.commit == UNRESOLVED and tree.url not in pins.git:
+        if tree.url not in pins.git and len(tree.commit) < WHOLE_COMMIT:
             yield f"{plan.name}: no commit of {tree.url}"
     for file in plan.downloads:
-        if file.sha256 == UNRESOLVED and file.url not in pins.downloads:
+        if not file.is_pinned and file.url not in pins.downloads:
             yield f"{plan.name}: no sha256 of {file.url}"
 
 

@@ -7,16 +7,17 @@ line; every value has a grammar, as it ends up in a Dockerfile.
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from compiler import BadInputError, write_atomic
+from compiler import BadInputError, load_settings, write_atomic
 from toolchain.images.plan import Deb, Pins
 
 FORMAT = 1
@@ -67,6 +68,7 @@ class _Pins(_Model):
     pip: dict[_PipName, _PipPin] = {}
     git: dict[_Url, _Hex40] = {}
     downloads: dict[_Url, _Hex64] = {}
+    trusted_on_first_use: list[_Url] = []
     needs: dict[_Name, _Pins] = {}
 
     def pins(self) -> Pins:
@@ -79,6 +81,7 @@ class _Pins(_Model):
             pip={name: (one.version, tuple(one.sha256)) for name, one in self.pip.items()},
             git=self.git,
             downloads=self.downloads,
+            first_use=tuple(self.trusted_on_first_use),
             needs={name: one.pins() for name, one in self.needs.items()},
         )
 
@@ -201,6 +204,20 @@ def lock_text(lock: Lock) -> str:
     return _HEAD + tomli_w.dumps({"format": FORMAT, "image": images})
 
 
+def update_lock(path: Path, change: Callable[[Lock], Lock]) -> bool:
+    """Change the lock at `path`, which other processes may change, too; whether that changed anything.
+
+    Raises HostError when it cannot be written and BadInputError when it cannot be read.
+    """
+    from filelock import FileLock
+
+    name = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:16]
+    guard = load_settings().cache_dir / "locks" / f"lock-{name}"
+    guard.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(guard):
+        return write_lock(path, change(read_lock(path) or Lock()))
+
+
 def write_lock(path: Path, lock: Lock) -> bool:
     """Write the lock; whether that changed anything. Raises HostError."""
     text = lock_text(lock)
@@ -235,6 +252,7 @@ def _pins_table(pins: Pins) -> dict[str, Any]:
         "base_digest": pins.base_digest,
         "base_reference": pins.base_reference,
         "snapshot": pins.snapshot,
+        "trusted_on_first_use": sorted(pins.first_use),
         "apt": dict(sorted(pins.apt.items())),
         "debs": {name: f"{one.url}{_HASH}{one.sha256}" for name, one in sorted(pins.debs.items())},
         "git": dict(sorted(pins.git.items())),

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from compiler import HostError
+from compiler import BadInputError, HostError
+from toolchain.engine.store import short
 from toolchain.images import origins
 from toolchain.images.apt_lock import snapshot_at
 from toolchain.images.lock import LockedImage, added_to, component_of, recipe_of
-from toolchain.images.plan import UNRESOLVED, Pins, Plan
+from toolchain.images.plan import UNRESOLVED, WHOLE_COMMIT, Pins, Plan
 from toolchain.images.resolving import Packages, resolve_packages
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 Replan = Callable[[Pins], Plan]
 """Makes the plan again, with pins."""
 Say = Callable[[str], None]
+Trust = Callable[[Sequence[str]], bool]
+"""Whether what is listed may be taken as its server gives it now, although nobody else vouches for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +46,26 @@ def lock_plan(
     *,
     keep: Pins | None = None,
     before: Pins | None = None,
+    trust: Trust = lambda _parts: False,
     say: Say = lambda _text: None,
 ) -> LockedImage:
     """Resolve everything that `plan`, made without a lock, leaves open.
 
     replan: makes the same plan with pins, so that later steps see what earlier ones found. keep: pins of an
     earlier lock, which are kept where they still exist. before: those that are replaced, kept or not; while
-    packages have their versions, their snapshot stays. Raises HostError when something cannot be asked and
-    BuildError when it does not exist.
+    packages have their versions, their snapshot stays. trust: is asked once for keys and commits that no
+    source names. Raises HostError when something cannot be asked, BuildError when it does not exist, and
+    BadInputError when it is not trusted.
     """
     old, last = keep or Pins(), before or keep or Pins()
+    _ask(plan, unvouched(plan, old), trust)
     say(f"base {plan.base.reference}")
     digest = _base_digest(engine, plan, site, old)
     needs: dict[str, Pins] = {}
     for need in plan.needs:
         kind = component_of(need)
-        needs[kind] = _sources(need, site, old.needs.get(kind, Pins()), say)
-    pins = dataclasses.replace(_sources(plan, site, old, say), base_digest=digest, needs=needs)
+        needs[kind] = _sources(need, site, old.needs.get(kind, Pins()), trust, say)
+    pins = dataclasses.replace(_sources(plan, site, old, trust, say), base_digest=digest, needs=needs)
     known = replan(pins)
     _pull_base(engine, known, site)
     say(f"packages of {known.name}")
@@ -101,23 +107,60 @@ def _flat(pins: Pins, where: str) -> dict[tuple[str, str], str]:
     flat |= {(f"{prefix}pip", name): version for name, (version, _) in pins.pip.items()}
     flat |= {(f"{prefix}git", url): commit for url, commit in pins.git.items()}
     flat |= {(f"{prefix}download", url): digest for url, digest in pins.downloads.items()}
+    flat |= {(f"{prefix}trusted on first use", url): "yes" for url in pins.first_use}
     for name, one in pins.needs.items():
         flat |= _flat(one, name)
     return flat
 
 
-def _sources(plan: Plan, site: SiteConfig, old: Pins, say: Say) -> Pins:
+def unvouched(plan: Plan, old: Pins) -> tuple[str, ...]:
+    """Keys and commits that neither a recipe nor the pins of an earlier lock name, in words."""
+    found = [
+        f"the keys in {one.url}"
+        for one in plan.downloads
+        if one.is_key and not one.is_pinned and one.url not in old.downloads
+    ]
+    found += [
+        f"the commit of {one.ref} in {one.url}"
+        for one in plan.git
+        if one.commit == UNRESOLVED and one.url not in old.git
+    ]
+    for need in plan.needs:
+        found += unvouched(need, old.needs.get(component_of(need), Pins()))
+    return tuple(dict.fromkeys(found))
+
+
+def _ask(plan: Plan, parts: Sequence[str], trust: Trust) -> None:
+    if parts and not trust(parts):
+        raise BadInputError(
+            f"{plan.name} has parts that nobody but the server they come from vouches for",
+            why="\n".join(parts),
+            hint="--trust-on-first-use takes what is there now and notes it in the lock; or name the key's"
+            " fingerprint or the commit in a recipe of your site",
+        )
+
+
+def _sources(plan: Plan, site: SiteConfig, old: Pins, trust: Trust, say: Say) -> Pins:
     """Commits and checksums that the recipes leave open."""
-    commits, checksums = {}, {}
+    commits: dict[str, str] = {}
+    checksums: dict[str, str] = {}
+    first_use = []
     for tree in plan.git:
-        if tree.commit == UNRESOLVED:
-            say(f"commit of {tree.ref} in {tree.url}")
-            commits[tree.url] = old.git.get(tree.url) or origins.resolve_commit(tree, site)
+        if len(tree.commit) == WHOLE_COMMIT:
+            continue
+        say(f"commit of {tree.ref} in {tree.url}")
+        commits[tree.url] = old.git.get(tree.url) or origins.resolve_commit(tree, site)
+        if not commits[tree.url].startswith(tree.commit):
+            first_use.append(tree.url)
+            if tree.commit != UNRESOLVED and tree.url not in old.first_use:
+                found = f"{tree.ref} in {tree.url} is at {commits[tree.url]}, the recipe says {tree.commit}"
+                _ask(plan, (found,), trust)
     for file in plan.downloads:
-        if file.sha256 == UNRESOLVED:
+        if not file.is_pinned:
             say(f"sha256 of {file.url}")
             checksums[file.url] = old.downloads.get(file.url) or origins.download(file.url, site)
-    return Pins(git=commits, downloads=checksums)
+            first_use += [file.url] if file.is_key else []
+    return Pins(git=commits, downloads=checksums, first_use=tuple(sorted(first_use)))
 
 
 def _base_digest(engine: Engine, plan: Plan, site: SiteConfig, old: Pins) -> str:
@@ -127,14 +170,35 @@ def _base_digest(engine: Engine, plan: Plan, site: SiteConfig, old: Pins) -> str
     if old.base_digest:
         return old.base_digest
     reference = site.mirrored_image(plan.base.reference) or plan.base.reference
-    with engine.guard(f"ask the registry for the digest of {reference}"):
-        digest = origins.registry_digest(engine.api, reference)
+    digest = _digest_there(engine, reference)
     if not digest:
         raise HostError(
             f"no registry says the digest of {reference}",
             hint="check the network, `docker login`, or name a mirror in site.yaml (`mirrors.registry`)",
         )
     return digest
+
+
+def _digest_there(engine: Engine, reference: str) -> str:
+    """The digest that the registry has now, else that of the image as the engine once pulled it."""
+    try:
+        if engine.kind == "podman":  # its socket cannot ask, but it can pull
+            with engine.guard(f"pull {reference}"):
+                engine.api.pull(reference)
+            return _digest_here(engine, reference)
+        with engine.guard(f"ask the registry for the digest of {reference}"):
+            return origins.registry_digest(engine.api, reference)
+    except HostError:
+        if here := _digest_here(engine, reference):
+            return here
+        raise
+
+
+def _digest_here(engine: Engine, reference: str) -> str:
+    repository = reference.rpartition(":")[0]
+    names = map(str, (engine.image(reference) or {}).get("RepoDigests") or ())
+    pairs = (name.rpartition("@") for name in names)
+    return next((digest for name, _, digest in pairs if short(name) == short(repository)), "")
 
 
 def _pull_base(engine: Engine, plan: Plan, site: SiteConfig) -> None:

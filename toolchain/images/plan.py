@@ -23,6 +23,9 @@ Command = tuple[str, ...]
 UNRESOLVED = "unresolved"
 """Stands where a digest, checksum or commit is not known yet."""
 
+WHOLE_COMMIT = 40
+"""Hex digits of a commit that is not cut."""
+
 SITE_SECRET = "tk-site"  # noqa: S105 - the id of a secret, not one
 """Id of the build secret with the site's mirrors and proxy, as `NAME=value` lines; may be absent or empty."""
 CA_SECRET = "tk-ca"  # noqa: S105
@@ -158,16 +161,26 @@ class ContextFile:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """A file fetched during the build; `sha256` is 64 hex digits or `unresolved`; `path` is where it lies."""
+    """A file fetched during the build; `sha256` is 64 hex digits or `unresolved`; `path` is where it lies.
+
+    is_key: it holds signing keys. fingerprint: the one key that is taken from it, in place of a `sha256`.
+    """
 
     url: str
     sha256: str
     path: str
+    is_key: bool = False
+    fingerprint: str = ""
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether it is known what must come."""
+        return bool(self.fingerprint) or self.sha256 != UNRESOLVED
 
 
 @dataclass(frozen=True, slots=True)
 class GitSource:
-    """A git tree: `ref` is a tag or branch, `commit` 40 hex digits or `unresolved`."""
+    """A git tree: `ref` is a tag or branch, `commit` 40 hex digits, the first of them, or `unresolved`."""
 
     url: str
     ref: str
@@ -220,6 +233,7 @@ class Pins:
     empty; `apt` maps package -> version; `debs` maps package -> its file, for those that no snapshot keeps;
     `pip` maps package -> (version, sha256s); `git` maps url -> commit, `downloads` maps url -> sha256;
     `needs` maps component -> its pins.
+    `first_use` are the urls of `git` and `downloads` for which nobody but the server itself vouched.
     """
 
     base_digest: str = ""
@@ -231,6 +245,7 @@ class Pins:
     git: Mapping[str, str] = field(default_factory=dict)
     downloads: Mapping[str, str] = field(default_factory=dict)
     needs: Mapping[str, Pins] = field(default_factory=dict)
+    first_use: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +264,11 @@ class Published:
 def settled(own: str, locked: str | None) -> str:
     """What a recipe says, or what a lock says where the recipe leaves it open."""
     return locked if own == UNRESOLVED and locked else own
+
+
+def settled_commit(own: str, locked: str | None) -> str:
+    """As `settled`; a recipe that gives the first digits of a commit leaves the rest open."""
+    return locked if locked and len(own) < WHOLE_COMMIT else own
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,9 +365,7 @@ class Plan:
     def unresolved(self, name: str = "") -> tuple[Unresolved, ...]:
         """What must be resolved before this plan and its components can be built; `name` is what to lock."""
         hint = f"`tk image lock {name or self.typed}` fetches it once and writes down what it is"
-        found = [
-            Unresolved(f"sha256 of {one.url}", hint) for one in self.downloads if one.sha256 == UNRESOLVED
-        ]
+        found = [Unresolved(f"sha256 of {one.url}", hint) for one in self.downloads if not one.is_pinned]
         found += [
             Unresolved(f"commit of {one.ref} in {one.url}", hint)
             for one in self.git

@@ -181,8 +181,9 @@ def assemble(setting: Setting, parts: Sequence[Part], pins: Pins, interpreter: s
     scripts = ["site.sh", *(["link_duplicates.py"] if wanted else [])]
     stages = [_system_stage(setting, pins)]
     if keys or downloads:
-        stages.append(_fetched_stage(keys, fetch_steps))
+        stages.append(_fetched_stage(setting, pins, keys, fetch_steps))
     makers = (_MAKER,) if wanted and interpreter == SYSTEM_PYTHON else ()
+    readers = (steps.KEY_READER,) if any(one.fingerprint for one in keys) else ()
     if wanted:
         own = [one for one in downloads if one.path == interpreter.removesuffix("/bin/python3")]
         first = [*steps.copy_fetched(own), *_apt(setting, pins, makers, "What makes Python environments")]
@@ -203,7 +204,7 @@ def assemble(setting: Setting, parts: Sequence[Part], pins: Pins, interpreter: s
         steps=apt_lock.obeying(done, locked),
         files=(*map(steps.script, scripts), *requirements, *source_files, *locked),
         downloads=(*keys, *fetched),
-        apt=tuple(dict.fromkeys((*(one for layer in layers for one in layer.apt), *makers))),
+        apt=tuple(dict.fromkeys((*(one for layer in layers for one in layer.apt), *makers, *readers))),
         pip=wanted,
     )
 
@@ -221,10 +222,12 @@ def _system_stage(setting: Setting, pins: Pins) -> Stage:
     return Stage("system", (*done, steps.user()), f"The base: {setting.base.reference}")
 
 
-def _fetched_stage(keys: Sequence[Download], fetch_steps: Sequence[Instruction]) -> Stage:
+def _fetched_stage(
+    setting: Setting, pins: Pins, keys: Sequence[Download], fetch_steps: Sequence[Instruction]
+) -> Stage:
     first: list[Instruction] = [From("system", "fetched")]
     if keys:
-        first.append(steps.fetched_keys(keys))
+        first += steps.fetched_keys(keys, pins, setting.system)
     return Stage("fetched", (*first, *fetch_steps), "Downloads, each checked by its sha256")
 
 

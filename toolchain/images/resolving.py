@@ -33,7 +33,7 @@ from toolchain.images.plan import (
     Run,
     Stage,
 )
-from toolchain.images.steps import FETCHED, site
+from toolchain.images.steps import FETCHED, KEY_READER, fetch, site
 
 if TYPE_CHECKING:
     from toolchain.engine.client import Engine
@@ -150,7 +150,7 @@ def resolving_script(plan: Plan) -> str:
 def fetching_script(plan: Plan) -> str:
     """The shell script that fetches the packages of a locked plan in a container of its base."""
     lines = ["set -eu", f"mkdir -p {_OUT}/archives {_OUT}/lists {_OUT}/wheels"]
-    lines += [_line(command) for one in _instructions(plan) for command in _source_commands(plan, one)]
+    lines += _source_lines(plan)
     packages, fetches = _packages(plan)
     if packages:
         lines += [*fetches, _line(site("apt", "update"))]
@@ -174,7 +174,7 @@ def fetching_script(plan: Plan) -> str:
 
 
 def _script_lines(plan: Plan) -> Iterator[str]:
-    yield from (_line(command) for one in _instructions(plan) for command in _source_commands(plan, one))
+    yield from _source_lines(plan)
     yield f"mkdir -p {_KEEP.rpartition('/')[0]}"
     yield f"if [ -s {_FOLDER}/keep.pref ]; then cp {_FOLDER}/keep.pref {_KEEP}; fi"
     packages, fetches = _packages(plan)
@@ -199,7 +199,7 @@ def _script_lines(plan: Plan) -> Iterator[str]:
 def _packages(plan: Plan) -> tuple[list[str], list[str]]:
     """Everything that apt is asked for, files included, and the lines that fetch those files."""
     files = [one for one in plan.downloads if one.path.endswith(".deb")]
-    fetches = [_line(site("fetch", one.url, one.sha256, f"{FETCHED}{one.path}")) for one in files]
+    fetches = [_line(fetch(one)) for one in files]
     return [*_asked_of_apt(plan), *(f"{FETCHED}{one.path}" for one in files)], fetches
 
 
@@ -212,6 +212,14 @@ def _asked_of_apt(plan: Plan) -> list[str]:
     """Names of packages that any step of the plan installs, files left out."""
     installs = [one for stage in plan.stages for one in _commands(stage) if one[:4] == site("apt", "install")]
     return list(dict.fromkeys(word for one in installs for word in one[4:] if not word.startswith("/")))
+
+
+def _source_lines(plan: Plan) -> list[str]:
+    """What makes the package sources those of the plan, with what reads their keys before the first."""
+    commands = [command for one in _instructions(plan) for command in _source_commands(plan, one)]
+    first = next((i for i, one in enumerate(commands) if one[:3] == site("key")), len(commands))
+    reader = [site("apt", "update"), site("apt", "install", KEY_READER)] if first < len(commands) else []
+    return [_line(one) for one in (*commands[:first], *reader, *commands[first:])]
 
 
 def _source_commands(plan: Plan, one: Instruction) -> Iterator[Command]:
@@ -229,7 +237,7 @@ def _source_commands(plan: Plan, one: Instruction) -> Iterator[Command]:
         yield ("cp", *(f"{_FOLDER}/context/{source}" for source in one.sources), one.target)
     for file in plan.downloads:
         if one.from_stage and one.sources == (f"{FETCHED}{file.path}",):
-            yield site("fetch", file.url, file.sha256, one.target)
+            yield fetch(file, one.target)
 
 
 def _python(plan: Plan) -> tuple[list[str], Command]:

@@ -31,6 +31,8 @@ PROBES = "/usr/local/share/tk/probes"
 FETCHED = "/fetched"
 """Where downloads lie in the stage that fetches them, below it at their final path."""
 SITE_SCRIPT = "/run/tk/site.sh"
+KEY_READER = "gpg"
+"""The package with the program that checks fingerprints, in the stage of downloads only."""
 USER_NAME, USER_ID, USER_HOME = "tk", "10000", "/home/tk"
 _PACKAGE_FOLDER = f"{FETCHED}/packages"
 
@@ -104,7 +106,13 @@ def repositories(
         return [], [], []
     named = {one.key: one for one in reversed(wanted)}
     keys = [
-        Download(url, settled(one.key_sha256, pins.downloads.get(url)), _key_path(one))
+        Download(
+            url,
+            settled(one.key_sha256, pins.downloads.get(url)),
+            _key_path(one),
+            is_key=True,
+            fingerprint=one.key_fingerprint or "",
+        )
         for url, one in named.items()
     ]
     key_of = {key.url: key.path for key in keys}
@@ -140,14 +148,19 @@ def _key_path(one: AptRepository) -> str:
     return f"/etc/apt/keyrings/tk-{one.name}.asc"
 
 
-def fetch(one: Download) -> Command:
-    """Download a file to its place below the folder of fetched files."""
-    return site("fetch", one.url, one.sha256, f"{FETCHED}{one.path}")
+def fetch(one: Download, target: str = "") -> Command:
+    """Download a file to `target`, by default its place below the folder of fetched files."""
+    step, pin = ("key", one.fingerprint) if one.fingerprint else ("fetch", one.sha256)
+    return site(step, one.url, pin, target or f"{FETCHED}{one.path}")
 
 
-def fetched_keys(keys: Sequence[Download]) -> Instruction:
-    """Fetch the keys of package sources."""
-    return networked([fetch(one) for one in keys], _DOWNLOADS, why="Keys of package sources")
+def fetched_keys(keys: Sequence[Download], pins: Pins, system: str) -> list[Instruction]:
+    """Fetch the keys of package sources; what tells one key from another is not in every base."""
+    reads = pinned([KEY_READER], pins) if any(one.fingerprint for one in keys) else []
+    return [
+        *apt(reads, system, "What reads signing keys"),
+        networked([fetch(one) for one in keys], _DOWNLOADS, why="Keys of package sources"),
+    ]
 
 
 def fetched_files(files: Sequence[DownloadFile], pins: Pins) -> tuple[list[Instruction], list[Download]]:

@@ -17,7 +17,7 @@ from toolchain.recipes.resolve import (
     examine,
     resolve,
 )
-from toolchain.recipes.schema import Build, Layer, Model
+from toolchain.recipes.schema import AptRepository, Build, Layer, Model
 
 _WIDTH = 20
 
@@ -194,11 +194,19 @@ def unresolved(found: Resolution) -> Iterator[str]:
         if one.build is None:
             continue
         layers += one.build.layers
-        if one.build.git.commit == "unresolved":
+        if not _is_whole(one.build.git.commit):
             yield f"commit of {one.build.git.url} {one.build.git.ref}"
     for layer in layers:
         yield from (f"sha256 of {one.url}" for one in layer.downloads if one.sha256 == "unresolved")
-        yield from (f"sha256 of {one.key}" for one in layer.repositories if one.key_sha256 == "unresolved")
+        yield from (f"sha256 of {one.key}" for one in layer.repositories if not _is_known(one))
+
+
+def _is_whole(commit: str) -> bool:
+    return len(commit) == 40  # hex digits
+
+
+def _is_known(repository: AptRepository) -> bool:
+    return repository.key_fingerprint is not None or repository.key_sha256 != "unresolved"
 
 
 def _component_lines(component: Component) -> Iterator[str]:
@@ -233,6 +241,11 @@ def _layer_lines(layer: Layer) -> Iterator[str]:
     yield from _pairs(
         ("removed", ", ".join(layer.remove)),
         *(("repository", f"{one.name}: {one.uri} {' '.join(one.suites)}") for one in layer.repositories),
+        *(
+            (f"key of {one.name}", f"{one.key_fingerprint} ({one.key_source})")
+            for one in layer.repositories
+            if one.key_fingerprint
+        ),
         ("packages", ", ".join((*layer.apt, *layer.rpm, *layer.pip))),
         *(("download", f"{one.url}, sha256 {one.sha256}") for one in layer.downloads),
         ("environment", _joined(layer.env, "=")),

@@ -114,7 +114,11 @@ ImageReference = Annotated[
 ]
 Digest = Annotated[str, _form("sha256: and 64 hex digits, or unresolved", r"sha256:[0-9a-f]{64}|unresolved")]
 Sha256 = Annotated[str, _form("64 hex digits, or unresolved", r"[0-9a-f]{64}|unresolved")]
-Commit = Annotated[str, _form("40 hex digits, or unresolved", r"[0-9a-f]{40}|unresolved")]
+Commit = Annotated[
+    str,
+    _form("40 hex digits, the first 8 or more of them, or unresolved", r"[0-9a-f]{8,40}|unresolved"),
+]
+Fingerprint = Annotated[str, _form("40 hex digits in capital letters", r"[0-9A-F]{40}")]
 GitRef = Annotated[str, _form("a git tag or branch", rf"{_REF}(/{_REF})*", 100)]
 AbsolutePath = Annotated[
     str, _form("an absolute path, no part of it with a leading `.` or `-`", rf"(/{_FILE})+")

@@ -28,6 +28,7 @@ from toolchain.recipes.grammar import (
     EnvValue,
     Expression,
     Family,
+    Fingerprint,
     Flag,
     GitRef,
     HadolintRule,
@@ -78,7 +79,11 @@ class Condition(Model):
 
 
 class AptRepository(Model):
-    """One apt source: written to a deb822 file of its own, signed by its own key."""
+    """One apt source: written to a deb822 file of its own, signed by its own key.
+
+    key_fingerprint: of the one key in the file `key` that is trusted; unlike the file's sha256 it stays the
+    same when the key is renewed. key_source: where the fingerprint was seen.
+    """
 
     name: Name
     uri: HttpsUrl
@@ -87,8 +92,20 @@ class AptRepository(Model):
     architectures: tuple[Name, ...] = ("amd64",)
     key: HttpsUrl
     key_sha256: Sha256 = "unresolved"
+    key_fingerprint: Fingerprint | None = None
+    key_source: Text | None = None
     pin_origin: Host | None = None
     pin_priority: Count | None = None
+
+    @model_validator(mode="after")
+    def _one_pin_with_its_source(self) -> AptRepository:
+        if self.key_fingerprint is None:
+            return self
+        if self.key_sha256 != "unresolved":
+            raise ValueError("give either `key_fingerprint` or `key_sha256`")
+        if self.key_source is None:
+            raise ValueError("`key_fingerprint` needs `key_source`: where it was seen")
+        return self
 
 
 class DownloadFile(Model):
@@ -245,7 +262,10 @@ class Stack(Model):
 
 
 class GitSource(Model):
-    """Source code at one commit; `ref` is the tag or branch that it was found at."""
+    """Source code at one commit; `ref` is the tag or branch that it was found at.
+
+    commit: may be cut to its first digits, as release notes name it; `ref` must then stand for such a commit.
+    """
 
     url: HttpsUrl
     ref: GitRef

@@ -8,14 +8,14 @@ import http.server
 import re
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from compiler import BuildError, HostError
+from compiler import BadInputError, BuildError, HostError
 from toolchain.images import locking, origins
 from toolchain.images.locking import Change, changes, lock_plan
 from toolchain.images.plan import Base, Deb, Download, GitSource, Pins, Plan
@@ -103,17 +103,19 @@ def test_the_script_of_an_image_with_python_packages() -> None:
 
 
 def test_the_script_of_an_image_with_sources_of_its_own() -> None:
-    pins = Pins(downloads={"https://repo.radeon.com/rocm/rocm.gpg.key": "b" * 64})
-    plan = plan_image(resolve("rocm-5.4.3", load_book()), lock=pins)
+    plan = plan_image(resolve("rocm-5.4.3", load_book()))
     lines = resolving_script(plan).splitlines()
-    update = next(i for i, line in enumerate(lines) if line.endswith("apt update"))
+    reader, update = (i for i, line in enumerate(lines) if line.endswith("apt update"))
     key = next(i for i, line in enumerate(lines) if "rocm.gpg.key" in line)
     sources = next(i for i, line in enumerate(lines) if "context/apt/rocm.sources" in line)
     removed = next(
         i for i, line in enumerate(lines) if line.startswith("rm -f /etc/apt/sources.list.d/rocm.list")
     )
-    assert max(removed, key, sources) < update
-    assert "b" * 64 in lines[key]
+    assert removed < reader < key < update
+    assert sources < update
+    assert lines[reader + 1].endswith("apt install gpg")
+    assert "site.sh key" in lines[key]
+    assert "CA8BB4727A47B4D09B4EE8969386B48A1A693C5C" in lines[key]
     assert not any("cmake" in line or "configure.py" in line for line in lines)
 
 
@@ -224,7 +226,7 @@ NEED = Plan(
 PLAN = Plan(
     name="rocm+dpcpp", repository="tk/rocm", tag="1", base=Base("rocm:1"), stages=(), needs=(NEED,),
     apt=("gcc",),
-    downloads=(Download(KEY, "unresolved", "/k"),),
+    downloads=(Download(KEY, "unresolved", "/k", is_key=True),),
     resolution=SimpleNamespace(
         recipe_hash="e" * 64, environment=None, additions=NOTHING, system=SimpleNamespace(archives=())
     ),  # type: ignore[arg-type]
@@ -233,6 +235,8 @@ PLAN = Plan(
 
 class Engine:
     """An engine whose registry knows `rocm:1`."""
+
+    kind = "docker"
 
     def __init__(self, digest: str = "sha256:" + "d" * 64) -> None:
         self.api = SimpleNamespace(
@@ -274,13 +278,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+def trusting(_parts: Sequence[str]) -> bool:
+    return True
+
+
 def test_everything_open_is_asked_once(asked: list[str]) -> None:
     engine: Any = Engine()
-    section = lock_plan(engine, PLAN, SiteConfig(), lambda _pins: PLAN)
+    section = lock_plan(engine, PLAN, SiteConfig(), lambda _pins: PLAN, trust=trusting)
     assert asked == [URL, KEY, "rocm+dpcpp", "dpcpp on rocm"]
     assert section.pins == Pins(
-        base_digest="sha256:" + "d" * 64, apt={"gcc": "12"}, downloads={KEY: "b" * 64},
-        needs={"dpcpp": Pins(git={URL: "c" * 40})},
+        base_digest="sha256:" + "d" * 64, apt={"gcc": "12"}, downloads={KEY: "b" * 64}, first_use=(KEY,),
+        needs={"dpcpp": Pins(git={URL: "c" * 40}, first_use=(URL,))},
     )  # fmt: skip
     assert (section.recipe, section.base, section.stand_in) == ("e" * 64, "rocm:1", False)
 
@@ -306,7 +314,8 @@ def test_the_snapshot_stays_while_versions_do(asked: list[str]) -> None:
     plan = dataclasses.replace(PLAN, resolution=archived)  # type: ignore[arg-type]
 
     def locked(before: Pins | None) -> Pins:
-        return lock_plan(engine, plan, SiteConfig(), lambda _pins: plan, before=before).pins
+        made = lock_plan(engine, plan, SiteConfig(), lambda _pins: plan, before=before, trust=trusting)
+        return made.pins
 
     new = locked(None)
     assert re.fullmatch(r"20\d{6}T\d{6}Z", new.snapshot)
@@ -318,7 +327,7 @@ def test_the_snapshot_stays_while_versions_do(asked: list[str]) -> None:
 def test_a_stand_in_has_no_digest(asked: list[str]) -> None:
     engine: Any = Engine()
     local = dataclasses.replace(PLAN, base=Base("local:1", stand_in=True))
-    section = lock_plan(engine, local, SiteConfig(), lambda _pins: local)
+    section = lock_plan(engine, local, SiteConfig(), lambda _pins: local, trust=trusting)
     assert (section.pins.base_digest, section.stand_in, section.base) == ("", True, "local:1")
     assert engine.pulled == []
 
@@ -326,4 +335,56 @@ def test_a_stand_in_has_no_digest(asked: list[str]) -> None:
 def test_a_registry_that_says_nothing(asked: list[str]) -> None:
     engine: Any = Engine("")
     with pytest.raises(HostError, match="no registry says the digest of rocm:1"):
-        lock_plan(engine, PLAN, SiteConfig(), lambda _pins: PLAN)
+        lock_plan(engine, PLAN, SiteConfig(), lambda _pins: PLAN, trust=trusting)
+
+
+def test_what_nobody_vouches_for_is_told_as_one_list(asked: list[str]) -> None:
+    """A key and a commit without a source: nothing is asked of the world before somebody trusts both."""
+    told: list[Sequence[str]] = []
+
+    def refuse(parts: Sequence[str]) -> bool:
+        told.append(parts)
+        return False
+
+    engine: Any = Engine()
+    with pytest.raises(BadInputError, match="vouches for") as caught:
+        lock_plan(engine, PLAN, SiteConfig(), lambda _pins: PLAN, trust=refuse)
+    assert told == [(f"the keys in {KEY}", f"the commit of 2022-12 in {URL}")]
+    assert KEY in caught.value.why
+    assert URL in caught.value.why
+    assert "--trust-on-first-use" in caught.value.hint
+    assert asked == []
+
+
+@pytest.mark.parametrize(("begins", "trusted"), [("cccccccc", False), ("dddddddd", True)])
+def test_a_commit_that_is_known_by_its_beginning(begins: str, trusted: bool, asked: list[str]) -> None:
+    """The tag's commit must begin so; another one is taken only from who trusts it, and noted."""
+    tree = GitSource(URL, "2022-12", begins, "/s")
+    plan = dataclasses.replace(PLAN, downloads=(), needs=(dataclasses.replace(NEED, git=(tree,)),))
+    engine: Any = Engine()
+    if trusted:
+        with pytest.raises(BadInputError, match="vouches for") as caught:
+            lock_plan(engine, plan, SiteConfig(), lambda _pins: plan)
+        assert f"is at {'c' * 40}, the recipe says {begins}" in caught.value.why
+    pins = lock_plan(engine, plan, SiteConfig(), lambda _pins: plan, trust=lambda _parts: trusted).pins
+    own = pins.needs["dpcpp"]
+    assert (own.git, own.first_use) == ({URL: "c" * 40}, (URL,) if trusted else ())
+
+
+@pytest.mark.parametrize("kind", ["docker", "podman"])
+def test_a_base_that_was_pulled_before_tells_its_digest(kind: str, asked: list[str]) -> None:
+    """Podman's socket cannot ask a registry; and Docker's may be out of reach."""
+
+    class Knowing(Engine):
+        def image(self, _reference: str) -> Any:
+            return {"RepoDigests": ["other@sha256:1", f"docker.io/library/rocm@sha256:{'5' * 64}"]}
+
+        def guard(self, doing: str) -> Any:
+            if doing.startswith("ask"):
+                raise HostError("out of reach")
+            return super().guard(doing)
+
+    engine: Any = Knowing()
+    engine.kind = kind
+    section = lock_plan(engine, PLAN, SiteConfig(), lambda _pins: PLAN, trust=trusting)
+    assert section.pins.base_digest == "sha256:" + "5" * 64

@@ -94,9 +94,22 @@ def test_locked_python_packages_are_checked_by_their_hashes() -> None:
 
 
 def test_what_is_unresolved_is_listed_once_with_the_name_to_lock() -> None:
-    open_things = plan(DPCPP).unresolved()
-    assert [one.what for one in open_things] == [f"sha256 of {KEY_URL}", f"commit of 2022-12 in {LLVM}"]
-    assert all(f"tk image lock {DPCPP}" in one.hint for one in open_things)
+    name = "oneapi-2025.3.1+intel-gpu-24.22.29735.20"
+    open_things = [*plan(name).unresolved(), *plan("cuda-11.8+dpcpp-nightly-2023-12-06").unresolved()]
+    assert open_things[-1].what == f"commit of nightly-2023-12-06 in {LLVM}"
+    assert len({one.what for one in open_things}) == 6
+    assert all(f"tk image lock {name}" in one.hint for one in open_things[:-1])
+
+
+def test_what_a_source_vouches_for_needs_no_lock() -> None:
+    """A key by its fingerprint, a commit by its beginning: known before anybody is asked."""
+    known = plan(DPCPP)
+    assert known.unresolved() == ()
+    assert (
+        "site.sh key https://repo.radeon.com/rocm/rocm.gpg.key CA8BB4727A47B4D09B4EE8969386B48A1A693C5C"
+        in flat(known)
+    )
+    assert "site.sh git https://github.com/intel/llvm 2022-12 6977f1ac " in flat(known.needs[0])
 
 
 def test_a_lock_resolves_what_is_open_and_nothing_else() -> None:

@@ -47,6 +47,7 @@ def publish(
         return Report(wanted.reference, "sha256:1", "", "root", smoke, 3, (), False, Path("sbom"))
 
     monkeypatch.setattr("toolchain.commands.image.target.connect", lambda *_: engine)
+    monkeypatch.setattr("toolchain.obtain.locked", lambda _engine, named, **_options: named)
     monkeypatch.setattr("toolchain.engine.build.build_image", build)
     monkeypatch.setattr("toolchain.engine.check.check_image", check)
     return main(["image", "publish", *answers, "--registry", REGISTRY, *options])

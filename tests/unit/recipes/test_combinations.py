@@ -39,6 +39,8 @@ CASES: list[tuple[str, tuple[str, ...], str, tuple[str, ...], str, str]] = [
     # what works with a caveat: the team's own set-ups among them
     ("cuda-11.2+dpcpp-2022-12", ("sm_70",), WARN, ("cuda-below-11.6-dpcpp",), "GetStartedGuide", ""),
     ("cuda-11.4+dpcpp-2022-09", ("sm_80",), WARN, ("cuda-below-11.6-dpcpp",), "GetStartedGuide", ""),
+    ("rocm-5.4+dpcpp-2023-03+llvm-14+tvm-sycl", ("gfx906",), WARN, ("tvm-sycl-newer-dpcpp",),
+     "first and second", ""),
     ("cuda-12.1+dpcpp-2022-12", ("sm_70",), WARN, ("cuda-12-dpcpp-2022",), "GetStartedGuide", ""),
     ("cuda-11.2+dpcpp-2022-12+tvm-sycl", ("sm_70",), WARN,
      ("cuda-below-11.6-dpcpp", "dpcpp-2022-12-numbers", "tvm-without-llvm"), "GetStartedGuide", ""),
@@ -66,7 +68,7 @@ CASES: list[tuple[str, tuple[str, ...], str, tuple[str, ...], str, str]] = [
     ("rocm-5.1+dpcpp-2022-09+ubuntu-22.04", ("gfx906",), REFUSE, ("rocm-ubuntu-22.04",), "20a178c",
      "rocm-5.1.3+dpcpp-2022-09"),
     ("rocm-5.4+dpcpp-2023-WW27", ("gfx906",), REFUSE, ("dpcpp-tag-is-no-compiler",), "issue 13815",
-     "rocm-5.4.3+dpcpp-2022-12"),
+     "rocm-5.4.3+dpcpp-2023-03"),
     ("cuda-11.8+dpcpp-2025-WW03", ("sm_80",), REFUSE, ("dpcpp-tag-is-no-compiler",), "issue 13815",
      "cuda-11.8.0+dpcpp-2022-12"),
     ("cuda-13", ("sm_70",), REFUSE, ("cuda-13-volta",), "cuDecomp", "cuda-12.8.1"),

@@ -22,7 +22,7 @@ RECIPES = data_directory("recipes")
 DOCUMENTS = [*sorted(RECIPES.glob("stacks/*.yaml")), *sorted(RECIPES.glob("components/*.yaml"))] + [
     RECIPES / name for name in FILES if "/" not in name
 ]
-# Every digest, sha256 and commit in the recipes, and where it was found. A new one needs its source here.
+# Every digest, sha256, commit and fingerprint in the recipes, and where it was found: a new one needs that.
 PINS = {
     "66af04302040b76bc04dc69bb7216f31d488938caa09dde95a22517ae97bdf25": "public Dockerfiles pin it",
     "94fd755736cb58979173d491504f0b573247b1745250249415b07fefc738e41f": "public test fixtures pin it",
@@ -45,6 +45,11 @@ PINS = {
     "7b50b2d0ddf45d9114715aad16b867e8be6b2230": "apache/tvm, tag v0.10.0",
     "71dfd5ef56ef9983ea0462f4df4cec99da8e82b3": "wangzy0327/tvm, branch dev-sycl",
     "af4a35db00b96be8025fe1f55aa83a6844f9e340": "mvermeulen/tvm, branch rocm-5.2-test",
+    "4043dda356af59d3d88607037955a0728dc0f466": "intel/llvm ReleaseNotes.md, a tool's README names it whole",
+    "6977f1ac": "intel/llvm ReleaseNotes.md: 0f579bae..6977f1ac",
+    "cb91c232": "spack's package dpcpp, version 2023-03",
+    "CA8BB4727A47B4D09B4EE8969386B48A1A693C5C": "two public install scripts that check AMD's key",
+    "6084F3CF814B57C1CF12EFD515CF4D18AF4F7421": "the official Docker image of Haskell, LLVM_KEY",
 }
 
 
@@ -57,7 +62,9 @@ def test_every_pin_has_a_source() -> None:
     found = {
         pin
         for path in RECIPES.rglob("*.yaml")
-        for pin in re.findall(r"\b(?:[0-9a-f]{64}|[0-9a-f]{40})\b", path.read_text())
+        for pin in re.findall(
+            r"\b(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9A-F]{40})\b|(?<=commit: )[0-9a-f]{8,40}\b", path.read_text()
+        )
     }
     assert found == PINS.keys()
 
@@ -237,6 +244,7 @@ def test_device_variables_of_their_time(book: RecipeBook) -> None:
         "2022-06": "SYCL_DEVICE_FILTER",
         "2022-09": "SYCL_DEVICE_FILTER",
         "2022-12": "SYCL_DEVICE_FILTER",
+        "2023-03": "ONEAPI_DEVICE_SELECTOR",
         "nightly-2023-12-06": "ONEAPI_DEVICE_SELECTOR",
         "6.3.0": "ONEAPI_DEVICE_SELECTOR",
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compiler import BadInputError, HostError
-from toolchain.site import SiteConfig, load_site, project_directory, user_file
+from toolchain.site import SiteConfig, find_project, load_site, user_file
 
 PEM = b"-----BEGIN CERTIFICATE-----\nMA==\n-----END CERTIFICATE-----\n"
 FULL = """
@@ -166,8 +166,8 @@ def test_a_repository_ends_the_search(tmp_path: Path) -> None:
     inner = tmp_path / "repository" / "src"
     inner.mkdir(parents=True)
     (inner.parent / ".git").mkdir()
-    assert project_directory(inner) == inner
-    assert project_directory(tmp_path / "repository" / "..") == tmp_path / "repository" / ".."
+    assert find_project(inner) == inner.parent
+    assert find_project(tmp_path / "repository" / "..") == tmp_path / "repository" / ".."
 
 
 def test_certificates_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -14,7 +13,6 @@ from toolchain.commands.image import common, target
 
 if TYPE_CHECKING:
     from toolchain.engine.build import BuiltImage
-    from toolchain.engine.causes import Issue
     from toolchain.engine.client import Engine
     from toolchain.images.plan import Plan
 
@@ -38,6 +36,7 @@ def build_command(
     with_file: common.WithFile = None,
     locked: options.Locked = False,
     frozen: options.Frozen = False,
+    trust_on_first_use: options.TrustOnFirstUse = False,
     builder: Builder = "auto",
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Run every step, also when the image is there.")
@@ -60,12 +59,13 @@ def build_command(
 ) -> None:
     """Build an image, its components first; at once when nothing has changed.
 
-    An image that tk.lock names is pulled by its digest instead, and checked, when it is of the same plan.
-    Its reference goes to standard output. The exit code is 5 when a step of the build fails.
+    What no lock pins is locked first: in the project's tk.lock, or in your own outside of a project. An image
+    that the lock names is pulled by its digest instead, and checked, when it is of the same plan. Its
+    reference goes to standard output. The exit code is 5 when a step of the build fails.
     """
-    from toolchain.engine.build import BuildOptions, build_image
+    from toolchain.engine.build import BuildOptions
     from toolchain.engine.builders import BUILDERS
-    from toolchain.engine.progress import BuildDisplay
+    from toolchain.obtain import obtain
 
     chosen = next((one for one in BUILDERS if one == builder), None)
     if chosen is None:
@@ -76,12 +76,13 @@ def build_command(
             f"no network is called `{network}`", where="--network", hint=did_you_mean(network, _NETWORKS)
         )
     connected = target.connect(docker_host, engine)
-    made = target.planned(
+    named = target.planned(
         name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen,
         additions=common.additions(with_apt, with_pip, with_file),
+        locks=not dry_run,
     )  # fmt: skip
     if dry_run:
-        _show_intent(connected, made.plan, json=json)
+        _show_intent(connected, named.plan, json=json)
         return
     how = BuildOptions(
         no_cache=no_cache,
@@ -89,24 +90,8 @@ def build_command(
         cache_to=tuple(cache_to or ()),
         network="" if network == "default" else network,
     )
-    plan, config = made.plan, made.site
-    if how.network == "none":
-        from toolchain.images.seed import plan_offline
-
-        plan, config = plan_offline(connected, plan, made.pins, config, say=console.talk)
-    result = build_image(
-        connected, plan, builder=chosen, site=config, progress=BuildDisplay, options=how,
-        issues=_issues(made.site.recipe_folders),
-    )  # fmt: skip
-    _show(result, json=json)
-
-
-def _issues(folders: tuple[Path, ...]) -> Iterator[Issue]:
-    """Known issues, read only when a failure is to be explained."""
-    from toolchain.recipes.book import load_book
-
-    for one in load_book(folders).issues.values():
-        yield one.row
+    made = obtain(connected, named, trust_first_use=trust_on_first_use, builder=chosen, options=how)
+    _show(made.image, json=json)
 
 
 def _show(result: BuiltImage, *, json: bool) -> None:

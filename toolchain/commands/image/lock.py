@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler import HostError, UsageError
+from compiler import UsageError
 from toolchain import console, options
 from toolchain.commands.image import common, target
 
 if TYPE_CHECKING:
-    from toolchain.engine.client import Engine
     from toolchain.images.lock import LockedImage
     from toolchain.images.locking import Change
     from toolchain.images.plan import Pins, Plan
-    from toolchain.site import SiteConfig
+    from toolchain.images.section import Section
 
 _IMAGE = re.compile(r"(?P<reference>[A-Za-z0-9][A-Za-z0-9./:_-]*)@(?P<digest>sha256:[0-9a-f]{64})")
 Image = Annotated[
@@ -48,6 +47,7 @@ def lock_command(
     name: common.NameOrNone = None,
     update: Update = False,
     repair: Repair = False,
+    trust_on_first_use: options.TrustOnFirstUse = False,
     image: Image = None,
     mirror_list: MirrorList = False,
     arch: common.Archs = None,
@@ -69,6 +69,8 @@ def lock_command(
     """
     from toolchain.images.lock import lock_path
     from toolchain.images.named import plan_named
+    from toolchain.images.section import Section
+    from toolchain.obtain import trusting
 
     if repair:
         _repair(lock_path(), json=json and name is None)
@@ -83,14 +85,23 @@ def lock_command(
     )  # fmt: skip
     for warning in named.warnings:
         console.warn(warning)
-    work = _Work(named.plan, named.site, base, lock_path())
-    before = work.section()
-    if before is None or update or not work.is_fresh():
-        work.resolve(target.connect(docker_host, engine_name), update=update)
-    work.drop_stale_build()
+    section = Section(named.plan, named.site, lock_path())
+    before = section.read()
+    if before is None or update or not section.is_fresh():
+        made = section.resolve(
+            target.connect(docker_host, engine_name),
+            before=None if before is None else before.pins,
+            update=update,
+            trust=trusting(given=trust_on_first_use),
+            say=lambda text: console.talk(f"resolving {text}"),
+        )
+        section.write(replace(made, built=None if before is None else before.built))
+    if why := section.drop_stale_build():
+        console.talk(f"the lock names no image any more: {why}")
     if chosen is not None:
-        work.take_build(target.connect(docker_host, engine_name), *chosen)
-    work.tell(before, json=json, mirror_list=mirror_list)
+        with console.progress(f"pulling {chosen[0]}@{chosen[1]}"):
+            section.take_build(target.connect(docker_host, engine_name), *chosen)
+    _tell_changes(section, before, json=json, mirror_list=mirror_list)
 
 
 def _repair(path: Path, *, json: bool) -> None:
@@ -122,96 +133,17 @@ def _image(text: str | None) -> tuple[str, str] | None:
     return found["reference"], found["digest"]
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """One section of the lock at `path`; `plan` was made without it, on the stand-in `base` or none."""
+def _tell_changes(section: Section, before: LockedImage | None, *, json: bool, mirror_list: bool) -> None:
+    """Say what has changed since `before`, or what a mirror must hold."""
+    from toolchain.images.locking import changes
 
-    plan: Plan
-    site: SiteConfig
-    base: str | None
-    path: Path
-
-    def section(self) -> LockedImage | None:
-        """The section as it is now."""
-        from toolchain.images.lock import Lock, read_lock
-
-        return (read_lock(self.path) or Lock()).images.get(self.plan.section)
-
-    def is_fresh(self) -> bool:
-        """Whether its pins count."""
-        from toolchain.images.lock import consult, read_lock
-
-        return consult(self.plan, read_lock(self.path)).pins is not None
-
-    def planned(self, pins: Pins) -> Plan:
-        """The plan with pins."""
-        from toolchain.images.planner import plan_image
-
-        assert self.plan.resolution is not None  # it was named
-        return plan_image(self.plan.resolution, site=self.site, base=self.base, lock=pins)
-
-    def write(self, section: LockedImage) -> None:
-        """Put it into the lock, which others may have changed meanwhile."""
-        from toolchain.images.lock import Lock, read_lock, write_lock
-
-        write_lock(self.path, (read_lock(self.path) or Lock()).with_image(self.plan.section, section))
-
-    def resolve(self, engine: Engine, *, update: bool) -> None:
-        """Ask for everything; the image that was named stays in the section for now."""
-        from toolchain.engine.build import check_base
-        from toolchain.images.locking import lock_plan
-
-        old = self.section()
-        check_base(engine, self.plan)
-        new = lock_plan(
-            engine,
-            self.plan,
-            self.site,
-            self.planned,
-            keep=None if update or old is None else old.pins,
-            before=None if old is None else old.pins,
-            say=lambda text: console.talk(f"resolving {text}"),
-        )
-        self.write(replace(new, built=None if old is None else old.built))
-
-    def drop_stale_build(self) -> None:
-        """Take an image of another plan out of the section."""
-        from toolchain.images.lock import stale_build
-
-        section = self.section()
-        if section is None or section.built is None:
-            return
-        if why := stale_build(self.planned(section.pins), section.built):
-            self.write(replace(section, built=None))
-            console.talk(f"the lock names no image any more: {why}")
-
-    def take_build(self, engine: Engine, reference: str, digest: str) -> None:
-        """Pull an image, and name it in the section when it was built from that."""
-        from toolchain.engine.store import pull_reference
-        from toolchain.images.lock import record_build
-
-        section = self.section()
-        assert section is not None  # resolved before
-        plan = self.planned(section.pins)
-        with console.progress(f"pulling {reference}@{digest}"):
-            found = pull_reference(engine, plan, reference, digest)
-        if found is None:
-            raise HostError(
-                f"the registry has no {reference}@{digest}", hint="`tk image push` prints what it has"
-            )
-        record_build(self.path, plan, reference, digest)
-
-    def tell(self, before: LockedImage | None, *, json: bool, mirror_list: bool) -> None:
-        """Say what has changed since `before`, or what a mirror must hold."""
-        from toolchain.images.locking import changes
-
-        after = self.section()
-        assert after is not None  # resolved before
-        if mirror_list:
-            _tell_mirror(self.planned(after.pins), after.pins, path_text=str(self.path), json=json)
-            return
-        found = changes(before.pins if before else None, after.pins)
-        _tell(found, after, path_text=str(self.path), json=json, written=after != before)
+    after = section.read()
+    assert after is not None  # resolved before
+    if mirror_list:
+        _tell_mirror(section.planned(after.pins), after.pins, path_text=str(section.path), json=json)
+        return
+    found = changes(before.pins if before else None, after.pins)
+    _tell(found, after, path_text=str(section.path), json=json, written=after != before)
 
 
 def _tell_mirror(plan: Plan, pins: Pins, *, path_text: str, json: bool) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from toolchain.engine.check import Report
     from toolchain.engine.client import Engine
     from toolchain.engine.publish import Registry
+    from toolchain.images.named import Named
     from toolchain.recipes.evidence import Evidence, State
 
 # What the whole command ends with when images fail for several reasons: the first of these.
@@ -120,16 +121,16 @@ def publish_command(
         raise typer.Exit(next((one for one in _WORST if one in codes), max(codes)))
 
 
-def plan_all(names: Iterable[str], chosen: Chosen) -> list[target.Planned]:
+def plan_all(names: Iterable[str], chosen: Chosen) -> list[Named]:
     """The plans of all names; raises the one error that there is, or all of them as one."""
-    images: list[target.Planned] = []
+    images: list[Named] = []
     errors: dict[str, TkError] = {}
     for name in names:
         try:
             images.append(
                 target.planned(
                     name, site=chosen.site, archs=chosen.archs, allow=chosen.allow, base=chosen.base,
-                    locked=chosen.locked, frozen=chosen.frozen,
+                    locked=chosen.locked, frozen=chosen.frozen, locks=True,
                 )
             )  # fmt: skip
         except TkError as error:
@@ -143,12 +144,12 @@ def plan_all(names: Iterable[str], chosen: Chosen) -> list[target.Planned]:
     raise first
 
 
-def _publish(made: target.Planned, work: _Work) -> Outcome:
+def _publish(made: Named, work: _Work) -> Outcome:
     """Take one image as far as it goes; what stops it is shown, and is in the outcome."""
     outcome = Outcome(made.plan.section, made.plan.reference)
     try:
-        image = _build(made, work)
-        outcome = replace(outcome, build="done", how=image.how)
+        made, image = _build(made, work)
+        outcome = replace(outcome, reference=image.reference, build="done", how=image.how)
         report = _check(made, work.engine)
         if not report.passed:
             problem = _findings(report)
@@ -176,19 +177,18 @@ def _stopped(outcome: Outcome, error: TkError) -> Outcome:
     return replace(failed, check="FAILED") if outcome.check == "-" else replace(failed, push="FAILED")
 
 
-def _build(made: target.Planned, work: _Work) -> BuiltImage:
-    """Find, pull from the registry that it goes to, or build."""
-    from toolchain.engine.build import build_image
-    from toolchain.engine.progress import BuildDisplay
+def _build(made: Named, work: _Work) -> tuple[Named, BuiltImage]:
+    """Lock; find, pull from the registry that it goes to, or build."""
+    from toolchain.obtain import obtain
 
     site = replace(made.site, registry=work.registry.address)
-    image = build_image(work.engine, made.plan, site=site, progress=BuildDisplay)
-    if image.note:
-        console.warn(image.note)
-    return image
+    done = obtain(work.engine, replace(made, site=site))
+    if done.image.note:
+        console.warn(done.image.note)
+    return done.named, done.image
 
 
-def _check(made: target.Planned, engine: Engine) -> Report:
+def _check(made: Named, engine: Engine) -> Report:
     from toolchain.engine.check import check_image
 
     with console.progress(f"checking {made.plan.reference}"):
@@ -201,7 +201,7 @@ def _findings(report: Report) -> tuple[str, ...]:
     return (*failed, *differing)
 
 
-def _noted(outcome: Outcome, made: target.Planned, work: _Work, state: State) -> Outcome:
+def _noted(outcome: Outcome, made: Named, work: _Work, state: State) -> Outcome:
     """Write evidence of what was reached; an image on a stand-in base is none."""
     from toolchain.recipes.evidence import record_evidence
 
@@ -212,7 +212,7 @@ def _noted(outcome: Outcome, made: target.Planned, work: _Work, state: State) ->
     return replace(outcome, evidence=(*outcome.evidence, state))
 
 
-def _evidence(outcome: Outcome, made: target.Planned, work: _Work, state: State) -> Evidence | None:
+def _evidence(outcome: Outcome, made: Named, work: _Work, state: State) -> Evidence | None:
     from toolchain.recipes.evidence import Evidence
 
     plan = made.plan
@@ -226,7 +226,7 @@ def _evidence(outcome: Outcome, made: target.Planned, work: _Work, state: State)
     return Evidence(name, state, plan.resolution.recipe_hash, by, plan.key, image)
 
 
-def _show_intent(images: Sequence[target.Planned], where: Registry, record: Path, *, json: bool) -> None:
+def _show_intent(images: Sequence[Named], where: Registry, record: Path, *, json: bool) -> None:
     from toolchain.engine.store import registry_reference
     from toolchain.recipes.licences import parts_of
 

@@ -12,6 +12,7 @@ from toolchain import console, options
 from toolchain.commands.image import common, target
 
 if TYPE_CHECKING:
+    from toolchain.images.named import Named
     from toolchain.images.plan import Published
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
@@ -65,7 +66,7 @@ def pull_command(
         console.data(made.plan.reference)
 
 
-def _source(made: target.Planned, registry: str | None, digest: str) -> Published:
+def _source(made: Named, registry: str | None, digest: str) -> Published:
     """Where the image comes from: what is typed counts more than the lock, and that more than the site."""
     from toolchain.engine.store import registry_reference
     from toolchain.images.plan import Published

@@ -10,6 +10,7 @@ from toolchain.commands.image import common, target
 if TYPE_CHECKING:
     from toolchain.engine.client import Engine
     from toolchain.engine.publish import Pushed, Registry
+    from toolchain.images.named import Named
 
 
 def push_command(
@@ -53,19 +54,19 @@ def push_command(
         console.data(f"{pushed.reference}@{pushed.digest}")
 
 
-def push_image(engine: Engine, made: target.Planned, registry: Registry) -> Pushed:
+def push_image(engine: Engine, made: Named, registry: Registry) -> Pushed:
     """Push an image that is on the engine, components first, and name it in the project's lock.
 
     `registry` is what `target.push_target` gives. Raises BadInputError for what may not go there, HostError
     when the registry or the engine refuses.
     """
     from toolchain.engine.publish import push_plan
-    from toolchain.images.lock import lock_path, record_build
+    from toolchain.images.lock import lock_path, record_build, user_lock
 
     pushed = push_plan(engine, made.plan, registry, console.progress)
-    lock = lock_path()
+    lock = made.lock_file or lock_path()
     if made.pins is not None and record_build(lock, made.plan, pushed.reference, pushed.digest):
-        console.talk(f"{lock} names this image now: commit it")
+        console.talk(f"{lock} names this image now" + ("" if lock == user_lock() else ": commit it"))
     elif made.pins is None and lock.exists():
         console.talk(f"{lock} pins no {made.plan.section}, so it does not name this image")
     return pushed

@@ -64,6 +64,7 @@ def run_command(
     explain: Explain = False,
     dry_run: DryRun = False,
     build: Build = False,
+    trust_on_first_use: options.TrustOnFirstUse = False,
     docker_host: options.DockerHost = None,
     engine: options.EngineName = None,
     site: options.Site = None,
@@ -107,6 +108,7 @@ def run_command(
             additions=common.additions(with_apt, with_pip, with_file),
             lock=lock_mode(locked=locked, frozen=frozen),
             build=build and not show,
+            trust_first_use=trust_on_first_use,
             tty=os.isatty(0) and os.isatty(1),
             as_root=as_root,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,7 +15,8 @@ if TYPE_CHECKING:
     from toolchain.engine import publish
     from toolchain.engine.client import Engine
     from toolchain.engine.store import StoredImage
-    from toolchain.images.plan import Pins, Plan
+    from toolchain.images.named import Named
+    from toolchain.images.plan import Plan
     from toolchain.recipes.additions import Additions
     from toolchain.site import SiteConfig
 
@@ -28,15 +28,6 @@ Private = Annotated[
     bool,
     typer.Option("--private", help="Only those whom its owner lets in can pull from the registry."),
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A plan with what it was made from; `pins` are the lock's, None when it has none that count."""
-
-    plan: Plan
-    site: SiteConfig
-    pins: Pins | None
 
 
 def connect(docker_host: str | None, kind: str | None) -> Engine:
@@ -58,10 +49,11 @@ def planned(
     frozen: bool = False,
     ready: bool = True,
     additions: Additions | None = None,
-) -> Planned:
+    locks: bool = False,
+) -> Named:
     """The plan of an image, from the project's lock where that counts; says what was warned about.
 
-    `ready`: the image that the lock names counts, too.
+    `ready`: the image that the lock names counts, too. `locks`: the caller brings the lock up to date.
     """
     from toolchain.images.lock import lock_mode
     from toolchain.images.named import plan_named
@@ -70,11 +62,11 @@ def planned(
     mode = lock_mode(locked=locked, frozen=frozen)
     named = plan_named(
         name, site_file=site, archs=archs, allow=allow, base=base, lock=mode, ready=ready,
-        additions=additions or NOTHING,
+        additions=additions or NOTHING, locks=locks,
     )  # fmt: skip
     for warning in named.warnings:
         console.warn(warning)
-    return Planned(named.plan, named.site, named.pins)
+    return named
 
 
 def registry_of(site: SiteConfig, option: str | None) -> str:

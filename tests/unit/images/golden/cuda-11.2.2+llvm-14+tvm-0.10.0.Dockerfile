@@ -19,13 +19,21 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
 
 # Downloads, each checked by its sha256
 FROM system AS fetched
+# What reads signing keys
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install gpg
 # Keys of package sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
-    sh /run/tk/site.sh fetch https://apt.llvm.org/llvm-snapshot.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-llvm.asc
+    sh /run/tk/site.sh key https://apt.llvm.org/llvm-snapshot.gpg.key \
+      6084F3CF814B57C1CF12EFD515CF4D18AF4F7421 /fetched/etc/apt/keyrings/tk-llvm.asc
 
 # The image's own Python environment
 FROM system AS packages
@@ -143,13 +151,21 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
 
 # Downloads, each checked by its sha256
 FROM system AS fetched
+# What reads signing keys
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install gpg
 # Keys of package sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
-    sh /run/tk/site.sh fetch https://apt.llvm.org/llvm-snapshot.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-llvm.asc
+    sh /run/tk/site.sh key https://apt.llvm.org/llvm-snapshot.gpg.key \
+      6084F3CF814B57C1CF12EFD515CF4D18AF4F7421 /fetched/etc/apt/keyrings/tk-llvm.asc
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
@@ -185,7 +201,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/tvm:0.10.0-cuda-11.2.2-211cc91532ea /opt/tvm /opt/tvm
+COPY --from=tk/tvm:0.10.0-cuda-11.2.2-b321b73f1fe5 /opt/tvm /opt/tvm
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
@@ -198,7 +214,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.2.2+llvm-14+tvm-0.10.0" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.2.2-devel-ubuntu20.04" \
       "org.opencontainers.image.base.digest"="sha256:66af04302040b76bc04dc69bb7216f31d488938caa09dde95a22517ae97bdf25" \
-      "tk.recipe"="dd149adac2aac18d7554fa7479b56beddb6bb766e8e35159465644703f861582" \
+      "tk.recipe"="87d73555397b63bab010a25b9699203aa98cc43edee0a0b6e46a8acfaf1ff4e4" \
       "tk.components"="cuda=11.2.2 llvm=14 tk-python=3.11.6 tvm=0.10.0"
 USER 10000:10000
 WORKDIR /home/tk

@@ -37,7 +37,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
-    sh /run/tk/site.sh git https://github.com/intel/llvm 2022-06 unresolved /src/dpcpp
+    sh /run/tk/site.sh git https://github.com/intel/llvm 2022-06 4043dda356af59d3d88607037955a0728dc0f466 \
+      /src/dpcpp
 # Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -59,7 +60,7 @@ FROM scratch AS image
 COPY --from=build /opt/dpcpp /opt/dpcpp
 LABEL "tk.component"="dpcpp" \
       "tk.version"="2022-06" \
-      "tk.commit"="unresolved"
+      "tk.commit"="4043dda356af59d3d88607037955a0728dc0f466"
 # build context: Dockerfile tk/site.sh
 
 # cuda-11.8.0+dpcpp-2022-06
@@ -106,7 +107,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-06-cuda-11.8.0-04361759f8d2 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-06-cuda-11.8.0-39cbcc64d19a /opt/dpcpp /opt/dpcpp
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
@@ -118,7 +119,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.8.0+dpcpp-2022-06" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.8.0-devel-ubuntu22.04" \
       "org.opencontainers.image.base.digest"="sha256:94fd755736cb58979173d491504f0b573247b1745250249415b07fefc738e41f" \
-      "tk.recipe"="00ca6d303d75ca6ff40bee313121ebc761eb8c3f4b9aee1f73f0d0bf888f353f" \
+      "tk.recipe"="cfc70e6e016a66cc6aed935003c730074290718b1571ef066c95ccf0efff39f9" \
       "tk.components"="cuda=11.8.0 dpcpp=2022-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -37,7 +37,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
-    sh /run/tk/site.sh git https://github.com/intel/llvm 2022-12 unresolved /src/dpcpp
+    sh /run/tk/site.sh git https://github.com/intel/llvm 2022-12 6977f1ac /src/dpcpp
 # Sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -108,7 +108,7 @@ FROM scratch AS image
 COPY --from=build /opt/dpcpp /opt/dpcpp
 LABEL "tk.component"="dpcpp" \
       "tk.version"="2022-12" \
-      "tk.commit"="unresolved"
+      "tk.commit"="6977f1ac"
 # build context: Dockerfile tk/site.sh
 
 # cuda-11.8.0+dpcpp-2022-12
@@ -155,7 +155,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-cuda-11.8.0-7d0fa04b0e8a /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-cuda-11.8.0-458dc9cc2b33 /opt/dpcpp /opt/dpcpp
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
@@ -167,7 +167,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.8.0+dpcpp-2022-12" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.8.0-devel-ubuntu22.04" \
       "org.opencontainers.image.base.digest"="sha256:94fd755736cb58979173d491504f0b573247b1745250249415b07fefc738e41f" \
-      "tk.recipe"="3be8245830b5b56fb323a1b3c0969cdc500ad6629a7b71809f6f171f9ff62bb3" \
+      "tk.recipe"="ec163e1c45b8bb756ae18a91e19d3c721f2a00b46ef5c82eab368afd3a0ed640" \
       "tk.components"="cuda=11.8.0 dpcpp=2022-12 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

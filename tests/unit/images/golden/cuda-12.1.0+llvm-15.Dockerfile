@@ -17,13 +17,21 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
 
 # Downloads, each checked by its sha256
 FROM system AS fetched
+# What reads signing keys
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-22.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-22.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install gpg
 # Keys of package sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
-    sh /run/tk/site.sh fetch https://apt.llvm.org/llvm-snapshot.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-llvm.asc
+    sh /run/tk/site.sh key https://apt.llvm.org/llvm-snapshot.gpg.key \
+      6084F3CF814B57C1CF12EFD515CF4D18AF4F7421 /fetched/etc/apt/keyrings/tk-llvm.asc
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
@@ -60,7 +68,7 @@ ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
 LABEL "org.opencontainers.image.title"="cuda-12.1.0+llvm-15" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:12.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="be535de0f372fe166958241c2e7890369a16733bfa6ac8ce8dc96529f2ceb6c7" \
+      "tk.recipe"="9867fc8719fbc11f2096f9d141429754b2924f2329f011c9e03da867acf62129" \
       "tk.components"="cuda=12.1.0 llvm=15 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -61,7 +61,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
-    sh /run/tk/site.sh git https://github.com/intel/llvm 2022-06 unresolved /src/dpcpp
+    sh /run/tk/site.sh git https://github.com/intel/llvm 2022-06 4043dda356af59d3d88607037955a0728dc0f466 \
+      /src/dpcpp
 # Configuring
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -83,7 +84,7 @@ FROM scratch AS image
 COPY --from=build /opt/dpcpp /opt/dpcpp
 LABEL "tk.component"="dpcpp" \
       "tk.version"="2022-06" \
-      "tk.commit"="unresolved"
+      "tk.commit"="4043dda356af59d3d88607037955a0728dc0f466"
 # build context: Dockerfile tk/link_duplicates.py tk/site.sh
 
 # dtk-23.04+dpcpp-2022-06
@@ -130,7 +131,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-06-dtk-23.04-596c2bc11d14 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-06-dtk-23.04-5450aa6e6709 /opt/dpcpp /opt/dpcpp
 COPY probes/hip-kernel.hip probes/hip-kernel.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/dtk" \
     HIP_PATH="/opt/dtk/hip" \
@@ -144,7 +145,7 @@ ENV SYCL_DEVICE_FILTER="hip"
 LABEL "org.opencontainers.image.title"="dtk-23.04+dpcpp-2022-06" \
       "org.opencontainers.image.description"="Hygon DTK" \
       "org.opencontainers.image.base.name"="image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest" \
-      "tk.recipe"="178f861fb83437b4f5c2bea0628084ff3b8124b0e9a52ea7007cf94f2287a5fe" \
+      "tk.recipe"="1966e1526e0cd4d539c5ec4b2fd11bbc4ca0a61dfa2a316244aef972dbbf3875" \
       "tk.components"="dtk=23.04 dpcpp=2022-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

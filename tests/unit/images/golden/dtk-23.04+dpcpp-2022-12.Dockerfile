@@ -61,7 +61,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
-    sh /run/tk/site.sh git https://github.com/intel/llvm 2022-12 unresolved /src/dpcpp
+    sh /run/tk/site.sh git https://github.com/intel/llvm 2022-12 6977f1ac /src/dpcpp
 # Sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -132,7 +132,7 @@ FROM scratch AS image
 COPY --from=build /opt/dpcpp /opt/dpcpp
 LABEL "tk.component"="dpcpp" \
       "tk.version"="2022-12" \
-      "tk.commit"="unresolved"
+      "tk.commit"="6977f1ac"
 # build context: Dockerfile tk/link_duplicates.py tk/site.sh
 
 # dtk-23.04+dpcpp-2022-12
@@ -179,7 +179,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-dtk-23.04-70500985b164 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-dtk-23.04-b3e9d6e4fcf8 /opt/dpcpp /opt/dpcpp
 COPY probes/hip-kernel.hip probes/hip-kernel.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/dtk" \
     HIP_PATH="/opt/dtk/hip" \
@@ -193,7 +193,7 @@ ENV SYCL_DEVICE_FILTER="hip"
 LABEL "org.opencontainers.image.title"="dtk-23.04+dpcpp-2022-12" \
       "org.opencontainers.image.description"="Hygon DTK" \
       "org.opencontainers.image.base.name"="image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest" \
-      "tk.recipe"="1d90c1227fee999b45557f56f7610ec9b806e1261f0dcf9a848dbd3df8bcec5c" \
+      "tk.recipe"="e48e198d519b91a3abc24a3ce96ddf1ee3aa5ce6fa7a9b8fafa9d99978fb31bd" \
       "tk.components"="dtk=23.04 dpcpp=2022-12 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -17,13 +17,21 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
 
 # Downloads, each checked by its sha256
 FROM system AS fetched
+# What reads signing keys
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-debian-12,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-debian-12,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install gpg
 # Keys of package sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
-    sh /run/tk/site.sh fetch https://apt.llvm.org/llvm-snapshot.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-llvm.asc
+    sh /run/tk/site.sh key https://apt.llvm.org/llvm-snapshot.gpg.key \
+      6084F3CF814B57C1CF12EFD515CF4D18AF4F7421 /fetched/etc/apt/keyrings/tk-llvm.asc
 
 # The image: LLVM
 FROM system AS image
@@ -41,7 +49,7 @@ ENV PATH=/usr/lib/llvm-18/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/
 LABEL "org.opencontainers.image.title"="llvm-18" \
       "org.opencontainers.image.description"="LLVM" \
       "org.opencontainers.image.base.name"="debian:bookworm-slim" \
-      "tk.recipe"="0e24427ff6a54d0ce5e7f904c7c9b8da73bfa0d6f5122656f0d37dff6b31f0fc" \
+      "tk.recipe"="7f386642ba7ac34964a5990a69a1efb4766cfa7141725adb34170443831f3f9a" \
       "tk.components"="llvm=18"
 USER 10000:10000
 WORKDIR /home/tk

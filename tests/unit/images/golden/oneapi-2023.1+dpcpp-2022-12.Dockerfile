@@ -34,7 +34,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
-    sh /run/tk/site.sh git https://github.com/intel/llvm 2022-12 unresolved /src/dpcpp
+    sh /run/tk/site.sh git https://github.com/intel/llvm 2022-12 6977f1ac /src/dpcpp
 # Sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -104,7 +104,7 @@ FROM scratch AS image
 COPY --from=build /opt/dpcpp /opt/dpcpp
 LABEL "tk.component"="dpcpp" \
       "tk.version"="2022-12" \
-      "tk.commit"="unresolved"
+      "tk.commit"="6977f1ac"
 # build context: Dockerfile tk/site.sh
 
 # oneapi-2023.1.0+dpcpp-2022-12
@@ -153,7 +153,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-oneapi-2023.1.0-a977199cbc20 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-oneapi-2023.1.0-92639a1f29df /opt/dpcpp /opt/dpcpp
 COPY probes/sycl-kernel.cpp probes/sycl-kernel.sh /usr/local/share/tk/probes/
 ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 ENV PATH=/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
@@ -162,7 +162,7 @@ ENV SYCL_DEVICE_FILTER="level_zero"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-2022-12" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="5e24e673a796a7008ed0f74a64bec56c5b5c400500ef7c011c26ad21a867ea71" \
+      "tk.recipe"="3cfed7c343ee8aa407050e1e9d5ba2b310467b1a475f249562d5f214de2336b8" \
       "tk.components"="oneapi=2023.1.0 dpcpp=2022-12 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

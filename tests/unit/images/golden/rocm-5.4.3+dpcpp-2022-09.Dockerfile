@@ -19,13 +19,21 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
 
 # Downloads, each checked by its sha256
 FROM system AS fetched
+# What reads signing keys
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install gpg
 # Keys of package sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
-    sh /run/tk/site.sh fetch https://repo.radeon.com/rocm/rocm.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-rocm.asc
+    sh /run/tk/site.sh key https://repo.radeon.com/rocm/rocm.gpg.key \
+      CA8BB4727A47B4D09B4EE8969386B48A1A693C5C /fetched/etc/apt/keyrings/tk-rocm.asc
 
 # The image's own Python environment
 FROM system AS packages
@@ -121,13 +129,21 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
 
 # Downloads, each checked by its sha256
 FROM system AS fetched
+# What reads signing keys
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install gpg
 # Keys of package sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
-    sh /run/tk/site.sh fetch https://repo.radeon.com/rocm/rocm.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-rocm.asc
+    sh /run/tk/site.sh key https://repo.radeon.com/rocm/rocm.gpg.key \
+      CA8BB4727A47B4D09B4EE8969386B48A1A693C5C /fetched/etc/apt/keyrings/tk-rocm.asc
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
@@ -157,7 +173,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-09-rocm-5.4.3-bfd204ec198e /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-09-rocm-5.4.3-42dfd5ead2bb /opt/dpcpp /opt/dpcpp
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
@@ -168,7 +184,7 @@ ENV SYCL_DEVICE_FILTER="hip"
 LABEL "org.opencontainers.image.title"="rocm-5.4.3+dpcpp-2022-09" \
       "org.opencontainers.image.description"="AMD ROCm" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.4.3" \
-      "tk.recipe"="4828993b80a59659c9e8aff87505edbd2200152c3723c2964d614e54c82e220d" \
+      "tk.recipe"="6628322b9eee208c843400dd0819d2f9ff565ade6d20143f54a86b61044483e3" \
       "tk.components"="rocm=5.4.3 dpcpp=2022-09 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -108,13 +108,21 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
 
 # Downloads, each checked by its sha256
 FROM system AS fetched
+# What reads signing keys
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install gpg
 # Keys of package sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
-    sh /run/tk/site.sh fetch https://apt.llvm.org/llvm-snapshot.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-llvm.asc
+    sh /run/tk/site.sh key https://apt.llvm.org/llvm-snapshot.gpg.key \
+      6084F3CF814B57C1CF12EFD515CF4D18AF4F7421 /fetched/etc/apt/keyrings/tk-llvm.asc
 
 # The image's own Python environment
 FROM system AS packages
@@ -167,7 +175,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install build-essential ccache git libtinfo-dev libxml2-dev libz3-dev \
       ninja-build python3 python3-dev python3-pip python3-setuptools python3-wheel zlib1g-dev
 COPY --from=packages /opt/venv /opt/venv
-COPY --from=tk/dpcpp:2022-09-cuda-11.2.2-94270118018a /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-09-cuda-11.2.2-8e2181501a84 /opt/dpcpp /opt/dpcpp
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
     NVIDIA_DRIVER_CAPABILITIES="compute,utility"
@@ -244,13 +252,21 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
 
 # Downloads, each checked by its sha256
 FROM system AS fetched
+# What reads signing keys
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install gpg
 # Keys of package sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
-    sh /run/tk/site.sh fetch https://apt.llvm.org/llvm-snapshot.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-llvm.asc
+    sh /run/tk/site.sh key https://apt.llvm.org/llvm-snapshot.gpg.key \
+      6084F3CF814B57C1CF12EFD515CF4D18AF4F7421 /fetched/etc/apt/keyrings/tk-llvm.asc
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
@@ -294,8 +310,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-09-cuda-11.2.2-94270118018a /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-cuda-11.2.2-sm_70-68c84100ba1a /opt/tvm /opt/tvm
+COPY --from=tk/dpcpp:2022-09-cuda-11.2.2-8e2181501a84 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/tvm-sycl:0.10-cuda-11.2.2-sm_70-d82858035193 /opt/tvm /opt/tvm
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
@@ -308,7 +324,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.2.2+dpcpp-2022-09+llvm-14+tvm-sy
       "org.opencontainers.image.description"="the team's first set-up on CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.2.2-devel-ubuntu20.04" \
       "org.opencontainers.image.base.digest"="sha256:66af04302040b76bc04dc69bb7216f31d488938caa09dde95a22517ae97bdf25" \
-      "tk.recipe"="82b6dc944786b30c71c770e383d6790045c05937f615a96c4e1829f499b5d9d5" \
+      "tk.recipe"="0934a22ac91eeb083fe786a10cd6f02d4ad8e18de1b8b643f9b2372460674bbf" \
       "tk.components"="cuda=11.2.2 dpcpp=2022-09 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
       "tk.archs"="sm_70"
 USER 10000:10000

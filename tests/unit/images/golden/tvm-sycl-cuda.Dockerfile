@@ -61,7 +61,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-git,sharing=locked,target=/var/cache/tk-git \
-    sh /run/tk/site.sh git https://github.com/intel/llvm 2022-12 unresolved /src/dpcpp
+    sh /run/tk/site.sh git https://github.com/intel/llvm 2022-12 6977f1ac /src/dpcpp
 # Sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
@@ -132,7 +132,7 @@ FROM scratch AS image
 COPY --from=build /opt/dpcpp /opt/dpcpp
 LABEL "tk.component"="dpcpp" \
       "tk.version"="2022-12" \
-      "tk.commit"="unresolved"
+      "tk.commit"="6977f1ac"
 # build context: Dockerfile tk/link_duplicates.py tk/site.sh
 
 # tvm-sycl-0.10 on cuda-11.2.2
@@ -156,13 +156,21 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
 
 # Downloads, each checked by its sha256
 FROM system AS fetched
+# What reads signing keys
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install gpg
 # Keys of package sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
-    sh /run/tk/site.sh fetch https://apt.llvm.org/llvm-snapshot.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-llvm.asc
+    sh /run/tk/site.sh key https://apt.llvm.org/llvm-snapshot.gpg.key \
+      6084F3CF814B57C1CF12EFD515CF4D18AF4F7421 /fetched/etc/apt/keyrings/tk-llvm.asc
 
 # The image's own Python environment
 FROM system AS packages
@@ -215,7 +223,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install build-essential ccache git libtinfo-dev libxml2-dev libz3-dev \
       ninja-build python3 python3-dev python3-pip python3-setuptools python3-wheel zlib1g-dev
 COPY --from=packages /opt/venv /opt/venv
-COPY --from=tk/dpcpp:2022-12-cuda-11.2.2-57323e4f3be4 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-cuda-11.2.2-b93149170a20 /opt/dpcpp /opt/dpcpp
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
     NVIDIA_DRIVER_CAPABILITIES="compute,utility"
@@ -292,13 +300,21 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
 
 # Downloads, each checked by its sha256
 FROM system AS fetched
+# What reads signing keys
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install gpg
 # Keys of package sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
-    sh /run/tk/site.sh fetch https://apt.llvm.org/llvm-snapshot.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-llvm.asc
+    sh /run/tk/site.sh key https://apt.llvm.org/llvm-snapshot.gpg.key \
+      6084F3CF814B57C1CF12EFD515CF4D18AF4F7421 /fetched/etc/apt/keyrings/tk-llvm.asc
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
@@ -342,8 +358,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-cuda-11.2.2-57323e4f3be4 /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-cuda-11.2.2-sm_70-5f7dd08dc33e /opt/tvm /opt/tvm
+COPY --from=tk/dpcpp:2022-12-cuda-11.2.2-b93149170a20 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/tvm-sycl:0.10-cuda-11.2.2-sm_70-11e8540a5168 /opt/tvm /opt/tvm
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
@@ -356,7 +372,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.2.2+dpcpp-2022-12+llvm-14+tvm-sy
       "org.opencontainers.image.description"="TVM 0.10 with the SYCL fork on CUDA, for V100" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.2.2-devel-ubuntu20.04" \
       "org.opencontainers.image.base.digest"="sha256:66af04302040b76bc04dc69bb7216f31d488938caa09dde95a22517ae97bdf25" \
-      "tk.recipe"="9956f0c4a360eaebeac92dce790292477cbb74bc3cb7290c26a52b945e7354f9" \
+      "tk.recipe"="ca7275aa965f1bdbced7d7a5ace8b3f080d8c5d74bbc36b6f275cc888f5e69fd" \
       "tk.components"="cuda=11.2.2 dpcpp=2022-12 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
       "tk.archs"="sm_70"
 USER 10000:10000

@@ -19,13 +19,21 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
 
 # Downloads, each checked by its sha256
 FROM system AS fetched
+# What reads signing keys
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install gpg
 # Keys of package sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
-    sh /run/tk/site.sh fetch https://repo.radeon.com/rocm/rocm.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-rocm.asc
+    sh /run/tk/site.sh key https://repo.radeon.com/rocm/rocm.gpg.key \
+      CA8BB4727A47B4D09B4EE8969386B48A1A693C5C /fetched/etc/apt/keyrings/tk-rocm.asc
 
 # The image's own Python environment
 FROM system AS packages
@@ -121,15 +129,23 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
 
 # Downloads, each checked by its sha256
 FROM system AS fetched
+# What reads signing keys
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install gpg
 # Keys of package sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
-    sh /run/tk/site.sh fetch https://apt.llvm.org/llvm-snapshot.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-llvm.asc \
- && sh /run/tk/site.sh fetch https://repo.radeon.com/rocm/rocm.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-rocm.asc
+    sh /run/tk/site.sh key https://apt.llvm.org/llvm-snapshot.gpg.key \
+      6084F3CF814B57C1CF12EFD515CF4D18AF4F7421 /fetched/etc/apt/keyrings/tk-llvm.asc \
+ && sh /run/tk/site.sh key https://repo.radeon.com/rocm/rocm.gpg.key \
+      CA8BB4727A47B4D09B4EE8969386B48A1A693C5C /fetched/etc/apt/keyrings/tk-rocm.asc
 
 # The image's own Python environment
 FROM system AS packages
@@ -186,7 +202,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install build-essential ccache git libtinfo-dev libxml2-dev libz3-dev \
       ninja-build python3 python3-dev python3-pip python3-setuptools python3-wheel zlib1g-dev
 COPY --from=packages /opt/venv /opt/venv
-COPY --from=tk/dpcpp:2022-09-rocm-5.2.3-0752266bfcec /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-09-rocm-5.2.3-04a085fad007 /opt/dpcpp /opt/dpcpp
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
     HIP_PLATFORM="amd"
@@ -263,15 +279,23 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
 
 # Downloads, each checked by its sha256
 FROM system AS fetched
+# What reads signing keys
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-20.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-20.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install gpg
 # Keys of package sources
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
     --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
-    sh /run/tk/site.sh fetch https://apt.llvm.org/llvm-snapshot.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-llvm.asc \
- && sh /run/tk/site.sh fetch https://repo.radeon.com/rocm/rocm.gpg.key unresolved \
-      /fetched/etc/apt/keyrings/tk-rocm.asc
+    sh /run/tk/site.sh key https://apt.llvm.org/llvm-snapshot.gpg.key \
+      6084F3CF814B57C1CF12EFD515CF4D18AF4F7421 /fetched/etc/apt/keyrings/tk-llvm.asc \
+ && sh /run/tk/site.sh key https://repo.radeon.com/rocm/rocm.gpg.key \
+      CA8BB4727A47B4D09B4EE8969386B48A1A693C5C /fetched/etc/apt/keyrings/tk-rocm.asc
 RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
     --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
@@ -319,8 +343,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-09-rocm-5.2.3-0752266bfcec /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-rocm-5.2.3-gfx906-db23fed6f2a2 /opt/tvm /opt/tvm
+COPY --from=tk/dpcpp:2022-09-rocm-5.2.3-04a085fad007 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/tvm-sycl:0.10-rocm-5.2.3-gfx906-2828521c4814 /opt/tvm /opt/tvm
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
@@ -332,7 +356,7 @@ ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="rocm-5.2.3+dpcpp-2022-09+llvm-14+tvm-sycl-0.10" \
       "org.opencontainers.image.description"="the team's first set-up on ROCm" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.2.3" \
-      "tk.recipe"="2f16b5cd5c39dd1509d2bcfc65ebb3b59d15ac1f6de292956d060ac64eed0f6a" \
+      "tk.recipe"="8e65d9b82d740b8f7c8f1b1563c59aa1936a356d374dd1b21b8889974078424f" \
       "tk.components"="rocm=5.2.3 dpcpp=2022-09 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
       "tk.archs"="gfx906"
 USER 10000:10000

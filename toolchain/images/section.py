@@ -1,0 +1,134 @@
+"""One section of a lock: resolved, written, and made by itself before a first build.
+
+A build of an image that no lock fixes locks it first, so that the next one, here or by a colleague, is the
+same. The section goes into the project's `tk.lock`; and into the user's own, which counts where there is no
+project and for images on a stand-in base.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compiler import HostError
+from toolchain.engine.store import find_image, pull_reference
+from toolchain.images.lock import (
+    Lock,
+    LockedBuild,
+    LockedImage,
+    consult,
+    project_lock,
+    read_lock,
+    record_build,
+    stale_build,
+    update_lock,
+    user_lock,
+)
+from toolchain.images.locking import Say, Trust, lock_plan
+from toolchain.images.named import Named, with_pins
+from toolchain.images.planner import plan_image
+
+if TYPE_CHECKING:
+    from toolchain.engine.client import Engine
+    from toolchain.images.plan import Pins, Plan
+    from toolchain.site import SiteConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The section of `plan` in the lock at `path`; the plan was made without a lock."""
+
+    plan: Plan
+    site: SiteConfig
+    path: Path
+
+    def read(self) -> LockedImage | None:
+        """The section as it is now; None when there is none."""
+        return (read_lock(self.path) or Lock()).images.get(self.plan.section)
+
+    def is_fresh(self) -> bool:
+        """Whether its pins count."""
+        return consult(self.plan, read_lock(self.path)).pins is not None
+
+    def planned(self, pins: Pins) -> Plan:
+        """The plan with pins."""
+        assert self.plan.resolution is not None  # it was named
+        base = self.plan.base.reference if self.plan.base.stand_in else None
+        return plan_image(self.plan.resolution, site=self.site, base=base, lock=pins)
+
+    def write(self, section: LockedImage) -> None:
+        """Put it into the lock, which others may have changed meanwhile."""
+        update_lock(self.path, lambda lock: lock.with_image(self.plan.section, section))
+
+    def resolve(
+        self,
+        engine: Engine,
+        *,
+        before: Pins | None,
+        trust: Trust,
+        update: bool = False,
+        say: Say = lambda _text: None,
+    ) -> LockedImage:
+        """Ask for everything that is open; unless `update`, pins of `before` are kept where they still exist.
+
+        Raises as `lock_plan`, and when a stand-in base does not fit.
+        """
+        from toolchain.engine.build import check_base
+
+        check_base(engine, self.plan)
+        keep = None if update else before
+        return lock_plan(
+            engine, self.plan, self.site, self.planned, keep=keep, before=before, trust=trust, say=say
+        )
+
+    def drop_stale_build(self) -> str:
+        """Take an image of another plan out of the section; why, or nothing."""
+        section = self.read()
+        if section is None:
+            return ""
+        if why := stale_build(self.planned(section.pins), section.built):
+            self.write(replace(section, built=None))
+        return why
+
+    def take_build(self, engine: Engine, reference: str, digest: str) -> None:
+        """Pull an image, and name it in the section when it was built from that."""
+        section = self.read()
+        assert section is not None  # resolved before
+        plan = self.planned(section.pins)
+        if pull_reference(engine, plan, reference, digest) is None:
+            raise HostError(
+                f"the registry has no {reference}@{digest}", hint="`tk image push` prints what it has"
+            )
+        record_build(self.path, plan, reference, digest)
+
+
+def lock_first(engine: Engine, named: Named, *, trust: Trust, say: Say) -> Named:
+    """The same image with pins: those of its lock, else what is found out now and written down.
+
+    Pins of a section that is out of date are kept where they still exist; so are those of the user's own
+    lock, with which nobody wants an old version, unless the image is there. Raises as `lock_plan`.
+    """
+    if named.pins is not None and (named.lock_file != user_lock() or find_image(engine, named.plan)):
+        return named
+    place = project_lock()
+    shared = place is not None and not named.unlocked.base.stand_in
+    section = Section(named.unlocked, named.site, place if place is not None and shared else user_lock())
+    old = section.read()
+    why = "; ".join(named.stale) or "no lock fixes its versions yet"
+    say(f"locking {named.unlocked.section} in {section.path}: {why}")
+    made = section.resolve(engine, before=None if old is None else old.pins, trust=trust)
+    for path in dict.fromkeys((section.path, user_lock())):
+        _keep(replace(section, path=path), made)
+    return with_pins(named, made.pins, section.path, _built(section))
+
+
+def _keep(section: Section, made: LockedImage) -> None:
+    """Write the section; the image that it names stays in it."""
+    old = section.read()
+    section.write(replace(made, built=None if old is None else old.built))
+
+
+def _built(section: Section) -> LockedBuild | None:
+    found = section.read()
+    return None if found is None else found.built

@@ -1,0 +1,109 @@
+"""From a named image to one that is on the engine: locked, pulled or built, with what a person is asked.
+
+Every command that can build does it here, so that each asks, says and explains the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compiler import HostError
+from toolchain import console
+
+if TYPE_CHECKING:
+    from toolchain.engine.build import BuildOptions, BuiltImage
+    from toolchain.engine.builders import BuilderName
+    from toolchain.engine.causes import Issue
+    from toolchain.engine.client import Engine
+    from toolchain.images.locking import Trust
+    from toolchain.images.named import Named
+
+
+@dataclass(frozen=True, slots=True)
+class Obtained:
+    """An image that is there, and the name's plan with the pins that it was made from."""
+
+    named: Named
+    image: BuiltImage
+
+
+def locked(engine: Engine, named: Named, *, trust_first_use: bool = False) -> Named:
+    """The image with pins: where no lock has any that count, it is locked now, in one line.
+
+    Raises HostError (with the way for a machine without internet), BuildError, and BadInputError for what
+    nobody vouches for.
+    """
+    from toolchain.images.section import lock_first
+
+    trust = trusting(given=trust_first_use)
+    try:
+        return lock_first(engine, named, trust=trust, say=console.talk)
+    except HostError as error:
+        error.hint = "; ".join(filter(None, (error.hint, _without_internet(named))))
+        raise
+
+
+def obtain(
+    engine: Engine,
+    named: Named,
+    *,
+    trust_first_use: bool = False,
+    builder: BuilderName = "auto",
+    options: BuildOptions | None = None,
+) -> Obtained:
+    """Make sure that the image is on the engine: locked first where no lock counts, then as `build_image`."""
+    from toolchain.engine.build import build_image
+    from toolchain.engine.progress import BuildDisplay
+
+    made = locked(engine, named, trust_first_use=trust_first_use)
+    plan, site = made.plan, made.site
+    if options is not None and options.network == "none":
+        from toolchain.images.seed import plan_offline
+
+        plan, site = plan_offline(engine, plan, made.pins, site, say=console.talk)
+    image = build_image(
+        engine, plan, builder=builder, site=site, progress=BuildDisplay, options=options,
+        issues=known_issues(site.recipe_folders),
+    )  # fmt: skip
+    return Obtained(made, image)
+
+
+def trusting(*, given: bool) -> Trust:
+    """Whether parts that only their server vouches for are taken: by `--trust-on-first-use`, or a person."""
+
+    def trust(parts: Sequence[str]) -> bool:
+        for one in parts:
+            console.talk(f"nobody but its server vouches for {one}")
+        if given:
+            console.talk("taken as they are now (--trust-on-first-use); the lock says so")
+            return True
+        return bool(console.ask("take what is there now, and note that in the lock?", default=False))
+
+    return trust
+
+
+def wants_build(engine: Engine, named: Named) -> bool:
+    """Whether a person, asked on the terminal, wants the missing image built; False when there is nobody."""
+    from toolchain.engine.effort import effort
+
+    question = f"build the image {named.plan.section} ({effort(engine, named.plan)})?"
+    return bool(console.ask(question, default=True))
+
+
+def known_issues(folders: tuple[Path, ...]) -> Iterator[Issue]:
+    """Known issues of the recipes, read only when a failure is to be explained."""
+    from toolchain.recipes.book import load_book
+
+    for one in load_book(folders).issues.values():
+        yield one.row
+
+
+def _without_internet(named: Named) -> str:
+    section = named.unlocked.section
+    return (
+        f"without internet: `tk image bundle export {section} -o FILE` on a machine that has it,"
+        " `tk image bundle import FILE` here, then `--network none`"
+    )
