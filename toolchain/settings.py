@@ -98,6 +98,11 @@ def engine_settings(env: Mapping[str, str] | None = None) -> EngineSettings:
     )
 
 
+def variable(name: str, env: Mapping[str, str] | None = None) -> str | None:
+    """A variable of ours that a user names to be handed on; None when it is not set."""
+    return (os.environ if env is None else env).get(name)
+
+
 def certificate_settings(env: Mapping[str, str] | None = None) -> tuple[tuple[str, Path], ...]:
     """The variables that name a CA bundle, with their files: OpenSSL's, which counts first, and pip's."""
     source = os.environ if env is None else env

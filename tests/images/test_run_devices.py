@@ -13,6 +13,7 @@ import pytest
 from tests.support.device_trees import machine
 from tests.support.engine import TestEngine
 from toolchain.devices import probe
+from toolchain.devices.capabilities import keep_capabilities
 from toolchain.devices.detect import detect
 from toolchain.devices.hosting import Caller, EngineFacts
 from toolchain.devices.options import RunOption, create_arguments
@@ -142,6 +143,29 @@ def test_more_only_on_request(look: Callable[..., dict[str, list[str]]]) -> None
     assert seen["Seccomp"] == ["0"]
     seen = look("nvidia-v100", "nvidia", Wishes(allow_profiling=True))
     assert int(seen["CapBnd"][0], 16) == 1 << 21  # CAP_SYS_ADMIN
+
+
+@pytest.mark.parametrize("name", ["docker_engine", "podman_engine"])
+def test_an_added_capability_reaches_who_is_not_root(
+    name: str, request: pytest.FixtureRequest, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    under_test: TestEngine = request.getfixturevalue(name)
+    engine = under_test.open()
+    facts = EngineFacts("podman" if engine.kind == "podman" else "docker", engine.version)
+    wishes = Wishes(allow_debugging=True)
+    asked = (*base_options(facts, CALLER), *asked_options(wishes), RunOption("group-add", "993", "x"))
+    options, words = keep_capabilities(asked, facts, CALLER)
+    status, out = inside(engine, under_test.base, options, [*words, "sh", "-c", LOOK], tmp_path, capfd)
+    assert status == 0, out
+    assert "user 12345:23456" in out
+    assert "groups 23456 993" in out
+    sets = dict(re.findall(r"Cap(\w+):\s+([0-9a-f]{16})", out))
+    wanted = 1 << 19  # CAP_SYS_PTRACE
+    assert {kind: int(value, 16) for kind, value in sets.items()} == dict.fromkeys(
+        ("Inh", "Prm", "Eff", "Bnd", "Amb"), wanted
+    )
+    assert re.search(r"NoNewPrivs:\s+1", out)
+    assert "home /tk/home" in out
 
 
 def test_the_image_is_not_changed(

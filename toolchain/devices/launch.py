@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 from compiler import HostError, UsageError
 from toolchain.devices import probe
 from toolchain.devices.arch import Vendor
+from toolchain.devices.capabilities import keep_capabilities
 from toolchain.devices.detect import Inventory, detect
 from toolchain.devices.drivers import check_fit, vendor_of
+from toolchain.devices.extras import NO_EXTRAS, Extras, extra_options
 from toolchain.devices.hosting import EngineFacts, engine_facts, this_caller
 from toolchain.devices.options import RunOption, command_line, create_arguments
 from toolchain.devices.privileges import (
     HOME,
     PRODUCTS,
+    TEMPORARY,
     Wishes,
     asked_options,
     base_options,
@@ -37,10 +40,6 @@ _PODMAN_CDI = (
     " or start the line that --dry-run prints"
 )
 NETWORKS = ("bridge", "none")
-_ROOT_ONLY = (
-    "Docker gives added capabilities to root only: add --as-root, or for counters of NVIDIA set"
-    " `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in the host's /etc/modprobe.d"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +69,15 @@ class Request:
     trust_first_use: bool = False
     tty: bool = False
     as_root: bool = False
+    extras: Extras = NO_EXTRAS
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A container that can be started. `is_built`: the image is there; `notes`: what the user should know."""
+    """A container that can be started. `is_built`: the image is there; `notes`: what the user should know.
+
+    `user` is who the program runs as in the end (`uid:gid`).
+    """
 
     reference: str
     name: str
@@ -84,6 +87,7 @@ class Launch:
     notes: tuple[str, ...]
     engine: EngineFacts
     endpoint: str
+    user: str
 
     def command_line(self) -> str:
         """The same for a shell, with the engine's own client."""
@@ -122,18 +126,19 @@ def prepare(engine: Engine, request: Request) -> Launch:
     options += asked_options(request.wishes)
     if facts.kind == "podman" and any(one.flag == "cdi" for one in options):
         notes.append(_PODMAN_CDI)
-    if facts.kind == "docker" and caller.uid and any(one.flag == "cap-add" for one in options):
-        notes.append(_ROOT_ONLY)
-    options += _surroundings(engine, request, notes)
+    user = next(one.value for one in options if one.flag == "user")
+    given, words = keep_capabilities(options, facts, caller)
+    options = [*given, *_surroundings(engine, request, notes)]
     return Launch(
         reference=image.reference,
         name=image.name,
         is_built=image.is_built,
-        argv=request.argv,
+        argv=(*words, *request.argv),
         options=tuple(options),
         notes=tuple(notes),
         engine=facts,
         endpoint="" if engine.endpoint.source == "the default" else engine.endpoint.url,
+        user=user,
     )
 
 
@@ -143,8 +148,7 @@ def start(engine: Engine, launch: Launch, *, tty: bool) -> int:
 
     if not launch.is_built:
         raise not_built(engine, launch.name)
-    who = next(one.value for one in launch.options if one.flag == "user")
-    uid, _, gid = who.partition(":")
+    uid, _, gid = launch.user.partition(":")
     groups = groups_of(one.value for one in launch.options if one.flag == "group-add")
     return run_attached(
         engine,
@@ -170,6 +174,10 @@ def _check_words(request: Request) -> tuple[Vendor, ...] | None:
     if request.network not in NETWORKS:
         hint = "bridge (default) or none; the host's own network is never shared"
         raise UsageError(f"`{request.network}` is no choice", where="--network", hint=hint)
+    if request.network == "none" and request.extras.publish:
+        raise UsageError(
+            "--publish has no use with --network none", where="--publish", hint="drop one of them"
+        )
     return named
 
 
@@ -259,7 +267,9 @@ def _surroundings(engine: Engine, request: Request, notes: list[str]) -> Sequenc
                 hint="--no-folder",
             )
         options.append(RunOption("mount", f"{folder}:{FOLDER}", "the current folder, to work in"))
-    inside = FOLDER if folder is not None and engine.is_local else HOME
+    inside = request.extras.workdir or (FOLDER if folder is not None and engine.is_local else HOME)
+    taken = [HOME, TEMPORARY, *(one.value.split(":")[1] for one in options if one.flag == "mount")]
+    options += extra_options(request.extras, is_local=engine.is_local, taken=taken)
     options.append(RunOption("workdir", inside, "where the program starts"))
     options.append(RunOption("interactive", "", "standard input goes to the program"))
     if request.tty:

@@ -7,10 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from toolchain.settings import variable
+
 Flag = Literal[
     "init", "user", "userns", "cap-drop", "cap-add", "security-opt", "read-only", "network", "ipc",
     "shm-size", "tmpfs", "env", "mount", "volume", "workdir", "interactive", "tty", "rm",
-    "device", "cdi", "gpus", "runtime", "group-add",
+    "device", "cdi", "gpus", "runtime", "group-add", "publish",
 ]  # fmt: skip
 _BARE: frozenset[Flag] = frozenset({"init", "interactive", "tty", "rm", "read-only"})
 """Flags without a value."""
@@ -22,7 +24,8 @@ class RunOption:
 
     `cdi` is what command lines write as `--device kind=name`; `mount` has the value SOURCE:TARGET or
     SOURCE:TARGET:ro and is always a bind mount of something that exists; `volume` has NAME:TARGET,
-    NAME:TARGET:ro or, for one that goes with the container, TARGET; `gpus` is `all` or numbers.
+    NAME:TARGET:ro or, for one that goes with the container, TARGET; `gpus` is `all` or numbers. `env` is
+    NAME=VALUE, or NAME for a variable that is handed on; `publish` is ADDRESS:HOST:PORT or that with /udp.
     """
 
     flag: Flag
@@ -93,8 +96,17 @@ def _workdir(result: Arguments, _host: Arguments, value: str) -> None:
 
 
 def _env(result: Arguments, _host: Arguments, value: str) -> None:
-    name, _, text = value.partition("=")
-    result["environment"][name] = text
+    name, equals, text = value.partition("=")
+    result["environment"][name] = text if equals else variable(name) or ""
+
+
+def _publish(result: Arguments, host: Arguments, value: str) -> None:
+    ends, _, kind = value.partition("/")
+    address, outside, inside = ends.rsplit(":", 2)
+    kind = kind or "tcp"
+    result.setdefault("ports", []).append((int(inside), kind))
+    bound = host.setdefault("port_bindings", {}).setdefault(f"{inside}/{kind}", [])
+    bound.append((address.strip("[]"), int(outside)))
 
 
 def _interactive(result: Arguments, _host: Arguments, _value: str) -> None:
@@ -189,4 +201,5 @@ _HOW: dict[Flag, Any] = {
     "gpus": _gpus,
     "runtime": _single("runtime"),
     "group-add": _listed("group_add"),
+    "publish": _publish,
 }

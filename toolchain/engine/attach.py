@@ -94,7 +94,7 @@ def run_attached(
         with closing_stream(session.attach()):
             session.start()
             add_user(engine, name, user)
-            with closing_stream(session.hold(leash, str(own.get("user", "")))):
+            with closing_stream(session.hold(leash, f"{user.uid}:{user.gid}")):
                 return session.follow()
 
 

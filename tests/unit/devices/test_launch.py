@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from compiler import HostError, UsageError
+from compiler import BadInputError, HostError, UsageError
 from tests.support.command import Result
 from tests.support.device_trees import machine
 from tests.support.fake_engine import FakeEngine
+from toolchain.devices.extras import Extras
 from toolchain.devices.hosting import Caller
 from toolchain.devices.launch import Launch, Request, prepare, start
+from toolchain.devices.options import create_arguments
 from toolchain.devices.privileges import Wishes
 from toolchain.devices.probe import to_lines
 
@@ -114,21 +117,110 @@ def test_profiling_that_needs_nothing_is_said(ready: Callable[..., Launch]) -> N
     assert not any("adds nothing" in one for one in launch.notes)
 
 
-def test_added_capabilities_reach_root_only_with_docker(
+def test_whoever_runs_it_gets_added_capabilities_with_docker_too(
     ready: Callable[..., Launch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolchain.devices.launch.this_caller", lambda: Caller(1000, 1000, (1000,)))
-    wishes = Wishes(allow_debugging=True)
-    launch = ready("rocm-5.4", "amd-mi50", wishes=wishes)
-    assert any("--as-root" in one for one in launch.notes)
-    launch = ready("rocm-5.4", "amd-mi50", wishes=wishes, as_root=True)
+    monkeypatch.setattr("toolchain.devices.launch.this_caller", lambda: Caller(1000, 1001, (1001, 993)))
+    wishes = Wishes(allow_profiling=True)
+    launch = ready("cuda-11.2", "nvidia-v100", wishes=wishes)
     assert values(launch, "user") == ["0:0"]
     assert values(launch, "cap-drop") == ["ALL"]
-    assert not any("--as-root" in one for one in launch.notes)
+    assert values(launch, "cap-add") == ["SYS_ADMIN", "SETUID", "SETGID", "SETPCAP"]
+    line = " ".join(launch.argv)
+    assert line.startswith("setpriv --reuid 1000 --regid 1001 ")
+    for kind in ("inh", "ambient", "bounding"):
+        assert f"-{kind}" in line
+        assert "=-all,+sys_admin" in line
+    assert line.endswith(" -- true")
+    assert launch.user == "1000:1001"
+    plain = ready("cuda-11.2", "nvidia-v100")
+    assert (plain.argv, values(plain, "user"), plain.user) == (("true",), ["1000:1001"], "1000:1001")
+    as_root = ready("cuda-11.2", "nvidia-v100", wishes=wishes, as_root=True)
+    assert (as_root.argv, values(as_root, "cap-add")) == (("true",), ["SYS_ADMIN"])
     podman = FakeEngine(kind="podman", version="4.3.1")
-    assert not any(
-        "--as-root" in one for one in ready("rocm-5.4", "amd-mi50", wishes=wishes, engine=podman).notes
+    debugging = ready("rocm-5.4", "amd-mi50", wishes=Wishes(allow_debugging=True), engine=podman)
+    assert (debugging.argv, values(debugging, "user")) == (("true",), ["1000:1001"])
+
+
+def test_more_on_request(
+    ready: Callable[..., Launch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN_OF_TEST", "hidden-value")
+    (tmp_path / "sets").mkdir()
+    monkeypatch.chdir(tmp_path)
+    extras = Extras(
+        volumes=("./sets:/data:ro", "models:/models", f"{tmp_path}/sets:/out"),
+        env=("LEVEL=3=x", "TOKEN_OF_TEST", "EMPTY="),
+        publish=("8888", "8080:80", "0.0.0.0:53:53/udp"),
+        workdir="/data",
     )
+    launch = ready("cpu", "none", extras=extras, folder=tmp_path)
+    assert values(launch, "mount") == [
+        f"{tmp_path}:/work",
+        f"{tmp_path}/sets:/data:ro",
+        f"{tmp_path}/sets:/out",
+    ]
+    assert values(launch, "volume") == ["models:/models"]
+    assert values(launch, "publish") == [
+        "127.0.0.1:8888:8888", "127.0.0.1:8080:80", "0.0.0.0:53:53/udp",
+    ]  # fmt: skip
+    assert values(launch, "workdir") == ["/data"]
+    assert "hidden-value" not in launch.command_line() + str(launch)
+    assert "--env TOKEN_OF_TEST" in launch.command_line()
+    made = create_arguments(launch.options)
+    assert made["environment"] == {
+        "HOME": "/tk/home", "TMPDIR": "/tk/tmp", "LEVEL": "3=x", "TOKEN_OF_TEST": "hidden-value", "EMPTY": "",
+    }  # fmt: skip
+    assert made["ports"] == [(8888, "tcp"), (80, "tcp"), (53, "udp")]
+    assert made["host"]["port_bindings"]["53/udp"] == [("0.0.0.0", 53)]
+    reasons = [one.reason for one in launch.options if one.flag in ("volume", "publish")]
+    assert all(one.startswith("asked for") for one in reasons)
+
+
+def test_nothing_more_unless_asked_for(ready: Callable[..., Launch], tmp_path: Path) -> None:
+    launch = ready("cpu", "none", folder=tmp_path)
+    assert values(launch, "volume") + values(launch, "publish") == []
+    assert values(launch, "mount") == [f"{tmp_path}:/work"]
+    assert [one.partition("=")[0] for one in values(launch, "env")] == ["HOME", "TMPDIR"]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ({"volumes": ("/tmp",)}, "is no volume"),
+        ({"volumes": ("/no/such/folder:/data",)}, "there is no /no/such/folder"),
+        ({"volumes": (".:data",)}, "is no folder in the container"),
+        ({"volumes": (".:/",)}, "is no folder in the container"),
+        ({"volumes": (".:/data:rx",)}, "is no volume"),
+        ({"volumes": ("one:/data", "two:/data")}, "is taken already"),
+        ({"volumes": (".:/work",)}, "--no-folder"),
+        ({"volumes": (".:/tk/home",)}, "is taken already"),
+        ({"volumes": ("-x:/data",)}, "no volume can be called"),
+        ({"env": ("NOT_SET_ANYWHERE_1",)}, "is not set here"),
+        ({"env": ("a b=c",)}, "sets no variable"),
+        ({"publish": ("80:70000",)}, "is no port"),
+        ({"publish": ("http",)}, "is no port"),
+        ({"workdir": "here"}, "is no folder in the container"),
+    ],
+)
+def test_requests_that_make_no_sense(
+    ready: Callable[..., Launch], wanted: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    with pytest.raises((UsageError, BadInputError)) as caught:
+        ready("cpu", "none", extras=Extras(**wanted), folder=tmp_path)
+    assert said in str(caught.value)
+
+
+def test_folders_of_this_machine_are_not_there_on_another(ready: Callable[..., Launch]) -> None:
+    remote = FakeEngine(info=ENGINE, url="tcp://10.0.0.1:1")
+    with pytest.raises(UsageError, match="does not see"):
+        ready("cpu", "none", engine=remote, extras=Extras(volumes=("./x:/data",)))
+    assert values(ready("cpu", "none", engine=remote, extras=Extras(volumes=("sets:/data",))), "volume")
+
+
+def test_ports_need_a_network(ready: Callable[..., Launch]) -> None:
+    with pytest.raises(UsageError, match="no use with --network none"):
+        ready("cpu", "none", network="none", extras=Extras(publish=("80",)))
 
 
 def test_the_engine_is_named_where_it_is_not_the_default(ready: Callable[..., Launch]) -> None:

@@ -39,6 +39,31 @@ ShmSize = Annotated[
     typer.Option("--shm-size", metavar="SIZE", help="Shared memory, as 8g; default: the engine's."),
 ]
 NoFolder = Annotated[bool, typer.Option("--no-folder", help="Do not mount the current folder at /work.")]
+Volumes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-v", "--volume", metavar="SRC:DST[:ro]", help="A folder of this machine, or a volume; repeatable."
+    ),
+]
+EnvVariables = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-e", "--env", metavar="NAME[=VALUE]", help="A variable; without VALUE with ours; repeatable."
+    ),
+]
+Ports = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-p",
+        "--publish",
+        metavar="[HOST:]PORT",
+        help="A port, open to this machine; ADDRESS:HOST:PORT to others; repeatable.",
+    ),
+]
+WorkDir = Annotated[
+    str | None,
+    typer.Option("--workdir", metavar="FOLDER", help="Where the program starts; default: /work."),
+]
 Explain = Annotated[
     bool, typer.Option("--explain", help="Show every option with its reason and source; run nothing.")
 ]
@@ -60,6 +85,10 @@ def run_command(
     network: Network = "bridge",
     shm_size: ShmSize = None,
     no_folder: NoFolder = False,
+    volume: Volumes = None,
+    env: EnvVariables = None,
+    publish: Ports = None,
+    workdir: WorkDir = None,
     assume: options.Assume = None,
     explain: Explain = False,
     dry_run: DryRun = False,
@@ -80,8 +109,9 @@ def run_command(
     """Run a program in an image; its exit status is tk's own, and 125 says that tk failed.
 
     The program runs as you, with the current folder at /work, and gets the accelerators of the image's
-    vendor and nothing else of the machine.
+    vendor and nothing else of the machine. More only when asked for: --explain shows each option.
     """
+    from toolchain.devices.extras import Extras
     from toolchain.devices.launch import Request
     from toolchain.devices.privileges import Wishes
     from toolchain.images.lock import lock_mode
@@ -111,6 +141,7 @@ def run_command(
             trust_first_use=trust_on_first_use,
             tty=os.isatty(0) and os.isatty(1),
             as_root=as_root,
+            extras=Extras(tuple(volume or ()), tuple(env or ()), tuple(publish or ()), workdir or ""),
         )
         status = launch_or_show(request, docker_host, engine, explain=explain, show=show, json=json)
     if status:
