@@ -1,9 +1,7 @@
 """`python -m toolchain` is `tk`."""
 
-from __future__ import annotations
-
 import sys
 
-from toolchain.main import main
+from toolchain.start import main
 
 sys.exit(main())

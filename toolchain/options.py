@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 import compiler
-from compiler import BadInputError, UsageError
+from compiler import BadInputError, UsageError, did_you_mean
 
 T = TypeVar("T")
 
@@ -88,7 +88,7 @@ Library = Annotated[Path, typer.Argument(metavar="LIBRARY", help="A model librar
 def existing_file(path: Path) -> Path:
     """Return `path` if it is a readable file; raises BadInputError otherwise."""
     if path.is_dir():
-        raise BadInputError("expected a file, found a directory", where=str(path))
+        raise BadInputError("expected a file, found a directory", where=str(path), hint=_what_is_in(path))
     try:
         with path.open("rb"):
             return path
@@ -96,6 +96,46 @@ def existing_file(path: Path) -> Path:
         raise BadInputError(
             "cannot read a file", where=str(path), why=error.strerror or str(error), hint="check the path"
         ) from error
+
+
+def _what_is_in(folder: Path) -> str:
+    """What to name instead of a folder: the model in it, or how it becomes one."""
+    if (folder / "saved_model.pb").is_file():
+        words = (
+            "python",
+            "-m",
+            "tf2onnx.convert",
+            "--saved-model",
+            str(folder),
+            "--output",
+            f"{folder.name}.onnx",
+        )
+        return (
+            f"this is a TensorFlow model; convert it (pip install tf2onnx tensorflow): `{shlex.join(words)}`"
+        )
+    models = sorted(one.name for one in folder.glob("*.onnx"))
+    return f"in it are: {compiler.some(models)}" if models else ""
+
+
+def check_folder(output: Path, option: str = "-o") -> None:
+    """Raise UsageError where the folder that a result is to be written to does not exist.
+
+    A folder is not made from what may be a slip of the pen.
+    """
+    folder = output.parent
+    if folder.exists():
+        return
+    above = next(one for one in folder.parents if one.exists())
+    missing = folder.relative_to(above).parts[0]
+    close = (
+        did_you_mean(missing, [one.name for one in above.iterdir() if one.is_dir()]) if above.is_dir() else ""
+    )
+    raise UsageError(
+        "the folder of the result does not exist",
+        where=f"{option} {output}",
+        why=f"there is no {missing!r} in {str(above)!r}",
+        hint="; or ".join(filter(None, [close, f"make it: `{shlex.join(('mkdir', '-p', str(folder)))}`"])),
+    )
 
 
 def pairs(option: str, texts: Sequence[str] | None, read: Callable[[str], T]) -> dict[str, T]:

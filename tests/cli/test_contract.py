@@ -239,3 +239,33 @@ def test_kill_at_any_moment_leaves_the_old_library_or_the_new(directory: Path, t
     assert outcomes == {True, False}, "the kills did not hit both before and after the end"
     assert command.tk("compile", model, "-o", library, "--threads", "2").code == 0
     assert library.read_bytes() == new
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [
+        (("compile", "mnist.onnx", "-o", "buidl/m.so"), "buidl"),
+        (("compile", "mnist.onnx", "--target", "cpu,opencl-cpu", "-o", "buidl/deep/libs"), "buidl"),
+        (("compile", "mnist.onnx", "--emit", "source", "-o", "buidl/m"), "buidl"),
+        (("zoo", "make", "mnist", "-o", "buidl/deep/m.onnx"), "buidl"),
+        (("zoo", "fetch", "mnist", "-o", "buidl/m.onnx"), "buidl"),
+    ],
+)
+def test_a_folder_that_does_not_exist_is_not_made(
+    directory: Path, words: tuple[str, ...], folder: str, tmp_path: Path
+) -> None:
+    (tmp_path / "build").mkdir()
+    (tmp_path / "mnist.onnx").symlink_to(directory / "mnist.onnx")
+    result = command.tk(*words, cwd=tmp_path)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith("error: the folder of the result does not exist\nwhere: -o buidl/")
+    assert "did you mean 'build'?; or make it: `mkdir -p buidl" in result.err
+    assert not (tmp_path / folder).exists()
+
+
+def test_a_folder_as_a_model_says_what_is_in_it(tmp_path: Path) -> None:
+    for name in ("a.onnx", "b.onnx"):
+        (tmp_path / name).touch()
+    assert "hint: in it are: a.onnx, b.onnx" in command.tk("inspect", ".", cwd=tmp_path).err
+    (tmp_path / "saved_model.pb").touch()
+    assert "tf2onnx.convert --saved-model . " in command.tk("compile", ".", cwd=tmp_path).err

@@ -33,6 +33,11 @@ ALLOWED_TEXT = {
     ): "runs Python that it wrote itself, with numbered names only",
 }
 
+WEB = "toolchain/web.py"
+_OPENERS = {
+    "requests.get", "requests.post", "requests.request", "requests.Session", "http.client.HTTPConnection",
+    "http.client.HTTPSConnection",
+}  # fmt: skip
 _COMPARES_A_NAME = "compares a target's name; ask the target for a capability"
 _ENVIRONMENT = {"environ", "environb", "getenv", "putenv"}
 _STARTERS = {"system", "popen", "fork", "posix_spawn", "posix_spawnp", "startfile"}
@@ -81,6 +86,19 @@ def writes_files(source: Source) -> Iterator[str]:
             continue  # an archive in a stream that is open already
         if name == "open" and any(_is_write_mode(argument) for argument in (*node.args, *_modes(node))):
             yield f"line {node.lineno}: opens for writing; use core/files.py"
+
+
+def opens_urls(source: Source) -> Iterator[str]:
+    """Downloads know the site's proxy, mirrors and CA bundle; others import http.client for its errors."""
+    for node in ast.walk(source.tree()):
+        if isinstance(node, ast.Import):
+            found = [one.name for one in node.names]
+        else:
+            found = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        if any(one.startswith(("urllib.request", "ftplib", "httpx")) for one in found):
+            yield f"line {node.lineno}: imports {found[0]}; use toolchain/web.py"  # type: ignore[attr-defined]
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in _OPENERS and source.path != WEB:
+            yield f"line {node.lineno}: {ast.unparse(node)}; use toolchain/web.py"
 
 
 def compares_target_names(source: Source) -> Iterator[str]:
@@ -136,7 +154,7 @@ def _is_target(node: ast.expr) -> bool:
     return text.endswith(("target", "facts"))
 
 
-RULES = [reads_environment, starts_programs, writes_files, compares_target_names, forbidden_text]
+RULES = [reads_environment, starts_programs, writes_files, opens_urls, compares_target_names, forbidden_text]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -174,6 +192,10 @@ def test_writers_exist() -> None:
         (writes_files, "path.write_text('x')"),
         (writes_files, "open(path, 'wb')"),
         (writes_files, "path.open(mode='a')"),
+        (opens_urls, "import urllib.request"),
+        (opens_urls, "from urllib.request import urlopen"),
+        (opens_urls, "import requests\nrequests.get(url)"),
+        (opens_urls, "with requests.Session() as session: pass"),
         (compares_target_names, "if target.name == other: pass"),
         (compares_target_names, "if kind == 'cpu': pass"),
         (compares_target_names, "if kind in ('cuda', 'x'): pass"),

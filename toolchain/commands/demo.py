@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from compiler import HostError
 from toolchain import console, zoo
 
 
@@ -25,6 +26,7 @@ def demo_command(
     zoo.network(network)
     model, library = directory / f"{network}.onnx", directory / f"{network}.so"
     use = ("--threads", str(threads))
+    _make(directory)
     if not model.exists():
         _step("zoo", "make", network, "-o", str(model))
     compiled = _step("compile", str(model), "-o", str(library), *use)
@@ -34,6 +36,15 @@ def demo_command(
     rows = [*_costs(compiled), *_proof(verified), *_times(timed), *_files(model, compiled, directory, ran)]
     console.data("")
     console.data(console.table(("what", "result"), rows))
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HostError(
+            "cannot make a folder", where=f"--directory {directory}", why=error.strerror or str(error)
+        ) from error
 
 
 def _step(*arguments: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import typer
 
 import compiler
 from compiler import TkError, UsageError
-from toolchain import console
+from toolchain import console, options
 
 Values = dict[str, Any]
 
@@ -22,8 +22,10 @@ def per_target(values: Values) -> list[Values]:
     """The parameters of one `tk compile` for each target that `--target` names, in its own words.
 
     One target keeps its output; several get MODEL.TARGET.so each, in the folder that `-o` names. Raises
-    UsageError for unknown targets and for options that are about one.
+    UsageError for unknown targets, for options that are about one and for a folder that does not exist.
     """
+    if values["output"] is not None and not values["record"]:  # in a container folders are tk's own
+        options.check_folder(values["output"])
     if not values["target"]:
         return [values]
     chosen = compiler.choose_targets(values["target"], values["arch"])

@@ -41,6 +41,7 @@ def make_command(name: Name, output: Output = None, json: options.Json = False) 
     """Write a network as ONNX with seeded random weights; the same bytes on every machine."""
     path = output or Path(f"{name}.onnx")
     networks.network(name)
+    options.check_folder(path)
     with console.progress(f"making {name}", "bytes") as progress:
         record = networks.make(name, path, progress=progress)
     if json:
@@ -50,14 +51,19 @@ def make_command(name: Name, output: Output = None, json: options.Json = False) 
 
 
 @app.command("fetch")
-def fetch_command(name: Trained, output: Output = None, json: options.Json = False) -> None:
+def fetch_command(
+    name: Trained, output: Output = None, site: options.Site = None, json: options.Json = False
+) -> None:
     """Download a trained network from the ONNX model zoo and check its pinned sha256.
 
     NAME is a network, or one revision of the zoo's file for it, such as `mnist-1`; `tk zoo list` has them.
     """
+    from toolchain.site import load_site
+
     path = output or Path(f"{name}.onnx")
+    options.check_folder(path)
     with console.progress(f"fetching {name}", "bytes") as progress:
-        fetched = networks.fetch(name, path, progress=progress)
+        fetched = networks.fetch(name, path, site=load_site(site), progress=progress)
     if not fetched.verified:
         console.warn(f"no sha256 is pinned for `{name}`: the file was not checked")
     if json:

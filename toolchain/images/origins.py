@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from compiler import BuildError, HostError, private_directory, run, stream_atomic, write_atomic
+from compiler import BuildError, HostError, run, stream_atomic
+from toolchain import web
 from toolchain.images.plan import GitSource
 from toolchain.settings import git_environment
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from toolchain.site import SiteConfig
 
 _CHUNK_BYTES = 1 << 20
-_SECONDS = 60.0
 _GIT_SECONDS = 300.0
 _MOST_BYTES = 8 << 30
 
@@ -58,7 +58,7 @@ def resolve_commit(tree: GitSource, site: SiteConfig) -> str:
         word for one in site.git_mirrors for word in ("-c", f"url.{one.mirror}.insteadOf={one.original}")
     ]
     patterns = (f"refs/tags/{tree.ref}", f"refs/tags/{tree.ref}^{{}}", f"refs/heads/{tree.ref}")
-    with _ca_file(site) as certificates:
+    with web.ca_file(site) as certificates:
         env = git_environment(certificates, site.proxy.http, site.proxy.https, ",".join(site.proxy.no_proxy))
         done = run(["git", *rewrites, "ls-remote", "--", tree.url, *patterns], timeout=_GIT_SECONDS, env=env)
     if done.returncode != 0:
@@ -87,35 +87,12 @@ def registry_digest(api: _Api, reference: str) -> str:
 def _response(url: str, site: SiteConfig) -> Iterator[requests.Response]:
     import requests
 
-    proxies = {"http": site.proxy.http, "https": site.proxy.https}
-    with _ca_file(site) as certificates:
-        session = requests.Session()
-        session.verify = str(certificates) if certificates else True
-        given = {name: one for name, one in proxies.items() if one}
-        try:
-            with session.get(
-                site.mirrored_url(url), stream=True, timeout=_SECONDS, proxies=given
-            ) as response:
-                response.raise_for_status()
-                yield response
-        except requests.RequestException as error:
-            raise HostError(
-                f"cannot fetch {url}",
-                why=str(error)[:300],
-                hint="check the network, or name a mirror in site.yaml (`mirrors.url`)",
-            ) from error
-        finally:
-            session.close()
-
-
-@contextlib.contextmanager
-def _ca_file(site: SiteConfig) -> Iterator[Path | None]:
-    """The site's CA bundle as a file of our own, checked; None when there is none."""
-    certificates = site.ca_certificates()
-    if not certificates:
-        yield None
-        return
-    with private_directory("tk-ca") as folder:
-        path = folder / "ca.pem"
-        write_atomic(path, certificates)
-        yield path
+    try:
+        with web.answer(url, site) as response:
+            yield response
+    except requests.RequestException as error:
+        raise HostError(
+            f"cannot fetch {url}",
+            why=str(error)[:300],
+            hint="check the network, or name a mirror in site.yaml (`mirrors.url`)",
+        ) from error

@@ -15,6 +15,7 @@ from toolchain.zoo import catalog
 from toolchain.zoo.record import UNRESOLVED, Network, Original
 
 if TYPE_CHECKING:
+    from toolchain.site import SiteConfig
     from toolchain.zoo.download import Fetched
 
 __all__ = ["UNRESOLVED", "Network", "Original", "fetch", "make", "network", "networks", "trained"]
@@ -78,7 +79,7 @@ def trained(name: str) -> tuple[Network, Original]:
     return record, record.original
 
 
-def fetch(name: str, path: Path, *, progress: Progress = silent) -> Fetched:
+def fetch(name: str, path: Path, *, site: SiteConfig, progress: Progress = silent) -> Fetched:
     """Download the trained model `name` to `path` and check it; see `trained` and `toolchain.zoo.download`.
 
     Raises UsageError for an unknown name or a network without original, HostError without a connection,
@@ -87,4 +88,4 @@ def fetch(name: str, path: Path, *, progress: Progress = silent) -> Fetched:
     record, original = trained(name)
     from toolchain.zoo import download
 
-    return download.fetch(record, original, path, progress=progress)
+    return download.fetch(record, original, path, site=site, progress=progress)

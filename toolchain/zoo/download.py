@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from http.client import HTTPException, HTTPResponse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from compiler import BadInputError, HostError, Progress, Steps, TkError, silent, stream_atomic
+from toolchain import web
 from toolchain.zoo.record import UNRESOLVED, Network, Original
+
+if TYPE_CHECKING:
+    import requests
+
+    from toolchain.site import SiteConfig
 
 SOURCES = (
     "https://huggingface.co/onnxmodelzoo/{name}/resolve/main/{name}.onnx",
@@ -19,7 +23,6 @@ SOURCES = (
 )
 """Where the model zoo lies. Its own repository hands out no large files since July 2025 and names the
 other place (README.md of github.com/onnx/models at b1eeaa1). What comes is checked, so either will do."""
-_TIMEOUT_SECONDS = 30.0
 _CHUNK_BYTES = 1 << 20
 
 
@@ -38,20 +41,22 @@ def fetch(
     original: Original,
     path: Path,
     *,
+    site: SiteConfig,
     sources: Sequence[str] = SOURCES,
     progress: Progress = silent,
 ) -> Fetched:
     """Download an original of `network` to `path` from the first source that has it.
 
-    An original whose sha256 is `unresolved` is downloaded and reported as not verified. `progress` is told of
-    bytes. Raises HostError when no source hands it out, BadInputError when one hands out another file than
-    the pinned one; `path` is touched only by a complete and checked file.
+    Through the site's mirror, proxy and CA bundle. An original whose sha256 is `unresolved` is downloaded
+    and reported as not verified. `progress` is told of bytes. Raises HostError when no source hands it out,
+    BadInputError when one hands out another file than the pinned one; `path` is touched only by a complete
+    and checked file.
     """
     failed: list[TkError] = []
     for source in sources:
         url = source.format(name=original.name, path=original.path)
         try:
-            return _fetched(url, network, original, path, progress)
+            return _fetched(url, network, original, path, progress, site)
         except (HostError, BadInputError) as error:
             failed.append(error)
     worst = next((one for one in failed if isinstance(one, BadInputError)), failed[0])
@@ -61,52 +66,64 @@ def fetch(
     raise worst
 
 
-def _fetched(url: str, network: Network, original: Original, path: Path, progress: Progress) -> Fetched:
+def _fetched(
+    url: str, network: Network, original: Original, path: Path, progress: Progress, site: SiteConfig
+) -> Fetched:
     digest = hashlib.sha256()
     with stream_atomic(path) as stream:
-        for chunk in _download(url, network, progress):
+        for chunk in _download(url, network, progress, site):
             digest.update(chunk)
             stream.write(chunk)
         _check(original.sha256, digest.hexdigest(), url)
     return Fetched(path, url, digest.hexdigest(), verified=original.sha256 != UNRESOLVED)
 
 
-def _download(url: str, network: Network, progress: Progress) -> Iterator[bytes]:
+def _download(url: str, network: Network, progress: Progress, site: SiteConfig) -> Iterator[bytes]:
     """The bytes behind an address, all of them; raises HostError for whatever keeps them away."""
+    import requests
+
+    total, received = 0, 0
     try:
-        # The address is https, or a test's own server.
-        with urllib.request.urlopen(url, timeout=_TIMEOUT_SECONDS) as response:  # noqa: S310
-            total, received = _length(response), 0
+        with web.answer(url, site) as response:
+            total = _length(response)
             done = Steps(progress, "download", total)
-            while chunk := response.read(_CHUNK_BYTES):
+            for chunk in response.iter_content(_CHUNK_BYTES):
                 received += len(chunk)
                 done.advance(len(chunk))
                 yield chunk
-    except urllib.error.HTTPError as error:
-        error.close()
+    except requests.HTTPError as error:
         raise HostError(
             "the ONNX model zoo does not hand out the file",
             where=url,
-            why=f"HTTP status {error.code} {error.reason}",
+            why=f"HTTP status {error.response.status_code} {error.response.reason}",
             hint=f"make it with random weights instead: tk zoo make {network.name}",
         ) from error
-    except (OSError, HTTPException) as error:
+    except requests.RequestException as error:
+        if total or received:
+            raise _broke_off(url, _reason(error)) from error
         raise HostError(
             "cannot reach the ONNX model zoo",
             where=url,
-            why=str(getattr(error, "reason", error)),
-            hint=f"connect to the internet, or make it with random weights: tk zoo make {network.name}",
+            why=_reason(error),
+            hint="connect to the internet, name proxy, CA bundle or mirror in site.yaml, or make it with "
+            f"random weights: tk zoo make {network.name}",
         ) from error
     if received < total:
-        raise HostError(
-            "the download broke off",
-            where=url,
-            why=f"{received:,} of {total:,} bytes arrived",
-            hint="try again",
-        )
+        raise _broke_off(url, f"{received:,} of {total:,} bytes arrived")
 
 
-def _length(response: HTTPResponse) -> int:
+def _reason(error: BaseException) -> str:
+    """The innermost of the reasons that requests and urllib3 wrap into each other."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return getattr(error, "strerror", None) or str(error)[:300] or type(error).__name__
+
+
+def _broke_off(url: str, why: str) -> HostError:
+    return HostError("the download broke off", where=url, why=why, hint="try again")
+
+
+def _length(response: requests.Response) -> int:
     """Bytes to come; 0 when the server does not say."""
     text = response.headers.get("Content-Length", "")
     return int(text) if text.isascii() and text.isdigit() else 0

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.server
+import shutil
+import ssl
 import subprocess
 import sys
 import threading
@@ -16,6 +19,7 @@ import pytest
 from compiler import BadInputError, HostError, UsageError
 from tests.support.command import Result
 from toolchain import zoo
+from toolchain.site import Mirror, Proxy, SiteConfig
 from toolchain.zoo import download, weights
 
 _PROMISED = [
@@ -175,7 +179,7 @@ def test_fetch_reports_a_missing_file(server: str, tmp_path: Path) -> None:
 def test_fetch_notices_a_download_that_breaks_off(server: str, tmp_path: Path) -> None:
     with pytest.raises(HostError, match="broke off") as caught:
         fetch(zoo.UNRESOLVED, tmp_path / "m.onnx", server, path="half")
-    assert caught.value.why == "7 of 14 bytes arrived"
+    assert "7 bytes read, 7 more expected" in caught.value.why
     assert not list(tmp_path.iterdir())
 
 
@@ -183,10 +187,14 @@ def test_fetch_goes_on_to_the_next_source(server: str, tmp_path: Path) -> None:
     """One has gone, one hands out another file (a pointer, say), the third has it."""
     pinned = zoo.Original("m.onnx", hashlib.sha256(b"a model").hexdigest())
     sources = [f"{server}gone", f"{server}other", f"{server}there"]
-    fetched = download.fetch(zoo.network("mnist"), pinned, tmp_path / "m.onnx", sources=sources)
+    fetched = download.fetch(
+        zoo.network("mnist"), pinned, tmp_path / "m.onnx", sources=sources, site=SiteConfig()
+    )
     assert (fetched.url, fetched.verified) == (f"{server}there", True)
     with pytest.raises(BadInputError) as caught:
-        download.fetch(zoo.network("mnist"), pinned, tmp_path / "n.onnx", sources=sources[:2])
+        download.fetch(
+            zoo.network("mnist"), pinned, tmp_path / "n.onnx", sources=sources[:2], site=SiteConfig()
+        )
     assert f"{server}gone: HTTP status 404" in caught.value.why
     assert f"{server}other: its sha256 is" in caught.value.why
     assert not (tmp_path / "n.onnx").exists()
@@ -205,23 +213,87 @@ def test_fetch_without_a_connection_is_a_clear_error(tmp_path: Path) -> None:
     assert "tk zoo make mnist" in caught.value.hint
 
 
+def test_fetch_goes_through_the_site_s_proxy(server: str, tmp_path: Path) -> None:
+    site = SiteConfig(proxy=Proxy(http=server))
+    assert fetch(zoo.UNRESOLVED, tmp_path / "m.onnx", "http://zoo.invalid/", site=site).sha256
+    site = SiteConfig(proxy=Proxy(http=server, no_proxy=("zoo.invalid",)))
+    with pytest.raises(HostError, match="cannot reach"):
+        fetch(zoo.UNRESOLVED, tmp_path / "n.onnx", "http://zoo.invalid/", site=site)
+
+
+def test_fetch_goes_to_the_site_s_mirror(server: str, tmp_path: Path) -> None:
+    site = SiteConfig(url_mirrors=(Mirror("https://zoo.invalid/", server),))
+    assert fetch(zoo.UNRESOLVED, tmp_path / "m.onnx", "https://zoo.invalid/", site=site).sha256
+
+
+def test_fetch_believes_the_site_s_ca(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the environment says, which requests would ask first."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no program `openssl` makes the keys")
+    words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -keyout key.pem -out ca.pem"
+    more = ["-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run(["openssl", *words.split(), *more], cwd=tmp_path, check=True, capture_output=True)
+    other = ["openssl", *words.replace(" ca.pem", " other.pem").replace("key.pem", "x.pem").split()]
+    subprocess.run(other, cwd=tmp_path, check=True, capture_output=True)
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(tmp_path / "other.pem"))
+    with serving(tmp_path) as url:
+        site = SiteConfig(ca_bundle=tmp_path / "ca.pem")
+        assert fetch(zoo.UNRESOLVED, tmp_path / "m.onnx", url, site=site).sha256
+        with pytest.raises(HostError, match="cannot reach") as caught:
+            fetch(zoo.UNRESOLVED, tmp_path / "n.onnx", url)
+        assert "certificate" in caught.value.why
+
+
+def test_the_command_reads_the_site(tk: Callable[..., Result], server: str, tmp_path: Path) -> None:
+    lines = [
+        f"  - original: {original}\n    mirror: {server}gone/"
+        for original in ("https://huggingface.co/", "https://github.com/")
+    ]
+    (tmp_path / "site.yaml").write_text("mirrors:\n  url:\n" + "\n".join(lines) + "\n")
+    result = tk("zoo", "fetch", "mnist", "--site", "site.yaml")
+    assert result.code == 4
+    assert "HTTP status 404" in result.err
+
+
 def test_fetch_of_a_network_of_our_own_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no original"):
-        zoo.fetch("unet", tmp_path / "m.onnx")
+        zoo.fetch("unet", tmp_path / "m.onnx", site=SiteConfig())
 
 
-def fetch(sha256: str, target: Path, server: str, *, path: str = "there", **more: Any) -> download.Fetched:
+def fetch(
+    sha256: str,
+    target: Path,
+    server: str,
+    *,
+    path: str = "there",
+    site: SiteConfig | None = None,
+    **more: Any,
+) -> download.Fetched:
     """Fetch a file of the server's as if it were mnist's original."""
     original = zoo.Original(path, sha256)
-    return download.fetch(zoo.network("mnist"), original, target, sources=[f"{server}{{path}}"], **more)
+    return download.fetch(
+        zoo.network("mnist"),
+        original,
+        target,
+        sources=[f"{server}{{path}}"],
+        site=site or SiteConfig(),
+        **more,
+    )
 
 
 @pytest.fixture
 def server() -> Iterator[str]:
-    """A web server that knows one file, and hands out half of another one."""
+    with serving() as url:
+        yield url
+
+
+@contextlib.contextmanager
+def serving(keys: Path | None = None) -> Iterator[str]:
+    """A web server that knows one file, and hands out half of another one; with keys over TLS."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            self.path = self.path.removeprefix("http://zoo.invalid")  # as a proxy is asked
             sizes = {"/there": 7, "/half": 14, "/other": 7}
             self.send_response(200 if self.path in sizes else 404)
             self.send_header("Content-Length", str(sizes.get(self.path, 0)))
@@ -232,9 +304,17 @@ def server() -> Iterator[str]:
         def log_message(self, *_: object) -> None:
             return
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            return
+
+    with Server(("127.0.0.1", 0), Handler) as running:
+        if keys is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(keys / "ca.pem", keys / "key.pem")
+            running.socket = context.wrap_socket(running.socket, server_side=True)
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{running.server_port}/"
+        yield f"http{'s' if keys else ''}://127.0.0.1:{running.server_port}/"
         running.shutdown()
         thread.join()
