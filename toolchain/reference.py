@@ -30,8 +30,8 @@ the same on standard error. `tk compile` for several targets prints a list, in w
 has such an `error`. Characters that would command a terminal (names in a model may hold them) are shown as
 escapes. On a terminal tables are fitted to its width; into pipes and files they go as wide as they are.
 
-tk runs on Linux with glibc and Python 3.11 or newer. On macOS, Windows, a musl system or an older Python it says
-so in one message, and what works there, with exit code 4.
+tk runs on Linux with glibc and Python 3.11 or newer. On macOS, Windows, a musl system or an older Python it
+says so in one message, and what works there, with exit code 4.
 """
 _EXIT_CODES = {
     ExitCode.OK: "done",
