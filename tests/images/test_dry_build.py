@@ -117,7 +117,7 @@ def _add_sources(mirror: StubMirror, component: Component) -> None:
         return
     for one in build.fetches:
         _add_library(mirror, one.url, one.ref)
-    files = stub_programs.TVM_TREE
+    files = stub_programs.TVM_TREE | ({f"{build.folder}/CMakeLists.txt": ""} if build.folder else {})
     if build.system == "dpcpp":
         _add_library(mirror, _CLONED_ALWAYS, "main")
         locked = [(f"{one.url}.git", mirror.commits[f"{one.url} {one.ref}"]) for one in build.fetches]
@@ -266,6 +266,10 @@ def _check_component(workshop: Workshop, image: str, resolution: Resolution, com
     build = component.build
     if build is None:
         return
+    if build.system == "files":
+        kept = workshop.engine.read_file(image, f"{build.prefix}/CMakeLists.txt")
+        assert kept == stub_programs.TVM_TREE["CMakeLists.txt"].encode()
+        return
     data = workshop.engine.read_file(image, f"{build.prefix}/recorded.json")
     assert data is not None
     recorded: Any = json.loads(data)
@@ -274,6 +278,8 @@ def _check_component(workshop: Workshop, image: str, resolution: Resolution, com
         assert recorded["compile"] == ["-o", "/build"]
         return
     assert f"-DCMAKE_INSTALL_PREFIX={build.prefix}" in recorded["configure"]
+    if build.python is None:
+        return
     module = workshop.engine.read_file(image, f"{build.prefix}/python/tvm/__init__.py")
     assert module == stub_programs.TVM_TREE["python/tvm/__init__.py"].encode()
 

@@ -13,12 +13,15 @@ from toolchain.recipes.resolve import Component, resolve
 
 _DPCPP_STACKS = ("cuda-11.8", "rocm-5.4.3", "dtk-23.04", "oneapi-2023.1")
 _WITH_COMPONENTS = (
+    "cpu+llvm-source-14.0.6+tvm-0.10.0+ubuntu-20.04",
     "cuda-11.2.2+llvm-14+tvm-0.10.0",
     "cuda-12.1.0+llvm-15",
     "cuda-12.1.0+llvm-16",
     "oneapi-2022.2+intel-gpu-22.12.22749",
     "oneapi-2024.1.0+intel-gpu-24.13.29138.7",
     "oneapi-2024.2.1+intel-gpu-24.22.29735.20",
+    "cuda-12.1.1+llvm-14",
+    "rocm-5.2.3+rocm-tvm-scripts-2022-09+tvm-rocm-5.2",
     "rocm-5.4.3+llvm-14+tvm-0.10.0",
 )
 

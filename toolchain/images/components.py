@@ -118,6 +118,9 @@ def _trees(component: Component, build: Build, pins: Pins) -> tuple[GitSource, .
 
 def _stages(build: Build, sources: str) -> list[Instruction]:
     """One step for each stage of a build, so that one that failed does not do again what is done."""
+    if build.system == "files":
+        kept = ("cp", "-R", sources, build.prefix)
+        return [Run((kept, ("rm", "-rf", f"{build.prefix}/.git")), why="The files")]
     configure, compiled = _words(build.configure), _words(build.compile)
     if build.system == "dpcpp":
         launchers = tuple(f"--cmake-opt={one}" for one in _LAUNCHERS)
@@ -127,7 +130,8 @@ def _stages(build: Build, sources: str) -> list[Instruction]:
             _stage("Compiling and installing", "python3", f"{scripts}/compile.py", *compiled),
         ]
     prefix = f"-DCMAKE_INSTALL_PREFIX={build.prefix}"
-    options = ("-S", sources, "-B", _OBJECTS, "-G", "Ninja", prefix, *_LAUNCHERS, *configure)
+    top = f"{sources}/{build.folder}" if build.folder else sources
+    options = ("-S", top, "-B", _OBJECTS, "-G", "Ninja", prefix, *_LAUNCHERS, *configure)
     stages = [
         _stage("Configuring", "cmake", *options),
         _stage("Compiling", "cmake", "--build", _OBJECTS, "--parallel", *compiled),

@@ -17,7 +17,7 @@ from toolchain.recipes.resolve import (
     examine,
     resolve,
 )
-from toolchain.recipes.schema import AptRepository, Build, Layer, Model
+from toolchain.recipes.schema import AptRepository, Build, Environment, Layer, Model
 
 _WIDTH = 20
 
@@ -92,7 +92,7 @@ def show_json(found: Resolution) -> dict[str, Any]:
         "findings": [finding_json(one) for one in found.findings],
         "allowed": list(found.allowed),
         "unresolved": list(dict.fromkeys(unresolved(found))),
-        "differences": [_plain(one) for one in found.environment.differences] if found.environment else [],
+        "differences": _differences(found.environment),
     }
 
 
@@ -107,7 +107,12 @@ def why_json(found: Examination) -> dict[str, Any]:
         "findings": [finding_json(one) for one in found.findings],
         "allowed": list(found.allowed),
         "rows": [{"name": name, "where": where} for name, where in _rows(found)],
+        "differences": _differences(found.combination.environment),
     }
+
+
+def _differences(environment: Environment | None) -> list[Any]:
+    return [_plain(one) for one in environment.differences] if environment else []
 
 
 def finding_json(finding: Finding) -> dict[str, str]:
@@ -139,7 +144,7 @@ def why_text(found: Examination) -> str:
     if found.refusing:
         close = found.refusing[0].nearest or "none listed"
         lines += ["", f"nearest that no rule refuses: {close}"]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_difference_lines(found.combination.environment)])
 
 
 def _verdict(finding: Finding, found: Examination) -> str:
@@ -173,15 +178,16 @@ def show_text(found: Resolution) -> str:
     if open_values:
         lines += ["", "unresolved until `tk image lock`"]
         lines += [f"  {one}" for one in open_values]
-    if found.environment and found.environment.differences:
-        lines += ["", "differences from the original"]
-        for change in found.environment.differences:
-            lines += [
-                f"  - before: {change.before}",
-                f"    now: {change.now}",
-                f"    because: {change.because}",
-            ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_difference_lines(found.environment)])
+
+
+def _difference_lines(environment: Environment | None) -> list[str]:
+    """What is other than in the Dockerfile or the notes that an environment was made from, and why."""
+    changes = environment.differences if environment else ()
+    lines = ["", "differences from the original"] if changes else []
+    for one in changes:
+        lines += [f"  - before: {one.before}", f"    now: {one.now}", f"    because: {one.because}"]
+    return lines
 
 
 def unresolved(found: Resolution) -> Iterator[str]:

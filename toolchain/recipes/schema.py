@@ -284,7 +284,8 @@ class Arguments(Model):
 class Build(Model):
     """How a component is built: in an image of its own, from which `copies` are taken.
 
-    system: the build steps that the planner knows (dpcpp: configure.py and compile.py; cmake: cmake, ninja).
+    system: the build steps that the planner knows (dpcpp: configure.py and compile.py; cmake: cmake, ninja;
+    files: the sources as they are). folder: the one of the sources that cmake configures.
     fetches: git trees that configuring or compiling clones: they are checked out before, at these commits,
     and git takes them from there.
     layers: what the building needs and the finished image does not. configure, compile: arguments in order.
@@ -293,13 +294,14 @@ class Build(Model):
     system's own Python; python_packages: what it needs beside it.
     """
 
-    system: Literal["dpcpp", "cmake"]
+    system: Literal["dpcpp", "cmake", "files"]
     git: GitSource
     fetches: tuple[GitSource, ...] = ()
     layers: tuple[Layer, ...] = ()
     configure: tuple[Arguments, ...] = ()
     compile: tuple[Arguments, ...] = ()
     prefix: AbsolutePath
+    folder: RelativePath | None = None
     copies: tuple[AbsolutePath, ...] = ()
     python: RelativePath | None = None
     python_packages: tuple[PipPackage, ...] = ()

@@ -85,6 +85,19 @@ def test_why_as_json(tk: Tk) -> None:
     assert {"choice", "because"} == set(result.json["choices"][0])
 
 
+def test_why_lists_what_is_other_than_in_the_teams_own_files(book: RecipeBook, tk: Tk) -> None:
+    named = {name for name, one in book.environments.items() if one.row.differences}
+    assert named >= {"rocm-tvm", "tvm-sycl-cuda-reload22", "tvm-sycl-rocm-reload22", "tvm-cpu", "tvm-cuda"}
+    for name in named:
+        text = why_text(examine(name, book))
+        for one in book.environments[name].row.differences:
+            assert f"  - before: {one.before}\n    now: {one.now}\n    because: {one.because}" in text
+    told = tk("image", "why", "rocm-tvm", "--json").json["differences"]
+    assert [one["before"] for one in told] == [
+        one.before for one in book.environments["rocm-tvm"].row.differences
+    ]
+
+
 def test_show_of_what_a_rule_refuses(tk: Tk) -> None:
     result = tk("image", "show", "cuda-13", "--arch", "sm_70")
     assert result.code == 3

@@ -44,6 +44,10 @@ PINS = {
     "8a889d3699b3c09ade435641fb034427f3fd12b6": "Blender's versions.cmake for DPC++ 6.3.0: parallel-hashmap",
     "7b50b2d0ddf45d9114715aad16b867e8be6b2230": "apache/tvm, tag v0.10.0",
     "71dfd5ef56ef9983ea0462f4df4cec99da8e82b3": "wangzy0327/tvm, branch dev-sycl",
+    "5b36163df4d030cd99dabbfeea3acbce58cee711": "RELOAD22/tvm, branch sycl",
+    "f28c006a5895fc0e329fe15fead81e37457cb1d1": "what clang 14.0.6 prints as its version",
+    "e6bda7311dab02fa15f7f35cbbc5e0e708a87fb6": "mvermeulen/rocm-tvm, branch master",
+    "7012e535a47883527d402da998384c30b936140c05e2537158c80b8143ee7425": "public Dockerfiles pin it",
     "af4a35db00b96be8025fe1f55aa83a6844f9e340": "mvermeulen/tvm, branch rocm-5.2-test",
     "4043dda356af59d3d88607037955a0728dc0f466": "intel/llvm ReleaseNotes.md, a tool's README names it whole",
     "6977f1ac": "intel/llvm ReleaseNotes.md: 0f579bae..6977f1ac",
@@ -252,7 +256,7 @@ def test_device_variables_of_their_time(book: RecipeBook) -> None:
 
 def test_the_stacks_that_must_be_there(book: RecipeBook) -> None:
     assert book.stacks.keys() == {
-        "rocm", "rocm-debian", "cuda", "cuda-pip", "dtk", "oneapi", "llvm", "cpu", "cpu-sycl",
+        "rocm", "rocm-debian", "cuda", "cuda-pip", "dtk", "oneapi", "llvm", "cpu", "cpu-sycl", "conda",
     }  # fmt: skip
     spans = {"rocm": ("4.5.2", "6.4.1"), "cuda": ("11.2.2", "13.0.0"), "dtk": ("22.10.1", "25.04.2")}
     spans["oneapi"] = ("2022.2", "2025.3.1")

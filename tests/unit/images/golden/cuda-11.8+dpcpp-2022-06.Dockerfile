@@ -119,7 +119,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.8.0+dpcpp-2022-06" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.8.0-devel-ubuntu22.04" \
       "org.opencontainers.image.base.digest"="sha256:94fd755736cb58979173d491504f0b573247b1745250249415b07fefc738e41f" \
-      "tk.recipe"="cfc70e6e016a66cc6aed935003c730074290718b1571ef066c95ccf0efff39f9" \
+      "tk.recipe"="686a6dca3c24c13bdb199aa23c11ab77015b083fda3e612ebb0b05b76f61b564" \
       "tk.components"="cuda=11.8.0 dpcpp=2022-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -119,7 +119,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.8.0+dpcpp-2022-09" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.8.0-devel-ubuntu22.04" \
       "org.opencontainers.image.base.digest"="sha256:94fd755736cb58979173d491504f0b573247b1745250249415b07fefc738e41f" \
-      "tk.recipe"="d2099042861d3cdaaf4c9e7b842b01607a61364d57aa464d67bffb260640247c" \
+      "tk.recipe"="467b1876a850552b9a174fd094723c9306b1fb7c169f33b4aad4d61118801cca" \
       "tk.components"="cuda=11.8.0 dpcpp=2022-09 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -167,7 +167,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.8.0+dpcpp-2022-12" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.8.0-devel-ubuntu22.04" \
       "org.opencontainers.image.base.digest"="sha256:94fd755736cb58979173d491504f0b573247b1745250249415b07fefc738e41f" \
-      "tk.recipe"="ec163e1c45b8bb756ae18a91e19d3c721f2a00b46ef5c82eab368afd3a0ed640" \
+      "tk.recipe"="604c3ddf46c981fdbeff2e417ad71ad2d96361fc0689696837442a74d3f2f724" \
       "tk.components"="cuda=11.8.0 dpcpp=2022-12 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -118,7 +118,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.8.0+dpcpp-2023-03" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.8.0-devel-ubuntu22.04" \
       "org.opencontainers.image.base.digest"="sha256:94fd755736cb58979173d491504f0b573247b1745250249415b07fefc738e41f" \
-      "tk.recipe"="4b5ee700ec7ddc791b8f8b8c550a8051c1e9535ecc077fa187431f031678e523" \
+      "tk.recipe"="cb22cefce49846460226411e21d677d72a0ad48c5ca42b471c74a5ded614e616" \
       "tk.components"="cuda=11.8.0 dpcpp=2023-03 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -167,7 +167,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.8.0+dpcpp-6.3.0" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.8.0-devel-ubuntu22.04" \
       "org.opencontainers.image.base.digest"="sha256:94fd755736cb58979173d491504f0b573247b1745250249415b07fefc738e41f" \
-      "tk.recipe"="a26e4a8db63db0bfc0282ecfed89854293e291782b49fd160cbca009f1ec3d7f" \
+      "tk.recipe"="5752a36acdab73a5fa6cf1c9502d778349c74a711cb4eeb6d85d052c9db68191" \
       "tk.components"="cuda=11.8.0 dpcpp=6.3.0 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

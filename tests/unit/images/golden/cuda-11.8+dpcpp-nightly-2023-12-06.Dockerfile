@@ -118,7 +118,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.8.0+dpcpp-nightly-2023-12-06" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.8.0-devel-ubuntu22.04" \
       "org.opencontainers.image.base.digest"="sha256:94fd755736cb58979173d491504f0b573247b1745250249415b07fefc738e41f" \
-      "tk.recipe"="7acfb9a907fed1e0177eea03f41e0c77ebaef06f8f616ff5684ea1969989eff6" \
+      "tk.recipe"="34025505223f0b611f4eeae395556e4f4bfe48f0a0b8043b905dd0c339eef826" \
       "tk.components"="cuda=11.8.0 dpcpp=nightly-2023-12-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -145,7 +145,7 @@ ENV SYCL_DEVICE_FILTER="hip"
 LABEL "org.opencontainers.image.title"="dtk-23.04+dpcpp-2022-06" \
       "org.opencontainers.image.description"="Hygon DTK" \
       "org.opencontainers.image.base.name"="image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest" \
-      "tk.recipe"="1966e1526e0cd4d539c5ec4b2fd11bbc4ca0a61dfa2a316244aef972dbbf3875" \
+      "tk.recipe"="db1ea66284168153a5d662df2c3644f149a410c20ac4a873bda81e99f4bb2994" \
       "tk.components"="dtk=23.04 dpcpp=2022-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

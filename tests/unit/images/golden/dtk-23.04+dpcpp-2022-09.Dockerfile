@@ -145,7 +145,7 @@ ENV SYCL_DEVICE_FILTER="hip"
 LABEL "org.opencontainers.image.title"="dtk-23.04+dpcpp-2022-09" \
       "org.opencontainers.image.description"="Hygon DTK" \
       "org.opencontainers.image.base.name"="image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest" \
-      "tk.recipe"="e914508de19d58d58139b9f639fbb3d5f42f3f781e872cba7a9343339f37342c" \
+      "tk.recipe"="5ecfbf662a59aca2aa409d0a352fff88895b5fea8b1eb7adf9ef4529571ce270" \
       "tk.components"="dtk=23.04 dpcpp=2022-09 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

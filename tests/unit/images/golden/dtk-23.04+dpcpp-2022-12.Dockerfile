@@ -193,7 +193,7 @@ ENV SYCL_DEVICE_FILTER="hip"
 LABEL "org.opencontainers.image.title"="dtk-23.04+dpcpp-2022-12" \
       "org.opencontainers.image.description"="Hygon DTK" \
       "org.opencontainers.image.base.name"="image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest" \
-      "tk.recipe"="e48e198d519b91a3abc24a3ce96ddf1ee3aa5ce6fa7a9b8fafa9d99978fb31bd" \
+      "tk.recipe"="1077e25575bb73129856642a0a282bdc2151a7711d81344c10d47762c6770add" \
       "tk.components"="dtk=23.04 dpcpp=2022-12 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -144,7 +144,7 @@ ENV ONEAPI_DEVICE_SELECTOR="hip:*"
 LABEL "org.opencontainers.image.title"="dtk-23.04+dpcpp-2023-03" \
       "org.opencontainers.image.description"="Hygon DTK" \
       "org.opencontainers.image.base.name"="image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest" \
-      "tk.recipe"="abf8af70926726df25c161fd7203f7003fd4191e5113fc81412d1baa06a12204" \
+      "tk.recipe"="db7f83d2f44cdf4d1648f92a917e75b434dd9925da4844d066422439a208522f" \
       "tk.components"="dtk=23.04 dpcpp=2023-03 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

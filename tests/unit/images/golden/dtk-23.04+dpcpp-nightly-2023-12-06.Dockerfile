@@ -144,7 +144,7 @@ ENV ONEAPI_DEVICE_SELECTOR="hip:*"
 LABEL "org.opencontainers.image.title"="dtk-23.04+dpcpp-nightly-2023-12-06" \
       "org.opencontainers.image.description"="Hygon DTK" \
       "org.opencontainers.image.base.name"="image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest" \
-      "tk.recipe"="f0ed7c46a821e675a828cdd2314dedc85740e489ab253d56ede6bd5cac1c3c54" \
+      "tk.recipe"="d658e94957b4c79df505f9733ae7ede68c483bcbeac715e0ba0affa5ba32ddf9" \
       "tk.components"="dtk=23.04 dpcpp=nightly-2023-12-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -114,7 +114,7 @@ ENV SYCL_DEVICE_FILTER="level_zero"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-2022-06" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="34e7bf0d8906b91ffcbe16a72c4934c3097625dfa69eea85dc76e6a42c45262b" \
+      "tk.recipe"="07e71ddc0a0e0b4913aaf614892227a63c2b5c1956749474051e5d3bb0a80c54" \
       "tk.components"="oneapi=2023.1.0 dpcpp=2022-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -114,7 +114,7 @@ ENV SYCL_DEVICE_FILTER="level_zero"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-2022-09" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="6d795c700fd3e0c5a5d25ccdde1c5d5c237c97b1a0516cb741e532704dbc3459" \
+      "tk.recipe"="ccfc5cf89383957c39e3c5baecf31671c57220a70ba5811a1303200407f4d79b" \
       "tk.components"="oneapi=2023.1.0 dpcpp=2022-09 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -162,7 +162,7 @@ ENV SYCL_DEVICE_FILTER="level_zero"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-2022-12" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="3cfed7c343ee8aa407050e1e9d5ba2b310467b1a475f249562d5f214de2336b8" \
+      "tk.recipe"="7c770ec308211c03b22faf87e0a468e2933baaa9a544280465ff09a7f186eaa4" \
       "tk.components"="oneapi=2023.1.0 dpcpp=2022-12 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

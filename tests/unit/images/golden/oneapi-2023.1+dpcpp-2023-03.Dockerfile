@@ -113,7 +113,7 @@ ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-2023-03" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="22db056fd15f6fc047289d0b7fbc9d0fcdb40feec4df566bece06bfec7b246e0" \
+      "tk.recipe"="ce4c5fd45c6d5cac0c88d9eb9710f91f1e45f7696d919729aee81338546a9eb1" \
       "tk.components"="oneapi=2023.1.0 dpcpp=2023-03 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

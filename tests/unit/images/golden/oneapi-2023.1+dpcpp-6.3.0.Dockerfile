@@ -162,7 +162,7 @@ ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-6.3.0" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="f0b08b1350a92f379c1a011f0c698169e4c9c04107c2aec72652bb74a805ed7e" \
+      "tk.recipe"="8dc634137a3787096efc667d94229ea7256b189b9a05a59a963086e6b09a8f87" \
       "tk.components"="oneapi=2023.1.0 dpcpp=6.3.0 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -113,7 +113,7 @@ ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 LABEL "org.opencontainers.image.title"="oneapi-2023.1.0+dpcpp-nightly-2023-12-06" \
       "org.opencontainers.image.description"="Intel oneAPI" \
       "org.opencontainers.image.base.name"="intel/oneapi-basekit:2023.1.0-devel-ubuntu22.04" \
-      "tk.recipe"="e7a9c4a873b753a280f8d02628144c21e7a9d2dcb6d7888420c0ffd4bbea778c" \
+      "tk.recipe"="215e64244a191977e4bea8807cd760f8d71f6c4e9e7305a1ee6ace0916835eae" \
       "tk.components"="oneapi=2023.1.0 dpcpp=nightly-2023-12-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

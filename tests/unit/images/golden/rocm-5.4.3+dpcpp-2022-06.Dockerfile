@@ -184,7 +184,7 @@ ENV SYCL_DEVICE_FILTER="hip"
 LABEL "org.opencontainers.image.title"="rocm-5.4.3+dpcpp-2022-06" \
       "org.opencontainers.image.description"="AMD ROCm" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.4.3" \
-      "tk.recipe"="62d81ca970563ebf2d95f4b5e1ad91c3625d561989c0eeba4bba35594b9263b4" \
+      "tk.recipe"="43dd42d8cce254d49f67981c86caba8e9009fb200c78fcecd7d0d0b8874e1fff" \
       "tk.components"="rocm=5.4.3 dpcpp=2022-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -184,7 +184,7 @@ ENV SYCL_DEVICE_FILTER="hip"
 LABEL "org.opencontainers.image.title"="rocm-5.4.3+dpcpp-2022-09" \
       "org.opencontainers.image.description"="AMD ROCm" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.4.3" \
-      "tk.recipe"="6628322b9eee208c843400dd0819d2f9ff565ade6d20143f54a86b61044483e3" \
+      "tk.recipe"="6a951230892ca2cf2413c9c9441d4e34d5a2fd70027c9a792f8af9c2816b6b17" \
       "tk.components"="rocm=5.4.3 dpcpp=2022-09 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -232,7 +232,7 @@ ENV SYCL_DEVICE_FILTER="hip"
 LABEL "org.opencontainers.image.title"="rocm-5.4.3+dpcpp-2022-12" \
       "org.opencontainers.image.description"="AMD ROCm" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.4.3" \
-      "tk.recipe"="777e66c24a198585a95d2715f23aabc20d727d8e9d87b19b03a326e562742bdd" \
+      "tk.recipe"="34a0adf53df26c00810babf3a2f1335cda6bb4e4a3ef40975f744a1c98acc673" \
       "tk.components"="rocm=5.4.3 dpcpp=2022-12 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

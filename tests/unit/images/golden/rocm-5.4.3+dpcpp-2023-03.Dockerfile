@@ -183,7 +183,7 @@ ENV ONEAPI_DEVICE_SELECTOR="hip:*"
 LABEL "org.opencontainers.image.title"="rocm-5.4.3+dpcpp-2023-03" \
       "org.opencontainers.image.description"="AMD ROCm" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.4.3" \
-      "tk.recipe"="ffc6e958e45550c722af3448c4bfa9380c6909612b56d8ff3efe24b1679fe779" \
+      "tk.recipe"="02d460c1495e12a7e4d64bb68c9363fef60e2abd83a77f0849ea87040efe65e5" \
       "tk.components"="rocm=5.4.3 dpcpp=2023-03 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

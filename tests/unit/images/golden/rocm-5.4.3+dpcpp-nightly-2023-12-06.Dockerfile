@@ -183,7 +183,7 @@ ENV ONEAPI_DEVICE_SELECTOR="hip:*"
 LABEL "org.opencontainers.image.title"="rocm-5.4.3+dpcpp-nightly-2023-12-06" \
       "org.opencontainers.image.description"="AMD ROCm" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.4.3" \
-      "tk.recipe"="8b529eb14d7440075e80e5e77b7877c9e3c185950dd508c4d1c65581191827a3" \
+      "tk.recipe"="e5f7c2c6a814fa9d5f06a6e58e63b53fb814fe23ef13ef1d40014357ebff2573" \
       "tk.components"="rocm=5.4.3 dpcpp=nightly-2023-12-06 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

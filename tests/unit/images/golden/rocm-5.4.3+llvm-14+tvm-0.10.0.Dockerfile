@@ -225,7 +225,7 @@ ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="rocm-5.4.3+llvm-14+tvm-0.10.0" \
       "org.opencontainers.image.description"="AMD ROCm" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.4.3" \
-      "tk.recipe"="b3bb2995aa34ef017c46c95c162d374a6d4e16e2780c57fff078a27ab9acef53" \
+      "tk.recipe"="f6d6075e85309cf2d807fc8f67bb1505d81b77b7c1360a27d8c6628399e5bb61" \
       "tk.components"="rocm=5.4.3 llvm=14 tk-python=3.11.6 tvm=0.10.0"
 USER 10000:10000
 WORKDIR /home/tk

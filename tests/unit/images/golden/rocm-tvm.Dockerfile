@@ -202,7 +202,7 @@ ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="rocm-5.2.3+tvm-rocm-5.2" \
       "org.opencontainers.image.description"="TVM on ROCm without SYCL, the Dockerfile of the team's report, modernised" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.2.3" \
-      "tk.recipe"="29e12b4098390921565496810b9d78958f5a8739dae2c253f906d050c389a784" \
+      "tk.recipe"="9903b2cf919dcfdc3c99bc9936efbb16da462493ab48dc57fd4119e44d3619ee" \
       "tk.components"="rocm=5.2.3 tk-python=3.11.6 tvm-rocm=5.2"
 USER 10000:10000
 WORKDIR /home/tk

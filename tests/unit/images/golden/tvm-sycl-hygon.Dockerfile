@@ -373,7 +373,7 @@ ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="dtk-23.04+dpcpp-2022-12+llvm-14+tvm-sycl-0.10" \
       "org.opencontainers.image.description"="TVM 0.10 with the SYCL fork on DTK, for Z100" \
       "org.opencontainers.image.base.name"="image.sourcefind.cn:5000/dcu/admin/base/pytorch:1.10.0-ubuntu20.04-dtk-23.04-py38-latest" \
-      "tk.recipe"="5f1edbd0d87770436ff052d1625d4a9b247ac4ad0da82ee16649378c550a2e49" \
+      "tk.recipe"="9eb75adbe7de0f6688b34e954f67db5322ef74a62c4aa942274e6e99370a404c" \
       "tk.components"="dtk=23.04 dpcpp=2022-12 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
       "tk.archs"="gfx906"
 USER 10000:10000

@@ -356,7 +356,7 @@ ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="rocm-5.2.3+dpcpp-2022-09+llvm-14+tvm-sycl-0.10" \
       "org.opencontainers.image.description"="the team's first set-up on ROCm" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.2.3" \
-      "tk.recipe"="8e65d9b82d740b8f7c8f1b1563c59aa1936a356d374dd1b21b8889974078424f" \
+      "tk.recipe"="a1abf9be937b5d3a6eab1288e5e72cca9600fc3aed17efdeea7632410f3ff0d8" \
       "tk.components"="rocm=5.2.3 dpcpp=2022-09 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
       "tk.archs"="gfx906"
 USER 10000:10000

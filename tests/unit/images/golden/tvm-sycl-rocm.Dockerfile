@@ -404,7 +404,7 @@ ENV PYTHONPATH=/opt/tvm/python${PYTHONPATH:+:${PYTHONPATH}}
 LABEL "org.opencontainers.image.title"="rocm-5.4.3+dpcpp-2022-12+llvm-14+tvm-sycl-0.10" \
       "org.opencontainers.image.description"="TVM 0.10 with the SYCL fork on ROCm, for MI50" \
       "org.opencontainers.image.base.name"="rocm/dev-ubuntu-20.04:5.4.3" \
-      "tk.recipe"="cd51a49db5e22c6727c2f900ec8b10be53d616159df0dd020453d632e6e2c210" \
+      "tk.recipe"="4c06f9f0518ff02315cf9a0e94937cea1720b66c70f1fc1ceaf9957caa81f7c0" \
       "tk.components"="rocm=5.4.3 dpcpp=2022-12 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
       "tk.archs"="gfx906"
 USER 10000:10000

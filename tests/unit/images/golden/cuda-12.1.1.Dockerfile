@@ -1,0 +1,53 @@
+# cuda-12.1.1
+# Made from a recipe by `tk image render`: change the recipe, not this file.
+
+# The base: nvidia/cuda:12.1.1-devel-ubuntu22.04
+FROM nvidia/cuda:12.1.1-devel-ubuntu22.04@sha256:7012e535a47883527d402da998384c30b936140c05e2537158c80b8143ee7425 AS system
+# Packages of every image on ubuntu-22.04
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-apt-ubuntu-22.04,sharing=locked,target=/var/cache/apt \
+    --mount=type=cache,id=tk-apt-lists-ubuntu-22.04,sharing=locked,target=/var/lib/apt/lists \
+    sh /run/tk/site.sh apt update \
+ && sh /run/tk/site.sh apt install ca-certificates g++ libc6-dev python3
+# A fixed user; who runs a container says at run time as whom
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    sh /run/tk/site.sh user tk 10000 /home/tk
+
+# Downloads, each checked by its sha256
+FROM system AS fetched
+RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
+    --mount=type=secret,id=tk-ca,target=/run/secrets/tk-ca \
+    --mount=type=secret,id=tk-site,target=/run/secrets/tk-site \
+    --mount=type=cache,id=tk-downloads,sharing=shared,target=/var/cache/tk-downloads \
+    sh /run/tk/site.sh fetch \
+      https://github.com/indygreg/python-build-standalone/releases/download/20231002/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+      ee37a7eae6e80148c7e3abc56e48a397c1664f044920463ad0df0fc706eacea8 \
+      /fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+ && mkdir -p /fetched/opt/python \
+ && tar --extract \
+      --file=/fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz \
+      --directory=/fetched/opt/python --no-same-owner --strip-components=1 \
+ && rm /fetched/packages/cpython-3.11.6+20231002-x86_64-unknown-linux-gnu-install_only.tar.gz
+
+# The image: NVIDIA CUDA
+FROM system AS image
+COPY --from=fetched /fetched/opt/python /opt/python
+COPY probes/cuda-kernel.cu probes/cuda-kernel.sh /usr/local/share/tk/probes/
+ENV CUDA_HOME="/usr/local/cuda" \
+    NVIDIA_VISIBLE_DEVICES="all" \
+    NVIDIA_DRIVER_CAPABILITIES="compute,utility"
+ENV PATH=/usr/local/cuda/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
+ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
+LABEL "org.opencontainers.image.title"="cuda-12.1.1" \
+      "org.opencontainers.image.description"="NVIDIA CUDA" \
+      "org.opencontainers.image.base.name"="nvidia/cuda:12.1.1-devel-ubuntu22.04" \
+      "org.opencontainers.image.base.digest"="sha256:7012e535a47883527d402da998384c30b936140c05e2537158c80b8143ee7425" \
+      "tk.recipe"="30058c50c32717bfb6de06947c91b0523269871a8269872781b8887431ca0d3f" \
+      "tk.components"="cuda=12.1.1 tk-python=3.11.6"
+USER 10000:10000
+WORKDIR /home/tk
+ENTRYPOINT []
+CMD ["bash"]
+# build context: Dockerfile probes/cuda-kernel.cu probes/cuda-kernel.sh tk/site.sh
