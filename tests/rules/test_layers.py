@@ -40,7 +40,8 @@ THIRD_PARTY: dict[str, set[str]] = {
     "onnx": {"compiler.frontend", "compiler.verify", "toolchain.zoo"},
     "google": {"compiler.frontend"},  # protobuf, which onnx brings along
     "docker": {"toolchain.engine", "toolchain.containers", "toolchain.devices", "toolchain.doctor"},
-    "requests": {"toolchain.engine", "toolchain.images"},  # comes with docker: its errors
+    # One place downloads; the engine's SDK and two callers need its errors.
+    "requests": {"toolchain.web", "toolchain.engine", "toolchain.images", "toolchain.zoo"},
     "urllib3": {"toolchain.engine"},
     "rich": {"toolchain.progress", "toolchain.engine"},
     "yaml": {"toolchain.recipes", "toolchain.devices", "toolchain.images"},
