@@ -113,8 +113,17 @@ def _examine(name: str, docker_host: str | None, kind: str | None, site: Path | 
 
 
 def _get(engine: Engine, named: Named, *, trust_first_use: bool) -> tuple[Named, BuiltImage]:
+    from toolchain.engine.build import BuiltImage
     from toolchain.obtain import obtain
+    from toolchain.present import find_present
 
+    there = find_present(engine, named)
+    if there is not None and there.note and there.is_current:
+        console.warn(there.note)
+        image = BuiltImage(
+            there.reference, there.image.id, 0.0, cached=True, how="found", stand_in=there.image.stand_in
+        )
+        return there.named, image
     console.talk(f"getting {named.plan.section}")
     made = obtain(engine, named, trust_first_use=trust_first_use)
     if made.image.note:

@@ -170,6 +170,7 @@ def _put(engine: Engine, name: str, path: str, source: Path, owner: tuple[int, i
                 entry.uname = entry.gname = ""
                 entry.mode, entry.mtime = 0o600, 0
                 archive.addfile(entry, content)
+        stream.truncate(archive.offset)  # as `builders.archive`
         stream.seek(0)
         with engine.guard("bring files into the container"):
             engine.api.put_archive(name, IN, iter(lambda: stream.read(_CHUNK_BYTES), b""))

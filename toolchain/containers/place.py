@@ -195,28 +195,24 @@ def _reference(engine: Engine, place: Place) -> tuple[str, bool]:
     """The image that `place` names, and whether the engine has it; built first when that was asked for."""
     if _is_reference(place.image):
         return place.image, engine.image(place.image) is not None
-    from toolchain.engine.store import find_image, list_images
     from toolchain.images.lock import lock_mode
     from toolchain.images.named import plan_named
     from toolchain.obtain import obtain, wants_build
+    from toolchain.present import find_present, not_there
 
     mode = lock_mode(locked=place.locked, frozen=place.frozen)
     named = plan_named(place.image, site_file=place.site, lock=mode, locks=place.build)
     for warning in named.warnings:
         console.warn(warning)
-    if find_image(engine, named.plan) is not None:
-        return named.plan.reference, True
-    for stored in list_images(engine):
-        if stored.name == named.plan.name and stored.state == "stand-in":
-            console.warn(f"{stored.references[0]} was built on a stand-in: {stored.stand_in}")
-            return stored.references[0], True
+    there = find_present(engine, named)
+    if there is not None and (there.is_current or not place.build):
+        if there.note:
+            console.warn(there.note)
+        return there.reference, True
     if place.explain:
         return named.plan.reference, False
     if not place.build and not wants_build(engine, named):
-        raise HostError(
-            f"the engine at {engine.endpoint} has no image of {named.plan.name} as its recipe is now",
-            hint=f"add --build, or build it first: `tk image build {named.plan.name}`",
-        )
+        raise not_there(engine, named)
     made = obtain(engine, named, trust_first_use=place.trust_first_use)
     return made.image.reference, True
 

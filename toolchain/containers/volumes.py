@@ -88,7 +88,7 @@ def owned_directories(names: Iterable[str], uid: int, gid: int) -> bytes:
             entry = tarfile.TarInfo(name)
             entry.type, entry.mode, entry.uid, entry.gid = tarfile.DIRTYPE, 0o700, uid, gid
             archive.addfile(entry)
-    return buffer.getvalue()
+    return buffer.getvalue()[: archive.offset]  # as `builders.archive`
 
 
 def _one_file(name: str, data: bytes) -> bytes:
@@ -97,4 +97,4 @@ def _one_file(name: str, data: bytes) -> bytes:
         entry = tarfile.TarInfo(name)
         entry.size, entry.mode = len(data), 0o644
         archive.addfile(entry, io.BytesIO(data))
-    return buffer.getvalue()
+    return buffer.getvalue()[: archive.offset]  # as `builders.archive`

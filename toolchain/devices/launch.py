@@ -187,9 +187,9 @@ def _choose(engine: Engine, request: Request) -> _Chosen:
         if engine.image(request.image) is None:
             raise HostError(f"the engine at {engine.endpoint} has no image {request.image}; pull or build it")
         return _Chosen(request.image, request.image, None, None, ())
-    from toolchain.engine.store import find_image, list_images
     from toolchain.images.named import plan_named
     from toolchain.obtain import obtain
+    from toolchain.present import find_present
 
     named = plan_named(
         request.image,
@@ -202,12 +202,10 @@ def _choose(engine: Engine, request: Request) -> _Chosen:
     )
     plan, notes = named.plan, named.warnings
     vendor = vendor_of(plan.resolution) if plan.resolution is not None else None
-    if find_image(engine, plan) is not None:
-        return _Chosen(plan.reference, plan.name, vendor, named, notes)
-    for stored in list_images(engine):
-        if stored.name == plan.name and stored.state == "stand-in":
-            note = f"{stored.references[0]} was built on a stand-in: {stored.stand_in}"
-            return _Chosen(stored.references[0], plan.name, vendor, named, (*notes, note))
+    there = find_present(engine, named)
+    if there is not None and (there.is_current or not request.build):
+        said = (there.note,) if there.note else ()
+        return _Chosen(there.reference, plan.name, vendor, named, (*notes, *said))
     if request.build:
         made = obtain(engine, named, trust_first_use=request.trust_first_use)
         return _Chosen(made.image.reference, plan.name, vendor, made.named, notes)

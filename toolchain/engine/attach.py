@@ -139,7 +139,7 @@ def _archive(files: Mapping[str, bytes]) -> bytes:
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode = len(data), 0o644
             archive.addfile(entry, io.BytesIO(data))
-    return buffer.getvalue()
+    return buffer.getvalue()[: archive.offset]  # as `builders.archive`
 
 
 class _Session:

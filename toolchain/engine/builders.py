@@ -288,14 +288,17 @@ def json_objects(parts: Iterator[str]) -> Iterator[dict[str, Any]]:
 
 
 def archive(files: Sequence[ContextFile]) -> bytes:
-    """A tar of the files, the same bytes for the same files: owned by root, dated 1970."""
+    """A tar of the files, the same bytes for the same files: owned by root, dated 1970.
+
+    It ends where its content does: podman fails when its reader does not take the padding that tars may have.
+    """
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
         for one in sorted(files, key=lambda each: each.path):
             entry = tarfile.TarInfo(one.path)
             entry.size, entry.mode = len(one.data), one.mode
             tar.addfile(entry, io.BytesIO(one.data))
-    return buffer.getvalue()
+    return buffer.getvalue()[: tar.offset]
 
 
 def _last_word(log: Sequence[str]) -> str:

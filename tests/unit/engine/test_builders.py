@@ -157,3 +157,11 @@ class NoImages:
     class api:  # noqa: N801
         containers = images = staticmethod(lambda **_options: [])
         volumes = staticmethod(lambda **_options: {"Volumes": None})
+
+
+def test_an_archive_ends_where_its_content_does() -> None:
+    """Podman 4.3 answers 500 ("broken pipe") when its reader leaves the padding of a tar unread."""
+    data = archive([ContextFile("one", b"x" * 700)])
+    assert len(data) == 512 + 1024 + 2 * 512
+    with tarfile.open(fileobj=io.BytesIO(data)) as tar:
+        assert [one.name for one in tar] == ["one"]

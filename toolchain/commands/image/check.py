@@ -40,9 +40,9 @@ def check_command(
         name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen,
         additions=common.additions(with_apt, with_pip, with_file),
     )  # fmt: skip
-    image = target.built(connected, made.plan)
-    with console.progress(f"checking {made.plan.reference}"):
-        report = check_image(connected, made.plan, made.pins, image)
+    there = target.present(connected, made)
+    with console.progress(f"checking {there.reference}"):
+        report = check_image(connected, there.named.plan, there.named.pins, there.image)
     if json:
         console.data_json({"passed": report.passed, **console.jsonable(report)})
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from compiler import TkError
+from compiler import HostError, TkError
 from toolchain import console, options
 from toolchain.commands.image import common
 
@@ -14,13 +14,21 @@ if TYPE_CHECKING:
     from toolchain.recipes.describe import Listed
     from toolchain.site import SiteConfig
 
+_SECONDS = 2.0
+"""How long a list waits for an engine that it does not need."""
 
-def list_command(site: options.Site = None, json: options.Json = False) -> None:
+
+def list_command(
+    site: options.Site = None,
+    docker_host: options.DockerHost = None,
+    engine: options.EngineName = None,
+    json: options.Json = False,
+) -> None:
     """List the images that can be named, their components, and what was shown to work.
 
     rendered: tried now, and read back. The others: yes with evidence of this very recipe, unknown with
     evidence of an earlier one, no without. Evidence is shipped, or lies beside the project's tk.lock in
-    evidence.json, which `tk image publish` writes.
+    evidence.json, which `tk image publish` writes. built: `here` where the engine has one of that name.
     """
     from toolchain.recipes.describe import list_components, list_images
     from toolchain.recipes.evidence import FILE, STATES, load_evidence
@@ -30,11 +38,17 @@ def list_command(site: options.Site = None, json: options.Json = False) -> None:
     records = (*load_evidence(), *load_evidence(project_directory() / FILE))
     images = [_rendered(one, book, config) for one in list_images(book, records)]
     components = list_components(book)
+    here = _here(docker_host, engine)
     if json:
-        console.data_json({"images": images, "components": components})
+        found = [{**console.jsonable(one), "here": here.get(one.stands_for, [])} for one in images]
+        console.data_json({"images": found, "components": components})
         return
     rows = [
-        (one.name, one.stands_for if one.kind == "environment" else one.base, *one.states.values())
+        (
+            one.name,
+            one.stands_for if one.kind == "environment" else one.base,
+            *_states(one, here.get(one.stands_for, [])),
+        )
         for one in images
     ]
     console.data(console.table(("image", "base or combination", *STATES), rows))
@@ -49,6 +63,30 @@ def list_command(site: options.Site = None, json: options.Json = False) -> None:
     bases = [base for stack in book.stacks.values() for one in stack.rows for base in one.row.bases]
     systems = ", ".join(f"+{one}" for one in sorted({base.system for base in bases}))
     console.data(f"another base where one is listed: {systems}")
+
+
+def _here(docker_host: str | None, kind: str | None) -> dict[str, list[dict[str, str]]]:
+    """Images that an engine has, by the names of their recipes; none where no engine answers at once."""
+    from toolchain.engine.client import open_engine
+    from toolchain.engine.endpoint import resolve_endpoint
+    from toolchain.engine.store import list_images
+
+    found: dict[str, list[dict[str, str]]] = {}
+    try:
+        connected = open_engine(resolve_endpoint(docker_host, kind=kind), kind=kind, seconds=_SECONDS)
+        for one in list_images(connected):
+            found.setdefault(one.name, []).append({"reference": one.references[0], "state": one.state})
+    except HostError:
+        if docker_host is not None or kind is not None:  # it was asked for
+            raise
+    return found
+
+
+def _states(image: Listed, here: list[dict[str, str]]) -> list[str]:
+    """What was shown of an image, and whether it is here: on its own base, or on a stand-in."""
+    own = any(one["state"] == "built" for one in here)
+    built = {"built": "here" if own else "here, on a stand-in"} if here else {}
+    return list({**image.states, **built}.values())
 
 
 def _rendered(image: Listed, book: RecipeBook, site: SiteConfig) -> Listed:

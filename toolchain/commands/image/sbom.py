@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from compiler import HostError, write_atomic
+from compiler import write_atomic
 from toolchain import console, options
-from toolchain.commands.image import common
+from toolchain.commands.image import common, target
 
 Output = Annotated[
     Path | None,
@@ -36,7 +36,6 @@ def sbom_command(
     """
     from toolchain.engine.client import open_engine
     from toolchain.engine.endpoint import resolve_endpoint
-    from toolchain.engine.store import find_image
     from toolchain.images.inventory import read_inventory
     from toolchain.images.named import plan_named
     from toolchain.images.sbom import sbom_text, store_sbom
@@ -46,15 +45,10 @@ def sbom_command(
         additions=common.additions(with_apt, with_pip, with_file),
     )  # fmt: skip
     engine = open_engine(resolve_endpoint(docker_host, kind=engine_name), kind=engine_name)
-    if find_image(engine, named.plan) is None:
-        raise HostError(
-            f"{named.plan.name} is not built yet",
-            why=f"the engine at {engine.endpoint} has no {named.plan.reference}",
-            hint=f"`tk image build {name}`",
-        )
-    inventory = read_inventory(engine, named.plan.reference, named.plan)
-    store_sbom(inventory, named.plan)
-    text = sbom_text(inventory, named.plan)
+    there = target.present(engine, named)
+    inventory = read_inventory(engine, there.image.id, there.named.plan)
+    store_sbom(inventory, there.named.plan)
+    text = sbom_text(inventory, there.named.plan)
     if output is None:
         console.data(text.rstrip("\n"))
     else:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from toolchain.engine.store import StoredImage
     from toolchain.images.named import Named
     from toolchain.images.plan import Plan
+    from toolchain.present import Present
     from toolchain.recipes.additions import Additions
     from toolchain.site import SiteConfig
 
@@ -90,8 +91,18 @@ def push_target(site: SiteConfig, option: str | None, *, private: bool) -> publi
     return Registry(where, private or (site.registry_private and inside))
 
 
+def present(engine: Engine, named: Named) -> Present:
+    """The image that stands for a name; says when it is on a stand-in base. Raises HostError when none is."""
+    from toolchain.present import need_present
+
+    found = need_present(engine, named)
+    if found.note:
+        console.warn(found.note)
+    return found
+
+
 def built(engine: Engine, plan: Plan) -> StoredImage:
-    """The image of a plan; raises HostError when it was not built on this engine."""
+    """The image of exactly this plan; raises HostError when it was not built on this engine."""
     from toolchain.engine.store import find_image
 
     found = find_image(engine, plan)
