@@ -90,7 +90,7 @@ def _images(names: Sequence[str], where: Registry, site: Path | None) -> list[st
     from toolchain.commands.image.publish import Chosen, plan_all
     from toolchain.engine.publish import refuse_unredistributable
 
-    images = plan_all(dict.fromkeys(names), Chosen(site))
+    images = plan_all(names, Chosen(site))
     refuse_unredistributable([one.plan for one in images], where)
     return list(dict.fromkeys(one.plan.section for one in images))
 

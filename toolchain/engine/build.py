@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,6 +21,7 @@ from compiler import (
     load_settings,
     write_atomic,
 )
+from toolchain import console
 from toolchain.engine import builders, labels, store
 from toolchain.engine.builders import BuilderName, BuildRequest, Failure
 from toolchain.engine.causes import Cause, Issue, known_causes
@@ -36,6 +38,7 @@ Progress = Callable[[str, StepTimes], AbstractContextManager[Listener]]
 
 _SHOWN_LINES = 12
 _LOG_SECONDS = 10.0
+_POLL_SECONDS = 0.25
 _OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
 
 
@@ -152,7 +155,10 @@ def build_image(
         for need in plan.needs
     )  # fmt: skip
     work = _Work(engine, plan, builder, given, {**dict(plan.build_labels), **base_labels}, how)
-    log, name = _build(work, progress or _silent, issues)
+    with _alone(engine, plan) as waited:
+        if waited and not how.no_cache and (found := find_image(engine, plan)):
+            return _there(plan, found, "built meanwhile by another tk", started)
+        log, name = _build(work, progress or _silent, issues)
     made = find_image(engine, plan)
     if made is None:
         raise InternalError(f"{name} says it has built {plan.reference}, but the engine has no such image")
@@ -160,6 +166,28 @@ def build_image(
         plan.reference, made.id, time.monotonic() - started, cached=False, how=f"built with {name}",
         stand_in=made.stand_in, log=log, needs=needs, note=note,
     )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _alone(engine: Engine, plan: Plan) -> Iterator[bool]:
+    """Keep this user's other processes from building the same; whether one had to be waited for."""
+    from filelock import FileLock, Timeout
+
+    same = hashlib.sha256(f"{engine.endpoint.url} {plan.key}".encode()).hexdigest()[:16]
+    path = load_settings().cache_dir / "locks" / f"build-{same}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path)
+    waited = False
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        waited = True
+        console.talk(f"another tk is building {plan.reference}: waiting for it")
+        lock.acquire(poll_interval=_POLL_SECONDS)
+    try:
+        yield waited
+    finally:
+        lock.release()
 
 
 def _pulled(

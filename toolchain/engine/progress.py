@@ -1,4 +1,4 @@
-"""How far a build has come: on a terminal a line per step with the time left, else the plain log.
+"""How far a build has come: a line a step, on a terminal with the time left; what steps print is in the log.
 
 The time left comes from the last build of the same image: what its steps took is kept by their text.
 """
@@ -116,8 +116,10 @@ class BuildDisplay:
         return Text(f"{text}  {self._last}", no_wrap=True, overflow="ellipsis")
 
     def _show_plainly(self, event: Event) -> None:
-        if event.kind in ("started", "output", "failed"):
-            console.talk(brief(event.text) if event.kind == "started" else f"  {event.text}")
+        if event.kind == "started" and is_work(event.text):
+            console.talk(brief(event.text)[:_WIDTH])
+        elif event.kind == "output" and not event.step:
+            console.talk(event.text)  # of the build as a whole: which builder is taken, and why
 
     def _show_live(self, event: Event) -> None:
         text = self._texts.get(event.step, "")

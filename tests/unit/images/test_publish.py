@@ -126,7 +126,7 @@ def test_a_dry_run_asks_nobody(
     ("names", "code", "said"),
     [
         (["cpu", "cuda-11.2"], 3, "cuda-11.2.2: cuda-11.2.2 (NVIDIA"),
-        (["cpuu", "lvm-14"], 2, "2 of the images cannot be published"),
+        (["cpuu", "lvm-14"], 2, "2 of the images cannot be made"),
         (["cpuu", "cpu"], 2, "did you mean 'cpu'?"),
     ],
 )

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler import UsageError, did_you_mean
+from compiler import ExitCode, TkError, UsageError, did_you_mean
 from toolchain import console, options
-from toolchain.commands.image import common, target
+from toolchain.commands.image import beside, common, target
 
 if TYPE_CHECKING:
-    from toolchain.engine.build import BuiltImage
+    from toolchain.engine.build import BuildOptions, BuiltImage
+    from toolchain.engine.builders import BuilderName
     from toolchain.engine.client import Engine
+    from toolchain.engine.publish import Registry
+    from toolchain.images.named import Named
     from toolchain.images.plan import Plan
 
 _NETWORKS = ("default", "none", "host")
@@ -24,7 +29,10 @@ Builder = Annotated[
 
 
 def build_command(
-    name: common.Name,
+    context: typer.Context,
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Images; see `tk image list`.", show_default=False)
+    ],
     base: common.Base = None,
     engine: options.EngineName = None,
     docker_host: options.DockerHost = None,
@@ -52,52 +60,144 @@ def build_command(
     network: Annotated[
         str, typer.Option("--network", metavar="NAME", help="Of every step: default, none or host.")
     ] = "default",
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            metavar="N",
+            min=1,
+            help="Images at a time; default: as many as the engine's memory allows.",
+        ),
+    ] = None,
+    push: Annotated[bool, typer.Option("--push", help="Push it then, as `tk image push` does.")] = False,
+    registry: target.Registry = None,
+    private: target.Private = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Build an image, its components first; at once when nothing has changed.
+    """Build images, components first; at once when nothing has changed.
 
     What no lock pins is locked first: in the project's tk.lock, or in your own outside of a project. An image
     that the lock names is pulled by its digest instead, and checked, when it is of the same plan. Its
-    reference goes to standard output. The exit code is 5 when a step of the build fails.
+    reference goes to standard output. Of several images all are tried, even if one fails; what two of them
+    need is built once. The exit code is 5 when a step of a build fails.
     """
     from toolchain.engine.build import BuildOptions
-    from toolchain.engine.builders import BUILDERS
-    from toolchain.obtain import obtain
 
-    chosen = next((one for one in BUILDERS if one == builder), None)
-    if chosen is None:
-        hint = did_you_mean(builder, BUILDERS) or ", ".join(BUILDERS)
-        raise UsageError(f"no builder is called `{builder}`", where="--builder", hint=hint)
+    chosen = _builder(builder)
     if network not in _NETWORKS:
         raise UsageError(
             f"no network is called `{network}`", where="--network", hint=did_you_mean(network, _NETWORKS)
         )
     connected = target.connect(docker_host, engine)
-    named = target.planned(
-        name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen,
-        additions=common.additions(with_apt, with_pip, with_file),
-        locks=not dry_run,
+    plan = functools.partial(
+        target.planned, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked,
+        frozen=frozen, additions=common.additions(with_apt, with_pip, with_file), locks=not dry_run,
     )  # fmt: skip
+    images = target.planned_all(names, plan)
     if dry_run:
-        _show_intent(connected, named.plan, json=json)
+        _show_intent(connected, images, json=json)
         return
-    how = BuildOptions(
-        no_cache=no_cache,
-        cache_from=tuple(cache_from or ()),
-        cache_to=tuple(cache_to or ()),
-        network="" if network == "default" else network,
+    work = _Work(
+        connected,
+        chosen,
+        BuildOptions(
+            no_cache=no_cache,
+            cache_from=tuple(cache_from or ()),
+            cache_to=tuple(cache_to or ()),
+            network="" if network == "default" else network,
+        ),
+        trust_on_first_use,
+        target.push_target(images[0].site, registry, private=private) if push else None,
     )
-    made = obtain(connected, named, trust_first_use=trust_on_first_use, builder=chosen, options=how)
-    _show(made.image, json=json)
+    _refuse_to_push(images, work)
+    count = min(len(images), jobs or beside.fitting(connected))
+    failed: dict[str, int] = {}
+    if count > 1:
+        failed = beside.build_beside(context, names, count)
+        images = target.planned_all([one for one in names if one not in failed], plan)
+    _build_all(images, work, failed, json=json)
 
 
-def _show(result: BuiltImage, *, json: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """How images are built, and where they are pushed then, if anywhere."""
+
+    engine: Engine
+    builder: BuilderName
+    options: BuildOptions
+    trust_first_use: bool
+    registry: Registry | None
+
+
+def _builder(name: str) -> BuilderName:
+    from toolchain.engine.builders import BUILDERS
+
+    chosen = next((one for one in BUILDERS if one == name), None)
+    if chosen is None:
+        hint = did_you_mean(name, BUILDERS) or ", ".join(BUILDERS)
+        raise UsageError(f"no builder is called `{name}`", where="--builder", hint=hint)
+    return chosen
+
+
+def _refuse_to_push(images: Sequence[Named], work: _Work) -> None:
+    """What may not be pushed is said before hours of building."""
+    if work.registry is not None:
+        from toolchain.engine.publish import refuse_unredistributable
+
+        refuse_unredistributable([one.plan for one in images], work.registry)
+
+
+def _build_all(images: Sequence[Named], work: _Work, failed: Mapping[str, int], *, json: bool) -> None:
+    """Build one image after the other; of several, what stops one is shown, and the rest goes on.
+
+    failed: those that were tried already, with their exit codes.
+    """
+    count = len(images) + len(failed)
+    codes = list(failed.values())
+    documents: list[object] = [{"name": name, "exit_code": code} for name, code in failed.items()]
+    for one in images:
+        try:
+            documents.append(_build(one, work, json=json))
+        except TkError as error:
+            if count == 1 or error.code == ExitCode.INTERNAL:
+                raise
+            console.show_error(error)
+            document = {"exit_code": error.code, "error": console.error_document(error)}
+            documents.append({"name": one.plan.section, **document})
+            codes.append(error.code)
     if json:
-        console.data_json(result)
-        return
+        console.data_json(documents[0] if count == 1 else {"images": documents})
+    if codes:
+        console.talk(f"{len(codes)} of {count} images failed")
+        raise typer.Exit(codes[0])
+
+
+def _build(named: Named, work: _Work, *, json: bool) -> object:
+    """Build one image, push it where that is asked for, and show it; its document."""
+    from toolchain.commands.image.push import push_image
+    from toolchain.obtain import obtain
+
+    made = obtain(
+        work.engine,
+        named,
+        trust_first_use=work.trust_first_use,
+        builder=work.builder,
+        options=work.options,
+    )
+    if not json:
+        _show(made.image)
+    pushed = None if work.registry is None else push_image(work.engine, made.named, work.registry)
+    if pushed is None:
+        return made.image
+    if not json:
+        console.data(f"{pushed.reference}@{pushed.digest}")
+    return {**console.jsonable(made.image), "pushed": pushed}
+
+
+def _show(result: BuiltImage) -> None:
     for one in (*result.needs, result):
         if one.note:
             console.warn(one.note)
@@ -108,11 +208,12 @@ def _show(result: BuiltImage, *, json: bool) -> None:
     console.data(result.reference)
 
 
-def _show_intent(engine: Engine, plan: Plan, *, json: bool) -> None:
+def _show_intent(engine: Engine, images: Sequence[Named], *, json: bool) -> None:
     from toolchain.engine.builders import find_buildkit
 
     client, reasons = find_buildkit()
     with_what = "podman" if engine.kind == "podman" else f"{client.program}" if client else "classic builder"
+    plans = {one.reference: one for named in images for one in _in_order(named.plan)}
     rows = [
         {
             "reference": one.reference,
@@ -121,7 +222,7 @@ def _show_intent(engine: Engine, plan: Plan, *, json: bool) -> None:
             "state": _state(engine, one),
             "unresolved": [missing.what for missing in one.unresolved()],
         }
-        for one in _in_order(plan)
+        for one in plans.values()
     ]
     if json:
         facts = {"engine": str(engine.endpoint), "kind": engine.kind, "version": engine.version}

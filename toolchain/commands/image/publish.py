@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -104,7 +105,7 @@ def publish_command(
     from toolchain.site import project_directory
 
     chosen = Chosen(site, tuple(arch or ()), tuple(allow or ()), base, locked, frozen)
-    images = plan_all(dict.fromkeys(names), chosen)
+    images = plan_all(names, chosen)
     where = target.push_target(images[0].site, registry, private=private)
     refuse_unredistributable([one.plan for one in images], where)
     record = evidence or project_directory() / FILE
@@ -123,25 +124,11 @@ def publish_command(
 
 def plan_all(names: Iterable[str], chosen: Chosen) -> list[Named]:
     """The plans of all names; raises the one error that there is, or all of them as one."""
-    images: list[Named] = []
-    errors: dict[str, TkError] = {}
-    for name in names:
-        try:
-            images.append(
-                target.planned(
-                    name, site=chosen.site, archs=chosen.archs, allow=chosen.allow, base=chosen.base,
-                    locked=chosen.locked, frozen=chosen.frozen, locks=True,
-                )
-            )  # fmt: skip
-        except TkError as error:
-            errors[name] = error
-    if not errors:
-        return images
-    first = next(iter(errors.values()))
-    if len(errors) > 1:
-        lines = [f"{name}: {'; '.join(filter(None, (one.what, one.hint)))}" for name, one in errors.items()]
-        raise type(first)(f"{len(errors)} of the images cannot be published", why="\n".join(lines))
-    raise first
+    plan = functools.partial(
+        target.planned, site=chosen.site, archs=chosen.archs, allow=chosen.allow, base=chosen.base,
+        locked=chosen.locked, frozen=chosen.frozen, locks=True,
+    )  # fmt: skip
+    return target.planned_all(names, plan)
 
 
 def _publish(made: Named, work: _Work) -> Outcome:

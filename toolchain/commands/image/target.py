@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler import HostError, UsageError, did_you_mean
+from compiler import HostError, TkError, UsageError, did_you_mean
 from toolchain import console
 
 if TYPE_CHECKING:
@@ -68,6 +68,24 @@ def planned(
     for warning in named.warnings:
         console.warn(warning)
     return named
+
+
+def planned_all(names: Iterable[str], plan: Callable[[str], Named]) -> list[Named]:
+    """The plans of all names, each once; raises the one error that there is, or all of them as one."""
+    images: list[Named] = []
+    errors: dict[str, TkError] = {}
+    for name in dict.fromkeys(names):
+        try:
+            images.append(plan(name))
+        except TkError as error:
+            errors[name] = error
+    if not errors:
+        return images
+    first = next(iter(errors.values()))
+    if len(errors) > 1:
+        lines = [f"{name}: {'; '.join(filter(None, (one.what, one.hint)))}" for name, one in errors.items()]
+        raise type(first)(f"{len(errors)} of the images cannot be made", why="\n".join(lines))
+    raise first
 
 
 def registry_of(site: SiteConfig, option: str | None) -> str:
