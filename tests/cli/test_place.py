@@ -21,7 +21,6 @@ def model(tk: Tk, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--build"], "--build has no use here"),
         (["--frozen"], "--frozen has no use here"),
         (["--image", "cpu", "--no-container"], "exclude each other"),
     ],

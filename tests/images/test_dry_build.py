@@ -136,12 +136,13 @@ def _resolution(name: str) -> Resolution:
     return resolve(name, book(), allow=tuple(book().rules))
 
 
-def _unpinned(resolution: Resolution) -> Resolution:
-    """The same with nothing pinned, as stubs have checksums and commits of their own."""
+def _unpinned(resolution: Resolution, mirror: StubMirror) -> Resolution:
+    """The same with nothing pinned but the mirror's key, as stubs have checksums and commits of their own."""
+    own_key = {"key_sha256": UNRESOLVED, "key_fingerprint": mirror.fingerprint()}
 
     def free(one: Component) -> Component:
         downloads = tuple(file.model_copy(update={"sha256": UNRESOLVED}) for file in one.layer.downloads)
-        sources = tuple(s.model_copy(update={"key_sha256": UNRESOLVED}) for s in one.layer.repositories)
+        sources = tuple(s.model_copy(update=own_key) for s in one.layer.repositories)
         layer = one.layer.model_copy(update={"downloads": downloads, "repositories": sources})
         if one.build is None:
             return dataclasses.replace(one, layer=layer)
@@ -188,7 +189,7 @@ def _stand_in(base: str, resolution: Resolution) -> Plan:
             for one in lists
         ),
     )
-    real = ("git", "python3", "python3-pip", "python3-venv")
+    real = ("git", "gpg", "python3", "python3-pip", "python3-venv")
     steps = (
         From(base, "base"),
         Run((("apt-get", "update"), ("apt-get", "install", "--yes", "--no-install-recommends", *real))),
@@ -234,7 +235,7 @@ def _dry_build(name: str, workshop: Workshop) -> None:
     resolution = _resolution(name)
     stand_in = build_image(workshop.engine, _stand_in(workshop.base, resolution))
     made = plan_image(
-        _unpinned(resolution),
+        _unpinned(resolution, workshop.mirror),
         site=workshop.site,
         lock=_pins(workshop.mirror, resolution),
         base=stand_in.reference,
@@ -290,7 +291,7 @@ def _configure_arguments(resolution: Resolution, version: str) -> list[str]:
     Assertions are on by default there; ROCm's place was SYCL_BUILD_PI_HIP_ROCM_DIR until the plugins became
     Unified Runtime adapters.
     """
-    old = version in _RELEASES_OF_2022 or version.startswith("nightly-2023")
+    old = version in _RELEASES_OF_2022 or version.startswith(("2023-", "nightly-2023"))
     rocm = "SYCL_BUILD_PI_HIP_ROCM_DIR" if old else "UR_HIP_ROCM_DIR"
     cuda = "CUDA_TOOLKIT_ROOT_DIR" if old else "CUDAToolkit_ROOT"
     by_stack = {
@@ -323,7 +324,9 @@ def test_a_wrong_checksum_or_commit_stops_the_build(workshop: Workshop) -> None:
         (wrong_sum, f"expected {'0' * 64}"),
         (dataclasses.replace(right, needs={"dpcpp": need}), "1" * 40),
     ):
-        made = plan_image(_unpinned(resolution), site=workshop.site, lock=lock, base=stand_in)
+        made = plan_image(
+            _unpinned(resolution, workshop.mirror), site=workshop.site, lock=lock, base=stand_in
+        )
         with pytest.raises(BuildError) as caught:
             build_image(workshop.engine, made, site=workshop.site)
         assert said in caught.value.why
@@ -332,11 +335,11 @@ def test_a_wrong_checksum_or_commit_stops_the_build(workshop: Workshop) -> None:
 def test_what_is_unresolved_is_refused_before_anything_is_built(workshop: Workshop) -> None:
     from compiler import BadInputError
 
-    resolution = _unpinned(_resolution("rocm-5.4.3"))
+    resolution = _unpinned(_resolution("rocm-5.4.3"), workshop.mirror)
     before = len(workshop.mirror.asked)
     with pytest.raises(BadInputError) as caught:
         build_image(workshop.engine, plan_image(resolution, site=workshop.site, base=workshop.base))
-    assert "sha256 of https://repo.radeon.com/rocm/rocm.gpg.key" in caught.value.why
+    assert "sha256 of https://github.com/indygreg/python-build-standalone" in caught.value.why
     assert "tk image lock rocm-5.4.3" in caught.value.hint
     assert len(workshop.mirror.asked) == before
 

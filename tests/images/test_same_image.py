@@ -86,7 +86,7 @@ def remove_ours(engine: Engine) -> None:
 def test_every_builder_makes_the_same_image(name: str, shop: Shop) -> None:
     base = _stand_in(shop.base, _resolution(name))
     shop.stand_in(base)
-    resolution = _unpinned(_resolution(name))
+    resolution = _unpinned(_resolution(name), shop.mirror)
     if name == "cpu":
         resolution = with_additions(resolution, ADDED)
     plan = plan_image(resolution, lock=_pins(shop.mirror, resolution), base=base.reference)

@@ -174,6 +174,12 @@ class StubMirror:
         """The key that signs every apt repository here, as text."""
         return self._gpg("--armor", "--export")
 
+    def fingerprint(self) -> str:
+        """The fingerprint of that key."""
+        self.public_key()
+        listed = self._gpg("--with-colons", "--list-keys").decode()
+        return next(line.split(":")[9] for line in listed.splitlines() if line.startswith("fpr:"))
+
     def _gpg(self, *arguments: str, text: str = "") -> bytes:
         home = self.folder / "gnupg"
         if not home.exists():

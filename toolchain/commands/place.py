@@ -63,6 +63,8 @@ _PLACE: dict[str, tuple[Any, Any]] = {
 }
 _OPTION_OF = {"gpus": "--gpu"}
 """Options that are not called as their parameters."""
+_HARMLESS = ("image", "no_container", "build", "trust_on_first_use", "explain")
+"""What may be given where no container is needed: it says what is done if one is."""
 
 
 def placeable(
@@ -100,6 +102,9 @@ def _run(
         place["image"] = _image_instead(values, place)
     if place["image"] is None or place["no_container"]:
         _check_needless(place)
+        if place["explain"]:
+            _explain_here(context, values)
+            return
         values = _for_this_machine(values)
         with _naming_the_image(values, place):
             command(**values)
@@ -214,6 +219,20 @@ def _image_instead(values: Values, place: Values) -> str | None:
     return image_of_target({**values, "target": target}, _place(place))
 
 
+def _explain_here(context: typer.Context, values: Values) -> None:
+    """Say that nothing is started: the command's own process does the work."""
+    command = f"tk {context.info_name}"
+    why = "no image was named with --image"
+    if "target" in values:
+        why = f"this machine has what target {_target(values)} needs"
+        if not compiler.can_compile(_target(values), values["arch"] or None):
+            why = "--no-container, or no recipe names an image"
+    if values.get("json"):
+        console.data_json({"job": None, "here": command, "why": why})
+    else:
+        console.data(f"{command} runs on this machine, in no container: {why}")
+
+
 def _check_needless(place: dict[str, Any]) -> None:
     """Options that only a container understands are a mistake without one."""
     if place["image"] is not None:
@@ -221,7 +240,7 @@ def _check_needless(place: dict[str, Any]) -> None:
             "--image and --no-container exclude each other", where="--no-container", hint="drop one of them"
         )
     for name in _PLACE:
-        if name not in ("image", "no_container") and place[name]:
+        if name not in _HARMLESS and place[name]:
             option = _OPTION_OF.get(name, "--" + name.replace("_", "-"))
             raise UsageError(f"{option} has no use here", where=option, hint="it goes with --image NAME")
 

@@ -292,7 +292,7 @@ def test_the_image_of_a_target_has_the_accelerators_arch(
 
 def test_options_of_the_place_need_an_image(tk: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "m.so").write_text("no")
-    for option in (("--devices", "amd"), ("--gpu", "0"), ("--allow-profiling",), ("--explain",)):
+    for option in (("--devices", "amd"), ("--gpu", "0"), ("--allow-profiling",)):
         done = tk("run", "m.so", *option)
         assert done.code == 2
         assert f"{option[0]} has no use here" in done.err

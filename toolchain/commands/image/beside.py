@@ -32,7 +32,7 @@ def fitting(engine: Engine) -> int:
 
 
 def build_beside(context: typer.Context, names: Sequence[str], jobs: int) -> dict[str, int]:
-    """Build images, `jobs` at a time, with the options of the command line; the exit codes of those that fail.
+    """Build images, `jobs` at a time, with the options of the command line; the exit codes of failed ones.
 
     What each says goes to standard error, with its name before it.
     """

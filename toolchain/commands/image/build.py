@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler import ExitCode, TkError, UsageError, did_you_mean
+from compiler import ExitCode, HostError, TkError, UsageError, did_you_mean
 from toolchain import console, options
 from toolchain.commands.image import beside, common, target
 
@@ -91,15 +91,15 @@ def build_command(
         raise UsageError(
             f"no network is called `{network}`", where="--network", hint=did_you_mean(network, _NETWORKS)
         )
-    connected = target.connect(docker_host, engine)
     plan = functools.partial(
         target.planned, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked,
         frozen=frozen, additions=common.additions(with_apt, with_pip, with_file), locks=not dry_run,
     )  # fmt: skip
     images = target.planned_all(names, plan)
     if dry_run:
-        _show_intent(connected, images, json=json)
+        _show_intent(_engine_if_any(docker_host, engine), images, json=json)
         return
+    connected = target.connect(docker_host, engine)
     work = _Work(
         connected,
         chosen,
@@ -208,11 +208,21 @@ def _show(result: BuiltImage) -> None:
     console.data(result.reference)
 
 
-def _show_intent(engine: Engine, images: Sequence[Named], *, json: bool) -> None:
+def _engine_if_any(docker_host: str | None, kind: str | None) -> Engine | None:
+    """The engine; without one a dry run says what it can."""
+    try:
+        return target.connect(docker_host, kind)
+    except HostError as error:
+        console.warn(str(error))
+        return None
+
+
+def _show_intent(engine: Engine | None, images: Sequence[Named], *, json: bool) -> None:
     from toolchain.engine.builders import find_buildkit
 
     client, reasons = find_buildkit()
-    with_what = "podman" if engine.kind == "podman" else f"{client.program}" if client else "classic builder"
+    is_podman = engine is not None and engine.kind == "podman"
+    with_what = "podman" if is_podman else f"{client.program}" if client else "classic builder"
     plans = {one.reference: one for named in images for one in _in_order(named.plan)}
     rows = [
         {
@@ -225,10 +235,13 @@ def _show_intent(engine: Engine, images: Sequence[Named], *, json: bool) -> None
         for one in plans.values()
     ]
     if json:
-        facts = {"engine": str(engine.endpoint), "kind": engine.kind, "version": engine.version}
+        facts = dict.fromkeys(("engine", "kind", "version"))
+        if engine is not None:
+            facts = {"engine": str(engine.endpoint), "kind": engine.kind, "version": engine.version}
         console.data_json({**facts, "builder": with_what, "not_used": reasons, "images": rows})
         return
-    console.talk(f"{engine.kind} {engine.version} at {engine.endpoint}, builds with {with_what}")
+    if engine is not None:
+        console.talk(f"{engine.kind} {engine.version} at {engine.endpoint}, builds with {with_what}")
     for reason in reasons:
         console.talk(f"note: {reason}")
     header = ("image", "state", "base", "unresolved")
@@ -236,9 +249,11 @@ def _show_intent(engine: Engine, images: Sequence[Named], *, json: bool) -> None
     console.data(console.table(header, cells))
 
 
-def _state(engine: Engine, plan: Plan) -> str:
+def _state(engine: Engine | None, plan: Plan) -> str:
     from toolchain.engine.store import find_image
 
+    if engine is None:
+        return "not known"
     if find_image(engine, plan):
         return "there"
     return "to be pulled" if plan.published.digest else "to be built"
