@@ -107,20 +107,30 @@ def lock_first(engine: Engine, named: Named, *, trust: Trust, say: Say) -> Named
     """The same image with pins: those of its lock, else what is found out now and written down.
 
     Pins of a section that is out of date are kept where they still exist; so are those of the user's own
-    lock, with which nobody wants an old version, unless the image is there. Raises as `lock_plan`.
+    lock, with which nobody wants an old version: only when the image is there does a project take them over
+    as they are. Raises as `lock_plan`.
     """
-    if named.pins is not None and (named.lock_file != user_lock() or find_image(engine, named.plan)):
-        return named
-    place = project_lock()
-    shared = place is not None and not named.unlocked.base.stand_in
-    section = Section(named.unlocked, named.site, place if place is not None and shared else user_lock())
-    old = section.read()
+    own = Section(named.unlocked, named.site, user_lock())
+    place = None if named.unlocked.base.stand_in else project_lock()
+    section = own if place is None else replace(own, path=place)
+    if named.pins is not None and (named.lock_file != own.path or find_image(engine, named.plan)):
+        return named if named.lock_file == section.path else _taken_over(named, own, section, say)
+    old = section.read() or own.read()
     why = "; ".join(named.stale) or "no lock fixes its versions yet"
     say(f"locking {named.unlocked.section} in {section.path}: {why}")
     made = section.resolve(engine, before=None if old is None else old.pins, trust=trust)
-    for path in dict.fromkeys((section.path, user_lock())):
-        _keep(replace(section, path=path), made)
+    for one in dict.fromkeys((section, own)):
+        _keep(one, made)
     return with_pins(named, made.pins, section.path, _built(section))
+
+
+def _taken_over(named: Named, own: Section, section: Section, say: Say) -> Named:
+    """The same with the project's lock in place of the user's."""
+    found = own.read()
+    assert found is not None  # its pins count
+    section.write(found)
+    say(f"{section.path} has {named.unlocked.section} as it was locked before")
+    return replace(named, lock_file=section.path)
 
 
 def _keep(section: Section, made: LockedImage) -> None:

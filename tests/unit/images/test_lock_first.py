@@ -104,6 +104,20 @@ def test_the_users_own_lock_keeps_nobody_on_old_versions(versions: dict[str, str
     assert made.pins.apt["g++"] == "2"
 
 
+def test_a_project_takes_over_what_was_built_elsewhere(
+    versions: dict[str, str], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The image is there, so nothing is asked; but who commits the lock has a section to commit."""
+    first = lock()
+    monkeypatch.setattr(section, "find_image", lambda _engine, _plan: object())
+    versions["version"] = "2"
+    (here / ".git").touch()
+    made = lock()
+    assert made.plan.key == first.plan.key
+    assert made.lock_file == here / "tk.lock"
+    assert read_lock(here / "tk.lock") == read_lock(user_lock())
+
+
 def test_what_is_out_of_date_is_brought_up_to_date(
     versions: dict[str, str], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
