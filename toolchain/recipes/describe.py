@@ -17,7 +17,7 @@ from toolchain.recipes.resolve import (
     examine,
     resolve,
 )
-from toolchain.recipes.schema import AptRepository, Build, Environment, Layer, Model
+from toolchain.recipes.schema import AptRepository, Build, Environment, Layer, Licence, Model
 
 _WIDTH = 20
 
@@ -220,6 +220,7 @@ def _component_lines(component: Component) -> Iterator[str]:
     driver = getattr(row, "driver", None)
     yield from _pairs(("tier", getattr(row, "tier", "")))
     yield from _pairs(("host driver", f"{driver.minimum} or newer ({driver.source})" if driver else ""))
+    yield from _pairs(("licence", _licence_text(row.licence)))
     sources = getattr(row, "sources", {}) or {"source": getattr(row, "source", "")}
     yield from _pairs(
         *((f"source of {key}" if key != "source" else key, text) for key, text in sources.items())
@@ -231,6 +232,13 @@ def _component_lines(component: Component) -> Iterator[str]:
     if selector is not None:
         yield from _pairs(("device by", f"{selector.variable}: {_joined(selector.values)}"))
     yield from _pairs(*(("note", one) for one in row.notes))
+
+
+def _licence_text(licence: Licence | None) -> str:
+    if licence is None:
+        return "none stated: private registries only"
+    kept = "" if licence.redistributable else "; private registries only"
+    return f"{licence.name}{kept} ({licence.source})"
 
 
 def _build_lines(build: Build) -> Iterator[str]:
