@@ -210,19 +210,20 @@ def _pulled(engine: Engine, repository: str, tag: str) -> bool:
         try:
             for one in engine.api.pull(repository, tag=tag, stream=True, decode=True):
                 if "error" in one:
-                    if _is_missing(str(one["error"])):
+                    if is_missing(str(one["error"])):
                         return False
                     raise HostError(
                         f"cannot pull {repository} {tag}", why=str(one["error"]), hint=_login_hint(repository)
                     )
         except docker.errors.APIError as error:
-            if _is_missing(str(error)):
+            if is_missing(str(error)):
                 return False
             raise
     return True
 
 
-def _is_missing(why: str) -> bool:
+def is_missing(why: str) -> bool:
+    """Whether what a registry says means that it has no such image."""
     return any(one in why for one in ("manifest unknown", "not found", "does not exist", "name unknown"))
 
 

@@ -207,12 +207,18 @@ def _gaps(plan: Plan, pins: Pins) -> Iterator[str]:
     """What the plan and its components ask for that nothing pins; a base is pinned for all of them."""
     if not pins.base_digest and not plan.base.stand_in and plan.base.digest == UNRESOLVED:
         yield f"{plan.name}: no digest of the base {plan.base.reference}"
+    if pins.base_reference and pins.base_reference not in _fallbacks(plan):
+        yield f"{plan.name}: the recipe no longer has the fallback {pins.base_reference}"
     yield from _own_gaps(plan, pins)
     for need in plan.needs:
         if (kind := component_of(need)) in pins.needs:
             yield from _own_gaps(need, pins.needs[kind])
         else:
             yield f"{plan.name}: nothing on the component {kind}"
+
+
+def _fallbacks(plan: Plan) -> list[str]:
+    return [one.base.reference for one in plan.resolution.fallbacks] if plan.resolution else []
 
 
 def _own_gaps(plan: Plan, pins: Pins) -> Iterator[str]:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from compiler import BadInputError, HostError
-from toolchain.engine.store import short
+from compiler import BadInputError
 from toolchain.images import origins
 from toolchain.images.apt_lock import snapshot_at
+from toolchain.images.base_choice import choose_base
 from toolchain.images.lock import LockedImage, added_to, component_of, recipe_of
 from toolchain.images.plan import UNRESOLVED, WHOLE_COMMIT, Pins, Plan
 from toolchain.images.resolving import Packages, resolve_packages
@@ -60,12 +60,15 @@ def lock_plan(
     old, last = keep or Pins(), before or keep or Pins()
     _ask(plan, unvouched(plan, old), trust)
     say(f"base {plan.base.reference}")
-    digest = _base_digest(engine, plan, site, old)
+    digest, reference = choose_base(engine, plan, site, old, say)
+    if reference:
+        plan = replan(Pins(base_digest=digest, base_reference=reference))
     needs: dict[str, Pins] = {}
     for need in plan.needs:
         kind = component_of(need)
         needs[kind] = _sources(need, site, old.needs.get(kind, Pins()), trust, say)
-    pins = dataclasses.replace(_sources(plan, site, old, trust, say), base_digest=digest, needs=needs)
+    pins = _sources(plan, site, old, trust, say)
+    pins = dataclasses.replace(pins, base_digest=digest, base_reference=reference, needs=needs)
     known = replan(pins)
     _pull_base(engine, known, site)
     say(f"packages of {known.name}")
@@ -161,44 +164,6 @@ def _sources(plan: Plan, site: SiteConfig, old: Pins, trust: Trust, say: Say) ->
             checksums[file.url] = old.downloads.get(file.url) or origins.download(file.url, site)
             first_use += [file.url] if file.is_key else []
     return Pins(git=commits, downloads=checksums, first_use=tuple(sorted(first_use)))
-
-
-def _base_digest(engine: Engine, plan: Plan, site: SiteConfig, old: Pins) -> str:
-    """The digest of the base; empty for a stand-in, which no registry has, and where the recipe has one."""
-    if plan.base.stand_in or plan.base.digest != UNRESOLVED:
-        return ""
-    if old.base_digest:
-        return old.base_digest
-    reference = site.mirrored_image(plan.base.reference) or plan.base.reference
-    digest = _digest_there(engine, reference)
-    if not digest:
-        raise HostError(
-            f"no registry says the digest of {reference}",
-            hint="check the network, `docker login`, or name a mirror in site.yaml (`mirrors.registry`)",
-        )
-    return digest
-
-
-def _digest_there(engine: Engine, reference: str) -> str:
-    """The digest that the registry has now, else that of the image as the engine once pulled it."""
-    try:
-        if engine.kind == "podman":  # its socket cannot ask, but it can pull
-            with engine.guard(f"pull {reference}"):
-                engine.api.pull(reference)
-            return _digest_here(engine, reference)
-        with engine.guard(f"ask the registry for the digest of {reference}"):
-            return origins.registry_digest(engine.api, reference)
-    except HostError:
-        if here := _digest_here(engine, reference):
-            return here
-        raise
-
-
-def _digest_here(engine: Engine, reference: str) -> str:
-    repository = reference.rpartition(":")[0]
-    names = map(str, (engine.image(reference) or {}).get("RepoDigests") or ())
-    pairs = (name.rpartition("@") for name in names)
-    return next((digest for name, _, digest in pairs if short(name) == short(repository)), "")
 
 
 def _pull_base(engine: Engine, plan: Plan, site: SiteConfig) -> None:

@@ -8,7 +8,7 @@ in `needs` (see components.py) and which the last stage copies from.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from toolchain.images import apt_lock, steps
@@ -102,10 +102,19 @@ def plan_image(
     from toolchain.images.components import component_plans
 
     pins = lock or Pins()
+    resolution = resolution if base is not None else with_base(resolution, pins.base_reference)
     start = _base(resolution, pins, base)
     mirror = site.mirrored_image(start.pinned) if site and base is None else ""
     setting = Setting(resolution, start, mirror)
     return _plan(setting, pins, component_plans(setting, pins))
+
+
+def with_base(resolution: Resolution, reference: str) -> Resolution:
+    """The resolution on the fallback of its base that is called so; as it is when none is."""
+    for one in resolution.fallbacks:
+        if one.base.reference == reference:
+            return replace(resolution, base=one.base, stack=replace(resolution.stack, layer=one.layer))
+    return resolution
 
 
 def _base(resolution: Resolution, pins: Pins, stand_in: str | None) -> Base:

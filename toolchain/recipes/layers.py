@@ -20,6 +20,11 @@ def layer_of(content: Any, facts: Facts, values: Mapping[str, str], where: str) 
     return _joined(_layers(content.get("install", ()), facts, values, where))
 
 
+def with_layers(layer: Layer, more: Iterable[Layer], facts: Facts) -> Layer:
+    """A layer with those of `more` whose conditions hold."""
+    return _joined([layer, *(one for one in more if holds(one.when, facts))])
+
+
 def build_of(content: Any, facts: Facts, values: Mapping[str, str], where: str) -> Build | None:
     """The build of a release with the arguments whose conditions hold; None when it has none."""
     build = content.get("build")

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from compiler import BadInputError, UsageError, did_you_mean
 from toolchain.recipes.additions import NOTHING, Additions
 from toolchain.recipes.book import Entry, RecipeBook, load_book
-from toolchain.recipes.layers import build_of, layer_of
+from toolchain.recipes.layers import build_of, layer_of, with_layers
 from toolchain.recipes.names import Combination, Part, parse
 from toolchain.recipes.nearest import nearest
 from toolchain.recipes.rules import Facts, facts_of, holds, judge
@@ -40,6 +40,14 @@ class Component:
     layer: Layer
     build: Build | None
     where: str
+
+
+@dataclass(frozen=True, slots=True)
+class Substitute:
+    """What takes the place of a base that is gone: another base, and the stack's layer on it."""
+
+    base: Base
+    layer: Layer
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +90,7 @@ class Resolution:
     choices: tuple[tuple[str, str], ...]
     environment: Environment | None
     recipe_hash: str
+    fallbacks: tuple[Substitute, ...] = ()
     additions: Additions = NOTHING
 
 
@@ -161,6 +170,7 @@ def resolve(
         vendor=whole.stack.stack.vendor,
         stack=stack,
         base=whole.base,
+        fallbacks=tuple(_substitutes(whole.base, stack.layer, facts)),
         system=system.row,
         system_layer=system_layer,
         components=components,
@@ -277,12 +287,21 @@ def _component(
     return Component(kind, version, entry.row, layer, build, entry.where)
 
 
+def _substitutes(base: Base, layer: Layer, facts: Facts) -> Iterator[Substitute]:
+    for one in base.fallbacks:
+        own = {"reference": one.reference, "digest": one.digest, "source": one.source, "fallbacks": ()}
+        yield Substitute(base.model_copy(update=own), with_layers(layer, one.install, facts))
+
+
 def _choices(combination: Combination, facts: Facts, asked: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     row, base = combination.row, combination.base
     why = "the only base listed" if len(row.bases) == 1 else "the first base listed"
     if base is not row.bases[0]:
         why = "the base asked for"
     yield base.reference, f"{why}, {base.system}, digest {base.digest} (source: {base.source})"
+    for fallback in base.fallbacks:
+        why = f"a fallback: locking takes it when the registry no longer has {base.reference}"
+        yield fallback.reference, f"{why} (source: {fallback.source})"
     if facts.archs:
         yield ", ".join(facts.archs), _why_archs(combination, facts, asked)
     for what in ("python", "cmake", "gcc"):
@@ -314,7 +333,11 @@ def _hash(
 ) -> str:
     decisive = {
         "name": combination.name,
-        "base": [combination.base.reference, combination.base.digest],
+        "base": [
+            combination.base.reference,
+            combination.base.digest,
+            *(_decisive(one) for one in combination.base.fallbacks),
+        ],
         "system": [system.system, system.version, system.family, system.codename, _decisive(layer)],
         "components": [
             [one.kind, one.version, _decisive(one.layer), _decisive(one.build) if one.build else None]

@@ -196,14 +196,27 @@ class System(Model):
     source: Text
 
 
+class Fallback(Model):
+    """An image in place of a base that its registry has no longer; `install` adds what it lacks."""
+
+    reference: ImageReference
+    digest: Digest = "unresolved"
+    install: tuple[Layer, ...] = ()
+    source: Text
+
+
 class Base(Model):
-    """One base image of a stack's version. `parameters` fill placeholders of the row."""
+    """One base image of a stack's version. `parameters` fill placeholders of the row.
+
+    fallbacks: what locking takes, the first that there is, when the image itself is gone.
+    """
 
     system: SystemName
     reference: ImageReference
     digest: Digest = "unresolved"
     provides: dict[Name, Version] = {}
     parameters: dict[Name, Version] = {}
+    fallbacks: tuple[Fallback, ...] = ()
     source: Text
 
 

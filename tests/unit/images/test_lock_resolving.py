@@ -228,7 +228,8 @@ PLAN = Plan(
     apt=("gcc",),
     downloads=(Download(KEY, "unresolved", "/k", is_key=True),),
     resolution=SimpleNamespace(
-        recipe_hash="e" * 64, environment=None, additions=NOTHING, system=SimpleNamespace(archives=())
+        recipe_hash="e" * 64, environment=None, additions=NOTHING, fallbacks=(),
+        system=SimpleNamespace(archives=()),
     ),  # type: ignore[arg-type]
 )  # fmt: skip
 
@@ -309,7 +310,11 @@ def test_what_is_kept_is_not_asked_again(asked: list[str]) -> None:
 def test_the_snapshot_stays_while_versions_do(asked: list[str]) -> None:
     engine: Any = Engine()
     archived = SimpleNamespace(
-        recipe_hash="e" * 64, environment=None, additions=NOTHING, system=load_book().systems["debian-12"].row
+        recipe_hash="e" * 64,
+        environment=None,
+        additions=NOTHING,
+        fallbacks=(),
+        system=load_book().systems["debian-12"].row,
     )
     plan = dataclasses.replace(PLAN, resolution=archived)  # type: ignore[arg-type]
 

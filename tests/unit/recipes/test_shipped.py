@@ -54,6 +54,7 @@ PINS = {
     "cb91c232": "spack's package dpcpp, version 2023-03",
     "CA8BB4727A47B4D09B4EE8969386B48A1A693C5C": "two public install scripts that check AMD's key",
     "6084F3CF814B57C1CF12EFD515CF4D18AF4F7421": "the official Docker image of Haskell, LLVM_KEY",
+    "EB693B3035CD5710E231E123A4B469963BF863CC": "a Puppet and a Chef recipe for CUDA's repository",
 }
 
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
 import typer
 
 from compiler import ExitCode
 from toolchain import console, options
 from toolchain.commands.image import common
+
+if TYPE_CHECKING:
+    from toolchain.images.plan import Plan
+    from toolchain.recipes.resolve import Examination
 
 
 def why_command(
@@ -17,14 +24,27 @@ def why_command(
     json: options.Json = False,
 ) -> None:
     """Explain what a name stands for: each choice, each rule and its source; exit 3 if a rule refuses."""
+    from toolchain.images.named import plan_named
     from toolchain.recipes.describe import why_json, why_text
     from toolchain.recipes.resolve import examine
 
     book, config = common.open_recipes(site)
     found = examine(name, book, archs=arch or (), allow=(*config.allow, *(allow or ())))
+    if found.combination.base.fallbacks and not found.refusing:
+        named = plan_named(name, site_file=site, archs=arch or (), allow=allow or ())
+        found = _with_locked_base(found, named.plan)
     if json:
         console.data_json(why_json(found))
     else:
         console.data(why_text(found))
     if found.refusing:
         raise typer.Exit(ExitCode.BAD_INPUT)
+
+
+def _with_locked_base(found: Examination, plan: Plan) -> Examination:
+    """The examination with the fallback that a lock has taken for the base, if it has."""
+    base = found.combination.base.reference
+    if plan.base.reference == base:
+        return found
+    why = f"taken when tk.lock was made, as the registry no longer had {base}"
+    return replace(found, choices=(*found.choices, (plan.base.reference, why)))

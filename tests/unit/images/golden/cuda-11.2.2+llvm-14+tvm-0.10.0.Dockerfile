@@ -214,7 +214,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.2.2+llvm-14+tvm-0.10.0" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.2.2-devel-ubuntu20.04" \
       "org.opencontainers.image.base.digest"="sha256:66af04302040b76bc04dc69bb7216f31d488938caa09dde95a22517ae97bdf25" \
-      "tk.recipe"="8e5f65193684d4a7f7519d5eec4621a45c114e9cafc2ff4c70274ce56fceb80c" \
+      "tk.recipe"="cd4d2e3dd7358b6f5bc3fbf5a2a41987efcf0b72f2b13f7ab497ba975ece04e9" \
       "tk.components"="cuda=11.2.2 llvm=14 tk-python=3.11.6 tvm=0.10.0"
 USER 10000:10000
 WORKDIR /home/tk

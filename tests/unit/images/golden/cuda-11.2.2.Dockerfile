@@ -46,7 +46,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.2.2" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.2.2-devel-ubuntu20.04" \
       "org.opencontainers.image.base.digest"="sha256:66af04302040b76bc04dc69bb7216f31d488938caa09dde95a22517ae97bdf25" \
-      "tk.recipe"="0e4158b575fd4d6fb87e5324a195354278abae9e2b80545a84e0392cf5d82a1c" \
+      "tk.recipe"="546bcbe32bacdf26b63b2bbd0360716a410b7327ec8bb379d47e64a4fca2cd6b" \
       "tk.components"="cuda=11.2.2 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

@@ -45,7 +45,7 @@ ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
 LABEL "org.opencontainers.image.title"="cuda-11.4.2" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.4.2-devel-ubuntu20.04" \
-      "tk.recipe"="97865790b69373b6f286643a7e4da2476e6a985f36034d417c43ea3640f7ab58" \
+      "tk.recipe"="8fcca4fa7fb6a18a38f7b54df34f41edb9209b6052c0b781d76ea70b5902d218" \
       "tk.components"="cuda=11.4.2 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

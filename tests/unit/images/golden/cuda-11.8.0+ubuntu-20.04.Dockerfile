@@ -43,7 +43,7 @@ ENV LD_LIBRARY_PATH=/usr/local/cuda/lib64${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
 LABEL "org.opencontainers.image.title"="cuda-11.8.0+ubuntu-20.04" \
       "org.opencontainers.image.description"="NVIDIA CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.8.0-devel-ubuntu20.04" \
-      "tk.recipe"="88097ef617c8d635edd0192a80bfe3a04f89c177db9b0c4f14942db09e6d5527" \
+      "tk.recipe"="bf819825177738bb5d7ab248a84df4aa75931754780edd2eb91e2dc4e4b4f428" \
       "tk.components"="cuda=11.8.0 tk-python=3.11.6"
 USER 10000:10000
 WORKDIR /home/tk

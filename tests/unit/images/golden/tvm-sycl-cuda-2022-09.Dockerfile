@@ -324,7 +324,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.2.2+dpcpp-2022-09+llvm-14+tvm-sy
       "org.opencontainers.image.description"="the team's first set-up on CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.2.2-devel-ubuntu20.04" \
       "org.opencontainers.image.base.digest"="sha256:66af04302040b76bc04dc69bb7216f31d488938caa09dde95a22517ae97bdf25" \
-      "tk.recipe"="26afdeb96b9814b01f17fabc61c73c5be341230674fd778f437ca145ed1a8a83" \
+      "tk.recipe"="fb479381d3ef548e2956cf0aa041ae23c1f62188e56c3bfd0d98b3fc9abcbc1d" \
       "tk.components"="cuda=11.2.2 dpcpp=2022-09 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
       "tk.archs"="sm_70"
 USER 10000:10000

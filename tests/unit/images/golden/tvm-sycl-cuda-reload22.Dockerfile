@@ -372,7 +372,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.2.2+dpcpp-2022-12+llvm-14+tvm-sy
       "org.opencontainers.image.description"="TVM 0.10 with the SYCL branch that the team's report names, on CUDA" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.2.2-devel-ubuntu20.04" \
       "org.opencontainers.image.base.digest"="sha256:66af04302040b76bc04dc69bb7216f31d488938caa09dde95a22517ae97bdf25" \
-      "tk.recipe"="93d491136b9e612a5aceda6917eec35465cc483bb8120dc815c6e1bbfb4aee55" \
+      "tk.recipe"="00bbe085a4b8b928eea1f0c6a369314ed9733326b073debb66ef155f09763c88" \
       "tk.components"="cuda=11.2.2 dpcpp=2022-12 llvm=14 tk-python=3.11.6 tvm-sycl=0.10-reload22" \
       "tk.archs"="sm_70"
 USER 10000:10000

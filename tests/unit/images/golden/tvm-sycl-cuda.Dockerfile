@@ -372,7 +372,7 @@ LABEL "org.opencontainers.image.title"="cuda-11.2.2+dpcpp-2022-12+llvm-14+tvm-sy
       "org.opencontainers.image.description"="TVM 0.10 with the SYCL fork on CUDA, for V100" \
       "org.opencontainers.image.base.name"="nvidia/cuda:11.2.2-devel-ubuntu20.04" \
       "org.opencontainers.image.base.digest"="sha256:66af04302040b76bc04dc69bb7216f31d488938caa09dde95a22517ae97bdf25" \
-      "tk.recipe"="1f3759a5fd1fe5b6ad887bf79bc64d8a75c10560f266bf16477cadd245530b40" \
+      "tk.recipe"="ad22a39eb52eb171db4edd857c1d054825ed423494f029fd79f2d5c16b15237d" \
       "tk.components"="cuda=11.2.2 dpcpp=2022-12 llvm=14 tk-python=3.11.6 tvm-sycl=0.10" \
       "tk.archs"="sm_70"
 USER 10000:10000
