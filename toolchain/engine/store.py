@@ -210,20 +210,40 @@ def _pulled(engine: Engine, repository: str, tag: str) -> bool:
         try:
             for one in engine.api.pull(repository, tag=tag, stream=True, decode=True):
                 if "error" in one:
-                    if is_missing(str(one["error"])):
+                    if _is_missing(str(one["error"])):
                         return False
                     raise HostError(
                         f"cannot pull {repository} {tag}", why=str(one["error"]), hint=_login_hint(repository)
                     )
         except docker.errors.APIError as error:
-            if is_missing(str(error)):
+            if _is_missing(str(error)):
                 return False
             raise
     return True
 
 
-def is_missing(why: str) -> bool:
-    """Whether what a registry says means that it has no such image."""
+def registry_digest(engine: Engine, reference: str) -> str:
+    """The digest that an image has in its registry; empty when that says that it has no such image.
+
+    With podman, whose socket cannot ask, the image is pulled, and nothing is said of its digest.
+    """
+    import docker.errors
+
+    podman = engine.kind == "podman"
+    doing = f"pull {reference}" if podman else f"ask the registry for the digest of {reference}"
+    with engine.guard(doing):
+        try:
+            if not podman:
+                found = engine.api.inspect_distribution(reference)
+                return str((found.get("Descriptor") or {}).get("digest") or "")
+            engine.api.pull(reference)
+        except docker.errors.APIError as error:
+            if not _is_missing(str(error)):
+                raise
+    return ""
+
+
+def _is_missing(why: str) -> bool:
     return any(one in why for one in ("manifest unknown", "not found", "does not exist", "name unknown"))
 
 

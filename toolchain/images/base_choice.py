@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from compiler import HostError
-from toolchain.engine.store import is_missing, short
-from toolchain.images import origins
+from toolchain.engine import store
 from toolchain.images.plan import UNRESOLVED, Pins, Plan
 
 if TYPE_CHECKING:
@@ -58,31 +57,15 @@ def _found(engine: Engine, site: SiteConfig, reference: str, digest: str) -> str
     if digest != UNRESOLVED and (engine.image(pinned) or engine.image(asked)):
         return digest
     try:
-        return _digest_there(engine, asked) or _digest_here(engine, asked)
+        return store.registry_digest(engine, asked) or _digest_here(engine, asked)
     except HostError:
         if here := _digest_here(engine, asked):
             return here
         raise
 
 
-def _digest_there(engine: Engine, reference: str) -> str:
-    import docker.errors
-
-    podman = engine.kind == "podman"  # its socket cannot ask, but it can pull
-    doing = f"pull {reference}" if podman else f"ask the registry for the digest of {reference}"
-    with engine.guard(doing):
-        try:
-            if not podman:
-                return origins.registry_digest(engine.api, reference)
-            engine.api.pull(reference)
-        except docker.errors.APIError as error:
-            if not is_missing(str(error)):
-                raise
-    return ""
-
-
 def _digest_here(engine: Engine, reference: str) -> str:
     repository = reference.partition("@")[0].rpartition(":")[0]
     names = map(str, (engine.image(reference) or {}).get("RepoDigests") or ())
     pairs = (name.rpartition("@") for name in names)
-    return next((digest for name, _, digest in pairs if short(name) == short(repository)), "")
+    return next((digest for name, _, digest in pairs if store.short(name) == store.short(repository)), "")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from compiler import BuildError, HostError, run, stream_atomic
 from toolchain import web
@@ -22,12 +22,6 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1 << 20
 _GIT_SECONDS = 300.0
 _MOST_BYTES = 8 << 30
-
-
-class _Api(Protocol):
-    """What asking for a digest needs of the SDK."""
-
-    def inspect_distribution(self, image: str) -> Mapping[str, Any]: ...
 
 
 def download(url: str, site: SiteConfig, target: Path | None = None) -> str:
@@ -75,12 +69,6 @@ def resolve_commit(tree: GitSource, site: SiteConfig) -> str:
     raise BuildError(
         f"{tree.url} has no tag or branch {tree.ref}", hint="correct the recipe, or the mirror in site.yaml"
     )
-
-
-def registry_digest(api: _Api, reference: str) -> str:
-    """The digest that a registry has for a reference, `sha256:...`; asked through the engine."""
-    found = api.inspect_distribution(reference)
-    return str((found.get("Descriptor") or {}).get("digest") or "")
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import pytest
 from compiler import BadInputError, HostError
 from tests.support.fake_engine import FakeEngine
 from toolchain import console, obtain
-from toolchain.engine import effort, progress
+from toolchain.engine import effort, progress, store
 from toolchain.images import locking, section
 from toolchain.images.lock import consult, project_lock, read_lock, recipe_of, user_lock
 from toolchain.images.lock_file import Lock, LockedImage, update_lock, write_lock
@@ -179,7 +179,7 @@ def test_without_internet_the_way_out_is_told(
     def offline(*_arguments: Any) -> str:
         raise HostError("cannot ask the registry for the digest of debian:bookworm-slim")
 
-    monkeypatch.setattr(locking.origins, "registry_digest", offline)
+    monkeypatch.setattr(store, "registry_digest", offline)
     with pytest.raises(HostError) as caught:
         lock()
     assert caught.value.code == 4
