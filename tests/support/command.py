@@ -28,7 +28,11 @@ class Result:
 
 
 def tk(
-    *args: object, cwd: Path | None = None, env: Mapping[str, str] | None = None, timeout: float = 300
+    *args: object,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 300,
+    input: str | None = None,  # noqa: A002 - the name that subprocess uses
 ) -> Result:
     """Run `tk` with these arguments from the checkout, without colour."""
     done = subprocess.run(
@@ -37,6 +41,7 @@ def tk(
         env=environment(env),
         capture_output=True,
         text=True,
+        input=input,
         timeout=timeout,
         check=False,
     )

@@ -150,7 +150,7 @@ def _cd(dockerfile: Dockerfile) -> Iterator[Hit]:
 
 def _shell_form(dockerfile: Dockerfile) -> Iterator[Hit]:
     for instruction in dockerfile.named("ENTRYPOINT"):
-        if not instruction.is_exec:
+        if not instruction.is_exec and not re.fullmatch(r"\[\s*\]", instruction.value):  # [] takes it away
             yield find.hit(instruction, f"ENTRYPOINT {instruction.value}", instruction.value)
 
 

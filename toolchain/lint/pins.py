@@ -16,6 +16,9 @@ _CHECKS = re.compile(
 )
 _MOVING = re.compile(r"/(latest|nightly|HEAD|master|main)/|/releases/latest\b|-latest\.|nightly")
 _RUNNING_KERNEL = re.compile(r"[\w.-]*(\$\(|`)\s*uname\s+-\w*r\w*\s*(\)|`)")
+_ROLLING = re.compile(r"\b(debian|latest)\b")
+_ROLLING_ADDRESS = re.compile(r"repo\.radeon\.com/(rocm/apt|amdgpu)/(debian|latest)(?=[/\s'\"]|$)")
+_RELEASE = re.compile(r"\d+\.\d+")
 _ARCHIVE = re.compile(r"\.(tar(\.\w+)?|tgz|txz|zip|deb|rpm|whl|run|sh|py|bin|AppImage)(\?|$)")
 
 
@@ -127,15 +130,27 @@ def _sources(instruction: Instruction) -> tuple[str, ...]:
 
 
 def _rolling_rocm(dockerfile: Dockerfile) -> Iterator[Hit]:
-    for instruction in dockerfile.instructions:
-        text = f"{instruction.value}\n{instruction.heredoc}"
-        match = re.search(r"repo\.radeon\.com/(rocm/apt|amdgpu)/(debian|latest)\b", text)
-        if match:
-            yield find.hit(instruction, match[0])
-    for instruction, command in find.runs(dockerfile):
-        edits = command.program == "sed" and re.search(r"rocm\S*\.list", command.text)
-        if edits and re.search(r"\bdebian\b|\blatest\b", command.text):
-            yield find.hit(instruction, command.text, "rocm.list")
+    edits = [
+        (instruction, command, *edit)
+        for instruction, command in find.runs(dockerfile)
+        if command.program == "sed"
+        for edit in _substitutions(command)
+    ]
+    if not any(_ROLLING.search(old) and _RELEASE.search(new) for _, _, old, new in edits):
+        for instruction in dockerfile.instructions:
+            text = f"{instruction.value}\n{instruction.heredoc}"
+            if match := _ROLLING_ADDRESS.search(text):
+                yield find.hit(instruction, match[0])
+    for instruction, command, old, new in edits:
+        if re.search(r"rocm\S*\.list", command.text) and _ROLLING.search(new) and not _ROLLING.search(old):
+            yield find.hit(instruction, command.text, "rocm")
+
+
+def _substitutions(command: ShellCommand) -> Iterator[tuple[str, str]]:
+    """What a `sed` replaces, and by what: `s/OLD/NEW/`, with any sign between."""
+    for word in command.words[1:]:
+        for match in re.finditer(r"(?:^|[;{]\s*)s([/|#,@])(.*?)\1(.*?)\1", word):
+            yield match[2], match[3]
 
 
 def _builders_kernel(dockerfile: Dockerfile) -> Iterator[Hit]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import BadInputError, UsageError, did_you_mean
@@ -17,6 +18,14 @@ def rules() -> tuple[Rule, ...]:
     """Every rule, the gravest first."""
     order = ("error", "warning", "note")
     return tuple(sorted(_RULES, key=lambda rule: (order.index(rule.severity), rule.id)))
+
+
+@dataclass(frozen=True, slots=True)
+class Linted:
+    """One Dockerfile, by the name under which it was given, and what was found in it."""
+
+    file: str
+    findings: tuple[Finding, ...]
 
 
 def lint_file(path: Path, *, ignore: Collection[str] = ()) -> tuple[Finding, ...]:

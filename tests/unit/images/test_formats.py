@@ -9,32 +9,14 @@ import pytest
 import yaml
 
 from compiler import HostError
+from tests.support.machines import AMD, BASE, HYGON, NVIDIA
 from tests.support.recipes import book, plan
-from toolchain.devices.hosting import Caller, EngineFacts
 from toolchain.devices.options import RunOption
-from toolchain.devices.privileges import base_options
 from toolchain.images.formats import apptainer, bake, compose, devcontainer
 from toolchain.images.planner import plan_image
 from toolchain.recipes.resolve import resolve
 
 WITH_NEEDS = "tvm-sycl-cuda"
-BASE = base_options(EngineFacts("docker"), Caller(1000, 1000))
-AMD = (
-    *BASE,
-    RunOption("device", "/dev/kfd", "compute"),
-    RunOption("device", "/dev/dri/renderD128", "the GPU"),
-    RunOption("group-add", "993", "the host's group, by number"),
-)
-NVIDIA = (
-    *BASE,
-    RunOption("gpus", "all", "runtime"),
-    RunOption("env", "NVIDIA_DRIVER_CAPABILITIES=compute,utility", "x"),
-)
-HYGON = (
-    *BASE,
-    RunOption("device", "/dev/mkfd", "compute"),
-    RunOption("mount", "/opt/hyhal:/opt/hyhal:ro", "driver"),
-)
 PINNED = f"registry.local:5000/tk/cuda@sha256:{'ab' * 32}"
 
 

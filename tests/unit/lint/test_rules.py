@@ -76,9 +76,18 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
     "rocm-rolling-suite": (
         [
             "RUN echo 'deb https://repo.radeon.com/rocm/apt/debian/ ubuntu main' > /etc/apt/r.list",
-            "RUN sed -i s/debian/5.2.3/ /etc/apt/sources.list.d/rocm.list",
+            "RUN echo 'deb https://repo.radeon.com/amdgpu/latest/ubuntu focal main' > /etc/apt/r.list",
+            "RUN sed -i s/5.2.3/debian/ /etc/apt/sources.list.d/rocm.list",
+            "RUN sed -i -e 's|apt/5.2.3|apt/latest|g' /etc/apt/sources.list.d/rocm.list",
         ],
-        ["RUN echo 'deb https://repo.radeon.com/rocm/apt/5.2.3/ ubuntu main' > /etc/apt/r.list"],
+        [
+            "RUN echo 'deb https://repo.radeon.com/rocm/apt/5.2.3/ ubuntu main' > /etc/apt/r.list",
+            "RUN echo 'deb https://repo.radeon.com/amdgpu/5.2.3/ubuntu focal main' > /etc/apt/r.list",
+            "RUN sed -i s/debian/5.2.3/ /etc/apt/sources.list.d/rocm.list",
+            "RUN sed 's/debian/5.2.3/g' /etc/apt/sources.list.d/rocm.list > /etc/apt/sources.list.d/a.list",
+            "RUN sed -i 's|apt/latest|apt/5.4.3|' /etc/apt/sources.list.d/rocm.list",
+            "RUN echo 'deb https://repo.radeon.com/rocm/apt/debian/ u main' > r && sed -i s/debian/5.2.3/ r",
+        ],
     ),
     "builders-kernel": (
         ["RUN apt-get install -y linux-headers-$(uname -r)", "RUN echo `uname -r`"],
@@ -222,7 +231,10 @@ CASES: dict[str, tuple[list[str], list[str]]] = {
         ["ENV PATH=/x:$PATH", "ENV LD_LIBRARY_PATH=/x:${LD_LIBRARY_PATH}"],
     ),
     "relative-workdir": (["WORKDIR src"], ["WORKDIR /src", "WORKDIR $HOME"]),
-    "entrypoint-shell-form": (["ENTRYPOINT run me"], ['ENTRYPOINT ["run", "me"]']),
+    "entrypoint-shell-form": (
+        ["ENTRYPOINT run me"],
+        ['ENTRYPOINT ["run", "me"]', "ENTRYPOINT []", "ENTRYPOINT [ ]"],
+    ),
     "pipe-hides-failure": (
         ["RUN wget -O- https://x/y.tgz | tar xz"],
         [
@@ -348,7 +360,6 @@ def test_says_everything(rule: object) -> None:
         ("pip-unpinned", 20, "xgboost"),
         ("pip-unpinned", 23, "transformers"),
         ("pip-unpinned", 24, "tensorflow"),
-        ("rocm-rolling-suite", 2, "s/debian/5.2.3"),
         ("cmake-too-old", 7, "3.17.3"),
         ("download-without-checksum", 7, "cmake-3.17.3.tar.gz"),
         ("run-without-effect", 22, "export CMAKE_ARGS"),

@@ -1,42 +1,119 @@
-"""`tk image lint`: what is wrong with a Dockerfile that somebody else wrote."""
+"""`tk image lint`: what is wrong with Dockerfiles that somebody else wrote."""
 
 from __future__ import annotations
 
+import dataclasses
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler import ExitCode
+from compiler import BadInputError, ExitCode, UsageError
 from toolchain import console, options
 
 if TYPE_CHECKING:
-    from toolchain.lint import Finding
+    from toolchain.lint import Finding, Linted
 
-Target = Annotated[Path, typer.Argument(metavar="DOCKERFILE", help="The Dockerfile to look at.")]
+_STDIN = "-"
+_STDIN_NAME = "<stdin>"
+
+
+class Format(StrEnum):
+    """How `tk image lint` writes what it found."""
+
+    TEXT = "text"
+    JSON = "json"
+    SARIF = "sarif"
+    GITHUB = "github"
+
+
+Files = Annotated[
+    list[str], typer.Argument(metavar="DOCKERFILE...", help="Dockerfiles to look at; - is standard input.")
+]
 Ignore = Annotated[
     list[str] | None, typer.Option("--ignore", metavar="RULE", help="Leave out a rule; repeatable.")
 ]
+FormatOption = Annotated[
+    Format | None,
+    typer.Option("--format", help="How to write findings; sarif and github are for code hosts. [text]"),
+]
 
 
-def lint_command(dockerfile: Target, ignore: Ignore = None, json: options.Json = False) -> None:
-    """Say what drifts, leaks or does not work in a Dockerfile; exit code 1 with findings.
+def lint_command(
+    dockerfile: Files,
+    ignore: Ignore = None,
+    format: FormatOption = None,  # noqa: A002 - the option's name
+    json: options.Json = False,
+) -> None:
+    """Say what drifts, leaks or does not work in Dockerfiles; exit code 1 with findings.
 
     Nothing is built or fetched. docs/lint.md lists the rules.
     """
-    from toolchain.lint import lint_file
-
-    findings = lint_file(options.existing_file(dockerfile), ignore=ignore or ())
-    if json:
-        console.data_json({"file": dockerfile, "findings": findings})
-    else:
-        explained: set[str] = set()
-        for one in findings:
-            _show(str(dockerfile), one, explain=one.rule not in explained)
-            explained.add(one.rule)
-        console.talk(_summary(findings))
-    if findings:
+    if json and format not in (None, Format.JSON):
+        raise UsageError("--json and --format exclude each other", where=f"--format {format}")
+    linted, unread = _linted(list(dict.fromkeys(dockerfile)), ignore or ())
+    _write(linted, Format.JSON if json else format or Format.TEXT, complete=not unread)
+    if unread:
+        raise _unread(unread)
+    if any(one.findings for one in linted):
         raise typer.Exit(ExitCode.DIFFERENCES)
+
+
+def _linted(files: Sequence[str], ignore: Sequence[str]) -> tuple[list[Linted], list[BadInputError]]:
+    """What was found in each file, and why others could not be read."""
+    from toolchain.lint import Linted, lint_file, lint_text
+
+    linted, unread = [], []
+    for file in files:
+        try:
+            if file == _STDIN:
+                data = sys.stdin.buffer.read()
+                found = lint_text(data, where=_STDIN_NAME, ignore=ignore)
+                linted.append(Linted(_STDIN_NAME, found))
+            else:
+                linted.append(Linted(file, lint_file(options.existing_file(Path(file)), ignore=ignore)))
+        except BadInputError as error:
+            unread.append(error)
+    return linted, unread
+
+
+def _unread(errors: Sequence[BadInputError]) -> BadInputError:
+    """One error for all files that could not be read."""
+    if len(errors) == 1:
+        return errors[0]
+    said = (": ".join(part for part in (one.where, one.what, one.why) if part) for one in errors)
+    return BadInputError(f"{len(errors)} of the files cannot be read as Dockerfiles", why="\n".join(said))
+
+
+def _write(linted: Sequence[Linted], how: Format, *, complete: bool) -> None:
+    from toolchain.lint import github_lines, sarif
+
+    found = [one for file in linted for one in file.findings]
+    if not linted and not complete:
+        return  # the error says it all
+    if how is Format.SARIF:
+        console.data_json(sarif(linted))
+    elif how is Format.JSON:
+        records = [{"file": one.file, **dataclasses.asdict(each)} for one in linted for each in one.findings]
+        console.data_json({"files": [one.file for one in linted], "findings": records})
+    elif how is Format.GITHUB:
+        for line in github_lines(linted):
+            console.data(line)
+    else:
+        _show_all(linted)
+    if complete:
+        console.talk(_summary(found))
+
+
+def _show_all(linted: Sequence[Linted]) -> None:
+    explained: set[str] = set()
+    for file in linted:
+        for one in file.findings:
+            _show(file.file, one, explain=one.rule not in explained)
+            explained.add(one.rule)
 
 
 def _show(path: str, finding: Finding, *, explain: bool) -> None:
@@ -49,7 +126,7 @@ def _show(path: str, finding: Finding, *, explain: bool) -> None:
         console.data(f"  source: {finding.source}")
 
 
-def _summary(findings: tuple[Finding, ...]) -> str:
+def _summary(findings: Sequence[Finding]) -> str:
     if not findings:
         return "no findings"
     counts = dict.fromkeys(("error", "warning", "note"), 0)
