@@ -18,9 +18,11 @@ import yaml
 
 from tests.support.machines import AMD, BASE, HYGON, NVIDIA
 from tests.support.recipes import plan, shipped_names
+from toolchain.devices.options import RunOption
 from toolchain.images.formats import apptainer, bake, compose, devcontainer
 
-MACHINES = {"none": BASE, "amd": AMD, "nvidia": NVIDIA, "hygon": HYGON}
+ASKED = (*BASE, RunOption("publish", "127.0.0.1:8080:80/udp", "x"), RunOption("env", "TOKEN", "x"))
+MACHINES = {"none": BASE, "amd": AMD, "nvidia": NVIDIA, "hygon": HYGON, "asked": ASKED}
 NAMES = ("cpu", "cuda-12-pip", "rocm-5.4.3+dpcpp-2022-12", "dtk-23.04", "tvm-sycl-cuda")
 PINNED = f"registry.local:5000/tk/cuda@sha256:{'ab' * 32}"
 EVERY = pytest.mark.parametrize(

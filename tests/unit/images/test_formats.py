@@ -63,6 +63,15 @@ def test_every_option_of_a_run_has_its_place_in_compose() -> None:
     assert set(get_args(Flag)) == set(compose._HOW) | of_one_run
 
 
+def test_ports_and_variables_that_are_handed_on() -> None:
+    options = [RunOption("publish", "127.0.0.1:8080:80/udp", "x"), RunOption("env", "TOKEN", "x")]
+    (service,) = yaml.safe_load(compose.compose(plan("cpu"), options))["services"].values()
+    assert (service["ports"], service["environment"]) == (["127.0.0.1:8080:80/udp"], {"TOKEN": None})
+    document = json.loads(devcontainer.devcontainer(plan("cpu"), options))
+    assert document["containerEnv"] == {"TOKEN": "${localEnv:TOKEN}"}
+    assert document["runArgs"] == ["--publish=127.0.0.1:8080:80/udp"]
+
+
 def test_compose_does_not_expand() -> None:
     text = compose.compose(plan("cpu"), [RunOption("env", "PRICE=$5 ${HOME}", "x")])
     (service,) = yaml.safe_load(text)["services"].values()

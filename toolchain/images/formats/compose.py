@@ -78,8 +78,8 @@ def _true(key: str) -> Callable[[Service, str], None]:
 
 
 def _env(service: Service, value: str) -> None:
-    name, _, text = value.partition("=")
-    service.setdefault("environment", {})[name] = text
+    name, given, text = value.partition("=")
+    service.setdefault("environment", {})[name] = text if given else None  # None: as it is here
 
 
 def _gpus(service: Service, value: str) -> None:
@@ -109,4 +109,5 @@ _HOW: dict[str, Callable[[Service, str], None]] = {
     "gpus": _gpus,
     "runtime": _single("runtime"),
     "group-add": _listed("group_add"),
+    "publish": _listed("ports"),
 }

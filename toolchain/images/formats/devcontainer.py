@@ -75,8 +75,8 @@ def _check(where: str, what: str, form: re.Pattern[str], given: Sequence[str], e
 
 
 def _pair(option: RunOption) -> tuple[str, str]:
-    name, _, value = option.value.partition("=")
-    return name, value
+    name, given, value = option.value.partition("=")
+    return name, value if given else f"${{localEnv:{name}}}"
 
 
 def _is_place(option: RunOption) -> bool:
