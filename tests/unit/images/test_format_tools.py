@@ -136,7 +136,7 @@ def test_the_devcontainer_cli_reads_it(request: pytest.FixtureRequest, tmp_path:
         assert done.returncode == 0, done.stderr
         read = json.loads(done.stdout)["configuration"]
         read.pop("configFilePath")
-        assert read == json.loads(text)
+        assert read == json.loads(text.replace("${localEnv:TOKEN}", ""))  # there is none here
 
 
 def npm_program(request: pytest.FixtureRequest, package: str, program: str) -> str:
