@@ -143,7 +143,7 @@ def _rolling_rocm(dockerfile: Dockerfile) -> Iterator[Hit]:
                 yield find.hit(instruction, match[0])
     for instruction, command, old, new in edits:
         if re.search(r"rocm\S*\.list", command.text) and _ROLLING.search(new) and not _ROLLING.search(old):
-            yield find.hit(instruction, command.text, "rocm")
+            yield find.hit(instruction, command.text, ".list")
 
 
 def _substitutions(command: ShellCommand) -> Iterator[tuple[str, str]]:
