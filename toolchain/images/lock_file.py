@@ -1,6 +1,6 @@
 """`tk.lock`: strict TOML, sorted, the same bytes for the same content.
 
-Why TOML: see docs/decisions/006-lock.md. Reading refuses duplicate keys and what is left of a merge with the
+Why TOML: see docs/decisions/008-lock.md. Reading refuses duplicate keys and what is left of a merge with the
 line; every value has a grammar, as it ends up in a Dockerfile.
 """
 
