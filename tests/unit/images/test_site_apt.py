@@ -17,6 +17,7 @@ from tests.support.stub_mirror import StubMirror
 from toolchain.data import data_directory
 from toolchain.images.apt_lock import lock_files
 from toolchain.images.plan import Deb, Pins
+from toolchain.images.resolving import parse_uris
 from toolchain.recipes.schema import Archive
 
 SCRIPT = data_directory("dockerfiles") / "tk" / "site.sh"
@@ -184,3 +185,15 @@ def test_a_vendor_s_package_that_was_changed_is_refused(place: Place) -> None:
         assert done.returncode == code, done.stderr
     assert f"error: alpha_99~stub_all.deb has sha256 {right}, expected {'0' * 64}" in done.stderr
     assert place.fetched == []
+
+
+def test_what_apt_lists_at_locking_is_understood(place: Place) -> None:
+    site = place.mirror.site("127.0.0.1")
+    vendor = "deb [trusted=yes] https://vendor.example.com/apt stub main\n"
+    (place.root / "etc" / "sources.list").write_text(vendor)
+    (place.root / "secrets" / "tk-site").write_bytes(site.build_settings())
+    assert place.run("update").returncode == 0
+    done = place.run("install", "-o", "Acquire::ForceHash=SHA256", "--print-uris", "alpha")
+    found = parse_uris(done.stdout, {"alpha": "99~stub"}, (ARCHIVE,), site.original_apt_url)
+    digest = hashlib.sha256(place.mirror.packages["alpha"]).hexdigest()
+    assert found == {"alpha": Deb("https://vendor.example.com/apt/pool/alpha.deb", digest)}
