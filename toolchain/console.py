@@ -105,9 +105,14 @@ def _say(text: str) -> None:
         sys.stderr.write(text + "\n")
 
 
+def can_ask() -> bool:
+    """Whether somebody is there to be asked."""
+    return sys.stdin.isatty() and console_settings().interactive
+
+
 def ask(question: str, *, default: bool) -> bool | None:
     """Ask a person yes or no, on the terminal; None where there is nobody to be asked."""
-    if not sys.stdin.isatty() or not console_settings().interactive:
+    if not can_ask():
         return None
     import typer
 

@@ -82,7 +82,7 @@ def test_build_and_check(where: tuple[TestEngine, str], tmp_path: Path) -> None:
 
     [listed] = [one for one in run("ls", "--json").json if reference in one["references"]]
     assert listed["state"] == "stand-in"
-    removed = run("rm", reference)
+    removed = run("rm", reference, "--yes")
     assert (removed.code, removed.out.strip()) == (0, reference)
     rebuilt = run("build", name, *base, "--json")
     assert rebuilt.code == 0, rebuilt.err[-3000:]
@@ -103,7 +103,7 @@ def test_the_site_s_bundle_is_used_and_nowhere(docker_engine: TestEngine, tmp_pa
     assert_nowhere(engine, built.out.strip(), MARK)
     logs = load_settings().cache_dir / "logs" / "build"
     assert all(MARK not in path.read_text() for path in logs.glob("*.log"))
-    tk("image", "rm", built.out.strip(), "--docker-host", docker_engine.url)
+    tk("image", "rm", built.out.strip(), "--yes", "--docker-host", docker_engine.url)
 
 
 def assert_nowhere(engine: Engine, reference: str, mark: str) -> None:

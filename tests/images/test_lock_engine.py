@@ -102,10 +102,10 @@ def published(run: Callable[..., Result], lock: Path, reference: str, registry: 
     assert named.startswith(before.rstrip("\n"))
 
     for words in (("build", NAME, "--locked"), ("build", NAME, "--frozen"), ("pull", NAME, "--frozen")):
-        ok(run("rm", reference))
+        ok(run("rm", reference, "--yes"))
         taken = ok(run(*words, "--json")).json
         assert (taken["reference"], taken["id"]) == (reference, identity)
-    ok(run("rm", reference))
+    ok(run("rm", reference, "--yes"))
     assert ok(run("build", NAME, "--dry-run", "--json")).json["images"][0]["state"] == "to be pulled"
 
     other = re.sub(r'(\nplan = )"\w{64}"', rf'\1"{"0" * 64}"', named)
@@ -132,7 +132,7 @@ def bundled(run: Callable[..., Result], docker_engine: TestEngine, tmp_path: Pat
     exported = ok(run("bundle", "export", NAME, "-o", bundle, "--json")).json
     assert exported["bytes"] == bundle.stat().st_size
 
-    ok(run("rm", reference))
+    ok(run("rm", reference, "--yes"))
     engine = docker_engine.open()
     if docker_engine.private:
         with engine.guard("empty the build caches"):
@@ -146,4 +146,4 @@ def bundled(run: Callable[..., Result], docker_engine: TestEngine, tmp_path: Pat
     again = ok(run("build", NAME, "--locked", "--network", "none", project="other"))
     assert again.out.strip() == reference
     ok(run("check", NAME, "--locked", project="other"))
-    ok(run("rm", reference))
+    ok(run("rm", reference, "--yes"))

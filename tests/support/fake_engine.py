@@ -25,6 +25,7 @@ class FakeEngine:
     containers: list[Mapping[str, Any]] = field(default_factory=list)
     answer: Finished = field(default_factory=lambda: Finished(0, ""))
     pushed: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
     asked: list[tuple[str, list[str], dict[str, Any]]] = field(default_factory=list)
 
     @property
@@ -74,8 +75,11 @@ class FakeApi:
     def tag(self, *_names: str, **_how: Any) -> None:
         """One more name; nobody asks for it."""
 
-    def remove_image(self, *_names: str, **_how: Any) -> None:
-        """Nothing but such names is removed."""
+    def remove_image(self, name: str, **_how: Any) -> None:
+        self.engine.removed.append(name)
+
+    def volumes(self, **_filters: Any) -> Mapping[str, Any]:
+        return {"Volumes": []}
 
 
 def stored(plan: Plan, identity: str = "") -> Mapping[str, Any]:

@@ -16,6 +16,8 @@ an image is the same whoever built it.
 """
 NAME = "tk.name"
 """On images: the canonical name of their recipe."""
+RECIPE = "tk.recipe"
+"""On the same: the hash of everything in the recipes that decides them."""
 STAND_IN = "tk.stand-in"
 """On images built on another base than their recipe's: that base."""
 BASE_ID = "tk.base-id"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from compiler import BuildError, HostError, TkError
 from toolchain.engine import labels
 from toolchain.engine.client import Engine
 from toolchain.images.plan import Plan
+
+if TYPE_CHECKING:
+    from toolchain.images.lock_uses import LockUse
 
 _NONE = "<none>"
 
@@ -315,6 +319,21 @@ def unused_images(engine: Engine, keep: Iterable[str] = ()) -> tuple[StoredImage
     return tuple(found)
 
 
+def used_by(images: Sequence[StoredImage], locks: Iterable[LockUse]) -> dict[str, Path]:
+    """Ids of images that locks stand for, each with one of these.
+
+    By their plans; where a lock's recipe was planned and none of its images is here, by the recipe.
+    """
+    found: dict[str, Path] = {}
+    for lock in locks:
+        exact = [one for one in images if one.plan in lock.plans]
+        planned = {one.labels.get(labels.RECIPE) for one in exact}
+        by_recipe = lock.recipes - planned
+        others = [one for one in images if one.labels.get(labels.RECIPE) in by_recipe]
+        found |= {one.id: lock.path for one in (*exact, *others)}
+    return found
+
+
 def _when_named(engine: Engine, image: StoredImage) -> tuple[str, int]:
     """When an image got its name, by which the latest build is known; podman tells only when it was made.
 
@@ -350,18 +369,23 @@ def abandoned_containers(engine: Engine) -> list[str]:
     return [name for name, own in named if labels.is_abandoned(labels.owner_of(name, own))]
 
 
+def abandoned_volumes(engine: Engine) -> list[str]:
+    """Names of volumes whose process has died without removing them."""
+    with engine.guard("look for what was left behind"):
+        found = engine.api.volumes().get("Volumes") or ()
+    named = ((str(one["Name"]), one.get("Labels") or {}) for one in found)
+    return [name for name, own in named if labels.is_abandoned(labels.owner_of(name, own))]
+
+
 def sweep(engine: Engine) -> list[str]:
     """Remove containers and volumes whose process has died without doing so; returns their names."""
     import docker.errors
 
-    swept = abandoned_containers(engine)
-    for name in swept:
+    containers = abandoned_containers(engine)
+    for name in containers:
         engine.remove_container(name)
-    with engine.guard("look for what was left behind"):
-        volumes = engine.api.volumes().get("Volumes") or ()
-    for one in volumes:
-        if labels.is_abandoned(labels.owner_of(one["Name"], one.get("Labels") or {})):
-            with engine.guard("remove a volume"), contextlib.suppress(docker.errors.NotFound):
-                engine.api.remove_volume(one["Name"], force=True)
-            swept.append(str(one["Name"]))
-    return swept
+    volumes = abandoned_volumes(engine)
+    for name in volumes:
+        with engine.guard("remove a volume"), contextlib.suppress(docker.errors.NotFound):
+            engine.api.remove_volume(name, force=True)
+    return [*containers, *volumes]

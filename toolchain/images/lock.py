@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from compiler import BadInputError, UsageError
+from toolchain.images.known_locks import remember
 from toolchain.images.lock_file import (
     Lock,
     LockedAdditions,
@@ -78,6 +79,7 @@ def pins_for(plan: Plan, mode: LockMode = "auto", *, start: Path | None = None) 
     path = lock_path(start)
     found = consult(plan, read_lock(path), mode, where=str(path))
     if found.pins is not None:
+        remember(path)
         return replace(found, path=path)
     own = consult(plan, read_lock(user_lock()))
     if own.pins is None or (found.stale and not plan.base.stand_in):

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from compiler import BadInputError, load_settings, write_atomic
+from toolchain.images.known_locks import remember
 from toolchain.images.plan import Deb, Pins
 
 FORMAT = 1
@@ -221,6 +222,7 @@ def update_lock(path: Path, change: Callable[[Lock], Lock]) -> bool:
 def write_lock(path: Path, lock: Lock) -> bool:
     """Write the lock; whether that changed anything. Raises HostError."""
     text = lock_text(lock)
+    remember(path)
     if path.is_file() and path.read_bytes() == text.encode():
         return False
     write_atomic(path, text)

@@ -2,40 +2,49 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from toolchain import console, options
-from toolchain.commands.image import target
+from toolchain.commands.image import removal, target
 
 
 def prune_command(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed.")] = False,
+    yes: removal.Yes = False,
+    dry_run: removal.DryRun = False,
     engine: options.EngineName = None,
     docker_host: options.DockerHost = None,
     json: options.Json = False,
 ) -> None:
     """Remove superseded images, and what interrupted runs left: containers, volumes, layers.
 
-    Of each recipe the newest image stays, and every image that a container uses.
+    Of each recipe the newest image stays, every image that a container uses, and every one that a tk.lock
+    stands for which tk has written or used on this machine. Asks first; where nobody can be asked, --yes is
+    needed.
     """
-    from toolchain.engine.store import remove_images, remove_steps, sweep, unused_images, unused_steps
+    from toolchain.engine import store
 
     connected = target.connect(docker_host, engine)
-    unused, layers = unused_images(connected), unused_steps(connected)
-    size = sum(one.size for one in unused)
+    wanted = removal.wanted_by_locks(store.list_images(connected, untagged=True))
+    superseded = store.unused_images(connected)
+    unused = [one for one in superseded if one.id not in wanted]
+    kept = removal.described([one for one in superseded if one.id in wanted], wanted)
+    layers = store.unused_steps(connected)
+    left = [*store.abandoned_containers(connected), *store.abandoned_volumes(connected)]
     names = [name for one in unused for name in (one.references or (one.id,))]
-    left: list[str] = []
-    if not dry_run:
-        left = sweep(connected)
-        remove_images(connected, unused)
-        remove_steps(connected, layers)
+    things = [*names, *layers, *left]
+    removed = not dry_run and removal.confirmed(things, yes=yes, command="prune")
+    if removed:
+        left = store.sweep(connected)
+        store.remove_images(connected, unused)
+        store.remove_steps(connected, layers)
+    size = sum(one.size for one in unused)
     if json:
-        facts = {"images": names, "layers": layers, "left_behind": left, "bytes": size}
-        console.data_json({**facts, "removed": not dry_run})
+        facts = {"images": names, "kept": kept, "layers": layers, "left_behind": left, "bytes": size}
+        console.data_json({**facts, "removed": removed})
         return
-    for name in (*names, *layers, *left):
+    for line in kept:
+        console.talk(f"kept: {line}")
+    if not removed and not dry_run:
+        return
+    for name in things:
         console.data(name)
     verb = "would be removed" if dry_run else "removed"
     console.talk(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from toolchain import console, options
-from toolchain.commands.image import target
+from toolchain.commands.image import removal, target
 
 
 def rm_command(
@@ -17,17 +17,26 @@ def rm_command(
     force: Annotated[
         bool, typer.Option("--force", help="Also when a container that has ended uses it.")
     ] = False,
+    yes: removal.Yes = False,
+    dry_run: removal.DryRun = False,
     engine: options.EngineName = None,
     docker_host: options.DockerHost = None,
     json: options.Json = False,
 ) -> None:
-    """Remove images that tk built; others are left alone, whatever they are called."""
-    from toolchain.engine.store import remove_images
+    """Remove images that tk built; others are left alone, whatever they are called.
+
+    Asks first, and says which tk.lock an image stands in; where nobody can be asked, --yes is needed.
+    """
+    from toolchain.engine.store import list_images, remove_images
 
     connected = target.connect(docker_host, engine)
     images = {one.id: one for name in names for one in target.select(connected, name)}
-    removed = remove_images(connected, images.values(), force=force)
+    wanted = removal.wanted_by_locks(list_images(connected, untagged=True))
+    lines = removal.described(images.values(), wanted)
+    removed: list[str] = []
+    if not dry_run and removal.confirmed(lines, yes=yes, command="rm"):
+        removed = remove_images(connected, images.values(), force=force)
     if json:
-        console.data_json({"removed": removed})
+        console.data_json({"removed": removed, **({"would_remove": lines} if dry_run else {})})
     else:
-        console.data("\n".join(removed))
+        console.data("\n".join(lines if dry_run else removed))
