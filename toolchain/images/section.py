@@ -119,6 +119,8 @@ def lock_first(engine: Engine, named: Named, *, trust: Trust, say: Say) -> Named
     why = "; ".join(named.stale) or "no lock fixes its versions yet"
     say(f"locking {named.unlocked.section} in {section.path}: {why}")
     made = section.resolve(engine, before=None if old is None else old.pins, trust=trust)
+    if taken := made.pins.base_reference:
+        say(f"its base is {taken}: no registry has {named.unlocked.base.reference} any more")
     for one in dict.fromkeys((section, own)):
         _keep(one, made)
     return with_pins(named, made.pins, section.path, _built(section))

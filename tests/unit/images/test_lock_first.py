@@ -187,6 +187,17 @@ def test_without_internet_the_way_out_is_told(
     assert "tk image bundle import" in caught.value.hint
 
 
+def test_a_fallback_of_the_base_is_told(
+    versions: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = {"ubuntu:20.04": "sha256:" + "e" * 64}
+    monkeypatch.setattr(store, "registry_digest", lambda _engine, reference: there.get(reference, ""))
+    made = lock("cuda-11.2", Engine())
+    assert made.plan.base.pinned == f"ubuntu:20.04@{there['ubuntu:20.04']}"
+    gone = "nvidia/cuda:11.2.2-devel-ubuntu20.04"
+    assert f"its base is ubuntu:20.04: no registry has {gone} any more" in capsys.readouterr().err
+
+
 # -- trust, and what a person is asked --
 
 
