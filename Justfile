@@ -21,6 +21,10 @@ test *args:
 test-all *args:
     @python -m pytest -m "not network and not perf" "$@"
 
+# what needs the internet: every pin of a Python package, resolved by the real index
+test-network *args:
+    @python -m pytest -q -n 0 -m network tests/images "$@"
+
 # every network on each OpenCL driver for processors and on SYCL; with `--record FILE` it goes on where it was stopped
 test-devices *args:
     @python -m pytest -q -n 0 tests/networks/test_device_networks.py "$@"

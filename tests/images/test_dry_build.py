@@ -48,6 +48,8 @@ _OUTDATED_LISTS = {
 }
 """Versions whose bases have lists of packages with keys that no longer count: NVIDIA replaced its key in 2022
 (intel/llvm's and TVM's Dockerfiles), Intel its own later (intel/oneapi-containers issues 53 and 71)."""
+_OF_OTHER_PYTHONS = {"attrs==26.1.0": ">=3.9", "typing_extensions==4.16.0": ">=3.9"}
+"""What was pinned once for Python 3.8, and which Pythons the index says it is for."""
 _PIP_OF_SYSTEM = "/usr/local/lib/python3.11/dist-packages/pip"
 
 
@@ -205,7 +207,7 @@ def _stand_in(base: str, resolution: Resolution) -> Plan:
 
 def _pythons(resolution: Resolution) -> dict[str, Any]:
     """What the system's pip refuses by: the base's Python, and which Pythons pins are for."""
-    requires = json.loads(REQUIRES_PYTHON.read_text())
+    requires = json.loads(REQUIRES_PYTHON.read_text()) | _OF_OTHER_PYTHONS
     return {"python": resolution.provides.get("python", "2.7"), "requires": requires}
 
 
