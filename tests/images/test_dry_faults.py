@@ -53,7 +53,9 @@ def _planned(workshop: Workshop, name: str, change: Callable[[Resolution], Resol
     resolution = _resolution(name)
     stand_in = build_image(workshop.engine, _stand_in(workshop.base, resolution)).reference
     lock = _pins(workshop.mirror, resolution)
-    return plan_image(change(_unpinned(resolution)), site=workshop.site, lock=lock, base=stand_in)
+    return plan_image(
+        change(_unpinned(resolution, workshop.mirror)), site=workshop.site, lock=lock, base=stand_in
+    )
 
 
 @pytest.mark.parametrize(
