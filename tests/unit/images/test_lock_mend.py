@@ -181,9 +181,20 @@ def test_the_hint_of_a_broken_lock_works(tk: Callable[..., Result], tmp_path: Pa
 
 def test_repair_tells_programs(tk: Callable[..., Result], tmp_path: Path) -> None:
     written(tmp_path, "nonsense")
-    done = tk("image", "lock", "--repair", "--json")
-    assert done.json["repaired"]["lost"] == []
-    assert done.json["repaired"]["backup"].endswith("tk.lock.broken")
+    (one,) = tk("image", "lock", "--repair", "--json", env={"XDG_STATE_HOME": str(tmp_path)}).json["locks"]
+    assert one["repaired"]["lost"] == []
+    assert one["repaired"]["backup"].endswith("tk.lock.broken")
+
+
+def test_the_user_s_own_lock_is_mended_too(tk: Callable[..., Result], tmp_path: Path) -> None:
+    """What was locked by itself lies in the user's state; broken, it stands in the way of every image."""
+    env = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    (tmp_path / "state" / "tk").mkdir(parents=True)
+    own = written(tmp_path / "state" / "tk", lock_text(Lock(NAMED)).replace('gcc = "12"', "gcc"))
+    assert tk("image", "render", "cpu", env=env).code == 3
+    done = tk("image", "lock", "--repair", env=env)
+    assert (done.code, f"{own}: kept" in done.err) == (0, True), done.err
+    assert tk("image", "render", "cpu", env=env).code == 0
 
 
 def test_lock_wants_a_name_or_repair(tk: Callable[..., Result]) -> None:

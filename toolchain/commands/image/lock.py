@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -73,7 +72,7 @@ def lock_command(
     from toolchain.obtain import trusting
 
     if repair:
-        _repair(lock_path(), json=json and name is None)
+        _repair(json=json and name is None)
     if name is None:
         if repair:
             return
@@ -104,19 +103,23 @@ def lock_command(
     _tell_changes(section, before, json=json, mirror_list=mirror_list)
 
 
-def _repair(path: Path, *, json: bool) -> None:
-    """Put a broken lock in order, and say what became of it."""
+def _repair(*, json: bool) -> None:
+    """Put broken locks in order, the project's and the user's own, and say what became of them."""
+    from toolchain.images.lock import lock_path, user_lock
     from toolchain.images.lock_mend import repair_lock
 
-    done = repair_lock(path)
+    done = {path: repair_lock(path) for path in (lock_path(), user_lock()) if path.exists()}
     if json:
-        console.data_json({"lock": path, "repaired": done})
-    if done is None:
-        console.talk(f"{path} is in order" if path.exists() else f"there is no {path}")
-        return
-    console.talk(f"{path}: kept {', '.join(done.kept) or 'nothing'}; what stood there is in {done.backup}")
-    for one in done.lost:
-        console.talk(f"{one} could not be kept: `tk image lock {one}` resolves it anew")
+        console.data_json({"locks": [{"lock": path, "repaired": one} for path, one in done.items()]})
+    if not done:
+        console.talk(f"there is no {lock_path()}")
+    for path, one in done.items():
+        if one is None:
+            console.talk(f"{path} is in order")
+            continue
+        console.talk(f"{path}: kept {', '.join(one.kept) or 'nothing'}; what stood there is in {one.backup}")
+        for lost in one.lost:
+            console.talk(f"{lost} could not be kept: `tk image lock {lost}` resolves it anew")
 
 
 def _image(text: str | None) -> tuple[str, str] | None:
