@@ -55,8 +55,8 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.visible import visible as visible
     from compiler.frontend.files import external_files as external_files
     from compiler.frontend.open_dims import OpenDimensionsError as OpenDimensionsError
-    from compiler.inspect import inspect_library as inspect_library
     from compiler.inspect import inspect_model as inspect_model
+    from compiler.inspect_library import inspect_library as inspect_library
     from compiler.reports import EMITS as EMITS
     from compiler.reports import CompileOptions as CompileOptions
     from compiler.reports import CompileReport as CompileReport
@@ -69,7 +69,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.reports import Unsupported as Unsupported
     from compiler.runtime.loader import Context as Context
     from compiler.runtime.loader import Model as Model
-    from compiler.runtime.loader import manifest_of as manifest_of
+    from compiler.runtime.manifest import manifest_of as manifest_of
     from compiler.targets import DEFAULT_TARGET as DEFAULT_TARGET
     from compiler.targets import choose_targets as choose_targets
     from compiler.verify.bench import bench_library as bench_library
@@ -116,7 +116,8 @@ _HOMES = {
     "compiler.frontend.open_dims": ("OpenDimensionsError",),
     "compiler.core.units": ("read_bytes",),
     "compiler.core.visible": ("cut_numbers", "some", "visible"),
-    "compiler.inspect": ("inspect_library", "inspect_model"),
+    "compiler.inspect": ("inspect_model",),
+    "compiler.inspect_library": ("inspect_library",),
     "compiler.reports": (
         "EMITS",
         "CompileOptions",
@@ -129,7 +130,8 @@ _HOMES = {
         "TensorInfo",
         "Unsupported",
     ),
-    "compiler.runtime.loader": ("Context", "Model", "manifest_of"),
+    "compiler.runtime.loader": ("Context", "Model"),
+    "compiler.runtime.manifest": ("manifest_of",),
     "compiler.verify.device": ("load",),
     "compiler.targets": ("DEFAULT_TARGET", "choose_targets"),
     "compiler.verify.bench": ("bench_library",),

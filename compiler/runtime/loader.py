@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import json
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,8 @@ from compiler.core.diagnostics import BadInputError, HostError, InternalError, T
 from compiler.core.settings import load_settings
 from compiler.runtime import abi
 from compiler.runtime.abi import Status, TkModelApi
-from compiler.runtime.elf import check_library, read_images, read_manifest
+from compiler.runtime.elf import check_library, read_images
+from compiler.runtime.manifest import manifest_of, parse_manifest
 from compiler.runtime.tensors import (
     Array,
     DeviceTensor,
@@ -71,14 +71,6 @@ def load(path: Path | str, *, threads: int | None = None, device: str | None = N
     """
     threads = threads if threads is not None else load_settings().threads
     return Model(Path(path), threads=threads, device=device)
-
-
-def manifest_of(path: Path | str) -> dict[str, Any]:
-    """The manifest of the library at `path`, read from the file: runs none of its code, needs no feature.
-
-    Raises BadInputError when the file is no model library.
-    """
-    return _parse_manifest(read_manifest(Path(path)), str(path))
 
 
 class Model:
@@ -138,7 +130,7 @@ class Model:
         """What the compiler wrote down about this library."""
         size = ctypes.c_size_t()
         start = self._api.model_manifest(ctypes.byref(size))
-        return _parse_manifest(ctypes.string_at(start, size.value), str(self.path))
+        return parse_manifest(ctypes.string_at(start, size.value), str(self.path))
 
     def run(
         self, inputs: Mapping[str, object], *, out: Mapping[str, object] | None = None
@@ -412,13 +404,3 @@ def _close_model(api: TkModelApi, handle: ctypes.c_void_p, library: ctypes.CDLL)
     # The library stays mapped: a context that is collected later still needs its code.
     del library
     api.model_close(handle)
-
-
-def _parse_manifest(data: bytes, where: str) -> dict[str, Any]:
-    try:
-        manifest = json.loads(data)
-    except ValueError as error:
-        raise BadInputError("the manifest of the library is damaged", where=where, why=str(error)) from error
-    if not isinstance(manifest, dict):
-        raise BadInputError("the manifest of the library is damaged", where=where, why="it is no object")
-    return manifest

@@ -29,6 +29,8 @@ LAYERS["stages"] = {*LAYERS} - {"verify", "tune"}
 LAYERS["pipeline"] = {*LAYERS}
 LAYERS["compile"] = {*LAYERS}
 LAYERS["inspect"] = {*LAYERS}
+LAYERS["replay"] = {*LAYERS}
+LAYERS["inspect_library"] = {"core", "runtime", "reports", "replay"}
 
 # third-party package -> where it may be imported
 THIRD_PARTY: dict[str, set[str]] = {

@@ -56,16 +56,17 @@ def parse(text: str) -> tuple[Instruction, ...]:
 def check(plan: Plan, text: str) -> None:
     """Raise InternalError unless the text's instructions are exactly the plan's."""
     expected = [_written(one) for stage in plan.stages for one in stage.instructions]
-    for index, (have, want) in enumerate(zip(parse(text), expected, strict=False)):
+    found = parse(text)
+    for index, (have, want) in enumerate(zip(found, expected, strict=False)):
         if have != want:
             raise InternalError(
                 f"instruction {index + 1} of the Dockerfile is not what was planned",
                 where=plan.name,
                 why=f"planned {want}, written {have}",
             )
-    if len(parse(text)) != len(expected):
+    if len(found) != len(expected):
         raise InternalError(
-            f"the Dockerfile has {len(parse(text))} instructions, the plan {len(expected)}", where=plan.name
+            f"the Dockerfile has {len(found)} instructions, the plan {len(expected)}", where=plan.name
         )
 
 

@@ -1,0 +1,84 @@
+"""What the manifest of a model library says; needs neither numpy nor onnx, unless kernels are replayed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from compiler.reports import ImageInfo, KernelInfo, LaunchInfo, LibraryReport, ResourceInfo, TensorInfo
+from compiler.runtime.manifest import manifest_of
+
+
+def inspect_library(path: Path, *, kernels: bool = False, check: bool = False) -> LibraryReport:
+    """What the manifest of a library says; runs none of its code.
+
+    `kernels` adds the text of every kernel's loops and trace, `check` replays every trace and tells whether
+    the source text is the same to the byte. Raises BadInputError when the file is no model library.
+    """
+    manifest = manifest_of(path)
+    found = [
+        _kernel(number, entry, manifest["resources"], texts=kernels)
+        for number, entry in enumerate(manifest["kernels"])
+    ]
+    module_replays = None
+    if check:
+        from compiler.replay import replay_library  # the whole compiler, needed for this alone
+
+        same, module_replays = replay_library(path, manifest)
+        found = [replace(one, replays=replays) for one, replays in zip(found, same, strict=True)]
+    return LibraryReport(
+        path=path,
+        target=manifest["target"],
+        arch=manifest["arch"],
+        features=tuple(manifest["features"]),
+        inputs=_manifest_tensors(manifest["inputs"]),
+        outputs=_manifest_tensors(manifest["outputs"]),
+        kernels=tuple(found),
+        flops=manifest["flops"],
+        library_bytes=path.stat().st_size,
+        constant_bytes=manifest["constant_bytes"],
+        arena_bytes=manifest["arena_bytes"],
+        scratch_bytes=manifest["scratch_bytes"],
+        toolchain=manifest["toolchain"],
+        images=tuple(ImageInfo(**item) for item in manifest["images"]),
+        tf32=manifest.get("tf32", False),
+        module_replays=module_replays,
+    )
+
+
+def _manifest_tensors(entries: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:
+    return tuple(TensorInfo(item["name"], item["dtype"], tuple(item["shape"])) for item in entries)
+
+
+def _kernel(
+    number: int, entry: dict[str, Any], resources: list[dict[str, Any]], *, texts: bool
+) -> KernelInfo:
+    return KernelInfo(
+        index=number,
+        kind=entry["kind"],
+        steps=entry["steps"],
+        flops=entry["flops"],
+        bytes=entry["bytes"],
+        nodes=tuple(entry["nodes"]),
+        func=entry["func"] if texts else "",
+        trace=entry["trace"] if texts else "",
+        launches=tuple(_launch(item, resources) for item in entry["launches"]),
+    )
+
+
+def _shared(resource: dict[str, Any], launch: dict[str, Any]) -> int | None:
+    """Bytes of a kernel's own arrays, or where it has none, what its launch asks for."""
+    own: int | None = resource["shared_bytes"]
+    return launch["shared_bytes"] if own == 0 else own
+
+
+def _launch(entry: dict[str, Any], resources: list[dict[str, Any]]) -> LaunchInfo:
+    found = tuple(
+        ResourceInfo(one["arch"], one["registers"], one["spills"], _shared(one, entry), one["private_bytes"])
+        for one in resources
+        if one["kernel"] == entry["name"]
+    )
+    return LaunchInfo(
+        entry["name"], tuple(entry["grid"]), tuple(entry["block"]), entry["shared_bytes"], found
+    )

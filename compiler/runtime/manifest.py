@@ -1,0 +1,29 @@
+"""The manifest of a model library, read from its file; needs nothing but the standard library."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from compiler.core.diagnostics import BadInputError
+from compiler.runtime.elf import read_manifest
+
+
+def manifest_of(path: Path | str) -> dict[str, Any]:
+    """The manifest of the library at `path`, read from the file: runs none of its code, needs no feature.
+
+    Raises BadInputError when the file is no model library.
+    """
+    return parse_manifest(read_manifest(Path(path)), str(path))
+
+
+def parse_manifest(data: bytes, where: str) -> dict[str, Any]:
+    """The manifest that these bytes are; raises BadInputError, naming `where`."""
+    try:
+        manifest = json.loads(data)
+    except ValueError as error:
+        raise BadInputError("the manifest of the library is damaged", where=where, why=str(error)) from error
+    if not isinstance(manifest, dict):
+        raise BadInputError("the manifest of the library is damaged", where=where, why="it is no object")
+    return manifest
