@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.settings import Knob as Knob
     from compiler.core.settings import Settings as Settings
     from compiler.core.settings import load_settings as load_settings
+    from compiler.core.units import counted as counted
     from compiler.core.units import read_bytes as read_bytes
     from compiler.core.visible import cut_numbers as cut_numbers
     from compiler.core.visible import some as some
@@ -114,7 +115,7 @@ _HOMES = {
     "compiler.core.settings": ("KNOBS", "Knob", "Settings", "load_settings"),
     "compiler.frontend.files": ("external_files",),
     "compiler.frontend.open_dims": ("OpenDimensionsError",),
-    "compiler.core.units": ("read_bytes",),
+    "compiler.core.units": ("counted", "read_bytes"),
     "compiler.core.visible": ("cut_numbers", "some", "visible"),
     "compiler.inspect": ("inspect_model",),
     "compiler.inspect_library": ("inspect_library",),

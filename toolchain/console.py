@@ -244,11 +244,6 @@ def wrapped(text: str, indent: str) -> str:
     return textwrap.fill(text, room, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
 
-def count(number: int, thing: str, things: str = "") -> str:
-    """`1 problem`, `2 problems`; `things` where the plural is not made with an s."""
-    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
-
-
 def size(count: float) -> str:
     """Bytes for people, in powers of 1000."""
     for unit in ("B", "kB", "MB", "GB"):

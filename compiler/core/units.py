@@ -16,3 +16,8 @@ def read_bytes(text: str) -> int:
     power = _POWERS.index(found[2].lower()) + 1 if found[2] else 0
     unit: int = (1024 if found[3] else 1000) ** power
     return round(float(found[1]) * unit)
+
+
+def counted(number: int, thing: str, things: str = "") -> str:
+    """`1 problem`, `2 problems`; `things` where the plural is not made with an s."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler.core.diagnostics import UsageError
+from compiler.core.units import counted
 from compiler.core.visible import some, visible
 
 Declared = tuple[int | str, ...]
@@ -40,9 +41,8 @@ class OpenDimensionsError(UsageError):
         self.inputs = tuple(inputs)
         self.options = example(self.inputs)
         count = len(_free(self.inputs))
-        dimensions = "dimension" if count == 1 else "dimensions"
         super().__init__(
-            f"the model has {count} {dimensions} without a value",
+            f"the model has {counted(count, 'dimension')} without a value",
             where=where,
             why="\n".join(["", *_rows(self.inputs)]),
             hint=f"give values, for example {shlex.join(self.options)}",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import onnx
 
 from compiler.core.diagnostics import BadInputError, did_you_mean
+from compiler.core.units import counted
 from compiler.core.visible import visible
 from compiler.graph.ops import onnx_names
 
@@ -51,7 +52,7 @@ class UnsupportedModelError(BadInputError):
         self.known = known or Known()
         count = len(self.refusals)
         super().__init__(
-            f"{count} node{'s' if count > 1 else ''} of the model cannot be compiled",
+            f"{counted(count, 'node')} of the model cannot be compiled",
             where=path,
             why="\n".join(["", *(f"  {row}" for row in _rows(self.refusals))]),
         )

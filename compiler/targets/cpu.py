@@ -15,6 +15,7 @@ from compiler.core.answer import Answer, refusal, yes
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings, usable_processors
 from compiler.core.target import Cache, TargetFacts
+from compiler.core.units import counted
 from compiler.render.vocabulary_cpp import CPP
 from compiler.targets.features import (
     FEATURES,
@@ -196,7 +197,7 @@ def _runs(_settings: Settings) -> Answer:
         features = features_text(cpu_arch("host").features)
     except HostError as error:
         return refusal(error)
-    return yes(f"{usable_processors()} processors: {features}")
+    return yes(f"{counted(usable_processors(), 'processor')}: {features}")
 
 
 CPU = TargetRow(

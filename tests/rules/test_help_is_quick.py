@@ -45,7 +45,6 @@ def test_imports_nothing_heavy(arguments: tuple[str, ...]) -> None:
     ("arguments", "needed"),
     [
         (("targets",), ["yaml"]),
-        (("image", "list"), ["jinja2", "yaml"]),
         (("image", "show", "cpu"), ["yaml"]),
         (("image", "why", "cpu"), ["yaml"]),
         (("cache",), []),

@@ -66,9 +66,8 @@ def _show(report: compiler.BenchReport) -> None:
     if report.device:
         console.data(f"device: {report.device}; times include copies of inputs and outputs")
     if report.peak_gflops is not None:
-        console.data(
-            f"measured peak of this machine: {report.peak_gflops:.0f} GFLOP/s, {report.threads} threads"
-        )
+        threads = compiler.counted(report.threads or 1, "thread")
+        console.data(f"measured peak of this machine: {report.peak_gflops:.0f} GFLOP/s, {threads}")
     if report.beside is not None:
         console.data(f"ratio to {report.beside.engine}: {report.p50_ms / report.beside.p50_ms:.2f}")
     if report.kernels:

@@ -76,9 +76,8 @@ def clear_command(dry_run: DryRun = False, json: options.Json = False) -> None:
 
 def _report(pruned: compiler.Pruned, *, dry_run: bool, json: bool) -> None:
     if pruned.in_use_entries:
-        console.warn(
-            f"{pruned.in_use_entries} entries stay: other processes are at work and may be using them"
-        )
+        stays = compiler.counted(pruned.in_use_entries, "entry stays", "entries stay")
+        console.warn(f"{stays}: other processes are at work and may be using what stays")
     if json:
         console.data_json({"dry_run": dry_run, **console.jsonable(pruned)})
         return
@@ -89,7 +88,7 @@ def _report(pruned: compiler.Pruned, *, dry_run: bool, json: bool) -> None:
 
 
 def _entries(count: int) -> str:
-    return "1 entry" if count == 1 else f"{count:,} entries"
+    return compiler.counted(count, "entry", "entries")
 
 
 def _seconds(text: str) -> float:

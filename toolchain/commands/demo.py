@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from compiler import HostError
+from compiler import HostError, counted
 from toolchain import console, zoo
 
 
@@ -74,15 +74,15 @@ def _costs(compiled: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _cached(compiled: dict[str, Any]) -> str:
-    return (
-        "all from the cache" if compiled.get("cached") else f"{compiled['cache_hits']} kernels from the cache"
-    )
+    if compiled.get("cached"):
+        return "all from the cache"
+    return f"{counted(compiled['cache_hits'], 'kernel')} from the cache"
 
 
 def _proof(verified: dict[str, Any]) -> list[tuple[str, str]]:
     worst = max(verified["outputs"], key=lambda one: float(one["needed"]))
     return [
-        ("verified against", f"{verified['reference']}, {verified['runs']} inputs"),
+        ("verified against", f"{verified['reference']}, {counted(verified['runs'], 'input')}"),
         ("worst error", f"{worst['needed']:.1e} of the output's scale, allowed {worst['tolerance']:.1e}"),
     ]
 
@@ -98,7 +98,7 @@ def _times(timed: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _threads(count: int) -> str:
-    return "1 thread" if count == 1 else f"{count} threads"
+    return counted(count, "thread")
 
 
 def _files(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler import ExitCode, write_atomic
+from compiler import ExitCode, counted, write_atomic
 from toolchain import console, options
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def doctor_command(
     else:
         show(rows)
         numbers = count(rows)
-        console.talk(f"{numbers['problems']} problems, {numbers['warnings']} warnings")
+        console.talk(f"{counted(numbers['problems'], 'problem')}, {counted(numbers['warnings'], 'warning')}")
     if count(rows)["problems"]:
         raise typer.Exit(ExitCode.HOST)
 

@@ -61,8 +61,8 @@ def _inspect_library(file: Path, *, kernels: bool, check: bool, json: bool) -> N
     broken = [one.index for one in report.kernels if one.replays is False]
     if broken:
         raise compiler.WrongResultError(
-            f"{len(broken)} of {len(report.kernels)} kernels do not replay to the same text",
-            where="kernels " + ", ".join(map(str, broken)),
+            f"{len(broken)} of {compiler.counted(len(report.kernels), 'kernel')} replay to another text",
+            where="kernels " + compiler.some(broken),
             hint=_AGAIN,
         )
     if report.module_replays is False:
@@ -70,7 +70,9 @@ def _inspect_library(file: Path, *, kernels: bool, check: bool, json: bool) -> N
             "the source for the device is not that of the kernels", where=str(file), hint=_AGAIN
         )
     if check and not json:
-        console.data(f"all {len(report.kernels)} kernels replay to the same text")
+        console.data(
+            f"{compiler.counted(len(report.kernels), 'kernel replays', 'kernels replay')} to the same text"
+        )
 
 
 def _is_library(file: Path) -> bool:
@@ -91,7 +93,7 @@ def _show_model(report: compiler.ModelReport) -> None:
         console.data(f"memory plan   {console.size(report.arena_bytes)} for all intermediate values")
     if report.unsupported:
         console.data("")
-        console.data(f"cannot be compiled: {console.count(len(report.unsupported), 'node')}")
+        console.data(f"cannot be compiled: {compiler.counted(len(report.unsupported), 'node')}")
         console.data(console.table(("op", "nodes", "first", "reason"), _refusals(report.unsupported)))
 
 
@@ -101,8 +103,10 @@ def _computation(report: compiler.ModelReport) -> str:
     if not report.unknown_nodes:
         return text
     every = sum(one.count for one in report.ops)
-    known = f"{text} in the {every - report.unknown_nodes} of {every} nodes whose shapes are known"
-    return known if report.unknown_nodes < every else "not known: no node's shapes are known"
+    if report.unknown_nodes == every:
+        return "not known: no node's shapes are known"
+    nodes = f"{every - report.unknown_nodes} of {compiler.counted(every, 'node')}"
+    return f"{text} in the {nodes} whose shapes are known"
 
 
 def _refusals(unsupported: Sequence[compiler.Unsupported]) -> list[tuple[object, ...]]:
@@ -126,7 +130,8 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     console.data(f"memory plan   {console.size(report.arena_bytes)} for all intermediate values")
     if not report.images:
         console.data(f"scratch       {console.size(report.scratch_bytes)} a thread")
-    console.data(f"computation   {report.flops / 1e9:.3g} GFLOP in {len(report.kernels)} kernels")
+    count = compiler.counted(len(report.kernels), "kernel")
+    console.data(f"computation   {report.flops / 1e9:.3g} GFLOP in {count}")
     if report.images:
         console.data(f"toolchain     {report.toolchain}\n")
         images = [(one.kind, one.arch or "any", console.size(one.bytes)) for one in report.images]

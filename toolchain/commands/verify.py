@@ -81,8 +81,9 @@ def _show(report: compiler.VerifyReport) -> None:
         console.data(f"first that differs: {first or 'none'}\n")
     console.data(_comparisons("output", report.outputs))
     verdict = "within tolerance" if report.passed else "NOT within tolerance"
-    place = f"on {report.device}" if report.device else f"{report.threads} threads"
-    console.data(f"{verdict} of {report.reference}: {report.runs} runs, seed {report.seed}, {place}")
+    place = f"on {report.device}" if report.device else compiler.counted(report.threads, "thread")
+    runs = compiler.counted(report.runs, "run")
+    console.data(f"{verdict} of {report.reference}: {runs}, seed {report.seed}, {place}")
     if not report.passed:
         console.talk(f"hint: {_what_would_pass(report.needed)}")
 

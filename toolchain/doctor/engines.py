@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from compiler import TkError
+from compiler import TkError, counted
 from toolchain.doctor.row import Patient, Row, problem
 
 
@@ -67,7 +67,7 @@ def leftovers(patient: Patient) -> Iterable[Row]:
         yield Row(
             "leftovers",
             "warning",
-            f"{len(left)} containers of runs that were killed: {', '.join(left[:3])}",
+            f"{counted(len(left), 'container')} of runs that were killed: {', '.join(left[:3])}",
             "their tk was killed before it could remove them",
             "the next `tk image run` or `tk image prune` removes them",
         )

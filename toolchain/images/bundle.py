@@ -23,6 +23,7 @@ from compiler import (
     BadInputError,
     HostError,
     UsageError,
+    counted,
     private_directory,
     sha256_file,
     stream_atomic,
@@ -424,7 +425,7 @@ def _unpack(
             if member.size != known.size or digest != known.sha256:
                 raise _broken(path, f"{known.path} was changed: sha256 {digest}, expected {known.sha256}")
     if waiting:
-        raise _broken(path, f"it lacks {len(waiting)} files, {min(waiting)} among them")
+        raise _broken(path, f"it lacks {counted(len(waiting), 'file')}, {min(waiting)} among them")
     needed = {LOCK, manifest.base_image.file, *(one.file for one in manifest.components)}
     if absent := needed - {one.path for one in manifest.files}:
         raise _broken(path, f"its manifest names no file {min(absent)}")

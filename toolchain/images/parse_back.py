@@ -9,7 +9,7 @@ import shlex
 from collections.abc import Callable
 from typing import Any
 
-from compiler import InternalError
+from compiler import InternalError, counted
 from toolchain.images.plan import (
     PATH_DEFAULT,
     Arg,
@@ -65,9 +65,8 @@ def check(plan: Plan, text: str) -> None:
                 why=f"planned {want}, written {have}",
             )
     if len(found) != len(expected):
-        raise InternalError(
-            f"the Dockerfile has {len(found)} instructions, the plan {len(expected)}", where=plan.name
-        )
+        count = counted(len(found), "instruction")
+        raise InternalError(f"the Dockerfile has {count}, the plan {len(expected)}", where=plan.name)
 
 
 def _written(one: Instruction) -> Instruction:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from compiler import counted
 from toolchain import console, options
 from toolchain.commands.image import common, target
 from toolchain.site import FILE_NAME
@@ -64,7 +65,7 @@ def export_command(
         )
     else:
         console.data(str(path))
-        console.talk(f"{len(manifest.files)} files, {console.size(size)}")
+        console.talk(f"{counted(len(manifest.files), 'file')}, {console.size(size)}")
 
 
 @app.command("import")

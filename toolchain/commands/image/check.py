@@ -60,6 +60,7 @@ def _show(report: Report) -> None:
     against = "tk.lock" if report.locked else "the recipe; there is no lock for it"
     failed = sum(one.verdict == "FAILED" for one in report.smoke)
     console.data(
-        f"{report.reference}: {len(report.smoke)} smoke tests, {failed} failed; {report.packages} packages,"
+        f"{report.reference}: {compiler.counted(len(report.smoke), 'smoke test')}, {failed} failed;"
+        f" {compiler.counted(report.packages, 'package')},"
         f" {len(report.differences)} differ from {against}"
     )

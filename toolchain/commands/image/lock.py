@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler import UsageError
+from compiler import UsageError, counted
 from toolchain import console, options
 from toolchain.commands.image import common, target
 
@@ -173,4 +173,4 @@ def _tell(
         console.data(console.table(("what", "name", "before", "after"), rows))
     if section.built is not None:
         console.talk(f"image: {section.built.reference}@{section.built.digest}")
-    console.talk(f"{path_text}: {len(rows)} changes" if written else f"{path_text} is up to date")
+    console.talk(f"{path_text}: {counted(len(rows), 'change')}" if written else f"{path_text} is up to date")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from compiler import counted
 from toolchain import console, options
 from toolchain.commands.image import removal, target
 
@@ -48,6 +49,6 @@ def prune_command(
         console.data(name)
     verb = "would be removed" if dry_run else "removed"
     console.talk(
-        f"{len(names)} images {verb}, {console.size(size)} with what they share; {len(layers)} layers;"
-        f" {len(left)} things of killed processes"
+        f"{counted(len(names), 'image')} {verb}, {console.size(size)} with what they share;"
+        f" {counted(len(layers), 'layer')}; {counted(len(left), 'thing')} of killed processes"
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler import BadInputError, UsageError
+from compiler import BadInputError, UsageError, counted
 from toolchain import console
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def confirmed(lines: Sequence[str], *, yes: bool, command: str) -> bool:
     answer = _asked(lines)
     if answer is None:
         raise UsageError(
-            f"nothing was removed: {len(lines)} things would be, and nobody is there to be asked",
+            f"nothing was removed: {counted(len(lines), 'thing')} would be, and nobody is there to be asked",
             where=f"tk image {command}",
             why="\n".join(lines),
             hint="add --yes; --dry-run lists only",
