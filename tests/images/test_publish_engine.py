@@ -21,17 +21,19 @@ from toolchain.site import SiteConfig
 
 pytestmark = pytest.mark.slow
 
-BASE = "debian:bookworm-slim"
-"""What `cpu` starts from. Where it cannot be pulled, the tests' own Debian is given that name."""
-
 
 @pytest.fixture
-def run(docker_engine: TestEngine, tmp_path: Path) -> Callable[..., Result]:
+def run(docker_engine: TestEngine, registry: str, tmp_path: Path) -> Callable[..., Result]:
+    """`tk image ...` in a project whose mirror of Docker Hub has the tests' Debian as `cpu`'s base."""
     engine = docker_engine.open()
-    if engine.image(BASE) is None:
-        repository, tag = BASE.split(":")
-        engine.api.tag(docker_engine.base, repository, tag)
+    repository = f"{registry}/hub/library/debian"
+    with engine.guard("fill the mirror"):
+        engine.api.tag(docker_engine.base, repository, "bookworm-slim")
+        said = [str(one) for one in engine.api.push(repository, "bookworm-slim", stream=True, decode=True)]
+    assert not any("'error'" in one for one in said), said
     (tmp_path / ".git").mkdir()
+    mirror = f"{{original: docker.io, mirror: '{registry}/hub'}}"
+    (tmp_path / "site.yaml").write_text(f"mirrors:\n  registry:\n    - {mirror}\n")
 
     def one(*words: object) -> Result:
         return tk("image", *words, "--docker-host", docker_engine.url, cwd=tmp_path, timeout=1200)
