@@ -64,7 +64,9 @@ def test_built_once_then_pulled(
     store.remove_images(engine, [one for one in store.list_images(engine) if one.name == "cpu"], force=True)
     again = run(*words)
     assert again.code == 0, again.err[-3000:]
-    assert again.json["images"][0]["how"] == f"pulled from {registry}/team"
+    assert (
+        again.json["images"][0]["how"] == f"pulled {image['reference'].rpartition(':')[0]}@{image['digest']}"
+    )
     assert again.json["images"][0]["digest"] == image["digest"]
 
 

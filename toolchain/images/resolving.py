@@ -123,7 +123,8 @@ def _asked(
         **more,
     }
     secrets = {SITE_SECRET: site_config.build_settings(), CA_SECRET: site_config.ca_certificates()}
-    base = site_config.mirrored_image(plan.base.pinned) or plan.base.pinned
+    mirror = "" if plan.base.stand_in else site_config.mirrored_image(plan.base.pinned)
+    base = mirror or plan.base.pinned
     with engine.container(
         base, [f"{_FOLDER}/resolve.sh"], entrypoint=["sh"], user="0:0",
         host={"network_mode": "bridge", "init": True},
