@@ -29,6 +29,8 @@ pytestmark = pytest.mark.slow
 
 _DEBIAN = "debian:bookworm-slim"
 _MINUTES = 60.0
+_HOSTS = ("stub.invalid", "repo.radeon.com", "github.com", "apt.llvm.org", "developer.download.nvidia.com")
+"""Where the steps of these images fetch from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +203,12 @@ def visitor(
 
 def _mirrors(mirror: StubMirror, gateway: str) -> str:
     here = f"http://{gateway}:{mirror.port}"
-    lines = [
-        f"  {kind}: [{{original: 'https://', mirror: '{here}/{kind}/'}}]\n" for kind in ("apt", "url", "git")
-    ]
-    return "".join(lines) + f"  pip: {{index: '{here}/pypi/simple/'}}\n"
+    lines = []
+    for kind in ("apt", "url", "git"):
+        lines.append(f"  {kind}:\n")
+        for host in _HOSTS:
+            lines.append(f"    - original: https://{host}/\n      mirror: {here}/{kind}/{host}/\n")
+    return "".join(lines) + f"  pip:\n    index: {here}/pypi/simple/\n"
 
 
 def _trusting(folder: Path, mirror: StubMirror) -> Path:

@@ -178,21 +178,24 @@ def canonical(package: str) -> str:
 
 
 def locked_additions(section: str) -> Additions:
-    """What the project's lock says that a section has beside its recipe; nothing when it says nothing."""
-    path = lock_path()
-    found = (read_lock(path) or Lock()).images.get(section)
-    if found is None or found.added is None:
-        return NOTHING
-    own = found.added
-    return read_additions(own.apt, own.pip, [path.parent / one for one in own.scripts])
+    """What a lock, first the project's, says that a section has beside its recipe; nothing when none does."""
+    for path in (lock_path(), user_lock()):
+        found = (read_lock(path) or Lock()).images.get(section)
+        if found is not None and found.added is not None:
+            own = found.added
+            return read_additions(own.apt, own.pip, [path.parent / one for one in own.scripts])
+    return NOTHING
 
 
-def added_to(plan: Plan) -> LockedAdditions | None:
-    """What the project's lock writes down of a plan's additions: scripts in the project by relative paths."""
+def added_to(plan: Plan, lock: Path | None = None) -> LockedAdditions | None:
+    """What a lock, by default the project's, writes down of a plan's additions: scripts by relative paths.
+
+    Those that are not below its folder by absolute ones.
+    """
     added = NOTHING if plan.resolution is None else plan.resolution.additions
     if not added:
         return None
-    folder = lock_path().parent
+    folder = (lock or lock_path()).parent
     paths = (one.path.absolute() for one in added.scripts)
     shown = (one.relative_to(folder) if one.is_relative_to(folder) else one for one in paths)
     return LockedAdditions(added.apt, added.pip, tuple(one.as_posix() for one in shown))

@@ -17,6 +17,7 @@ from toolchain.images.lock import (
     Lock,
     LockedBuild,
     LockedImage,
+    added_to,
     consult,
     project_lock,
     read_lock,
@@ -130,7 +131,7 @@ def _taken_over(named: Named, own: Section, section: Section, say: Say) -> Named
     """The same with the project's lock in place of the user's."""
     found = own.read()
     assert found is not None  # its pins count
-    section.write(found)
+    section.write(replace(found, added=added_to(named.unlocked, section.path)))
     say(f"{section.path} has {named.unlocked.section} as it was locked before")
     return replace(named, lock_file=section.path)
 
@@ -138,7 +139,8 @@ def _taken_over(named: Named, own: Section, section: Section, say: Say) -> Named
 def _keep(section: Section, made: LockedImage) -> None:
     """Write the section; the image that it names stays in it."""
     old = section.read()
-    section.write(replace(made, built=None if old is None else old.built))
+    built = None if old is None else old.built
+    section.write(replace(made, built=built, added=added_to(section.plan, section.path)))
 
 
 def _built(section: Section) -> LockedBuild | None:

@@ -19,6 +19,7 @@ from toolchain.images.lock_file import Lock, LockedImage, update_lock, write_loc
 from toolchain.images.named import Named, plan_named
 from toolchain.images.plan import Pins
 from toolchain.images.resolving import Packages
+from toolchain.recipes.additions import read_additions
 
 
 class Engine(FakeEngine):
@@ -171,6 +172,18 @@ def test_the_image_that_a_lock_names_stays_named(versions: dict[str, str], here:
     assert found is not None
     assert found.images["cpu"].built is None
     assert found.images["cpu"].pins.apt["g++"] == "1"
+
+
+def test_what_a_user_adds_is_known_by_its_name_from_then_on(
+    versions: dict[str, str], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside of a project, too, and from another folder."""
+    script = here / "more.sh"
+    script.write_text("#!/bin/sh\n")
+    made = lock(additions=read_additions(["curl"], [], [script]))
+    assert made.plan.section.startswith("cpu+with-")
+    monkeypatch.chdir(here.parent)
+    assert plan_named(made.plan.section).plan.key == made.plan.key
 
 
 def test_without_internet_the_way_out_is_told(
