@@ -206,8 +206,7 @@ def _mirrors(mirror: StubMirror, gateway: str) -> str:
     lines = []
     for kind in ("apt", "url", "git"):
         lines.append(f"  {kind}:\n")
-        for host in _HOSTS:
-            lines.append(f"    - original: https://{host}/\n      mirror: {here}/{kind}/{host}/\n")
+        lines += [f"    - original: https://{one}/\n      mirror: {here}/{kind}/{one}/\n" for one in _HOSTS]
     return "".join(lines) + f"  pip:\n    index: {here}/pypi/simple/\n"
 
 
