@@ -249,7 +249,7 @@ def test_compiling_for_a_vendor_as_typed(visitor: User) -> None:
     assert explained.code == 0, explained.err
     bare = visitor.types("tk compile mnist.onnx --target sycl-nvidia")
     assert bare.code == 4, bare.err
-    assert "add --build, or build it first: `tk image build" in bare.err
+    assert "`tk image build cuda-11.8.0+dpcpp-2022-12` makes it; where a command has --build" in bare.err
     done = visitor.types("tk compile mnist.onnx --target sycl-nvidia --build")
     assert "error: cannot build" not in done.err, done.err[-3000:]
     [image] = [one for one in visitor.types("tk image ls --json").json if one["name"].startswith("cuda-")]

@@ -6,6 +6,7 @@ import contextlib
 import http
 import importlib.util
 import io
+import re
 import socket
 import sys
 import tarfile
@@ -25,6 +26,8 @@ from toolchain.settings import python_environment
 
 _PODMAN = "Podman Engine"
 _REMOVE_TRIES, _REMOVE_PAUSE_SECONDS = 10, 0.2
+_NO_PROGRAM = re.compile(r"executable file [^:]*not found|no such file or directory", re.IGNORECASE)
+"""How runc and crun say that an image lacks the program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,8 +219,10 @@ class Engine:
         """Run a program in a container of its own, without network unless `host` has `network_mode`.
 
         The container is removed, also after an interrupt. `timeout` in seconds; without one a live engine is
-        waited for. Raises HostError.
+        waited for. A program that the image has not got ends with 127, as in a shell. Raises HostError.
         """
+        import docker.errors
+
         host = {"network_mode": "none", **options.pop("host", {})}
         entry = [argv[0]] if argv else None
         doing = f"run `{' '.join(argv)}` in {image}"
@@ -225,7 +230,12 @@ class Engine:
             self.container(image, list(argv[1:]), entrypoint=entry, host=host, **options) as name,
             self.guard(doing, timeout),
         ):
-            self.api.start(name)
+            try:
+                self.api.start(name)
+            except docker.errors.APIError as error:
+                if not _NO_PROGRAM.search(str(error)):
+                    raise
+                return Finished(127, f"the image has no program {argv[0]}")
             ended = awaited(lambda: self.api.wait(name, timeout=timeout), self.watch(doing, name))
             code = int(ended["StatusCode"])
             output: bytes = self.api.logs(name)
