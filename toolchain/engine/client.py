@@ -26,7 +26,9 @@ from toolchain.settings import python_environment
 
 _PODMAN = "Podman Engine"
 _REMOVE_TRIES, _REMOVE_PAUSE_SECONDS = 10, 0.2
-_NO_PROGRAM = re.compile(r"executable file [^:]*not found|no such file or directory", re.IGNORECASE)
+_NO_PROGRAM = re.compile(
+    r"executable file [^:]*not found|exec:? [^:]*: no such file or directory", re.IGNORECASE
+)
 """How runc and crun say that an image lacks the program."""
 
 
