@@ -315,6 +315,8 @@ def serving(keys: Path | None = None) -> Iterator[str]:
             running.socket = context.wrap_socket(running.socket, server_side=True)
         thread = threading.Thread(target=running.serve_forever)
         thread.start()
-        yield f"http{'s' if keys else ''}://127.0.0.1:{running.server_port}/"
-        running.shutdown()
-        thread.join()
+        try:
+            yield f"http{'s' if keys else ''}://127.0.0.1:{running.server_port}/"
+        finally:
+            running.shutdown()
+            thread.join()
