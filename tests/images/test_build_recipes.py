@@ -89,6 +89,31 @@ def test_build_and_check(where: tuple[TestEngine, str], tmp_path: Path) -> None:
     assert not rebuilt.json["cached"]
 
 
+def test_what_a_user_adds_is_in_the_image_and_a_run_gets_what_it_asks_for(
+    docker_engine: TestEngine, tmp_path: Path
+) -> None:
+    remove_stand_ins(docker_engine)
+    (tmp_path / "mine.sh").write_text("#!/bin/sh\necho mine > /etc/mine\n")
+    (tmp_path / "sets").mkdir()
+    (tmp_path / "sets" / "one").write_text("set\n")
+    more = ("--with-apt", "hello", "--with", "mine.sh", "--docker-host", docker_engine.url)
+
+    def run(*arguments: object) -> Result:
+        return tk("image", *arguments, cwd=tmp_path, timeout=1800)
+
+    built = run("build", "cpu", *more, "--base", docker_engine.base)
+    assert built.code == 0, built.err[-3000:]
+    assert "-with-" in built.out
+    said = "hello; cat /etc/mine /data/one; echo $LEVEL; touch /data/x 2>/dev/null || echo read only; pwd"
+    extras = ("-v", "./sets:/data:ro", "-e", "LEVEL=3", "--workdir", "/data")
+    seen = run("run", "cpu", *more, *extras, "--", "sh", "-c", said)
+    assert (seen.code, seen.out) == (0, "Hello, world!\nmine\nset\n3\nread only\n/data\n"), seen.err
+    assert run("check", "cpu", *more).code == 0
+    asked = run("rm", built.out.strip(), "--docker-host", docker_engine.url)
+    assert (asked.code, "--yes" in asked.err) == (2, True)
+    assert run("rm", built.out.strip(), "--yes", "--docker-host", docker_engine.url).code == 0
+
+
 def test_the_site_s_bundle_is_used_and_nowhere(docker_engine: TestEngine, tmp_path: Path) -> None:
     """The bundle makes pip work behind a proxy with a CA of its own, and no byte of it stays."""
     bundle = load_site().ca_certificates().decode() or pytest.skip("this machine has no CA bundle")
