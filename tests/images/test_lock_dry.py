@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler import HostError
+from compiler import BuildError, HostError
 from tests.images.test_dry_build import Workshop, _resolution, _stand_in, _unpinned, workshop
 from toolchain.engine import store
 from toolchain.engine.build import BuildOptions, build_image
@@ -15,7 +15,7 @@ from toolchain.images.bundle import export_bundle, import_bundle
 from toolchain.images.inventory import compare, read_inventory
 from toolchain.images.lock import Lock, component_of, consult
 from toolchain.images.locking import changes, lock_plan
-from toolchain.images.plan import Pins, Plan
+from toolchain.images.plan import ContextFile, Pins, Plan
 from toolchain.images.planner import plan_image
 from toolchain.images.seed import plan_offline
 
@@ -92,3 +92,38 @@ def test_a_bundle_with_components(
     again = build_image(engine, plan, site=offline, options=options)
     assert (again.reference, again.cached) == (built.reference, False)
     assert compare(read_inventory(engine, again.reference, plan), plan, section.pins) == ()
+
+
+def test_a_lock_outlives_what_the_archives_have(workshop: Workshop) -> None:
+    """A locked version is gone: the build takes it from the snapshot of the lock's time, and nothing else."""
+    engine, mirror, site = workshop.engine, workshop.mirror, workshop.site
+    resolution = _unpinned(_resolution("rocm-5.4.3"), mirror)
+    base = _stand_in(workshop.base, resolution)
+    lists = ContextFile("sources.list", b"deb [trusted=yes] https://archive.ubuntu.com/ubuntu stub main\n")
+    files = tuple(lists if one.path == lists.path else one for one in base.files)
+    stand_in = build_image(engine, dataclasses.replace(base, files=files, tag="with-archive")).reference
+
+    def planned(pins: Pins | None = None) -> Plan:
+        return plan_image(resolution, site=site, lock=pins, base=stand_in)
+
+    section = lock_plan(engine, planned(), site, planned, trust=bool)
+    pins = section.pins
+    assert pins.snapshot
+    assert all("ubuntu.com" not in one.url for one in pins.debs.values())
+    gone = next(name for name in planned().apt if pins.apt[name] == "99~stub")
+    mirror.take_snapshot(f"snapshot.ubuntu.com/ubuntu/{pins.snapshot}/")
+    mirror.supersede(gone)
+    try:
+        locked = planned(pins)
+        built = build_image(engine, locked, site=site)
+        assert compare(read_inventory(engine, built.reference, locked), locked, pins) == ()
+        assert any("/snapshot.ubuntu.com/" in one for one in mirror.asked)
+        unlasting = planned(dataclasses.replace(pins, snapshot=""))
+        with pytest.raises(BuildError) as caught:
+            build_image(engine, unlasting, site=site)
+        assert gone in caught.value.why
+    finally:
+        mirror.newer.clear()
+        mirror.past.clear()
+        del mirror.packages[gone]
+        mirror.add_packages([gone])
