@@ -219,6 +219,7 @@ def _trusting(folder: Path, mirror: StubMirror) -> Path:
         (folder / name).symlink_to(command.ROOT / name)
     for path in folder.glob("recipes/*/*.yaml"):
         text = re.sub(r"(key_fingerprint: )\w+", rf"\g<1>{mirror.fingerprint()}", path.read_text())
+        text = re.sub(r"digest: \"?sha256:[0-9a-f]{64}\"?", "digest: unresolved", text)
         for known, commit in mirror.commits.items():
             url, _, ref = known.partition(" ")
             text = re.sub(
@@ -252,9 +253,9 @@ def test_compiling_for_a_vendor_as_typed(visitor: User) -> None:
     assert "`tk image build cuda-11.8.0+dpcpp-2022-12` makes it; where a command has --build" in bare.err
     done = visitor.types("tk compile mnist.onnx --target sycl-nvidia --build")
     assert "error: cannot build" not in done.err, done.err[-3000:]
-    [image] = [one for one in visitor.types("tk image ls --json").json if one["name"].startswith("cuda-")]
-    assert image["state"] == "built"
-    assert done.code in (4, 5), "the image has no real DPC++, so the compile itself is not run to its end"
+    images = [one for one in visitor.types("tk image ls --json").json if one["name"].startswith("cuda-")]
+    assert [one["state"] for one in images] == ["built"], done.err[-3000:]
+    assert done.code in (4, 5), done.err  # no real DPC++: the compile itself is not run to its end
 
 
 def test_logs_are_named_and_whole(newcomer: User, cleaned: Engine) -> None:
