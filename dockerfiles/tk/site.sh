@@ -85,9 +85,16 @@ use_apt_mirrors() {
 }
 
 # The lists of apt in which an archive of the system is replaced by a snapshot: $1 is the archive without
-# `http://`, $2 the snapshot. Its release file is as old as it is, so how long that counted is not asked.
+# `http://`, `*.` before it stands for any host of a domain, $2 is the snapshot. Its release file is as old as it is, so how long that counted is not asked.
 snapshot_lists() {
-    same='function same(word) { sub(/^https?:\/\//, "", word); sub(/\/+$/, "", word); return word == from }'
+    same='function same(word,    tail, rest) {
+        sub(/^https?:\/\//, "", word)
+        sub(/\/+$/, "", word)
+        if (substr(from, 1, 2) != "*.") return word == from
+        tail = substr(from, 2)
+        rest = length(word) - length(tail)
+        return rest > 0 && substr(word, rest + 1) == tail && index(substr(word, 1, rest), "/") == 0
+    }'
     for file in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
         [ ! -e "$file" ] || awk -v from="$1" -v to="$2" "$same"'
             $1 == "deb" {

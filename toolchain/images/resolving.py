@@ -325,12 +325,12 @@ def parse_uris(
 
     original: what a URL of a mirror stands for.
     """
-    own = tuple(f"{one.original}/" for one in archives)
+    own = [re.compile(rf"https?://{re.escape(one.original)}/".replace(r"\*", "[^/]+")) for one in archives]
     found: dict[str, Deb] = {}
     for match in _URI.finditer(listed):
         url = original(match["url"])
         name = next((one for one in (f"{match['name']}:{match['arch']}", match["name"]) if one in apt), "")
-        if name and not url.partition("://")[2].startswith(own):
+        if name and not any(one.match(url) for one in own):
             found[name] = Deb(url, match["sha256"])
     return dict(sorted(found.items()))
 

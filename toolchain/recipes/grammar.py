@@ -102,7 +102,12 @@ HttpUrl = Annotated[
     ),
 ]
 ArchivePath = Annotated[
-    str, _form("a host and a path: deb.debian.org/debian", rf"{_HOST}\.[a-z]{{2,}}(/{_URL_PART})+", 300)
+    str,
+    _form(
+        "a host, or `*.` and a domain, and a path: *.debian.org/debian",
+        rf"(\*\.)?{_HOST}\.[a-z]{{2,}}(/{_URL_PART})+",
+        300,
+    ),
 ]
 ImageReference = Annotated[
     str,

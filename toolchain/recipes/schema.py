@@ -173,6 +173,8 @@ class Licence(Model):
 class Archive(Model):
     """One of a system's own archives of packages, without `http://`, and the service that keeps its past.
 
+    `*.` before a domain stands for all its hosts, as the same archive has many.
+
     An archive as it was at a time is at `<snapshot>/<YYYYMMDDTHHMMSSZ>`.
     """
 

@@ -54,8 +54,8 @@ def _sees(run: Run) -> bool:
 
 def test_snapshots_are_of_the_lock_s_time_and_of_a_day_later() -> None:
     for name, first in (
-        ("cpu", "deb.debian.org/debian-security http://snapshot.debian.org/archive/debian-security/"),
-        ("cuda-12.1", "archive.ubuntu.com/ubuntu https://snapshot.ubuntu.com/ubuntu/"),
+        ("cpu", "*.debian.org/debian-security http://snapshot.debian.org/archive/debian-security/"),
+        ("cuda-12.1", "*.ubuntu.com/ubuntu https://snapshot.ubuntu.com/ubuntu/"),
     ):
         locked = Pins(apt={"g++": "1"}, snapshot="20261231T203000Z")
         plan = plan_image(resolve(name, load_book()), lock=locked)

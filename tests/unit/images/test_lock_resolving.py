@@ -49,10 +49,10 @@ def test_apts_answer() -> None:
 
 URIS = f"""\
 Need to get 83.9 kB of archives.
-'http://m/apt/deb.debian.org/debian/pool/hello_2.10-3_amd64.deb' hello_2.10-3_amd64.deb 5 SHA256:{"a" * 64}
+'http://m/apt/ftp.debian.org/debian/pool/hello_2.10-3_amd64.deb' hello_2.10-3_amd64.deb 5 SHA256:{"a" * 64}
 'http://m/apt/repo.radeon.com/rocm/apt/5.4.3/pool/hip-dev_5.4%2b1_amd64.deb' hip-dev_5.4+1_amd64.deb 5 \
 SHA256:{"b" * 64}
-'http://m/apt/deb.debian.org/debian-else/x_1_i386.deb' x_1_i386.deb 5 SHA256:{"c" * 64}
+'http://m/apt/ftp.debian.org/debian-else/x_1_i386.deb' x_1_i386.deb 5 SHA256:{"c" * 64}
 'http://m/apt/vendor.example.com/y_1_all.deb' y_1_all.deb 5 MD5Sum:{"d" * 32}
 'file:/fetched/packages/z.deb' z_1_all.deb 5 SHA256:{"e" * 64}
 'http://m/apt/vendor.example.com/not-locked_1_all.deb' not-locked_1_all.deb 5 SHA256:{"f" * 64}
@@ -65,7 +65,7 @@ def test_files_that_no_snapshot_keeps() -> None:
     apt = {"hello": "2.10-3", "hip-dev": "5.4+1", "x:i386": "1", "y": "1", "z": "1"}
     assert parse_uris(URIS, apt, system.archives, site.original_apt_url) == {
         "hip-dev": Deb("https://repo.radeon.com/rocm/apt/5.4.3/pool/hip-dev_5.4%2b1_amd64.deb", "b" * 64),
-        "x:i386": Deb("https://deb.debian.org/debian-else/x_1_i386.deb", "c" * 64),
+        "x:i386": Deb("https://ftp.debian.org/debian-else/x_1_i386.deb", "c" * 64),
     }
 
 

@@ -22,17 +22,17 @@ from toolchain.recipes.schema import Archive
 
 SCRIPT = data_directory("dockerfiles") / "tk" / "site.sh"
 ARCHIVE = Archive(
-    original="deb.debian.org/debian", snapshot="http://snapshot.debian.org/archive/debian", source="a test"
+    original="*.debian.org/debian", snapshot="http://snapshot.debian.org/archive/debian", source="a test"
 )
 LOCKED = "20260101T000000Z"
 LATER = "20260102T000000Z"
-ONE_LINE = "deb [trusted=yes] http://deb.debian.org/debian/ stub main\n"
-PLAIN = "deb http://deb.debian.org/debian stub main\n"
+ONE_LINE = "deb [trusted=yes] http://ftp.debian.org/debian/ stub main\n"
+PLAIN = "deb http://ftp.debian.org/debian stub main\n"
 STANZAS = """\
 # A list as Debian's images have it.
 Types: deb
 # http://snapshot.debian.org/archive/debian/20260101T000000Z
-URIs: http://deb.debian.org/debian
+URIs: http://ftp.debian.org/debian
 Suites: stub
 Components: main
 Trusted: yes
@@ -167,7 +167,7 @@ def test_a_snapshot_without_it_makes_it_another_version_never(place: Place) -> N
 def test_a_site_s_mirror_of_the_snapshots_is_asked(place: Place) -> None:
     superseded(place, LOCKED)
     here = f"http://127.0.0.1:{place.mirror.port}/apt"
-    mirrors = {"http://deb.debian.org/": f"{here}/own/", "http://snapshot.debian.org/": f"{here}/kept/"}
+    mirrors = {"http://ftp.debian.org/": f"{here}/own/", "http://snapshot.debian.org/": f"{here}/kept/"}
     lines = [f"apt_mirror={original} {mirror}\n" for original, mirror in mirrors.items()]
     (place.root / "secrets" / "tk-site").write_text("".join(lines))
     place.mirror.past[f"kept/archive/debian/{LOCKED}/"] = place.mirror.past.popitem()[1]

@@ -89,7 +89,7 @@ LOGS = {
     "opencl-without-devices": "No OpenCL platforms found!",
     "package-not-installable": " hip-runtime-amd : Depends: comgr (= 2.5.0.50403-121~20.04) "
     "but it is not installable",
-    "package-version-gone": "E: Failed to fetch http://deb.debian.org/debian/pool/main/g/git/git_2.39.2-1.1_amd64"
+    "package-version-gone": "E: Failed to fetch http://ftp.debian.org/debian/pool/main/g/git/git_2.39.2-1.1_amd64"
     ".deb  404  Not Found [IP: 151.101.2.132 80]",
     "apt-key-expired": "W: GPG error: https://repo.radeon.com/rocm/apt/5.4.3 ubuntu InRelease: The following "
     "signatures were invalid: EXPKEYSIG 9386B48A1A693C5C James Adrian Edwards",
