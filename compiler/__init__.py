@@ -57,7 +57,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.frontend.files import external_files as external_files
     from compiler.frontend.open_dims import OpenDimensionsError as OpenDimensionsError
     from compiler.inspect import inspect_model as inspect_model
-    from compiler.inspect_library import inspect_library as inspect_library
+    from compiler.library_inspection import inspect_library as inspect_library
     from compiler.reports import EMITS as EMITS
     from compiler.reports import CompileOptions as CompileOptions
     from compiler.reports import CompileReport as CompileReport
@@ -118,7 +118,7 @@ _HOMES = {
     "compiler.core.units": ("counted", "read_bytes"),
     "compiler.core.visible": ("cut_numbers", "some", "visible"),
     "compiler.inspect": ("inspect_model",),
-    "compiler.inspect_library": ("inspect_library",),
+    "compiler.library_inspection": ("inspect_library",),
     "compiler.reports": (
         "EMITS",
         "CompileOptions",

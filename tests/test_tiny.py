@@ -64,11 +64,12 @@ def test_a_compile_tells_how_far_it_is(paths: tuple[Path, Path], tmp_path: Path)
     told: list[tuple[str, float, float]] = []
     options = compiler.CompileOptions(output=tmp_path / "tiny.so", threads=3)  # not in the cache
     report = compiler.compile_model(paths[0], options, progress=lambda *one: told.append(one))
-    assert list(dict.fromkeys(one[0] for one in told))[:5] == [
+    assert list(dict.fromkeys(one[0] for one in told))[:6] == [
         "import",
         "rewrite",
         "fuse",
         "layout",
+        "loops",
         "kernels",
     ]
     kernels = [one for one in told if one[0] == "kernels"]

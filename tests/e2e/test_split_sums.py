@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from onnx import helper
 
-from compiler.inspect import inspect_library
+from compiler.library_inspection import inspect_library
 from compiler.reports import LibraryReport
 from tests.support.emulated_models import TARGETS, emulate, text_only
 from tests.support.merged_cases import merge

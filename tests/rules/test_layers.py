@@ -30,7 +30,7 @@ LAYERS["pipeline"] = {*LAYERS}
 LAYERS["compile"] = {*LAYERS}
 LAYERS["inspect"] = {*LAYERS}
 LAYERS["replay"] = {*LAYERS}
-LAYERS["inspect_library"] = {"core", "runtime", "reports", "replay"}
+LAYERS["library_inspection"] = {"core", "runtime", "reports", "replay"}
 
 # third-party package -> where it may be imported
 THIRD_PARTY: dict[str, set[str]] = {
@@ -144,3 +144,13 @@ def test_third_party_packages_stay_in_their_places() -> None:
 )
 def test_the_rules_can_fail(rule: object, path: str, text: str) -> None:
     assert list(rule(Source(path, text)))  # type: ignore[operator]
+
+
+def test_no_module_is_called_like_what_the_front_door_offers() -> None:
+    """Importing such a module would put it in the place of the function: `compiler.name` is then a module."""
+    import pkgutil
+
+    import compiler
+
+    modules = {one.name for one in pkgutil.iter_modules(compiler.__path__)}
+    assert modules & compiler._HOME_OF.keys() == set()

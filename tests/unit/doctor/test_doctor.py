@@ -136,7 +136,7 @@ def test_what_killed_runs_left_behind(patient: Patient) -> None:
     alive = {"Names": ["/tk-run-2"], "Labels": {labels.OWNER: labels.owner()}}
     found = FakeEngine(containers=[dead, alive])
     (row,) = engines.leftovers(replace(patient, engine=found))  # type: ignore[arg-type]
-    assert "1 containers" in row.found
+    assert "1 container of runs" in row.found
     assert "tk-run-1" in row.found
 
 
