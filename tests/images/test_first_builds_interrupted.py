@@ -116,7 +116,11 @@ def place(one: Round, request: pytest.FixtureRequest) -> Place:
     install = ("apt-get", "install", "--yes", "--no-install-recommends", *packages)
     steps = (From(under_test.base, "base"), Run((("apt-get", "update"), install)))
     plan = Plan(
-        "full-base", "tk-test/full-base", "1", Base(under_test.base, stand_in=True), (Stage("base", steps),)
+        "full-base",
+        "tk-test/full-base",
+        "1",
+        Base(under_test.base, os="debian-12", stand_in=True),
+        (Stage("base", steps),),
     )
     return Place(under_test, engine, build_image(engine, plan).reference)
 

@@ -193,6 +193,11 @@ class StubMirror:
         return done.stdout
 
 
+class _Server(http.server.ThreadingHTTPServer):
+    request_queue_size = 128
+    """Stages are built side by side: more of them knock at once than the usual five that may wait."""
+
+
 @contextlib.contextmanager
 def serving(folder: Path) -> Iterator[StubMirror]:
     """A mirror that answers on all of this machine's addresses until the block ends."""
@@ -211,7 +216,7 @@ def serving(folder: Path) -> Iterator[StubMirror]:
         def log_message(self, *_: Any) -> None:
             """Nothing: what was asked is in `asked`."""
 
-    server = http.server.ThreadingHTTPServer(("0.0.0.0", 0), Handler)
+    server = _Server(("0.0.0.0", 0), Handler)
     mirror.port = server.server_address[1]
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
