@@ -114,8 +114,10 @@ def lock_first(engine: Engine, named: Named, *, trust: Trust, say: Say) -> Named
     own = Section(named.unlocked, named.site, user_lock())
     place = None if named.unlocked.base.stand_in else project_lock()
     section = own if place is None else replace(own, path=place)
-    if named.pins is not None and (named.lock_file != own.path or find_image(engine, named.plan)):
-        return named if named.lock_file == section.path else _taken_over(named, own, section, say)
+    if named.pins is not None and named.lock_file != own.path:
+        return named
+    if named.pins is not None and find_image(engine, named.plan):
+        return named if place is None else _taken_over(named, own, section, say)
     old = section.read() or own.read()
     why = "; ".join(named.stale) or "no lock fixes its versions yet"
     say(f"locking {named.unlocked.section} in {section.path}: {why}")

@@ -153,6 +153,19 @@ def test_a_stand_in_stays_out_of_the_projects_lock(versions: dict[str, str], her
     assert again.plan.key == made.plan.key
 
 
+def test_a_stand_in_that_the_projects_lock_has_is_used_from_there(
+    versions: dict[str, str], here: Path
+) -> None:
+    """As `tk image lock --base` wrote it; the user's own lock knows nothing of it."""
+    base = "my/debian:bookworm"
+    plan = plan_named("cpu", base=base).unlocked
+    pins = Pins(apt=dict.fromkeys(plan.apt, "7"))
+    write_lock(here / "tk.lock", Lock({"cpu": LockedImage(recipe_of(plan), base, pins, stand_in=True)}))
+    made = lock(base=base, engine=_with_base(base))
+    assert (made.lock_file, made.pins) == (here / "tk.lock", pins)
+    assert not user_lock().exists()
+
+
 class _Debian(Engine):
     def read_file(self, _image: str, _path: str) -> bytes:
         return b'ID=debian\nVERSION_ID="12"\n'
