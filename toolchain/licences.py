@@ -145,7 +145,7 @@ def distributions(book: RecipeBook, pyproject: Mapping[str, Any]) -> dict[str, s
     asked |= {f"`{extra}`" if extra != "dev" else "development": names
               for extra, names in project["optional-dependencies"].items()}  # fmt: skip
     asked["containers"] = _pinned()
-    asked["images"] = _named([*_contents(book)])
+    asked["images"] = _named([one.content for one in book.entries()])
     for use, requirements in asked.items():
         for one in requirements:
             found.setdefault(_name(one), set()).add(use)
@@ -156,14 +156,6 @@ def _pinned() -> list[str]:
     """What the bundled compiler needs in a container."""
     files = sorted((data_directory("recipes") / "python-packages").glob("*.txt"))
     return [line for file in files for line in file.read_text().splitlines() if "==" in line]
-
-
-def _contents(book: RecipeBook) -> Iterator[Any]:
-    for stack in book.stacks.values():
-        yield from (one.content for one in stack.rows)
-    for component in book.components.values():
-        yield from (one.content for one in component.releases)
-    yield from (one.content for one in book.systems.values())
 
 
 def _named(content: Any) -> list[str]:

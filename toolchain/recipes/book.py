@@ -81,6 +81,14 @@ class RecipeBook:
     issues: Mapping[str, Entry[schema.Issue]]
     environments: Mapping[str, Entry[schema.Environment]]
 
+    def entries(self) -> Iterator[Entry[Any]]:
+        """Everything that an image can be made of: versions of stacks, releases of components, systems."""
+        for stack in self.stacks.values():
+            yield from stack.rows
+        for component in self.components.values():
+            yield from component.releases
+        yield from self.systems.values()
+
 
 def load_book(folders: Sequence[Path] = ()) -> RecipeBook:
     """Read the shipped recipes and those in `folders`, which add records and replace versions.

@@ -30,7 +30,7 @@ def cross_check(book: RecipeBook, problems: Problems) -> None:
             _known(name, known, where, problems)
         for name in condition.lacks:
             _known(name, known, where, problems)
-    for node in _nodes(book):
+    for node in (one.node for one in book.entries()):
         for where, name in _placeholders(node):
             if "." in name:
                 _known(name.partition(".")[0], known, where, problems)
@@ -77,16 +77,8 @@ def _conditions(book: RecipeBook) -> Iterator[tuple[str, Condition]]:
         yield issue.where, issue.row.when
     for component in book.components.values():
         yield from ((component.releases[0].where, one) for one in component.component.automatic)
-    for node in _nodes(book):
+    for node in (one.node for one in book.entries()):
         yield from ((one.where, Condition.model_validate(one.plain())) for one in _whens(node))
-
-
-def _nodes(book: RecipeBook) -> Iterator[Node]:
-    for stack in book.stacks.values():
-        yield from (one.node for one in stack.rows)
-    for component in book.components.values():
-        yield from (one.node for one in component.releases)
-    yield from (one.node for one in book.systems.values())
 
 
 def _inner(node: Node) -> Iterator[Node]:

@@ -95,6 +95,7 @@ def build_command(
         target.planned, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked,
         frozen=frozen, additions=common.additions(with_apt, with_pip, with_file), locks=not dry_run,
     )  # fmt: skip
+    names = list(dict.fromkeys(names))
     images = target.planned_all(names, plan)
     if dry_run:
         _show_intent(_engine_if_any(docker_host, engine), images, json=json)
