@@ -19,6 +19,7 @@ import pytest
 from compiler import load_settings
 from tests.images.test_dry_build import _fill, _resolution, _stand_in
 from tests.support import command, stub_mirror
+from tests.support.documents import shell_commands
 from tests.support.engine import TestEngine
 from tests.support.stub_mirror import StubMirror
 from toolchain.engine import store
@@ -256,6 +257,23 @@ def test_compiling_for_a_vendor_as_typed(visitor: User) -> None:
     images = [one for one in visitor.types("tk image ls --json").json if one["name"].startswith("cuda-")]
     assert [one["state"] for one in images] == ["built"], done.err[-3000:]
     assert done.code in (4, 5), done.err  # no real DPC++: the compile itself is not run to its end
+
+
+def test_the_page_on_building_as_typed(
+    newcomer: User, visitor: User, cleaned: Engine, docker_engine: TestEngine
+) -> None:
+    """Every `sh` block of docs/building.md; a vendor's stack is made of stubs, whose smoke tests fail."""
+    with cleaned.guard("name a base"):
+        cleaned.api.tag(docker_engine.base, "my/debian", "bookworm")
+    codes = {}
+    for line in shell_commands((command.ROOT / "docs" / "building.md").read_text()):
+        user = visitor if "rocm" in line or line.endswith(" ls") else newcomer
+        done = user.types(line)
+        codes[line] = done.code
+        assert done.out, f"{line}\n{done.err[-3000:]}"
+    assert codes.pop("tk image check rocm-5.4+dpcpp-2022-12") == 1
+    assert len(codes) == 4
+    assert set(codes.values()) == {0}, codes
 
 
 def test_logs_are_named_and_whole(newcomer: User, cleaned: Engine) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import ROOT
+from tests.support.documents import shell_commands
 from tests.support.engine import TestEngine
 
 pytestmark = pytest.mark.slow
@@ -20,19 +20,16 @@ BASE = "debian:bookworm-slim"
 """What `cpu` starts from. Where it cannot be pulled, the tests' own Debian is given that name."""
 
 
-def commands() -> list[list[str]]:
-    section = (ROOT / "README.md").read_text().partition("## Images")[2].partition("\n## ")[0]
-    block = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)[0]
-    return [shlex.split(line, comments=True) for line in block.splitlines() if line.strip()]
-
-
 def test_followed_literally(docker_engine: TestEngine, tmp_path: Path) -> None:
     engine = docker_engine.open()
     if engine.image(BASE) is None:
         repository, tag = BASE.split(":")
         engine.api.tag(docker_engine.base, repository, tag)
     env = {**os.environ, "DOCKER_HOST": docker_engine.url, "PYTHONPATH": str(ROOT)}
-    for program, *arguments in commands():
+    section = (ROOT / "README.md").read_text().partition("\n## Images\n")[2].partition("\n## ")[0]
+    commands = [shlex.split(line) for line in shell_commands(section)]
+    assert len(commands) > 8
+    for program, *arguments in commands:
         assert program == "tk"
         argv = [sys.executable, "-m", "toolchain", *arguments]
         done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True)
