@@ -50,6 +50,21 @@ def test_without_compiler_and_engine_the_compiler_is_what_is_missing(
     assert "no C++ compiler" in done.err
 
 
+def test_who_asks_for_an_image_is_told_of_the_engine(tk: Tk, model: Path, tmp_path: Path) -> None:
+    env = {"DOCKER_HOST": f"unix://{tmp_path}/none.sock", "TK_DPCXX": "", "PATH": "/usr/bin:/bin"}
+    done = tk("compile", model, "--target", "sycl-nvidia", "--build", env=env)
+    assert done.code == 4
+    assert "no container engine answers" in done.err
+    assert "this machine itself has no toolchain for sycl-nvidia" in done.err
+
+
+def test_a_missing_engine_is_said_once(tk: Tk, model: Path, tmp_path: Path) -> None:
+    env = {"DOCKER_HOST": f"unix://{tmp_path}/none.sock", "PATH": "/usr/bin:/bin"}
+    done = tk("compile", model, "--target", "sycl-nvidia", "--explain", env=env)
+    assert done.code == 0, done.err
+    assert done.err.count("no container engine answers") == 1
+
+
 def test_the_options_are_those_of_every_command_that_can_run_elsewhere(tk: Tk) -> None:
     for command in ("compile", "run", "verify", "bench"):
         assert "--image" in tk(command, "--help", env={"COLUMNS": "200"}).out, command

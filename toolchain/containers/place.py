@@ -51,15 +51,20 @@ def image_of_target(values: Mapping[str, Any], place: Place) -> str | None:
 
     It has the architectures of `--arch`, else those of this machine's accelerators where the target takes
     them, else the target's own. Raises UsageError for a target without images, BadInputError when no image
-    has all the architectures.
+    has all the architectures, HostError where an image was asked for and no engine answers.
     """
     from toolchain.recipes.book import load_book
     from toolchain.recipes.targets import find_target, image_for
 
     try:
         engine = _engine(place)
-    except HostError:
-        return None
+    except HostError as error:
+        if place.build or place.docker_host or place.engine:
+            error.why = f"{error.why}; and this machine itself has no toolchain for {values['target']}"
+            raise
+        if not place.explain:
+            return None
+        engine = None
     book = load_book(load_site(place.site).recipe_folders)
     target = str(values["target"])
     archs: tuple[str, ...] = ()
@@ -84,7 +89,7 @@ def run_placed(command: str, given: Mapping[str, Any], flags: Mapping[str, str],
     site = load_site(place.site)
     needs = needs_of(command, given, place.asked, load_book(site.recipe_folders))
     call = call_of(command, _with_output(command, given), flags)
-    engine = _engine(place)
+    engine = _engine_if_needed(place)
     # What this machine lacks is said before an image is built; elsewhere the look is taken in the image.
     early = _given(engine, None, needs, place) if _is_here(engine, place) else None
     if engine is None:
@@ -118,10 +123,14 @@ def run_placed(command: str, given: Mapping[str, Any], flags: Mapping[str, str],
     return done.status
 
 
-def _engine(place: Place) -> Engine | None:
+def _engine(place: Place) -> Engine:
+    return open_engine(resolve_endpoint(place.docker_host, kind=place.engine), kind=place.engine)
+
+
+def _engine_if_needed(place: Place) -> Engine | None:
     """The engine; None where none answers and nothing is to be run. Raises HostError."""
     try:
-        return open_engine(resolve_endpoint(place.docker_host, kind=place.engine), kind=place.engine)
+        return _engine(place)
     except HostError as error:
         if not place.explain:
             raise
