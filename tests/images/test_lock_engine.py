@@ -47,7 +47,10 @@ def test_from_a_lock_to_a_build_without_network(
     missing = run("build", NAME, "--locked")
     assert (missing.code, "no section for cpu" in missing.err) == (3, True)
 
+    tried = ok(run("lock", NAME, "--dry-run", "--json")).json
+    assert (tried["written"], lock.exists()) == (False, False)
     found = ok(run("lock", NAME, "--json")).json
+    assert len(tried["changes"]) == len(found["changes"])
     pins = {one["name"]: one["after"] for one in found["changes"] if one["what"] == "apt"}
     assert {"g++", "libc6-dev", "python3-minimal"} <= pins.keys(), (
         "packages that are pulled in are locked, too"

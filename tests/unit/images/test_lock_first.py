@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from compiler import BadInputError, HostError
+from compiler import BadInputError, HostError, UsageError
 from tests.support.fake_engine import FakeEngine
 from toolchain import console, obtain
+from toolchain.commands.image import target
+from toolchain.commands.image.lock import lock_command
 from toolchain.engine import effort, progress, store
 from toolchain.images import locking, section
 from toolchain.images.lock import consult, project_lock, read_lock, recipe_of, user_lock
@@ -197,6 +200,33 @@ def test_what_a_user_adds_is_known_by_its_name_from_then_on(
     assert made.plan.section.startswith("cpu+with-")
     monkeypatch.chdir(here.parent)
     assert plan_named(made.plan.section).plan.key == made.plan.key
+
+
+def test_a_dry_run_shows_the_changes_and_writes_nothing(
+    versions: dict[str, str], here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / ".git").mkdir()
+    monkeypatch.setattr(target, "connect", lambda *_: Engine())
+
+    def changed(**options: bool) -> dict[str, str]:
+        lock_command("cpu", json=True, **options)
+        found = json.loads(capsys.readouterr().out)["changes"]
+        return {one["name"]: one["after"] for one in found if one["what"] != "snapshot"}  # a moment in time
+
+    tried = changed(dry_run=True)
+    assert tried["g++"] == "1"
+    assert not (here / "tk.lock").exists()
+    assert changed() == tried
+    text = (here / "tk.lock").read_text()
+    versions["version"] = "2"
+    assert changed(update=True, dry_run=True)["g++"] == "2"
+    assert (here / "tk.lock").read_text() == text
+
+
+@pytest.mark.parametrize("option", [{"repair": True}, {"image": f"tk/cpu:1@sha256:{'0' * 64}"}])
+def test_what_is_there_to_write_has_no_dry_run(option: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="exclude each other"):
+        lock_command("cpu", dry_run=True, **option)
 
 
 def test_without_internet_the_way_out_is_told(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +14,8 @@ from toolchain import console, options
 from toolchain.commands.image import common, target
 
 if TYPE_CHECKING:
+    from toolchain.engine.client import Engine
     from toolchain.images.lock import LockedImage
-    from toolchain.images.locking import Change
     from toolchain.images.plan import Pins, Plan
     from toolchain.images.section import Section
 
@@ -37,6 +38,7 @@ Repair = Annotated[
         help="First mend a tk.lock that is broken or half merged; then NAME may be left out.",
     ),
 ]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")]
 MirrorList = Annotated[
     bool, typer.Option("--mirror-list", help="Print what a mirror must hold so that the lock lasts.")
 ]
@@ -48,6 +50,7 @@ def lock_command(
     repair: Repair = False,
     trust_on_first_use: options.TrustOnFirstUse = False,
     image: Image = None,
+    dry_run: DryRun = False,
     mirror_list: MirrorList = False,
     arch: common.Archs = None,
     allow: common.Allow = None,
@@ -71,6 +74,9 @@ def lock_command(
     from toolchain.images.section import Section
     from toolchain.obtain import trusting
 
+    if dry_run and (repair or image):
+        other = "--repair" if repair else "--image"
+        raise UsageError(f"--dry-run and {other} exclude each other", hint=f"{other} is there to write")
     if repair:
         _repair(json=json and name is None)
     if name is None:
@@ -85,7 +91,7 @@ def lock_command(
     for warning in named.warnings:
         console.warn(warning)
     section = Section(named.plan, named.site, lock_path())
-    before = section.read()
+    before = after = section.read()
     if before is None or update or not section.is_fresh():
         made = section.resolve(
             target.connect(docker_host, engine_name),
@@ -94,13 +100,28 @@ def lock_command(
             trust=trusting(given=trust_on_first_use),
             say=lambda text: console.talk(f"resolving {text}"),
         )
-        section.write(replace(made, built=None if before is None else before.built))
+        after = replace(made, built=None if before is None else before.built)
+        if not dry_run:
+            section.write(after)
+    assert after is not None  # resolved above
+    if not dry_run:
+        after = _with_build(section, after, chosen, lambda: target.connect(docker_host, engine_name))
+    if mirror_list:
+        _tell_mirror(section.planned(after.pins), after.pins, path_text=str(section.path), json=json)
+        return
+    _tell(before, after, path_text=str(section.path), json=json, dry_run=dry_run)
+
+
+def _with_build(
+    section: Section, after: LockedImage, chosen: tuple[str, str] | None, connect: Callable[[], Engine]
+) -> LockedImage:
+    """The section as it was written, without an image of another plan, or with the one that is `chosen`."""
     if why := section.drop_stale_build():
         console.talk(f"the lock names no image any more: {why}")
     if chosen is not None:
         with console.progress(f"pulling {chosen[0]}@{chosen[1]}"):
-            section.take_build(target.connect(docker_host, engine_name), *chosen)
-    _tell_changes(section, before, json=json, mirror_list=mirror_list)
+            section.take_build(connect(), *chosen)
+    return section.read() or after
 
 
 def _repair(*, json: bool) -> None:
@@ -136,19 +157,6 @@ def _image(text: str | None) -> tuple[str, str] | None:
     return found["reference"], found["digest"]
 
 
-def _tell_changes(section: Section, before: LockedImage | None, *, json: bool, mirror_list: bool) -> None:
-    """Say what has changed since `before`, or what a mirror must hold."""
-    from toolchain.images.locking import changes
-
-    after = section.read()
-    assert after is not None  # resolved before
-    if mirror_list:
-        _tell_mirror(section.planned(after.pins), after.pins, path_text=str(section.path), json=json)
-        return
-    found = changes(before.pins if before else None, after.pins)
-    _tell(found, after, path_text=str(section.path), json=json, written=after != before)
-
-
 def _tell_mirror(plan: Plan, pins: Pins, *, path_text: str, json: bool) -> None:
     from toolchain.images.mirror_list import mirror_list
 
@@ -162,15 +170,23 @@ def _tell_mirror(plan: Plan, pins: Pins, *, path_text: str, json: bool) -> None:
 
 
 def _tell(
-    found: tuple[Change, ...], section: LockedImage, *, path_text: str, json: bool, written: bool
+    before: LockedImage | None, after: LockedImage, *, path_text: str, json: bool, dry_run: bool
 ) -> None:
+    """Say what has changed, or what would change."""
+    from toolchain.images.locking import changes
+
+    found = changes(before.pins if before else None, after.pins)
+    differs = after != before
     if json:
-        facts = {"lock": path_text, "written": written, "changes": found, "image": section.built}
-        console.data_json(facts)
+        written = differs and not dry_run
+        console.data_json({"lock": path_text, "written": written, "changes": found, "image": after.built})
         return
     rows = [(one.what, one.name, one.before or "-", one.after or "-") for one in found]
     if rows:
         console.data(console.table(("what", "name", "before", "after"), rows))
-    if section.built is not None:
-        console.talk(f"image: {section.built.reference}@{section.built.digest}")
-    console.talk(f"{path_text}: {counted(len(rows), 'change')}" if written else f"{path_text} is up to date")
+    if after.built is not None and not dry_run:
+        console.talk(f"image: {after.built.reference}@{after.built.digest}")
+    if not differs:
+        console.talk(f"{path_text} is up to date")
+        return
+    console.talk(f"{path_text}: {counted(len(rows), 'change')}{', not written' if dry_run else ''}")
