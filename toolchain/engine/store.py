@@ -202,9 +202,14 @@ def _check_pulled(engine: Engine, plan: Plan, source: str, digest: str) -> None:
 
 def pull_base(engine: Engine, reference: str) -> None:
     """Pull an image by its reference, with the credentials of Docker's helpers; raises HostError."""
-    repository, _, tag = reference.rpartition("@" if "@" in reference else ":")
-    if not _pulled(engine, repository, tag):
+    if not _has_pulled(engine, reference):
         raise HostError(f"cannot pull {reference}: its registry has no such image; check the name")
+
+
+def _has_pulled(engine: Engine, reference: str) -> bool:
+    """Pull an image by its reference; False when its registry has none."""
+    repository, _, tag = reference.rpartition("@" if "@" in reference else ":")
+    return _pulled(engine, repository, tag)
 
 
 def _pulled(engine: Engine, repository: str, tag: str) -> bool:
@@ -233,18 +238,17 @@ def registry_digest(engine: Engine, reference: str) -> str:
     """
     import docker.errors
 
-    podman = engine.kind == "podman"
-    doing = f"pull {reference}" if podman else f"ask the registry for the digest of {reference}"
-    with engine.guard(doing):
+    if engine.kind == "podman":
+        _has_pulled(engine, reference)
+        return ""
+    with engine.guard(f"ask the registry for the digest of {reference}"):
         try:
-            if not podman:
-                found = engine.api.inspect_distribution(reference)
-                return str((found.get("Descriptor") or {}).get("digest") or "")
-            engine.api.pull(reference)
+            found = engine.api.inspect_distribution(reference)
         except docker.errors.APIError as error:
-            if not _is_missing(str(error)):
-                raise
-    return ""
+            if _is_missing(str(error)):
+                return ""
+            raise
+    return str((found.get("Descriptor") or {}).get("digest") or "")
 
 
 def _is_missing(why: str) -> bool:

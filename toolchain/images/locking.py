@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from compiler import BadInputError
+from toolchain.engine import store
 from toolchain.images import origins
 from toolchain.images.apt_lock import snapshot_at
 from toolchain.images.base_choice import choose_base
@@ -167,9 +168,6 @@ def _sources(plan: Plan, site: SiteConfig, old: Pins, trust: Trust, say: Say) ->
 
 
 def _pull_base(engine: Engine, plan: Plan, site: SiteConfig) -> None:
-    """Get the base by its digest, and give it the name by which the recipes know it."""
-    if plan.base.stand_in or engine.image(plan.base.pinned) is not None:
-        return
-    reference = site.mirrored_image(plan.base.pinned) or plan.base.pinned
-    with engine.guard(f"pull {reference}"):
-        engine.api.pull(reference)
+    """Get the base by its digest, from the site's mirror where there is one."""
+    if not plan.base.stand_in and engine.image(plan.base.pinned) is None:
+        store.pull_base(engine, site.mirrored_image(plan.base.pinned) or plan.base.pinned)

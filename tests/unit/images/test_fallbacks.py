@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,7 +39,7 @@ class Engine:
         self.known, self.error = known, error
         self.asked: list[str] = []
         self.local: set[str] = set()
-        self.api = SimpleNamespace(inspect_distribution=self._inspect, pull=lambda _reference: None)
+        self.api = SimpleNamespace(inspect_distribution=self._inspect, pull=self._pull)
 
     def _inspect(self, reference: str) -> dict[str, Any]:
         import docker.errors
@@ -48,8 +49,20 @@ class Engine:
             return {"Descriptor": {"digest": DIGEST}}
         raise docker.errors.NotFound(self.error)
 
-    def image(self, reference: str) -> dict[str, str] | None:
-        return {"Id": reference} if reference in self.local else None
+    def _pull(self, repository: str, *, tag: str, **_how: Any) -> Iterator[dict[str, str]]:
+        """As engines do: an error comes in the stream of an answer that began well."""
+        self.asked.append(f"{repository}:{tag}")
+        if not {repository, f"{repository}:{tag}"} & {*self.known}:
+            yield {"error": self.error}
+            return
+        self.local |= {f"{repository}:{tag}", f"{repository}@{tag}"}
+        yield {"status": "pulled"}
+
+    def image(self, reference: str) -> dict[str, Any] | None:
+        if reference not in self.local:
+            return None
+        repository = reference.partition("@")[0].rpartition(":")[0]
+        return {"Id": reference, "RepoDigests": [f"{repository}@{DIGEST}"]}
 
     def guard(self, doing: str) -> contextlib.AbstractContextManager[None]:
         @contextlib.contextmanager
@@ -87,6 +100,29 @@ def test_the_first_fallback_that_there_is() -> None:
 def test_a_registry_that_cannot_be_asked_is_no_reason() -> None:
     with pytest.raises(HostError, match="dial tcp"):
         chosen(Engine(NGC, error="dial tcp: lookup registry-1.docker.io: no such host"))
+
+
+@pytest.mark.parametrize(
+    ("error", "taken"),
+    [("manifest unknown: manifest unknown", NGC), ("dial tcp: lookup registry-1.docker.io: no such host", "")],
+)
+def test_podman_says_in_the_middle_of_its_answer_what_is_wrong(error: str, taken: str) -> None:
+    """Its socket cannot ask a registry, so the image is pulled."""
+    engine = Engine(NGC, error=error)
+    engine.kind = "podman"
+    if taken:
+        assert chosen(engine) == (DIGEST, taken)
+        return
+    with pytest.raises(HostError, match="no such host"):
+        chosen(engine)
+
+
+def test_a_base_that_cannot_be_pulled_is_no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locking, "resolve_packages", lambda *_a, **_k: Packages({"g++": "1"}, {}))
+    engine: Any = Engine(FIRST, error="no space left on device")
+    engine.api.pull = lambda *_a, **_k: iter([{"error": "no space left on device"}])
+    with pytest.raises(HostError, match="no space left on device"):
+        locking.lock_plan(engine, plan(NAME), SiteConfig(), lambda _pins: plan(NAME))
 
 
 def test_what_was_taken_stays_taken() -> None:

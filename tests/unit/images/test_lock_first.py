@@ -32,7 +32,7 @@ class Engine(FakeEngine):
     def api(self) -> Any:
         found = super().api
         found.inspect_distribution = lambda _reference: {"Descriptor": {"digest": "sha256:" + "d" * 64}}
-        found.pull = lambda _reference: None
+        found.pull = lambda _repository, **_how: iter(())
         return found
 
 

@@ -246,8 +246,9 @@ class Engine:
         self.pulled: list[str] = []
         self.endpoint = "x"
 
-    def pull(self, reference: str) -> None:
-        self.pulled.append(reference)
+    def pull(self, repository: str, *, tag: str, **_how: Any) -> Iterator[Any]:
+        self.pulled.append(f"{repository} {tag}")
+        return iter(())
 
     def image(self, _reference: str) -> None:
         return None
