@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler import HostError
 from toolchain import console
 
 if TYPE_CHECKING:
@@ -33,15 +32,16 @@ class Obtained:
 def locked(engine: Engine, named: Named, *, trust_first_use: bool = False) -> Named:
     """The image with pins: where no lock has any that count, it is locked now, in one line.
 
-    Raises HostError (with the way for a machine without internet), BuildError, and BadInputError for what
-    nobody vouches for.
+    Raises HostError (where a server cannot be reached, with the way for a machine without internet),
+    BuildError, and BadInputError for what nobody vouches for.
     """
     from toolchain.images.section import lock_first
+    from toolchain.web import UnreachableError
 
     trust = trusting(given=trust_first_use)
     try:
         return lock_first(engine, named, trust=trust, say=console.talk)
-    except HostError as error:
+    except UnreachableError as error:
         error.hint = "; ".join(filter(None, (error.hint, _without_internet(named))))
         raise
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler import private_directory, write_atomic
+from compiler import HostError, private_directory, write_atomic
 
 if TYPE_CHECKING:
     import requests
@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from toolchain.site import SiteConfig
 
 _SECONDS = 60.0
+
+
+class UnreachableError(HostError):
+    """A server elsewhere cannot be reached, from here or from the engine's machine."""
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from compiler import HostError
 from toolchain.engine.endpoint import DEFAULT_DOCKER, Endpoint
+from toolchain.web import UnreachableError
 
 _OTHERS = "name another engine with --docker-host or DOCKER_HOST"
 
@@ -19,25 +20,28 @@ _TLS = "check DOCKER_TLS_VERIFY=1, and ca.pem, cert.pem and key.pem in DOCKER_CE
 
 _ASKED = r"(?:Get|Head|Put|Post) \"?https?://(?P<server>[^/\s\"]+).*"
 _MIRROR = "name a mirror in site.yaml (`mirrors.registry`)"
-_BEYOND = (
+_BEYOND: tuple[tuple[type[HostError], re.Pattern[str], str, str], ...] = (
     (
+        UnreachableError,
         re.compile(r"lookup (?P<server>[^\s:]+)(?: on \S+)?: "),
         "finds no address for {server} (known cause no-name-resolution)",
         f"check the name, and that machine's name server and proxy, or {_MIRROR}, or use --base",
     ),
     (
+        HostError,
         re.compile(rf"{_ASKED}x509: "),
         "does not trust the certificate of {server} (known cause certificate-not-trusted)",
         "give that machine the CA of the registry, or of the proxy before it, and restart the engine",
     ),
     (
-        re.compile(rf"{_ASKED}(?:dial tcp|connection|Client\.Timeout)"),
+        UnreachableError,
+        re.compile(rf"{_ASKED}(?:dial tcp|connection|[Tt]imeout|deadline exceeded|EOF)"),
         "cannot reach {server}",
         f"check that machine's network and proxy, or {_MIRROR}",
     ),
 )
-"""What engines say, in the words of Go's library, when a server that they ask is the trouble: a pattern, what
-it means for the engine's machine, and what to do."""
+"""What engines say, in the words of Go's library, when a server that they ask is the trouble: which error, a
+pattern, what it means for the engine's machine, and what to do."""
 
 
 def is_timeout(error: BaseException) -> bool:
@@ -76,7 +80,18 @@ def guarded(endpoint: Endpoint, doing: str, seconds: float) -> Iterator[None]:
 def diagnose(endpoint: Endpoint, doing: str, error: BaseException, seconds: float) -> HostError:
     """The HostError, in one line, for an error of the SDK."""
     what, fix = cause(endpoint, error, seconds)
-    return HostError(f"cannot {doing}: {what}; {fix}")
+    found = beyond(endpoint, what)  # the engine's own words are among them
+    kind = HostError if found is None else type(found)
+    return kind(f"cannot {doing}: {what}; {fix}")
+
+
+def beyond(endpoint: Endpoint, said: str) -> HostError | None:
+    """What is the matter when an engine says that a server which it asks is the trouble; else None."""
+    for kind, pattern, meaning, fix in _BEYOND:
+        if found := pattern.search(said):
+            what = meaning.format(server=found["server"])
+            return kind(f"the machine of the engine at {endpoint} {what}: {said}", hint=fix)
+    return None
 
 
 def cause(endpoint: Endpoint, error: BaseException, seconds: float) -> tuple[str, str]:
@@ -106,10 +121,8 @@ def cause(endpoint: Endpoint, error: BaseException, seconds: float) -> tuple[str
 def _answered(endpoint: Endpoint, error: BaseException) -> tuple[str, str]:
     status = getattr(getattr(error, "response", None), "status_code", 0)
     explanation = _flat(getattr(error, "explanation", None) or error)
-    for pattern, meaning, fix in _BEYOND:
-        if found := pattern.search(explanation):
-            said = meaning.format(server=found["server"])
-            return f"the machine of the engine at {endpoint} {said}: {explanation}", fix
+    if found := beyond(endpoint, explanation):
+        return found.what, found.hint
     if status >= http.HTTPStatus.INTERNAL_SERVER_ERROR:
         return (
             f"the engine at {endpoint} answers {status}: {explanation}",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler import BuildError, HostError, TkError
-from toolchain.engine import labels
+from toolchain.engine import failures, labels
 from toolchain.engine.client import Engine
 from toolchain.images.plan import Plan
 
@@ -221,14 +222,22 @@ def _pulled(engine: Engine, repository: str, tag: str) -> bool:
                 if "error" in one:
                     if _is_missing(str(one["error"])):
                         return False
-                    raise HostError(
-                        f"cannot pull {repository} {tag}", why=str(one["error"]), hint=_login_hint(repository)
-                    )
+                    raise _not_pulled(engine, repository, tag, str(one["error"]))
         except docker.errors.APIError as error:
             if _is_missing(str(error)):
                 return False
             raise
     return True
+
+
+def _not_pulled(engine: Engine, repository: str, tag: str, why: str) -> HostError:
+    """The error for what an engine says while it pulls: a server, the login or the engine is the trouble."""
+    what = f"cannot pull {repository} {tag}"
+    if found := failures.beyond(engine.endpoint, why):
+        return type(found)(what, why=found.what, hint=found.hint)
+    is_refused = re.search(r"unauthorized|denied|authentication|toomanyrequests|credential", why)
+    hint = _login_hint(repository) if is_refused else f"see the log of the engine at {engine.endpoint}"
+    return HostError(what, why=why, hint=hint)
 
 
 def registry_digest(engine: Engine, reference: str) -> str:
@@ -256,7 +265,9 @@ def _is_missing(why: str) -> bool:
 
 
 def _login_hint(registry: str) -> str:
-    return f"check its address and `docker login {registry.partition('/')[0]}`"
+    server = registry.partition("/")[0]
+    is_named = "." in server or ":" in server or server == "localhost"  # else it is Docker Hub
+    return f"check its address and `{f'docker login {server}' if is_named else 'docker login'}`"
 
 
 @contextlib.contextmanager

@@ -15,13 +15,13 @@ from toolchain.images.plan import GitSource
 from toolchain.settings import git_environment
 
 if TYPE_CHECKING:
-    import requests
-
     from toolchain.site import SiteConfig
 
 _CHUNK_BYTES = 1 << 20
 _GIT_SECONDS = 300.0
 _MOST_BYTES = 8 << 30
+_ANSWERED = re.compile("returned error|certificate")
+"""How git says that it has reached a server which it cannot use."""
 
 
 def download(url: str, site: SiteConfig, target: Path | None = None) -> str:
@@ -29,11 +29,10 @@ def download(url: str, site: SiteConfig, target: Path | None = None) -> str:
 
     Through the site's mirror, proxy and CA bundle. Raises HostError when it cannot be fetched.
     """
+    digest, size = hashlib.sha256(), 0
     with contextlib.ExitStack() as stack:
-        response = stack.enter_context(_response(url, site))
         keep = stack.enter_context(stream_atomic(target)) if target is not None else None
-        digest, size = hashlib.sha256(), 0
-        for chunk in response.iter_content(_CHUNK_BYTES):
+        for chunk in _chunks(url, site):
             digest.update(chunk)
             size += len(chunk)
             if size > _MOST_BYTES:
@@ -56,7 +55,8 @@ def resolve_commit(tree: GitSource, site: SiteConfig) -> str:
         env = git_environment(certificates, site.proxy.http, site.proxy.https, ",".join(site.proxy.no_proxy))
         done = run(["git", *rewrites, "ls-remote", "--", tree.url, *patterns], timeout=_GIT_SECONDS, env=env)
     if done.returncode != 0:
-        raise HostError(
+        is_answer = "unable to access" not in done.stderr or _ANSWERED.search(done.stderr)
+        raise (HostError if is_answer else web.UnreachableError)(
             f"cannot ask {tree.url} for its tags",
             why=done.stderr.strip()[-300:],
             hint="check the network, or name a mirror in site.yaml (`mirrors.git`)",
@@ -71,16 +71,17 @@ def resolve_commit(tree: GitSource, site: SiteConfig) -> str:
     )
 
 
-@contextlib.contextmanager
-def _response(url: str, site: SiteConfig) -> Iterator[requests.Response]:
+def _chunks(url: str, site: SiteConfig) -> Iterator[bytes]:
+    """The bytes behind an address; whatever keeps them away is a HostError here, before a file is blamed."""
     import requests
 
     try:
         with web.answer(url, site) as response:
-            yield response
+            yield from response.iter_content(_CHUNK_BYTES)
     except requests.RequestException as error:
-        raise HostError(
+        is_answer = isinstance(error, requests.HTTPError | requests.exceptions.SSLError)
+        raise (HostError if is_answer else web.UnreachableError)(
             f"cannot fetch {url}",
             why=str(error)[:300],
-            hint="check the network, or name a mirror in site.yaml (`mirrors.url`)",
+            hint="check the network, or name a mirror (`mirrors.url`) or the CA (`ca_bundle`) in site.yaml",
         ) from error

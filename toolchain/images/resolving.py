@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler import BuildError, HostError, InternalError, stream_atomic
+from compiler import BuildError, HostError, InternalError, TkError, stream_atomic
 from toolchain.engine.watch import awaited
 from toolchain.images import origins
 from toolchain.images.apt_lock import CHECKSUMS, FOLDER, PREFERENCES, SNAPSHOTS
@@ -34,6 +34,7 @@ from toolchain.images.plan import (
     Stage,
 )
 from toolchain.images.steps import FETCHED, KEY_READER, fetch, site
+from toolchain.web import UnreachableError
 
 if TYPE_CHECKING:
     from toolchain.engine.client import Engine
@@ -48,6 +49,11 @@ _URI = re.compile(
     r"SHA256:(?P<sha256>[0-9a-f]{64})$",
     re.MULTILINE,
 )
+_AWAY = re.compile(
+    r"Temporary failure (?:in name resolution|resolving)|Could not (?:resolve|connect)|Unable to connect to"
+    r"|Failed to establish a new connection|[Nn]etwork is unreachable|Connection timed out"
+)
+"""How apt, pip, curl and wget say that a server cannot be reached."""
 _SIMULATED = re.compile(r"^Inst (?P<name>\S+) (?:\[[^\]]*\] )?\((?P<version>\S+) ", re.MULTILINE)
 _KEEP = "/etc/apt/preferences.d/tk-keep.pref"
 _CONSTRAINTS = f"{_FOLDER}/constraints.txt"
@@ -79,7 +85,8 @@ def resolve_packages(
 
     All downloads of the plan must have a sha256. `archives` are the system's own, which keep old versions;
     `keep` are versions that are taken where they still exist.
-    Raises BuildError with the last lines when apt or pip find no solution, HostError when the engine fails.
+    Raises BuildError with the last lines when apt or pip find no solution, HostError when the engine fails or
+    no package source can be reached.
     """
     if not _asked_of_apt(plan) and not plan.pip:
         return Packages({}, {})
@@ -364,11 +371,20 @@ def parse_pip(
     return dict(sorted(found.items()))
 
 
-def _unsolved(plan: Plan, log: str) -> BuildError:
+def _unsolved(plan: Plan, log: str) -> TkError:
+    """Why there is no solution: without a network that is no matter of versions."""
     lines = [line for line in log.splitlines() if line.strip()]
+    what = f"the packages of {plan.name} cannot be resolved"
+    if away := [line for line in lines if _AWAY.search(line)]:
+        return UnreachableError(
+            what,
+            where=plan.base.reference,
+            why="\n".join(dict.fromkeys(away[-3:])),
+            hint="check the network, or name proxy and mirrors in site.yaml",
+        )
     return BuildError(
-        f"the packages of {plan.name} cannot be resolved",
+        what,
         where=plan.base.reference,
         why="\n".join(lines[-12:]),
-        hint="check the network and the mirrors in site.yaml; a version that is asked for may have vanished",
+        hint="check the mirrors in site.yaml; a version that is asked for may have vanished",
     )

@@ -12,10 +12,11 @@ import pytest
 from compiler import HostError
 from tests.support import command
 from tests.support.broken_engine import VERSION, Answer, Request, fake_engine, healthy
-from toolchain.engine import failures
+from toolchain.engine import failures, store
 from toolchain.engine.client import open_engine
 from toolchain.engine.endpoint import Endpoint
 from toolchain.recipes.book import load_book
+from toolchain.web import UnreachableError
 
 Start = Callable[[Answer], Endpoint]
 
@@ -126,6 +127,7 @@ LOOKUP = f"{GET}dial tcp: lookup registry.example.com"
         (f"{GET}x509: certificate signed by unknown authority", "does not trust the certificate of"),
         (f"{GET}dial tcp 10.0.0.1:443: connect: connection refused", "cannot reach"),
         (f"{GET}net/http: request canceled while waiting for connection", "cannot reach"),
+        (f"{GET}net/http: TLS handshake timeout", "cannot reach"),
     ],
 )
 def test_a_registry_that_the_engine_cannot_ask(start: Start, said: str, text: str) -> None:
@@ -138,11 +140,40 @@ def test_a_registry_that_the_engine_cannot_ask(start: Start, said: str, text: st
     assert "registry.example.com" in line.partition(text)[2]
     assert "answers 500" not in line
     assert "restart it" not in line
+    assert isinstance(caught.value, UnreachableError) is ("certificate" not in text)
+
+
+@pytest.mark.parametrize(
+    ("image", "said", "kind", "hint"),
+    [
+        ("x:1", f"{LOOKUP}: no such host", UnreachableError, "mirrors.registry"),
+        (
+            "r.example.com/x:1",
+            "unauthorized: authentication required",
+            HostError,
+            "`docker login r.example.com`",
+        ),
+        ("nvidia/cuda:1", "toomanyrequests: You have reached your limit", HostError, "`docker login`"),
+        ("x:1", "write /var/lib/docker/x: no space left on device", HostError, "see the log of the engine"),
+    ],
+)
+def test_a_pull_that_breaks_off(
+    start: Start, image: str, said: str, kind: type[HostError], hint: str
+) -> None:
+    """The answer begins well; what is wrong comes in the stream."""
+    engine = open_engine(start(lambda one: healthy(one) or one.answer({"error": said})))
+    with pytest.raises(HostError) as caught:
+        store.pull_base(engine, image)
+    assert type(caught.value) is kind
+    assert hint in caught.value.hint
+    assert said in caught.value.why
 
 
 def test_known_causes_that_are_named_are_in_the_recipes() -> None:
     named = {
-        name for _, meaning, _ in failures._BEYOND for name in re.findall(r"known cause ([a-z-]+)", meaning)
+        name
+        for _, _, meaning, _ in failures._BEYOND
+        for name in re.findall(r"known cause ([a-z-]+)", meaning)
     }
     assert named
     assert named <= set(load_book().issues)

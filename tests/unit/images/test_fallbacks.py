@@ -13,6 +13,7 @@ import pytest
 from compiler import BadInputError, HostError
 from tests.support.command import tk
 from tests.support.recipes import plan
+from toolchain.engine.endpoint import Endpoint
 from toolchain.images import locking, origins
 from toolchain.images.base_choice import choose_base
 from toolchain.images.lock import Lock, LockedImage, consult, recipe_of, write_lock
@@ -34,6 +35,7 @@ class Engine:
     """An engine whose registries have `known`, and answer everything else with `error`."""
 
     kind = "docker"
+    endpoint = Endpoint("unix:///var/run/docker.sock", "the default")
 
     def __init__(self, *known: str, error: str = "manifest unknown: manifest unknown") -> None:
         self.known, self.error = known, error
@@ -104,7 +106,10 @@ def test_a_registry_that_cannot_be_asked_is_no_reason() -> None:
 
 @pytest.mark.parametrize(
     ("error", "taken"),
-    [("manifest unknown: manifest unknown", NGC), ("dial tcp: lookup registry-1.docker.io: no such host", "")],
+    [
+        ("manifest unknown: manifest unknown", NGC),
+        ("dial tcp: lookup registry-1.docker.io: no such host", ""),
+    ],
 )
 def test_podman_says_in_the_middle_of_its_answer_what_is_wrong(error: str, taken: str) -> None:
     """Its socket cannot ask a registry, so the image is pulled."""

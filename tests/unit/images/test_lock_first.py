@@ -23,6 +23,7 @@ from toolchain.images.named import Named, plan_named
 from toolchain.images.plan import Pins
 from toolchain.images.resolving import Packages
 from toolchain.recipes.additions import read_additions
+from toolchain.web import UnreachableError
 
 
 class Engine(FakeEngine):
@@ -229,16 +230,22 @@ def test_what_is_there_to_write_has_no_dry_run(option: dict[str, Any]) -> None:
         lock_command("cpu", dry_run=True, **option)
 
 
+@pytest.mark.parametrize("error", [UnreachableError("no address"), HostError("disk full", hint="free some")])
 def test_without_internet_the_way_out_is_told(
-    versions: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    error: HostError, versions: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def offline(*_arguments: Any) -> str:
-        raise HostError("cannot ask the registry for the digest of debian:bookworm-slim")
+    """A bundle mends nothing but that: no full disk, and no engine that is gone."""
 
-    monkeypatch.setattr(store, "registry_digest", offline)
+    def fail(*_arguments: Any) -> str:
+        raise error
+
+    monkeypatch.setattr(store, "registry_digest", fail)
     with pytest.raises(HostError) as caught:
         lock()
     assert caught.value.code == 4
+    if not isinstance(error, UnreachableError):
+        assert caught.value.hint == "free some"
+        return
     assert "tk image bundle export cpu" in caught.value.hint
     assert "tk image bundle import" in caught.value.hint
 

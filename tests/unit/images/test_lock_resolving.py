@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from compiler import BadInputError, BuildError, HostError
-from toolchain.images import locking, origins
+from toolchain.images import locking, origins, resolving
 from toolchain.images.locking import Change, changes, lock_plan
 from toolchain.images.plan import Base, Deb, Download, GitSource, Pins, Plan
 from toolchain.images.planner import plan_image
@@ -25,6 +25,7 @@ from toolchain.recipes.additions import NOTHING
 from toolchain.recipes.book import load_book
 from toolchain.recipes.resolve import resolve
 from toolchain.site import Mirror, SiteConfig
+from toolchain.web import UnreachableError
 
 SIMULATED = """\
 Reading package lists...
@@ -157,6 +158,15 @@ def server(tmp_path: Path) -> Iterator[str]:
         def log_message(self, *_args: Any) -> None:
             pass
 
+        def do_GET(self) -> None:
+            if self.path != "/half":
+                super().do_GET()
+                return
+            self.send_response(200)
+            self.send_header("Content-Length", "14")
+            self.end_headers()
+            self.wfile.write(b"7 bytes")
+
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as one:
         thread = threading.Thread(target=one.serve_forever)
         thread.start()
@@ -195,6 +205,41 @@ def test_downloads_that_fail(server: str, tmp_path: Path) -> None:
         origins.download(f"{server}/none", SiteConfig(), tmp_path / "kept")
     assert "404" in caught.value.why
     assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize(("path", "is_away"), [("none", False), ("half", True), ("", True)])
+def test_what_keeps_a_download_away(path: str, is_away: bool, server: str, tmp_path: Path) -> None:
+    """A server that says no is there; one that breaks off, or is not there, is not; no file is to blame."""
+    url = f"{server}/{path}" if path else "http://127.0.0.1:9/key.gpg"
+    with pytest.raises(HostError, match="cannot fetch") as caught:
+        origins.download(url, SiteConfig(), tmp_path / "kept")
+    assert isinstance(caught.value, UnreachableError) is is_away
+    assert not (tmp_path / "kept").exists()
+
+
+@pytest.mark.parametrize(
+    ("url", "is_away"), [("http://127.0.0.1:9/x", True), ("http://no-such-host.invalid/x", True), ("", False)]
+)
+def test_a_repository_that_cannot_be_reached(url: str, is_away: bool, server: str) -> None:
+    with pytest.raises(HostError, match="cannot ask") as caught:
+        origins.resolve_commit(GitSource(url or f"{server}/none", "v1", "unresolved", "/s"), SiteConfig())
+    assert isinstance(caught.value, UnreachableError) is is_away
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "W: Failed to fetch http://ftp.debian.org/x  Temporary failure resolving 'ftp.debian.org'",
+        "W: Failed to fetch http://m/InRelease  Could not connect to m:80 (10.0.0.1), connection timed out",
+        "WARNING: Retrying: Failed to establish a new connection: [Errno 101] Network is unreachable",
+    ],
+)
+def test_packages_without_a_network_are_no_matter_of_versions(line: str) -> None:
+    gone = "E: Unable to locate package gcc"
+    away = resolving._unsolved(PLAN, f"{line}\n{gone}\n" + "E: more\n" * 20)
+    assert isinstance(away, UnreachableError)
+    assert away.why == line
+    assert isinstance(resolving._unsolved(PLAN, gone), BuildError)
 
 
 def test_commits_of_tags_and_branches(repository: Path) -> None:
