@@ -105,10 +105,11 @@ class SiteConfig:
 
     def original_apt_url(self, url: str) -> str:
         """What a URL of one of this site's apt mirrors stands for; the URL itself when it is of none."""
-        for one in self.apt_mirrors:
-            if url.startswith(one.mirror):
-                return f"{one.original}{url.removeprefix(one.mirror)}"
-        return url
+        fitting = [one for one in self.apt_mirrors if url.startswith(one.mirror)]
+        if not fitting:
+            return url
+        longest = max(fitting, key=lambda one: len(one.mirror))
+        return f"{longest.original}{url.removeprefix(longest.mirror)}"
 
     def build_settings(self) -> bytes:
         """Proxy and mirrors as the `NAME=value` lines that build steps read from the secret `tk-site`."""
@@ -278,10 +279,10 @@ def _over(below: SiteConfig, above: SiteConfig) -> SiteConfig:
             above.proxy.https or below.proxy.https,
             _joined(above.proxy.no_proxy, below.proxy.no_proxy),
         ),
-        apt_mirrors=_joined(above.apt_mirrors, below.apt_mirrors),
-        url_mirrors=_joined(above.url_mirrors, below.url_mirrors),
-        git_mirrors=_joined(above.git_mirrors, below.git_mirrors),
-        registry_mirrors=_joined(above.registry_mirrors, below.registry_mirrors),
+        apt_mirrors=_mirrors(above.apt_mirrors, below.apt_mirrors),
+        url_mirrors=_mirrors(above.url_mirrors, below.url_mirrors),
+        git_mirrors=_mirrors(above.git_mirrors, below.git_mirrors),
+        registry_mirrors=_mirrors(above.registry_mirrors, below.registry_mirrors),
         pip_index=above.pip_index or below.pip_index,
         pip_extra_indexes=_joined(above.pip_extra_indexes, below.pip_extra_indexes),
         registry=above.registry or below.registry,
@@ -294,6 +295,12 @@ def _over(below: SiteConfig, above: SiteConfig) -> SiteConfig:
 
 def _joined(first: Sequence[T], second: Sequence[T]) -> tuple[T, ...]:
     return tuple(dict.fromkeys((*first, *second)))
+
+
+def _mirrors(first: Sequence[Mirror], second: Sequence[Mirror]) -> tuple[Mirror, ...]:
+    """One for each address; the longest first, as that is the one that counts of several that fit."""
+    own = {one.original: one for one in reversed((*first, *second))}
+    return tuple(own[original] for original in sorted(own, key=lambda one: (-len(one), one)))
 
 
 def _mirror_pairs(name: str, mirrors: Sequence[Mirror]) -> list[tuple[str, str]]:

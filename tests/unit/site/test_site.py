@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,30 @@ def test_downloads_from_a_mirror(tmp_path: Path) -> None:
     site = load_site(whole(tmp_path / "at"))
     assert site.mirrored_url("https://repo.radeon.com/a.gpg") == "https://files.example.com/radeon/a.gpg"
     assert site.mirrored_url("https://example.com/a") == "https://example.com/a"
+
+
+def test_of_mirrors_that_overlap_the_longest_counts(tmp_path: Path, home: Path) -> None:
+    """Whatever their order and file; for one address the project's counts. Apt's steps go by the order."""
+    write(
+        home / ".config/tk/site.yaml",
+        "mirrors:\n"
+        "  url:\n    - {original: 'https://a/', mirror: 'https://m/'}\n"
+        "    - {original: 'https://a/b/', mirror: 'https://n/'}\n"
+        "  registry: [{original: docker.io, mirror: m}, {original: docker.io/nvidia, mirror: n}]\n"
+        "  apt:\n    - {original: 'http://a/x', mirror: 'http://user'}\n"
+        "    - {original: 'http://a/x/y', mirror: 'http://m/y'}\n",
+    )
+    write(tmp_path / "site.yaml", "mirrors: {apt: [{original: 'http://a/x', mirror: 'http://m'}]}\n")
+    site = load_site(start=tmp_path)
+    assert site.mirrored_url("https://a/b/c") == "https://n/c"
+    assert site.mirrored_image("nvidia/cuda:1") == "n/cuda:1"
+    assert "apt_mirror=http://a/x/y http://m/y\napt_mirror=http://a/x http://m\n" in (
+        site.build_settings().decode()
+    )
+    turned = replace(site, apt_mirrors=site.apt_mirrors[::-1])
+    for one in (site, turned):
+        assert one.original_apt_url("http://m/y/pool/z.deb") == "http://a/x/y/pool/z.deb"
+        assert one.original_apt_url("http://m/pool/z.deb") == "http://a/x/pool/z.deb"
 
 
 def test_the_project_is_on_top_of_the_user(tmp_path: Path, home: Path) -> None:
