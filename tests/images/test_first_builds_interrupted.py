@@ -134,16 +134,16 @@ def test_nothing_is_left_and_the_next_try_works(one: Round, place: Place, tmp_pa
     (folders["project"] / ".git").mkdir()
     before = containers(place.engine), volumes(place.engine)
     images = {image.id for image in store.list_images(place.engine, untagged=True)}
-    with _relay(place.under_test.url, one) as (url, relay):
-        words = ["image", "build", "cpu", "--base", place.base, "--docker-host", url]
-        said = _interrupted(one, words, folders, relay)
 
     def left() -> list[str]:
         found = [name for name in containers(place.engine) if name not in before[0]]
         found += [name for name in volumes(place.engine) if name not in before[1]]
         return found + [str(path) for path in folders["temporary"].rglob("*")]
 
-    until(lambda: not left(), SOON)
+    with _relay(place.under_test.url, one) as (url, relay):
+        words = ["image", "build", "cpu", "--base", place.base, "--docker-host", url]
+        said = _interrupted(one, words, folders, relay)
+        until(lambda: not left(), SOON)  # an engine that was gone is back: what it has is removed now
     assert left() == [], said
     for lock in (folders["project"] / "tk.lock", folders["state"] / "tk" / "tk.lock"):
         read_lock(lock)  # raises when it is not whole
