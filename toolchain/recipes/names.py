@@ -151,6 +151,9 @@ def _unknown_stack(text: str, book: RecipeBook) -> UsageError:
                 hint=did_you_mean(text, names) or "a version is one row in a recipe; see docs/recipes.md",
             )
     hint = did_you_mean(text, [*names, *bare, *book.environments]) or "see `tk image list`"
+    for target in (one.row for one in book.targets.values()):
+        if text in (target.target, *target.aliases):
+            hint = f"`{text}` is a compile target, and `{target.images[0]}` its image"
     return UsageError(f"no stack is called `{text}`", why=f"stacks: {', '.join(bare)}", hint=hint)
 
 

@@ -191,6 +191,7 @@ def test_canonical_name(name: str, canonical: str) -> None:
     [
         ("rcom-5.4", "rocm-5.4.3"),
         ("rocm-9", "rocm-"),
+        ("sycl-nvidia", "cuda-11.8.0+dpcpp-2022-12"),
         ("rocm-5.4+dpccp-2022-12", "dpcpp-2022-12"),
         ("rocm-5.4+dpcpp-2022-13", "2022-12"),
         ("rocm-5.4+dpcpp-2022-12+dpcpp-2022-09", "twice"),
