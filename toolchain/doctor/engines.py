@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from compiler import TkError, counted
 from toolchain.doctor.row import Patient, Row, problem
+
+if TYPE_CHECKING:
+    from toolchain.images.named import Named
 
 
 def engine(patient: Patient) -> Iterable[Row]:
@@ -83,35 +87,27 @@ def images(patient: Patient) -> Iterable[Row]:
             yield Row(
                 f"image {name}", "warning", warning, "a rule of the recipes", f"see `tk image why {name}`"
             )
-        yield from _presence(patient, name, named.plan.name, named.plan.reference)
+        yield from _presence(patient, name, named)
 
 
-def _presence(patient: Patient, name: str, canonical: str, reference: str) -> Iterable[Row]:
+def _presence(patient: Patient, name: str, named: Named) -> Iterable[Row]:
     """Whether the engine has the image, as its recipe is now or at least on a stand-in base."""
-    from toolchain.engine.store import list_images
+    from toolchain.present import find_present
 
     if isinstance(patient.engine, TkError):
         return
     try:
-        there = patient.engine.image(reference) is not None
-        stored = [one for one in list_images(patient.engine) if one.name == canonical]
+        there = find_present(patient.engine, named)
     except TkError as error:
         yield problem(f"image {name}", error)
         return
-    stand_in = next((one for one in stored if one.state == "stand-in"), None)
-    if there:
-        yield Row(f"image {name}", "ok", f"{reference} is built")
-    elif stand_in is not None:
-        found = f"{stand_in.references[0]} is built, on the stand-in {stand_in.stand_in}"
-        yield Row(f"image {name}", "ok", found)
+    fix = f"`tk image build {name}`, or `tk setup {name}`"
+    if there is None:
+        yield Row(f"image {name}", "warning", f"{named.plan.reference} is not built", "", fix)
+    elif there.is_current:
+        yield Row(f"image {name}", "ok", there.note or f"{there.reference} is built")
     else:
-        yield Row(
-            f"image {name}",
-            "warning",
-            f"{reference} is not built",
-            "",
-            f"`tk image build {name}`, or `tk setup {name}`",
-        )
+        yield Row(f"image {name}", "warning", there.note, "", fix)
 
 
 def engine_folder(patient: Patient) -> Path | None:

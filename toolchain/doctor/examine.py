@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -128,13 +129,14 @@ def _named(name: str, site: Path | None) -> Named | TkError:
 
 
 def _locked() -> Sequence[str]:
-    from toolchain.images.lock import lock_path, read_lock
+    """The images of the project's lock; where it has none, of the user's own."""
+    from toolchain.images.lock import lock_path, read_lock, user_lock
 
-    try:
-        found = read_lock(lock_path())
-    except TkError:
-        return ()  # the check of the lock says so
-    return () if found is None else tuple(sorted(found.images))
+    for path in (lock_path(), user_lock()):
+        with contextlib.suppress(TkError):  # the check of the locks says so
+            if found := read_lock(path):
+                return sorted(found.images)
+    return ()
 
 
 def _version(program: str) -> str:

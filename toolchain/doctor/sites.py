@@ -1,4 +1,4 @@
-"""What the team's site says, who is logged in where, and the project's lock."""
+"""What the team's site says, who is logged in where, and the locks."""
 
 from __future__ import annotations
 
@@ -73,17 +73,17 @@ def _items(value: object) -> list[tuple[str, object]]:
 
 
 def lock(_patient: Patient) -> Iterable[Row]:
-    """The project's lock: which images it pins."""
-    from toolchain.images.lock import lock_path, read_lock
+    """The project's lock, and the user's own where there is one: which images they pin."""
+    from toolchain.images.lock import lock_path, read_lock, user_lock
 
-    path = lock_path()
-    try:
-        found = read_lock(path)
-    except TkError as error:
-        yield problem("lock", error)
-        return
-    if found is None:
-        yield Row("lock", "ok", f"no {path.name} in {path.parent}: images are not pinned")
-    else:
-        names = ", ".join(sorted(found.images)) or "nothing"
-        yield Row("lock", "ok", f"{path} pins {names}")
+    for about, path in (("lock", lock_path()), ("own lock", user_lock())):
+        try:
+            found = read_lock(path)
+        except TkError as error:
+            yield problem(about, error)
+            continue
+        if found is not None:
+            names = ", ".join(sorted(found.images)) or "nothing"
+            yield Row(about, "ok", f"{path} pins {names}")
+        elif about == "lock":
+            yield Row(about, "ok", f"no {path.name} in {path.parent}")

@@ -14,15 +14,17 @@ import pytest
 from compiler import HostError, TkError, UsageError
 from tests.support.command import Result
 from tests.support.device_trees import machine, names
-from tests.support.fake_engine import FakeEngine
+from tests.support.fake_engine import FakeEngine, stored
 from toolchain.devices.detect import detect
 from toolchain.devices.hosting import Caller
 from toolchain.devices.probe import to_lines
 from toolchain.devices.sysroot import Sysroot
 from toolchain.doctor import accelerators, engines, host, sites, storage
 from toolchain.doctor.examine import CHECKS, examine
+from toolchain.doctor.examine import _locked as locked_images
 from toolchain.doctor.row import Patient, Row
 from toolchain.engine import labels
+from toolchain.images.named import plan_named
 from toolchain.settings import engine_settings
 
 NO_ENGINE = HostError("cannot use the container engine: none answers at X; start Docker, or name another")
@@ -218,7 +220,6 @@ def test_hygons_libraries(on: Callable[..., Patient]) -> None:
 
 @functools.cache
 def _chosen(name: str) -> tuple[str, Any]:
-    from toolchain.images.named import plan_named
 
     return name, plan_named(name)
 
@@ -251,7 +252,7 @@ def test_an_image_that_is_not_built(patient: Patient) -> None:
     chosen = _chosen("cpu")
     (row,) = engines.images(replace(patient, images=(chosen,)))
     assert row.state == "warning"
-    built = FakeEngine(images={chosen[1].plan.reference: {"Id": "x"}})
+    built = FakeEngine(images={chosen[1].plan.reference: stored(chosen[1].plan)})
     (row,) = engines.images(replace(patient, images=(chosen,), engine=built))  # type: ignore[arg-type]
     assert row.state == "ok"
 
@@ -356,6 +357,36 @@ def test_setup_takes_the_image_of_the_lock(tk: Tk, tmp_path: Path) -> None:
     rows = tk("doctor", "--json", *nowhere).json["rows"]
     (lock,) = [one for one in rows if one["about"] == "lock"]
     assert lock["found"].endswith("tk.lock pins cpu, cpu-sycl")
+
+
+def test_the_users_own_lock_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was built outside of any project is locked there; in a project its own images count."""
+    from toolchain.images.lock import Lock, LockedImage, user_lock, write_lock
+    from toolchain.images.plan import Pins
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    patient: Any = None
+    assert [one.about for one in sites.lock(patient)] == ["lock"]
+    section = LockedImage("0" * 64, "debian:bookworm", Pins())
+    write_lock(user_lock(), Lock({"llvm-15": section}))
+    assert [one.found for one in sites.lock(patient)][1:] == [f"{user_lock()} pins llvm-15"]
+    assert locked_images() == ["llvm-15"]
+    write_lock(tmp_path / "tk.lock", Lock({"cpu": section}))
+    assert locked_images() == ["cpu"]
+    user_lock().write_text("<<<<<<< ours\n")
+    assert states(sites.lock(patient)) == ["ok", "problem"]
+
+
+def test_an_image_of_another_recipe_is_not_the_one(patient: Patient) -> None:
+    """The same rule as for commands that use an image, not the name alone."""
+    plan = _chosen("cpu")[1].plan
+    own = {**stored(plan)["Labels"], labels.PLAN: "0" * 64}
+    older = {**stored(plan), "Labels": own, "Config": {"Labels": own}}
+    engine: Any = FakeEngine(images={plan.reference: older})
+    (row,) = engines.images(replace(patient, images=(_chosen("cpu"),), engine=engine))
+    assert (row.state, "tk image build cpu" in row.fix) == ("warning", True)
 
 
 @pytest.mark.parametrize("error", [NO_ENGINE, UsageError("x"), TkError("y")])

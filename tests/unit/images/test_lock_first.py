@@ -6,6 +6,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +15,10 @@ from compiler import BadInputError, HostError, UsageError
 from tests.support.fake_engine import FakeEngine
 from toolchain import console, obtain
 from toolchain.commands.image import target
+from toolchain.commands.image.bundle import export_command
 from toolchain.commands.image.lock import lock_command
 from toolchain.engine import effort, progress, store
-from toolchain.images import locking, section
+from toolchain.images import bundle, locking, section
 from toolchain.images.lock import consult, project_lock, read_lock, recipe_of, user_lock
 from toolchain.images.lock_file import Lock, LockedImage, update_lock, write_lock
 from toolchain.images.named import Named, plan_named
@@ -248,6 +250,27 @@ def test_without_internet_the_way_out_is_told(
         return
     assert "tk image bundle export cpu" in caught.value.hint
     assert "tk image bundle import" in caught.value.hint
+
+
+def test_a_bundle_is_made_from_the_users_own_lock(
+    versions: dict[str, str], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside of any project, too, as a build there has locked it."""
+    exported: list[Any] = []
+
+    def export(_engine: Any, plan: Any, found: LockedImage, _site: Any, path: Path, **_: Any) -> Any:
+        exported.append((plan.key, found.pins))
+        path.touch()
+        return SimpleNamespace(files=[], plan=plan.key)
+
+    monkeypatch.setattr(target, "connect", lambda *_: Engine())
+    monkeypatch.setattr(bundle, "export_bundle", export)
+    with pytest.raises(BadInputError, match="no lock fixes what cpu is built from") as caught:
+        export_command("cpu")
+    assert "tk image lock cpu" in caught.value.hint
+    made = lock()
+    export_command("cpu")
+    assert exported == [(made.plan.key, made.pins)]
 
 
 def test_a_fallback_of_the_base_is_told(

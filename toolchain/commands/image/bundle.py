@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler import counted
+from compiler import BadInputError, counted
 from toolchain import console, options
 from toolchain.commands.image import common, target
 from toolchain.site import FILE_NAME
@@ -49,12 +49,15 @@ def export_command(
     from toolchain.images.lock import lock_path, read_lock
 
     connected = target.connect(docker_host, engine)
-    made = target.planned(
-        name, site=site, archs=arch or (), allow=allow or (), base=base, locked=True,
-        ready=False,
-    )  # fmt: skip
-    lock = read_lock(lock_path())
-    assert lock is not None  # planned with `locked`
+    made = target.planned(name, site=site, archs=arch or (), allow=allow or (), base=base, ready=False)
+    lock = read_lock(made.lock_file) if made.lock_file is not None else None
+    if lock is None:
+        raise BadInputError(
+            f"no lock fixes what {made.plan.name} is built from",
+            where=str(lock_path()),
+            why="\n".join(made.stale),
+            hint=f"`tk image lock {made.plan.typed}`, then `tk image build {made.plan.typed} --locked`",
+        )
     path = output or Path(f"{made.plan.name}.tkbundle.tar")
     section = lock.images[made.plan.section]
     manifest = export_bundle(connected, made.plan, section, made.site, path, say=console.talk)
