@@ -67,6 +67,8 @@ def _replacing(path: Path) -> Iterator[BinaryIO]:
         temporary.replace(path)
         _sync_directory(path.parent)
     except OSError as error:
+        if error.errno is None:  # not the system's: of what the block reads, as requests' are
+            raise
         raise _cannot_write(path, error) from error
     finally:
         _discard(temporary)

@@ -55,7 +55,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "platformdirs": {"toolchain.site", "toolchain.images"},
     "jinja2": {"toolchain.images", "toolchain.workflows"},
     "dockerfile_parse": {"toolchain.lint", "toolchain.images"},
-    "filelock": {"toolchain.engine", "toolchain.images"},
+    "filelock": {"toolchain.exclusive"},
     "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands",
               "toolchain.console"},
 }  # fmt: skip

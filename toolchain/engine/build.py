@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -21,7 +20,6 @@ from compiler import (
     load_settings,
     write_atomic,
 )
-from toolchain import console
 from toolchain.engine import builders, labels, store
 from toolchain.engine.builders import BuilderName, BuildRequest, Failure
 from toolchain.engine.causes import Cause, Issue, known_causes
@@ -29,6 +27,7 @@ from toolchain.engine.client import Engine
 from toolchain.engine.events import Event, Listener, brief
 from toolchain.engine.progress import StepTimes, step_times
 from toolchain.engine.store import find_image
+from toolchain.exclusive import exclusively
 from toolchain.images.plan import CA_SECRET, SITE_SECRET, Plan
 
 __all__ = ["BuildOptions", "BuiltImage", "build_image", "check_base", "find_image"]
@@ -38,7 +37,6 @@ Progress = Callable[[str, StepTimes], AbstractContextManager[Listener]]
 
 _SHOWN_LINES = 12
 _LOG_SECONDS = 10.0
-_POLL_SECONDS = 0.25
 _OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
 
 
@@ -155,7 +153,11 @@ def build_image(
         for need in plan.needs
     )  # fmt: skip
     work = _Work(engine, plan, builder, given, {**dict(plan.build_labels), **base_labels}, how)
-    with _alone(engine, plan) as waited:
+    same, waiting = (
+        f"{engine.endpoint.url} {plan.key}",
+        f"another tk is building {plan.reference}: waiting for it",
+    )
+    with exclusively("build", same, waiting=waiting) as waited:
         if waited and not how.no_cache and (found := find_image(engine, plan)):
             return _there(plan, found, "built meanwhile by another tk", started)
         log, name = _build(work, progress or _silent, issues)
@@ -166,28 +168,6 @@ def build_image(
         plan.reference, made.id, time.monotonic() - started, cached=False, how=f"built with {name}",
         stand_in=made.stand_in, log=log, needs=needs, note=note,
     )  # fmt: skip
-
-
-@contextlib.contextmanager
-def _alone(engine: Engine, plan: Plan) -> Iterator[bool]:
-    """Keep this user's other processes from building the same; whether one had to be waited for."""
-    from filelock import FileLock, Timeout
-
-    same = hashlib.sha256(f"{engine.endpoint.url} {plan.key}".encode()).hexdigest()[:16]
-    path = load_settings().cache_dir / "locks" / f"build-{same}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(path)
-    waited = False
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        waited = True
-        console.talk(f"another tk is building {plan.reference}: waiting for it")
-        lock.acquire(poll_interval=_POLL_SECONDS)
-    try:
-        yield waited
-    finally:
-        lock.release()
 
 
 def _pulled(

@@ -37,7 +37,7 @@ from toolchain.images.lock_file import (
     lock_text,
     parse_lock,
     read_lock,
-    write_lock,
+    update_lock,
 )
 from toolchain.images.plan import Download, Plan
 from toolchain.images.resolving import fetch_packages
@@ -188,16 +188,21 @@ def import_bundle(engine: Engine, path: Path, lock: Path, *, say: Say = lambda _
     (folder / MANIFEST).unlink(missing_ok=True)  # until all is there
     bundle = read_bundle(path, folder)
     section = section_of(bundle)
-    old = read_lock(lock) or Lock()
-    present = old.images.get(bundle.manifest.name)
-    if present is not None and _pinned(present) != _pinned(section):
-        raise BadInputError(
-            f"the project's lock has other pins for {bundle.manifest.name} than the bundle",
-            where=str(lock),
-            hint="remove its section, or import in another project",
-        )
+    name = bundle.manifest.name
+
+    def with_section(known: Lock) -> Lock:
+        present = known.images.get(name)
+        if present is not None and _pinned(present) != _pinned(section):
+            raise BadInputError(
+                f"the project's lock has other pins for {name} than the bundle",
+                where=str(lock),
+                hint="remove its section, or import in another project",
+            )
+        return known.with_image(name, present or section)
+
+    with_section(read_lock(lock) or Lock())  # before images of many GB are loaded
     load_images(engine, bundle, say=say)
-    write_lock(lock, old.with_image(bundle.manifest.name, present or section))
+    update_lock(lock, with_section)
     return bundle
 
 

@@ -7,7 +7,6 @@ line; every value has a grammar, as it ends up in a Dockerfile.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +16,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from compiler import BadInputError, load_settings, write_atomic
+from compiler import BadInputError, write_atomic
+from toolchain.exclusive import exclusively
 from toolchain.images.known_locks import remember
 from toolchain.images.plan import Deb, Pins
 
@@ -210,12 +210,7 @@ def update_lock(path: Path, change: Callable[[Lock], Lock]) -> bool:
 
     Raises HostError when it cannot be written and BadInputError when it cannot be read.
     """
-    from filelock import FileLock
-
-    name = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:16]
-    guard = load_settings().cache_dir / "locks" / f"lock-{name}"
-    guard.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(guard):
+    with exclusively("lock", str(path.absolute())):
         return write_lock(path, change(read_lock(path) or Lock()))
 
 

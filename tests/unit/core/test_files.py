@@ -59,6 +59,19 @@ def test_write_into_a_file_as_directory_is_a_host_error(tmp_path: Path) -> None:
         files.write_atomic(tmp_path / "file" / "below", "x")
 
 
+def test_what_a_stream_is_written_from_is_not_blamed_on_the_file(tmp_path: Path) -> None:
+    """Errors of a download are OSErrors, too: those of requests."""
+
+    class ConnectionLostError(OSError):
+        pass
+
+    with pytest.raises(ConnectionLostError), files.stream_atomic(tmp_path / "x"):
+        raise ConnectionLostError("the server closed the connection")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(HostError, match="cannot write"), files.stream_atomic(tmp_path / "x"):
+        raise OSError(28, "No space left on device")
+
+
 def test_replace_moves(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "d" / "target"
     source.write_text("new")

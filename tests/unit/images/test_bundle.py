@@ -259,6 +259,20 @@ def test_import_keeps_the_projects_other_images_and_refuses_other_pins(tmp_path:
     assert lock.read_bytes() == before
 
 
+def test_import_keeps_what_others_lock_while_it_loads(tmp_path: Path) -> None:
+    path, _ = make(tmp_path)
+    lock = tmp_path / "tk.lock"
+
+    class Slow(Engine):
+        def load(self, stream: Any) -> list[str]:
+            write_lock(lock, Lock({"other": SECTION}))
+            return super().load(stream)
+
+    engine: Any = Slow()
+    import_bundle(engine, path, lock)
+    assert set((read_lock(lock) or Lock()).images) == {"cpu", "other"}
+
+
 def test_an_image_that_is_another_one(tmp_path: Path) -> None:
     path, _ = make(tmp_path)
     engine: Any = Engine("sha256:" + "9" * 64)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from compiler import BadInputError
+from compiler import BadInputError, HostError
 from toolchain.images.lock_file import (
     Lock,
     LockedBuild,
@@ -14,6 +14,7 @@ from toolchain.images.lock_file import (
     lock_text,
     parse_lock,
     read_lock,
+    update_lock,
     write_lock,
 )
 from toolchain.images.plan import Deb, Pins
@@ -165,3 +166,13 @@ def test_names_of_sections(name: str) -> None:
         parse_lock(text.encode(), "tk.lock")
     assert name in caught.value.why
     assert text.splitlines()[int(caught.value.where.rpartition(":")[2]) - 1].startswith(f'[image."{name}"]')
+
+
+def test_without_a_cache_it_is_the_hosts_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps other processes waiting is in the cache; that it cannot be written is no defect of ours."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TK_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(HostError, match="other processes") as caught:
+        update_lock(tmp_path / "tk.lock", lambda _lock: LOCK)
+    assert "TK_CACHE_DIR" in caught.value.hint
+    assert not (tmp_path / "tk.lock").exists()
