@@ -134,6 +134,11 @@ def error_document(error: TkError) -> dict[str, Any]:
     return {**dict(error.fields()), "code": int(error.code)}
 
 
+def failed_document(name: str, error: TkError) -> dict[str, Any]:
+    """One of several things, for programs, that ended with an error."""
+    return {"name": name, "exit_code": int(error.code), "error": error_document(error)}
+
+
 def failure_without_words(code: int) -> TkError:
     """The error for programs where only standard error and the exit code say what went wrong."""
     return TkError("the command failed", why="standard error says why", code=cast("ExitCode", code))

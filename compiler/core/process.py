@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from compiler.core.diagnostics import CrashError, HostError
 
@@ -57,20 +58,23 @@ def run(
     env: Mapping[str, str] | None = None,
     input: bytes | None = None,  # noqa: A002 - the name that subprocess uses
     on_line: Callable[[str], object] | None = None,
+    on_error_line: Callable[[str], object] | None = None,
     merged: bool = False,
     check: Callable[[], object] | None = None,
 ) -> Completed:
     """Run `argv` to its end with captured output (UTF-8, undecodable bytes escaped).
 
     merged: standard output and errors as one stream, in the order in which they are written.
-    `on_line` gets each line of standard output as soon as it is there, without its end, in another thread.
+    `on_line` gets each line of standard output as soon as it is there, without its end, in another thread;
+    `on_error_line` those of standard error.
     `check` is called four times a second in another thread; what it raises ends the program, and is raised.
     The child leads a process group of its own, which is killed as a whole on timeout (seconds) or interrupt.
     Raises HostError when the program cannot be started and CrashError when it does not end in time.
     """
     started = time.monotonic()
     child = _start(argv, cwd, env, has_input=input is not None, merged=merged)
-    reader = None if on_line is None else _LineReader(child, on_line)
+    hearing = (("stdout", on_line), ("stderr", on_error_line))
+    readers = {name: _LineReader(child, name, hear) for name, hear in hearing if hear is not None}
     checker = None if check is None else _Checker(child, check)
     try:
         stdout, stderr = child.communicate(input, timeout)
@@ -82,24 +86,28 @@ def run(
         ) from error
     finally:
         _forget(child)
-        lines = b"" if reader is None else reader.close()
+        lines = {name: reader.close() for name, reader in readers.items()}
         if checker is not None:
             checker.close()
     return Completed(
         argv=tuple(argv),
         returncode=child.returncode,
-        stdout=(stdout if reader is None else lines).decode(errors="backslashreplace"),
-        stderr=(stderr or b"").decode(errors="backslashreplace"),
+        stdout=_text(lines.get("stdout", stdout)),
+        stderr=_text(lines.get("stderr", stderr)),
         seconds=time.monotonic() - started,
     )
 
 
-class _LineReader:
-    """Takes a child's standard output over and hands on its lines while the child runs."""
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode(errors="backslashreplace")
 
-    def __init__(self, child: subprocess.Popen[bytes], on_line: Callable[[str], object]) -> None:
-        assert child.stdout is not None
-        self._stream, child.stdout = child.stdout, None  # communicate() leaves it alone now
+
+class _LineReader:
+    """Takes a child's standard output or error over and hands on its lines while the child runs."""
+
+    def __init__(self, child: subprocess.Popen[bytes], name: str, on_line: Callable[[str], object]) -> None:
+        self._stream: IO[bytes] = getattr(child, name)
+        setattr(child, name, None)  # communicate() leaves it alone now
         self._on_line = on_line
         self._lines: list[bytes] = []
         self._thread = threading.Thread(target=self._read, daemon=True)

@@ -103,12 +103,12 @@ def _run_one(do: Callable[[Values], None], part: Values, target: str) -> tuple[i
         console.show_error(error)
         return int(error.code), {"target": target, "error": console.error_document(error)}
     except typer.Exit as error:
-        return error.exit_code, {"target": target, **_said_inside(printed.getvalue(), error.exit_code)}
+        return error.exit_code, {"target": target, **said_inside(printed.getvalue(), error.exit_code)}
     return 0, json.loads(printed.getvalue()) if part["json"] else None
 
 
-def _said_inside(text: str, code: int) -> dict[str, Any]:
-    """The document of a `tk` in a container that failed; it may have had no time to write one."""
+def said_inside(text: str, code: int) -> dict[str, Any]:
+    """The document of another `tk` that failed; it may have had no time to write one."""
     with contextlib.suppress(ValueError):
         document = json.loads(text)
         if isinstance(document, dict):

@@ -126,3 +126,10 @@ def test_merged_output_keeps_its_order() -> None:
     done = process.run(["sh", "-c", script], on_line=lines.append, merged=True)
     assert (done.stdout, done.stderr) == ("one\ntwo\nthree\n", "")
     assert lines == ["one", "two", "three"]
+
+
+def test_errors_are_heard_line_by_line_beside_the_output() -> None:
+    lines: list[str] = []
+    done = process.run(["sh", "-c", "echo one; echo two >&2; echo three"], on_error_line=lines.append)
+    assert (done.stdout, done.stderr) == ("one\nthree\n", "two\n")
+    assert lines == ["two"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -11,14 +12,17 @@ from typing import Any
 import pytest
 
 from compiler import BuildError, HostError
+from compiler.core.process import Completed
 from tests.support.command import Result
 from tests.support.fake_engine import FakeEngine
 from tests.support.plans import small_plan
-from toolchain.commands.image import beside
+from toolchain.commands.image import beside, target
 from toolchain.engine import build
 from toolchain.engine.events import Event
 from toolchain.engine.progress import BuildDisplay, StepTimes
 from toolchain.engine.store import StoredImage
+from toolchain.main import app
+from toolchain.obtain import Obtained
 
 Tk = Callable[..., Result]
 
@@ -106,6 +110,52 @@ def test_a_pipe_gets_a_line_a_step_and_not_what_steps_print(
 def test_builds_at_a_time_by_memory(gigabytes: int, count: int) -> None:
     engine: Any = FakeEngine(info={"MemTotal": gigabytes << 30})
     assert beside.fitting(engine) == count
+
+
+@pytest.fixture
+def beside_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[build.BuildOptions]:
+    """An engine with memory for two builds. Of the processes that build one fails and one is killed; the
+    options with which the command itself then looks for what the others built."""
+    looked: list[build.BuildOptions] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    engine = FakeEngine(info={"MemTotal": 32 << 30})
+    monkeypatch.setattr(target, "connect", lambda *_: engine)
+
+    def run(argv: list[str], **_: Any) -> Completed:
+        name = argv[argv.index("build") + 1]
+        assert "--json" in argv
+        error = {"what": f"cannot build {name}", "where": "log", "why": "", "hint": "", "code": 5}
+        said = {
+            "cpu": (0, {"reference": "tk/cpu:1", "how": "built with BuildKit", "log": "log"}),
+            "llvm-15": (5, {"error": error}),
+            "llvm-16": (-9, {}),
+        }
+        code, document = said[name]
+        return Completed(tuple(argv), code, json.dumps(document) if document else "", "", 1.0)
+
+    def obtain(_engine: Any, named: Any, **how: Any) -> Obtained:
+        looked.append(how["options"])
+        return Obtained(named, build.BuiltImage("tk/cpu:1", "sha256:1", 0.0, cached=True, how="found"))
+
+    monkeypatch.setattr(beside, "run", run)
+    monkeypatch.setattr("toolchain.obtain.obtain", obtain)
+    return looked
+
+
+def test_what_processes_of_their_own_say_is_in_the_one_document(
+    beside_each_other: list[build.BuildOptions], capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["image", "build", "llvm-15", "cpu", "llvm-16", "--no-cache", "--json"]
+    assert app(words, prog_name="tk", standalone_mode=False) == 5
+    failed, made, killed = json.loads(capsys.readouterr().out)["images"]
+    assert (failed["name"], failed["exit_code"]) == ("llvm-15", 5)
+    assert (failed["error"]["what"], failed["error"]["where"]) == ("cannot build llvm-15", "log")
+    assert (made["reference"], made["how"], made["log"]) == ("tk/cpu:1", "built with BuildKit", "log")
+    assert (killed["name"], killed["exit_code"], killed["error"]["code"]) == ("llvm-16", 4, 4)
+    assert "killed by signal 9" in killed["error"]["what"]
+    # What was built without a cache is not built once more.
+    assert [one.no_cache for one in beside_each_other] == [False]
 
 
 def nowhere(folder: Path) -> dict[str, str]:

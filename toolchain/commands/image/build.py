@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -115,11 +115,12 @@ def build_command(
     )
     _refuse_to_push(images, work)
     count = min(len(images), jobs or beside.fitting(connected))
-    failed: dict[str, int] = {}
+    tried: dict[str, beside.Document] = {}
     if count > 1:
-        failed = beside.build_beside(context, names, count)
-        images = target.planned_all([one for one in names if one not in failed], plan)
-    _build_all(images, work, failed, json=json)
+        tried = beside.build_beside(context, names, count)
+        images = target.planned_all([one for one in names if "error" not in tried[one]], plan)
+        work = replace(work, options=replace(work.options, no_cache=False))  # every step was run now
+    _build_all(names, images, work, tried, json=json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,32 +152,45 @@ def _refuse_to_push(images: Sequence[Named], work: _Work) -> None:
         refuse_unredistributable([one.plan for one in images], work.registry)
 
 
-def _build_all(images: Sequence[Named], work: _Work, failed: Mapping[str, int], *, json: bool) -> None:
+def _build_all(
+    names: Sequence[str],
+    images: Sequence[Named],
+    work: _Work,
+    tried: Mapping[str, beside.Document],
+    *,
+    json: bool,
+) -> None:
     """Build one image after the other; of several, what stops one is shown, and the rest goes on.
 
-    failed: those that were tried already, with their exit codes.
+    tried: what came of those that were built in processes of their own; `images` lacks those that failed.
     """
-    count = len(images) + len(failed)
-    codes = list(failed.values())
-    documents: list[object] = [{"name": name, "exit_code": code} for name, code in failed.items()]
-    for one in images:
-        try:
-            documents.append(_build(one, work, json=json))
-        except TkError as error:
-            if count == 1 or error.code == ExitCode.INTERNAL:
-                raise
-            console.show_error(error)
-            document = {"exit_code": error.code, "error": console.error_document(error)}
-            documents.append({"name": one.plan.section, **document})
-            codes.append(error.code)
+    left = iter(images)
+    documents = []
+    for name in names:
+        document = tried.get(name, {})
+        if "error" not in document:  # how it came is known to the process that built it
+            document = {**_build_one(name, next(left), work, alone=len(names) == 1, json=json), **document}
+        documents.append(document)
     if json:
-        console.data_json(documents[0] if count == 1 else {"images": documents})
+        console.data_json(documents[0] if len(names) == 1 else {"images": documents})
+    codes = [one["exit_code"] for one in documents if "error" in one]
     if codes:
-        console.talk(f"{len(codes)} of {count} images failed")
+        console.talk(f"{len(codes)} of {len(names)} images failed")
         raise typer.Exit(codes[0])
 
 
-def _build(named: Named, work: _Work, *, json: bool) -> object:
+def _build_one(name: str, named: Named, work: _Work, *, alone: bool, json: bool) -> beside.Document:
+    """Build one image; its document, or that of its error where others are to be built, too."""
+    try:
+        return _build(named, work, json=json)
+    except TkError as error:
+        if alone or error.code == ExitCode.INTERNAL:
+            raise
+        console.show_error(error)
+        return console.failed_document(name, error)
+
+
+def _build(named: Named, work: _Work, *, json: bool) -> beside.Document:
     """Build one image, push it where that is asked for, and show it; its document."""
     from toolchain.commands.image.push import push_image
     from toolchain.obtain import obtain
@@ -190,12 +204,13 @@ def _build(named: Named, work: _Work, *, json: bool) -> object:
     )
     if not json:
         _show(made.image)
-    pushed = None if work.registry is None else push_image(work.engine, made.named, work.registry)
-    if pushed is None:
-        return made.image
+    built: beside.Document = console.jsonable(made.image)
+    if work.registry is None:
+        return built
+    pushed = push_image(work.engine, made.named, work.registry)
     if not json:
         console.data(f"{pushed.reference}@{pushed.digest}")
-    return {**console.jsonable(made.image), "pushed": pushed}
+    return {**built, "pushed": pushed}
 
 
 def _show(result: BuiltImage) -> None:
