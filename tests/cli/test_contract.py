@@ -248,6 +248,12 @@ def test_kill_at_any_moment_leaves_the_old_library_or_the_new(directory: Path, t
         (("compile", "mnist.onnx", "--emit", "source", "-o", "buidl/m"), "buidl"),
         (("zoo", "make", "mnist", "-o", "buidl/deep/m.onnx"), "buidl"),
         (("zoo", "fetch", "mnist", "-o", "buidl/m.onnx"), "buidl"),
+        (("image", "render", "cpu", "-o", "buidl/context"), "buidl"),
+        (("image", "sbom", "cpu", "-o", "buidl/sbom.json"), "buidl"),
+        (("image", "bundle", "export", "cpu", "-o", "buidl/cpu.tar"), "buidl"),
+        (("image", "publish", "cpu", "--evidence", "buidl/evidence.json"), "buidl"),
+        (("ci", "record", "mnist.onnx", "--evidence", "buidl/evidence.json"), "buidl"),
+        (("doctor", "--capture", "buidl/here"), "buidl"),
     ],
 )
 def test_a_folder_that_does_not_exist_is_not_made(
@@ -257,7 +263,7 @@ def test_a_folder_that_does_not_exist_is_not_made(
     (tmp_path / "mnist.onnx").symlink_to(directory / "mnist.onnx")
     result = command.tk(*words, cwd=tmp_path)
     assert (result.code, result.out) == (2, "")
-    assert result.err.startswith("error: the folder of the result does not exist\nwhere: -o buidl/")
+    assert result.err.startswith(f"error: the folder of the result does not exist\nwhere: {words[-2]} buidl/")
     assert "did you mean 'build'?; or make it: `mkdir -p buidl" in result.err
     assert not (tmp_path / folder).exists()
 

@@ -229,6 +229,8 @@ def record_command(
     from toolchain.recipes.evidence import FILE, load_evidence, record_evidence
     from toolchain.site import project_directory
 
+    if evidence is not None:
+        options.check_folder(evidence, "--evidence")
     missing = [one for one in files if not one.is_file()]
     if missing:
         raise BadInputError("there is no such file", where="\n".join(map(str, missing)))

@@ -46,6 +46,7 @@ def doctor_command(
     from toolchain.doctor.examine import examine, this_machine
 
     if capture is not None:
+        options.check_folder(capture, "--capture")
         _capture(capture)
         return
     rows = examine(

@@ -106,6 +106,8 @@ def publish_command(
     from toolchain.recipes.evidence import FILE, load_evidence
     from toolchain.site import project_directory
 
+    if evidence is not None:
+        options.check_folder(evidence, "--evidence")
     chosen = Chosen(site, tuple(arch or ()), tuple(allow or ()), base, locked, frozen)
     images = plan_all(names, chosen)
     where = target.push_target(images[0].site, registry, private=private)

@@ -84,6 +84,8 @@ def render_command(
     """
     from toolchain.images.named import plan_named
 
+    if output is not None:
+        options.check_folder(output)
     named = plan_named(
         name, site_file=site, archs=arch or (), allow=allow or (), base=base,
         additions=common.additions(with_apt, with_pip, with_file),
