@@ -27,7 +27,8 @@ unknown option, that document is
 
 `where`, `why` and `hint` are empty texts where there is nothing to say, `code` is the exit code; people find
 the same on standard error. `tk compile` for several targets prints a list, in which each target that failed
-has such an `error`. Characters that would command a terminal (names in a model may hold them) are shown as
+has such an `error`; `tk image build` of several names prints `images`, a list in their order, likewise.
+Characters that would command a terminal (names in a model may hold them) are shown as
 escapes. On a terminal tables are fitted to its width; into pipes and files they go as wide as they are.
 
 tk runs on Linux with glibc and Python 3.11 or newer. On macOS, Windows, a musl system or an older Python it
@@ -39,7 +40,7 @@ _EXIT_CODES = {
     ExitCode.USAGE: "the command is wrong: unknown name, missing or contradicting option",
     ExitCode.BAD_INPUT: "a file or tensor cannot be used: broken, unsupported, of the wrong shape",
     ExitCode.HOST: "this machine lacks something: a program, a CPU feature, space, a permission",
-    ExitCode.BUILD: "the C++ compiler or linker refused",
+    ExitCode.BUILD: "the C++ compiler, the linker, or a step of an image's build refused",
     ExitCode.WRONG_RESULT: "a result is not within its tolerance",
     ExitCode.CRASHED: "compiled code crashed or did not end in time",
     ExitCode.INTERNAL: "a defect of tk",

@@ -252,7 +252,6 @@ def test_kill_at_any_moment_leaves_the_old_library_or_the_new(directory: Path, t
         (("image", "sbom", "cpu", "-o", "buidl/sbom.json"), "buidl"),
         (("image", "bundle", "export", "cpu", "-o", "buidl/cpu.tar"), "buidl"),
         (("image", "publish", "cpu", "--evidence", "buidl/evidence.json"), "buidl"),
-        (("ci", "record", "mnist.onnx", "--evidence", "buidl/evidence.json"), "buidl"),
         (("doctor", "--capture", "buidl/here"), "buidl"),
     ],
 )

@@ -31,7 +31,9 @@ FIELDS = {"what", "where", "why", "hint", "code"}
         (("image", "shw"), 2, "no such command 'shw'"),
         (("image", "lint", "nowhere"), 3, "cannot read a file"),
         (("image", "build", "cpu", "--docker-host", "unix:///nowhere.sock"), 4, ""),
-        (("image", "run", "cpu", "--docker-host", "unix:///nowhere.sock", "--", "true"), 125, ""),
+        (("image", "run", "cpu", "--docker-host", "unix:///nowhere.sock", "--", "true"), 125, "--json shows"),
+        (("image", "shell", "cpu"), 125, "--json shows what would be run"),
+        (("setup", "cpu", "--open"), 2, "--json and --open exclude each other"),
     ],
 )
 def test_an_error_is_one_document(tk: Tk, arguments: tuple[str, ...], code: int, what: str) -> None:

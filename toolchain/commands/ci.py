@@ -178,14 +178,13 @@ def _refuse_changed(project: Path, texts: dict[Path, str], *, force: bool) -> No
 
 
 def _differs(path: Path, text: str) -> bool:
-    return path.exists() and path.read_bytes() != text.encode()
+    return path.exists() and options.existing_file(path).read_bytes() != text.encode()
 
 
 def _write(path: Path, text: str) -> bool:
     """Whether the file was changed."""
     if path.exists() and not _differs(path, text):
         return False
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text.encode())
     return True
 
@@ -229,8 +228,6 @@ def record_command(
     from toolchain.recipes.evidence import FILE, load_evidence, record_evidence
     from toolchain.site import project_directory
 
-    if evidence is not None:
-        options.check_folder(evidence, "--evidence")
     missing = [one for one in files if not one.is_file()]
     if missing:
         raise BadInputError("there is no such file", where="\n".join(map(str, missing)))
@@ -257,7 +254,7 @@ def _name_in_lock(record: Evidence, site: Path | None) -> bool:
 
     reference, _, digest = record.image.partition("@")
     made = target.planned(record.name, site=site, ready=False)
-    if made.pins is None or made.plan.key != record.plan or not digest:
+    if made.lock_file != lock_path() or made.plan.key != record.plan or not digest:
         return False
     record_build(lock_path(), made.plan, reference, digest)
     return True

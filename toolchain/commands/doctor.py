@@ -47,7 +47,7 @@ def doctor_command(
 
     if capture is not None:
         options.check_folder(capture, "--capture")
-        _capture(capture)
+        _capture(capture, json=json)
         return
     rows = examine(
         this_machine(images or (), docker_host=docker_host, kind=engine, site=site, assumed=assume)
@@ -62,12 +62,15 @@ def doctor_command(
         raise typer.Exit(ExitCode.HOST)
 
 
-def _capture(path: Path) -> None:
+def _capture(path: Path, *, json: bool) -> None:
     from toolchain.devices.probe import to_lines
     from toolchain.devices.sysroot import capture
 
     write_atomic(path, to_lines(capture()))
-    console.data(str(path))
+    if json:
+        console.data_json({"captured": path})
+    else:
+        console.data(str(path))
 
 
 def count(rows: Sequence[Row]) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import shlex
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -142,7 +143,8 @@ def _naming_the_image(values: Values, place: Values) -> Iterator[None]:
         target, arch = _target(values), values.get("arch")
         if "target" in values and not compiler.can_compile(target, arch):
             image = _image_of(target, arch, place["site"])
-            words = f"tk compile {values['model']} --target {target}" + (f" --arch {arch}" if arch else "")
+            given = ("--arch", arch) if arch else ()
+            words = shlex.join(("tk", "compile", str(values["model"]), "--target", target, *given))
             hints = [
                 error.hint,
                 f"or compile in its image: `{words} --image {image} --build`" if image else "",

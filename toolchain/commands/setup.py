@@ -50,6 +50,8 @@ def setup_command(
     from toolchain.engine.client import open_engine
     from toolchain.engine.endpoint import resolve_endpoint
 
+    if json and open_shell:
+        raise UsageError("--json and --open exclude each other", where="--open", hint="drop one of them")
     chosen = name or _locked_image()
     rows = _examine(chosen, docker_host, engine, site)
     opened = open_engine(resolve_endpoint(docker_host, kind=engine), kind=engine)

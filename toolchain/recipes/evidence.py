@@ -46,7 +46,7 @@ def load_evidence(path: Path | None = None) -> tuple[Evidence, ...]:
     try:
         records = json.loads(path.read_bytes())["evidence"]
         return tuple(_record(one) for one in records)
-    except (ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInputError("a file of evidence is broken", where=str(path), why=str(error)) from error
 
 

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import yaml
 from tests.support import command
 from tests.support.command import ROOT
 from tests.support.recipes import book, plan
-from toolchain.images.lock import Lock, LockedImage, read_lock, write_lock
+from toolchain.images.lock import Lock, LockedImage, read_lock, user_lock, write_lock
 from toolchain.images.named import plan_named
 from toolchain.images.plan import Pins
 from toolchain.main import main
@@ -220,12 +221,24 @@ def tk_on_path(tmp_path: Path) -> Path:
     return folder
 
 
+def test_a_folder_where_a_workflow_belongs(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / ".github" / "workflows" / "tk-images.yml").mkdir(parents=True)
+    assert main(["ci", "init", "cpu", "--package", PACKAGE]) == 3
+    assert "found a directory" in capsys.readouterr().err
+
+
 def test_a_published_image_is_named_in_the_lock(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bare = plan("cpu")
     pins = Pins(base_digest=f"sha256:{'1' * 64}", apt={name.partition("=")[0]: "1" for name in bare.apt})
     section = LockedImage(resolve("cpu", book()).recipe_hash, bare.base.reference, pins)
+    monkeypatch.setenv("XDG_STATE_HOME", str(project / "state"))
+    write_lock(user_lock(), Lock({bare.section: section}))  # it counts, but it is not the project's
+    own = plan_named("cpu").plan.key
+    record_evidence([replace(published("cpu"), plan=own)], project / "own.json")
+    assert main(["ci", "record", str(project / "own.json"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["in_lock"] == []
     write_lock(project / "tk.lock", Lock({bare.section: section}))
     named = plan_named("cpu")
     assert named.pins is not None

@@ -326,6 +326,7 @@ def test_command_with_a_captured_machine(tk: Tk, tmp_path: Path) -> None:
 def test_capture_and_assume(tk: Tk, tmp_path: Path) -> None:
     done = tk("doctor", "--capture", "here")
     assert (done.code, done.out) == (0, "here\n")
+    assert tk("doctor", "--capture", "here", "--json").json == {"captured": "here"}
     assert tk("doctor", "--assume", "here", "--docker-host", "unix:///nowhere/x.sock").code == 4  # no engine
     (tmp_path / "wrong").write_text("what?\n")
     done = tk("doctor", "--assume", "wrong", "--docker-host", "unix:///nowhere/x.sock")

@@ -189,9 +189,11 @@ def test_explaining_a_compile_needs_no_engine(tk: Tk, tmp_path: Path) -> None:
     assert "command inside: tk compile" in done.out
     assert "shown as for Docker on this machine" in done.err
     assert tk(*words, "--json", env=nowhere(tmp_path)).json["job"]["command"][0] == "compile"
-    bare = tk(*words[:-1], env=nowhere(tmp_path))
+    (tmp_path / "mnist.onnx").rename(tmp_path / "my mnist.onnx")
+    bare = tk("compile", "my mnist.onnx", *words[2:-1], env=nowhere(tmp_path))
     assert bare.code == 4
-    assert "--image cuda-11.8.0+dpcpp-2022-12 --build" in bare.err
+    words_shown = "tk compile 'my mnist.onnx' --target sycl-nvidia --image cuda-11.8.0+dpcpp-2022-12 --build"
+    assert f"`{words_shown}`" in bare.err
 
 
 def test_explaining_what_needs_no_container(tk: Tk, tmp_path: Path) -> None:

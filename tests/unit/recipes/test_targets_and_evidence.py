@@ -150,6 +150,11 @@ def test_broken_evidence(text: str, tmp_path: Path) -> None:
         load_evidence(path)
 
 
+def test_evidence_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"evidence is broken\n.*\nwhy: .*Is a directory"):
+        load_evidence(tmp_path)
+
+
 def test_shipped_evidence_says_what_is_true(book: RecipeBook) -> None:
     """Whatever it claims is of an image that can be named."""
     for record in load_evidence():

@@ -39,4 +39,5 @@ def rm_command(
     if json:
         console.data_json({"removed": removed, **({"would_remove": lines} if dry_run else {})})
     else:
-        console.data("\n".join(lines if dry_run else removed))
+        for line in lines if dry_run else removed:
+            console.data(line)

@@ -123,6 +123,10 @@ def run_command(
             raise UsageError(
                 "no program to run", where="tk image run", hint=f"tk image run {name} -- COMMAND"
             )
+        if json and not show:  # standard output is the program's
+            raise UsageError(
+                "--json shows what would be run", where="--json", hint="add --explain or --dry-run"
+            )
         request = Request(
             image=name,
             argv=tuple(command or ()),
