@@ -54,7 +54,7 @@ def extra_options(asked: Extras, *, is_local: bool, taken: Iterable[str] = ()) -
     targets = list(taken)
     for one in options:
         if one.flag in ("mount", "volume"):
-            target = one.value.split(":")[1]
+            target = str(PurePosixPath(one.value.split(":")[1]))  # `/data/` is `/data`
             if target in targets:
                 raise UsageError(
                     f"{target} is taken already",

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from compiler import HostError, load_settings, write_atomic
+from compiler import HostError, load_settings, visible, write_atomic
 from toolchain import console, names
 from toolchain.engine.events import Event, brief, is_work
 from toolchain.settings import console_settings
@@ -124,10 +124,11 @@ class BuildDisplay:
     def _show_live(self, event: Event) -> None:
         text = self._texts.get(event.step, "")
         if event.kind in ("started", "output"):
-            self._last = brief(event.text)
+            self._last = visible(brief(event.text))
         elif is_work(text):
             took = {"done": f"{event.seconds:6.1f} s", "cached": "  cached", "failed": "  FAILED"}[event.kind]
-            self._live.console.print(f"{took}  {brief(text)}"[:_WIDTH], markup=False, highlight=False)
+            line = f"{took}  {visible(brief(text))}"[:_WIDTH]
+            self._live.console.print(line, markup=False, highlight=False)
 
 
 def duration(seconds: float) -> str:

@@ -193,6 +193,7 @@ def test_nothing_more_unless_asked_for(ready: Callable[..., Launch], tmp_path: P
         ({"volumes": (".:/",)}, "is no folder in the container"),
         ({"volumes": (".:/data:rx",)}, "is no volume"),
         ({"volumes": ("one:/data", "two:/data")}, "is taken already"),
+        ({"volumes": ("one:/data", "two:/data/")}, "is taken already"),
         ({"volumes": (".:/work",)}, "--no-folder"),
         ({"volumes": (".:/tk/home",)}, "is taken already"),
         ({"volumes": ("-x:/data",)}, "no volume can be called"),

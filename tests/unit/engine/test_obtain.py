@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -104,6 +105,17 @@ def test_a_pipe_gets_a_line_a_step_and_not_what_steps_print(
         "no BuildKit: there is no client",
         "[system 1/2] RUN apt-get install g++",
     ]
+
+
+def test_what_a_step_prints_commands_no_terminal(tmp_path: Path) -> None:
+    printed: list[str] = []
+    display = BuildDisplay("tk/cpu:1", StepTimes(tmp_path / "times"))
+    display._live = SimpleNamespace(console=SimpleNamespace(print=lambda line, **_: printed.append(line)))
+    display(Event("started", "1", "[1/1] RUN echo \x1b]0;title\x07"))
+    display(Event("output", "1", "\x1b[2Jgone"))
+    assert "\x1b" not in display.__rich__().plain
+    display(Event("done", "1", seconds=1.0))
+    assert printed == ["   1.0 s  [1/1] RUN echo \\x1b]0;title\\x07"]
 
 
 @pytest.mark.parametrize(("gigabytes", "count"), [(0, 1), (8, 1), (23, 1), (32, 2), (128, 8)])
