@@ -17,7 +17,7 @@ HeldKind = Literal["image", "deb", "download", "git"]
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One thing: an image's reference or a URL, and what it must be: digest, sha256 or commit."""
+    """One thing: an image's reference or a URL, and what it must be: digest, sha256, commit, key."""
 
     kind: HeldKind
     name: str
@@ -33,7 +33,7 @@ def _held(plan: Plan, pins: Pins) -> Iterator[Held]:
     if not plan.base.stand_in and plan.base.digest != UNRESOLVED:
         yield Held("image", plan.base.reference, plan.base.digest)
     yield from (Held("deb", one.url, one.sha256) for one in pins.debs.values())
-    yield from (Held("download", one.url, one.sha256) for one in plan.downloads)
+    yield from (Held("download", one.url, one.fingerprint or one.sha256) for one in plan.downloads)
     yield from (Held("git", one.url, one.commit) for one in plan.git)
     for need in plan.needs:
         yield from _held(need, pins.needs.get(component_of(need), Pins()))
