@@ -15,6 +15,7 @@ from toolchain.engine.client import Engine
 from toolchain.engine.store import StoredImage, find_image, list_images
 from toolchain.images.lock import pins_for
 from toolchain.images.named import Named, with_pins
+from toolchain.images.plan import Plan
 from toolchain.images.planner import plan_image
 
 
@@ -58,13 +59,12 @@ def need_present(engine: Engine, named: Named) -> Present:
     """The same; raises HostError when there is none."""
     found = find_present(engine, named)
     if found is None:
-        raise not_there(engine, named)
+        raise not_there(engine, named.plan)
     return found
 
 
-def not_there(engine: Engine, named: Named) -> HostError:
-    """No image stands for that name."""
-    plan = named.plan
+def not_there(engine: Engine, plan: Plan) -> HostError:
+    """The engine has no image of a plan."""
     return HostError(
         f"the engine at {engine.endpoint} has no image of {plan.name} as it is planned now",
         why=f"it would be called {plan.reference}",

@@ -6,7 +6,7 @@ TCP: versions are locked, then the image is built. At a drawn moment
 - SIGINT or SIGKILL is sent to `tk`,
 - the engine is gone: it drops all connections, for good (through a relay, which needs a local socket; Docker
   over TCP is disturbed by signals and by a full disk only), or
-- the disk with the project, the user's state and cache is full, from the start.
+- the disk with the project, or with the user's state, is full from the start.
 
 Seconds later the engine has neither a container nor a volume of that round, temporary folders are empty, and
 `tk.lock` is not there, or is whole. The next `tk`, with nothing done in between, builds the image. The base

@@ -221,7 +221,7 @@ def _reference(engine: Engine, place: Place) -> tuple[str, bool]:
     if place.explain:
         return named.plan.reference, False
     if not place.build and not wants_build(engine, named):
-        raise not_there(engine, named)
+        raise not_there(engine, named.plan)
     made = obtain(engine, named, trust_first_use=place.trust_first_use)
     return made.image.reference, True
 

@@ -23,8 +23,8 @@ def remember(path: Path) -> None:
     """Note that there is a lock at `path`; what cannot be noted is no reason to stop."""
     text = str(path.absolute())
     entry = _folder() / hashlib.sha256(text.encode()).hexdigest()[:16]
-    if not entry.exists():
-        with contextlib.suppress(HostError):
+    with contextlib.suppress(HostError, OSError):
+        if not entry.exists():
             write_atomic(entry, f"{text}\n")
 
 

@@ -119,7 +119,8 @@ def lock_first(engine: Engine, named: Named, *, trust: Trust, say: Say) -> Named
     if named.pins is not None and find_image(engine, named.plan):
         return named if place is None else _taken_over(named, own, section, say)
     old = section.read() or own.read()
-    why = "; ".join(named.stale) or "no lock fixes its versions yet"
+    unfixed = "no lock fixes its versions yet"
+    why = "; ".join(named.stale) or ("no image of what was locked before is here" if named.pins else unfixed)
     say(f"locking {named.unlocked.section} in {section.path}: {why}")
     made = section.resolve(engine, before=None if old is None else old.pins, trust=trust)
     if taken := made.pins.base_reference:

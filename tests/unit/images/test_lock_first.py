@@ -101,11 +101,17 @@ def test_the_second_time_nothing_is_asked(versions: dict[str, str], here: Path) 
     assert lock().plan.key == first.plan.key
 
 
-def test_the_users_own_lock_keeps_nobody_on_old_versions(versions: dict[str, str]) -> None:
+def test_the_users_own_lock_keeps_nobody_on_old_versions(
+    versions: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     """Without an image of it there, what has vanished from the package sources is found anew."""
     lock()
+    assert "no lock fixes its versions yet" in capsys.readouterr().err
     versions["version"] = "2"
     made = lock()
+    assert capsys.readouterr().err == (
+        f"locking cpu in {user_lock()}: no image of what was locked before is here\n"
+    )
     assert versions["keep"] == "True"
     assert made.pins is not None
     assert made.pins.apt["g++"] == "2"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler import HostError, TkError, UsageError, did_you_mean
+from compiler import TkError, UsageError, did_you_mean
 from toolchain import console
 
 if TYPE_CHECKING:
@@ -122,14 +122,11 @@ def present(engine: Engine, named: Named) -> Present:
 def built(engine: Engine, plan: Plan) -> StoredImage:
     """The image of exactly this plan; raises HostError when it was not built on this engine."""
     from toolchain.engine.store import find_image
+    from toolchain.present import not_there
 
     found = find_image(engine, plan)
     if found is None:
-        raise HostError(
-            f"the engine at {engine.endpoint} has no image of {plan.name} as it is planned now",
-            why=f"it would be called {plan.reference}",
-            hint=f"`tk image build {plan.typed}` makes it",
-        )
+        raise not_there(engine, plan)
     return found
 
 
