@@ -23,6 +23,8 @@ def model(tk: Tk, tmp_path: Path) -> Path:
     [
         (["--frozen"], "--frozen has no use here"),
         (["--image", "cpu", "--no-container"], "exclude each other"),
+        (["--with", "setup.sh"], "--with has no use here"),
+        (["--image", "r.example/a:1", "--with-pip", "rich"], "named by its reference is taken as it is"),
     ],
 )
 def test_options_that_make_no_sense(tk: Tk, model: Path, options: list[str], said: str) -> None:
@@ -37,6 +39,17 @@ def test_an_image_without_an_engine_is_the_host_s_trouble(tk: Tk, model: Path, t
     assert done.code == 4
     assert done.err.count("\n") == 1
     assert "no container engine answers" in done.err
+
+
+def test_an_image_with_additions_is_the_one_that_build_makes(tk: Tk, model: Path, tmp_path: Path) -> None:
+    env = {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    added = ("--with-apt", "htop", "--with-pip", "rich==13.7.1")
+    built = tk("image", "build", "cpu", *added, "--dry-run", "--json", env=env)
+    used = tk("compile", model, "--image", "cpu", *added, "--explain", "--json", env=env)
+    assert used.code == 0, used.err
+    assert used.json["job"]["image"] == built.json["images"][0]["reference"]
+    pushed = tk("image", "publish", "cpu", *added, "--registry", "r.example", "--dry-run", "--json")
+    assert pushed.json["images"][0]["reference"] == f"r.example/{used.json['job']['image']}"
 
 
 def test_without_compiler_and_engine_the_compiler_is_what_is_missing(

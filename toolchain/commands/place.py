@@ -16,6 +16,7 @@ import typer
 import compiler
 from compiler import HostError, TkError, UsageError
 from toolchain import console, options
+from toolchain.commands.image import common
 from toolchain.commands.several import Values, run_each
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ _PLACE: dict[str, tuple[Any, Any]] = {
     "no_container": (NoContainer, False),
     "docker_host": (options.DockerHost, None),
     "engine": (options.EngineName, None),
+    "with_apt": (common.WithApt, None),
+    "with_pip": (common.WithPip, None),
+    "with_file": (common.WithFile, None),
     "site": (options.Site, None),
     "locked": (options.Locked, False),
     "frozen": (options.Frozen, False),
@@ -62,7 +66,7 @@ _PLACE: dict[str, tuple[Any, Any]] = {
     "assume": (options.Assume, None),
     "explain": (Explain, False),
 }
-_OPTION_OF = {"gpus": "--gpu"}
+_OPTION_OF = {"gpus": "--gpu", "with_file": "--with"}
 """Options that are not called as their parameters."""
 _HARMLESS = ("image", "no_container", "build", "trust_on_first_use", "explain")
 """What may be given where no container is needed: it says what is done if one is."""
@@ -206,6 +210,7 @@ def _place(values: dict[str, Any]) -> Place:
         frozen=values["frozen"],
         asked=Asked(tuple(values["devices"] or ("auto",)), wishes, values["assume"]),
         explain=values["explain"],
+        additions=common.additions(values["with_apt"], values["with_pip"], values["with_file"]),
     )
 
 

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from compiler import HostError, private_directory, remove_abandoned_directories, replace_atomic
+from compiler import HostError, UsageError, private_directory, remove_abandoned_directories, replace_atomic
 from toolchain import console
 from toolchain.containers.call import Call, call_of
 from toolchain.containers.job import Job, job_options, run_job
@@ -23,7 +23,11 @@ from toolchain.devices.options import described
 from toolchain.devices.sysroot import capture
 from toolchain.engine.client import Engine, open_engine
 from toolchain.engine.endpoint import resolve_endpoint
+from toolchain.recipes.additions import NOTHING, Additions
 from toolchain.site import load_site
+
+if TYPE_CHECKING:
+    from toolchain.images.named import Named
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,7 @@ class Place:
     """Where a command runs: `image` is a recipe's name or a reference; the rest says which engine.
 
     build: without asking. asked: what is said of devices. explain: show the container's options and run
-    nothing; that needs no engine.
+    nothing; that needs no engine. additions: beside what the recipe has.
     """
 
     image: str
@@ -44,6 +48,7 @@ class Place:
     frozen: bool = False
     asked: Asked = field(default_factory=Asked)
     explain: bool = False
+    additions: Additions = NOTHING
 
 
 def image_of_target(values: Mapping[str, Any], place: Place) -> str | None:
@@ -86,6 +91,12 @@ def run_placed(command: str, given: Mapping[str, Any], flags: Mapping[str, str],
     """
     from toolchain.recipes.book import load_book
 
+    if place.additions and _is_reference(place.image):
+        raise UsageError(
+            "an image that is named by its reference is taken as it is",
+            where=f"--image {place.image}",
+            hint="--with-apt, --with-pip and --with go with a name of `tk image list`",
+        )
     site = load_site(place.site)
     needs = needs_of(command, given, place.asked, load_book(site.recipe_folders))
     call = call_of(command, _with_output(command, given), flags)
@@ -164,13 +175,9 @@ def _say(devices: Given) -> None:
 
 def _explain_without_engine(place: Place, call: Call, devices: Given, *, json: bool) -> None:
     """Show what a job would be started with, where no engine can say whether the image is there."""
-    from toolchain.images.lock import lock_mode
-    from toolchain.images.named import plan_named
-
     reference = place.image
     if not _is_reference(reference):
-        mode = lock_mode(locked=place.locked, frozen=place.frozen)
-        reference = plan_named(reference, site_file=place.site, lock=mode).plan.reference
+        reference = _named(place).plan.reference
     _say(devices)
     if devices.archs:
         call.argv.append(f"--arch={','.join(devices.archs)}")
@@ -204,13 +211,10 @@ def _reference(engine: Engine, place: Place) -> tuple[str, bool]:
     """The image that `place` names, and whether the engine has it; built first when that was asked for."""
     if _is_reference(place.image):
         return place.image, engine.image(place.image) is not None
-    from toolchain.images.lock import lock_mode
-    from toolchain.images.named import plan_named
     from toolchain.obtain import obtain, wants_build
     from toolchain.present import find_present, not_there
 
-    mode = lock_mode(locked=place.locked, frozen=place.frozen)
-    named = plan_named(place.image, site_file=place.site, lock=mode, locks=place.build)
+    named = _named(place)
     for warning in named.warnings:
         console.warn(warning)
     there = find_present(engine, named)
@@ -224,6 +228,17 @@ def _reference(engine: Engine, place: Place) -> tuple[str, bool]:
         raise not_there(engine, named.plan)
     made = obtain(engine, named, trust_first_use=place.trust_first_use)
     return made.image.reference, True
+
+
+def _named(place: Place) -> Named:
+    """The image that `place` names by its recipe."""
+    from toolchain.images.lock import lock_mode
+    from toolchain.images.named import plan_named
+
+    mode = lock_mode(locked=place.locked, frozen=place.frozen)
+    return plan_named(
+        place.image, site_file=place.site, lock=mode, locks=place.build, additions=place.additions
+    )
 
 
 def _is_reference(image: str) -> bool:

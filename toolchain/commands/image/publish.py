@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from toolchain.engine.client import Engine
     from toolchain.engine.publish import Registry
     from toolchain.images.named import Named
+    from toolchain.recipes.additions import Additions
     from toolchain.recipes.evidence import Evidence, State
 
 # What the whole command ends with when images fail for several reasons: the first of these.
@@ -67,6 +68,7 @@ class Chosen:
     base: str | None = None
     locked: bool = False
     frozen: bool = False
+    additions: Additions | None = None
 
 
 def publish_command(
@@ -87,6 +89,9 @@ def publish_command(
     site: options.Site = None,
     arch: common.Archs = None,
     allow: common.Allow = None,
+    with_apt: common.WithApt = None,
+    with_pip: common.WithPip = None,
+    with_file: common.WithFile = None,
     locked: options.Locked = False,
     frozen: options.Frozen = False,
     trust_on_first_use: options.TrustOnFirstUse = False,
@@ -108,7 +113,8 @@ def publish_command(
 
     if evidence is not None:
         options.check_folder(evidence, "--evidence")
-    chosen = Chosen(site, tuple(arch or ()), tuple(allow or ()), base, locked, frozen)
+    added = common.additions(with_apt, with_pip, with_file)
+    chosen = Chosen(site, tuple(arch or ()), tuple(allow or ()), base, locked, frozen, added)
     images = plan_all(names, chosen)
     where = target.push_target(images[0].site, registry, private=private)
     refuse_unredistributable([one.plan for one in images], where)
@@ -130,7 +136,7 @@ def plan_all(names: Iterable[str], chosen: Chosen) -> list[Named]:
     """The plans of all names; raises the one error that there is, or all of them as one."""
     plan = functools.partial(
         target.planned, site=chosen.site, archs=chosen.archs, allow=chosen.allow, base=chosen.base,
-        locked=chosen.locked, frozen=chosen.frozen, locks=True,
+        locked=chosen.locked, frozen=chosen.frozen, locks=True, additions=chosen.additions,
     )  # fmt: skip
     return target.planned_all(names, plan)
 
