@@ -83,14 +83,19 @@ def _volume(text: str, *, is_local: bool) -> RunOption:
         return RunOption(
             "volume", f"{source}:{target}{only}", f"asked for: the engine's volume {source}{how}"
         )
-    path = Path(source).expanduser().absolute()
     if not is_local:
         raise UsageError(
-            f"the engine does not see {path}", where=where, why="it runs on another machine",
+            f"the engine does not see {source}", where=where, why="it runs on another machine",
             hint="put the files into a volume of the engine, and name that: `-v NAME:DST`",
         )  # fmt: skip
-    if not path.exists():
-        raise BadInputError(f"there is no {path}", where=where, hint="check the path; it is not made")
+    try:
+        path = Path(source).expanduser().absolute()
+        path.stat()
+    except (OSError, RuntimeError) as error:  # the latter for the home of a user that there is not
+        raise BadInputError(
+            f"there is no {source}", where=where, why=getattr(error, "strerror", "") or str(error),
+            hint="check the path; it is not made",
+        ) from error  # fmt: skip
     return RunOption("mount", f"{path}:{target}{only}", f"asked for: {path} of this machine{how}")
 
 

@@ -189,6 +189,7 @@ def test_nothing_more_unless_asked_for(ready: Callable[..., Launch], tmp_path: P
     [
         ({"volumes": ("/tmp",)}, "is no volume"),
         ({"volumes": ("/no/such/folder:/data",)}, "there is no /no/such/folder"),
+        ({"volumes": ("~nobody-of-this-name/x:/data",)}, "there is no ~nobody-of-this-name/x"),
         ({"volumes": (".:data",)}, "is no folder in the container"),
         ({"volumes": (".:/",)}, "is no folder in the container"),
         ({"volumes": (".:/data:rx",)}, "is no volume"),
