@@ -76,14 +76,17 @@ def lock(_patient: Patient) -> Iterable[Row]:
     """The project's lock, and the user's own where there is one: which images they pin."""
     from toolchain.images.lock import lock_path, read_lock, user_lock
 
-    for about, path in (("lock", lock_path()), ("own lock", user_lock())):
+    project = lock_path()
+    for path in (project, user_lock()):
+        is_own = path != project
+        about = "own lock" if is_own else "lock"
         try:
             found = read_lock(path)
         except TkError as error:
-            yield problem(about, error)
+            yield problem(about, error, "warning" if is_own else "problem")  # a project's may do without it
             continue
         if found is not None:
             names = ", ".join(sorted(found.images)) or "nothing"
             yield Row(about, "ok", f"{path} pins {names}")
-        elif about == "lock":
+        elif not is_own:
             yield Row(about, "ok", f"no {path.name} in {path.parent}")
