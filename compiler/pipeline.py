@@ -409,7 +409,6 @@ def _emit_sources(
     module: Module | None,
     host: str,
 ) -> CompileReport:
-    options.output.mkdir(parents=True, exist_ok=True)
     if module is not None and target.device is not None:
         write_atomic(options.output / f"kernels{target.device.suffix}", module.text)
     for kernel in kernels if module is None else ():
@@ -421,7 +420,6 @@ def _emit_sources(
 def _emit_objects(
     options: CompileOptions, target: Target, clock: _Clock, made: Sequence[Path], images: Images
 ) -> CompileReport:
-    options.output.mkdir(parents=True, exist_ok=True)
     for image in images.images:
         write_atomic(options.output / f"{image.kind}-{image.arch or 'any'}.bin", image.data)
     names = [f"k{number:03}.o" for number in range(len(made) - 1)] + ["host.o"]

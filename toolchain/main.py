@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import signal
 import sys
 import traceback
@@ -49,6 +50,8 @@ _EXIT_READER_GONE = 141
 
 _DEFECT = "this is a defect of tk, not of your input"
 _REPORT = "please report it with the output of the same command and `--debug`, which shows where"
+
+_CHOICE = re.compile(r"'([^']*)' is not one of (.*)")
 
 # typer keeps click's exception classes to itself; its public BadParameter is a UsageError is a
 # ClickException.
@@ -190,8 +193,11 @@ def _usage_error(error: BaseException) -> UsageError:
     message = str(getattr(error, "format_message", lambda: str(error))())
     context = getattr(error, "ctx", None)
     command = str(getattr(context, "command_path", "tk"))
+    message = message.replace(
+        ": Value error, ", ": "
+    )  # what reads the options puts that before its own words
     what, found, suggestion = message.partition(". Did you mean ")
-    hint = f"did you mean {suggestion}" if found else _closest_option(error, context)
+    hint = f"did you mean {suggestion}" if found else _closest_option(error, context) or _closest_choice(what)
     choices = getattr(getattr(context, "command", None), "commands", {})
     if what.startswith("Missing command") and choices:
         hint = f"choose {' or '.join(name for name, one in choices.items() if not one.hidden)}"
@@ -204,6 +210,11 @@ def _closest_option(error: BaseException, context: object) -> str:
     name = getattr(error, "option_name", "")
     params = getattr(getattr(context, "command", None), "params", ())
     return did_you_mean(name, [option for param in params for option in param.opts]) if name else ""
+
+
+def _closest_choice(message: str) -> str:
+    found = _CHOICE.search(message)
+    return did_you_mean(found[1], re.findall(r"'([^']+)'", found[2])) if found else ""
 
 
 def _take_debug(arguments: list[str]) -> tuple[list[str], bool]:

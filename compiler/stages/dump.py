@@ -108,7 +108,6 @@ def kernel_file(number: int) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(path, text if text.endswith("\n") else text + "\n")
 
 

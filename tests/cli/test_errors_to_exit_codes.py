@@ -59,6 +59,12 @@ Tk = Callable[..., Result]
         (("bench", "x.so"), 3, "error: cannot read a file", ""),
         (("inspect", "x.so"), 3, "error: cannot read a file", ""),
         (("zoo", "make", "resnet5"), 2, "error: no network is called 'resnet5'", "did you mean 'resnet50'?"),
+        (
+            ("image", "lint", "x", "--format", "sarf"),
+            2,
+            "error: invalid value for '--format': 'sarf' is not one of 'text', 'json', 'sarif', 'github'",
+            "did you mean 'sarif'?",
+        ),
         (("zoo", "mak"), 2, "error: no such command 'mak'", "hint: did you mean 'make'"),
         (("completion", "bsh"), 2, "error: no completion for the shell `bsh`", "did you mean 'bash'?"),
         (("demo", "resnet5"), 2, "error: no network is called 'resnet5'", ""),

@@ -56,6 +56,14 @@ def test_no_onnx_file(tk: Tk, tmp_path: Path, content: bytes) -> None:
     assert not (tmp_path / "bad.so").exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [("--emit", "source", "-o", "/proc/x"), ("--dump", "/proc/x"), ("--emit", "object", "-o", "/proc/x")],
+)
+def test_a_folder_that_cannot_be_made(tk: Tk, good: Path, words: tuple[str, ...]) -> None:
+    check(tk("compile", good, *words), 4, "cannot write a file", "where: /proc/x/")
+
+
 def test_truncated_at_many_places(tk: Tk, good: Path, tmp_path: Path) -> None:
     data = good.read_bytes()
     cut = tmp_path / "cut.onnx"
