@@ -33,6 +33,12 @@ FIELDS = {"what", "where", "why", "hint", "code"}
         (("image", "build", "cpu", "--docker-host", "unix:///nowhere.sock"), 4, ""),
         (("image", "run", "cpu", "--docker-host", "unix:///nowhere.sock", "--", "true"), 125, "--json shows"),
         (("image", "shell", "cpu"), 125, "--json shows what would be run"),
+        (("setup", "cpu", "--docker-host", "unix:///nowhere.sock"), 4, "this machine is not ready for cpu"),
+        (
+            ("image", "push", "cpu", "--registry", "https://r.example/team"),
+            2,
+            "`https://r.example/team` is no",
+        ),
         (("setup", "cpu", "--open"), 2, "--json and --open exclude each other"),
     ],
 )
@@ -44,7 +50,7 @@ def test_an_error_is_one_document(tk: Tk, arguments: tuple[str, ...], code: int,
     assert set(error) == FIELDS
     assert error["code"] == code
     assert error["what"].startswith(what)
-    assert result.err.startswith(f"error: {error['what']}")
+    assert f"error: {error['what']}" in result.err.splitlines()
 
 
 def test_without_json_nothing_is_written(tk: Tk) -> None:

@@ -71,7 +71,7 @@ def init_command(
     where = target.push_target(config, registry or config.registry or GHCR, private=private)
     wanted = ImagesWorkflow(
         names=_images(names or _locked_names(), where, site),
-        registry=_checked_registry(where.address),
+        registry=where.address,
         private=where.private,
         package=_package(package, project),
         evidence=_evidence(evidence, project),
@@ -107,14 +107,6 @@ def _locked_names() -> list[str]:
             hint="tk ci init NAME...; see `tk image list`",
         )
     return sorted(lock.images)
-
-
-def _checked_registry(address: str) -> str:
-    from toolchain.site_schema import is_registry
-
-    if not is_registry(address):
-        raise UsageError(f"`{address}` is no registry", where="--registry", hint="HOST[:PORT][/PATH]")
-    return address
 
 
 def _package(asked: str | None, project: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -79,11 +79,11 @@ def count(rows: Sequence[Row]) -> dict[str, int]:
     return {"problems": states.count("problem"), "warnings": states.count("warning")}
 
 
-def show(rows: Sequence[Row]) -> None:
+def show(rows: Sequence[Row], say: Callable[[str], None] = console.data) -> None:
     """Print rows for people: mark, subject, finding; cause and fix below."""
     width = max((len(one.about) for one in rows), default=0)
     for one in rows:
-        console.data(f"{_MARKS[one.state]}  {one.about:<{width}}  {one.found}")
+        say(f"{_MARKS[one.state]}  {one.about:<{width}}  {one.found}")
         for label, text in (("cause", one.cause), ("fix", one.fix)):
             if text and one.state != "ok":
-                console.data(f"{'':9}{'':{width}}  {label}: {text}")
+                say(f"{'':9}{'':{width}}  {label}: {text}")

@@ -104,7 +104,7 @@ def _examine(name: str, docker_host: str | None, kind: str | None, site: Path | 
     rows = examine(this_machine([name], docker_host=docker_host, kind=kind, site=site))
     bad = [one for one in rows if one.state == "problem"]
     unbuilt = [one for one in rows if one.state == "warning" and not one.about.startswith("image ")]
-    doctor.show([*bad, *unbuilt])
+    doctor.show([*bad, *unbuilt], console.talk)
     if bad:
         raise HostError(
             f"this machine is not ready for {name}",

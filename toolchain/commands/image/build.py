@@ -89,7 +89,9 @@ def build_command(
     chosen = _builder(builder)
     if network not in _NETWORKS:
         raise UsageError(
-            f"no network is called `{network}`", where="--network", hint=did_you_mean(network, _NETWORKS)
+            f"no network is called `{network}`",
+            where="--network",
+            hint=did_you_mean(network, _NETWORKS) or ", ".join(_NETWORKS),
         )
     plan = functools.partial(
         target.planned, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked,

@@ -89,8 +89,12 @@ def planned_all(names: Iterable[str], plan: Callable[[str], Named]) -> list[Name
 
 
 def registry_of(site: SiteConfig, option: str | None) -> str:
-    """The registry for push and pull; raises UsageError when none is named."""
-    registry = option or site.registry
+    """The registry for push and pull; raises UsageError when none is named, or what is none."""
+    from toolchain.site_schema import is_registry
+
+    registry = (option or site.registry).rstrip("/")
+    if registry and not is_registry(registry):
+        raise UsageError(f"`{registry}` is no registry", where="--registry", hint="HOST[:PORT][/PATH]")
     if not registry:
         raise UsageError("no registry is named", hint="use --registry, or set `registry` in site.yaml")
     return registry
@@ -99,11 +103,11 @@ def registry_of(site: SiteConfig, option: str | None) -> str:
 def push_target(site: SiteConfig, option: str | None, *, private: bool) -> publish.Registry:
     """The registry to push to; the site's word that its own is private holds for what lies below it, too.
 
-    Raises UsageError when none is named.
+    Raises UsageError when none is named, or what is none.
     """
     from toolchain.engine.publish import Registry
 
-    where = registry_of(site, option).rstrip("/")
+    where = registry_of(site, option)
     own = site.registry.rstrip("/")
     inside = not own or where == own or where.startswith(f"{own}/")
     return Registry(where, private or (site.registry_private and inside))
