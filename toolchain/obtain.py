@@ -5,6 +5,7 @@ Every command that can build does it here, so that each asks, says and explains 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,14 +37,9 @@ def locked(engine: Engine, named: Named, *, trust_first_use: bool = False) -> Na
     BuildError, and BadInputError for what nobody vouches for.
     """
     from toolchain.images.section import lock_first
-    from toolchain.web import UnreachableError
 
-    trust = trusting(given=trust_first_use)
-    try:
-        return lock_first(engine, named, trust=trust, say=console.talk)
-    except UnreachableError as error:
-        error.hint = "; ".join(filter(None, (error.hint, _without_internet(named))))
-        raise
+    with _way_without_internet(named):
+        return lock_first(engine, named, trust=trusting(given=trust_first_use), say=console.talk)
 
 
 def obtain(
@@ -64,10 +60,11 @@ def obtain(
         from toolchain.images.seed import plan_offline
 
         plan, site = plan_offline(engine, plan, made.pins, site, say=console.talk)
-    image = build_image(
-        engine, plan, builder=builder, site=site, progress=BuildDisplay, options=options,
-        issues=known_issues(site.recipe_folders),
-    )  # fmt: skip
+    with _way_without_internet(named):
+        image = build_image(
+            engine, plan, builder=builder, site=site, progress=BuildDisplay, options=options,
+            issues=known_issues(site.recipe_folders),
+        )  # fmt: skip
     return Obtained(made, image)
 
 
@@ -101,9 +98,17 @@ def known_issues(folders: tuple[Path, ...]) -> Iterator[Issue]:
         yield one.row
 
 
-def _without_internet(named: Named) -> str:
-    section = named.unlocked.section
-    return (
-        f"without internet: `tk image bundle export {section} -o FILE` on a machine that has it,"
-        " `tk image bundle import FILE` here, then `--network none`"
-    )
+@contextlib.contextmanager
+def _way_without_internet(named: Named) -> Iterator[None]:
+    """Where a server cannot be reached, say how a bundle brings what it has."""
+    from toolchain.web import UnreachableError
+
+    try:
+        yield
+    except UnreachableError as error:
+        bundle = (
+            f"without internet: `tk image bundle export {named.unlocked.section} -o FILE` on a machine that"
+            " has it, `tk image bundle import FILE` here, then `--network none`"
+        )
+        error.hint = "; ".join(filter(None, (error.hint, bundle)))
+        raise

@@ -16,11 +16,12 @@ from compiler import (
     BuildError,
     HostError,
     InternalError,
+    TkError,
     UsageError,
     load_settings,
     write_atomic,
 )
-from toolchain.engine import builders, labels, store
+from toolchain.engine import builders, failures, labels, store
 from toolchain.engine.builders import BuilderName, BuildRequest, Failure
 from toolchain.engine.causes import Cause, Issue, known_causes
 from toolchain.engine.client import Engine
@@ -29,6 +30,7 @@ from toolchain.engine.progress import StepTimes, step_times
 from toolchain.engine.store import find_image
 from toolchain.exclusive import exclusively
 from toolchain.images.plan import CA_SECRET, SITE_SECRET, Plan
+from toolchain.web import UnreachableError
 
 __all__ = ["BuildOptions", "BuiltImage", "build_image", "check_base", "find_image"]
 
@@ -134,7 +136,8 @@ def build_image(
 
     secrets: by id, in place of what `site` gives. issues: of recipes/issues.yaml, to explain a failure.
     Raises BadInputError when something is unresolved or a stand-in does not fit, HostError when the engine
-    fails and BuildError, with the last lines of the failing step and known causes, when a step does.
+    fails or the base cannot be fetched, and BuildError, with the last lines of the failing step and known
+    causes, when a step does.
     """
     started = time.monotonic()
     how = options or BuildOptions()
@@ -273,7 +276,7 @@ def _build(work: _Work, progress: Progress, issues: Iterable[Issue]) -> tuple[Pa
             recorder.write()
     if failure is not None:
         work.engine.check_alive("go on with the build")
-        raise _failed(work.plan, recorder, failure, issues)
+        raise _failed(work, recorder, failure, issues)
     times.keep()
     return path, name
 
@@ -335,17 +338,21 @@ def _have_base(work: _Work) -> None:
             store.pull_base(work.engine, reference)
 
 
-def _failed(plan: Plan, recorder: _Recorder, failure: Failure, issues: Iterable[Issue]) -> BuildError:
+def _failed(work: _Work, recorder: _Recorder, failure: Failure, issues: Iterable[Issue]) -> TkError:
+    """A step that failed; what a builder cannot fetch itself, as the base, is no fault of a step."""
     said = recorder.output.get(recorder.failed, [])
     lines = [*said, failure.why]
     causes = known_causes(lines, issues)
     step = brief(recorder.texts.get(recorder.failed, ""))
     shown = [*([step] if step else []), *said[-_SHOWN_LINES:], failure.why]
-    return BuildError(
-        f"cannot build {plan.name}",
+    away = failures.beyond(work.engine.endpoint, failure.why)
+    fix = away.hint if away else "the step's last lines say why; the log has all of them"
+    kind = UnreachableError if isinstance(away, UnreachableError) else BuildError
+    return kind(
+        f"cannot build {work.plan.name}",
         where=f"{recorder.log_path} (the whole log)",
         why="\n".join(dict.fromkeys(shown)),
-        hint="\n".join(map(_advice, causes)) or "the step's last lines say why; the log has all of them",
+        hint="\n".join(map(_advice, causes)) or fix,
     )
 
 

@@ -12,18 +12,20 @@ from typing import Any
 
 import pytest
 
-from compiler import BuildError, HostError, UsageError
+from compiler import BuildError, HostError, TkError, UsageError
 from tests.support.broken_engine import Request, fake_engine, healthy
 from tests.support.plans import small_plan
 from tests.support.processes import ended
+from toolchain.engine import build as build_module
 from toolchain.engine import builders
 from toolchain.engine.build import BuildOptions, build_image
-from toolchain.engine.builders import BuildKitClient, BuildRequest, build_with_api
+from toolchain.engine.builders import BuildKitClient, BuildRequest, Failure, build_with_api
 from toolchain.engine.client import Engine, open_engine
 from toolchain.engine.endpoint import Endpoint
 from toolchain.engine.events import Event
 from toolchain.engine.watch import HungError, Patience
 from toolchain.images.plan import ContextFile, Plan
+from toolchain.web import UnreachableError
 
 Start = Callable[..., Engine]
 BASE = {"Id": "sha256:1", "Config": {}}
@@ -223,3 +225,32 @@ def test_an_engine_that_has_gone_is_why_the_build_failed(start: Start) -> None:
     )
     with pytest.raises(HostError, match=r"cannot go on with the build: .* dropped the connection"):
         build_image(engine, without_stand_in())
+
+
+SOLVE, HEAD = "ERROR: failed to solve:", 'Head "https://r.example/v2/debian/manifests/12"'
+
+
+@pytest.mark.parametrize(
+    ("why", "kind"),
+    [
+        (
+            f"{SOLVE} x: failed to do request: {HEAD}: dial tcp: lookup r.example: no such host",
+            UnreachableError,
+        ),
+        (f"{SOLVE} x: failed to do request: {HEAD}: x509: unknown authority", BuildError),
+        (f'{SOLVE} process "/bin/sh -c curl x" did not complete successfully: exit code: 6', BuildError),
+    ],
+)
+def test_a_base_that_cannot_be_fetched_is_the_hosts_trouble(
+    start: Start, why: str, kind: type[TkError], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As it is where tk fetches the base itself; with a step that fails it is not."""
+    monkeypatch.setenv("TK_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(build_module, "check_base", lambda _engine, _plan: {})
+    monkeypatch.setattr(build_module, "_with_some_builder", lambda _work, _recorder: ("x", Failure(why)))
+    nothing: Any = {"containers": [], "volumes": {}, "_ping": b"OK"}
+    engine = start(**{name: (lambda one, said=said: one.answer(said)) for name, said in nothing.items()})
+    with pytest.raises(kind) as caught:
+        build_image(engine, small_plan("base"))
+    assert type(caught.value) is kind
+    assert why in caught.value.why

@@ -22,8 +22,10 @@ from toolchain.engine import build
 from toolchain.engine.events import Event
 from toolchain.engine.progress import BuildDisplay, StepTimes
 from toolchain.engine.store import StoredImage
+from toolchain.images.named import plan_named
 from toolchain.main import app
 from toolchain.obtain import Obtained
+from toolchain.web import UnreachableError
 
 Tk = Callable[..., Result]
 
@@ -168,6 +170,24 @@ def test_what_processes_of_their_own_say_is_in_the_one_document(
     assert "killed by signal 9" in killed["error"]["what"]
     # What was built without a cache is not built once more.
     assert [one.no_cache for one in beside_each_other] == [False]
+
+
+def test_a_build_whose_base_is_out_of_reach_tells_of_bundles(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As locking does; an image that is locked needs none."""
+    from toolchain import obtain
+
+    def build_image(*_arguments: Any, **_options: Any) -> None:
+        raise UnreachableError("cannot build cpu", hint="check the network")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(obtain, "locked", lambda _engine, named, **_options: named)
+    monkeypatch.setattr(build, "build_image", build_image)
+    engine: Any = FakeEngine()
+    with pytest.raises(UnreachableError) as caught:
+        obtain.obtain(engine, plan_named("cpu"))
+    assert caught.value.hint.startswith("check the network; without internet: `tk image bundle export cpu ")
 
 
 def nowhere(folder: Path) -> dict[str, str]:
