@@ -10,8 +10,8 @@ from toolchain.images.lock import LockedBuild, LockMode, lock_path, locked_addit
 from toolchain.images.plan import Pins, Plan
 from toolchain.images.planner import plan_image
 from toolchain.recipes.additions import NOTHING, Additions, check_digits, split_name, with_additions
-from toolchain.recipes.book import load_book
-from toolchain.recipes.resolve import resolve
+from toolchain.recipes.book import RecipeBook, load_book
+from toolchain.recipes.resolve import Resolution, resolve
 from toolchain.site import SiteConfig, load_site
 
 
@@ -55,11 +55,7 @@ def plan_named(
     """
     site = load_site(site_file)
     book = load_book(site.recipe_folders)
-    plain, digits = split_name(name)
-    if digits:
-        additions = additions or locked_additions(name)
-        check_digits(name, digits, additions, str(lock_path()))
-    resolution = with_additions(resolve(plain, book, archs=archs, allow=(*site.allow, *allow)), additions)
+    resolution = resolve_named(name, book, archs=archs, allow=(*site.allow, *allow), additions=additions)
     warnings = tuple(
         f"{one.because} ({one.rule}; {one.source})" for one in resolution.findings if one.verdict == "warn"
     )
@@ -72,6 +68,17 @@ def plan_named(
         warnings = (*warnings, f"tk.lock does not count: {'; '.join(locked.stale)}; {again}")
     named = Named(plan, site, warnings, plan, stale=locked.stale)
     return with_pins(named, locked.pins, locked.path, locked.built if ready else None, lock)
+
+
+def resolve_named(
+    name: str, book: RecipeBook, *, archs: Sequence[str], allow: Sequence[str], additions: Additions = NOTHING
+) -> Resolution:
+    """What a name stands for, with additions: those given, or for `+with-DIGITS` those of a lock."""
+    plain, digits = split_name(name)
+    if digits:
+        additions = additions or locked_additions(name)
+        check_digits(name, digits, additions, str(lock_path()))
+    return with_additions(resolve(plain, book, archs=archs, allow=allow), additions)
 
 
 def with_pins(

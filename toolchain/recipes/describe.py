@@ -87,6 +87,7 @@ def show_json(found: Resolution) -> dict[str, Any]:
         "archs": list(found.archs),
         "provides": dict(found.provides),
         "prefixes": dict(found.prefixes),
+        "added": found.additions.label,
         "stack": _component_json(found.stack),
         "components": [_component_json(one) for one in found.components],
         "findings": [finding_json(one) for one in found.findings],
@@ -166,6 +167,7 @@ def show_text(found: Resolution) -> str:
         ("archs", ", ".join(found.archs)),
         ("provides", _joined(found.provides)),
         ("prefixes", _joined(found.prefixes)),
+        ("added", found.additions.label),
         ("recipe", found.recipe_hash),
     )
     lines += ["", "system", *_layer_lines(found.system_layer)]

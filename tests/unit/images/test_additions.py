@@ -107,6 +107,16 @@ def test_a_lock_has_them_so_that_the_name_is_enough(project: Path, monkeypatch: 
     assert "htop=1" in dockerfile(by_name.plan)
 
 
+def test_the_locked_name_is_shown_and_explained(project: Path) -> None:
+    name = section_name(project)
+    shown = tk("image", "show", name, cwd=project)
+    assert (shown.code, shown.out.splitlines()[0].split()[0]) == (0, name), shown.err
+    assert "apt:htop pip:rich script:my.sh" in shown.out
+    assert tk("image", "why", name, cwd=project).code == 0
+    unknown = tk("image", "show", "cpu+with-01234567", cwd=project)
+    assert (unknown.code, "nothing says what" in unknown.err) == (2, True)
+
+
 def test_an_edited_script_makes_the_lock_stale(project: Path) -> None:
     (project / "tools" / "my.sh").write_bytes(HELLO + b"# more\n")
     assert any("have changed" in one for one in plan_named(section_name(project)).warnings)

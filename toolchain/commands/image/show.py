@@ -14,11 +14,11 @@ def show_command(
     json: options.Json = False,
 ) -> None:
     """Show what a name stands for: base, packages, components, settings, and the source of each."""
+    from toolchain.images.named import resolve_named
     from toolchain.recipes.describe import show_json, show_text
-    from toolchain.recipes.resolve import resolve
 
     book, config = common.open_recipes(site)
-    found = resolve(name, book, archs=arch or (), allow=(*config.allow, *(allow or ())))
+    found = resolve_named(name, book, archs=arch or (), allow=(*config.allow, *(allow or ())))
     if json:
         console.data_json(show_json(found))
     else:

@@ -25,11 +25,12 @@ def why_command(
 ) -> None:
     """Explain what a name stands for: each choice, each rule and its source; exit 3 if a rule refuses."""
     from toolchain.images.named import plan_named
+    from toolchain.recipes.additions import split_name
     from toolchain.recipes.describe import why_json, why_text
     from toolchain.recipes.resolve import examine
 
     book, config = common.open_recipes(site)
-    found = examine(name, book, archs=arch or (), allow=(*config.allow, *(allow or ())))
+    found = examine(split_name(name)[0], book, archs=arch or (), allow=(*config.allow, *(allow or ())))
     if found.combination.base.fallbacks and not found.refusing:
         named = plan_named(name, site_file=site, archs=arch or (), allow=allow or ())
         found = _with_locked_base(found, named.plan)
