@@ -30,6 +30,7 @@ FIELDS = {"what", "where", "why", "hint", "code"}
         (("image", "show", "rocm-99"), 2, ""),
         (("image", "shw"), 2, "no such command 'shw'"),
         (("image", "lint", "nowhere"), 3, "cannot read a file"),
+        (("image", "bundle", "import", "nowhere", "--engine", "docker"), 3, "cannot read a file"),
         (("image", "build", "cpu", "--docker-host", "unix:///nowhere.sock"), 4, ""),
         (("image", "run", "cpu", "--docker-host", "unix:///nowhere.sock", "--", "true"), 125, "--json shows"),
         (("image", "shell", "cpu"), 125, "--json shows what would be run"),

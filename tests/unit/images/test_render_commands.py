@@ -130,6 +130,7 @@ def test_render_writes_a_bake_file_beside_the_contexts_it_names(tk: Tk, tmp_path
         (("render", "cpu", "--feature", "ghcr.io/devcontainers/features/git:1"), 2, "--format devcontainer"),
         (("render", "cpu", "--format", "devcontainer", "--feature", "git; id"), 2, "does not name a feature"),
         (("render", "cpu", "--format", "devcontainer", "--extension", "git"), 2, "an extension"),
+        (("render", "cpu", "--digest", f"x@sha256:{'0' * 64}"), 2, "it goes with --format apptainer"),
         (
             ("render", "cpu", "--format", "apptainer", "--docker-host", "unix:///nowhere.sock"),
             4,

@@ -89,9 +89,10 @@ def import_command(
     from toolchain.images.bundled_recipes import use_recipes
     from toolchain.images.lock import lock_path
 
+    options.existing_file(file)
     connected = target.connect(docker_host, engine)
     lock = lock_path()
-    found = import_bundle(connected, options.existing_file(file), lock, say=console.talk)
+    found = import_bundle(connected, file, lock, say=console.talk)
     recipes = use_recipes(found, lock.parent)
     name = found.manifest.name
     if json:

@@ -121,12 +121,15 @@ class _Wishes:
     extensions: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if (self.features or self.extensions) and self.format is not Format.DEVCONTAINER:
-            raise compiler.UsageError(
-                "features and extensions are for editors",
-                where="--feature" if self.features else "--extension",
-                hint="add --format devcontainer",
-            )
+        for given, option, wanted in (
+            (self.features, "--feature", Format.DEVCONTAINER),
+            (self.extensions, "--extension", Format.DEVCONTAINER),
+            (self.digest, "--digest", Format.APPTAINER),
+        ):
+            if given and self.format is not wanted:
+                raise compiler.UsageError(
+                    f"{option} has no use here", where=option, hint=f"it goes with --format {wanted}"
+                )
 
 
 def _check_resolved(plan: Plan, *, shown: bool, allowed: bool) -> None:
