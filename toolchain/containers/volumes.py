@@ -9,14 +9,13 @@ import tempfile
 from collections.abc import Iterable
 
 from toolchain.containers import packages
+from toolchain.engine import labels
 from toolchain.engine.client import Engine
 
 BUNDLE = "/opt/tk"
 """Where the bundled compiler is in a container, read only: `packages/` and `source/`."""
 CACHE = "/var/cache/tk"
 """Where a user's cache is in a container."""
-VOLUME = "tk.volume"
-"""Label on volumes that are kept: `compiler` or `cache`."""
 _COMPLETE = "complete"
 _CHUNK_BYTES = 1 << 20
 _KEPT = 3
@@ -43,7 +42,7 @@ def compiler_volume(engine: Engine, image: str, python: str, *, index: str | Non
     key = packages.bundle_key(python)
     name = compiler_name(python)
     with engine.guard(f"make the volume {name}"):
-        engine.api.create_volume(name, labels={VOLUME: "compiler"})
+        engine.api.create_volume(name, labels={labels.VOLUME: "compiler"})
     mount = {"Type": "volume", "Source": name, "Target": BUNDLE}
     with engine.container(image, ["none"], host={"mounts": [mount]}) as container:
         if engine.read_in(container, f"{BUNDLE}/{_COMPLETE}") == key.encode():
@@ -64,7 +63,7 @@ def _forget_older(engine: Engine, newest: str) -> None:
     import docker.errors
 
     with engine.guard("look for older volumes"):
-        answer = engine.api.volumes(filters={"label": f"{VOLUME}=compiler"})
+        answer = engine.api.volumes(filters={"label": f"{labels.VOLUME}=compiler"})
         others = [one for one in answer["Volumes"] or () if one["Name"] != newest]
         others.sort(key=lambda one: str(one.get("CreatedAt", "")), reverse=True)
         for one in others[_KEPT - 1 :]:
@@ -76,7 +75,7 @@ def cache_volume(engine: Engine, uid: int) -> str:
     """Name of this user's cache on this engine, made when it is not there yet."""
     name = cache_name(uid)
     with engine.guard(f"make the volume {name}"):
-        engine.api.create_volume(name, labels={VOLUME: "cache"})
+        engine.api.create_volume(name, labels={labels.VOLUME: "cache"})
     return name
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -58,7 +58,6 @@ class Patient:
     version_of: Callable[[str], str]
     images: tuple[tuple[str, Named | TkError], ...] = ()
     site: Path | None = None
-    notes: tuple[str, ...] = field(default=())
 
 
 Check = Callable[[Patient], Iterable[Row]]

@@ -54,11 +54,6 @@ class Streams:
     tty: bool = False
 
 
-def this_terminal() -> Streams:
-    """The streams of this process, with a terminal when input and output are one."""
-    return Streams(tty=os.isatty(0) and os.isatty(1))
-
-
 @dataclass(frozen=True, slots=True)
 class User:
     """Who the program runs as; `groups` are the further ones that it is given; `home` is writable."""

@@ -31,9 +31,6 @@ from toolchain.engine.watch import awaited, followed
 from toolchain.images import quoting
 from toolchain.images.plan import ContextFile, Copy, Env, From, Instruction, Mount, Plan, Run, Stage, encode
 
-_VOLUME = "tk.volume"
-"""Label on volumes that are kept."""
-
 
 class ClassicBuild:
     """One build: the image so far of each stage."""
@@ -225,7 +222,7 @@ class ClassicBuild:
             return {**volume, "Source": labels.volume_of(container, digits)}
         name = f"tk-cache-{mounts[0].id or digits}"
         with self._engine.guard(f"make the volume {name}"):
-            self._engine.api.create_volume(name, labels={_VOLUME: "build"})
+            self._engine.api.create_volume(name, labels={labels.VOLUME: "build"})
         return {**volume, "Source": name}
 
     def _fill(self, container: str, folder: str, mounts: Sequence[Mount]) -> None:

@@ -33,7 +33,6 @@ _BUILDKIT = re.compile(r"#(\d+) (.*)")
 _BUILDKIT_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _BUILDKIT_DONE = re.compile(r"DONE ([\d.]+)s")
 _BUILDKIT_OUTPUT = re.compile(r"(\d+\.\d+) (.*)")
-_BUILDKIT_TRANSFER = re.compile(r"(transferring|exporting|writing|naming|resolve|extracting|sha256:).*")
 _STEP = re.compile(r"(?:\[(\d+/\d+)\] )?(?:Step|STEP) (\d+)/(\d+) ?: (.*)")
 _CLASSIC_NOISE = re.compile(
     r"( ---> |Removing intermediate container |Successfully (built|tagged) |--> |\[?\d*/?\d*\]? ?COMMIT )"

@@ -28,6 +28,8 @@ OWNER = "tk.owner"
 
 Containers of build steps have it in their names: labels of a container get into what is committed from it.
 """
+VOLUME = "tk.volume"
+"""On volumes that are kept: `compiler`, `cache` (a user's) or `build` (of a build's steps)."""
 STEP_NAME = "tk-step-"
 """How names of containers of build steps begin; then random digits, and the owner: process, start, host."""
 
