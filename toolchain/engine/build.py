@@ -23,7 +23,7 @@ from compiler import (
 )
 from toolchain.engine import builders, failures, labels, store
 from toolchain.engine.builders import BuilderName, BuildRequest, Failure
-from toolchain.engine.causes import Cause, Issue, known_causes
+from toolchain.engine.causes import Issue, known_causes
 from toolchain.engine.client import Engine
 from toolchain.engine.events import Event, Listener, brief
 from toolchain.engine.progress import StepTimes, step_times
@@ -352,12 +352,8 @@ def _failed(work: _Work, recorder: _Recorder, failure: Failure, issues: Iterable
         f"cannot build {work.plan.name}",
         where=f"{recorder.log_path} (the whole log)",
         why="\n".join(dict.fromkeys(shown)),
-        hint="\n".join(map(_advice, causes)) or fix,
+        hint="\n".join(one.advice for one in causes) or fix,
     )
-
-
-def _advice(cause: Cause) -> str:
-    return f"known cause {cause.issue}: {cause.cause}; {cause.action}"
 
 
 @contextlib.contextmanager

@@ -36,6 +36,11 @@ class Cause:
     action: str
     line: str
 
+    @property
+    def advice(self) -> str:
+        """What to tell who has the trouble."""
+        return f"known cause {self.issue}: {self.cause}; {self.action}"
+
 
 def known_causes(lines: Sequence[str], issues: Iterable[Issue]) -> tuple[Cause, ...]:
     """The issues of recipes/issues.yaml whose pattern is in one of the last lines, the latest line first.

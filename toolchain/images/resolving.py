@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler import BuildError, HostError, InternalError, TkError, stream_atomic
+from toolchain.engine.causes import known_causes
 from toolchain.engine.watch import awaited
 from toolchain.images import origins
 from toolchain.images.apt_lock import CHECKSUMS, FOLDER, PREFERENCES, SNAPSHOTS
@@ -34,6 +35,7 @@ from toolchain.images.plan import (
     Stage,
 )
 from toolchain.images.steps import FETCHED, KEY_READER, fetch, site
+from toolchain.recipes.book import load_book
 from toolchain.web import UnreachableError
 
 if TYPE_CHECKING:
@@ -145,7 +147,7 @@ def _asked(
             code = int(ended["StatusCode"])
             log = engine.api.logs(name).decode(errors="backslashreplace")
         if code != 0:
-            raise _unsolved(plan, log)
+            raise _unsolved(plan, log, site_config)
         yield name
 
 
@@ -371,7 +373,7 @@ def parse_pip(
     return dict(sorted(found.items()))
 
 
-def _unsolved(plan: Plan, log: str) -> TkError:
+def _unsolved(plan: Plan, log: str, site_config: SiteConfig) -> TkError:
     """Why there is no solution: without a network that is no matter of versions."""
     lines = [line for line in log.splitlines() if line.strip()]
     what = f"the packages of {plan.name} cannot be resolved"
@@ -382,9 +384,12 @@ def _unsolved(plan: Plan, log: str) -> TkError:
             why="\n".join(dict.fromkeys(away[-3:])),
             hint="check the network, or name proxy and mirrors in site.yaml",
         )
+    issues = load_book(site_config.recipe_folders).issues.values()
+    causes = known_causes(lines, (one.row for one in issues))
     return BuildError(
         what,
         where=plan.base.reference,
         why="\n".join(lines[-12:]),
-        hint="check the mirrors in site.yaml; a version that is asked for may have vanished",
+        hint="\n".join(one.advice for one in causes)
+        or "check the mirrors in site.yaml; a version that is asked for may have vanished",
     )

@@ -236,10 +236,16 @@ def test_a_repository_that_cannot_be_reached(url: str, is_away: bool, server: st
 )
 def test_packages_without_a_network_are_no_matter_of_versions(line: str) -> None:
     gone = "E: Unable to locate package gcc"
-    away = resolving._unsolved(PLAN, f"{line}\n{gone}\n" + "E: more\n" * 20)
+    away = resolving._unsolved(PLAN, f"{line}\n{gone}\n" + "E: more\n" * 20, SiteConfig())
     assert isinstance(away, UnreachableError)
     assert away.why == line
-    assert isinstance(resolving._unsolved(PLAN, gone), BuildError)
+    assert isinstance(resolving._unsolved(PLAN, gone, SiteConfig()), BuildError)
+
+
+def test_known_causes_are_told_while_locking_too() -> None:
+    log = "W: GPG error: https://m stub InRelease: EXPKEYSIG 9386B48A1A693C5C AMD\nE: no\n"
+    assert "known cause apt-key-expired" in resolving._unsolved(PLAN, log, SiteConfig()).hint
+    assert "may have vanished" in resolving._unsolved(PLAN, "E: something else", SiteConfig()).hint
 
 
 def test_commits_of_tags_and_branches(repository: Path) -> None:
