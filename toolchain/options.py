@@ -138,6 +138,15 @@ def check_folder(output: Path, option: str = "-o") -> None:
     )
 
 
+def check_file(output: Path | None, option: str = "-o") -> None:
+    """Raise UsageError where a result cannot be this file, as `check_folder` does, or as it is a folder."""
+    if output is None:
+        return
+    check_folder(output, option)
+    if output.is_dir():
+        raise UsageError("the output is a directory", where=f"{option} {output}", hint="name a file in it")
+
+
 def pairs(option: str, texts: Sequence[str] | None, read: Callable[[str], T]) -> dict[str, T]:
     """Read a repeated NAME=VALUE option; the last `=` divides, as names may hold one and values may not.
 

@@ -267,6 +267,23 @@ def test_a_folder_that_does_not_exist_is_not_made(
     assert not (tmp_path / folder).exists()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("zoo", "make", "mnist", "-o", "."),
+        ("zoo", "fetch", "mnist", "-o", "."),
+        ("image", "sbom", "cpu", "-o", "."),
+        ("image", "bundle", "export", "cpu", "-o", "."),
+        ("image", "publish", "cpu", "--evidence", "."),
+        ("doctor", "--capture", "."),
+    ],
+)
+def test_a_folder_is_no_file_to_write(words: tuple[str, ...], tmp_path: Path) -> None:
+    result = command.tk(*words, cwd=tmp_path)
+    said = f"error: the output is a directory\nwhere: {words[-2]} .\nhint: name a file in it\n"
+    assert (result.code, result.out, result.err) == (2, "", said)
+
+
 def test_a_folder_as_a_model_says_what_is_in_it(tmp_path: Path) -> None:
     for name in ("a.onnx", "b.onnx"):
         (tmp_path / name).touch()

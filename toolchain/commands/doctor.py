@@ -46,7 +46,7 @@ def doctor_command(
     from toolchain.doctor.examine import examine, this_machine
 
     if capture is not None:
-        options.check_folder(capture, "--capture")
+        options.check_file(capture, "--capture")
         _capture(capture, json=json)
         return
     rows = examine(

@@ -41,7 +41,7 @@ def make_command(name: Name, output: Output = None, json: options.Json = False) 
     """Write a network as ONNX with seeded random weights; the same bytes on every machine."""
     path = output or Path(f"{name}.onnx")
     networks.network(name)
-    options.check_folder(path)
+    options.check_file(path)
     with console.progress(f"making {name}", "bytes") as progress:
         record = networks.make(name, path, progress=progress)
     if json:
@@ -61,7 +61,7 @@ def fetch_command(
     from toolchain.site import load_site
 
     path = output or Path(f"{name}.onnx")
-    options.check_folder(path)
+    options.check_file(path)
     with console.progress(f"fetching {name}", "bytes") as progress:
         fetched = networks.fetch(name, path, site=load_site(site), progress=progress)
     if not fetched.verified:

@@ -48,8 +48,7 @@ def export_command(
     from toolchain.images.bundle import export_bundle
     from toolchain.images.lock import lock_path, read_lock
 
-    if output is not None:
-        options.check_folder(output)
+    options.check_file(output)
     connected = target.connect(docker_host, engine)
     made = target.planned(name, site=site, archs=arch or (), allow=allow or (), base=base, ready=False)
     lock = read_lock(made.lock_file) if made.lock_file is not None else None

@@ -111,8 +111,7 @@ def publish_command(
     from toolchain.recipes.evidence import FILE, load_evidence
     from toolchain.site import project_directory
 
-    if evidence is not None:
-        options.check_folder(evidence, "--evidence")
+    options.check_file(evidence, "--evidence")
     added = common.additions(with_apt, with_pip, with_file)
     chosen = Chosen(site, tuple(arch or ()), tuple(allow or ()), base, locked, frozen, added)
     images = plan_all(names, chosen)

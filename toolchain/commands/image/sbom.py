@@ -40,8 +40,7 @@ def sbom_command(
     from toolchain.images.named import plan_named
     from toolchain.images.sbom import sbom_text, store_sbom
 
-    if output is not None:
-        options.check_folder(output)
+    options.check_file(output)
     named = plan_named(
         name, site_file=site, archs=arch or (), allow=allow or (), base=base,
         additions=common.additions(with_apt, with_pip, with_file),
