@@ -170,9 +170,14 @@ def _dockerd(folder: Path, *, hidden: bool) -> Iterator[TestEngine]:
         argv += ["--pidfile", f"{folder}/pid", "--bridge", bridge, "--log-level", "warn"]
         if hidden:
             argv = _with_files_hidden(argv, folder)
-        with _program(["unshare", "--mount", "--propagation", "private", *argv], folder / "log") as pid:
-            engine = TestEngine(url, "docker", BASE, private=True, pid=pid)
-            _wait_for(engine, folder / "log")
+        with contextlib.ExitStack() as stack:
+            with _alone(
+                "start"
+            ):  # two that start at once stumble over each other's chains of the packet filter
+                argv = ["unshare", "--mount", "--propagation", "private", *argv]
+                pid = stack.enter_context(_program(argv, folder / "log"))
+                engine = TestEngine(url, "docker", BASE, private=True, pid=pid)
+                _wait_for(engine, folder / "log")
             yield engine
 
 
@@ -194,7 +199,9 @@ def _with_files_hidden(argv: Sequence[str], folder: Path) -> list[str]:
 def _bridge() -> Iterator[str]:
     """A network bridge of our own: two engines on one machine would share and confuse `docker0`.
 
-    Its name has our process id, so that what a killed session left is known and removed.
+    Its name has our process id, so that what a killed session left is known and removed. It has a hardware
+    address of its own: else it takes one of its ports', and containers that know it by that lose it when
+    another container ends.
     """
     listed = subprocess.run(["ip", "-o", "link"], capture_output=True, text=True, check=False).stdout
     for name, pid in re.findall(r"\b(tkt(\d+)-\d+):", listed):
@@ -203,7 +210,8 @@ def _bridge() -> Iterator[str]:
     number = next(_numbers)
     name = f"tkt{os.getpid()}-{number}"
     place = (os.getpid() * 4 + number) % (8 * 256)
-    _call(["ip", "link", "add", name, "type", "bridge"])
+    address = f"02:74:6b:00:{place // 256:02x}:{place % 256:02x}"
+    _call(["ip", "link", "add", name, "address", address, "type", "bridge"])
     try:
         _call(["ip", "addr", "add", f"10.{213 + place // 256}.{place % 256}.1/24", "dev", name])
         _call(["ip", "link", "set", name, "up"])
@@ -336,12 +344,19 @@ def _import_base(engine: TestEngine) -> None:
 def base_archive() -> Path:
     """The archive of a minimal Debian, made once; raises CannotStartError when it cannot be made."""
     archive = _CACHE / f"{_SUITE}-minbase.tar.gz"
-    _CACHE.mkdir(parents=True, exist_ok=True)
-    with (_CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _alone("lock"):
         if not archive.exists():
             _make_base(archive)
     return archive
+
+
+@contextlib.contextmanager
+def _alone(name: str) -> Iterator[None]:
+    """One process of the tests at a time."""
+    _CACHE.mkdir(parents=True, exist_ok=True)
+    with (_CACHE / name).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def _make_base(archive: Path) -> None:
