@@ -247,7 +247,13 @@ def _podman(folder: Path) -> Iterator[TestEngine]:
     )
     storage = folder / "storage.conf"
     storage.write_text(f'[storage]\ndriver="overlay"\nrunroot="{folder}/run"\ngraphroot="{folder}/data"\n')
-    env = {**os.environ, "CONTAINERS_CONF": str(configuration), "CONTAINERS_STORAGE_CONF": str(storage)}
+    own = {
+        "CONTAINERS_CONF": configuration,
+        "CONTAINERS_STORAGE_CONF": storage,
+        "TMPDIR": folder / "temporary",
+    }
+    own["TMPDIR"].mkdir()  # it leaves each archive that it imports
+    env = {**os.environ, **{name: str(path) for name, path in own.items()}}
     url = f"unix://{folder}/podman.sock"
     argv = ["unshare", "--mount", "--propagation", "private", "podman", "system", "service", "--time=0", url]
     with _program(argv, folder / "log", env) as pid:
