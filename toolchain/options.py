@@ -147,6 +147,11 @@ def check_file(output: Path | None, option: str = "-o") -> None:
         raise UsageError("the output is a directory", where=f"{option} {output}", hint="name a file in it")
 
 
+def suffix_of(emit: str) -> str:
+    """How the name of what a compile makes ends: `.so`, `.sources` or `.objects`."""
+    return ".so" if emit == "library" else f".{emit}s"
+
+
 def pairs(option: str, texts: Sequence[str] | None, read: Callable[[str], T]) -> dict[str, T]:
     """Read a repeated NAME=VALUE option; the last `=` divides, as names may hold one and values may not.
 

@@ -11,7 +11,7 @@ import typer
 import compiler
 from toolchain import console, options
 from toolchain.commands.place import placeable
-from toolchain.commands.several import per_target, suffix_of
+from toolchain.commands.several import per_target
 
 
 @functools.partial(placeable, split=per_target)
@@ -78,7 +78,7 @@ def compile_command(
     """Compile an ONNX model into one self-contained library."""
     kind = _emit(emit)
     settings = compiler.CompileOptions(
-        output=output or Path(model.stem + suffix_of(kind)),
+        output=output or Path(model.stem + options.suffix_of(kind)),
         target=target[0] if target else None,
         arch=arch,
         shapes=options.pairs("--shape", shape, options.read_dims),

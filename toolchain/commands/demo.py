@@ -91,14 +91,10 @@ def _times(timed: dict[str, Any]) -> list[tuple[str, str]]:
     other = timed["beside"]
     peak = "" if timed["percent_of_peak"] is None else f", {timed['percent_of_peak']:.0f} % of peak"
     return [
-        ("latency (median)", f"{timed['p50_ms']:.2f} ms, {_threads(timed['threads'])}{peak}"),
+        ("latency (median)", f"{timed['p50_ms']:.2f} ms, {counted(timed['threads'], 'thread')}{peak}"),
         (other["engine"], f"{other['p50_ms']:.2f} ms"),
         ("ratio", f"{timed['p50_ms'] / other['p50_ms']:.2f}"),
     ]
-
-
-def _threads(count: int) -> str:
-    return counted(count, "thread")
 
 
 def _files(

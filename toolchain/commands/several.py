@@ -36,15 +36,10 @@ def per_target(values: Values) -> list[Values]:
     names = _names(chosen)
     for part, name in zip(each, names, strict=True):
         part["output"] = (values["output"] or Path()) / (
-            values["model"].stem + "." + name + suffix_of(values["emit"])
+            values["model"].stem + "." + name + options.suffix_of(values["emit"])
         )
         part["dump"] = values["dump"] and values["dump"] / name
     return each
-
-
-def suffix_of(emit: str) -> str:
-    """How the name of what a compile makes ends: `.so`, `.sources` or `.objects`."""
-    return ".so" if emit == "library" else f".{emit}s"
 
 
 def _check(values: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler import HostError, UsageError, private_directory, remove_abandoned_directories, replace_atomic
-from toolchain import console
+from toolchain import console, options
 from toolchain.containers.call import Call, call_of
 from toolchain.containers.job import Job, job_options, run_job
 from toolchain.containers.needs import Asked, Given, Need, archs_of, give, needs_of
@@ -251,7 +251,7 @@ def _with_output(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
     model, emit = given.get("model"), given.get("emit", "library")
     if command != "compile" or given.get("output") is not None or not isinstance(model, Path):
         return dict(given)
-    return {**given, "output": Path(model.stem + (".so" if emit == "library" else f".{emit}s"))}
+    return {**given, "output": Path(model.stem + options.suffix_of(emit))}
 
 
 def _talk(call: Call, line: bytes) -> None:

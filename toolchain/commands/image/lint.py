@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from compiler import BadInputError, ExitCode, UsageError
+from compiler import BadInputError, ExitCode, UsageError, counted
 from toolchain import console, options
 
 if TYPE_CHECKING:
@@ -132,5 +132,5 @@ def _summary(findings: Sequence[Finding]) -> str:
     counts = dict.fromkeys(("error", "warning", "note"), 0)
     for one in findings:
         counts[one.severity] += 1
-    parts = [f"{count} {name}{'s' if count != 1 else ''}" for name, count in counts.items() if count]
-    return f"{len(findings)} finding{'s' if len(findings) != 1 else ''}: {', '.join(parts)}"
+    parts = [counted(count, name) for name, count in counts.items() if count]
+    return f"{counted(len(findings), 'finding')}: {', '.join(parts)}"
