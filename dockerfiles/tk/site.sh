@@ -75,13 +75,21 @@ mirrored() {
     printf '%s\n' "$1"
 }
 
-# Replaces in lists of apt what the site's mirrors stand for.
+# Replaces in lists of apt what the site's mirrors stand for; what one has put in, no other replaces again.
 use_apt_mirrors() {
-    while IFS=' ' read -r original mirror; do
-        for file in "$@"; do
-            [ ! -e "$file" ] || sed -i "s|$original|$mirror|g" "$file"
-        done
-    done <"$work/apt-mirrors"
+    for file in "$@"; do
+        [ -e "$file" ] || continue
+        count=0
+        while IFS=' ' read -r original _; do
+            count=$((count + 1))
+            sed -i "s|$original|<mirror $count>|g" "$file"
+        done <"$work/apt-mirrors"
+        count=0
+        while IFS=' ' read -r _ mirror; do
+            count=$((count + 1))
+            sed -i "s|<mirror $count>|$mirror|g" "$file"
+        done <"$work/apt-mirrors"
+    done
 }
 
 # The lists of apt in which an archive of the system is replaced by a snapshot: $1 is the archive without

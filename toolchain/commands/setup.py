@@ -78,15 +78,16 @@ def setup_command(
 
 
 def _locked_image() -> str:
-    """The one image of the project's lock; raises UsageError when there are none or several."""
-    from toolchain.images.lock import lock_path, read_lock
+    """The one image of the project's lock, outside of any project of the user's own; else a UsageError."""
+    from toolchain.images.lock import lock_path, project_lock, read_lock, user_lock
 
-    path = lock_path()
+    path = project_lock() or user_lock()
     found = read_lock(path)
     names = sorted(found.images) if found is not None else []
     if len(names) == 1:
         return names[0]
     if not names:
+        path = lock_path()
         raise UsageError(
             "which image?",
             where="tk setup",

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from compiler import BadInputError, write_atomic
 from toolchain.data import data_directory
+from toolchain.exclusive import exclusively
 
 State = Literal["rendered", "dry-built", "built", "published", "run-on-device"]
 STATES: tuple[State, ...] = ("rendered", "dry-built", "built", "published", "run-on-device")
@@ -52,10 +53,11 @@ def load_evidence(path: Path | None = None) -> tuple[Evidence, ...]:
 
 def record_evidence(found: Iterable[Evidence], path: Path) -> None:
     """Add records to a file; an older one of the same image and state is replaced."""
-    kept = {(one.name, one.state): one for one in load_evidence(path)}
-    kept |= {(one.name, one.state): one for one in found}
-    document = {"evidence": [_fields(one) for one in sorted(kept.values())]}
-    write_atomic(path, (json.dumps(document, indent=1) + "\n").encode())
+    with exclusively("evidence", str(path.resolve())):
+        kept = {(one.name, one.state): one for one in load_evidence(path)}
+        kept |= {(one.name, one.state): one for one in found}
+        document = {"evidence": [_fields(one) for one in sorted(kept.values())]}
+        write_atomic(path, (json.dumps(document, indent=1) + "\n").encode())
 
 
 def _fields(record: Evidence) -> dict[str, str]:

@@ -333,8 +333,8 @@ def test_capture_and_assume(tk: Tk, tmp_path: Path) -> None:
     assert "cannot read what the probe of the devices printed" in done.out
 
 
-def test_setup_says_what_is_missing(tk: Tk) -> None:
-    done = tk("setup")
+def test_setup_says_what_is_missing(tk: Tk, tmp_path: Path) -> None:
+    done = tk("setup", env={"XDG_STATE_HOME": str(tmp_path / "state")})
     assert done.code == 2
     assert "tk setup NAME" in done.err
     done = tk("setup", "cpu", "--docker-host", "unix:///nowhere/docker.sock")
@@ -346,10 +346,16 @@ def test_setup_takes_the_image_of_the_lock(tk: Tk, tmp_path: Path) -> None:
     from toolchain.images.lock_file import Lock, LockedImage, write_lock
     from toolchain.images.plan import Pins
 
-    (tmp_path / ".git").mkdir()  # so that the folder is a project of its own
+    own = {"XDG_STATE_HOME": str(tmp_path / "state")}
     section = LockedImage("0" * 64, "debian:bookworm", Pins(base_digest=f"sha256:{'0' * 64}"))
-    write_lock(tmp_path / "tk.lock", Lock({"cpu": section}))
     nowhere = ("--docker-host", "unix:///nowhere/docker.sock")
+    write_lock(tmp_path / "state" / "tk" / "tk.lock", Lock({"cpu": section}))
+    done = tk("setup", *nowhere, env=own)
+    assert (done.code, "this machine is not ready for cpu" in done.err) == (4, True), done.err
+
+    (tmp_path / ".git").mkdir()  # so that the folder is a project of its own
+    assert tk("setup", *nowhere, env=own).code == 2
+    write_lock(tmp_path / "tk.lock", Lock({"cpu": section}))
     done = tk("setup", *nowhere)
     assert (done.code, "this machine is not ready for cpu" in done.err) == (4, True), done.err
     write_lock(tmp_path / "tk.lock", Lock({"cpu": section, "cpu-sycl": section}))

@@ -176,6 +176,26 @@ def test_a_site_s_mirror_of_the_snapshots_is_asked(place: Place) -> None:
     assert any(one.startswith(f"/apt/kept/archive/debian/{LOCKED}/") for one in place.mirror.asked)
 
 
+def test_mirrors_that_hold_the_address_of_another_are_not_replaced_again(place: Place) -> None:
+    """A site's proxy has the original's address in its own."""
+    here = f"http://127.0.0.1:{place.mirror.port}/apt"
+    (place.root / "etc" / "sources.list").write_text(
+        "deb [trusted=yes] http://deb.example.com/one stub main\n"
+    )
+    mirrors = {
+        "http://deb.example.com/one": f"{here}/http://deb.example.com",
+        "http://deb.example.com": "http://127.0.0.1:9/wrong",
+    }
+    lines = [f"apt_mirror={original} {mirror}\n" for original, mirror in mirrors.items()]
+    (place.root / "secrets" / "tk-site").write_text("".join(lines))
+    done = place.run("update")
+    assert done.returncode == 0, done.stderr
+    assert any(one.startswith("/apt/http://deb.example.com/") for one in place.mirror.asked), (
+        place.mirror.asked
+    )
+    assert "wrong" not in done.stdout + done.stderr
+
+
 def test_a_vendor_s_package_that_was_changed_is_refused(place: Place) -> None:
     right = hashlib.sha256(place.mirror.packages["alpha"]).hexdigest()
     url = "http://vendor.example.com/pool/alpha.deb"

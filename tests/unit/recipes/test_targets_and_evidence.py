@@ -106,6 +106,19 @@ def test_known_issues_are_found_in_logs(issue: str, book: RecipeBook) -> None:
     assert issue in [one.issue for one in found]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "dial tcp: lookup registry-1.docker.io on 127.0.0.53:53: server misbehaving",
+        "dial tcp 192.0.2.7:443: connect: network is unreachable",
+        "dial tcp: lookup ghcr.io on 192.0.2.1:53: no such host",
+    ],
+)
+def test_an_engine_without_network_is_known(line: str, book: RecipeBook) -> None:
+    found = known_causes([line], [one.row for one in book.issues.values()])
+    assert [one.issue for one in found] == ["no-name-resolution"]
+
+
 def test_the_problems_of_the_teams_report_are_known(book: RecipeBook) -> None:
     assert LOGS.keys() - book.issues.keys() == set()
 

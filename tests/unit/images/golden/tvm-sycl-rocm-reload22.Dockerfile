@@ -250,7 +250,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install build-essential ccache git libtinfo-dev libxml2-dev libz3-dev \
       ninja-build python3 python3-dev python3-pip python3-setuptools python3-wheel zlib1g-dev
 COPY --from=packages /opt/venv /opt/venv
-COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-3229078db1ca /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-94bce2e60f4a /opt/dpcpp /opt/dpcpp
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
     HIP_PLATFORM="amd"
@@ -391,8 +391,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-3229078db1ca /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-reload22-rocm-5.4.3-gfx906-8d0585668418 /opt/tvm /opt/tvm
+COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-94bce2e60f4a /opt/dpcpp /opt/dpcpp
+COPY --from=tk/tvm-sycl:0.10-reload22-rocm-5.4.3-gfx906-3e8d2d8df602 /opt/tvm /opt/tvm
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
