@@ -221,17 +221,20 @@ def _bridge() -> Iterator[str]:
 
 
 def _remove_bridge(name: str) -> None:
-    subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
-    _forget_rules(name)
+    with _alone("start"):
+        subprocess.run(["ip", "link", "delete", name], capture_output=True, check=False)
+        _forget_rules(name)
 
 
 def _forget_rules(bridge: str) -> None:
     """Delete the packet filter's rules that the engine made for a bridge."""
     for table in ("nat", "filter"):
-        listed = subprocess.run(["iptables", "-t", table, "-S"], capture_output=True, text=True, check=False)
+        listed = subprocess.run(
+            ["iptables", "--wait", "-t", table, "-S"], capture_output=True, text=True, check=False
+        )
         for rule in listed.stdout.splitlines():
             if rule.startswith("-A ") and bridge in rule.split():
-                argv = ["iptables", "-t", table, "-D", *rule.split()[1:]]
+                argv = ["iptables", "--wait", "-t", table, "-D", *rule.split()[1:]]
                 subprocess.run(argv, capture_output=True, check=False)
 
 
