@@ -134,3 +134,14 @@ def test_dependencies_are_explained() -> None:
     names = [re.split(r"[<>=\[ ]", one)[0] for one in wanted]
     assert [name for name in names if name not in text] == []
     assert all(f"`{extra}`" in text for extra in project["optional-dependencies"])
+
+
+def test_the_glossary_has_names_of_the_code() -> None:
+    """What stands between backticks in a row's first column is a word of the sources."""
+    text = (ROOT / "docs" / "architecture.md").read_text().partition("\n## Glossary\n")[2]
+    rows = re.findall(r"^\| (?!here |---)(.*?) \|", text, re.MULTILINE)
+    names = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    sources = [path for folder in ("compiler", "toolchain") for path in (ROOT / folder).rglob("*.py")]
+    words = set(re.findall(r"[A-Za-z_][A-Za-z0-9_-]*", " ".join(path.read_text() for path in sources)))
+    assert len(names) > 80
+    assert names - words == set()
