@@ -27,9 +27,14 @@ from toolchain.settings import python_environment
 _PODMAN = "Podman Engine"
 _REMOVE_TRIES, _REMOVE_PAUSE_SECONDS = 10, 0.2
 _NO_PROGRAM = re.compile(
-    r"executable file [^:]*not found|exec:? [^:]*: no such file or directory", re.IGNORECASE
+    r"executable file [^:]*not found|exec:? [^:]*: (stat [^:]*: )?no such file or directory", re.IGNORECASE
 )
 """How runc and crun say that an image lacks the program."""
+
+
+def lacks_program(said: str) -> bool:
+    """Whether that is why an engine could not start a container, by what it says."""
+    return _NO_PROGRAM.search(said) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +240,7 @@ class Engine:
             try:
                 self.api.start(name)
             except docker.errors.APIError as error:
-                if not _NO_PROGRAM.search(str(error)):
+                if not lacks_program(str(error)):
                     raise
                 return Finished(127, f"the image has no program {argv[0]}")
             ended = awaited(lambda: self.api.wait(name, timeout=timeout), self.watch(doing, name))

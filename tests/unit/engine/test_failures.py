@@ -13,7 +13,7 @@ from compiler import HostError
 from tests.support import command
 from tests.support.broken_engine import VERSION, Answer, Request, fake_engine, healthy
 from toolchain.engine import failures, store
-from toolchain.engine.client import open_engine
+from toolchain.engine.client import lacks_program, open_engine
 from toolchain.engine.endpoint import Endpoint
 from toolchain.recipes.book import load_book
 from toolchain.web import UnreachableError
@@ -228,3 +228,18 @@ def test_a_command_with_an_engine_that_fails(start: Start, tmp_path: Path) -> No
         where = start(lambda one, answer=answer: healthy(one) or answer(one))
         result = command.tk("image", "ls", "--docker-host", where.url, cwd=tmp_path)
         assert (result.code, result.err.count("\n")) == (4, 1), result.err
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        ('runc create failed: exec: "g++": executable file not found in $PATH: unknown', True),
+        ('runc create failed: exec: "/opt/x/g++": stat /opt/x/g++: no such file or directory: unknown', True),
+        ("crun: executable file `/opt/x/g++` not found: No such file or directory", True),
+        ('exec: "/etc/passwd": permission denied: unknown', False),
+        ("error mounting /opt to rootfs: stat /opt: no such file or directory", False),
+    ],
+)
+def test_a_program_that_the_image_has_not(words: str, missing: bool) -> None:
+    """The words of runc, as Docker 20.10 hands them on, and of crun."""
+    assert lacks_program(words) is missing
