@@ -259,6 +259,19 @@ def test_compiling_for_a_vendor_as_typed(visitor: User) -> None:
     assert done.code in (4, 5), done.err  # no real DPC++: the compile itself is not run to its end
 
 
+def test_the_section_of_the_readme_as_typed(newcomer: User) -> None:
+    """README's section on images, line by line."""
+    section = (command.ROOT / "README.md").read_text().partition("\n## Images\n")[2].partition("\n## ")[0]
+    lines = shell_commands(section)
+    assert len(lines) > 8
+    for line in lines:
+        done = newcomer.types(line)
+        allowed = (0, 4) if line.startswith("tk doctor") else (0,)  # 4: it found a problem, and says which
+        assert done.code in allowed, f"{line}\n{done.out}\n{done.err[-3000:]}"
+        assert done.out
+    assert (newcomer.home / "mnist.so").exists()
+
+
 def test_the_page_on_building_as_typed(
     newcomer: User, visitor: User, cleaned: Engine, docker_engine: TestEngine
 ) -> None:

@@ -70,6 +70,7 @@ def _component_plan(setting: Setting, work: _Work) -> Plan:
     name = f"{component.kind}-{component.version} on {stack.kind}-{stack.version}"
     trees = _trees(component, build, work.pins)
     commit = trees[0].commit
+    clones = [("tk.clones", " ".join(f"{one.url}@{one.commit}" for one in trees[1:]))] if trees[1:] else []
     parts = [Part(f"{stack.kind} {stack.version}", stack.layer), *work.beside]
     parts += [Part(f"the build of {component.kind}", one) for one in build.layers]
     assembly = assemble(setting, parts, work.pins, SYSTEM_PYTHON)
@@ -81,7 +82,12 @@ def _component_plan(setting: Setting, work: _Work) -> Plan:
     done += [steps.sources(one) for one in trees]
     done += _stages(build, trees[0].path)
     archs = setting.resolution.archs if getattr(component.row, "bakes_arch", False) else ()
-    labels = (("tk.component", component.kind), ("tk.version", component.version), ("tk.commit", commit))
+    labels = (
+        ("tk.component", component.kind),
+        ("tk.version", component.version),
+        ("tk.commit", commit),
+        *clones,
+    )
     provides = build.copies or (build.prefix,)
     last: list[Instruction] = [From("scratch", "image")]
     last += [*(Copy((path,), path, "build") for path in provides), Label(labels)]

@@ -195,8 +195,12 @@ def _commits(engine: _Engine, plan: Plan) -> Iterator[tuple[str, str]]:
     """What the images of components say they were built from."""
     for need in plan.needs:
         facts = engine.image(need.reference)
-        commit = _labels(facts).get("tk.commit", "") if facts is not None else ""
-        yield from ((tree.url, commit) for tree in need.git if commit)
+        labels = _labels(facts) if facts is not None else {}
+        if need.git and labels.get("tk.commit"):
+            yield need.git[0].url, labels["tk.commit"]
+        for one in labels.get("tk.clones", "").split():
+            url, _, commit = one.rpartition("@")
+            yield url, commit
 
 
 def _labels(facts: Mapping[str, object]) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from compiler import BuildError, HostError
+from tests.support.recipes import plan
 from toolchain.images import inventory
 from toolchain.images.inventory import Difference, Folder, Inventory, compare, parse_inventory, read_inventory
 from toolchain.images.plan import Base, Download, GitSource, Pins, Plan
@@ -171,6 +172,20 @@ def test_reading_changes_nothing_and_has_no_network() -> None:
     assert options["host"]["network_mode"] == "none"
     assert options["host"]["read_only"] is True
     assert found.commits == {LLVM: "d" * 40}
+
+
+def test_every_tree_that_a_component_was_built_from_has_its_own_commit() -> None:
+    planned = plan("rocm-5.4.3+dpcpp-2022-12")
+    made = {need.reference: dict(need.labels) for need in planned.needs}
+
+    class Built(Engine):
+        def image(self, reference: str) -> dict[str, Any]:
+            return {"Id": "sha256:1", "Config": {"Labels": made.get(reference, {})}}
+
+    trees = [tree for need in planned.needs for tree in need.git]
+    assert len(trees) > 1
+    found = read_inventory(Built(OUTPUT), "tk/rocm:1", planned)
+    assert found.commits == {tree.url: tree.commit for tree in trees}
 
 
 def test_what_cannot_be_read() -> None:

@@ -108,7 +108,8 @@ FROM scratch AS image
 COPY --from=build /opt/dpcpp /opt/dpcpp
 LABEL "tk.component"="dpcpp" \
       "tk.version"="2022-12" \
-      "tk.commit"="6977f1ac"
+      "tk.commit"="6977f1ac" \
+      "tk.clones"="https://github.com/KhronosGroup/OpenCL-Headers@dcd5bede6859d26833cd85f0d6bbcee7382dc9b3 https://github.com/KhronosGroup/OpenCL-ICD-Loader@792682ad3d877ab38573b997808bab3b43902b70 https://github.com/intel/vc-intrinsics@782fbf7301dc73acaa049a4324c976ad94f587f7 https://github.com/KhronosGroup/SPIRV-Headers@5a121866927a16ab9d49bed4788b532c7fcea766 https://github.com/boostorg/mp11@7bc4e1ae9b36ec8ee635c3629b59ec525bbe82b9 https://github.com/oneapi-src/unified-runtime@fd711c920acc4434cb52ff18b078c082d9d7f44d https://github.com/oneapi-src/level-zero@32c4431d731bc2ba7b5b88b32335063efa65e076"
 # build context: Dockerfile tk/site.sh
 
 # cuda-11.8.0+dpcpp-2022-12
@@ -155,7 +156,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-cuda-11.8.0-3efeda64d2a6 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-cuda-11.8.0-7259ccdf1ce7 /opt/dpcpp /opt/dpcpp
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \

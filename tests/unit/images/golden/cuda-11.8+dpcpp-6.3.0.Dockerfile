@@ -108,7 +108,8 @@ FROM scratch AS image
 COPY --from=build /opt/dpcpp /opt/dpcpp
 LABEL "tk.component"="dpcpp" \
       "tk.version"="6.3.0" \
-      "tk.commit"="unresolved"
+      "tk.commit"="unresolved" \
+      "tk.clones"="https://github.com/KhronosGroup/OpenCL-Headers@6eabe90aa7b6cff9c67800a2fe25a0cd88d8b749 https://github.com/KhronosGroup/OpenCL-ICD-Loader@ddf6c70230a79cdb8fcccfd3c775b09e6820f42e https://github.com/intel/vc-intrinsics@60cea7590bd022d95f5cf336ee765033bd114d69 https://github.com/KhronosGroup/SPIRV-Headers@c9aad99f9276817f18f72a4696239237c83cb775 https://github.com/oneapi-src/level-zero@35c037cdf4aa9a2e6df34b6f1ce1bdc86ac5422f https://github.com/ktprime/emhash@3ba9abdfdc2e0430fcc2fd8993cad31945b6a02b https://github.com/greg7mdp/parallel-hashmap@8a889d3699b3c09ade435641fb034427f3fd12b6"
 # build context: Dockerfile tk/site.sh
 
 # cuda-11.8.0+dpcpp-6.3.0
@@ -155,7 +156,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:6.3.0-cuda-11.8.0-6323bb06abed /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:6.3.0-cuda-11.8.0-590c40c9f39f /opt/dpcpp /opt/dpcpp
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \

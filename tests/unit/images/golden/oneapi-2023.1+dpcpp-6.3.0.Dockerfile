@@ -104,7 +104,8 @@ FROM scratch AS image
 COPY --from=build /opt/dpcpp /opt/dpcpp
 LABEL "tk.component"="dpcpp" \
       "tk.version"="6.3.0" \
-      "tk.commit"="unresolved"
+      "tk.commit"="unresolved" \
+      "tk.clones"="https://github.com/KhronosGroup/OpenCL-Headers@6eabe90aa7b6cff9c67800a2fe25a0cd88d8b749 https://github.com/KhronosGroup/OpenCL-ICD-Loader@ddf6c70230a79cdb8fcccfd3c775b09e6820f42e https://github.com/intel/vc-intrinsics@60cea7590bd022d95f5cf336ee765033bd114d69 https://github.com/KhronosGroup/SPIRV-Headers@c9aad99f9276817f18f72a4696239237c83cb775 https://github.com/oneapi-src/level-zero@35c037cdf4aa9a2e6df34b6f1ce1bdc86ac5422f https://github.com/ktprime/emhash@3ba9abdfdc2e0430fcc2fd8993cad31945b6a02b https://github.com/greg7mdp/parallel-hashmap@8a889d3699b3c09ade435641fb034427f3fd12b6"
 # build context: Dockerfile tk/site.sh
 
 # oneapi-2023.1.0+dpcpp-6.3.0
@@ -153,7 +154,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:6.3.0-oneapi-2023.1.0-8ba91c9fc159 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:6.3.0-oneapi-2023.1.0-c51b17b0a183 /opt/dpcpp /opt/dpcpp
 COPY probes/sycl-kernel.cpp probes/sycl-kernel.sh /usr/local/share/tk/probes/
 ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 ENV PATH=/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}

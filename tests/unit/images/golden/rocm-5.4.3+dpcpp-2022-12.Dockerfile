@@ -153,7 +153,8 @@ FROM scratch AS image
 COPY --from=build /opt/dpcpp /opt/dpcpp
 LABEL "tk.component"="dpcpp" \
       "tk.version"="2022-12" \
-      "tk.commit"="6977f1ac"
+      "tk.commit"="6977f1ac" \
+      "tk.clones"="https://github.com/KhronosGroup/OpenCL-Headers@dcd5bede6859d26833cd85f0d6bbcee7382dc9b3 https://github.com/KhronosGroup/OpenCL-ICD-Loader@792682ad3d877ab38573b997808bab3b43902b70 https://github.com/intel/vc-intrinsics@782fbf7301dc73acaa049a4324c976ad94f587f7 https://github.com/KhronosGroup/SPIRV-Headers@5a121866927a16ab9d49bed4788b532c7fcea766 https://github.com/boostorg/mp11@7bc4e1ae9b36ec8ee635c3629b59ec525bbe82b9 https://github.com/oneapi-src/unified-runtime@fd711c920acc4434cb52ff18b078c082d9d7f44d https://github.com/oneapi-src/level-zero@32c4431d731bc2ba7b5b88b32335063efa65e076"
 # build context: Dockerfile apt/amdgpu.sources apt/rocm.pref apt/rocm.sources tk/link_duplicates.py tk/site.sh
 
 # rocm-5.4.3+dpcpp-2022-12
@@ -221,7 +222,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-94bce2e60f4a /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-1b84d1cc3746 /opt/dpcpp /opt/dpcpp
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \

@@ -127,7 +127,8 @@ FROM scratch AS image
 COPY --from=build /opt/dpcpp /opt/dpcpp
 LABEL "tk.component"="dpcpp" \
       "tk.version"="2022-12" \
-      "tk.commit"="6977f1ac"
+      "tk.commit"="6977f1ac" \
+      "tk.clones"="https://github.com/KhronosGroup/OpenCL-Headers@dcd5bede6859d26833cd85f0d6bbcee7382dc9b3 https://github.com/KhronosGroup/OpenCL-ICD-Loader@792682ad3d877ab38573b997808bab3b43902b70 https://github.com/intel/vc-intrinsics@782fbf7301dc73acaa049a4324c976ad94f587f7 https://github.com/KhronosGroup/SPIRV-Headers@5a121866927a16ab9d49bed4788b532c7fcea766 https://github.com/boostorg/mp11@7bc4e1ae9b36ec8ee635c3629b59ec525bbe82b9 https://github.com/oneapi-src/unified-runtime@fd711c920acc4434cb52ff18b078c082d9d7f44d https://github.com/oneapi-src/level-zero@32c4431d731bc2ba7b5b88b32335063efa65e076"
 # build context: Dockerfile tk/link_duplicates.py tk/site.sh
 
 # tvm-sycl-0.10 on oneapi-2022.2
@@ -258,7 +259,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
       /fetched/packages/intel-level-zero-gpu_1.3.22749_amd64.deb \
       /fetched/packages/intel-opencl-icd_22.12.22749_amd64.deb
 COPY --from=packages /opt/venv /opt/venv
-COPY --from=tk/dpcpp:2022-12-oneapi-2022.2-a6d04e66e1fb /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-oneapi-2022.2-9b0342d38ce3 /opt/dpcpp /opt/dpcpp
 ENV SYCL_DEVICE_FILTER="level_zero"
 ENV PATH=/opt/venv/bin:/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/opt/dpcpp/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
@@ -426,8 +427,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
       /fetched/packages/intel-igc-opencl_1.0.10713_amd64.deb \
       /fetched/packages/intel-level-zero-gpu_1.3.22749_amd64.deb \
       /fetched/packages/intel-opencl-icd_22.12.22749_amd64.deb
-COPY --from=tk/dpcpp:2022-12-oneapi-2022.2-a6d04e66e1fb /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-oneapi-2022.2-spir64-4ad23a5bd162 /opt/tvm /opt/tvm
+COPY --from=tk/dpcpp:2022-12-oneapi-2022.2-9b0342d38ce3 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/tvm-sycl:0.10-oneapi-2022.2-spir64-4d696bef3519 /opt/tvm /opt/tvm
 COPY probes/sycl-kernel.cpp probes/sycl-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV SYCL_DEVICE_FILTER="level_zero"
 ENV PATH=/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}

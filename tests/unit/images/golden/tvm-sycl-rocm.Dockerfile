@@ -153,7 +153,8 @@ FROM scratch AS image
 COPY --from=build /opt/dpcpp /opt/dpcpp
 LABEL "tk.component"="dpcpp" \
       "tk.version"="2022-12" \
-      "tk.commit"="6977f1ac"
+      "tk.commit"="6977f1ac" \
+      "tk.clones"="https://github.com/KhronosGroup/OpenCL-Headers@dcd5bede6859d26833cd85f0d6bbcee7382dc9b3 https://github.com/KhronosGroup/OpenCL-ICD-Loader@792682ad3d877ab38573b997808bab3b43902b70 https://github.com/intel/vc-intrinsics@782fbf7301dc73acaa049a4324c976ad94f587f7 https://github.com/KhronosGroup/SPIRV-Headers@5a121866927a16ab9d49bed4788b532c7fcea766 https://github.com/boostorg/mp11@7bc4e1ae9b36ec8ee635c3629b59ec525bbe82b9 https://github.com/oneapi-src/unified-runtime@fd711c920acc4434cb52ff18b078c082d9d7f44d https://github.com/oneapi-src/level-zero@32c4431d731bc2ba7b5b88b32335063efa65e076"
 # build context: Dockerfile apt/amdgpu.sources apt/rocm.pref apt/rocm.sources tk/link_duplicates.py tk/site.sh
 
 # tvm-sycl-0.10 on rocm-5.4.3
@@ -250,7 +251,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install build-essential ccache git libtinfo-dev libxml2-dev libz3-dev \
       ninja-build python3 python3-dev python3-pip python3-setuptools python3-wheel zlib1g-dev
 COPY --from=packages /opt/venv /opt/venv
-COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-94bce2e60f4a /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-1b84d1cc3746 /opt/dpcpp /opt/dpcpp
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
     HIP_PLATFORM="amd"
@@ -391,8 +392,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-94bce2e60f4a /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-rocm-5.4.3-gfx906-74253b2b00b3 /opt/tvm /opt/tvm
+COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-1b84d1cc3746 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/tvm-sycl:0.10-rocm-5.4.3-gfx906-a61b575a235e /opt/tvm /opt/tvm
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
