@@ -118,7 +118,17 @@ def _flat(pins: Pins, where: str) -> dict[tuple[str, str], str]:
 
 
 def unvouched(plan: Plan, old: Pins) -> tuple[str, ...]:
-    """Keys and commits that neither a recipe nor the pins of an earlier lock name, in words."""
+    """Keys and commits that neither a recipe nor the pins of an earlier lock name, in words.
+
+    As in a lock, components that others are built with stand beside these.
+    """
+    found = _unvouched(plan, old)
+    for need in plan.needs:
+        found += _unvouched(need, old.needs.get(component_of(need), Pins()))
+    return tuple(dict.fromkeys(found))
+
+
+def _unvouched(plan: Plan, old: Pins) -> list[str]:
     found = [
         f"the keys in {one.url}"
         for one in plan.downloads
@@ -129,9 +139,7 @@ def unvouched(plan: Plan, old: Pins) -> tuple[str, ...]:
         for one in plan.git
         if one.commit == UNRESOLVED and one.url not in old.git
     ]
-    for need in plan.needs:
-        found += unvouched(need, old.needs.get(component_of(need), Pins()))
-    return tuple(dict.fromkeys(found))
+    return found
 
 
 def _ask(plan: Plan, parts: Sequence[str], trust: Trust) -> None:

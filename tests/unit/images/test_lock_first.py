@@ -336,6 +336,14 @@ def test_the_lock_notes_what_was_trusted(versions: dict[str, str], monkeypatch: 
     assert len(trusted) == 1
 
 
+def test_what_was_trusted_of_a_component_counts_for_those_that_are_built_with_it() -> None:
+    url = "https://github.com/intel/llvm"
+    plan = plan_named("cuda-11.8+dpcpp-nightly-2023-12-06+tvm-sycl+ubuntu-20.04", lock=None).plan
+    assert any(need.needs for need in plan.needs)
+    assert locking.unvouched(plan, Pins()) == (f"the commit of nightly-2023-12-06 in {url}",)
+    assert locking.unvouched(plan, Pins(needs={"dpcpp": Pins(git={url: "c" * 40})})) == ()
+
+
 def test_the_question_tells_what_a_build_costs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     engine: Any = FakeEngine()
     plan = plan_named("rocm-5.4.3+dpcpp-2022-12").plan
