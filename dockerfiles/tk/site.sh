@@ -147,19 +147,27 @@ add_snapshots() {
     [ -n "$offline" ] || apt-get --yes update || true
 }
 
-# What was downloaded for vendors' packages is what was locked.
-check_debs() {
+# Files of vendors' packages in apt's cache that are not what was locked: FILE, its SHA256 and the locked one.
+wrong_debs() {
     while read -r sha256 name; do
         for file in /var/cache/apt/archives/"$name"*.deb; do
             [ -e "$file" ] || continue
             found=$(sha256sum "$file")
-            if [ "${found%% *}" != "$sha256" ]; then
-                rm -f "$file"
-                echo "error: ${file##*/} has sha256 ${found%% *}, expected $sha256" >&2
-                exit 1
-            fi
+            [ "${found%% *}" = "$sha256" ] || printf '%s %s %s\n' "$file" "${found%% *}" "$sha256"
         done
     done </run/tk/lock.debs
+}
+
+# Downloads what is to be installed. What an earlier build kept may come from elsewhere, so that it is fetched again.
+download_debs() {
+    wrong_debs | while read -r file _; do rm -f "$file"; done
+    apt-get --yes --download-only "$@"
+    wrong_debs >"$work/wrong-debs"
+    while read -r file found expected; do
+        rm -f "$file"
+        echo "error: ${file##*/} has sha256 $found, expected $expected" >&2
+    done <"$work/wrong-debs"
+    [ ! -s "$work/wrong-debs" ] || exit 1
 }
 
 apt() {
@@ -191,8 +199,7 @@ END
         apt-get --yes --simulate "$@" >/dev/null 2>&1 || add_snapshots
     fi
     if [ "$1" = install ] && [ -s /run/tk/lock.debs ]; then
-        apt-get --yes --download-only "$@"
-        check_debs
+        download_debs "$@"
     fi
     apt-get --yes "$@"
     rm -rf /var/log/apt /var/log/dpkg.log /var/log/alternatives.log /var/cache/ldconfig/aux-cache

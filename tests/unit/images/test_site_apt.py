@@ -207,6 +207,19 @@ def test_a_vendor_s_package_that_was_changed_is_refused(place: Place) -> None:
     assert place.fetched == []
 
 
+def test_what_an_earlier_build_kept_from_elsewhere_is_fetched_again(place: Place) -> None:
+    url = "http://vendor.example.com/pool/"
+    names = ("alpha", "beta")
+    debs = {one: Deb(url + one, hashlib.sha256(place.mirror.packages[one]).hexdigest()) for one in names}
+    place.lock(Pins(apt=dict.fromkeys(names, "99~stub"), debs=debs))
+    archives = place.root / "cache" / "archives"
+    for one in names:
+        (archives / f"{one}_99~stub_all.deb").write_bytes(b"of another mirror")
+    done = place.install("alpha")
+    assert done.returncode == 0, done.stderr
+    assert place.fetched == ["alpha_99~stub_all.deb"]
+
+
 def test_what_apt_lists_at_locking_is_understood(place: Place) -> None:
     site = place.mirror.site("127.0.0.1")
     vendor = "deb [trusted=yes] https://vendor.example.com/apt stub main\n"

@@ -121,7 +121,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install build-essential ccache git libtinfo-dev libxml2-dev libz3-dev \
       ninja-build python3 python3-dev python3-pip python3-setuptools python3-wheel zlib1g-dev
 COPY --from=packages /opt/venv /opt/venv
-COPY --from=tk/llvm-source:14.0.6-cpu-12-46b22c23df4d /opt/llvm /opt/llvm
+COPY --from=tk/llvm-source:14.0.6-cpu-12-adc5d17aa848 /opt/llvm /opt/llvm
 ENV PATH=/opt/venv/bin:/opt/llvm/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/opt/llvm/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
 # Python packages that it imports
@@ -223,8 +223,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/llvm-source:14.0.6-cpu-12-46b22c23df4d /opt/llvm /opt/llvm
-COPY --from=tk/tvm:0.10.0-cpu-12-507905aa1892 /opt/tvm /opt/tvm
+COPY --from=tk/llvm-source:14.0.6-cpu-12-adc5d17aa848 /opt/llvm /opt/llvm
+COPY --from=tk/tvm:0.10.0-cpu-12-50f674260446 /opt/tvm /opt/tvm
 COPY probes/cpp-kernel.cpp probes/cpp-kernel.py probes/cpp-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV TVM_LIBRARY_PATH="/opt/tvm/lib"
 ENV PATH=/opt/llvm/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}

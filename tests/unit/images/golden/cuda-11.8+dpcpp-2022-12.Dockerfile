@@ -156,7 +156,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-cuda-11.8.0-7259ccdf1ce7 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-cuda-11.8.0-b3ac8825dcd4 /opt/dpcpp /opt/dpcpp
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \

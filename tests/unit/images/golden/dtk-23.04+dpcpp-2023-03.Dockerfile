@@ -130,7 +130,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2023-03-dtk-23.04-dfec8b5eb8fb /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2023-03-dtk-23.04-9e088c7530b9 /opt/dpcpp /opt/dpcpp
 COPY probes/hip-kernel.hip probes/hip-kernel.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/dtk" \
     HIP_PATH="/opt/dtk/hip" \

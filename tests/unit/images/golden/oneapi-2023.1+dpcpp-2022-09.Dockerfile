@@ -105,7 +105,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-09-oneapi-2023.1.0-8c6ac4cdf378 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-09-oneapi-2023.1.0-94a963bb6986 /opt/dpcpp /opt/dpcpp
 COPY probes/sycl-kernel.cpp probes/sycl-kernel.sh /usr/local/share/tk/probes/
 ENV ONEAPI_DEVICE_SELECTOR="level_zero:*"
 ENV PATH=/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}

@@ -148,7 +148,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
       libxml2-dev libz3-dev miopen-hip ninja-build protobuf-compiler python3 python3-dev python3-pip \
       python3-setuptools python3-wheel rocm-libs zlib1g-dev
 COPY --from=packages /opt/venv /opt/venv
-COPY --from=tk/rocm-tvm-scripts:2022-09-rocm-5.2.3-464dd4402715 /opt/rocm-tvm /opt/rocm-tvm
+COPY --from=tk/rocm-tvm-scripts:2022-09-rocm-5.2.3-1f226c0e2842 /opt/rocm-tvm /opt/rocm-tvm
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
     HIP_PLATFORM="amd"
@@ -267,8 +267,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install graphviz libomp-dev libopenblas-dev libprotobuf-dev libtinfo6 libxml2 \
       libz3-4 miopen-hip pciutils python3 python3-pip rccl rocm-libs
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/rocm-tvm-scripts:2022-09-rocm-5.2.3-464dd4402715 /opt/rocm-tvm /opt/rocm-tvm
-COPY --from=tk/tvm-rocm:5.2-rocm-5.2.3-0263a1a8ec49 /opt/tvm /opt/tvm
+COPY --from=tk/rocm-tvm-scripts:2022-09-rocm-5.2.3-1f226c0e2842 /opt/rocm-tvm /opt/rocm-tvm
+COPY --from=tk/tvm-rocm:5.2-rocm-5.2.3-f4d317e00698 /opt/tvm /opt/tvm
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \

@@ -173,7 +173,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install g++ libc6-dev libhwloc15 libzstd1
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-06-rocm-5.4.3-38b15660dd4b /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-06-rocm-5.4.3-3202808b4faf /opt/dpcpp /opt/dpcpp
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \

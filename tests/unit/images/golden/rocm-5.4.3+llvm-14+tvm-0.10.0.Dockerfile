@@ -213,7 +213,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/tvm:0.10.0-rocm-5.4.3-409d2ccc437a /opt/tvm /opt/tvm
+COPY --from=tk/tvm:0.10.0-rocm-5.4.3-f25c62cd3ab0 /opt/tvm /opt/tvm
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \

@@ -191,7 +191,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install graphviz libomp-dev libopenblas-dev libprotobuf-dev libtinfo6 libxml2 \
       libz3-4 miopen-hip pciutils python3 python3-pip rccl rocm-libs
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/tvm-rocm:5.2-rocm-5.2.3-86ae26f374d7 /opt/tvm /opt/tvm
+COPY --from=tk/tvm-rocm:5.2-rocm-5.2.3-16487d47fe49 /opt/tvm /opt/tvm
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \

@@ -193,7 +193,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/tvm:0.10.0-cpu-12-fa1d8e06f3aa /opt/tvm /opt/tvm
+COPY --from=tk/tvm:0.10.0-cpu-12-913006f8331f /opt/tvm /opt/tvm
 COPY probes/cpp-kernel.cpp probes/cpp-kernel.py probes/cpp-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV TVM_LIBRARY_PATH="/opt/tvm/lib"
 ENV LD_LIBRARY_PATH=/opt/tvm/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}

@@ -201,7 +201,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/tvm:0.10.0-cuda-11.6.2-84a4ff3f3d4e /opt/tvm /opt/tvm
+COPY --from=tk/tvm:0.10.0-cuda-11.6.2-585dd8556489 /opt/tvm /opt/tvm
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \

@@ -175,7 +175,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install build-essential ccache git libtinfo-dev libxml2-dev libz3-dev \
       ninja-build python3 python3-dev python3-pip python3-setuptools python3-wheel zlib1g-dev
 COPY --from=packages /opt/venv /opt/venv
-COPY --from=tk/dpcpp:2022-09-cuda-11.2.2-8397ad722d13 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-09-cuda-11.2.2-81fa6cf5977d /opt/dpcpp /opt/dpcpp
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \
     NVIDIA_DRIVER_CAPABILITIES="compute,utility"
@@ -310,8 +310,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-09-cuda-11.2.2-8397ad722d13 /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-cuda-11.2.2-sm_70-dce3cdd449fd /opt/tvm /opt/tvm
+COPY --from=tk/dpcpp:2022-09-cuda-11.2.2-81fa6cf5977d /opt/dpcpp /opt/dpcpp
+COPY --from=tk/tvm-sycl:0.10-cuda-11.2.2-sm_70-49c7c4b7eadb /opt/tvm /opt/tvm
 COPY probes/cuda-kernel.cu probes/cuda-kernel.sh probes/sycl-kernel-nvidia.sh probes/sycl-kernel.cpp probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV CUDA_HOME="/usr/local/cuda" \
     NVIDIA_VISIBLE_DEVICES="all" \

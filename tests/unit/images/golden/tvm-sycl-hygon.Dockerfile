@@ -222,7 +222,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install build-essential ccache git libtinfo-dev libxml2-dev libz3-dev \
       ninja-build python3 python3-dev python3-pip python3-setuptools python3-wheel zlib1g-dev
 COPY --from=packages /opt/venv /opt/venv
-COPY --from=tk/dpcpp:2022-12-dtk-23.04-46161b01fc4e /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-dtk-23.04-204962b81ebf /opt/dpcpp /opt/dpcpp
 ENV ROCM_PATH="/opt/dtk" \
     HIP_PATH="/opt/dtk/hip" \
     HYHAL_PATH="/opt/hyhal" \
@@ -358,8 +358,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-dtk-23.04-46161b01fc4e /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-dtk-23.04-gfx906-6cf04dc10600 /opt/tvm /opt/tvm
+COPY --from=tk/dpcpp:2022-12-dtk-23.04-204962b81ebf /opt/dpcpp /opt/dpcpp
+COPY --from=tk/tvm-sycl:0.10-dtk-23.04-gfx906-c295f8ac9660 /opt/tvm /opt/tvm
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/dtk" \
     HIP_PATH="/opt/dtk/hip" \

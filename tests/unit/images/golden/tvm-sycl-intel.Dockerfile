@@ -259,7 +259,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
       /fetched/packages/intel-level-zero-gpu_1.3.22749_amd64.deb \
       /fetched/packages/intel-opencl-icd_22.12.22749_amd64.deb
 COPY --from=packages /opt/venv /opt/venv
-COPY --from=tk/dpcpp:2022-12-oneapi-2022.2-9b0342d38ce3 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-oneapi-2022.2-c901874f1568 /opt/dpcpp /opt/dpcpp
 ENV SYCL_DEVICE_FILTER="level_zero"
 ENV PATH=/opt/venv/bin:/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 ENV LD_LIBRARY_PATH=/opt/dpcpp/lib${LD_LIBRARY_PATH:+:${LD_LIBRARY_PATH}}
@@ -427,8 +427,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
       /fetched/packages/intel-igc-opencl_1.0.10713_amd64.deb \
       /fetched/packages/intel-level-zero-gpu_1.3.22749_amd64.deb \
       /fetched/packages/intel-opencl-icd_22.12.22749_amd64.deb
-COPY --from=tk/dpcpp:2022-12-oneapi-2022.2-9b0342d38ce3 /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-oneapi-2022.2-spir64-4d696bef3519 /opt/tvm /opt/tvm
+COPY --from=tk/dpcpp:2022-12-oneapi-2022.2-c901874f1568 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/tvm-sycl:0.10-oneapi-2022.2-spir64-05f7f06c2ba0 /opt/tvm /opt/tvm
 COPY probes/sycl-kernel.cpp probes/sycl-kernel.sh probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV SYCL_DEVICE_FILTER="level_zero"
 ENV PATH=/opt/dpcpp/bin:${PATH:-/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}

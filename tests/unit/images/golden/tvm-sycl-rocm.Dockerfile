@@ -251,7 +251,7 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
  && sh /run/tk/site.sh apt install build-essential ccache git libtinfo-dev libxml2-dev libz3-dev \
       ninja-build python3 python3-dev python3-pip python3-setuptools python3-wheel zlib1g-dev
 COPY --from=packages /opt/venv /opt/venv
-COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-1b84d1cc3746 /opt/dpcpp /opt/dpcpp
+COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-1087a3bc772a /opt/dpcpp /opt/dpcpp
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
     HIP_PLATFORM="amd"
@@ -392,8 +392,8 @@ RUN --mount=type=bind,source=tk/site.sh,target=/run/tk/site.sh \
     sh /run/tk/site.sh apt update \
  && sh /run/tk/site.sh apt install python3 python3-pip libtinfo6 libxml2
 COPY --from=fetched /fetched/opt/python /opt/python
-COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-1b84d1cc3746 /opt/dpcpp /opt/dpcpp
-COPY --from=tk/tvm-sycl:0.10-rocm-5.4.3-gfx906-a61b575a235e /opt/tvm /opt/tvm
+COPY --from=tk/dpcpp:2022-12-rocm-5.4.3-1087a3bc772a /opt/dpcpp /opt/dpcpp
+COPY --from=tk/tvm-sycl:0.10-rocm-5.4.3-gfx906-e1eab543be6e /opt/tvm /opt/tvm
 COPY probes/hip-kernel.hip probes/hip-kernel.sh probes/sycl-kernel-amd.sh probes/sycl-kernel.cpp probes/tvm-import.sh /usr/local/share/tk/probes/
 ENV ROCM_PATH="/opt/rocm" \
     HIP_PATH="/opt/rocm" \
