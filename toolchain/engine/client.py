@@ -166,7 +166,7 @@ class Engine:
     @cached_property
     def _guardian(self) -> Companion:
         companion = Companion([sys.executable, "-P", "-m", guardian.__name__], python_environment())
-        weakref.finalize(self, companion.dismiss)
+        weakref.finalize(self, _dismiss, companion)
         companion.tell(guardian.introduction(self.endpoint))
         return companion
 
@@ -325,6 +325,12 @@ def _connect(endpoint: Endpoint, seconds: float, later: float) -> tuple[Any, Map
     client = docker.DockerClient(version=version, timeout=later, **_address(endpoint))
     client.api.trust_env = False
     return client, facts
+
+
+def _dismiss(companion: Companion) -> None:
+    """Tell a guardian that we end in order, with nothing left but what it knows of."""
+    companion.tell(guardian.FAREWELL)
+    companion.dismiss()
 
 
 def _client(endpoint: Endpoint, version: str, seconds: float) -> Any:

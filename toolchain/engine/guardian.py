@@ -3,9 +3,9 @@
     python -m toolchain.engine.guardian        # started by Engine, never by a person
 
 Its input says where the engine is (one JSON line), then `+NAME` before a container is created and `-NAME`
-once it is removed. When the input ends, so has `tk`, and what is left is removed, as soon as the engine
-answers. Without it, a container that was created and not yet started would stay until the next `tk` sweeps
-up.
+once it is removed; `=` at an orderly end. When the input ends, so has `tk`, and what is left is removed, as
+soon as the engine answers. Without it, a container that was created and not yet started would stay until the
+next `tk` sweeps up.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from typing import Any
 from toolchain.engine.endpoint import Endpoint, Tls
 from toolchain.engine.watch import Patience
 
+FAREWELL = "="
+"""The last line of a `tk` that was not killed, which leaves no directory."""
 _AGAIN_SECONDS = 4.0
 """How long to look again: a request of `tk` may still be on its way to the engine when `tk` is gone."""
 _PAUSE_SECONDS = 0.5
@@ -59,21 +61,23 @@ def left(lines: Iterable[str]) -> tuple[str, ...]:
 
 def main() -> None:
     """Wait for the end of `tk` and remove what it left."""
-    first = sys.stdin.readline()
-    names = left(sys.stdin)
+    first, *lines = sys.stdin.read().splitlines() or [""]
     if not first:
         return
+    names = left(lines)
     from compiler import remove_abandoned_directories
 
     remove_abandoned_directories("tk")  # secrets of a build, files of a job
-    if not names:
+    if not names and FAREWELL in lines:
         return
     endpoint = endpoint_of(first)
     give_up = time.monotonic() + _GIVE_UP_SECONDS
+    again = _AGAIN_SECONDS if names else 3 * _PAUSE_SECONDS
     done = 0.0
-    while done < _AGAIN_SECONDS and time.monotonic() < give_up:
+    while done < again and time.monotonic() < give_up:
         began = time.monotonic()
-        removed = _remove(endpoint, names)
+        remove_abandoned_directories("tk")  # a killed process may hold its locks longer than the pipe to us
+        removed = not names or _remove(endpoint, names)
         time.sleep(_PAUSE_SECONDS)
         done = done + time.monotonic() - began if removed else 0.0
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
+import io
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +17,7 @@ import pytest
 from compiler import Companion, HostError
 from tests.support.broken_engine import Request, fake_engine, healthy
 from tests.support.command import ROOT
+from toolchain.engine import guardian
 from toolchain.engine.endpoint import Endpoint, Tls
 from toolchain.engine.guardian import endpoint_of, introduction, left
 
@@ -106,3 +110,31 @@ def test_it_waits_for_the_engine_and_removes_what_a_killed_process_left(tmp_path
             child.wait()
     assert set(asked) == {"DELETE containers/b"}
     assert len(asked) >= 4  # and again, as a request of `tk` may still be on its way
+
+
+def test_a_lock_that_outlives_the_pipe_keeps_no_directory(tmp_path: Path) -> None:
+    """What is still locked when the input ends is looked at again: a dying process closes file after file."""
+    held = tmp_path / "tk-job-killed"
+    held.mkdir()
+    handle = os.open(held, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    argv = [sys.executable, "-P", "-m", "toolchain.engine.guardian"]
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, text=True, env=env) as child:
+        assert child.stdin is not None
+        child.stdin.write(introduction(Endpoint("tcp://127.0.0.1:1", "a test")) + "\n")
+        child.stdin.close()
+        threading.Timer(0.6, os.close, [handle]).start()
+    assert not held.exists()
+
+
+def test_an_orderly_end_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = [introduction(Endpoint("tcp://127.0.0.1:1", "a test")), "+a", "-a", guardian.FAREWELL, ""]
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(told)))
+    monkeypatch.setattr(guardian.time, "sleep", lambda _seconds: pytest.fail("it waits"))
+    guardian.main()
+
+
+def test_who_was_told_nothing_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    guardian.main()
