@@ -118,6 +118,7 @@ def run_placed(command: str, given: Mapping[str, Any], flags: Mapping[str, str],
     if command == "compile":
         call.argv += [f"--record=image={image.id}", f"--record=libc={image.libc}"]
     remove_abandoned_directories("tk")
+    engine.start_guardian()  # before there is a directory to remove
     with private_directory("tk-job") as directory:
         job = Job(
             tuple(call.argv),
