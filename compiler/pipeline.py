@@ -154,6 +154,7 @@ def _run_stages(
 ) -> CompileReport:
     settings, dump = load_settings(), Dump.open(options.dump)
     with clock.stage("import"):
+        # `reports` is read before numpy is imported, so that its binds are objects: `import_model` checks them.
         graph = import_model(path, options.shapes, options.binds, external, options.dims)  # type: ignore[arg-type]
         dump.model(IMPORT, str(graph))
     with clock.stage("rewrite"):

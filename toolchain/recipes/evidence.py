@@ -52,7 +52,10 @@ def load_evidence(path: Path | None = None) -> tuple[Evidence, ...]:
 
 
 def record_evidence(found: Iterable[Evidence], path: Path) -> None:
-    """Add records to a file; an older one of the same image and state is replaced."""
+    """Add records to a file; an older one of the same image and state is replaced.
+
+    Raises BadInputError as `load_evidence`, and HostError when file or cache cannot be written.
+    """
     with exclusively("evidence", str(path.resolve())):
         kept = {(one.name, one.state): one for one in load_evidence(path)}
         kept |= {(one.name, one.state): one for one in found}

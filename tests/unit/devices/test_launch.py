@@ -34,7 +34,7 @@ def ready(tmp_path: Path) -> Callable[..., Launch]:
         captured.write_text(to_lines(machine(on, tmp_path / on)))
         request = Request(image=name, argv=("true",), assumed=captured)
         chosen = engine or FakeEngine(info=ENGINE, images=dict(IMAGE))
-        return prepare(chosen, replace(request, **wanted))  # type: ignore[arg-type]
+        return prepare(chosen, replace(request, **wanted))  # type: ignore[arg-type]  # the caller's to get right
 
     return decide
 
@@ -237,7 +237,7 @@ def test_an_image_that_is_not_built_is_not_run(ready: Callable[..., Launch]) -> 
     launch = ready("cpu", "none")
     assert not launch.is_built
     with pytest.raises(HostError, match="no image of cpu"):
-        start(FakeEngine(), launch, tty=False)  # type: ignore[arg-type]
+        start(FakeEngine(), launch, tty=False)  # type: ignore[arg-type]  # a stand-in
 
 
 def test_a_stand_in_is_used_and_said(ready: Callable[..., Launch]) -> None:
@@ -247,7 +247,7 @@ def test_a_stand_in_is_used_and_said(ready: Callable[..., Launch]) -> None:
         "Labels": {"tk.plan": "k", "tk.name": "cpu-12", "tk.stand-in": "my/base"},
     }
     name = ready("cpu", "none").name
-    stored["Labels"]["tk.name"] = name  # type: ignore[index]
+    stored["Labels"]["tk.name"] = name  # type: ignore[index]  # a dict here
     launch = ready("cpu", "none", engine=FakeEngine(images={"tk/cpu:12-0": stored}))
     assert (launch.is_built, launch.reference) == (True, "tk/cpu:12-0")
     assert any("stand-in: my/base" in one for one in launch.notes)

@@ -41,7 +41,7 @@ def patient(tmp_path: Path) -> Patient:
     settings = replace(engine_settings({"HOME": str(tmp_path)}), path=())
     return Patient(
         root=tmp_path,
-        engine=FakeEngine(info={"Runtimes": {"nvidia": {}}}),  # type: ignore[arg-type]
+        engine=FakeEngine(info={"Runtimes": {"nvidia": {}}}),  # type: ignore[arg-type]  # a stand-in
         endpoint="",
         inventory=detect(Sysroot()),
         caller=Caller(1000, 1000, (1000,)),
@@ -121,7 +121,7 @@ def test_the_engine_says_where_it_is(patient: Patient) -> None:
     (row,) = engines.engine(patient)
     assert row.found == "docker 28.2.2 at unix:///var/run/docker.sock (the default)"
     remote = FakeEngine(url="tcp://10.0.0.1:2375")
-    (row,) = engines.engine(replace(patient, engine=remote))  # type: ignore[arg-type]
+    (row,) = engines.engine(replace(patient, engine=remote))  # type: ignore[arg-type]  # a stand-in
     assert "another machine" in row.found
 
 
@@ -129,7 +129,7 @@ def test_without_buildkit_there_is_a_warning(patient: Patient) -> None:
     (row,) = engines.builder(patient)
     assert row.state == "warning"
     podman = FakeEngine(kind="podman")
-    assert states(engines.builder(replace(patient, engine=podman))) == ["ok"]  # type: ignore[arg-type]
+    assert states(engines.builder(replace(patient, engine=podman))) == ["ok"]  # type: ignore[arg-type]  # a stand-in
 
 
 def test_what_killed_runs_left_behind(patient: Patient) -> None:
@@ -137,7 +137,7 @@ def test_what_killed_runs_left_behind(patient: Patient) -> None:
     dead = {"Names": ["/tk-run-1"], "Labels": {labels.OWNER: f"{host_name}:999999999:1"}}
     alive = {"Names": ["/tk-run-2"], "Labels": {labels.OWNER: labels.owner()}}
     found = FakeEngine(containers=[dead, alive])
-    (row,) = engines.leftovers(replace(patient, engine=found))  # type: ignore[arg-type]
+    (row,) = engines.leftovers(replace(patient, engine=found))  # type: ignore[arg-type]  # a stand-in
     assert "1 container of runs" in row.found
     assert "tk-run-1" in row.found
 
@@ -167,9 +167,9 @@ def test_space(patient: Patient, free: int, state: str) -> None:
 
 def test_space_for_images_only_where_the_engine_is_here(patient: Patient, tmp_path: Path) -> None:
     here = FakeEngine(info={"DockerRootDir": str(tmp_path)})
-    assert len(list(storage.space(replace(patient, engine=here)))) == 2  # type: ignore[arg-type]
+    assert len(list(storage.space(replace(patient, engine=here)))) == 2  # type: ignore[arg-type]  # a stand-in
     there = FakeEngine(info={"DockerRootDir": str(tmp_path)}, url="tcp://10.0.0.1:1")
-    assert len(list(storage.space(replace(patient, engine=there)))) == 1  # type: ignore[arg-type]
+    assert len(list(storage.space(replace(patient, engine=there)))) == 1  # type: ignore[arg-type]  # a stand-in
 
 
 def test_devices_are_listed(on: Callable[..., Patient]) -> None:
@@ -205,8 +205,8 @@ def test_groups_of_the_user(on: Callable[..., Patient]) -> None:
 def test_a_stale_cdi_specification(on: Callable[..., Patient], tmp_path: Path) -> None:
     good = on("nvidia-h100-cdi")
     assert list(accelerators.specifications(good)) == []
-    nodes = {path: node for path, node in good.inventory.nodes.items() if path != "/dev/nvidia0"}  # type: ignore[union-attr]
-    (row,) = accelerators.specifications(replace(good, inventory=replace(good.inventory, nodes=nodes)))  # type: ignore[type-var]
+    nodes = {path: node for path, node in good.inventory.nodes.items() if path != "/dev/nvidia0"}  # type: ignore[union-attr]  # it has one
+    (row,) = accelerators.specifications(replace(good, inventory=replace(good.inventory, nodes=nodes)))  # type: ignore[type-var]  # as above
     assert row.state == "problem"
     assert "/dev/nvidia0" in row.found
     assert "nvidia-ctk cdi generate" in row.fix
@@ -253,7 +253,7 @@ def test_an_image_that_is_not_built(patient: Patient) -> None:
     (row,) = engines.images(replace(patient, images=(chosen,)))
     assert row.state == "warning"
     built = FakeEngine(images={chosen[1].plan.reference: stored(chosen[1].plan)})
-    (row,) = engines.images(replace(patient, images=(chosen,), engine=built))  # type: ignore[arg-type]
+    (row,) = engines.images(replace(patient, images=(chosen,), engine=built))  # type: ignore[arg-type]  # a stand-in
     assert row.state == "ok"
 
 
