@@ -153,8 +153,7 @@ def _run_stages(
     clock: _Clock,
 ) -> CompileReport:
     settings, dump = load_settings(), Dump.open(options.dump)
-    with clock.stage("import"):
-        # `reports` is read before numpy is imported, so that its binds are objects: `import_model` checks them.
+    with clock.stage("import"):  # options' binds are objects, as `reports` is read without numpy
         graph = import_model(path, options.shapes, options.binds, external, options.dims)  # type: ignore[arg-type]
         dump.model(IMPORT, str(graph))
     with clock.stage("rewrite"):
