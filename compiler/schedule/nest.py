@@ -31,7 +31,8 @@ from compiler.loops.linear import Linear, operands
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier
-from compiler.schedule.primitives.base import Program, ScheduleError
+from compiler.schedule.errors import ScheduleError
+from compiler.schedule.program import Program
 from compiler.schedule.regions import Span, executed, limits_of
 
 Refusal = Callable[[str, str, str], ScheduleError]

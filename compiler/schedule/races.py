@@ -26,15 +26,9 @@ from compiler.loops.linear import is_division, single
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.digits import Moving, picks_own, recovered
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.nest import reads_itself
-from compiler.schedule.primitives.base import (
-    Program,
-    ScheduleError,
-    inner_loops,
-    iter_kinds,
-    outer_blocks,
-    reduce_blocks,
-)
+from compiler.schedule.program import Program, inner_loops, iter_kinds, outer_blocks, reduce_blocks
 from compiler.schedule.regions import Inner, Span, box, covers, hull, relax, wraps
 
 Box: TypeAlias = Sequence[Span | None]

@@ -10,6 +10,7 @@ from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.digits import is_ring
 from compiler.schedule.nest import (
     Nest,
+    Refusal,
     Site,
     executed_box,
     iter_bounds,
@@ -21,22 +22,21 @@ from compiler.schedule.nest import (
     sites,
     without_block,
 )
-from compiler.schedule.primitives.base import Program, ScheduleError
+from compiler.schedule.program import Program
 from compiler.schedule.regions import Inner, Span, box, clip, hull, limits_of, whole, within
 
 
 class Scene:
     """A block to be moved, the loop it is moved under, and what is known about the variables there."""
 
-    def __init__(self, func: Func, block: str, loop: str, asked: str) -> None:
+    def __init__(self, func: Func, block: str, loop: str, asked: str, refuse: Refusal) -> None:
         program = Program(func)
         program.block(block, asked)
         self.loop = program.loop(loop, asked)
-        self.func, self.asked = func, asked
+        self.func, self.refuse = func, refuse
         every_site = sites(func)
         self.site = every_site[block]
         self.sites = {name: site for name, site in every_site.items() if site.inside == self.site.inside}
-        self.where = f"{asked} {block} at {loop}"
         self.outer = (*program.loops_around(loop), self.loop)
         self.outer_names = {item.var.name for item in self.outer}
         every = [loop for site in self.sites.values() for loop in site.loops]
@@ -45,9 +45,6 @@ class Scene:
             {**program.bounds_at(loop), **loop_bounds((*every, *self.outer)), **iter_bounds(iters)}
         )
         self._check()
-
-    def refuse(self, what: str, why: str, hint: str) -> ScheduleError:
-        return ScheduleError(f"{self.where}: {what}", where=f"block {self.site.name}", why=why, hint=hint)
 
     def _check(self) -> None:
         loop = self.loop.var.name

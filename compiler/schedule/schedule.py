@@ -3,22 +3,98 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any, Concatenate, ParamSpec
 
 from compiler.core.diagnostics import BadInputError
 from compiler.loops.ir import Block, For, Func
-from compiler.schedule.methods import BlockMethods, LoopMethods, SamplingMethods
-from compiler.schedule.placement_methods import PlacementMethods
-from compiler.schedule.primitives.base import Outputs, Primitive, Program, Sampling, Value
-from compiler.schedule.trace import Ref, SampledInt, SampledName, Trace, record
+from compiler.schedule.primitives.base import Made, Primitive, Value
+from compiler.schedule.primitives.cache import CacheInplace, CacheRead, CacheWrite
+from compiler.schedule.primitives.inline import ComputeInline, ReverseComputeInline
+from compiler.schedule.primitives.layout import TransformBlockLayout, TransformLayout
+from compiler.schedule.primitives.loops import (
+    Annotate,
+    Bind,
+    Fuse,
+    Parallel,
+    Reorder,
+    Tile,
+    Unannotate,
+    Unroll,
+    Vectorize,
+)
+from compiler.schedule.primitives.operand import CacheOperand
+from compiler.schedule.primitives.padding import DecomposePadding, PadEinsum
+from compiler.schedule.primitives.pipeline import SoftwarePipeline, VThread
+from compiler.schedule.primitives.placement import ComputeAt, ReverseComputeAt
+from compiler.schedule.primitives.reduction import DecomposeReduction, RFactor
+from compiler.schedule.primitives.sampling import (
+    SampleCategorical,
+    SampleComputeLocation,
+    SampleTile,
+    Sampling,
+)
+from compiler.schedule.primitives.split import Split
+from compiler.schedule.primitives.storage import SetScope, StorageAlign
+from compiler.schedule.primitives.tensor import Blockize, Tensorize
+from compiler.schedule.program import Program
+from compiler.schedule.trace import Outputs, Ref, Trace, record, referable
+
+Arguments = ParamSpec("Arguments")
 
 
-class Schedule(LoopMethods, BlockMethods, PlacementMethods, SamplingMethods):
+def method(
+    make: Callable[Arguments, Primitive[Made]],
+) -> Callable[Concatenate[Schedule, Arguments], Made]:
+    """A primitive as a method of `Schedule`: it takes the arguments of the class and gives what it makes."""
+
+    def apply(self: Schedule, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Made:
+        return self.apply(make(*args, **kwargs))
+
+    apply.__doc__ = make.__doc__
+    return apply
+
+
+class Schedule:
     """Rewrites a Func step by step and records each step.
 
     `func` is the program now, `trace` what was done. `source` is where sampling steps draw from; without one
     they need a decision.
     """
+
+    split = method(Split)
+    fuse = method(Fuse.of)
+    reorder = method(Reorder.of)
+    tile = method(Tile)
+    parallel = method(Parallel)
+    vectorize = method(Vectorize)
+    unroll = method(Unroll)
+    bind = method(Bind)
+    annotate = method(Annotate)
+    unannotate = method(Unannotate)
+    compute_inline = method(ComputeInline)
+    reverse_compute_inline = method(ReverseComputeInline)
+    decompose_reduction = method(DecomposeReduction)
+    rfactor = method(RFactor)
+    sample_tile = method(SampleTile)
+    sample_categorical = method(SampleCategorical)
+    sample_compute_location = method(SampleComputeLocation)
+    compute_at = method(ComputeAt)
+    reverse_compute_at = method(ReverseComputeAt)
+    cache_read = method(CacheRead)
+    cache_write = method(CacheWrite)
+    cache_inplace = method(CacheInplace)
+    cache_operand = method(CacheOperand)
+    set_scope = method(SetScope)
+    storage_align = method(StorageAlign)
+    transform_layout = method(TransformLayout)
+    transform_block_layout = method(TransformBlockLayout)
+    decompose_padding = method(DecomposePadding)
+    pad_einsum = method(PadEinsum)
+    blockize = method(Blockize)
+    tensorize = method(Tensorize)
+    software_pipeline = method(SoftwarePipeline)
+    vthread = method(VThread)
 
     def __init__(self, func: Func, source: random.Random | None = None) -> None:
         self.func = func
@@ -26,24 +102,22 @@ class Schedule(LoopMethods, BlockMethods, PlacementMethods, SamplingMethods):
         self._source = source
         self._program: Program | None = None
 
-    def apply(self, primitive: Primitive) -> Outputs:
+    def apply(self, primitive: Primitive[Made]) -> Made:
         """Apply any primitive; the program is unchanged when it refuses with a ScheduleError."""
         if isinstance(primitive, Sampling) and primitive.decision is None and self._source is not None:
             primitive = primitive.sampled(self.func, self._source)
-        func, outputs = primitive.apply(self.func)
-        self.trace = self.trace.then(record(primitive, outputs))
+        func, made = primitive.apply(self.func)
+        self.trace = self.trace.then(record(primitive, made))
         if func is not self.func:
             self.func, self._program = func, None
-        return self._referable(outputs) if isinstance(primitive, Sampling) else outputs
+        return self._referable(made) if isinstance(primitive, Sampling) else made
 
-    def _referable(self, outputs: Outputs) -> Outputs:
+    def _referable(self, made: Any) -> Any:
+        """What a sampling step gave, as arguments that are recorded as references to it."""
         step = len(self.trace) - 1
-        return tuple(
-            SampledInt(value, Ref(step, number))
-            if isinstance(value, int)
-            else SampledName(value, Ref(step, number))
-            for number, value in enumerate(outputs)
-        )
+        if isinstance(made, tuple):
+            return tuple(referable(value, Ref(step, number)) for number, value in enumerate(made))
+        return referable(made, Ref(step, 0))
 
     def copy(self) -> Schedule:
         """An independent schedule that starts from what this one did."""
@@ -111,7 +185,8 @@ def replay(trace: Trace, func: Func, decisions: Mapping[int, Value] | None = Non
     schedule = Schedule(func)
     outputs: list[Outputs] = []
     for number, item in enumerate(trace.instructions):
-        outputs.append(schedule.apply(item.primitive(outputs)))
+        schedule.apply(item.primitive(outputs))
+        outputs.append(schedule.trace.instructions[-1].outputs)
         if not decisions and outputs[-1] != item.outputs:
             why = f"step {number} ({item.name}) gave {outputs[-1]}, recorded is {item.outputs}"
             raise BadInputError("the trace belongs to another program", why=why)

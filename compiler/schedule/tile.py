@@ -10,8 +10,8 @@ from compiler.loops.ir import Const, Expr, Region, Var, const
 from compiler.loops.linear import Linear, constant_sum, operands
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.nest import Site, own_conditions
-from compiler.schedule.primitives.base import ScheduleError
 from compiler.schedule.regions import Span, covers, is_dense, solve, within
 from compiler.schedule.scene import Scene, is_narrower
 

@@ -16,7 +16,8 @@ from typing import Any, Self, TypeAlias, Union, get_args, get_origin, get_type_h
 
 from compiler.core.diagnostics import BadInputError, did_you_mean
 from compiler.schedule.primitives import PRIMITIVES
-from compiler.schedule.primitives.base import Outputs, Primitive, Sampling, Value
+from compiler.schedule.primitives.base import Made, Primitive, Value
+from compiler.schedule.primitives.sampling import Sampling
 
 TRACE_VERSION = 2
 
@@ -52,6 +53,14 @@ class SampledName(str):
         return self
 
 
+def referable(value: int | str, ref: Ref) -> SampledInt | SampledName:
+    """A value that a sampling step gave, which knows where it came from."""
+    return SampledInt(value, ref) if isinstance(value, int) else SampledName(value, ref)
+
+
+Outputs: TypeAlias = "tuple[str | int, ...]"
+"""What a step made, as a trace records it."""
+
 Argument: TypeAlias = "Value | Ref | tuple[Argument, ...]"
 
 
@@ -64,7 +73,7 @@ class Instruction:
     outputs: Outputs
     decision: Value = None
 
-    def primitive(self, outputs: list[Outputs]) -> Primitive:
+    def primitive(self, outputs: list[Outputs]) -> Primitive[Any]:
         """The primitive with its references resolved by the outputs of the instructions before it."""
         cls = PRIMITIVES[self.name]
         where = f"instruction {len(outputs)} ({self.name})"
@@ -77,8 +86,9 @@ class Instruction:
         return cls(**values)
 
 
-def record(primitive: Primitive, outputs: Outputs) -> Instruction:
+def record(primitive: Primitive[Made], made: Made) -> Instruction:
     """The instruction of a primitive that was applied."""
+    outputs: Outputs = () if made is None else made if isinstance(made, tuple) else (made,)
     arguments = primitive.arguments()
     decision = arguments.pop("decision", None) if isinstance(primitive, Sampling) else None
     return Instruction(
@@ -100,8 +110,7 @@ def _resolve(value: Argument, outputs: list[Outputs], where: str) -> Any:
     if value.step >= len(outputs) or value.output >= len(outputs[value.step]):
         why = f"step {value.step} gave nothing at place {value.output}"
         raise BadInputError("a reference leads nowhere", where=where, why=why)
-    found = outputs[value.step][value.output]
-    return SampledInt(found, value) if isinstance(found, int) else SampledName(found, value)
+    return referable(outputs[value.step][value.output], value)
 
 
 @cache

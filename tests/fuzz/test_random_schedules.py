@@ -15,7 +15,7 @@ import pytest
 from compiler.core.diagnostics import BadInputError
 from compiler.loops.ir import ForKind, Func
 from compiler.loops.text import print_func
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.races import check_schedule
 from compiler.schedule.schedule import Schedule
 from compiler.targets import Target, get_target

@@ -14,7 +14,8 @@ from typing import Any
 from compiler.loops.ir import Buffer, For, ForKind, Select, Seq, Store
 from compiler.schedule import tensor_intrinsics
 from compiler.schedule.primitives import PRIMITIVES
-from compiler.schedule.primitives.base import Primitive, iter_kinds, outer_blocks
+from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.program import iter_kinds, outer_blocks
 from compiler.schedule.schedule import Schedule
 
 RECKLESS = 0.25  # share of proposals that ignore what the primitive is known to refuse

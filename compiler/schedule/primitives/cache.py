@@ -30,14 +30,11 @@ from compiler.schedule.nest import (
     sites,
     use_buffer,
 )
-from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError, nest_of
+from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.program import Program
 from compiler.schedule.regions import Inner, Span, clip, is_dense, limits_of
+from compiler.schedule.rewriting import nest_of
 from compiler.schedule.scene import box_of
-
-
-def _refuse(asked: str, where: str, what: str, why: str, hint: str) -> ScheduleError:
-    return ScheduleError(f"{asked} {where}: {what}", where=where, why=why, hint=hint)
-
 
 # ---------------------------------------------------------------- caches
 
@@ -76,7 +73,7 @@ def _copy(
 
 
 @dataclass(frozen=True, slots=True)
-class CacheWrite(Primitive):
+class CacheWrite(Primitive[str]):
     """Let a block write a cache, and copy from there.
 
     block: the block. buffer: what it writes. scope: where the cache lives. The copy runs over the spatial
@@ -92,7 +89,7 @@ class CacheWrite(Primitive):
     buffer: str
     scope: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, str]:
         program = Program(func)
         block = program.block(self.block, self.name)
         buffer = find_buffer(func, self.buffer, self.name)
@@ -103,7 +100,7 @@ class CacheWrite(Primitive):
         func, cache = _cache_of(func, program, buffer, self.scope)
         nest = self._copy(site, name, (buffer, cache), indices, program)
         moved = replace_block(func, self.block, use_buffer(block, self.buffer, cache))
-        return moved.replace(body=put_after(moved.body, {self.block}, nest)), (name,)
+        return moved.replace(body=put_after(moved.body, {self.block}, nest)), name
 
     def _copy(
         self,
@@ -122,7 +119,7 @@ class CacheWrite(Primitive):
             iters.append(Iter(var, item.extent, "spatial", const(0)))
             values[item.var.name] = var
         if conditions is None or runs is None or any(not variables(c) <= values.keys() for c in conditions):
-            raise self._no(
+            raise self.refuse(
                 "its loops do not run over a box of iterations",
                 "the copy could not run over the same ones",
                 "cache before splitting and fusing its loops",
@@ -140,17 +137,14 @@ class CacheWrite(Primitive):
         fresh = Program(Func(name, (), seq()))
         return make_nest(copy, spans, checks, known, fresh, unit_loops=True).stmt
 
-    def _no(self, what: str, why: str, hint: str) -> ScheduleError:
-        return _refuse(self.name, f"block {self.block}", what, why, hint)
-
     def _indices(self, site: Site) -> tuple[Expr, ...]:
         """Where the block writes the buffer, with literal extents of 1."""
         found = site.writes(self.buffer)
         if not found:
             written = ", ".join(item.buffer.name for item in site.block.writes)
-            raise self._no(f"it does not write {self.buffer}", f"it writes {written}", f"one of {written}")
+            raise self.refuse(f"it does not write {self.buffer}", f"it writes {written}", f"one of {written}")
         if len(found) > 1 or any(int_of(item) != 1 for item in found[0].extent):
-            raise self._no(
+            raise self.refuse(
                 f"it writes more than one element of {self.buffer} at a time",
                 "a copy needs one place for each iteration",
                 "cache before blockize and tensorize",
@@ -159,20 +153,20 @@ class CacheWrite(Primitive):
 
     def _check(self, func: Func, site: Site, indices: tuple[Expr, ...]) -> None:
         if site.inside is not None:
-            raise self._no(
+            raise self.refuse(
                 f"it is inside block {site.inside}",
                 "the cache would have to cross that block",
                 "cache before blockize",
             )
         if site.block.init is None and reads_itself(site.block.body, self.buffer):
-            raise self._no(
+            raise self.refuse(
                 f"it updates what is in {self.buffer}",
                 "the cache would not hold what it adds to",
                 "use cache_inplace, or cache before decompose_reduction",
             )
         spatial = {item.var.name for item in site.block.iters if item.kind == "spatial"}
         if any(not variables(item) <= spatial for item in indices):
-            raise self._no(
+            raise self.refuse(
                 "it writes at places that depend on a reduction",
                 "the copy runs over the spatial iterations only",
                 "make that variable spatial in the block",
@@ -180,7 +174,7 @@ class CacheWrite(Primitive):
         top = _top_level(func, self.block)
         for other in sites(func).values():
             if other.name != site.name and other.reads(self.buffer) and holds(top, {other.name}):
-                raise self._no(
+                raise self.refuse(
                     f"{other.name} reads {self.buffer} in the same loops",
                     "it would read before the copy",
                     f"cache before moving {other.name} there",
@@ -194,7 +188,7 @@ def _top_level(func: Func, block: str) -> Stmt:
 
 
 @dataclass(frozen=True, slots=True)
-class CacheRead(Primitive):
+class CacheRead(Primitive[str]):
     """Let a block read a copy of a buffer.
 
     block: the block. buffer: what it reads. scope: where the copy lives. The copy holds the box that the
@@ -210,7 +204,7 @@ class CacheRead(Primitive):
     buffer: str
     scope: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, str]:
         program = Program(func)
         block = program.block(self.block, self.name)
         buffer = find_buffer(func, self.buffer, self.name)
@@ -224,23 +218,20 @@ class CacheRead(Primitive):
         domain = [(axis, const(span.extent)) for axis, span in zip(axes, spans, strict=True)]
         copy = _copy(program, name, domain, (cache, at), (buffer, at), Simplifier())
         moved = replace_block(func, self.block, use_buffer(block, self.buffer, cache))
-        return moved.replace(body=put_before(moved.body, {self.block}, nest_of(copy))), (name,)
-
-    def _no(self, what: str, why: str, hint: str) -> ScheduleError:
-        return _refuse(self.name, f"block {self.block}", what, why, hint)
+        return moved.replace(body=put_before(moved.body, {self.block}, nest_of(copy))), name
 
     def _check(self, func: Func, site: Site) -> None:
         if not site.reads(self.buffer):
             read = ", ".join(dict.fromkeys(item.buffer.name for item in site.block.reads)) or "nothing"
-            raise self._no(f"it does not read {self.buffer}", f"it reads {read}", f"one of {read}")
+            raise self.refuse(f"it does not read {self.buffer}", f"it reads {read}", f"one of {read}")
         if site.writes(self.buffer):
-            raise self._no(
+            raise self.refuse(
                 f"it writes {self.buffer}, too",
                 "the copy would not see what it writes",
                 "use cache_inplace",
             )
         if site.inside is not None:
-            raise self._no(
+            raise self.refuse(
                 f"it is inside block {site.inside}",
                 "the copy would have to cross that block",
                 "cache before blockize",
@@ -248,7 +239,7 @@ class CacheRead(Primitive):
         top = _top_level(func, self.block)
         for other in sites(func).values():
             if other.name != site.name and other.writes(self.buffer) and holds(top, {other.name}):
-                raise self._no(
+                raise self.refuse(
                     f"{other.name} writes {self.buffer} in the same loops",
                     "the copy would be made too early",
                     f"cache before moving {other.name} there",
@@ -264,14 +255,14 @@ class CacheRead(Primitive):
         for span, extent in zip(found, buffer.shape, strict=True):
             size = int_of(extent)
             if size is None:
-                raise self._no(
+                raise self.refuse(
                     f"{self.buffer} has a symbolic extent",
                     "the copy needs loops of known length",
                     "compile for a fixed shape",
                 )
             fixed = None if span is None or span.begin.terms else span
             if fixed is not None and not -fixed.extent < fixed.begin.constant < size:
-                raise self._no(
+                raise self.refuse(
                     f"it reads {self.buffer} outside of its {size} elements only",
                     "a condition in the block leaves all its reads out, so there is nothing to copy",
                     "leave the block as it is, or read another buffer",
@@ -281,7 +272,7 @@ class CacheRead(Primitive):
 
 
 @dataclass(frozen=True, slots=True)
-class CacheInplace(Primitive):
+class CacheInplace(Primitive[tuple[str, str]]):
     """Load a tile of an accumulator into a cache, update it there, and store it back, under a loop.
 
     block: a block that updates what another one initialised (after decompose_reduction). buffer: the
@@ -299,7 +290,7 @@ class CacheInplace(Primitive):
     scope: str
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, tuple[str, str]]:
         program = Program(func)
         block = program.block(self.block, self.name)
         program.loop(self.loop, self.name)
@@ -314,25 +305,22 @@ class CacheInplace(Primitive):
         moved = replace_loop_body(moved, self.loop, lambda body: seq(before, body, after))
         return moved, (load, store)
 
-    def _no(self, what: str, why: str, hint: str) -> ScheduleError:
-        return _refuse(self.name, f"block {self.block}", what, why, hint)
-
     def _check(self, func: Func, site: Site) -> None:
         if not site.under(self.loop):
-            raise self._no(
+            raise self.refuse(
                 f"it is not under loop {self.loop}",
                 f"its loops are {', '.join(item.var.name for item in site.loops)}",
                 "name a loop around the block",
             )
         if site.block.init is not None or not reads_itself(site.block.body, self.buffer):
-            raise self._no(
+            raise self.refuse(
                 f"it does not just update {self.buffer}",
                 "a tile that is loaded has to hold the values so far",
                 "use decompose_reduction first, or cache_write",
             )
         region = site.writes(self.buffer)
         if len(region) != 1 or any(int_of(item) != 1 for item in region[0].extent):
-            raise self._no(
+            raise self.refuse(
                 f"it writes more than one element of {self.buffer} at a time",
                 "a copy needs one place for each iteration",
                 "cache before blockize and tensorize",
@@ -340,7 +328,7 @@ class CacheInplace(Primitive):
         for other in sites(func).values():
             touched = other.writes(self.buffer) or other.reads(self.buffer)
             if other.name != site.name and touched and other.under(self.loop):
-                raise self._no(
+                raise self.refuse(
                     f"{other.name} uses {self.buffer} under {self.loop}, too",
                     "it would not see the cache",
                     "name a loop that only holds this block",
@@ -356,7 +344,7 @@ class CacheInplace(Primitive):
         )
         spans = box_of(site, self.buffer, inner, known, write=True)
         if any(item is None for item in spans) or not is_dense(region, site.values, inner, known):
-            raise self._no(
+            raise self.refuse(
                 f"what one iteration of {self.loop} updates is not a box",
                 "it cannot be loaded and stored by loops",
                 "name another loop, or cache before fusing loops",

@@ -29,16 +29,13 @@ from compiler.loops.ir import (
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.index_map import IndexMap
 from compiler.schedule.nest import declared, own_conditions, sites, without_block
-from compiler.schedule.primitives.base import (
-    Outputs,
-    Primitive,
-    Program,
-    replace_statements,
-)
+from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.program import Program
+from compiler.schedule.rewriting import replace_statements
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeInline(Primitive):
+class ComputeInline(Primitive[None]):
     """Put the computation of a block into all blocks that read its result.
 
     block: a block that computes each element of a local buffer from its indices, and is its only writer.
@@ -51,7 +48,7 @@ class ComputeInline(Primitive):
 
     block: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, None]:
         program = Program(func)
         block = program.block(self.block, self.name)
         store = _pointwise(self, block)
@@ -69,7 +66,7 @@ class ComputeInline(Primitive):
             self._check_reader(reader, store.buffer)
             new[reader.name] = self._into(reader, use)
         func = replace_statements(func, new)
-        return _without(func, self.block, store.buffer), ()
+        return _without(func, self.block, store.buffer), None
 
     def _inverse(self, block: Block, store: Store) -> IndexMap:
         names = tuple(item.var.name for item in block.iters)
@@ -143,7 +140,7 @@ class _Inlined:
 
 
 @dataclass(frozen=True, slots=True)
-class ReverseComputeInline(Primitive):
+class ReverseComputeInline(Primitive[None]):
     """Put a block that works on each element of its producer's result into the producer.
 
     block: the only reader of a local buffer, which it reads one to one. Its producer may not be a reduction.
@@ -156,7 +153,7 @@ class ReverseComputeInline(Primitive):
 
     block: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, None]:
         program = Program(func)
         block = program.block(self.block, self.name)
         store = _pointwise(self, block)
@@ -185,7 +182,7 @@ class ReverseComputeInline(Primitive):
         predicate = all_of(producer.predicate, self._inside(program, block, producer, at))
         new = declared(producer.replace(body=body, predicate=predicate))
         func = replace_statements(func, {producer.name: new})
-        return _without(func, self.block, made.buffer), ()
+        return _without(func, self.block, made.buffer), None
 
     def _producer(self, program: Program, block: Block) -> tuple[Block, Load]:
         """The block whose result this one works on, and the one way in which it reads it."""
@@ -295,7 +292,7 @@ def substitute_all(items: tuple[Expr, ...], values: Mapping[str, Expr]) -> tuple
     return tuple(substitute(item, values) for item in items)
 
 
-def _pointwise(primitive: Primitive, block: Block) -> Store:
+def _pointwise(primitive: Primitive[None], block: Block) -> Store:
     """The one store of a block that computes each element from its indices alone."""
     body = block.body
     why = ""
@@ -316,7 +313,7 @@ def _pointwise(primitive: Primitive, block: Block) -> Store:
     return body
 
 
-def _check_private(primitive: Primitive, program: Program, block: Block, buffer: Buffer) -> None:
+def _check_private(primitive: Primitive[None], program: Program, block: Block, buffer: Buffer) -> None:
     if buffer not in program.func.allocs:
         raise primitive.refuse(
             f"{buffer.name} is a parameter of the kernel",

@@ -32,6 +32,7 @@ from compiler.loops.ir import (
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier, substitute
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.index_map import IndexMap
 from compiler.schedule.layouts import Layout, cannot_round_up, layouts_of, with_layouts
 from compiler.schedule.nest import (
@@ -44,12 +45,13 @@ from compiler.schedule.nest import (
     sites,
     swap_buffer,
 )
-from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError
+from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.program import Program
 from compiler.schedule.regions import Inner, relax
 
 
 @dataclass(frozen=True, slots=True)
-class TransformLayout(Primitive):
+class TransformLayout(Primitive[tuple[str, ...]]):
     """Store a buffer in another order, or in tiles.
 
     buffer: a parameter or local buffer. index_map: `n, c -> n, c // 16, c % 16`, from old to new indices;
@@ -66,7 +68,7 @@ class TransformLayout(Primitive):
     index_map: str
     pad: float | None = None
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
         buffer = find_buffer(func, self.buffer, self.name)
         shape = static_shape(buffer, self.name)
         index_map = _checked_map(self.index_map, shape, f"{self.name} {self.buffer}")
@@ -202,7 +204,7 @@ def _touches(block: Block, buffer: str) -> bool:
     return any(isinstance(item, Buffer) and item.name == buffer for part in hidden for item in part.walk())
 
 
-def _fill_padding(func: Func, buffer: Buffer, layout: Layout) -> tuple[Func, Outputs]:
+def _fill_padding(func: Func, buffer: Buffer, layout: Layout) -> tuple[Func, tuple[str, ...]]:
     """Add blocks that write the pad value to the new elements of a written buffer."""
     program = Program(func)
     extents = [int_of(item) or 1 for item in buffer.shape]
@@ -246,7 +248,7 @@ def _fill(
 
 
 @dataclass(frozen=True, slots=True)
-class TransformBlockLayout(Primitive):
+class TransformBlockLayout(Primitive[tuple[str, ...]]):
     """Iterate a block over other variables.
 
     block: a block alone in its loops, each of which gives one iteration variable its value. index_map: from
@@ -263,11 +265,11 @@ class TransformBlockLayout(Primitive):
     block: str
     index_map: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
         program = Program(func)
         program.block(self.block, self.name)
         site = sites(func)[self.block]
-        own = own_loops(site, self._refuse)
+        own = own_loops(site, self.refuse)
         shape = tuple(self._extent(item) for item in site.block.iters)
         index_map = _checked_map(self.index_map, shape, f"{self.name} {self.block}")
         kinds = self._kinds(index_map, site.block)
@@ -285,15 +287,10 @@ class TransformBlockLayout(Primitive):
         changed = replace_stmt(func, own[0] if own else site.block, nest)
         return changed, tuple(loop.name for loop in loops)
 
-    def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
-        return ScheduleError(
-            f"transform_block_layout {self.block}: {what}", where=f"block {self.block}", why=why, hint=hint
-        )
-
     def _extent(self, item: Iter) -> int:
         extent = int_of(item.extent)
         if extent is None:
-            raise self._refuse(
+            raise self.refuse(
                 f"the extent of {item.var.name} is symbolic",
                 "an index map needs extents that are numbers",
                 "compile for a fixed shape",
@@ -306,14 +303,14 @@ class TransformBlockLayout(Primitive):
         for output in index_map.outputs:
             used = {of[name] for name in variables(output)}
             if len(used) > 1:
-                raise self._refuse(
+                raise self.refuse(
                     "an output of the map mixes spatial and reduction variables",
                     index_map.text,
                     "keep them in different outputs",
                 )
             kinds.append(next(iter(used), "spatial"))
         if block.init is not None and "reduce" not in kinds:
-            raise self._refuse(
+            raise self.refuse(
                 "the map drops the reduction", index_map.text, "keep its variables, also those of extent 1"
             )
         return kinds

@@ -9,22 +9,18 @@ from typing import ClassVar
 from compiler.loops.ir import Binary, Block, Expr, For, ForKind, Func, Load, Stmt, Store, Var, const
 from compiler.loops.queries import variables
 from compiler.loops.simplify import simplify
-from compiler.schedule.primitives.base import (
-    Outputs,
-    Primitive,
+from compiler.schedule.primitives.base import Primitive, Value
+from compiler.schedule.primitives.split import Split, check_serial
+from compiler.schedule.program import (
     Program,
-    Value,
-    extent_of,
     inner_loops,
     iter_kinds,
-    nest,
     outer_blocks,
-    rebind,
     reduce_blocks,
-    replace_statements,
+    trip_count,
 )
-from compiler.schedule.primitives.split import Split, check_serial
 from compiler.schedule.races import check_independent, check_reorder, is_virtual
+from compiler.schedule.rewriting import nest, rebind, replace_statements
 
 UNROLL_LIMIT = 1024
 _ASSOCIATIVE = frozenset({"add", "mul", "min", "max"})
@@ -32,7 +28,7 @@ BIND_TAGS = tuple(f"{unit}.{axis}" for unit in ("blockIdx", "threadIdx", "vthrea
 
 
 @dataclass(frozen=True, slots=True)
-class Fuse(Primitive):
+class Fuse(Primitive[str]):
     """Join directly nested loops into one.
 
     loops: the loops, outermost first; each holds nothing but the next.
@@ -45,7 +41,12 @@ class Fuse(Primitive):
 
     loops: tuple[str, ...]
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    @classmethod
+    def of(cls, *loops: str) -> Fuse:
+        """The step for these loops."""
+        return cls(loops)
+
+    def apply(self, func: Func) -> tuple[Func, str]:
         program = Program(func)
         loops = [program.loop(name, self.name) for name in self.loops]
         if len(loops) == 1 or not loops:
@@ -63,7 +64,7 @@ class Fuse(Primitive):
         inner = {**known, **program.bounds([For(fused, total, loops[-1].body)])}
         body = rebind(loops[-1].body, values, inner)
         new = For(fused, total, body, annotations=loops[0].annotations)
-        return replace_statements(func, {self.loops[0]: new}), (fused.name,)
+        return replace_statements(func, {self.loops[0]: new}), fused.name
 
     def _check(self, loops: list[For]) -> None:
         for loop in loops:
@@ -90,7 +91,7 @@ class Fuse(Primitive):
 
 
 @dataclass(frozen=True, slots=True)
-class Reorder(Primitive):
+class Reorder(Primitive[None]):
     """Change the order of nested loops.
 
     loops: the loops in their new order, outermost first; they take the places that they have together, other
@@ -104,7 +105,12 @@ class Reorder(Primitive):
 
     loops: tuple[str, ...]
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    @classmethod
+    def of(cls, *loops: str) -> Reorder:
+        """The step for this order."""
+        return cls(loops)
+
+    def apply(self, func: Func) -> tuple[Func, None]:
         program = Program(func)
         if len(set(self.loops)) != len(self.loops) or not self.loops:
             raise self.refuse("each loop has to be named once", why=f"got {', '.join(self.loops) or 'none'}")
@@ -112,11 +118,11 @@ class Reorder(Primitive):
         wanted = iter(self.loops)
         order = [program.loops[next(wanted)] if loop.var.name in self.loops else loop for loop in chain]
         if order == chain:
-            return func, ()
+            return func, None
         self._check(chain, order)
         check_reorder(self.name, program, chain, order)
         new = nest(order, chain[-1].body)
-        return replace_statements(func, {chain[0].var.name: new}), ()
+        return replace_statements(func, {chain[0].var.name: new}), None
 
     def _chain(self, program: Program) -> list[For]:
         """The loops from the first to the last of the named ones."""
@@ -158,7 +164,7 @@ class Reorder(Primitive):
 
 
 @dataclass(frozen=True, slots=True)
-class Tile(Primitive):
+class Tile(Primitive[tuple[str, ...]]):
     """Cut nested loops into tiles: split each, then put all inner loops inside all outer ones.
 
     loops: directly nested loops, outermost first. sizes: the tile in each of them. tail: as in split.
@@ -173,7 +179,7 @@ class Tile(Primitive):
     sizes: tuple[int, ...]
     tail: str = "guard"
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
         if len(self.loops) != len(self.sizes) or not self.loops:
             why = f"{len(self.loops)} loops, {len(self.sizes)} sizes"
             raise self.refuse("needs one size for each loop", why=why)
@@ -186,8 +192,8 @@ class Tile(Primitive):
         inner: list[str] = []
         for loop, size in zip(self.loops, self.sizes, strict=True):
             func, made = Split(loop, (None, size), self.tail).apply(func)
-            outer.append(str(made[0]))
-            inner.append(str(made[1]))
+            outer.append(made[0])
+            inner.append(made[1])
         func, _ = Reorder((*outer, *inner)).apply(func)
         return func, (*outer, *inner)
 
@@ -195,7 +201,7 @@ class Tile(Primitive):
 # ---------------------------------------------------------------- how a loop runs
 
 
-def _independent(primitive: Primitive, program: Program, name: str, *, private: bool = True) -> For:
+def _independent(primitive: Primitive[None], program: Program, name: str, *, private: bool = True) -> For:
     """A serial loop whose iterations may run at the same time."""
     loop = program.loop(name, primitive.name)
     check_serial(loop, primitive.name)
@@ -219,11 +225,11 @@ def _combines(block: Block) -> bool:
     return body.value.op in _ASSOCIATIVE and body.value.a == Load(body.buffer, body.indices)
 
 
-def _with_kind(func: Func, loop: For, kind: ForKind, tag: str | None = None) -> tuple[Func, Outputs]:
-    return replace_statements(func, {loop.var.name: loop.replace(kind=kind, tag=tag)}), ()
+def _with_kind(func: Func, loop: For, kind: ForKind, tag: str | None = None) -> tuple[Func, None]:
+    return replace_statements(func, {loop.var.name: loop.replace(kind=kind, tag=tag)}), None
 
 
-def _around(primitive: Primitive, program: Program, loop: For, kinds: frozenset[ForKind]) -> None:
+def _around(primitive: Primitive[None], program: Program, loop: For, kinds: frozenset[ForKind]) -> None:
     """Refuse when a loop around or inside is of one of these kinds."""
     name = loop.var.name
     around, inside = program.loops_around(name), inner_loops(loop.body)
@@ -239,7 +245,7 @@ def _around(primitive: Primitive, program: Program, loop: For, kinds: frozenset[
 
 
 @dataclass(frozen=True, slots=True)
-class Parallel(Primitive):
+class Parallel(Primitive[None]):
     """Let the iterations of a loop run on several threads.
 
     loop: the loop, not a reduce loop.
@@ -252,7 +258,7 @@ class Parallel(Primitive):
 
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, None]:
         program = Program(func)
         loop = _independent(self, program, self.loop)
         _around(self, program, loop, frozenset({ForKind.PARALLEL, ForKind.BOUND}))
@@ -260,7 +266,7 @@ class Parallel(Primitive):
 
 
 @dataclass(frozen=True, slots=True)
-class Vectorize(Primitive):
+class Vectorize(Primitive[None]):
     """Let the iterations of an innermost loop run in the lanes of a vector.
 
     loop: an innermost loop with a constant extent. A reduce loop is allowed when the block only combines
@@ -274,10 +280,10 @@ class Vectorize(Primitive):
 
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, None]:
         program = Program(func)
         loop = program.loop(self.loop, self.name)
-        extent_of(loop, self.name)
+        trip_count(loop, self.name)
         inside = inner_loops(loop.body)
         if inside:
             raise self.refuse(
@@ -294,7 +300,7 @@ class Vectorize(Primitive):
 
 
 @dataclass(frozen=True, slots=True)
-class Unroll(Primitive):
+class Unroll(Primitive[None]):
     """Write the iterations of a loop out one after the other.
 
     loop: a loop with a constant extent of at most 1024; it may be a reduce loop.
@@ -307,10 +313,10 @@ class Unroll(Primitive):
 
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, None]:
         loop = Program(func).loop(self.loop, self.name)
         check_serial(loop, self.name)
-        extent = extent_of(loop, self.name)
+        extent = trip_count(loop, self.name)
         if extent > UNROLL_LIMIT:
             raise self.refuse(
                 f"loop {self.loop} runs too often",
@@ -322,7 +328,7 @@ class Unroll(Primitive):
 
 
 @dataclass(frozen=True, slots=True)
-class Bind(Primitive):
+class Bind(Primitive[None]):
     """Give the iterations of a loop to an axis of the hardware, or to virtual threads.
 
     loop: the loop, not a reduce loop. tag: blockIdx, threadIdx or vthread, with axis .x, .y or .z.
@@ -336,7 +342,7 @@ class Bind(Primitive):
     loop: str
     tag: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, None]:
         program = Program(func)
         if self.tag not in BIND_TAGS:
             why, hint = "it names no axis of the hardware", f"one of {', '.join(BIND_TAGS)}"
@@ -359,7 +365,7 @@ class Bind(Primitive):
                     f"{self.tag} is already bound", where=where, why=why, hint="use another axis"
                 )
             if not self.tag.startswith("vthread") and other.extent != loop.extent:
-                sizes = f"{extent_of(loop, self.name)} and {extent_of(other, self.name)}"
+                sizes = f"{trip_count(loop, self.name)} and {trip_count(other, self.name)}"
                 why = f"one kernel has one size of {self.tag}, here {sizes}"
                 raise self.refuse(
                     "inconsistent bindings", where=where, why=why, hint="split to equal extents"
@@ -369,12 +375,12 @@ class Bind(Primitive):
 # ---------------------------------------------------------------- annotations
 
 
-def _target(primitive: Primitive, program: Program, name: str) -> Stmt:
+def _target(primitive: Primitive[None], program: Program, name: str) -> Stmt:
     return program.loops[name] if name in program.loops else program.block(name, primitive.name)
 
 
 @dataclass(frozen=True, slots=True)
-class Annotate(Primitive):
+class Annotate(Primitive[None]):
     """Put a note for a later stage on a loop or block.
 
     target: the loop or block. key, value: the note.
@@ -389,7 +395,7 @@ class Annotate(Primitive):
     key: str
     value: Value
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, None]:
         found = _target(self, Program(func), self.target)
         assert isinstance(found, Stmt)
         notes = _notes(found)
@@ -401,11 +407,11 @@ class Annotate(Primitive):
                 hint="unannotate it first",
             )
         new = found.replace(annotations=(*notes, (self.key, self.value)))
-        return replace_statements(func, {self.target: new}), ()
+        return replace_statements(func, {self.target: new}), None
 
 
 @dataclass(frozen=True, slots=True)
-class Unannotate(Primitive):
+class Unannotate(Primitive[None]):
     """Take a note off a loop or block.
 
     target: the loop or block. key: the note.
@@ -419,7 +425,7 @@ class Unannotate(Primitive):
     target: str
     key: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, None]:
         found = _target(self, Program(func), self.target)
         notes = _notes(found)
         if self.key not in dict(notes):
@@ -428,7 +434,7 @@ class Unannotate(Primitive):
                 f"{self.target} has no note {self.key!r}", where=self.target, why=f"its notes: {known}"
             )
         new = found.replace(annotations=tuple(item for item in notes if item[0] != self.key))
-        return replace_statements(func, {self.target: new}), ()
+        return replace_statements(func, {self.target: new}), None
 
 
 def _notes(stmt: Stmt) -> tuple[tuple[str, Value], ...]:

@@ -11,7 +11,9 @@ from compiler.loops.ir import Binary, Block, Buffer, Cast, Expr, Func, Iter, Loa
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import substitute
 from compiler.schedule.nest import declared, put_before, replace_block, sites
-from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError, nest_of
+from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.program import Program
+from compiler.schedule.rewriting import nest_of
 
 
 def factors(block: Block) -> tuple[Expr, Expr] | None:
@@ -31,7 +33,7 @@ def _plain(expr: Expr) -> Expr:
 
 
 @dataclass(frozen=True, slots=True)
-class CacheOperand(Primitive):
+class CacheOperand(Primitive[tuple[str, str]]):
     """Let a block of the form C += a * b read one of its factors from a buffer over its own iterations.
 
     block: the block, without a predicate. operand: 0 or 1. axes: the numbers of all iterations of the block
@@ -50,7 +52,7 @@ class CacheOperand(Primitive):
     scope: str
     dtype: str | None = None
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, tuple[str, str]]:
         program = Program(func)
         block = program.block(self.block, self.name)
         expr = self._factor(func, block)
@@ -81,7 +83,7 @@ class CacheOperand(Primitive):
         if self.dtype is None or self.dtype == kind.name:
             return kind
         if (kind.name, self.dtype) != ("f32", "tf32"):
-            raise self._no(
+            raise self.refuse(
                 f"a factor of {kind} cannot be held as {self.dtype}",
                 "only f32 may be rounded, to tf32",
                 "leave the type out",
@@ -91,13 +93,13 @@ class CacheOperand(Primitive):
     def _factor(self, func: Func, block: Block) -> Expr:
         found = factors(block)
         if found is None or self.operand not in (0, 1):
-            raise self._no(
+            raise self.refuse(
                 "it is no sum of products",
                 "its body is not of the form C = C + a * b, or the operand is not 0 or 1",
                 "use cache_read",
             )
         if block.predicate is not None or sites(func)[self.block].inside is not None:
-            raise self._no(
+            raise self.refuse(
                 "it does not run over all of its iterations",
                 "the factor would be computed where the block is not",
                 "cache the operand before splitting its loops",
@@ -105,7 +107,7 @@ class CacheOperand(Primitive):
         expr = found[self.operand]
         written = {region.buffer for region in block.writes}
         if any(isinstance(item, Load) and item.buffer in written for item in expr.walk()):
-            raise self._no(
+            raise self.refuse(
                 "the factor uses what the block writes", "it changes on the way", "take the other one"
             )
         return expr
@@ -115,17 +117,12 @@ class CacheOperand(Primitive):
         static = all(int_of(item.extent) is not None for item in block.iters)
         if set(self.axes) != used or len(self.axes) != len(used) or not static:
             numbers = ", ".join(map(str, sorted(used)))
-            raise self._no(
+            raise self.refuse(
                 f"axes {self.axes} do not make a buffer for it",
                 f"the factor depends on iterations {numbers}; each is needed once, with a known extent",
                 f"give {numbers} in any order",
             )
         return self.axes
-
-    def _no(self, what: str, why: str, hint: str) -> ScheduleError:
-        return ScheduleError(
-            f"{self.name} {self.block}: {what}", where=f"block {self.block}", why=why, hint=hint
-        )
 
     @staticmethod
     def _with(block: Block, expr: Expr, here: Expr) -> Block:

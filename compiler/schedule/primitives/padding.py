@@ -29,7 +29,9 @@ from compiler.loops.linear import operands
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import Site, declared, iter_bounds, own_loops, replace_stmt, sites, use_buffer
-from compiler.schedule.primitives.base import Outputs, Primitive, Program, ScheduleError, nest_of
+from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.program import Program
+from compiler.schedule.rewriting import nest_of
 
 Range = tuple[int, int]
 """First value and end."""
@@ -42,7 +44,7 @@ def _extents(block: Block) -> dict[str, int] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class DecomposePadding(Primitive):
+class DecomposePadding(Primitive[tuple[str, ...]]):
     """Part a block that pads into one that copies the interior and blocks that fill the border.
 
     block: a block alone in its loops whose value is `select(condition, interior, border)`, the condition a
@@ -56,12 +58,12 @@ class DecomposePadding(Primitive):
 
     block: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
         program = Program(func)
         program.block(self.block, self.name)
         site = sites(func)[self.block]
         body, extents = self._select(site.block)
-        own = own_loops(site, self._refuse)
+        own = own_loops(site, self.refuse)
         assert isinstance(body.value, Select)
         inside = self._interior(site.block, body.value.cond, extents)
         kept = {loop.var.name for loop in own}
@@ -83,21 +85,16 @@ class DecomposePadding(Primitive):
             limits[name] = inside[name]
         return replace_stmt(func, own[0] if own else site.block, seq(*nests)), tuple(made)
 
-    def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
-        return ScheduleError(
-            f"decompose_padding {self.block}: {what}", where=f"block {self.block}", why=why, hint=hint
-        )
-
     def _select(self, block: Block) -> tuple[Store, dict[str, int]]:
         body, extents = block.body, _extents(block)
         if not isinstance(body, Store) or not isinstance(body.value, Select) or block.is_reduction:
-            raise self._refuse(
+            raise self.refuse(
                 "its value is no select",
                 "only a block that chooses between an interior and a border can be parted",
                 "name a block that pads",
             )
         if extents is None:
-            raise self._refuse(
+            raise self.refuse(
                 "it has a symbolic extent", "the border is not known", "compile for a fixed shape"
             )
         return body, extents
@@ -111,7 +108,7 @@ class DecomposePadding(Primitive):
                 continue
             found = _bound(item, known)
             if found is None or found[0] not in box:
-                raise self._refuse(
+                raise self.refuse(
                     "its condition is not a box",
                     "a part of it is no bound of a single iteration variable",
                     "write the condition as first <= i and i < end",
@@ -119,7 +116,7 @@ class DecomposePadding(Primitive):
             name, (low, high) = found
             box[name] = (max(box[name][0], low), min(box[name][1], high))
         if any(low >= high for low, high in box.values()):
-            raise self._refuse("it has no interior", "the condition never holds", "nothing to decompose")
+            raise self.refuse("it has no interior", "the condition never holds", "nothing to decompose")
         return box
 
     def _part(
@@ -177,7 +174,7 @@ def _bound(cond: Expr, known: Simplifier) -> tuple[str, Range] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class PadEinsum(Primitive):
+class PadEinsum(Primitive[tuple[str, ...]]):
     """Let a sum of products run over extents that are multiples, with zeros behind the end.
 
     block: a reduction by addition of products, alone in its loops; a padded variable is an index of its own
@@ -193,11 +190,11 @@ class PadEinsum(Primitive):
     block: str
     padding: tuple[int, ...]
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
         program = Program(func)
         program.block(self.block, self.name)
         site = sites(func)[self.block]
-        own = own_loops(site, self._refuse)
+        own = own_loops(site, self.refuse)
         body, new = self._checked(site)
         renamed: dict[str, Buffer] = {}
         before: list[Stmt] = []
@@ -219,23 +216,18 @@ class PadEinsum(Primitive):
         nest = seq(*before, _nest_like(own, core), *after)
         return replace_stmt(func, own[0] if own else site.block, nest), tuple(made)
 
-    def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
-        return ScheduleError(
-            f"pad_einsum {self.block}: {what}", where=f"block {self.block}", why=why, hint=hint
-        )
-
     def _checked(self, site: Site) -> tuple[Store, dict[str, int]]:
         """(the body, the new extents)."""
         block, extents = site.block, _extents(site.block)
         body = block.body
         if not isinstance(body, Store) or not _is_sum_of_products(body) or block.init is None:
-            raise self._refuse(
+            raise self.refuse(
                 "it is no sum of products with a start",
                 "only there do zeros behind the end change nothing",
                 "pad before decompose_reduction, and only sums",
             )
         if extents is None or len(self.padding) != len(extents) or min(self.padding, default=0) < 1:
-            raise self._refuse(
+            raise self.refuse(
                 f"padding {self.padding} does not fit its {len(block.iters)} iteration variables",
                 "each needs one positive multiple",
                 "1 leaves an extent as it is",
@@ -249,7 +241,7 @@ class PadEinsum(Primitive):
             for index in access.indices:
                 grown = {name for name in variables(index) if new[name] != extents[name]}
                 if grown and not isinstance(index, Var):
-                    raise self._refuse(
+                    raise self.refuse(
                         f"{', '.join(sorted(grown))} is only a part of an index of {access.buffer.name}",
                         "beyond its end other elements would be read",
                         "pad only variables that are indices of their own",
@@ -262,7 +254,7 @@ class PadEinsum(Primitive):
         used = {name for access in _accesses(body) for index in access.indices for name in variables(index)}
         for item in block.iters:
             if item.var.name in grown - (placed if item.kind == "spatial" else used):
-                raise self._refuse(
+                raise self.refuse(
                     f"{item.var.name} picks no element",
                     "its new iterations would add the same products again",
                     "pad only variables that are indices of their own",

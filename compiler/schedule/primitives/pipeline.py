@@ -33,23 +33,15 @@ from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.layouts import with_layouts
 from compiler.schedule.nest import Site, iter_bounds, loop_bounds, replace_stmt, sites, swap_buffer
-from compiler.schedule.primitives.base import (
-    Outputs,
-    Primitive,
-    Program,
-    ScheduleError,
-    add_predicate,
-    duplicate,
-    extent_of,
-    outer_blocks,
-    rebind,
-)
+from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.program import Program, outer_blocks, trip_count
 from compiler.schedule.regions import Span, covers, hull, limits_of
+from compiler.schedule.rewriting import add_predicate, duplicate, rebind
 from compiler.schedule.scene import box_of, output_names
 
 
 @dataclass(frozen=True, slots=True)
-class SoftwarePipeline(Primitive):
+class SoftwarePipeline(Primitive[tuple[str, ...]]):
     """Run the statements of a loop for different iterations at the same time.
 
     loop: a serial loop over several statements. stages: for each statement how many iterations it lags
@@ -70,14 +62,14 @@ class SoftwarePipeline(Primitive):
     order: tuple[int, ...] = ()
     guarded: bool = False
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
         program = Program(func)
         loop = program.loop(self.loop, self.name)
         steps = self._steps(loop)
         order = self._order(func, loop)
-        count, depth = extent_of(loop, self.name), max(self.stages)
+        count, depth = trip_count(loop, self.name), max(self.stages)
         if count <= depth:
-            raise self._refuse(
+            raise self.refuse(
                 f"it has {count} iterations for {depth + 1} stages",
                 "the pipeline would never be full",
                 f"at most {count} stages",
@@ -119,19 +111,14 @@ class SoftwarePipeline(Primitive):
         func = func.replace(allocs=(*func.allocs, *(item for item in made_for if item in used)))
         return replace_stmt(func, loop, new), tuple(made)
 
-    def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
-        return ScheduleError(
-            f"software_pipeline {self.loop}: {what}", where=f"loop {self.loop}", why=why, hint=hint
-        )
-
     def _steps(self, loop: For) -> tuple[Stmt, ...]:
         steps = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
         if loop.kind is not ForKind.SERIAL:
-            raise self._refuse(
+            raise self.refuse(
                 f"it is already {loop.kind.value}", "its iterations have no order", "pipeline a serial loop"
             )
         if len(steps) != len(self.stages) or min(self.stages, default=1) != 0 or max(self.stages) < 1:
-            raise self._refuse(
+            raise self.refuse(
                 f"stages {self.stages} do not fit its {len(steps)} statements",
                 "each statement needs a stage, the smallest is 0, the largest at least 1",
                 "compute_at or cache_read bring a statement into the loop",
@@ -144,7 +131,7 @@ class SoftwarePipeline(Primitive):
         numbers = tuple(range(len(steps)))
         order = self.order or numbers
         if tuple(sorted(order)) != numbers:
-            raise self._refuse(
+            raise self.refuse(
                 f"{order} is no order of its {len(numbers)} statements", "each comes once", "leave it out"
             )
         users = [{block.name for block in outer_blocks(step)} for step in steps]
@@ -152,7 +139,7 @@ class SoftwarePipeline(Primitive):
             mine = [n for n in numbers if users[n] & {site.name for site in sites_of}]
             for a, b in itertools.combinations(mine, 2):
                 if order.index(a) > order.index(b) and self.stages[a] >= self.stages[b]:
-                    raise self._refuse(
+                    raise self.refuse(
                         f"statement {b} cannot come before statement {a}",
                         f"both use {name}, in stages {self.stages[b]} and {self.stages[a]}",
                         "reorder statements whose later one lags behind",
@@ -206,13 +193,13 @@ class SoftwarePipeline(Primitive):
         readers = [s for s in users if s.reads(name)]
         first = {stage_of[s.name] for s in writers}
         if len(first) != 1 or min(stage_of[s.name] for s in users) < min(first):
-            raise self._refuse(
+            raise self.refuse(
                 f"{name} is written in one stage and written or read in an earlier one",
                 f"by {', '.join(s.name for s in users)}",
                 "give statements that depend on each other in both directions the same stage",
             )
         if outside or name in output_names(func):
-            raise self._refuse(
+            raise self.refuse(
                 f"{name} is used outside of the loop, too",
                 f"by {', '.join(outside) or 'the caller'}",
                 "use cache_read or cache_write to get a buffer that only lives in the loop",
@@ -221,7 +208,7 @@ class SoftwarePipeline(Primitive):
         made = _spans(writers, name, outer, known, write=True)
         for reader in readers:
             if not _filled(made, _spans([reader], name, outer, known, write=False), known):
-                raise self._refuse(
+                raise self.refuse(
                     f"{reader.name} reads parts of {name} that other iterations make",
                     "an iteration has to make all that it uses",
                     "compute the whole region under the loop (compute_at)",
@@ -382,7 +369,7 @@ class _RingAccesses:
 
 
 @dataclass(frozen=True, slots=True)
-class VThread(Primitive):
+class VThread(Primitive[tuple[str, ...]]):
     """Interleave the iterations of a loop: all of them do a step before any does the next.
 
     loop: a serial loop whose iterations are independent. It is moved inside all loops under it, once for each
@@ -396,11 +383,11 @@ class VThread(Primitive):
 
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
         program = Program(func)
         loop = program.loop(self.loop, self.name)
         if loop.kind is not ForKind.SERIAL:
-            raise self._refuse(
+            raise self.refuse(
                 f"it is already {loop.kind.value}", "the kind of a loop is fixed last", "take a serial loop"
             )
         self._check(func, program, loop)
@@ -419,13 +406,10 @@ class VThread(Primitive):
         new = push(loop.body)
         return replace_stmt(func, loop, new), tuple(made)
 
-    def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
-        return ScheduleError(f"vthread {self.loop}: {what}", where=f"loop {self.loop}", why=why, hint=hint)
-
     def _check(self, func: Func, program: Program, loop: For) -> None:
         for item in statements(loop.body):
             if isinstance(item, For) and self.loop in variables(item.extent):
-                raise self._refuse(
+                raise self.refuse(
                     f"the extent of {item.var.name} depends on it",
                     "the loops cannot change places",
                     "split with a guard",
@@ -433,7 +417,7 @@ class VThread(Primitive):
         inside = [s for s in sites(func).values() if s.under(self.loop)]
         for site in inside:
             if any(i.kind == "reduce" and self.loop in variables(i.binding) for i in site.block.iters):
-                raise self._refuse(
+                raise self.refuse(
                     f"{site.name} reduces over it",
                     "its iterations add to the same elements",
                     "use rfactor first",
@@ -447,7 +431,7 @@ class VThread(Primitive):
                 name = region.buffer.name
                 for other in (s for s in inside if _uses(s, name)):
                     if not _apart(writer, other, name, outer | {self.loop}, self.loop, known):
-                        raise self._refuse(
+                        raise self.refuse(
                             f"its iterations share elements of {name}",
                             f"{writer.name} writes what {other.name} of another iteration uses",
                             "take a loop that tiles all dimensions of what is under it",

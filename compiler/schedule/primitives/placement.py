@@ -10,7 +10,7 @@ from compiler.loops.ir import Block, Expr, For, Func
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.nest import Nest, Site, iter_bounds, loop_bounds, put_after, put_before
-from compiler.schedule.primitives.base import Outputs, Primitive
+from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.regions import Span, clip, covers, hull, solve
 from compiler.schedule.scene import (
     Scene,
@@ -32,7 +32,7 @@ def _no_conditions(_values: dict[str, Expr], _known: Simplifier) -> list[Expr]:
 
 
 @dataclass(frozen=True, slots=True)
-class ComputeAt(Primitive):
+class ComputeAt(Primitive[tuple[str, ...]]):
     """Compute a block inside a loop of its consumers, just before they need it.
 
     block: a block that writes a local buffer. loop: a loop around all consumers of that buffer. The new loops
@@ -48,8 +48,8 @@ class ComputeAt(Primitive):
     block: str
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
-        scene = Scene(func, self.block, self.loop, self.name)
+    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
+        scene = Scene(func, self.block, self.loop, self.name, self.refuse)
         consumers = self._consumers(scene)
         spans = self._needed(scene, consumers)
         nest = scene.moved(spans, _no_conditions)
@@ -142,7 +142,7 @@ def _agreed(a: dict[str, Span], b: dict[str, Span]) -> dict[str, Span]:
 
 
 @dataclass(frozen=True, slots=True)
-class ReverseComputeAt(Primitive):
+class ReverseComputeAt(Primitive[tuple[str, ...]]):
     """Compute a block inside a loop of its producers, as soon as they have made what it reads.
 
     block: a block that reads what blocks under the loop write. loop: a loop that is not part of a reduction
@@ -157,8 +157,8 @@ class ReverseComputeAt(Primitive):
     block: str
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
-        scene = Scene(func, self.block, self.loop, self.name)
+    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
+        scene = Scene(func, self.block, self.loop, self.name, self.refuse)
         producers = self._producers(scene)
         self._check_order(scene, producers)
         spans, exact = Tile(scene, producers).iterations()

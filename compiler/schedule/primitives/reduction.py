@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from compiler.loops.build import COMBINERS, identity_of
 from compiler.loops.ir import (
@@ -28,18 +28,10 @@ from compiler.loops.linear import operands
 from compiler.loops.queries import variables
 from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier, substitute
-from compiler.schedule.primitives.base import (
-    Outputs,
-    Primitive,
-    Program,
-    extent_of,
-    iter_kinds,
-    map_blocks,
-    nest,
-    outer_blocks,
-    replace_statements,
-)
+from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.program import Program, iter_kinds, outer_blocks, trip_count
 from compiler.schedule.races import repeated_work, unfinished_use
+from compiler.schedule.rewriting import map_blocks, nest, replace_statements
 
 _COMBINERS = {op: name for name, op in COMBINERS.items()}
 
@@ -91,7 +83,7 @@ class _Reduction:
         return loops, block.replace(iters=iters, predicate=predicate)
 
 
-def _reduction(primitive: Primitive, program: Program, name: str) -> _Reduction:
+def _reduction(primitive: Primitive[Any], program: Program, name: str) -> _Reduction:
     block = program.block(name, primitive.name)
     if block.init is None or not block.is_reduction:
         why = "it has no init" if block.is_reduction else "it has no reduce iterations"
@@ -109,7 +101,7 @@ def _reduction(primitive: Primitive, program: Program, name: str) -> _Reduction:
     return found
 
 
-def _around(primitive: Primitive, work: _Reduction, loop: str) -> int:
+def _around(primitive: Primitive[Any], work: _Reduction, loop: str) -> int:
     """The number of a loop among those around the block."""
     primitive_loop = work.program.loop(loop, primitive.name)
     names = [item.var.name for item in work.loops]
@@ -124,7 +116,7 @@ def _around(primitive: Primitive, work: _Reduction, loop: str) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class DecomposeReduction(Primitive):
+class DecomposeReduction(Primitive[str]):
     """Make the start of a reduction a block of its own, just before a loop.
 
     block: a reduction. loop: a loop around it, with all its reduce loops at or inside it.
@@ -138,7 +130,7 @@ class DecomposeReduction(Primitive):
     block: str
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, str]:
         program = Program(func)
         work = _reduction(self, program, self.block)
         first = _around(self, work, self.loop)
@@ -146,7 +138,7 @@ class DecomposeReduction(Primitive):
         start = self._start(work)
         loops, before = work.spatial_copies(first, start, "init", keep_kinds=True)
         loop = _with_block(program.loops[self.loop], self.block, work.block.replace(init=None))
-        return replace_statements(func, {self.loop: seq(nest(loops, before), loop)}), (start.name,)
+        return replace_statements(func, {self.loop: seq(nest(loops, before), loop)}), start.name
 
     def _check(self, work: _Reduction, first: int) -> None:
         for loop in work.loops[:first]:
@@ -193,7 +185,7 @@ class DecomposeReduction(Primitive):
 
 
 @dataclass(frozen=True, slots=True)
-class RFactor(Primitive):
+class RFactor(Primitive[tuple[str, str]]):
     """Make one reduce loop spatial: partial results first, then their reduction.
 
     block: a reduction of the form C = C op x. loop: one of its reduce loops. axis: where the loop becomes a
@@ -209,13 +201,13 @@ class RFactor(Primitive):
     loop: str
     axis: int = 0
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, tuple[str, str]]:
         program = Program(func)
         work = _reduction(self, program, self.block)
         number = _around(self, work, self.loop)
         target, value, op = self._update(work.block)
         self._check(work, number, len(target.indices))
-        extent = extent_of(work.loops[number], self.name)
+        extent = trip_count(work.loops[number], self.name)
         buffer = Buffer(
             program.fresh(f"{self.block}_rf"),
             target.buffer.dtype,
@@ -294,7 +286,7 @@ class RFactor(Primitive):
         fresh, block = work.program.fresh, work.block
         factor = Iter(
             Var(fresh(f"v{self.loop}")),
-            const(extent_of(work.program.loops[self.loop], self.name)),
+            const(trip_count(work.program.loops[self.loop], self.name)),
             "spatial",
             Var(self.loop),
         )

@@ -7,23 +7,30 @@ another decision there changes the rest.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from compiler.loops.ir import Func
-from compiler.schedule.primitives.base import (
-    Outputs,
-    Program,
-    Sampling,
-    ScheduleError,
-    extent_of,
-)
+from compiler.schedule.errors import ScheduleError
+from compiler.schedule.primitives.base import Made, Primitive, Value
 from compiler.schedule.primitives.placement import ComputeAt
+from compiler.schedule.program import Program, trip_count
 
 
 @dataclass(frozen=True, slots=True)
-class SampleTile(Sampling):
+class Sampling(Primitive[Made]):
+    """A step that changes nothing and picks a value; the pick is recorded as the decision of the step."""
+
+    decision: Value = field(default=None, kw_only=True)
+
+    def sampled(self, func: Func, source: random.Random) -> Self:
+        """This step with a decision drawn from `source`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTile(Sampling[tuple[int, ...]]):
     """Pick the factors of a split.
 
     loop: the loop. parts: how many factors. largest: bound of the innermost factor of several. dividing:
@@ -53,7 +60,7 @@ class SampleTile(Sampling):
             self.loop, self.parts, self.largest, self.dividing, decision=(left, *reversed(factors))
         )
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, tuple[int, ...]]:
         extent = self._extent(func)
         factors = _decided(self)
         where = f"loop {self.loop}"
@@ -75,11 +82,11 @@ class SampleTile(Sampling):
             raise self.refuse(
                 "needs a positive number of factors and bound", where=f"loop {self.loop}", why=why
             )
-        return extent_of(Program(func).loop(self.loop, self.name), self.name)
+        return trip_count(Program(func).loop(self.loop, self.name), self.name)
 
 
 @dataclass(frozen=True, slots=True)
-class SampleCategorical(Sampling):
+class SampleCategorical(Sampling[int | str]):
     """Pick one of several values.
 
     candidates: the values. weights: how likely each is, relative to the others; all the same when empty.
@@ -100,13 +107,13 @@ class SampleCategorical(Sampling):
         pick = source.choices(range(len(self.candidates)), weights)[0]
         return type(self)(self.candidates, self.weights, decision=pick)
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, int | str]:
         self._check()
         pick = _decided(self)
         if not isinstance(pick, int) or not 0 <= pick < len(self.candidates):
             why = f"got {pick!r}, there are {len(self.candidates)} candidates"
             raise self.refuse("the decision is not the number of a candidate", why=why)
-        return func, (self.candidates[pick],)
+        return func, self.candidates[pick]
 
     def _check(self) -> None:
         if not self.candidates or (self.weights and len(self.weights) != len(self.candidates)):
@@ -115,7 +122,7 @@ class SampleCategorical(Sampling):
 
 
 @dataclass(frozen=True, slots=True)
-class SampleComputeLocation(Sampling):
+class SampleComputeLocation(Sampling[str]):
     """Pick a loop under which compute_at may put a block.
 
     block: the block. The decision is the name of the loop.
@@ -139,14 +146,16 @@ class SampleComputeLocation(Sampling):
             )
         return type(self)(self.block, decision=source.choice(found))
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, str]:
         Program(func).block(self.block, self.name)
         pick = _decided(self)
         found = self.locations(func)
         if not isinstance(pick, str) or pick not in found:
             why = f"got {pick!r}, possible: {', '.join(found) or 'none'}"
-            raise self.refuse(f"block {self.block} cannot be computed there", why=why)
-        return func, (pick,)
+            raise self.refuse(
+                f"block {self.block} cannot be computed there", why, where=f"block {self.block}"
+            )
+        return func, pick
 
     def locations(self, func: Func) -> tuple[str, ...]:
         """The loops that compute_at accepts for the block, in program order."""
@@ -162,7 +171,7 @@ class SampleComputeLocation(Sampling):
         return tuple(found)
 
 
-def _decided(step: Sampling) -> object:
+def _decided(step: Sampling[Any]) -> object:
     if step.decision is None:
         raise step.refuse(
             "nothing was decided",

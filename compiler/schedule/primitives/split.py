@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 from typing import ClassVar
 
 from compiler.loops.ir import Block, Const, Expr, For, ForKind, Func, Region, Stmt, Var, const, minimum, seq
 from compiler.loops.queries import variables
 from compiler.loops.simplify import Simplifier, simplify
-from compiler.schedule.primitives.base import (
-    Outputs,
-    Primitive,
-    Program,
-    ScheduleError,
-    add_predicate,
-    duplicate,
-    extent_of,
-    inner_loops,
-    map_blocks,
-    outer_blocks,
-    rebind,
-    reduce_blocks,
-    replace_statements,
-)
+from compiler.schedule.errors import ScheduleError
+from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.program import Program, inner_loops, outer_blocks, reduce_blocks, trip_count
 from compiler.schedule.races import carried_value
+from compiler.schedule.rewriting import add_predicate, duplicate, map_blocks, rebind, replace_statements
 
 TAILS = ("guard", "partition", "shift", "roundup", "mask")
 
 
 @dataclass(frozen=True, slots=True)
-class Split(Primitive):
+class Split(Primitive[tuple[str, ...]]):
     """Split one loop into nested loops.
 
     loop: the loop. factors: extents of the new loops, outermost first; one may be None and follows from the
@@ -48,7 +37,7 @@ class Split(Primitive):
     factors: tuple[int | None, ...]
     tail: str = "guard"
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
         program = Program(func)
         loop = program.loop(self.loop, self.name)
         check_serial(loop, self.name)
@@ -59,36 +48,33 @@ class Split(Primitive):
         )
         known = program.bounds_at(self.loop)
         rest = _rest(loop.extent, factors)
-        new, extra = _rewrite(self.tail if rest else "exact", Tail(program, loop, parts, known))
+        new, extra = _rewrite(self.tail if rest else "exact", Tail(self, program, loop, parts, known))
         return replace_statements(func, {self.loop: new}), (*(part.var.name for part in parts), *extra)
 
     def _factors(self, loop: For) -> tuple[Expr, ...]:
         if self.tail not in TAILS:
-            raise self._refuse(f"unknown tail {self.tail!r}", f"one of {', '.join(TAILS)}", "")
+            raise self.refuse(f"unknown tail {self.tail!r}", f"one of {', '.join(TAILS)}", "")
         if len(self.factors) < 2 or self.factors.count(None) > 1:
-            raise self._refuse("needs at least two factors, at most one of them open", f"got {self.factors}")
+            raise self.refuse("needs at least two factors, at most one of them open", f"got {self.factors}")
         given = [factor for factor in self.factors if factor is not None]
         if min(given) < 1:
-            raise self._refuse("factors have to be positive", f"got {self.factors}")
+            raise self.refuse("factors have to be positive", f"got {self.factors}")
         product = prod(given)
         if len(given) == len(self.factors):
             self._check_covers(loop, product)
         elif not isinstance(loop.extent, Const) and (self.tail != "guard" or self.factors[0] is not None):
-            extent_of(loop, self.name)
+            trip_count(loop, self.name)
         open_factor = simplify((loop.extent + (product - 1)) // product)
         return tuple(open_factor if factor is None else const(factor) for factor in self.factors)
 
     def _check_covers(self, loop: For, product: int) -> None:
-        extent = extent_of(loop, self.name)
+        extent = trip_count(loop, self.name)
         if product < extent:
-            raise self._refuse(
+            raise self.refuse(
                 "the factors do not cover the loop",
                 f"{' * '.join(map(str, self.factors))} = {product} < {extent}",
                 "leave one factor open (None)",
             )
-
-    def _refuse(self, what: str, why: str, hint: str = "") -> ScheduleError:
-        return ScheduleError(f"split {self.loop}: {what}", where=f"loop {self.loop}", why=why, hint=hint)
 
 
 def check_serial(loop: For, asked: str) -> None:
@@ -114,6 +100,7 @@ def _rest(extent: Expr, factors: tuple[Expr, ...]) -> bool:
 class Tail:
     """One split to be carried out: the program, the loop, the new loops, the ranges known around it."""
 
+    step: Split
     program: Program
     loop: For
     parts: tuple[For, ...]
@@ -135,12 +122,12 @@ class Tail:
 
     @property
     def extent(self) -> int:
-        return extent_of(self.loop, f"split {self.name}")
+        return trip_count(self.loop, f"split {self.name}")
 
     @property
     def tile(self) -> int:
         """Iterations of the loops inside the outermost new one."""
-        return prod(extent_of(part, f"split {self.name}") for part in self.parts[1:])
+        return prod(trip_count(part, f"split {self.name}") for part in self.parts[1:])
 
     def inside(self) -> Expr:
         """The index within the outermost new loop."""
@@ -159,9 +146,6 @@ class Tail:
     def body(self, index: Expr) -> Stmt:
         """The old body with the old variable replaced."""
         return rebind(self.loop.body, {self.name: index}, self.known)
-
-    def refuse(self, what: str, why: str, hint: str) -> ScheduleError:
-        return ScheduleError(f"split {self.name}: {what}", where=f"loop {self.name}", why=why, hint=hint)
 
 
 def _rewrite(tail: str, split: Tail) -> tuple[Stmt, tuple[str, ...]]:
@@ -199,13 +183,13 @@ def _mark_masked(stmt: Stmt, loop: str) -> Stmt:
 def _partition(split: Tail) -> tuple[Stmt, tuple[str, ...]]:
     whole, rest = divmod(split.extent, split.tile)
     if whole == 0:
-        raise split.refuse(
+        raise split.step.refuse(
             "partition leaves no main part",
             f"the extent {split.extent} is smaller than one tile of {split.tile}",
             "use a smaller factor or the tail guard",
         )
     parts = (split.parts[0].replace(extent=const(whole)), *split.parts[1:])
-    main = Tail(split.program, split.loop, parts, split.around)
+    main = replace(split, parts=parts)
     first = _nest(main, main.body(main.index()))
     if rest == 0:
         return first, ()
@@ -226,7 +210,7 @@ def _without_start(block: Block, known: Simplifier) -> Block:
 
 def _shift(split: Tail) -> Stmt:
     if split.extent < split.tile:
-        raise split.refuse(
+        raise split.step.refuse(
             "the last tile cannot be shifted",
             f"the extent {split.extent} is smaller than one tile of {split.tile}",
             "use a smaller factor or the tail guard",
@@ -235,7 +219,7 @@ def _shift(split: Tail) -> Stmt:
     start = minimum(split.parts[0].var * split.tile, split.extent - split.tile)
     outer = -(-split.extent // split.tile)
     parts = (split.parts[0].replace(extent=const(outer)), *split.parts[1:])
-    shifted = Tail(split.program, split.loop, parts, split.around)
+    shifted = replace(split, parts=parts)
     return _nest(shifted, shifted.body(start + split.inside()))
 
 
@@ -244,7 +228,7 @@ def _check_repeatable(split: Tail) -> None:
     hint = "use the tail guard or partition"
     reducing = reduce_blocks(split.loop)
     if reducing:
-        raise split.refuse(
+        raise split.step.refuse(
             "iterations may not run twice", f"block {reducing[0].name} reduces over the loop", hint
         )
     inside = {loop.var.name for loop in inner_loops(split.loop)} | {
@@ -255,18 +239,20 @@ def _check_repeatable(split: Tail) -> None:
         outside = sorted(frozenset().union(*sums) - inside)
         if outside:
             why = f"block {block.name} reduces over {outside[0]}, outside: the overlap would count twice"
-            raise split.refuse("iterations may not run twice", why, f"{hint}, or move {outside[0]} inside")
+            raise split.step.refuse(
+                "iterations may not run twice", why, f"{hint}, or move {outside[0]} inside"
+            )
     found = carried_value(split.program, split.loop)
     if found is not None:
         why = f"block {found[0].name} goes on with what is in {found[1].name}, which the loop changes"
-        raise split.refuse("iterations may not run twice", why, hint)
+        raise split.step.refuse("iterations may not run twice", why, hint)
 
 
 def _roundup(split: Tail) -> Stmt:
     body = split.body(split.index())
     reducing = reduce_blocks(split.loop)
     if reducing:
-        raise split.refuse(
+        raise split.step.refuse(
             "the padded part would be reduced, too",
             f"block {reducing[0].name} reduces over the loop",
             "pad the operands with the neutral element first (pad_einsum), or use the tail guard",
@@ -282,17 +268,19 @@ def _widen(split: Tail, block: Block, known: Simplifier) -> Block:
         last = known.interval(item.binding)[1]
         old = known.interval(item.extent)[1]
         if last is None or old is None:
-            raise split.refuse("an index is unbounded", f"{item.var.name} of block {block.name}", "use guard")
+            raise split.step.refuse(
+                "an index is unbounded", f"{item.var.name} of block {block.name}", "use guard"
+            )
         wider = last >= old
         if wider and not all(_uses(region, item.var.name) for region in block.writes):
             why = f"{item.var.name} of block {block.name} picks no element of what it writes"
-            raise split.refuse("the padded part would repeat work", why, "use the tail guard")
+            raise split.step.refuse("the padded part would repeat work", why, "use the tail guard")
         widened = widened or wider
         iters.append(item.replace(extent=const(max(last + 1, old))))
         inner = inner.bind(item.var.name, 0, max(last + 1, old) - 1)
     if not widened:
         why = f"the work of block {block.name} does not depend on the loop"
-        raise split.refuse("the padded part would repeat work", why, "use the tail guard")
+        raise split.step.refuse("the padded part would repeat work", why, "use the tail guard")
     _check_room(split, block, inner)
     return block.replace(iters=tuple(iters))
 
@@ -309,7 +297,7 @@ def _check_room(split: Tail, block: Block, known: Simplifier) -> None:
             low, high = known.interval(begin + extent - 1)[1], known.interval(size)[0]
             first = known.interval(begin)[0]
             if low is None or high is None or first is None or low >= high or first < 0:
-                raise split.refuse(
+                raise split.step.refuse(
                     "the padded part lies outside of a buffer",
                     f"block {block.name} would access {region.buffer.name} up to {low} on axis {axis}, "
                     f"which has {high} elements",
@@ -319,6 +307,6 @@ def _check_room(split: Tail, block: Block, known: Simplifier) -> None:
         others = [item.name for item in split.program.writers(region.buffer) if item.name != block.name]
         if others or region.buffer in split.program.func.params:
             who = f"block {others[0]} writes it, too" if others else "it is visible outside"
-            raise split.refuse(
+            raise split.step.refuse(
                 f"the padding of {region.buffer.name} may not be written", who, "use the tail guard"
             )

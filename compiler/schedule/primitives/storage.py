@@ -8,15 +8,11 @@ from typing import ClassVar
 from compiler.loops.ir import Buffer, Func, const
 from compiler.loops.queries import int_of
 from compiler.schedule.nest import find_buffer, swap_buffer, use_buffer
-from compiler.schedule.primitives.base import Outputs, Primitive, ScheduleError
-
-
-def _refuse(asked: str, where: str, what: str, why: str, hint: str) -> ScheduleError:
-    return ScheduleError(f"{asked} {where}: {what}", where=where, why=why, hint=hint)
+from compiler.schedule.primitives.base import Primitive
 
 
 @dataclass(frozen=True, slots=True)
-class SetScope(Primitive):
+class SetScope(Primitive[None]):
     """Say in which memory a local buffer lives.
 
     buffer: a local buffer. scope: `global`, `scratch`, `register`, `shared`, ... or one of the target's own.
@@ -30,25 +26,21 @@ class SetScope(Primitive):
     buffer: str
     scope: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, None]:
         buffer = find_buffer(func, self.buffer, self.name)
         if buffer in func.params:
-            raise _refuse(
-                self.name,
-                f"buffer {self.buffer}",
+            raise self.refuse(
                 "it is a parameter",
                 "the caller decides where parameters live",
                 "put cache_read or cache_write between and set the scope of the cache",
             )
         if not self.scope or not all(part.isidentifier() for part in self.scope.split(".")):
-            raise _refuse(
-                self.name,
-                f"buffer {self.buffer}",
+            raise self.refuse(
                 f"{self.scope!r} is not the name of a scope",
                 "scopes are names, with dots between",
                 "global, scratch, register, shared, fragment, ...",
             )
-        return _with_buffer(func, buffer.replace(scope=self.scope)), ()
+        return _with_buffer(func, buffer.replace(scope=self.scope)), None
 
 
 def _with_buffer(func: Func, new: Buffer) -> Func:
@@ -57,7 +49,7 @@ def _with_buffer(func: Func, new: Buffer) -> Func:
 
 
 @dataclass(frozen=True, slots=True)
-class StorageAlign(Primitive):
+class StorageAlign(Primitive[None]):
     """Put the rows of a buffer at distances `factor * n + offset`.
 
     buffer: a local buffer. axis: the dimension whose stride is rounded up (not the last). factor, offset: in
@@ -73,7 +65,7 @@ class StorageAlign(Primitive):
     factor: int
     offset: int = 0
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, None]:
         buffer = find_buffer(func, self.buffer, self.name)
         self._check(func, buffer)
         strides = [1]
@@ -82,30 +74,27 @@ class StorageAlign(Primitive):
             if axis == self.axis:
                 stride += (self.offset - stride) % self.factor
             strides.insert(0, stride)
-        return _with_buffer(func, buffer.replace(strides=tuple(const(n) for n in strides))), ()
+        return _with_buffer(func, buffer.replace(strides=tuple(const(n) for n in strides))), None
 
     def _extent(self, buffer: Buffer, axis: int) -> int:
         extent = int_of(buffer.shape[axis])
         if extent is None:
-            raise self._no("it has a symbolic extent", f"dimension {axis}", "compile for a fixed shape")
+            raise self.refuse("it has a symbolic extent", f"dimension {axis}", "compile for a fixed shape")
         return extent
-
-    def _no(self, what: str, why: str, hint: str) -> ScheduleError:
-        return _refuse(self.name, f"buffer {self.buffer}", what, why, hint)
 
     def _check(self, func: Func, buffer: Buffer) -> None:
         if buffer in func.params:
-            raise self._no("it is a parameter", "its strides are the caller's", "align a cache of it")
+            raise self.refuse("it is a parameter", "its strides are the caller's", "align a cache of it")
         if buffer.strides:
-            raise self._no("it has strides already", "they were set before", "align a buffer once")
+            raise self.refuse("it has strides already", "they were set before", "align a buffer once")
         if not 0 <= self.axis < len(buffer.shape) - 1:
-            raise self._no(
+            raise self.refuse(
                 f"axis {self.axis} cannot be aligned",
                 f"the buffer has {len(buffer.shape)} dimensions and the last one is dense",
                 f"an axis from 0 to {len(buffer.shape) - 2}",
             )
         if self.factor < 1 or not 0 <= self.offset < self.factor:
-            raise self._no(
+            raise self.refuse(
                 f"factor {self.factor} with offset {self.offset} is no alignment",
                 "the stride becomes factor * n + offset",
                 "a positive factor and an offset from 0 to factor - 1",

@@ -27,6 +27,7 @@ from compiler.loops.ir import (
 from compiler.loops.linear import Linear, operands
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.match import Places, match
 from compiler.schedule.nest import (
     conjunction,
@@ -37,21 +38,15 @@ from compiler.schedule.nest import (
     sites,
     use_buffer,
 )
-from compiler.schedule.primitives.base import (
-    Outputs,
-    Primitive,
-    Program,
-    ScheduleError,
-    duplicate,
-    inner_loops,
-    outer_blocks,
-)
+from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.program import Program, inner_loops, outer_blocks
 from compiler.schedule.regions import Inner, box
+from compiler.schedule.rewriting import duplicate
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic, find, flat_nest, names
 
 
 @dataclass(frozen=True, slots=True)
-class Blockize(Primitive):
+class Blockize(Primitive[str]):
     """Make one block of all that runs in one iteration of the loops around a loop.
 
     loop: a loop around one block, nothing else under it. The new block iterates over what the outer loops
@@ -65,14 +60,14 @@ class Blockize(Primitive):
 
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, str]:
         program = Program(func)
         loop = program.loop(self.loop, self.name)
         block = self._only_block(loop)
         site = sites(func)[block.name]
         inner = [item for item in site.loops if item in inner_loops(loop)]
         known = Simplifier({**loop_bounds(site.loops), **iter_bounds(site.block.iters)})
-        split = _Split(program, block, {item.var.name for item in inner}, known, self._refuse)
+        split = _Split(program, block, {item.var.name for item in inner}, known, self.refuse)
         before, inside = split.predicate()
         inner_block = block.replace(iters=split.inner_iters(), predicate=inside)
         body: Stmt = inner_block
@@ -88,22 +83,19 @@ class Blockize(Primitive):
             None,
             before,
         )
-        return replace_stmt(func, loop, outer), (outer.name,)
-
-    def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
-        return ScheduleError(f"blockize {self.loop}: {what}", where=f"loop {self.loop}", why=why, hint=hint)
+        return replace_stmt(func, loop, outer), outer.name
 
     def _only_block(self, loop: For) -> Block:
         blocks = outer_blocks(loop)
         if len(blocks) != 1:
-            raise self._refuse(
+            raise self.refuse(
                 f"{len(blocks)} blocks are under it",
                 ", ".join(item.name for item in blocks),
                 "name a loop around one block",
             )
         for item in inner_loops(loop):
             if item.kind not in {ForKind.SERIAL, ForKind.UNROLLED, ForKind.VECTORIZED}:
-                raise self._refuse(
+                raise self.refuse(
                     f"loop {item.var.name} is {item.kind.value}",
                     "it cannot be inside a block",
                     "name a loop inside of it",
@@ -199,7 +191,7 @@ class _Split:
 
 
 @dataclass(frozen=True, slots=True)
-class Tensorize(Primitive):
+class Tensorize(Primitive[str]):
     """Let a tensor intrinsic do what a block does.
 
     target: a block made by blockize, or the loop to blockize. intrinsic: the name of a registered record. The
@@ -215,7 +207,7 @@ class Tensorize(Primitive):
     target: str
     intrinsic: str
 
-    def apply(self, func: Func) -> tuple[Func, Outputs]:
+    def apply(self, func: Func) -> tuple[Func, str]:
         program = Program(func)
         if self.target not in program.loops and self.target not in program.blocks:
             known = [*program.loops, *program.blocks]
@@ -226,30 +218,22 @@ class Tensorize(Primitive):
             )
         record = self._record()
         if self.target in program.loops:
-            func, (made,) = Blockize(self.target).apply(func)
+            func, made = Blockize(self.target).apply(func)
             program = Program(func)
-            block = program.block(str(made), self.name)
+            block = program.block(made, self.name)
         else:
             block = program.block(self.target, self.name)
         places = self._match(block, record)
-        body = _implementation(program, record, places, self._refuse)
+        body = _implementation(program, record, places, self.refuse)
         new = block.replace(body=body, annotations=(*block.annotations, ("tensorized", record.name)))
-        return replace_block(func, block.name, new), (block.name,)
-
-    def _refuse(self, what: str, why: str, hint: str) -> ScheduleError:
-        return ScheduleError(
-            f"tensorize {self.target} by {self.intrinsic}: {what}",
-            where=f"block or loop {self.target}",
-            why=why,
-            hint=hint,
-        )
+        return replace_block(func, block.name, new), block.name
 
     def _record(self) -> TensorIntrinsic:
         record = find(self.intrinsic)
         if record is None:
             known = list(names())
-            raise self._refuse(
-                "no such intrinsic",
+            raise self.refuse(
+                f"no such intrinsic: {self.intrinsic}",
                 "the target has not registered it",
                 did_you_mean(self.intrinsic, known) or f"known: {', '.join(known) or 'none'}",
             )
@@ -260,14 +244,14 @@ class Tensorize(Primitive):
         wanted = flat_nest(record.description.body)
         assert wanted is not None
         if nest is None:
-            raise self._refuse(
+            raise self.refuse(
                 "the block is not loops around one block with one store",
                 "nothing else can be compared with the description",
                 "blockize the innermost tile first",
             )
         loops, inner = nest
         if inner.init is not None or inner.predicate is not None:
-            raise self._refuse(
+            raise self.refuse(
                 "its inner block has a start or a predicate",
                 "the intrinsic does neither",
                 "use decompose_reduction first; pad_einsum for tails",
@@ -275,7 +259,7 @@ class Tensorize(Primitive):
         theirs = [item for item in wanted[0] if int_of(item.extent) != 1]
         ours = [item for item in loops if int_of(item.extent) != 1]
         if [item.extent for item in theirs] != [item.extent for item in ours]:
-            raise self._refuse(
+            raise self.refuse(
                 f"loops of {_extents(ours)}, the intrinsic has {_extents(theirs)}",
                 "the loops have to have the extents of the description",
                 "split and reorder them so",
@@ -288,7 +272,7 @@ class Tensorize(Primitive):
         moving = {item.var.name for item in ours}
         found = match(_scalar(wanted[1], rename, known), _scalar(inner, units, known), moving, known)
         if found is None:
-            raise self._refuse(
+            raise self.refuse(
                 "it computes something else",
                 f"{inner.name} does not have the form of {record.description.name}",
                 "inline what is in between, and check the order of the loops",
@@ -301,7 +285,7 @@ class Tensorize(Primitive):
         for param in record.description.params:
             scope = found[param.name].buffer.scope
             if scope != param.scope and not (param.scope == "global" and scope in memories):
-                raise self._refuse(
+                raise self.refuse(
                     f"{found[param.name].buffer.name} is in {scope}, the intrinsic wants {param.scope}",
                     f"it takes the part of {param.name}",
                     "use set_scope, cache_read or cache_write",

@@ -14,7 +14,7 @@ from compiler.loops.annotations import stage_of
 from compiler.loops.ir import Block, ForKind, Func
 from compiler.loops.layout import Layout
 from compiler.schedule.chooser import Chooser
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.rules.common import blocks_by_name, inline_injective
 from compiler.schedule.rules.contraction import contraction
 from compiler.schedule.rules.elementwise import elementwise

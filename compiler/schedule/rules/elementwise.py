@@ -8,7 +8,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.ir import Binary, Const, Expr, Var
 from compiler.loops.queries import extent_of
 from compiler.schedule.analysis import BlockFacts, block_facts
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.rules.common import SMALL, fuse_all, reiterate, split_iteration
 from compiler.schedule.schedule import Schedule
 

@@ -7,7 +7,7 @@ import pytest
 from compiler.loops.build import Builder
 from compiler.loops.ir import Const, Func, Select, const
 from compiler.loops.printer import print_func
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
 from tests.support.schedules import checked, conv_direct, padded_conv_pool, product
 

@@ -8,7 +8,7 @@ from compiler.core.types import F32
 from compiler.loops.build import Builder
 from compiler.loops.ir import For, Func, Select, all_of, const
 from compiler.loops.printer import print_func
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
 from tests.support.schedules import checked, conv_direct, padded_conv_pool, product
 

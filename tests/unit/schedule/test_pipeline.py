@@ -9,7 +9,7 @@ from compiler.loops.ir import Const, For, ForKind, seq
 from compiler.loops.printer import print_func
 from compiler.loops.queries import extent_of
 from compiler.loops.simplify import substitute
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
 from tests.support.schedules import checked, conv_direct, product, shape_of
 

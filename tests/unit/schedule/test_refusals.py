@@ -9,8 +9,9 @@ import pytest
 from compiler.core.diagnostics import ExitCode
 from compiler.loops.build import Builder
 from compiler.loops.ir import Func
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives import PRIMITIVES
-from compiler.schedule.primitives.base import Primitive, Sampling, ScheduleError
+from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.primitives.inline import ComputeInline, ReverseComputeInline
 from compiler.schedule.primitives.loops import (
     Annotate,
@@ -24,7 +25,12 @@ from compiler.schedule.primitives.loops import (
     Vectorize,
 )
 from compiler.schedule.primitives.reduction import DecomposeReduction, RFactor
-from compiler.schedule.primitives.sampling import SampleCategorical, SampleComputeLocation, SampleTile
+from compiler.schedule.primitives.sampling import (
+    SampleCategorical,
+    SampleComputeLocation,
+    SampleTile,
+    Sampling,
+)
 from compiler.schedule.primitives.split import Split
 from compiler.schedule.schedule import Schedule
 
@@ -125,7 +131,7 @@ def difference() -> Schedule:
 
 
 def _with(func: Func, block: object) -> object:
-    from compiler.schedule.primitives.base import replace_statements
+    from compiler.schedule.rewriting import replace_statements
 
     return replace_statements(func, {block.name: block}).body
 

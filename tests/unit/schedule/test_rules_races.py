@@ -15,7 +15,7 @@ from compiler.loops.build import Builder
 from compiler.loops.interp import run
 from compiler.loops.ir import Func
 from compiler.loops.layout import lane_map, split_map
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
 
 

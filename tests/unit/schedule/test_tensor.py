@@ -8,7 +8,7 @@ from compiler.core.diagnostics import InternalError
 from compiler.loops.build import Builder
 from compiler.loops.ir import Func
 from compiler.loops.printer import print_func
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic, register
 from tests.support.intrinsics import OUTER_PRODUCT

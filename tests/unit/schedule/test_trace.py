@@ -11,7 +11,7 @@ import pytest
 from compiler.core.diagnostics import BadInputError
 from compiler.loops.build import Builder
 from compiler.loops.ir import Func, const
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import SampledInt, Trace
 

@@ -30,7 +30,7 @@ from compiler.loops.queries import extent_of, variables
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.analysis import BlockFacts, block_facts
 from compiler.schedule.chooser import Chooser
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.rules.gpu.common import REGISTER, SHARED, THREAD
 from compiler.schedule.rules.gpu.fetch import by_rounds, fetch_straight, fetch_turned, is_plain

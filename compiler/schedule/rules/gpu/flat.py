@@ -14,7 +14,7 @@ from compiler.loops.ir import Block, Cast, Expr, Iter, Load, Select, Var, binary
 from compiler.loops.queries import extent_of, static_shape, variables
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.analysis import Access, BlockFacts, block_facts
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.rules.common import fuse_all
 from compiler.schedule.rules.gpu.common import bind_flat, most_threads, units
 from compiler.schedule.schedule import Schedule

@@ -30,7 +30,7 @@ from compiler.loops.queries import extent_of
 from compiler.schedule import matrix_intrinsics
 from compiler.schedule.analysis import BlockFacts, block_facts
 from compiler.schedule.chooser import Chooser, Option
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.rules.gpu.common import THREAD
 from compiler.schedule.rules.gpu.contraction import (

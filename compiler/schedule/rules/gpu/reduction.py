@@ -17,7 +17,7 @@ from typing import Protocol
 
 from compiler.core.target import TargetFacts
 from compiler.loops.queries import extent_of
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.rules.common import fuse_all
 from compiler.schedule.rules.gpu.common import bind_flat, most_threads
 from compiler.schedule.rules.gpu.rows import is_long, parts_of, take_result, together

@@ -24,7 +24,7 @@ from compiler.loops.ir import CONSTANT, Const, Load, Var
 from compiler.loops.layout import NAMES
 from compiler.loops.queries import extent_of, variables
 from compiler.schedule.analysis import BlockFacts, block_facts
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.rules.common import blocks_by_name, fuse_all, is_output, readers
 from compiler.schedule.rules.gpu.common import (
     BLOCK,

@@ -22,7 +22,7 @@ from compiler.loops.layout import NAMES, split_map
 from compiler.loops.queries import extent_of
 from compiler.schedule.analysis import BlockFacts, block_facts
 from compiler.schedule.chooser import Chooser, Option
-from compiler.schedule.primitives.base import ScheduleError
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.rules.common import split_iteration
 from compiler.schedule.rules.gpu.common import units
 from compiler.schedule.rules.gpu.contraction import contraction, extent_of_parts, find_axes
