@@ -21,6 +21,16 @@ class Node:
     FIELDS: ClassVar[tuple[str, ...]] = ()
     CHILD_FIELDS: ClassVar[tuple[str, ...]] = ()
     """The fields that can hold nodes, by their annotations."""
+    BODY_FIELDS: ClassVar[tuple[str, ...]] = ()
+    """Those of them that hold statements."""
+    PART_FIELDS: ClassVar[tuple[str, ...]] = ()
+    """Those of them that are not what the node binds."""
+    READS: ClassVar[tuple[str, ...]] = ()
+    """The fields (or properties) that are boxes of buffers which the node itself reads."""
+    WRITES: ClassVar[tuple[str, ...]] = ()
+    """The same of what it writes."""
+    BINDS: ClassVar[tuple[str, ...]] = ()
+    """The fields that are variables or buffers which exist inside the node, or hold what binds them."""
     _hash: int
 
     def __hash__(self) -> int:
@@ -70,8 +80,15 @@ class Node:
 
     def map_children(self, fn: Callable[[Node], Any]) -> Self:
         """Apply `fn` to each child; the same object comes back when nothing changed."""
+        return self._mapped(fn, self.CHILD_FIELDS)
+
+    def map_parts(self, fn: Callable[[Node], Any]) -> Self:
+        """The same without the variable or buffer that the node binds."""
+        return self._mapped(fn, self.PART_FIELDS)
+
+    def _mapped(self, fn: Callable[[Node], Any], fields: tuple[str, ...]) -> Self:
         changes: dict[str, Any] = {}
-        for name in self.CHILD_FIELDS:
+        for name in fields:
             old = getattr(self, name)
             new = _map_value(old, fn)
             if new is not old:
@@ -111,7 +128,11 @@ def node(cls: type[T]) -> type[T]:
     made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
     fields = dataclasses.fields(made)  # type: ignore[arg-type]  # decorated above
     made.FIELDS = tuple(field.name for field in fields)
-    made.CHILD_FIELDS = tuple(field.name for field in fields if not _PLAIN.fullmatch(str(field.type)))
+    holding = {field.name: str(field.type) for field in fields if not _PLAIN.fullmatch(str(field.type))}
+    made.CHILD_FIELDS = tuple(holding)
+    made.BODY_FIELDS = tuple(name for name, kind in holding.items() if "Stmt" in kind)
+    bound = {name for name in made.BINDS if not holding[name].startswith("tuple")}
+    made.PART_FIELDS = tuple(name for name in holding if name not in bound)
     return made
 
 

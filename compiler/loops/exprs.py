@@ -5,7 +5,7 @@ Import these names from `compiler.loops.ir`, which has the whole grammar.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from compiler.core.node import Node, node
 from compiler.core.types import BOOL, F32, INDEX, DType
@@ -86,6 +86,19 @@ class Expr(Node):
 
 Number = int | float | bool
 ExprLike = Expr | Number
+
+
+class Indexed(Node):
+    """What names `buffer[indices]`: a load, a store, an address."""
+
+    __slots__ = ()
+    buffer: Buffer
+    indices: tuple[Expr, ...]
+
+    @property
+    def element(self) -> Region:
+        """The box of that one element."""
+        return Region(self.buffer, self.indices, tuple(const(1) for _ in self.indices))
 
 
 @node
@@ -169,9 +182,10 @@ class Cast(Expr):
 
 
 @node
-class Load(Expr):
+class Load(Expr, Indexed):
     """`buffer[indices]`; a Ramp in the last index gives a vector. Masked-off lanes read `other`."""
 
+    READS: ClassVar = ("element",)
     buffer: Buffer
     indices: tuple[Expr, ...]
     mask: Expr | None = None
@@ -246,8 +260,8 @@ class Call(Expr):
 
 
 @node
-class AddressOf(Expr):
-    """Reference to `buffer[indices]`, an argument of intrinsics and atomics."""
+class AddressOf(Expr, Indexed):
+    """Reference to `buffer[indices]`, an argument of intrinsics, which may read and write there."""
 
     buffer: Buffer
     indices: tuple[Expr, ...]

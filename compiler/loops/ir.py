@@ -12,9 +12,9 @@ iteration variables of a block are unique in the Func, too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar, Self
 
 from compiler.core.node import Node, node
 from compiler.loops.exprs import (
@@ -39,6 +39,7 @@ from compiler.loops.exprs import (
     Const,
     Expr,
     ExprLike,
+    Indexed,
     Load,
     Ramp,
     ReduceLanes,
@@ -92,6 +93,7 @@ __all__ = [
     "ForKind",
     "Func",
     "If",
+    "Indexed",
     "Iter",
     "Let",
     "Load",
@@ -138,6 +140,16 @@ class Stmt(Node):
 
     __slots__ = ()
 
+    def bodies(self) -> list[Stmt]:
+        """The statements directly below, in field order; expressions are not entered."""
+        return [item for item in self.below() if isinstance(item, Stmt)] if self.BODY_FIELDS else []
+
+    def map_bodies(self, fn: Callable[[Stmt], Stmt]) -> Self:
+        """Apply `fn` to them; the same object comes back when nothing changed."""
+        if not self.BODY_FIELDS:
+            return self
+        return self.map_children(lambda item: fn(item) if isinstance(item, Stmt) else item)
+
 
 @node
 class Seq(Stmt):
@@ -150,6 +162,7 @@ class Seq(Stmt):
 class For(Stmt):
     """`for var in 0..extent`; `tag` names the hardware axis of a bound loop (`threadIdx.x`)."""
 
+    BINDS: ClassVar = ("var",)
     var: Var
     extent: Expr
     body: Stmt
@@ -157,11 +170,22 @@ class For(Stmt):
     tag: str | None = None
     annotations: tuple[tuple[str, Any], ...] = ()
 
+    @property
+    def over_threads(self) -> bool:
+        """Whether its iterations are the threads of a block."""
+        return self.kind is ForKind.BOUND and (self.tag or "").startswith("threadIdx.")
+
+    @property
+    def over_blocks(self) -> bool:
+        """Whether its iterations are the blocks of a launch."""
+        return self.kind is ForKind.BOUND and (self.tag or "").startswith("blockIdx.")
+
 
 @node
 class Iter(Node):
     """One iteration variable of a block: its domain 0..extent, its kind, and its value."""
 
+    BINDS: ClassVar = ("var",)
     var: Var
     extent: Expr
     kind: str  # "spatial" | "reduce"
@@ -177,6 +201,9 @@ class Block(Stmt):
     iteration variables. A `constant-only` annotation marks work that the pipeline does at compile time.
     """
 
+    READS: ClassVar = ("reads",)
+    WRITES: ClassVar = ("writes",)
+    BINDS: ClassVar = ("iters",)
     name: str
     iters: tuple[Iter, ...]
     reads: tuple[Region, ...]
@@ -192,9 +219,10 @@ class Block(Stmt):
 
 
 @node
-class Store(Stmt):
+class Store(Stmt, Indexed):
     """`buffer[indices] = value`; masked-off lanes are left alone."""
 
+    WRITES: ClassVar = ("element",)
     buffer: Buffer
     indices: tuple[Expr, ...]
     value: Expr
@@ -202,9 +230,11 @@ class Store(Stmt):
 
 
 @node
-class AtomicUpdate(Stmt):
+class AtomicUpdate(Stmt, Indexed):
     """`buffer[indices] = op(buffer[indices], value)`, indivisibly."""
 
+    READS: ClassVar = ("element",)
+    WRITES: ClassVar = ("element",)
     op: str
     buffer: Buffer
     indices: tuple[Expr, ...]
@@ -224,6 +254,7 @@ class If(Stmt):
 class Let(Stmt):
     """`var = value` inside `body`."""
 
+    BINDS: ClassVar = ("var",)
     var: Var
     value: Expr
     body: Stmt
@@ -233,6 +264,7 @@ class Let(Stmt):
 class Alloc(Stmt):
     """`buffer` exists (with undefined content) inside `body`."""
 
+    BINDS: ClassVar = ("buffer",)
     buffer: Buffer
     body: Stmt
 
@@ -264,6 +296,8 @@ class Barrier(Stmt):
 class AsyncCopy(Stmt):
     """Start copying the box `source` to the box `target` as part of the newest open group."""
 
+    READS: ClassVar = ("source",)
+    WRITES: ClassVar = ("target",)
     target: Region
     source: Region
     group: int = 0
@@ -292,6 +326,7 @@ WORKSPACE = "workspace"
 class Dim(Node):
     """A symbolic extent: a parameter with a range and a known divisor."""
 
+    BINDS: ClassVar = ("var",)
     var: Var
     minimum: int
     maximum: int
@@ -342,11 +377,7 @@ def statements(root: Stmt) -> Iterator[Stmt]:
     while stack:
         current = stack.pop()
         yield current
-        if isinstance(current, Store):
-            continue
-        below = [item for item in current.children() if isinstance(item, Stmt)]
-        below.reverse()
-        stack += below
+        stack += reversed(current.bodies())
 
 
 def seq(*stmts: Stmt) -> Stmt:

@@ -1,9 +1,44 @@
-"""What a block reads and writes, as boxes in terms of its iteration variables."""
+"""What nodes read, write and bind by their declarations; for a block, boxes in terms of its variables."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import TypeVar
+
 from compiler.core.node import Node
-from compiler.loops.ir import AtomicUpdate, Buffer, Expr, Load, Region, Stmt, Store, const
+from compiler.loops.ir import Buffer, Region, Stmt, Var
+
+N = TypeVar("N", bound=Node)
+
+
+def reads_of(item: Node) -> tuple[Region, ...]:
+    """The boxes that a node itself reads; what is below it reads on its own."""
+    return tuple(_values(item, item.READS, Region)) if item.READS else ()
+
+
+def writes_of(item: Node) -> tuple[Region, ...]:
+    """The boxes that a node itself writes."""
+    return tuple(_values(item, item.WRITES, Region)) if item.WRITES else ()
+
+
+def variables_of(item: Node) -> tuple[Var, ...]:
+    """The variables that exist inside a node."""
+    return tuple(_values(item, item.BINDS, Var)) if item.BINDS else ()
+
+
+def buffers_of(item: Node) -> tuple[Buffer, ...]:
+    """The buffers that exist inside a node."""
+    return tuple(_values(item, item.BINDS, Buffer)) if item.BINDS else ()
+
+
+def _values(item: Node, fields: tuple[str, ...], kind: type[N]) -> Iterator[N]:
+    for name in fields:
+        value = getattr(item, name)
+        for one in value if isinstance(value, tuple) else (value,):
+            if isinstance(one, kind):
+                yield one
+            elif isinstance(one, Node):
+                yield from _values(one, one.BINDS, kind)
 
 
 def block_regions(body: Stmt) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
@@ -12,21 +47,7 @@ def block_regions(body: Stmt) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
     Each distinct access is one region of extent 1. A read of what the block itself updates (the
     accumulator of a reduction) is not listed among the reads.
     """
-    reads: dict[Region, None] = {}
-    writes: dict[Region, None] = {}
-    for item in body.walk():
-        access = _access(item)
-        if access is not None:
-            (writes if isinstance(item, Store | AtomicUpdate) else reads)[access] = None
+    nodes = list(body.walk())
+    writes = dict.fromkeys(box for item in nodes for box in writes_of(item))
+    reads = dict.fromkeys(box for item in nodes for box in reads_of(item))
     return tuple(item for item in reads if item not in writes), tuple(writes)
-
-
-def _access(item: Node) -> Region | None:
-    if not isinstance(item, Load | Store | AtomicUpdate):
-        return None
-    return point(item.buffer, item.indices)
-
-
-def point(buffer: Buffer, indices: tuple[Expr, ...]) -> Region:
-    """The region of one element."""
-    return Region(buffer, indices, tuple(const(1) for _ in indices))

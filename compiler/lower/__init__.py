@@ -9,6 +9,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.ir import Func
 from compiler.loops.simplify import simplify_stmt
 from compiler.loops.verify import Stage
+from compiler.loops.walk import with_body
 from compiler.lower.accumulate import accumulate_in_vectors
 from compiler.lower.assign_registers import assign_registers
 from compiler.lower.async_copies import async_copies
@@ -23,7 +24,6 @@ from compiler.lower.order_unrolled import order_unrolled
 from compiler.lower.partition_loops import partition_loops
 from compiler.lower.place_allocations import place_allocations
 from compiler.lower.place_shared import place_shared
-from compiler.lower.rewriter import with_body
 from compiler.lower.split_fused import split_fused
 from compiler.lower.storage_rewrite import storage_rewrite
 from compiler.lower.vector_buffers import retype_vector_buffers

@@ -28,7 +28,7 @@ from compiler.loops.ir import (
     const,
 )
 from compiler.loops.names import fresh
-from compiler.lower.rewriter import Rewriter, with_body
+from compiler.loops.walk import Rewriter, with_body
 
 _COMBINERS = {"add": "sum", "mul": "prod", "min": "min", "max": "max"}
 
@@ -51,7 +51,7 @@ class _Accumulate(Rewriter):
     def visit_for(self, item: For) -> Stmt:
         store = _only_store(item)
         if store is None or not self._fits(item, store):
-            return self.loop(item)
+            return self.parts(item)
         value = store.value
         assert isinstance(value, Binary)
         assert isinstance(value.b, ReduceLanes)

@@ -44,7 +44,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import substitute
-from compiler.lower.rewriter import with_body
+from compiler.loops.walk import with_body
 
 CP_ASYNC = "cp.async"
 """The feature of targets that have such copies."""

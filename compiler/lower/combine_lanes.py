@@ -46,8 +46,8 @@ from compiler.loops.names import fresh
 from compiler.loops.queries import int_of
 from compiler.loops.regions import block_regions
 from compiler.loops.simplify import substitute
+from compiler.loops.walk import Rewriter, with_body
 from compiler.lower.insert_barriers import is_shared
-from compiler.lower.rewriter import Rewriter, with_body
 
 REGISTER = "register"
 _THREAD = "threadIdx.x"
@@ -71,7 +71,7 @@ class _CombineLanes(Rewriter):
     def visit_for(self, item: For) -> Stmt:
         lanes = dict(item.annotations).get(LANES)
         if lanes is None:
-            return self.loop(item)
+            return self.parts(item)
         inner = _below(item)
         found, groups = (inner, item) if isinstance(inner, For) else (item, None)
         count = 1 if groups is None else int_of(groups.extent)

@@ -12,36 +12,31 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
-from compiler.core.node import Node
+from compiler.core.node import Node, rewrite
 from compiler.loops.ir import (
     SHARED,
     AddressOf,
     Alloc,
-    AsyncCopy,
-    AtomicUpdate,
     Binary,
     Buffer,
     Expr,
-    For,
-    ForKind,
     Func,
     If,
-    Let,
+    Indexed,
     Load,
     Ramp,
     Region,
     Stmt,
-    Store,
     Var,
     binary,
     const,
 )
 from compiler.loops.queries import int_of, variables
+from compiler.loops.regions import reads_of, variables_of, writes_of
 from compiler.loops.simplify import Linear, Simplifier, simplify_stmt
-from compiler.lower.rewriter import Rewriter, bind_loop, extents, with_body
-
-ACCESSES = (Load, Store, AtomicUpdate, AddressOf)
+from compiler.loops.walk import Rewriter, Scope, scoped, with_body
 
 
 def compact_buffers(func: Func) -> Func:
@@ -58,54 +53,30 @@ class _Box:
 
 
 class _Compact(Rewriter):
-    def __init__(self) -> None:
-        super().__init__()
-        self._threads: frozenset[str] = frozenset()
-
-    def visit_for(self, item: For) -> Stmt:
-        outer = self._threads
-        if item.kind is ForKind.BOUND and (item.tag or "").startswith("threadIdx."):
-            self._threads = outer | {item.var.name}
-        done = self.loop(item)
-        self._threads = outer
-        return done
-
     def visit_alloc(self, item: Alloc) -> Stmt:
         buffer = item.buffer
-        together = self._threads if buffer.scope == SHARED else frozenset()
-        box = None if buffer.alias_of else _box(item, self.sim, together)
+        box = None if buffer.alias_of else _box(item, self.scope)
         strides = None if box is None else _strides(buffer, box.extent)
         if box is None or strides is None:
-            return self.children(item)
+            return self.parts(item)
         smaller = buffer.replace(shape=tuple(const(size) for size in box.extent), strides=strides)
-        body = _Shift(item.buffer, smaller, box).visit(item.body)
-        assert isinstance(body, Stmt)
-        return Alloc(smaller, self.visit(body))
+        return Alloc(smaller, self.visit(_shifted(item.body, item.buffer, smaller, box)))
 
 
-class _Shift(Rewriter):
-    """Exchanges a buffer for its smaller version: indices count the steps from the beginning of the box."""
+def _shifted(body: Stmt, old: Buffer, new: Buffer, box: _Box) -> Stmt:
+    """With a buffer exchanged for its smaller version: indices count the steps from the box's beginning."""
 
-    def __init__(self, old: Buffer, new: Buffer, box: _Box) -> None:
-        super().__init__()
-        self._old = old
-        self._new = new
-        self._box = box
+    def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(_moved(*dim) for dim in zip(indices, box.begin, box.step, strict=True))
 
-    def visit(self, item: Node) -> Node:  # type: ignore[override]  # regions, too
-        done = self.children(item)
-        if isinstance(done, ACCESSES) and done.buffer == self._old:
-            return done.replace(buffer=self._new, indices=self._moved(done.indices))
-        if isinstance(done, Region) and done.buffer == self._old:
-            return done.replace(buffer=self._new, begin=self._moved(done.begin))
-        return done
+    def shift(item: Node) -> Node | None:
+        if isinstance(item, Indexed) and item.buffer == old:
+            return item.replace(buffer=new, indices=moved(item.indices))
+        if isinstance(item, Region) and item.buffer == old:
+            return item.replace(buffer=new, begin=moved(item.begin))
+        return None
 
-    def children(self, item: Node) -> Node:  # type: ignore[override]  # regions, too
-        return item if isinstance(item, Buffer) else item.map_children(self.visit)
-
-    def _moved(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        dims = zip(indices, self._box.begin, self._box.step, strict=True)
-        return tuple(_moved(index, begin, step) for index, begin, step in dims)
+    return rewrite(body, shift)
 
 
 def _moved(index: Expr, begin: Expr, step: int) -> Expr:
@@ -124,7 +95,7 @@ def _strides(buffer: Buffer, extent: tuple[int, ...]) -> tuple[Expr, ...] | None
     if not buffer.strides:
         return ()
     old = [int_of(item) for item in buffer.strides]
-    shape = extents(buffer)
+    shape = [int_of(item) for item in buffer.shape]
     strides = [1]
     for axis in reversed(range(len(shape) - 1)):
         stride, inner, size = old[axis], old[axis + 1], shape[axis + 1]
@@ -136,21 +107,31 @@ def _strides(buffer: Buffer, extent: tuple[int, ...]) -> tuple[Expr, ...] | None
     return tuple(const(item) for item in strides)
 
 
-def _box(alloc: Alloc, sim: Simplifier, together: frozenset[str]) -> _Box | None:
-    """The box of all accesses below an allocation; None when it is not smaller than the buffer.
-
-    `together` are variables of threads that share the buffer, so that it holds what all of them access.
-    """
-    found = _Accesses(alloc.buffer, sim, together)
-    found.visit(alloc.body)
-    if not found.indices or found.unknown:
+def _box(alloc: Alloc, scope: Scope) -> _Box | None:
+    """The box of all accesses below an allocation; None when it is not smaller than the buffer."""
+    buffer = alloc.buffer
+    threads = (
+        {loop.var.name for loop in scope.loops if loop.over_threads} if buffer.scope == SHARED else set()
+    )
+    accesses: list[tuple[tuple[Expr, ...], Simplifier]] = []
+    inner, vectors = set(threads), False  # the threads that share a buffer: it holds what all of them access
+    for item, here in scoped(alloc.body, scope):
+        inner.update(var.name for var in variables_of(item))
+        if isinstance(item, AddressOf) and item.buffer == buffer:
+            return None
+        for box in (*reads_of(item), *writes_of(item)):
+            if box.buffer == buffer:
+                known = _where_reached(item, here, threads)
+                accesses += [(place, known) for place in _corners(box)]
+                vectors = vectors or any(isinstance(index, Ramp) for index in box.begin)
+    if not accesses:
         return None
-    shape = extents(alloc.buffer)
-    sparse = alloc.buffer.scope != SHARED and not alloc.buffer.strides and not found.vectors
+    shape = tuple(int_of(item) for item in buffer.shape)
+    sparse = buffer.scope != SHARED and not buffer.strides and not vectors
     dims = []
     for number, size in enumerate(shape):
-        uses = [(access[number], inner) for access, inner in found.indices]
-        dims.append(_range(uses, found.inner, size, sparse=sparse))
+        uses = [(access[number], known) for access, known in accesses]
+        dims.append(_range(uses, inner, size, sparse=sparse))
     if any(extent is None for _, extent, _ in dims):
         return None
     lengths = tuple(extent for _, extent, _ in dims if extent is not None)
@@ -206,59 +187,29 @@ def _split(index: Expr, inner: set[str], known: Simplifier) -> _Parts | None:
     return _Parts(Linear(fixed, linear.constant), int(low), int(high), math.gcd(*rest.values()))
 
 
-class _Accesses:
-    """Collects the indices of a buffer, each with what is known where it stands."""
-
-    def __init__(self, buffer: Buffer, sim: Simplifier, threads: frozenset[str]) -> None:
-        self._buffer = buffer
-        self._sim = sim
-        self._threads = threads
-        self.inner: set[str] = set(threads)
-        self.indices: list[tuple[tuple[Expr, ...], Simplifier]] = []
-        self.unknown = False
-        self.vectors = False
-
-    def visit(self, item: Node) -> None:
-        if isinstance(item, For | Let):
-            self.inner.add(item.var.name)
-        if isinstance(item, AddressOf) and item.buffer == self._buffer:
-            self.unknown = True
-        elif isinstance(item, AsyncCopy):
-            boxes = [box for box in (item.target, item.source) if box.buffer == self._buffer]
-            self.indices += [(place, self._sim) for box in boxes for place in _corners(box)]
-        elif isinstance(item, ACCESSES) and item.buffer == self._buffer:
-            self.indices += [(place, self._sim) for place in _ends(item.indices)]
-            self.vectors = self.vectors or any(isinstance(index, Ramp) for index in item.indices)
-        outer = self._sim
-        if isinstance(item, For):
-            self._sim = bind_loop(outer, item)
-        for child in item.children():
-            if isinstance(item, If) and item.orelse is None and child is item.then:
-                self._sim = _among(outer, item.cond, self._threads)
-            if not isinstance(child, Buffer):
-                self.visit(child)
-        self._sim = outer
-
-
 def _corners(box: Region) -> list[tuple[Expr, ...]]:
-    """The first and the last element of a box."""
-    last = tuple(begin + extent - 1 for begin, extent in zip(box.begin, box.extent, strict=True))
-    return [box.begin, last]
+    """The first and the last element of a box; of vectors, which tensor intrinsics bring along, too."""
+    first = tuple(index.base if isinstance(index, Ramp) else index for index in box.begin)
+    last = tuple(_last(*dim) for dim in zip(box.begin, box.extent, strict=True))
+    return [first] if last == first else [first, last]
 
 
-def _ends(indices: tuple[Expr, ...]) -> list[tuple[Expr, ...]]:
-    """The place of an access; of vectors, which tensor intrinsics bring along, the first and the last one."""
-    if not any(isinstance(index, Ramp) for index in indices):
-        return [indices]
-    first = tuple(index.base if isinstance(index, Ramp) else index for index in indices)
-    last = tuple(
-        index.base + index.stride * (index.lanes - 1) if isinstance(index, Ramp) else index
-        for index in indices
-    )
-    return [first, last]
+def _last(begin: Expr, size: Expr) -> Expr:
+    if isinstance(begin, Ramp):
+        return begin.base + begin.stride * (begin.lanes - 1)
+    return begin if size == const(1) else begin + size - 1
 
 
-def _among(known: Simplifier, cond: Expr, threads: frozenset[str]) -> Simplifier:
+def _where_reached(item: Node, scope: Scope, threads: set[str]) -> Simplifier:
+    """What is known at a node: threads that a condition around it leaves out access nothing there."""
+    known, path = scope.known, (*scope.around, item)
+    for outer, part in pairwise(path):
+        if isinstance(outer, If) and outer.orelse is None and part is outer.then:
+            known = _among(known, outer.cond, threads)
+    return known
+
+
+def _among(known: Simplifier, cond: Expr, threads: set[str]) -> Simplifier:
     """What is known where a condition like `thread < 16` or `thread // 8 < 2` holds."""
     if isinstance(cond, Binary) and cond.op == "and":
         return _among(_among(known, cond.a, threads), cond.b, threads)

@@ -5,68 +5,34 @@ A buffer without strides is dense and row-major. Aliases keep the memory they sh
 
 from __future__ import annotations
 
-from typing import cast
+from functools import cache
 
-from compiler.core.node import Node
-from compiler.loops.ir import (
-    Alloc,
-    AsyncCopy,
-    Buffer,
-    Expr,
-    Func,
-    Ramp,
-    Region,
-    Stmt,
-    binary,
-    const,
-)
+from compiler.core.node import Node, rewrite
+from compiler.loops.ir import Alloc, Buffer, Expr, Func, Indexed, Ramp, Region, binary, const
 from compiler.loops.simplify import simplify_stmt
-from compiler.lower.compact_buffers import ACCESSES
-from compiler.lower.rewriter import Rewriter
 
 
 def flatten_buffers(func: Func) -> Func:
     """Give every buffer one dimension; indices are simplified under the loops around them."""
-    flatten = _Flatten()
-    body = simplify_stmt(cast(Stmt, flatten.visit(func.body)))
-    params = tuple(flatten.flat(item) for item in func.params)
-    return func.replace(body=body, params=params)
 
+    @cache
+    def flat(buffer: Buffer) -> Buffer:
+        return buffer.replace(shape=(span(buffer),), strides=(), offset=None)
 
-class _Flatten(Rewriter):
-    def __init__(self) -> None:
-        super().__init__()
-        self._flat: dict[Buffer, Buffer] = {}
+    def flatten(item: Node) -> Node | None:
+        if isinstance(item, Indexed):
+            return item.replace(buffer=flat(item.buffer), indices=(flat_index(item.buffer, item.indices),))
+        if isinstance(item, Alloc):
+            return item.replace(buffer=flat(item.buffer))
+        if isinstance(item, Region):  # as a run of elements: only boxes that are contiguous reach this pass
+            length: Expr = const(1)
+            for extent in item.extent:
+                length = binary("mul", length, extent)
+            return Region(flat(item.buffer), (flat_index(item.buffer, item.begin),), (length,))
+        return None
 
-    def flat(self, buffer: Buffer) -> Buffer:
-        """The one-dimensional version of a buffer."""
-        done = self._flat.get(buffer)
-        if done is None:
-            shape = (span(buffer),)
-            done = buffer.replace(shape=shape, strides=(), offset=None)
-            self._flat[buffer] = done
-        return done
-
-    def visit(self, item: Node) -> Node:  # type: ignore[override]  # regions, too
-        if isinstance(item, Buffer):
-            return item
-        done = item.map_children(self.visit)
-        if isinstance(done, ACCESSES):
-            index = flat_index(done.buffer, done.indices)
-            return done.replace(buffer=self.flat(done.buffer), indices=(index,))
-        if isinstance(done, Alloc):
-            return done.replace(buffer=self.flat(done.buffer))
-        if isinstance(done, AsyncCopy):
-            return done.replace(target=self._region(done.target), source=self._region(done.source))
-        return done
-
-    def _region(self, region: Region) -> Region:
-        """A box as a run of elements; only boxes that are contiguous reach this pass."""
-        length: Expr = const(1)
-        for extent in region.extent:
-            length = binary("mul", length, extent)
-        begin = flat_index(region.buffer, region.begin)
-        return Region(self.flat(region.buffer), (begin,), (length,))
+    body = simplify_stmt(rewrite(func.body, flatten))
+    return func.replace(body=body, params=tuple(flat(item) for item in func.params))
 
 
 def strides_of(buffer: Buffer) -> tuple[Expr, ...]:

@@ -33,7 +33,7 @@ from compiler.loops.ir import (
 from compiler.loops.linear import Linear
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
-from compiler.lower.rewriter import Rewriter, bind_loop, with_body
+from compiler.loops.walk import Rewriter, bind_loop, with_body
 
 
 def insert_prefetch(func: Func, facts: TargetFacts) -> Func:
@@ -65,13 +65,13 @@ class _Insert(Rewriter):
         self._line = line
 
     def visit_for(self, item: For) -> Stmt:
-        done = self.loop(item)
+        done = self.parts(item)
         name = dict(item.annotations).get(PREFETCH)
         found = next((b for b in item.body.walk() if isinstance(b, Buffer) and b.name == name), None)
         return done if found is None else self._fetch(done, found)
 
     def _fetch(self, loop: For, buffer: Buffer) -> For:
-        nests = list(_nests(loop, (), buffer, self.sim))
+        nests = list(_nests(loop, (), buffer, self.known))
         strides = {nest.load.coefficient(loop.var.name) for nest in nests}
         if len(strides) != 1 or min(strides) <= 0:
             return loop  # it does not walk through the buffer
@@ -96,9 +96,9 @@ class _Insert(Rewriter):
         distance = binary("add", binary("mul", distance, share), first)
         inner = {item.var.name for item in nest.loops[0].walk() if isinstance(item, For)}
         fixed = {atom: factor for atom, factor in nest.load.terms.items() if not variables(atom) & inner}
-        start = AddressOf(buffer, (self.sim.emit(Linear(fixed, nest.load.constant)),))
+        start = AddressOf(buffer, (self.known.emit(Linear(fixed, nest.load.constant)),))
         offsets = range(0, share, line)
-        places = [self.sim.simplify(binary("add", distance, offset)) for offset in offsets]
+        places = [self.known.simplify(binary("add", distance, offset)) for offset in offsets]
         return [Evaluate(Call("prefetch", (start, place), INDEX)) for place in places], loops[-1]
 
 
@@ -146,6 +146,6 @@ class _Put(Rewriter):
         self._calls = calls
 
     def visit_for(self, item: For) -> Stmt:
-        done = self.loop(item)
+        done = self.parts(item)
         calls = self._calls.get(item, ())
         return done.replace(body=seq(*calls, done.body)) if calls else done

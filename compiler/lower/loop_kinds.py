@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from compiler.loops.ir import For, ForKind, Func, Stmt, const
 from compiler.loops.simplify import simplify_stmt
-from compiler.lower.rewriter import Rewriter, with_body
+from compiler.loops.walk import Rewriter, with_body
 
 
 def settle_loop_kinds(func: Func) -> Func:
@@ -17,19 +17,9 @@ def settle_loop_kinds(func: Func) -> Func:
 
 
 class _Kinds(Rewriter):
-    def __init__(self) -> None:
-        super().__init__()
-        self._parallel = False
-
     def visit_for(self, item: For) -> Stmt:
-        if item.kind is ForKind.BOUND:
-            return self.loop(item)
-        unit = item.extent == const(1)
-        if unit or (self._parallel and item.kind is ForKind.PARALLEL):
-            return self.loop(item.replace(kind=ForKind.SERIAL))
-        if item.kind is not ForKind.PARALLEL:
-            return self.loop(item)
-        self._parallel = True
-        done = self.loop(item)
-        self._parallel = False
-        return done
+        nested = item.kind is ForKind.PARALLEL and any(
+            loop.kind is ForKind.PARALLEL for loop in self.scope.loops
+        )
+        unit = item.extent == const(1) and item.kind is not ForKind.BOUND
+        return self.parts(item.replace(kind=ForKind.SERIAL) if unit or nested else item)

@@ -13,7 +13,7 @@ from compiler.core.node import Node
 from compiler.loops.ir import Block, Buffer, Expr, For, Func, If, Load, Stmt, Store, Var, all_of, const, seq
 from compiler.loops.queries import variables
 from compiler.loops.simplify import simplify_stmt, substitute
-from compiler.lower.rewriter import Rewriter, with_body
+from compiler.loops.walk import Rewriter, with_body
 
 
 def lower_blocks(func: Func) -> Func:
@@ -29,7 +29,7 @@ class _LowerBlocks(Rewriter):
 
     def visit_for(self, item: For) -> Stmt:
         starts = [_start(item, block) for block in self._reductions(item)]
-        return seq(*starts, self.loop(item)) if starts else self.loop(item)
+        return seq(*starts, self.parts(item)) if starts else self.parts(item)
 
     def visit_block(self, block: Block) -> Stmt:
         body = block.body

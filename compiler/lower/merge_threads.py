@@ -48,8 +48,8 @@ from compiler.loops.ir import (
 from compiler.loops.names import fresh
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import substitute
+from compiler.loops.walk import with_body
 from compiler.lower.insert_barriers import insert_barriers, is_shared
-from compiler.lower.rewriter import with_body
 
 _AXES = ("x", "y", "z")
 THREAD_AXES = tuple(f"threadIdx.{axis}" for axis in _AXES)

@@ -12,7 +12,7 @@ from itertools import permutations, product
 
 from compiler.loops.ir import Binary, Expr, For, ForKind, Func, Load, Stmt, Store, Var
 from compiler.loops.queries import int_of
-from compiler.lower.rewriter import Rewriter, with_body
+from compiler.loops.walk import Rewriter, with_body
 
 _COMMUTATIVE = frozenset({"add", "mul", "min", "max"})
 _MAX_LOOPS = 4
@@ -28,7 +28,7 @@ class _Order(Rewriter):
     def visit_for(self, item: For) -> Stmt:
         nest, body = _nest(item)
         if len(nest) < 2 or len(nest) > _MAX_LOOPS or not isinstance(body, Store) or not _accumulates(body):
-            return self.loop(item)
+            return self.parts(item)
         loops = min(permutations(nest), key=lambda order: (_alive(order, body), _moved(order, nest)))
         if list(loops) == nest:
             return item

@@ -26,7 +26,6 @@ from compiler.loops.ir import (
     ForKind,
     Func,
     If,
-    Let,
     Load,
     Select,
     Stmt,
@@ -40,9 +39,10 @@ from compiler.loops.ir import (
 from compiler.loops.linear import operands
 from compiler.loops.names import fresh
 from compiler.loops.queries import int_of, variables
-from compiler.loops.simplify import Bounds, Simplifier, simplify_stmt, substitute
+from compiler.loops.regions import variables_of
+from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
+from compiler.loops.walk import Rewriter, Scope, bind_loop, is_empty, with_body, with_own_buffers
 from compiler.lower.capabilities import MASKED_MEMORY
-from compiler.lower.rewriter import bind_loop, is_empty, with_body, with_own_buffers
 
 MAX_PIECES = 6
 MAX_WEIGHT = 6000
@@ -56,64 +56,57 @@ def partition_loops(func: Func, facts: TargetFacts) -> Func:
     body = func.body
     if facts.binds_threads or next(_conditions(body), None) is None:
         return func
-    return with_body(func, _Partition(_names(func), masks=MASKED_MEMORY in facts.intrinsics).visit(body, {}))
+    return with_body(func, _Partition(_names(func), masks=MASKED_MEMORY in facts.intrinsics).visit(body))
 
 
-class _Partition:
+class _Partition(Rewriter):
     def __init__(self, names: set[str], *, masks: bool) -> None:
+        super().__init__()
         self._names = names
         self._masks = masks
 
-    def visit(self, stmt: Stmt, bounds: Bounds) -> Stmt:
-        if isinstance(stmt, For):
-            return self._loop(stmt, bounds)
-        return stmt.map_children(lambda item: self.visit(item, bounds) if isinstance(item, Stmt) else item)
+    def visit_for(self, item: For) -> Stmt:
+        extent = int_of(item.extent)
+        if extent is None or not (cuts := self._cuts(item, extent)):
+            return _unswitched(self.parts(item))
+        pieces = list(pairwise([0, *cuts, extent]))
+        if item.kind is ForKind.PARALLEL:
+            return self._choose(item, pieces)
+        return seq(*(self._piece(item, low, high) for low, high in pieces))
 
-    def _loop(self, loop: For, bounds: Bounds) -> Stmt:
-        extent = int_of(loop.extent)
-        if extent is None:
-            return self._inside(loop, bounds)
-        inner = {**bounds, loop.var.name: (0, extent - 1)}
-        cuts = [] if loop.kind in (ForKind.UNROLLED, ForKind.BOUND) else self._cuts(loop, extent, inner)
-        if not cuts:
-            return self._inside(loop, inner)
-        points = [0, *cuts, extent]
-        pieces = list(pairwise(points))
-        if loop.kind is ForKind.PARALLEL:
-            return self._choose(loop, pieces, bounds)
-        return seq(*(self._piece(loop, low, high, bounds) for low, high in pieces))
-
-    def _inside(self, loop: For, bounds: Bounds) -> Stmt:
-        body = self.visit(loop.body, bounds)
-        return _unswitched(loop if body is loop.body else loop.replace(body=body))
-
-    def _choose(self, loop: For, pieces: list[tuple[int, int]], bounds: Bounds) -> Stmt:
+    def _choose(self, loop: For, pieces: list[tuple[int, int]]) -> Stmt:
         """One loop whose body is the piece that the variable lies in."""
-        bodies = []
+        bodies, outer = [], self.scope
         for low, high in pieces:
-            inner = {**bounds, loop.var.name: (low, high - 1)}
-            body = simplify_stmt(self._renamed(loop.body) if low else loop.body, inner)
-            bodies.append((high, self.visit(body, inner)))
+            self.scope = Scope((*outer.around, loop), outer.known.bind(loop.var.name, low, high - 1))
+            body = simplify_stmt(self._renamed(loop.body) if low else loop.body, self.known)
+            bodies.append((high, self.visit(body)))
+        self.scope = outer
         *firsts, (_, result) = bodies
         for high, body in reversed(firsts):
             result = If(binary("lt", loop.var, high), body, None if is_empty(result) else result)
         return loop.replace(body=result)
 
-    def _piece(self, loop: For, low: int, high: int, bounds: Bounds) -> Stmt:
+    def _piece(self, loop: For, low: int, high: int) -> Stmt:
         """The iterations low..high-1 as a loop of their own, with fresh names inside."""
         body = self._renamed(loop.body) if low else loop.body
         if high - low == 1:
-            return self.visit(simplify_stmt(substitute(body, {loop.var.name: const(low)}), bounds), bounds)
+            return self.visit(simplify_stmt(substitute(body, {loop.var.name: const(low)}), self.known))
         var = Var(fresh(loop.var.name, self._names)) if low else loop.var
         moved = substitute(body, {loop.var.name: binary("add", var, low)}) if low else body
-        piece = simplify_stmt(moved, {**bounds, var.name: (0, high - low - 1)})
+        piece = simplify_stmt(moved, self.known.bind(var.name, 0, high - low - 1))
         if is_empty(piece):
             return piece
-        return self.visit(loop.replace(var=var, extent=const(high - low), body=piece), bounds)
+        return self.visit(loop.replace(var=var, extent=const(high - low), body=piece))
 
-    def _cuts(self, loop: For, extent: int, bounds: Bounds) -> list[int]:
+    def _cuts(self, loop: For, extent: int) -> list[int]:
         """Values of the loop variable at which a piece begins, without 0; empty when cutting is no use."""
-        sim = _below(loop, Simplifier(bounds))
+        if loop.kind in (ForKind.UNROLLED, ForKind.BOUND):
+            return []
+        sim = self.known
+        for item in loop.walk():
+            if isinstance(item, For):
+                sim = bind_loop(sim, item)
         found: set[int] = set()
         masked = self._masks and loop.kind is ForKind.VECTORIZED
         for cond in _conditions(loop.body):
@@ -127,7 +120,7 @@ class _Partition:
 
     def _renamed(self, body: Stmt) -> Stmt:
         """A copy whose loops, lets and buffers have names of their own."""
-        bound = [item.var for item in body.walk() if isinstance(item, For | Let)]
+        bound = [var for item in body.walk() for var in variables_of(item)]
         own = with_own_buffers(body, self._names)
         return substitute(own, {var.name: Var(fresh(var.name, self._names), var.type) for var in bound})
 
@@ -147,14 +140,6 @@ def _unswitched(loop: For) -> Stmt:
     rest, once = all_of(*inside), all_of(*outside)
     assert once is not None
     return If(once, loop.replace(body=branch.then if rest is None else If(rest, branch.then)))
-
-
-def _below(loop: For, sim: Simplifier) -> Simplifier:
-    """The simplifier that knows all loops inside `loop`, too; names are unique."""
-    for item in loop.body.walk():
-        if isinstance(item, For):
-            sim = bind_loop(sim, item)
-    return sim
 
 
 def _conditions(root: Node) -> Iterator[Expr]:

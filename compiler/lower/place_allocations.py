@@ -10,7 +10,7 @@ outputs; the attribute `workspace` counts them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from compiler.core.node import Node
 from compiler.loops.ir import (
@@ -29,7 +29,7 @@ from compiler.loops.ir import (
     Stmt,
     Var,
 )
-from compiler.lower.rewriter import replace_buffers
+from compiler.loops.walk import replace_buffers, scoped
 
 _Path = tuple[Stmt, ...]
 
@@ -38,7 +38,7 @@ def place_allocations(func: Func, *, launches: bool = False) -> Func:
     """Wrap the body with an `Alloc` for each local buffer; see the module's text for scopes."""
     if not func.allocs:
         return func
-    paths = _Accesses(func).paths
+    paths = _paths(func)
     places: dict[int, list[Buffer]] = {}
     changes: dict[Buffer, Buffer] = {}
     workspace: list[Buffer] = []
@@ -86,58 +86,38 @@ def _has_parallel(stmt: Stmt) -> bool:
     return any(isinstance(item, For) and item.kind is ForKind.PARALLEL for item in stmt.walk())
 
 
-class _Accesses:
+def _paths(func: Func) -> dict[Buffer, list[_Path]]:
     """For every local buffer, the paths (outermost statement first) to its accesses."""
+    paths: dict[Buffer, list[_Path]] = {item: [] for item in func.allocs}
+    started = _started(func)
+    for item, scope in scoped(func.body, closed=_is_leaf):
+        if isinstance(item, Buffer) and item in paths:
+            paths[item].append(scope.around)
+        elif isinstance(item, Block):
+            whole = (*scope.around, item)
+            for buffer, path in _of_block(item, whole, started):
+                if buffer in paths:
+                    paths[buffer].append(path)
+    return paths
 
-    def __init__(self, func: Func) -> None:
-        self.paths: dict[Buffer, list[_Path]] = {item: [] for item in func.allocs}
-        self._started = _started(func)
-        self._stack: list[Stmt] = []
-        self._visit(func.body)
 
-    def _visit(self, stmt: Stmt) -> None:
-        self._stack.append(stmt)
-        if isinstance(stmt, Block):
-            self._block(stmt)
-        if not isinstance(stmt, Block):
-            for child in stmt.children():
-                self._child(child)
-        elif is_compound(stmt):
-            self._visit(stmt.body)
-        self._stack.pop()
+def _of_block(block: Block, whole: _Path, started: dict[Buffer, set[Var]]) -> Iterator[tuple[Buffer, _Path]]:
+    atomic = any(isinstance(item, AtomicUpdate) for item in block.body.walk())
+    for region in block.reads:
+        yield region.buffer, whole
+    for region in block.writes:
+        kept = _reduce_variables(block)
+        if block.init is None and region.buffer in started:
+            kept &= started[region.buffer]
+        yield region.buffer, whole[:1] if atomic else _above(whole, kept)
 
-    def _child(self, child: Node) -> None:
-        if isinstance(child, Stmt):
-            self._visit(child)
-        else:
-            self._note(child, tuple(self._stack))
 
-    def _block(self, block: Block) -> None:
-        whole = tuple(self._stack)
-        atomic = any(isinstance(item, AtomicUpdate) for item in block.body.walk())
-        for region in block.reads:
-            self._add(region.buffer, whole)
-        for region in block.writes:
-            kept = _reduce_variables(block)
-            if block.init is None and region.buffer in self._started:
-                kept &= self._started[region.buffer]
-            self._add(region.buffer, whole[:1] if atomic else self._above(kept))
-
-    def _above(self, names: set[Var]) -> _Path:
-        """The path that ends at the outermost loop over one of the variables, or at this statement."""
-        for depth, stmt in enumerate(self._stack):
-            if isinstance(stmt, For) and stmt.var in names:
-                return tuple(self._stack[: depth + 1])
-        return tuple(self._stack)
-
-    def _note(self, root: Node, path: _Path) -> None:
-        for item in root.walk():
-            if isinstance(item, Buffer):
-                self._add(item, path)
-
-    def _add(self, buffer: Buffer, path: _Path) -> None:
-        if buffer in self.paths:
-            self.paths[buffer].append(path)
+def _above(path: _Path, names: set[Var]) -> _Path:
+    """The path that ends at the outermost loop over one of the variables, or the whole."""
+    for depth, stmt in enumerate(path):
+        if isinstance(stmt, For) and stmt.var in names:
+            return path[: depth + 1]
+    return path
 
 
 def _reduce_variables(block: Block) -> set[Var]:
@@ -174,15 +154,15 @@ def _common(paths: Iterable[_Path]) -> _Path:
 
 def _wrap(stmt: Stmt, places: dict[int, list[Buffer]]) -> Stmt:
     """Put allocations around the statements they belong to; the same object where there are none."""
-
-    def visit(item: Node) -> Node:
-        return _wrap(item, places) if isinstance(item, Stmt) else item
-
-    leaf = isinstance(stmt, Block) and not is_compound(stmt)
-    result = stmt if leaf else stmt.map_children(visit)
+    result = stmt if _is_leaf(stmt) else stmt.map_bodies(lambda item: _wrap(item, places))
     for buffer in reversed(places.get(id(stmt), [])):
         result = Alloc(buffer, result)
     return result
+
+
+def _is_leaf(item: Node) -> bool:
+    """Whether a node is a block that declares all that it does."""
+    return isinstance(item, Block) and not is_compound(item)
 
 
 def is_compound(block: Block) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from compiler.loops.ir import SHARED, Alloc, Buffer, For, ForKind, Func, Stmt
-from compiler.lower.rewriter import Rewriter, with_body
+from compiler.loops.ir import SHARED, Alloc, Buffer, For, Func, Stmt
+from compiler.loops.walk import Rewriter, with_body
 
 
 def place_shared(func: Func) -> Func:
@@ -17,11 +17,10 @@ class _Place(Rewriter):
         self._found: list[Buffer] | None = None
 
     def visit_for(self, item: For) -> Stmt:
-        threads = item.kind is ForKind.BOUND and (item.tag or "").startswith("threadIdx.")
-        if not threads or self._found is not None:
-            return self.loop(item)
+        if not item.over_threads or self._found is not None:
+            return self.parts(item)
         self._found = []
-        done: Stmt = self.loop(item)
+        done: Stmt = self.parts(item)
         for buffer in reversed(self._found):
             done = Alloc(buffer, done)
         self._found = None
@@ -29,6 +28,6 @@ class _Place(Rewriter):
 
     def visit_alloc(self, item: Alloc) -> Stmt:
         if self._found is None or item.buffer.scope != SHARED:
-            return self.children(item)
+            return self.parts(item)
         self._found.append(item.buffer)
         return self.visit(item.body)

@@ -11,8 +11,8 @@ from compiler.core.node import Node
 from compiler.loops.ir import Binary, Const, For, ForKind, Func, Stmt, Var, binary, const
 from compiler.loops.names import fresh
 from compiler.loops.queries import int_of, variables
-from compiler.loops.simplify import Bounds, simplify_stmt, substitute
-from compiler.lower.rewriter import with_body
+from compiler.loops.simplify import simplify_stmt, substitute
+from compiler.loops.walk import Rewriter, with_body
 
 PARALLEL_ITERATIONS = 96
 """A parallel loop is not split below so many iterations."""
@@ -21,25 +21,18 @@ PARALLEL_ITERATIONS = 96
 def split_fused(func: Func) -> Func:
     """Split loops by the divisors of their variables."""
     names = set(variables(func.body))
-    return with_body(func, _Split(names).visit(func.body, {}))
+    return with_body(func, _Split(names).visit(func.body))
 
 
-class _Split:
+class _Split(Rewriter):
     def __init__(self, names: set[str]) -> None:
+        super().__init__()
         self._names = names
 
-    def visit(self, stmt: Stmt, bounds: Bounds) -> Stmt:
-        if not isinstance(stmt, For):
-            return stmt.map_children(
-                lambda item: self.visit(item, bounds) if isinstance(item, Stmt) else item
-            )
-        stmt = self._split(stmt, bounds)
-        extent = int_of(stmt.extent)
-        inner = bounds if extent is None else {**bounds, stmt.var.name: (0, extent - 1)}
-        body = self.visit(stmt.body, inner)
-        return stmt if body is stmt.body else stmt.replace(body=body)
+    def visit_for(self, item: For) -> Stmt:
+        return self.parts(self._split(item))
 
-    def _split(self, loop: For, bounds: Bounds) -> For:
+    def _split(self, loop: For) -> For:
         """The loop, or the outer one of those that it becomes."""
         extent = int_of(loop.extent)
         least = PARALLEL_ITERATIONS if loop.kind is ForKind.PARALLEL else 2
@@ -53,10 +46,10 @@ class _Split:
             Var(fresh(f"{loop.var.name}_i", self._names)),
         )
         value = binary("add", binary("mul", outer, size), inner)
-        known = {**bounds, outer.name: (0, extent // size - 1), inner.name: (0, size - 1)}
+        known = self.known.bind(outer.name, 0, extent // size - 1).bind(inner.name, 0, size - 1)
         body = simplify_stmt(substitute(loop.body, {loop.var.name: value}), known)
         inside = For(inner, const(size), body)
-        return self._split(loop.replace(var=outer, extent=const(extent // size), body=inside), bounds)
+        return self._split(loop.replace(var=outer, extent=const(extent // size), body=inside))
 
 
 def _divisors(loop: For) -> set[int]:

@@ -16,12 +16,11 @@ from compiler.core.target import TargetFacts
 from compiler.core.types import U8
 from compiler.loops.ir import (
     SCRATCH,
-    AddressOf,
     Alloc,
-    AtomicUpdate,
     Buffer,
     Expr,
     Func,
+    Indexed,
     Load,
     Seq,
     Stmt,
@@ -29,7 +28,7 @@ from compiler.loops.ir import (
     const,
 )
 from compiler.loops.queries import int_of
-from compiler.lower.rewriter import Rewriter, replace_buffers, with_body
+from compiler.loops.walk import Rewriter, replace_buffers, with_body
 
 _ALIGNMENT = 64
 
@@ -148,7 +147,7 @@ def _elementwise(item: Node, source: Buffer, target: Buffer, indices: set[tuple[
             return False
         indices.update(load.indices for load in loads if load.buffer == source)
         return True
-    if isinstance(item, Load | Store | AtomicUpdate | AddressOf) and item.buffer in (source, target):
+    if isinstance(item, Indexed) and item.buffer in (source, target):
         return False
     return all(
         _elementwise(child, source, target, indices)

@@ -5,24 +5,11 @@ An accumulator tile of 2 x 14 x 16 floats becomes 28 vectors of 16, which a regi
 
 from __future__ import annotations
 
-from compiler.core.node import Node
-from compiler.loops.ir import (
-    REGISTER,
-    SCRATCH,
-    AddressOf,
-    Alloc,
-    Buffer,
-    Expr,
-    For,
-    Func,
-    Load,
-    Ramp,
-    Store,
-    const,
-)
+from compiler.core.node import rewrite
+from compiler.loops.ir import REGISTER, SCRATCH, Alloc, Buffer, Expr, Func, Indexed, Ramp, Store, const
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier
-from compiler.lower.rewriter import Rewriter, bind_loop, with_body
+from compiler.loops.walk import N, Rewriter, Scope, scoped, with_body
 
 _PRIVATE = (REGISTER, SCRATCH)
 
@@ -35,54 +22,49 @@ def retype_vector_buffers(func: Func) -> Func:
 class _Retype(Rewriter):
     def visit_alloc(self, item: Alloc) -> Alloc:
         buffer = item.buffer
-        lanes = _common_lanes(item, self.sim) if buffer.scope in _PRIVATE and not buffer.alias_of else 0
+        lanes = _common_lanes(item, self.scope) if buffer.scope in _PRIVATE and not buffer.alias_of else 0
         size = int_of(buffer.shape[0])
         if lanes < 2 or size is None:
-            return self.children(item)
+            return self.parts(item)
         count = const(-(-size // lanes))
         vectors = buffer.replace(dtype=buffer.dtype.with_lanes(lanes), shape=(count,))
-        body = _Exchange(buffer, vectors, lanes, self.sim).visit(item.body)
-        return self.children(item.replace(buffer=vectors, body=body))
+        body = _Exchange(buffer, vectors, lanes, self.scope).visit(item.body)
+        return self.parts(item.replace(buffer=vectors, body=body))
 
 
 class _Exchange(Rewriter):
-    def __init__(self, old: Buffer, new: Buffer, lanes: int, sim: Simplifier) -> None:
-        super().__init__()
-        self.sim = sim
+    def __init__(self, old: Buffer, new: Buffer, lanes: int, scope: Scope) -> None:
+        super().__init__(scope)
         self._old = old
         self._new = new
         self._lanes = lanes
 
-    def visit_load(self, item: Load) -> Load:
-        if item.buffer != self._old:
-            return self.children(item)
-        return Load(self._new, (self._number(item.indices[0]),))
-
     def visit_store(self, item: Store) -> Store:
-        if item.buffer != self._old:
-            return self.children(item)
-        return Store(self._new, (self._number(item.indices[0]),), self.visit(item.value))
+        return self._whole(self.parts(item))
+
+    def part(self, item: N) -> N:
+        return rewrite(item, self._whole)
+
+    def _whole(self, item: N) -> N:
+        """An access to the buffer as one to a whole vector."""
+        if not isinstance(item, Indexed) or item.buffer != self._old:
+            return item
+        return item.replace(buffer=self._new, indices=(self._number(item.indices[0]),))
 
     def _number(self, index: Expr) -> Expr:
         assert isinstance(index, Ramp)
-        linear = self.sim.linear(index.base)
+        linear = self.known.linear(index.base)
         terms = {atom: factor // self._lanes for atom, factor in linear.terms.items()}
-        return self.sim.emit(type(linear)(terms, linear.constant // self._lanes))
+        return self.known.emit(type(linear)(terms, linear.constant // self._lanes))
 
 
-def _common_lanes(alloc: Alloc, sim: Simplifier) -> int:
+def _common_lanes(alloc: Alloc, scope: Scope) -> int:
     """The one number of lanes of all accesses to a buffer; 0 when they differ or are not aligned."""
     lanes: set[int] = set()
-
-    def visit(item: Node, known: Simplifier) -> None:
-        inner = bind_loop(known, item) if isinstance(item, For) else known
-        if isinstance(item, Load | Store | AddressOf) and item.buffer == alloc.buffer:
-            masked = not isinstance(item, AddressOf) and item.mask is not None
-            lanes.add(0 if masked else _aligned(item.indices[0], inner))
-        for child in item.children():
-            visit(child, inner)
-
-    visit(alloc.body, sim)
+    for item, here in scoped(alloc.body, scope):
+        if isinstance(item, Indexed) and item.buffer == alloc.buffer:
+            masked = getattr(item, "mask", None) is not None
+            lanes.add(0 if masked else _aligned(item.indices[0], here.known))
     return lanes.pop() if len(lanes) == 1 else 0
 
 

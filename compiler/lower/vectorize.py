@@ -47,9 +47,9 @@ from compiler.loops.ir import (
 from compiler.loops.names import fresh
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
+from compiler.loops.walk import Rewriter, bind_loop, with_body, with_own_buffers
 from compiler.lower.accumulate import neutral
 from compiler.lower.capabilities import MASKED_MEMORY
-from compiler.lower.rewriter import Rewriter, bind_loop, with_body, with_own_buffers
 
 UNROLLED_PIECES = 4
 """Up to so many full vectors one loop is cut into an unrolled loop, beyond that into a serial one."""
@@ -74,7 +74,7 @@ class _Vectorize(Rewriter):
         self._names = {item.name for item in func.body.walk() if isinstance(item, Var | Buffer)}
 
     def visit_for(self, item: For) -> Stmt:
-        loop = self.loop(item)
+        loop = self.parts(item)
         if loop.kind is not ForKind.VECTORIZED:
             return loop
         extent = int_of(loop.extent)
@@ -94,10 +94,8 @@ class _Vectorize(Rewriter):
             done.append(self._vector(loop, const(0), lanes))
         elif full > 1:
             outer = Var(fresh(f"{loop.var.name}_vec", self._names))
-            known = self.sim
-            self.sim = known.bind(outer.name, 0, full - 1)
+            self.known.bind(outer.name, 0, full - 1)
             body = self._vector(loop, binary("mul", outer, lanes), lanes)
-            self.sim = known
             kind = ForKind.UNROLLED if full <= UNROLLED_PIECES else ForKind.SERIAL
             done.append(For(outer, const(full), body, kind))
         return seq(*done, *self._rest(loop, full * lanes, rest, lanes))
@@ -137,7 +135,7 @@ class _Vectorize(Rewriter):
         mask = None
         if count is not None:
             mask = Binary("lt", Ramp(const(0), const(1), lanes), Broadcast(const(count), lanes))
-        return _Lanes(lane, lanes, self.sim.bind(lane.name, 0, lanes - 1)).stmt(body, mask)
+        return _Lanes(lane, lanes, self.known.bind(lane.name, 0, lanes - 1)).stmt(body, mask)
 
 
 def _widest(body: Stmt) -> int:

@@ -13,12 +13,12 @@ from compiler.loops.interp import run
 from compiler.loops.ir import SHARED, Alloc, Barrier, For, Func, If, Seq, const, statements
 from compiler.loops.text import parse_func
 from compiler.loops.verify import verify
+from compiler.loops.walk import replace_buffers
 from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.lower_blocks import lower_blocks
 from compiler.lower.merge_threads import merge_threads
 from compiler.lower.place_allocations import place_allocations
 from compiler.lower.place_shared import place_shared
-from compiler.lower.rewriter import replace_buffers
 from tests.support.gpu import SM_70
 from tests.support.kernels import lower_all
 
