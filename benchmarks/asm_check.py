@@ -14,10 +14,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from compiler.compile import compile_model
 from compiler.core.diagnostics import TkError
 from compiler.core.files import private_directory
 from compiler.core.settings import load_settings
-from compiler.pipeline import compile_model
 from compiler.reports import CompileOptions
 from compiler.targets import get_target
 from compiler.targets.assembly import innermost_loops, spilling_loops

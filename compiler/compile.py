@@ -25,6 +25,7 @@ from compiler.core.settings import Settings, load_settings
 from compiler.frontend.external import ExternalData
 from compiler.reports import CompileOptions, CompileReport, StageTime, TargetReport
 from compiler.stages.finished import Finished, FinishedLibraries, externals_match, finished_key
+from compiler.stages.job import CompileJob
 from compiler.targets import TARGETS, TargetRow, find_target, get_target
 from compiler.targets.toolchain import find_cxx
 
@@ -38,36 +39,35 @@ def compile_model(path: Path, options: CompileOptions, *, progress: Progress = s
 
     Raises UsageError, BadInputError, HostError or BuildError; the old output stays in place then.
     """
-    settings = load_settings()
     _check_output(path, options)
-    with cache_in_use(settings.cache_dir):
-        report = _compile(path, options, settings, progress)
+    job = CompileJob.of(path, options, progress)
+    with cache_in_use(job.settings.cache_dir):
+        report = _compile(job)
     if not report.cached:
-        make_room(settings)
+        make_room(job.settings)
     return report
 
 
-def _compile(path: Path, options: CompileOptions, settings: Settings, progress: Progress) -> CompileReport:
-    if not _may_be_kept(options, settings):
-        return _pipeline(path, options, ExternalData(path.parent), progress)
-    started, before = time.perf_counter(), _state(path)
-    libraries = FinishedLibraries(settings.cache_dir / "libraries", settings.cache_bytes)
-    key = _key(path, options, settings)
-    external = ExternalData(path.parent)
+def _compile(job: CompileJob) -> CompileReport:
+    if not _may_be_kept(job):
+        return _run(job)
+    started, before = time.perf_counter(), _state(job.model)
+    libraries = FinishedLibraries(job.settings.cache_dir / "libraries", job.settings.cache_bytes)
+    key, output = _key(job), job.options.output
     found = libraries.find(key)
-    if found and externals_match(found, _digest(external)) and libraries.take(found, options.output):
-        return _report(found, options, started)
+    if found and externals_match(found, _digest(job.external)) and libraries.take(found, output):
+        return _report(found, job, started)
     remove_abandoned_directories("tk")
-    with staging_directory(options.output) as directory:
+    with staging_directory(output) as directory:
         # Private at first: what goes into the cache is what was made here, whoever else writes there.
         made = directory / "library"
-        report = _pipeline(path, replace(options, output=made), external, progress)
+        report = _run(replace(job, options=replace(job.options, output=made)))
         warnings = report.warnings
         # Kept is what has nothing to say to the user, of a model that nobody wrote to meanwhile.
-        if _state(path) == before and not warnings:
-            warnings = _keep(libraries, key, made, external, report)
-        replace_atomic(made, options.output)
-    return replace(report, path=options.output, warnings=warnings)
+        if _state(job.model) == before and not warnings:
+            warnings = _keep(libraries, key, made, job.external, report)
+        replace_atomic(made, output)
+    return replace(report, path=output, warnings=warnings)
 
 
 def list_targets() -> tuple[TargetReport, ...]:
@@ -142,28 +142,26 @@ def _keep(
     return ()
 
 
-def _may_be_kept(options: CompileOptions, settings: Settings) -> bool:
+def _may_be_kept(job: CompileJob) -> bool:
     """Whether this compile makes a library and nothing else; looking closer means compiling."""
+    options, device = job.options, job.target.device
     asked = options.dump, options.stop_after, options.start_from
-    whole = options.emit == "library" and asked == (None, None, None) and not settings.debug
-    device = get_target(options.target, options.arch, tf32=options.tf32).device
+    whole = options.emit == "library" and asked == (None, None, None) and not job.settings.debug
     return whole and (device is None or device.identity is not None)
 
 
-def _pipeline(
-    path: Path, options: CompileOptions, external: ExternalData, progress: Progress
-) -> CompileReport:
-    from compiler.pipeline import compile_model as run  # slow to import, and not needed for a hit
+def _run(job: CompileJob) -> CompileReport:
+    from compiler.pipeline import run_job  # slow to import, and not needed for a hit
 
-    return run(path, options, external, progress)
+    return run_job(job)
 
 
-def _key(path: Path, options: CompileOptions, settings: Settings) -> str:
-    target, cxx = get_target(options.target, options.arch, tf32=options.tf32), find_cxx(settings)
+def _key(job: CompileJob) -> str:
+    options, target, cxx = job.options, job.target, find_cxx(job.settings)
     device = target.device
-    identity = "" if device is None or device.identity is None else device.identity(target, settings)
+    identity = "" if device is None or device.identity is None else device.identity(target, job.settings)
     return finished_key(
-        sha256_file(path),
+        sha256_file(job.model),
         target.facts,
         target.features,
         target.flags(cxx),
@@ -192,13 +190,12 @@ def _digest(external: ExternalData) -> Callable[[str], str]:
     return lambda name: sha256_bytes(external.content(name, "the model"))
 
 
-def _report(found: Finished, options: CompileOptions, started: float) -> CompileReport:
+def _report(found: Finished, job: CompileJob, started: float) -> CompileReport:
     seconds = time.perf_counter() - started
-    facts = get_target(options.target, options.arch, tf32=options.tf32).facts
     return CompileReport(
-        path=options.output,
-        target=facts.name,
-        arch=facts.arch,
+        path=job.options.output,
+        target=job.target.facts.name,
+        arch=job.target.facts.arch,
         seconds=seconds,
         stages=(StageTime("cache", seconds),),
         kernels=found.facts["kernels"],

@@ -10,7 +10,6 @@ from compiler.frontend.onnx import import_model
 from compiler.frontend.proto import read_model
 from compiler.frontend.refusals import UnsupportedModelError
 from compiler.frontend.shapes import Bind
-from compiler.graph.alias import find_aliases, is_join
 from compiler.graph.convert import lay_out
 from compiler.graph.fuse import fuse
 from compiler.graph.ir import Graph, Value
@@ -88,10 +87,7 @@ def _op_counts(graph: Graph) -> tuple[OpCount, ...]:
 
 def _arena_bytes(graph: Graph) -> int:
     """Planned memory for intermediates on this machine's CPU, workspace of kernels not counted."""
-    fused = fuse(rewrite_graph(graph))
-    constants = fused.graph.constants
-    fused, layouts = lay_out(fused, TargetLayoutCosts(get_target().facts))
-    aliases = find_aliases(fused, layouts)
-    groups = [group for group in fused.groups if not is_join(group, aliases)]
-    uses = [Use(tuple(v for v in g.inputs if v not in constants), g.outputs) for g in groups]
-    return plan_storage(fused, layouts, aliases, uses).plan.bytes
+    laid_out = lay_out(fuse(rewrite_graph(graph)), TargetLayoutCosts(get_target().facts))
+    constants = laid_out.fused.graph.constants
+    uses = [Use(tuple(v for v in g.inputs if v not in constants), g.outputs) for g in laid_out.computed]
+    return plan_storage(laid_out, uses).plan.bytes

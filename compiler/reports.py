@@ -64,11 +64,11 @@ class CompileReport:
     arch: str
     seconds: float
     stages: tuple[StageTime, ...]
-    kernels: int
-    cache_hits: int
-    library_bytes: int
-    constant_bytes: int
-    peak_memory: int
+    kernels: int = 0
+    cache_hits: int = 0
+    library_bytes: int = 0
+    constant_bytes: int = 0
+    peak_memory: int = 0
     warnings: tuple[str, ...] = ()
     cached: bool = False
     stopped_after: str | None = None

@@ -16,7 +16,7 @@ from compiler.loops.layout import Layout
 
 @dataclass(frozen=True, slots=True)
 class Alias:
-    """A tensor that lies inside another one, `offset` elements from its start."""
+    """A tensor that lies inside another one, `offset` bytes from its start."""
 
     parent: Value
     offset: int
@@ -93,9 +93,9 @@ def _steps_before(node: Node, part: Value) -> int:
 
 
 def _offset(group: Group, part: Value, result: Layout) -> int:
-    """Elements of the joined tensor's memory before a part that lies inside it."""
+    """Bytes of the joined tensor's memory before a part that lies inside it."""
     node = group.nodes[0]
     steps = node.output.type.shape[node.attrs.integer("axis")]
     unit = result.group or result.lanes or 1
     units = -(-steps // unit)  # groups, blocks or single steps, all of the same size
-    return _steps_before(node, part) // unit * (result.size // units)
+    return _steps_before(node, part) // unit * (result.size // units) * part.type.dtype.bits // 8

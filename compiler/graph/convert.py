@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
 
+from compiler.graph.alias import Alias, find_aliases, is_join
 from compiler.graph.attrs import Attrs
-from compiler.graph.fuse import FusedGraph, fuse
+from compiler.graph.fuse import FusedGraph, Group, fuse
 from compiler.graph.ir import Graph, Node, Value
 from compiler.graph.layout import LayoutCosts, choose_layouts, layout_choices
 from compiler.graph.op import Kind
@@ -23,22 +26,41 @@ Copies = Mapping[Value, Value]
 """For a tensor whose layout is fixed, the tensor that kernels read or write in its place."""
 
 
-def lay_out(fused: FusedGraph, costs: LayoutCosts) -> tuple[FusedGraph, Mapping[Value, Layout]]:
+@dataclass(frozen=True)
+class LaidOut:
+    """Groups of operators, and how each tensor lies in memory."""
+
+    fused: FusedGraph
+    layouts: Mapping[Value, Layout]
+
+    @cached_property
+    def aliases(self) -> dict[Value, Alias]:
+        """The tensors that lie inside others."""
+        return find_aliases(self.fused, self.layouts)
+
+    @property
+    def computed(self) -> list[Group]:
+        """The groups that are kernels, in order: all but joins whose parts are in place already."""
+        return [group for group in self.fused.groups if not is_join(group, self.aliases)]
+
+
+def lay_out(fused: FusedGraph, costs: LayoutCosts) -> LaidOut:
     """The graph with the conversions that pay, and the cheapest layout of every tensor.
 
     Every conversion that might pay is tried; those whose two sides get the same layout are left out again.
     """
     if costs.lanes < 2:  # no vectors of channels, so no blocks of them
-        return fused, {value: found[0] for value, found in layout_choices(fused, costs.lanes).items()}
+        choices = layout_choices(fused, costs.lanes)
+        return LaidOut(fused, {value: found[0] for value, found in choices.items()})
     copies = possible_copies(fused)
     tried = _with_copies(fused, copies)
     layouts = choose_layouts(tried, costs, frozenset(copies.values()))
     wanted = {value: copy for value, copy in copies.items() if layouts[value] != layouts[copy]}
-    left_out = copies.keys() - wanted.keys()
-    if not left_out:
-        return tried, layouts
-    dropped = {copies[value] for value in left_out}
-    return _with_copies(fused, wanted), {v: layout for v, layout in layouts.items() if v not in dropped}
+    dropped = {copies[value] for value in copies.keys() - wanted.keys()}
+    if not dropped:
+        return LaidOut(tried, layouts)
+    kept = {value: layout for value, layout in layouts.items() if value not in dropped}
+    return LaidOut(_with_copies(fused, wanted), kept)
 
 
 def possible_copies(fused: FusedGraph) -> dict[Value, Value]:

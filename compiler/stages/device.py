@@ -5,19 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
+from compiler.core.files import sha256_file
 from compiler.render.host import DevicePlan, PlanLaunch, PlanStep
-from compiler.render.vocabulary import Vocabulary
+from compiler.stages.dump import MODULE
+from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel
 from compiler.targets.device import Module
 
 _MODEL_DIGITS = 8
 
 
-def device_module(kernels: Sequence[Kernel], words: Vocabulary, model_sha256: str) -> Module:
-    """All device functions of a model as one source."""
-    text = words.module([kernel.text for kernel in kernels])
+def device_module(kernels: Sequence[Kernel], job: CompileJob) -> Module | None:
+    """All device functions of a model as one source; None where the host runs the kernels."""
+    if job.target.device is None:
+        return None
+    text = job.target.vocabulary.module([kernel.text for kernel in kernels])
+    job.dump.model(MODULE, text, job.target.device.suffix)
     launches = tuple(launch for kernel in kernels for launch in kernel.launches)
-    return Module(text, launches, model_sha256[:_MODEL_DIGITS])
+    return Module(text, launches, sha256_file(job.model)[:_MODEL_DIGITS])
 
 
 def device_plan(target: str, kernels: Sequence[Kernel], steps: Sequence[PlanStep]) -> DevicePlan:

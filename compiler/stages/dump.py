@@ -53,7 +53,7 @@ _OWN = re.compile(r"\d\d-[a-z]+(\.[a-z.]+)?")
 class Dump:
     """Writes stage texts below `directory`; does nothing without one."""
 
-    directory: Path | None
+    directory: Path | None = None
 
     @classmethod
     def open(cls, directory: Path | None) -> Self:
@@ -66,10 +66,10 @@ class Dump:
     def __bool__(self) -> bool:
         return self.directory is not None
 
-    def model(self, stage: str, text: str, suffix: str = ".txt") -> None:
-        """The text of a stage about the whole model."""
+    def model(self, stage: str, made: object, suffix: str = ".txt") -> None:
+        """What a stage made of the whole model, as text."""
         if self.directory is not None:
-            _write(self.directory / f"{stage}{suffix}", text)
+            _write(self.directory / f"{stage}{suffix}", str(made))
 
     def kernel(self, stage: str, number: int, text: str, suffix: str = ".loops") -> None:
         """The text of a stage about one kernel."""
@@ -119,10 +119,6 @@ class Edit:
     kernel: int
     text: str
     path: Path
-
-    def applies(self, stage: str, kernel: int) -> bool:
-        """Whether this edit replaces the product of `stage` for `kernel`."""
-        return self.stage == stage and self.kernel == kernel
 
     def check_applied(self, kernels: int) -> None:
         """Raise UsageError when the model has no kernel of this number."""

@@ -13,6 +13,15 @@ from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.rules.estimate import seconds
 
 Work = tuple[Func, tuple[tuple[str, Layout], ...]]
+"""A function to schedule, and the layouts of those of its parameters that are not row-major, by name."""
+
+
+def work_of(made: GroupFunc, layouts: Mapping[Value, Layout]) -> Work:
+    """The work of a group, the same for groups that one kernel can compute."""
+    found = (
+        (buffer.name, layouts.get(value)) for buffer, value in zip(made.func.params, made.values, strict=True)
+    )
+    return made.func, tuple((name, layout) for name, layout in found if layout is not None and layout.maps)
 
 
 def form_chooser(layouts: Mapping[Value, Layout], facts: TargetFacts, chooser: Chooser) -> ChooseForm:
@@ -20,11 +29,10 @@ def form_chooser(layouts: Mapping[Value, Layout], facts: TargetFacts, chooser: C
     known: dict[Work, float] = {}
 
     def cost(made: GroupFunc) -> float:
-        own = param_layouts(made, layouts)
-        key = (made.func, tuple(own.items()))
-        if key not in known:
-            known[key] = seconds(made.func, own, facts)
-        return known[key]
+        work = work_of(made, layouts)
+        if work not in known:
+            known[work] = seconds(work[0], dict(work[1]), facts)
+        return known[work]
 
     def choose(name: str, candidates: Mapping[str, GroupFunc]) -> str:
         options = [Option((number,), cost(made)) for number, made in enumerate(candidates.values())]
@@ -32,13 +40,3 @@ def form_chooser(layouts: Mapping[Value, Layout], facts: TargetFacts, chooser: C
         return list(candidates)[chosen]
 
     return choose
-
-
-def param_layouts(made: GroupFunc, layouts: Mapping[Value, Layout]) -> dict[str, Layout]:
-    """The layouts of those parameters of a group's function that are not row-major, by name."""
-    found = {}
-    for buffer, value in zip(made.func.params, made.values, strict=True):
-        layout = layouts.get(value)
-        if layout is not None and layout.maps:
-            found[buffer.name] = layout
-    return found

@@ -1,16 +1,20 @@
-"""One unique piece of work -> one kernel: schedule it, lower it, print it."""
+"""Each unique piece of work -> one kernel: schedule it, lower it, print it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from math import prod
+from pathlib import Path
 
 from compiler.core.diagnostics import BadInputError, TkError
 from compiler.core.passes import PassEvent, run_passes
+from compiler.core.progress import Steps
+from compiler.graph.convert import LaidOut
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Value
-from compiler.graph.to_loops import Derived
+from compiler.graph.to_loops import Derived, group_func
 from compiler.loops.ir import CONSTANT, Func
 from compiler.loops.layout import Layout
 from compiler.loops.queries import static_shape
@@ -19,13 +23,15 @@ from compiler.loops.verify import Stage, verify, verifying
 from compiler.lower import LEADS_TO, PASSES, lowering
 from compiler.render.cstyle import render_kernel
 from compiler.render.device import Launch, render_launches
-from compiler.schedule.chooser import AnalyticChooser
 from compiler.schedule.layouts import all_layouts, layouts_of
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import Trace
 from compiler.stages.constants import Maps
 from compiler.stages.dump import LOOPS, LOWER, RENDER, SCHEDULE, TRACE, Dump, Edit
+from compiler.stages.forms import Work, form_chooser, work_of
+from compiler.stages.job import CompileJob
+from compiler.targets.build import KernelBuild
 from compiler.targets.target import Target
 
 
@@ -73,53 +79,96 @@ class Step:
     derived: Mapping[Value, Derived] = field(default_factory=dict)
 
 
-def make_kernel(
-    number: int,
-    func: Func,
-    layouts: Mapping[str, Layout],
-    target: Target,
-    dump: Dump,
-    edit: Edit | None,
-    *,
-    last: str = "render",
-    check: bool = False,
-) -> Kernel | None:
+def model_steps(laid_out: LaidOut, job: CompileJob) -> tuple[list[Work], list[Step]]:
+    """The unique pieces of work of a model, each to be one kernel, and the calls of these in order."""
+    facts, constants = job.target.facts, laid_out.fused.graph.constants
+    choose = form_chooser(laid_out.layouts, facts, job.chooser)
+    known: dict[Work, int] = {}
+    steps: list[Step] = []
+    for group in laid_out.computed:
+        made = group_func(group, constants, choose, pieces=not facts.binds_threads)
+        number = known.setdefault(work_of(made, laid_out.layouts), len(known))
+        steps.append(Step(number, group, made.values, made.derived))
+    return list(known), steps
+
+
+def make_kernels(
+    work: Sequence[Work], job: CompileJob, build: KernelBuild | None
+) -> tuple[list[Kernel], list[Future[Path]]]:
+    """The kernels, and their objects to come where the host runs them: `build` starts when a text is there.
+
+    Making a kernel's text and compiling it are told as a half each.
+    """
+    kernels: list[Kernel] = []
+    objects: list[Future[Path]] = []
+    done = Steps(job.progress, "kernels", len(work))
+    for number, (func, layouts) in enumerate(work):
+        kernel = make_kernel(number, func, dict(layouts), job)
+        if kernel is not None:
+            kernels.append(kernel)
+        if kernel is not None and build is not None and job.target.device is None:
+            objects.append(build.submit(f"kernel {number}", kernel.text))
+            objects[-1].add_done_callback(lambda _: done.advance(0.5))
+            done.advance(0.5)
+        else:
+            done.advance()
+    if job.edit is not None:
+        job.edit.check_applied(len(work))
+    return kernels, objects
+
+
+def make_kernel(number: int, func: Func, layouts: Mapping[str, Layout], job: CompileJob) -> Kernel | None:
     """Schedule, lower and print `func`; an edit takes the place of what its stage would have made.
 
-    None where `last` is a stage before the source text. `check` verifies the program after every pass. Raises
-    BadInputError when the edited text does not fit, and InternalError for what `check` finds.
+    None where the job ends before the source text. With `debug` the program is verified after every pass.
+    Raises BadInputError when the edited text does not fit, and InternalError for what is found then.
     """
-    func = _loops(number, func, edit)
+    dump, check = job.dump, job.settings.debug
+    if edit := job.edit_of(LOOPS, number):
+        func = _edited(func, edit, "imported")
     if check:
         verify(func, "imported", after="loops")
     if dump:
         dump.kernel(LOOPS, number, print_func(func))
-    if last == "loops":
+    if job.last == "loops":
         return None
-    trace, scheduled = _schedule(number, func, layouts, target, edit)
+    trace, scheduled = _schedule(number, func, layouts, job)
     if check:
         verify(scheduled, "scheduled", after="schedule")
     if dump:
         dump.kernel(TRACE, number, trace.to_json(), ".json")
         dump.kernel(SCHEDULE, number, print_func(scheduled))
-    if last == "schedule":
+    if job.last == "schedule":
         return None
-    lowered = _lowered(number, scheduled, target, dump, check=check)
-    if last == "lower":
+    lowered = _lowered(number, scheduled, job)
+    if job.last == "lower":
         return None
-    source = print_kernel(number, lowered, target)
-    text = source.text
-    if edit is not None and edit.applies(RENDER, number):
-        text = edit.text
+    source = print_kernel(number, lowered, job.target)
+    edit = job.edit_of(RENDER, number)
+    text = edit.text if edit else source.text
     dump.kernel(RENDER, number, text, ".cpp")
     return Kernel(
         number, func, layouts, trace, scheduled, lowered, text, source.scratch_bytes, source.launches
     )
 
 
-def _lowered(number: int, scheduled: Func, target: Target, dump: Dump, *, check: bool) -> Func:
-    observers = [*([_dumper(dump, number)] if dump else []), *([verifying(LEADS_TO)] if check else [])]
-    lowered = run_passes(lowering(target.facts), scheduled, observers)
+def _schedule(number: int, func: Func, layouts: Mapping[str, Layout], job: CompileJob) -> tuple[Trace, Func]:
+    if edit := job.edit_of(TRACE, number):
+        schedule = _replayed(func, layouts, edit)
+    else:
+        schedule = schedule_func(func, layouts, job.target.facts, job.chooser)
+    if edit := job.edit_of(SCHEDULE, number):
+        return schedule.trace, _edited(schedule.func, edit, "scheduled")
+    return schedule.trace, schedule.func
+
+
+def _lowered(number: int, scheduled: Func, job: CompileJob) -> Func:
+    check = job.settings.debug
+    observers = [
+        *([_dumper(job.dump, number)] if job.dump else []),
+        *([verifying(LEADS_TO)] if check else []),
+    ]
+    lowered = run_passes(lowering(job.target.facts), scheduled, observers)
     if check:
         verify(lowered, "flat", after="lower")
     return lowered
@@ -147,24 +196,6 @@ def replay_kernel(number: int, func: Func, trace: Trace, target: Target) -> str:
     """The source file that a recorded trace gives; raises ScheduleError when the trace does not fit."""
     lowered = run_passes(lowering(target.facts), replay(trace, func).func)
     return print_kernel(number, lowered, target).text
-
-
-def _loops(number: int, func: Func, edit: Edit | None) -> Func:
-    if edit is None or not edit.applies(LOOPS, number):
-        return func
-    return _edited(func, edit, "imported")
-
-
-def _schedule(
-    number: int, func: Func, layouts: Mapping[str, Layout], target: Target, edit: Edit | None
-) -> tuple[Trace, Func]:
-    if edit is not None and edit.applies(TRACE, number):
-        schedule = _replayed(func, layouts, edit)
-    else:
-        schedule = schedule_func(func, layouts, target.facts, AnalyticChooser())
-    if edit is not None and edit.applies(SCHEDULE, number):
-        return schedule.trace, _edited(schedule.func, edit, "scheduled")
-    return schedule.trace, schedule.func
 
 
 def _replayed(func: Func, layouts: Mapping[str, Layout], edit: Edit) -> Schedule:

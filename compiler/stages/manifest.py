@@ -3,36 +3,32 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from compiler.core.files import sha256_bytes, sha256_file
-from compiler.graph.fuse import FusedGraph
-from compiler.graph.ir import Value
+from compiler.graph.ir import Graph, Value
 from compiler.loops.text import print_func
 from compiler.render.host import Plan
+from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel, Step
 from compiler.targets.device import Images, Launch
-from compiler.targets.target import Target
 
 VERSION = 1
 """Raised whenever a field changes its meaning."""
 
 
 def model_manifest(
-    path: Path,
-    fused: FusedGraph,
+    graph: Graph,
     kernels: Sequence[Kernel],
     steps: Sequence[Step],
     plan: Plan,
-    target: Target,
     images: Images,
-    environment: Mapping[str, str],
+    job: CompileJob,
 ) -> bytes:
     """The manifest as UTF-8 JSON; the same compile gives the same bytes."""
-    graph = fused.graph
+    target = job.target
     name, _, arch = target.text.partition(":")
     content: dict[str, Any] = {
         "version": VERSION,
@@ -40,9 +36,9 @@ def model_manifest(
         "arch": arch,
         "features": list(target.features),
         "tf32": target.facts.tf32,
-        "model_sha256": sha256_file(path),
+        "model_sha256": sha256_file(job.model),
         "toolchain": images.toolchain,
-        "environment": dict(sorted(environment.items())),
+        "environment": dict(sorted(job.options.environment.items())),
         "inputs": [_tensor(n, v) for n, v in zip(graph.input_names, graph.inputs, strict=True)],
         "outputs": [_tensor(n, v) for n, v in zip(graph.output_names, graph.outputs, strict=True)],
         "arena_bytes": plan.arena_bytes,

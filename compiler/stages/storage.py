@@ -1,4 +1,4 @@
-"""Where every tensor of a model lies: input, output, constants or arena.
+"""Where every tensor of a model lies: input, output, constants or arena; the table that the runtime executes.
 
 Views share the memory of what they view, parts of a join lie inside its result. A view of a model output's
 memory is that output, so the kernel that makes it writes to the caller's buffer directly.
@@ -7,32 +7,20 @@ memory is that output, so the kernel that makes it writes to the caller's buffer
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, replace
 
 from compiler.graph.alias import Alias
-from compiler.graph.fuse import FusedGraph
-from compiler.graph.ir import Value
+from compiler.graph.convert import LaidOut
+from compiler.graph.ir import Graph, Value
 from compiler.graph.memory import Lifetime, MemoryPlan, plan_memory
 from compiler.loops.layout import Layout
-
-
-class Place(IntEnum):
-    """Kinds of memory; the numbers are those of `tk_plan.h`."""
-
-    INPUT = 0
-    OUTPUT = 1
-    CONST = 2
-    ARENA = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A place in memory: which input or output, or the byte offset in the constants or the arena."""
-
-    place: Place
-    index: int
-    offset: int
+from compiler.render.host import ArgKind, Plan, PlanArg, PlanDim, PlanStep, PlanTensor
+from compiler.stages.constants import ConstantPool
+from compiler.stages.device import device_plan
+from compiler.stages.dump import PLAN
+from compiler.stages.job import CompileJob
+from compiler.stages.kernels import Kernel, Step
+from compiler.stages.text import plan_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,73 +34,110 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Slots of tensors, slots of each step's workspaces, and the memory plan that they come from."""
+    """Where each tensor lies, and each step's workspaces, and the memory plan that this comes from."""
 
-    slots: Mapping[Value, Slot]
-    workspace: tuple[tuple[Slot, ...], ...]
+    slots: Mapping[Value, PlanArg]
+    workspace: tuple[tuple[PlanArg, ...], ...]
     plan: MemoryPlan
 
 
-@dataclass(frozen=True, slots=True)
-class Root:
-    """The tensor whose memory another one shares, and the byte offset in it."""
-
-    value: Value
-    offset: int
-
-
-def roots_of(fused: FusedGraph, aliases: Mapping[Value, Alias]) -> dict[Value, Root]:
-    """The memory of each tensor that has none of its own."""
-    viewed = {view: Root(source, 0) for source, view in fused.views}
-    parts = {
-        part: Root(alias.parent, alias.offset * part.type.dtype.bits // 8) for part, alias in aliases.items()
-    }
-    inside = {**viewed, **parts}
-    return {value: _outermost(value, inside) for value in inside}
-
-
-def _outermost(value: Value, inside: Mapping[Value, Root]) -> Root:
-    offset = 0
-    while value in inside:
-        value, offset = inside[value].value, offset + inside[value].offset
-    return Root(value, offset)
-
-
-def plan_storage(
-    fused: FusedGraph, layouts: Mapping[Value, Layout], aliases: Mapping[Value, Alias], steps: Sequence[Use]
-) -> Storage:
+def plan_storage(laid_out: LaidOut, steps: Sequence[Use]) -> Storage:
     """Give every tensor that a step touches its slot."""
-    roots = roots_of(fused, aliases)
-    graph = fused.graph
-    fixed = {value: Slot(Place.INPUT, number, 0) for number, value in enumerate(graph.inputs)}
+    graph, roots = laid_out.fused.graph, _roots(laid_out)
+    fixed = {value: PlanArg(ArgKind.INPUT, number) for number, value in enumerate(graph.inputs)}
     for number, value in enumerate(graph.outputs):
-        fixed.setdefault(roots[value].value if value in roots else value, Slot(Place.OUTPUT, number, 0))
+        fixed.setdefault(roots[value].parent if value in roots else value, PlanArg(ArgKind.OUTPUT, number))
     spans: dict[Value, list[int]] = {}
     for number, step in enumerate(steps):
         for value in (*step.reads, *step.writes):
-            root = roots[value].value if value in roots else value
+            root = roots[value].parent if value in roots else value
             if root not in fixed and root not in graph.constants:
                 spans.setdefault(root, []).append(number)
     lifetimes = [
-        Lifetime(root, _bytes(root, layouts), min(numbers), max(numbers)) for root, numbers in spans.items()
+        Lifetime(root, _bytes(root, laid_out.layouts), min(numbers), max(numbers))
+        for root, numbers in spans.items()
     ]
     for number, step in enumerate(steps):
         lifetimes += [Lifetime((number, n), size, number, number) for n, size in enumerate(step.workspace)]
     plan = plan_memory(lifetimes)
     slots = dict(fixed)
-    slots.update({root: Slot(Place.ARENA, 0, plan.offsets[root]) for root in spans})
+    slots.update({root: PlanArg(ArgKind.ARENA, 0, plan.offsets[root]) for root in spans})
     for value, inside in roots.items():
-        if inside.value in slots:
-            base = slots[inside.value]
-            slots[value] = Slot(base.place, base.index, base.offset + inside.offset)
+        if inside.parent in slots:
+            base = slots[inside.parent]
+            slots[value] = replace(base, offset=base.offset + inside.offset)
     workspace = tuple(
-        tuple(Slot(Place.ARENA, 0, plan.offsets[number, n]) for n in range(len(step.workspace)))
+        tuple(PlanArg(ArgKind.ARENA, 0, plan.offsets[number, n]) for n in range(len(step.workspace)))
         for number, step in enumerate(steps)
     )
     return Storage(slots, workspace, plan)
+
+
+def _roots(laid_out: LaidOut) -> dict[Value, Alias]:
+    """The memory of each tensor that has none of its own: views and parts of joins, seen through."""
+    inside = {view: Alias(source, 0) for source, view in laid_out.fused.views} | laid_out.aliases
+    return {value: _outermost(value, inside) for value in inside}
+
+
+def _outermost(value: Value, inside: Mapping[Value, Alias]) -> Alias:
+    offset = 0
+    while value in inside:
+        value, offset = inside[value].parent, offset + inside[value].offset
+    return Alias(value, offset)
 
 
 def _bytes(value: Value, layouts: Mapping[Value, Layout]) -> int:
     layout = layouts.get(value)
     size = layout.size if layout else value.type.size
     return (size * value.type.dtype.bits + 7) // 8
+
+
+# ---------------------------------------------------------------- what the runtime executes
+
+
+def plan_model(
+    laid_out: LaidOut,
+    kernels: Sequence[Kernel],
+    steps: Sequence[Step],
+    job: CompileJob,
+) -> tuple[Plan, ConstantPool]:
+    """The calls with their arguments, and the constants that they read."""
+    graph, target = laid_out.fused.graph, job.target
+    derived = {value: made for step in steps for value, made in step.derived.items()}
+    constants = ConstantPool(graph.constants, derived)
+    storage = plan_storage(laid_out, [_use(step, kernels[step.kernel], graph) for step in steps])
+    plan_steps = []
+    for number, step in enumerate(steps):
+        kernel = kernels[step.kernel]
+        args = [_arg(n, value, kernel, storage, constants) for n, value in enumerate(step.values)]
+        first_output = len(args) - kernel.func.outputs
+        args[first_output:first_output] = storage.workspace[number]
+        plan_steps.append(PlanStep(kernel.number, tuple(args), kernel.number))
+    plan = Plan(
+        inputs=tuple(_tensor(value) for value in graph.inputs),
+        outputs=tuple(_tensor(value) for value in graph.outputs),
+        steps=tuple(plan_steps),
+        arena_bytes=storage.plan.bytes,
+        scratch_bytes=max((kernel.scratch_bytes for kernel in kernels), default=0),
+        constants_bytes=constants.bytes,
+        features=target.features,
+        threads=job.options.threads or 0,
+        device=device_plan(target.text, kernels, plan_steps) if target.device is not None else None,
+    )
+    job.dump.model(PLAN, plan_text(laid_out.fused, steps, storage.slots, plan))
+    return plan, constants
+
+
+def _use(step: Step, kernel: Kernel, graph: Graph) -> Use:
+    tensors = [v for v in step.values if v not in graph.constants and v not in step.derived]
+    written = step.values[len(step.values) - kernel.func.outputs :]
+    return Use(tuple(value for value in tensors if value not in written), written, kernel.workspace)
+
+
+def _arg(number: int, value: Value, kernel: Kernel, storage: Storage, constants: ConstantPool) -> PlanArg:
+    found = storage.slots.get(value)
+    return found or PlanArg(ArgKind.CONST, 0, constants.offset(value, kernel.maps(number)))
+
+
+def _tensor(value: Value) -> PlanTensor:
+    return PlanTensor(value.type.dtype, tuple(PlanDim(extent) for extent in value.type.shape))

@@ -12,7 +12,6 @@ from compiler.loops.text import print_func
 from compiler.render.host import ArgKind, Plan, PlanArg
 from compiler.stages.dump import kernel_file
 from compiler.stages.kernels import Step
-from compiler.stages.storage import Storage
 
 
 def layouts_text(layouts: Mapping[Value, Layout]) -> str:
@@ -39,9 +38,9 @@ def kernels_text(steps: Sequence[Step]) -> str:
     return "\n".join(lines)
 
 
-def plan_text(fused: FusedGraph, steps: Sequence[Step], storage: Storage, plan: Plan) -> str:
+def plan_text(fused: FusedGraph, steps: Sequence[Step], slots: Mapping[Value, PlanArg], plan: Plan) -> str:
     """Sizes, where each tensor lies, and the calls with their arguments in order."""
-    return "\n".join((*_sizes(plan), "", *_tensors(fused, storage), "", *_calls(steps, plan)))
+    return "\n".join((*_sizes(plan), "", *_tensors(fused, slots), "", *_calls(steps, plan)))
 
 
 def _sizes(plan: Plan) -> Iterator[str]:
@@ -50,11 +49,11 @@ def _sizes(plan: Plan) -> Iterator[str]:
     yield f"constants  {plan.constants_bytes} bytes"
 
 
-def _tensors(fused: FusedGraph, storage: Storage) -> Iterator[str]:
+def _tensors(fused: FusedGraph, slots: Mapping[Value, PlanArg]) -> Iterator[str]:
     names = dict(zip(fused.graph.inputs, fused.graph.input_names, strict=True))
     names.update(zip(fused.graph.outputs, fused.graph.output_names, strict=True))
-    for value, slot in storage.slots.items():
-        where = _place(PlanArg(ArgKind(slot.place), slot.index, slot.offset))
+    for value, slot in slots.items():
+        where = _place(slot)
         name = f"  # {names[value]!r}" if value in names else ""
         yield f"{value}: {value.type} in {where}{name}"
 

@@ -13,6 +13,7 @@ from compiler.core.diagnostics import BuildError
 from compiler.core.files import private_directory, sha256_file, write_atomic
 from compiler.core.process import check_host, run
 from compiler.core.settings import Settings, child_environment
+from compiler.runtime.library import Toolchain
 from compiler.targets.target import Target
 from compiler.targets.toolchain import Cxx, find_cxx
 
@@ -24,14 +25,15 @@ _SHOWN_LINES = 12
 class KernelBuild:
     """Compiles sources in the background; use as a context manager and call `submit` for each source.
 
-    `hits` are the names of those whose object came from the cache.
+    `hits` are the names of those whose object came from the cache; `toolchain` links them.
     """
 
     def __init__(self, target: Target, settings: Settings, *, extra_flags: Sequence[str] = ()) -> None:
         self.cxx = find_cxx(settings)
         self.flags = (*target.flags(self.cxx), *extra_flags)
+        self.toolchain = Toolchain(self.cxx.path, self.cxx.identity, tuple(extra_flags), jobs=settings.jobs)
+        self.cache = ContentCache(settings.cache_dir / "objects")
         self.hits: set[str] = set()
-        self._cache = ContentCache(settings.cache_dir / "objects")
         self._pool = ThreadPoolExecutor(max_workers=settings.jobs)
         self._headers = headers_digest()
 
@@ -52,10 +54,10 @@ class KernelBuild:
 
     def _object(self, name: str, text: str) -> Path:
         key = content_key("object", text, self._headers, self.cxx.identity, *self.flags)
-        if found := self._cache.get(key, ".o"):
+        if found := self.cache.get(key, ".o"):
             self.hits.add(name)
             return found
-        return self._cache.put(key, compile_object(self.cxx, self.flags, name, text), ".o")
+        return self.cache.put(key, compile_object(self.cxx, self.flags, name, text), ".o")
 
 
 def compile_kernels(sources: Sequence[tuple[str, str]], target: Target, settings: Settings) -> list[Path]:

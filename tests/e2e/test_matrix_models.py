@@ -12,14 +12,14 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import compiler
-from compiler import pipeline
 from compiler.core.types import F16, F32
-from compiler.frontend.external import ExternalData
 from compiler.loops.build import Builder
 from compiler.loops.ir import Cast, Expr, Func, Select, all_of, const
+from compiler.pipeline import run_job
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.schedule.rules.gpu.matrix import matrix
 from compiler.schedule.schedule import Schedule
+from compiler.stages.job import CompileJob
 from compiler.targets import get_target
 from tests.support.emulated_models import text_only
 
@@ -78,7 +78,7 @@ def test_verified(
     model, library = tmp_path / "m.onnx", tmp_path / "m.so"
     onnx.save(_model(kind), model)
     options = compiler.CompileOptions(output=library, target=target, tf32=tf32)
-    pipeline.compile_model(model, options, ExternalData(tmp_path))
+    run_job(CompileJob.of(model, options))
     assert call in modules[0]
     verified = compiler.verify_library(
         compiler.VerifyRequest(library, model, runs=1, device="emulator"), timeout=600

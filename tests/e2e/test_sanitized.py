@@ -14,8 +14,7 @@ from onnx import helper
 import compiler
 from compiler import pipeline
 from compiler.core.process import Completed, run
-from compiler.core.settings import Settings
-from compiler.runtime.library import Toolchain
+from compiler.stages.job import CompileJob
 from compiler.targets.build import KernelBuild
 from tests.support.command import environment
 from tests.support.model_library import COMPILERS
@@ -35,12 +34,8 @@ def cxx(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     name = str(request.param)
     flags = (*FLAGS, *SHARED[name][1])
 
-    def toolchain(build: KernelBuild, settings: Settings) -> Toolchain:
-        return Toolchain(build.cxx.path, build.cxx.identity, flags=flags, jobs=settings.jobs)
-
     monkeypatch.setenv("TK_CXX", name)
     monkeypatch.setattr(pipeline, "KernelBuild", partial(KernelBuild, extra_flags=flags))
-    monkeypatch.setattr(pipeline, "_toolchain", toolchain)
     return name
 
 
@@ -68,7 +63,7 @@ def sanitized_run(cxx: str, library: Path, feeds: dict[str, np.ndarray], threads
 def test_network(name: str, cxx: str, tmp_path: Path) -> None:
     path, library = tmp_path / "m.onnx", tmp_path / "m.so"
     zoo.make(name, path)
-    pipeline.compile_model(path, compiler.CompileOptions(output=library))
+    pipeline.run_job(CompileJob.of(path, compiler.CompileOptions(output=library)))
     session = {item.name: item for item in compiler.inspect_library(library).inputs}
     source = np.random.default_rng(1)
     feeds = {name: source.standard_normal(item.shape).astype(np.float32) for name, item in session.items()}
@@ -95,13 +90,13 @@ def test_the_sanitizers_are_at_work(cxx: str, tmp_path: Path, wrong: str, report
     x = np.ones(100, np.float32)
     onnx.save(model([helper.make_node("Neg", ["x"], ["y"])], {"x": x}, ["y"]), tmp_path / "m.onnx")
     options = compiler.CompileOptions(output=tmp_path / "m.so", dump=tmp_path / "dump", stop_after="render")
-    pipeline.compile_model(tmp_path / "m.onnx", options)
+    pipeline.run_job(CompileJob.of(tmp_path / "m.onnx", options))
     source = tmp_path / "dump" / "50-render" / "k000.cpp"
     head, brace, body = source.read_text().rpartition("tk_exec *exec) {")
     assert brace
     source.write_text(f"{head}{brace}\n  {wrong}{body}")
     options = compiler.CompileOptions(output=tmp_path / "m.so", start_from=source)
-    pipeline.compile_model(tmp_path / "m.onnx", options)
+    pipeline.run_job(CompileJob.of(tmp_path / "m.onnx", options))
     done = sanitized_run(cxx, tmp_path / "m.so", {"x": x}, 1)
     assert done.returncode != 0
     assert report in done.stderr

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import compiler
-from compiler import pipeline
-from compiler.frontend.external import ExternalData
+from compiler.pipeline import run_job
+from compiler.stages.job import CompileJob
 from tests.support.emulated_models import TARGETS, text_only
 from toolchain import zoo
 
@@ -36,7 +36,7 @@ def test_network(name: str, target: str, tmp_path: Path, monkeypatch: pytest.Mon
     model, library = tmp_path / "m.onnx", tmp_path / "m.so"
     zoo.make(name, model)
     options = compiler.CompileOptions(output=library, target=target)
-    pipeline.compile_model(model, options, ExternalData(tmp_path))
+    run_job(CompileJob.of(model, options))
     request = compiler.VerifyRequest(library, model, runs=1, device="emulator")
     verified = compiler.verify_library(request, timeout=LIMIT_SECONDS)
     assert verified.passed, verified.outputs

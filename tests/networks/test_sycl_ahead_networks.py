@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from compiler import CompileOptions, pipeline
-from compiler.frontend.external import ExternalData
+from compiler import CompileOptions
+from compiler.pipeline import run_job
 from compiler.runtime.vendor_runtimes import IntelRuntime
+from compiler.stages.job import CompileJob
 from compiler.targets import get_target
 from compiler.targets.sycl_tools import module_text
 from tests.support import gpu_images, sycl_ahead
@@ -65,7 +66,7 @@ def module(name: str, target: str, directory: Path) -> tuple[str, list[str]]:
     model, sources = directory / "m.onnx", directory / "sources"
     zoo.make(name, model)
     options = CompileOptions(output=sources, target=target, emit="source")
-    pipeline.compile_model(model, options, ExternalData(directory))
+    run_job(CompileJob.of(model, options))
     model.unlink()
     text = (sources / "kernels.cpp").read_text()
     functions = re.findall(r"^TK_KERNEL\((\w+),", text, re.MULTILINE)

@@ -11,9 +11,10 @@ import onnx
 import pytest
 
 import compiler
-from compiler import pipeline
 from compiler.core.settings import Settings
-from compiler.frontend.external import ExternalData
+from compiler.pipeline import run_job
+from compiler.stages import job
+from compiler.stages.job import CompileJob
 from compiler.targets.device import SOURCE, Image, Images, Module
 from compiler.targets.target import Target
 from compiler.verify.check import poisoned
@@ -27,7 +28,7 @@ def text_only(patch: pytest.MonkeyPatch, changed: Callable[[str], str] | None = 
 
     `changed` makes another text of it.
     """
-    whole = pipeline.get_target
+    whole = job.get_target
 
     def build(module: Module, _target: Target, _settings: Settings) -> Images:
         text = module.text if changed is None else changed(module.text)
@@ -38,7 +39,7 @@ def text_only(patch: pytest.MonkeyPatch, changed: Callable[[str], str] | None = 
         assert target.device is not None
         return dataclasses.replace(target, device=dataclasses.replace(target.device, build=build))
 
-    patch.setattr(pipeline, "get_target", get_target)
+    patch.setattr(job, "get_target", get_target)
 
 
 def emulate(proto: onnx.ModelProto, feeds: Arrays, target: str, directory: Path) -> Arrays:
@@ -46,8 +47,6 @@ def emulate(proto: onnx.ModelProto, feeds: Arrays, target: str, directory: Path)
     library = directory / f"{target}.so"
     onnx.save(proto, directory / "m.onnx")
     options = compiler.CompileOptions(output=library, target=target)
-    pipeline.compile_model(
-        directory / "m.onnx", options, ExternalData(directory)
-    )  # past the cache of libraries
+    run_job(CompileJob.of(directory / "m.onnx", options))  # past the cache of libraries
     with compiler.load(library, device="emulator") as model:
         return model.run(feeds, out=poisoned(model.outputs))

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import compiler
-from compiler import pipeline
-from compiler.frontend.external import ExternalData
+from compiler.pipeline import run_job
+from compiler.stages.job import CompileJob
 
 CUDA = ("cuda", ("sm_70", "sm_75", "sm_80", "sm_90"))
 HIP = ("rocm", ("gfx906", "gfx908", "gfx90a"))
@@ -56,7 +56,7 @@ def compiled_here(model: Path, target: str, archs: Sequence[str], library: Path)
     """Compile with this machine's toolchains, past the cache of finished libraries."""
     started = now()
     options = compiler.CompileOptions(output=library, target=target, arch=",".join(archs) or None)
-    pipeline.compile_model(model, options, ExternalData(model.parent))
+    run_job(CompileJob.of(model, options))
     return since(started)
 
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from compiler import pipeline
+from compiler import compile_model, pipeline
 from compiler.core.diagnostics import InternalError
 from compiler.graph.ir import Graph
 from compiler.graph.rewrites import PASSES as REWRITES
 from compiler.lower import PASSES
-from compiler.pipeline import compile_model
 from compiler.reports import CompileOptions
 from toolchain import zoo
 

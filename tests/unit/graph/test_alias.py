@@ -48,7 +48,7 @@ def assert_in_place(
         memory = np.full(wanted.size, np.nan)
         for value, part in zip(node.inputs, parts, strict=True):
             content = physical(part, layouts[value].maps).reshape(-1)
-            memory[aliases[value].offset :][: content.size] = content
+            memory[aliases[value].offset // 4 :][: content.size] = content
         np.testing.assert_array_equal(memory.reshape(wanted.shape), wanted)
 
 
@@ -63,7 +63,7 @@ def test_blocked_parts_that_meet_at_whole_blocks_need_no_copy(s: Sketch) -> None
     a, b, c = s.conv(x, 16), s.conv(x, 8), s.conv(x, 24)
     fused, found = aliases_of(s, s.conv(s.emit("Concat", a, b, c, axis=1), 8))
     joined = fused.groups[3].outputs[0]
-    assert found == {a: Alias(joined, 0), b: Alias(joined, 16 * 25), c: Alias(joined, 24 * 25)}
+    assert found == {a: Alias(joined, 0), b: Alias(joined, 16 * 25 * 4), c: Alias(joined, 24 * 25 * 4)}
     assert joins(fused, found) == [True]
     assert_in_place(fused, found)
 
@@ -98,7 +98,7 @@ def test_row_major_parts_of_the_outermost_axis_need_no_copy(s: Sketch) -> None:
     softmax = s.emit("Softmax", b, axis=1)
     fused, found = aliases_of(s, s.emit("Concat", a, softmax, axis=0))
     joined = fused.graph.outputs[0]
-    assert found == {a: Alias(joined, 0), softmax: Alias(joined, 21)}
+    assert found == {a: Alias(joined, 0), softmax: Alias(joined, 21 * 4)}
     assert_in_place(fused, found)
 
 
@@ -112,7 +112,7 @@ def test_an_inner_axis_is_copied(s: Sketch) -> None:
 def test_an_inner_axis_below_axes_of_one_step_is_in_place(s: Sketch) -> None:
     a, b = s.emit("Softmax", s.input(1, 3, 4), axis=2), s.emit("Softmax", s.input(1, 2, 4), axis=2)
     fused, found = aliases_of(s, s.emit("Concat", a, b, axis=1))
-    assert [item.offset for item in found.values()] == [0, 12]
+    assert [item.offset for item in found.values()] == [0, 12 * 4]
     assert_in_place(fused, found)
 
 
@@ -146,7 +146,7 @@ def test_joins_of_joins(s: Sketch) -> None:
     outer = s.emit("Concat", s.conv(x, 8), inner, axis=1)
     fused, found = aliases_of(s, s.conv(outer, 8), s.conv(inner, 8))
     assert joins(fused, found) == [True, True]
-    assert found[inner] == Alias(outer, 8 * 25)
+    assert found[inner] == Alias(outer, 8 * 25 * 4)
     assert_in_place(fused, found)
 
 

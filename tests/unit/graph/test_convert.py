@@ -29,7 +29,8 @@ def ops(fused: FusedGraph) -> list[str]:
 def laid_out(s: Sketch, *outputs: Value) -> tuple[FusedGraph, dict[Value, Layout]]:
     """The graph with its conversions and layouts; checked to be whole, and to mean the same."""
     before = s.fused(*outputs)
-    fused, layouts = lay_out(before, WIDE)
+    made = lay_out(before, WIDE)
+    fused, layouts = made.fused, made.layouts
     verify(fused.graph)
     source = np.random.default_rng(0)
     shapes = {
@@ -117,6 +118,6 @@ def test_copies_are_kernels_of_their_own(s: Sketch) -> None:
 
 def test_nothing_to_convert_is_the_same_graph(s: Sketch) -> None:
     fused = s.fused(s.emit("MatMul", s.input(4, 8), s.weights(8, 8)))
-    after, layouts = lay_out(fused, WIDE)
-    assert after is fused
-    assert not any(layout.maps for layout in layouts.values())
+    after = lay_out(fused, WIDE)
+    assert after.fused is fused
+    assert not any(layout.maps for layout in after.layouts.values())

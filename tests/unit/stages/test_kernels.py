@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,17 +15,17 @@ from compiler.core.target import TargetFacts
 from compiler.loops.ir import For, ForKind, Func
 from compiler.loops.text import print_func
 from compiler.lower import PASSES
+from compiler.reports import CompileOptions
 from compiler.schedule.schedule import Schedule
 from compiler.schedule.trace import TRACE_VERSION
 from compiler.stages import kernels
-from compiler.stages.dump import LOOPS, RENDER, SCHEDULE, TRACE, Dump, Edit
+from compiler.stages.dump import LOOPS, RENDER, SCHEDULE, TRACE, Edit
+from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel, make_kernel, replay_kernel
-from compiler.targets import get_target
 from tests.support.sketch import Work
 from tests.support.works import works_of
 
-TARGET = get_target("cpu", "x86-64-v3")
-NO_DUMP = Dump(None)
+JOB = CompileJob.of(Path("m.onnx"), CompileOptions(Path("m.so"), "cpu", "x86-64-v3"))
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,8 @@ def work() -> Work:
 
 def made(work: Work, edit: Edit | None = None, *, check: bool = True) -> Kernel:
     func, layouts = work
-    kernel = make_kernel(0, func, layouts, TARGET, NO_DUMP, edit, check=check)
+    settings = replace(JOB.settings, debug=check)
+    kernel = make_kernel(0, func, layouts, replace(JOB, edit=edit, settings=settings))
     assert kernel is not None
     return kernel
 
@@ -46,7 +48,7 @@ def edited(stage: str, text: str) -> Edit:
 
 def test_a_kernel_replays_from_its_record(work: Work) -> None:
     kernel = made(work)
-    assert replay_kernel(0, kernel.func, kernel.trace, TARGET) == kernel.text
+    assert replay_kernel(0, kernel.func, kernel.trace, JOB.target) == kernel.text
 
 
 def test_maps_of_a_parameter_are_those_of_the_schedule(work: Work) -> None:
@@ -89,7 +91,7 @@ def test_a_defective_pass_is_named(work: Work, monkeypatch: pytest.MonkeyPatch, 
 def test_a_defective_rule_is_found(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(func: Func, *_: object) -> Schedule:
         schedule = Schedule(func)
-        schedule.func = widened(func, TARGET.facts)
+        schedule.func = widened(func, JOB.target.facts)
         return schedule
 
     monkeypatch.setattr(kernels, "schedule_func", broken)
@@ -167,7 +169,7 @@ def test_an_edit_that_does_not_fit_is_refused(
 def test_an_edited_trace_keeps_the_layouts_between_kernels(work: Work) -> None:
     """Leaving the layout of an operand out gives a valid schedule of another interface."""
     func, _ = work
-    plain = make_kernel(0, func, {}, TARGET, NO_DUMP, None)
+    plain = make_kernel(0, func, {}, JOB)
     assert plain is not None
     with pytest.raises(BadInputError, match="changes the layout of `x0`"):
         made(work, edited(TRACE, plain.trace.to_json()))

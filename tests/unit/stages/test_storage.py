@@ -6,10 +6,11 @@ from itertools import combinations
 
 import pytest
 
-from compiler.graph.alias import find_aliases, is_join
+from compiler.graph.convert import LaidOut
 from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Value
-from compiler.stages.storage import Place, Slot, Storage, Use, plan_storage
+from compiler.render.host import ArgKind, PlanArg
+from compiler.stages.storage import Storage, Use, plan_storage
 from tests.support.sketch import Sketch, layouts_of
 
 LANES = 8
@@ -24,15 +25,13 @@ def stored(
     s: Sketch, *outputs: Value, workspace: tuple[int, ...] = ()
 ) -> tuple[FusedGraph, list[Use], Storage]:
     fused = s.fused(*outputs)
-    layouts = layouts_of(fused, LANES)
-    aliases = find_aliases(fused, layouts)
+    laid_out = LaidOut(fused, layouts_of(fused, LANES))
     constants = fused.graph.constants
     uses = [
         Use(tuple(value for value in group.inputs if value not in constants), group.outputs, workspace)
-        for group in fused.groups
-        if not is_join(group, aliases)
+        for group in laid_out.computed
     ]
-    return fused, uses, plan_storage(fused, layouts, aliases, uses)
+    return fused, uses, plan_storage(laid_out, uses)
 
 
 def softmax(s: Sketch, x: Value) -> Value:
@@ -44,10 +43,10 @@ def test_inputs_and_outputs_are_the_callers(s: Sketch) -> None:
     x, y = s.input(4, 4), s.input(4, 4)
     a, b = softmax(s, x), softmax(s, y)
     _, _, storage = stored(s, b, a)
-    assert storage.slots[x] == Slot(Place.INPUT, 0, 0)
-    assert storage.slots[y] == Slot(Place.INPUT, 1, 0)
-    assert storage.slots[b] == Slot(Place.OUTPUT, 0, 0)
-    assert storage.slots[a] == Slot(Place.OUTPUT, 1, 0)
+    assert storage.slots[x] == PlanArg(ArgKind.INPUT, 0)
+    assert storage.slots[y] == PlanArg(ArgKind.INPUT, 1)
+    assert storage.slots[b] == PlanArg(ArgKind.OUTPUT, 0)
+    assert storage.slots[a] == PlanArg(ArgKind.OUTPUT, 1)
     assert storage.plan.bytes == 0
 
 
@@ -56,7 +55,7 @@ def test_what_passes_between_kernels_is_in_the_arena(s: Sketch) -> None:
     a = softmax(s, x)
     b = softmax(s, a)
     _, _, storage = stored(s, softmax(s, b))
-    assert {storage.slots[a].place, storage.slots[b].place} == {Place.ARENA}
+    assert {storage.slots[a].kind, storage.slots[b].kind} == {ArgKind.ARENA}
     assert storage.slots[a].offset != storage.slots[b].offset
     assert storage.plan.bytes == 2 * 256
 
@@ -64,7 +63,7 @@ def test_what_passes_between_kernels_is_in_the_arena(s: Sketch) -> None:
 def test_an_output_that_is_read_again_stays_the_callers(s: Sketch) -> None:
     a = softmax(s, s.input(4, 4))
     _, _, storage = stored(s, a, softmax(s, a))
-    assert storage.slots[a] == Slot(Place.OUTPUT, 0, 0)
+    assert storage.slots[a] == PlanArg(ArgKind.OUTPUT, 0)
     assert storage.plan.bytes == 0
 
 
@@ -74,7 +73,7 @@ def test_a_view_shares_the_memory_of_what_it_views(s: Sketch) -> None:
     again = s.emit("Reshape", view, shape=(2, 32))
     _, _, storage = stored(s, softmax(s, again))
     assert storage.slots[a] == storage.slots[view] == storage.slots[again]
-    assert storage.slots[a].place is Place.ARENA
+    assert storage.slots[a].kind is ArgKind.ARENA
     assert storage.plan.bytes == 256
 
 
@@ -82,14 +81,14 @@ def test_a_view_of_an_input_is_the_input(s: Sketch) -> None:
     x = s.input(4, 16)
     view = s.emit("Reshape", x, shape=(64,))
     _, _, storage = stored(s, softmax(s, view))
-    assert storage.slots[view] == Slot(Place.INPUT, 0, 0)
+    assert storage.slots[view] == PlanArg(ArgKind.INPUT, 0)
 
 
 def test_the_kernel_before_an_output_that_is_a_view_writes_to_the_output(s: Sketch) -> None:
     a = softmax(s, s.input(4, 16))
     view = s.emit("Reshape", a, shape=(64,))
     _, _, storage = stored(s, view)
-    assert storage.slots[a] == storage.slots[view] == Slot(Place.OUTPUT, 0, 0)
+    assert storage.slots[a] == storage.slots[view] == PlanArg(ArgKind.OUTPUT, 0)
 
 
 def test_memory_is_kept_as_long_as_a_view_of_it_is_read(s: Sketch) -> None:
@@ -106,9 +105,9 @@ def test_parts_of_a_join_lie_inside_of_it(s: Sketch) -> None:
     joined = s.emit("Concat", a, b, axis=1)
     fused, uses, storage = stored(s, s.conv(joined, 4))
     base = storage.slots[joined]
-    assert base.place is Place.ARENA
+    assert base.kind is ArgKind.ARENA
     assert storage.slots[a] == base
-    assert storage.slots[b] == Slot(Place.ARENA, 0, base.offset + 8 * 25 * 4)
+    assert storage.slots[b] == PlanArg(ArgKind.ARENA, 0, base.offset + 8 * 25 * 4)
     assert storage.plan.bytes == 24 * 25 * 4 + (-24 * 25 * 4) % 64
     assert len(uses) == len(fused.groups) - 1
 
@@ -127,8 +126,8 @@ def test_parts_of_an_output_are_written_to_the_callers_buffer(s: Sketch) -> None
     a, b = softmax(s, s.input(2, 8)), softmax(s, s.input(3, 8))
     joined = s.emit("Concat", a, b, axis=0)
     _, _, storage = stored(s, joined)
-    assert storage.slots[a] == Slot(Place.OUTPUT, 0, 0)
-    assert storage.slots[b] == Slot(Place.OUTPUT, 0, 2 * 8 * 4)
+    assert storage.slots[a] == PlanArg(ArgKind.OUTPUT, 0)
+    assert storage.slots[b] == PlanArg(ArgKind.OUTPUT, 0, 2 * 8 * 4)
     assert storage.plan.bytes == 0
 
 
@@ -176,7 +175,7 @@ def test_random_graphs_never_share_memory_while_it_is_needed(s: Sketch) -> None:
     assert_apart(fused, uses, storage)
 
 
-Cell = tuple[Place, int, int]
+Cell = tuple[ArgKind, int, int]
 
 
 class Memory:
@@ -215,9 +214,9 @@ class Memory:
         self.written.update(use.writes)
 
 
-def _cells(slot: Slot, size: int) -> set[Cell]:
+def _cells(slot: PlanArg, size: int) -> set[Cell]:
     assert slot.offset % 4 == 0
-    return {(slot.place, slot.index, slot.offset + at) for at in range(0, size, 4)}
+    return {(slot.kind, slot.index, slot.offset + at) for at in range(0, size, 4)}
 
 
 def assert_apart(fused: FusedGraph, uses: list[Use], storage: Storage) -> None:

@@ -1,0 +1,71 @@
+"""One compile, resolved: what its stages ask beside the program that they work on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from compiler.core.diagnostics import UsageError, did_you_mean
+from compiler.core.progress import Progress, silent
+from compiler.core.settings import Settings, load_settings
+from compiler.frontend.external import ExternalData
+from compiler.reports import CompileOptions
+from compiler.schedule.chooser import AnalyticChooser, Chooser
+from compiler.stages.dump import Dump, Edit, read_edit
+from compiler.targets import Target, get_target
+
+KERNEL_STAGES = ("loops", "schedule", "lower", "render")
+STAGES = ("import", "rewrite", "fuse", "layout", *KERNEL_STAGES, "plan", "host", "link")
+"""Names for `--stop-after`, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompileJob:
+    """A model, how to compile it, and what that was resolved to, once.
+
+    external: opens the model's external data. edit: takes the place of what a stage makes for a kernel.
+    chooser: fills the open decisions of forms and schedules. progress: is told of stages and of kernels done.
+    """
+
+    model: Path
+    options: CompileOptions
+    target: Target
+    settings: Settings
+    external: ExternalData
+    dump: Dump = field(default_factory=Dump)
+    edit: Edit | None = None
+    chooser: Chooser = field(default_factory=AnalyticChooser)
+    progress: Progress = silent
+
+    @classmethod
+    def of(cls, model: Path, options: CompileOptions, progress: Progress = silent) -> Self:
+        """Resolve what `options` name; an earlier dump in its directory is removed.
+
+        Raises UsageError for what there is not, HostError and BadInputError for what cannot be read.
+        """
+        target = get_target(options.target, options.arch, tf32=options.tf32)
+        _check_stage(options.stop_after)
+        edit = read_edit(options.start_from) if options.start_from else None
+        dump, external = Dump.open(options.dump), ExternalData(model.parent)
+        return cls(model, options, target, load_settings(), external, dump, edit, progress=progress)
+
+    @property
+    def last(self) -> str:
+        """The stage that the compile ends after."""
+        return self.options.stop_after or STAGES[-1]
+
+    def edit_of(self, stage: str, kernel: int) -> Edit | None:
+        """The edit of what `stage` makes for `kernel`, if there is one."""
+        edit = self.edit
+        return edit if edit is not None and (edit.stage, edit.kernel) == (stage, kernel) else None
+
+
+def _check_stage(name: str | None) -> None:
+    if name is not None and name not in STAGES:
+        raise UsageError(
+            f"unknown stage `{name}`",
+            where="--stop-after",
+            why=f"the stages are {', '.join(STAGES)}",
+            hint=did_you_mean(name, STAGES),
+        )
