@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.core.diagnostics import InternalError
-from compiler.core.node import Node, rewrite
+from compiler.core.node import rewrite
 from compiler.loops.annotations import is_constant_only
-from compiler.loops.ir import CONSTANT, Block, Buffer, Func, Load, Seq, Stmt, Store, seq
+from compiler.loops.ir import CONSTANT, Block, Buffer, Func, Seq, Stmt, seq
+from compiler.loops.regions import buffers_read, buffers_written
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +32,15 @@ def part_constants(func: Func) -> Parted | None:
     parts = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
     fixed = [item for item in parts if is_constant_only(_block(item))]
     inputs = {item for item in func.params if item.scope != CONSTANT}
-    if any(not inputs.isdisjoint(_read(item)) for item in fixed):
+    if any(not inputs.isdisjoint(buffers_read(item)) for item in fixed):
         return None
     if not fixed:
         return Parted(func, ())
     rest = [item for item in parts if item not in fixed]
-    written = {buffer for item in fixed for buffer in _stored(item)}
-    needed = [buffer for buffer in func.allocs if buffer in written and any(buffer in _read(i) for i in rest)]
+    written = {buffer for item in fixed for buffer in buffers_written(item)}
+    needed = [
+        buffer for buffer in func.allocs if buffer in written and any(buffer in buffers_read(i) for i in rest)
+    ]
     makers = tuple(_maker(func, buffer, fixed) for buffer in needed)
     return Parted(_remaining(func, rest, written, needed), makers)
 
@@ -47,12 +50,12 @@ def _maker(func: Func, result: Buffer, fixed: Sequence[Stmt]) -> Func:
     wanted = {result}
     chosen: list[Stmt] = []
     for item in reversed(fixed):
-        if not wanted.isdisjoint(_stored(item)):
+        if not wanted.isdisjoint(buffers_written(item)):
             chosen.insert(0, item)
-            wanted |= _read(item)
+            wanted |= buffers_read(item)
     inputs = tuple(item for item in func.params if item in wanted)
     allocs = tuple(item for item in func.allocs if item in wanted and item != result)
-    made = {buffer for item in chosen for buffer in _stored(item)}
+    made = {buffer for item in chosen for buffer in buffers_written(item)}
     unknown = wanted - made - {item for item in inputs if item.scope == CONSTANT}
     if unknown:
         names = ", ".join(sorted(item.name for item in unknown))
@@ -61,7 +64,7 @@ def _maker(func: Func, result: Buffer, fixed: Sequence[Stmt]) -> Func:
 
 
 def _remaining(func: Func, rest: Sequence[Stmt], written: set[Buffer], needed: Sequence[Buffer]) -> Func:
-    used = {buffer for item in rest for buffer in _read(item)}
+    used = {buffer for item in rest for buffer in buffers_read(item)}
     first_output = len(func.params) - func.outputs
     inputs = [item for item in func.params[:first_output] if item.scope != CONSTANT or item in used]
     constants = {item: item.replace(scope=CONSTANT) for item in needed}
@@ -75,11 +78,3 @@ def _remaining(func: Func, rest: Sequence[Stmt], written: set[Buffer], needed: S
 
 def _block(nest: Stmt) -> Block:
     return next(item for item in nest.walk() if isinstance(item, Block))
-
-
-def _read(nest: Node) -> set[Buffer]:
-    return {item.buffer for item in nest.walk() if isinstance(item, Load)}
-
-
-def _stored(nest: Node) -> set[Buffer]:
-    return {item.buffer for item in nest.walk() if isinstance(item, Store)}

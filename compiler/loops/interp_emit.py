@@ -81,12 +81,6 @@ def _region(view: interp_values.View, begin: Sequence[int], extent: Sequence[int
     return at
 
 
-def _is_thread(stmt: Node) -> bool:
-    if not isinstance(stmt, ir.For) or stmt.kind is not ir.ForKind.BOUND:
-        return False
-    return (stmt.tag or "").startswith("threadIdx.")
-
-
 class _Statements:
     """Writes the lines of one function."""
 
@@ -186,7 +180,7 @@ class _Statements:
             self.stmt(item)
 
     def loop(self, stmt: ir.For) -> None:
-        if _is_thread(stmt) and (self.out.in_threads or self.races or self.needs_threads(stmt)):
+        if stmt.over_threads and (self.out.in_threads or self.races or self.needs_threads(stmt)):
             self.thread_loop(stmt)
             return
         if self.loops >= _NESTING:
@@ -230,7 +224,9 @@ class _Statements:
         self.line(f"def {name}():")
         self.suite(stmt)
         self.loops = loops
-        waits = self.out.in_threads and any(_meets(item) or _is_thread(item) for item in stmt.walk())
+        waits = self.out.in_threads and any(
+            _meets(item) or (isinstance(item, ir.For) and item.over_threads) for item in stmt.walk()
+        )
         self.line(f"yield from {name}()" if waits else f"{name}()")
 
     def thread_loop(self, stmt: ir.For) -> None:

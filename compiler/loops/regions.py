@@ -41,6 +41,16 @@ def _values(item: Node, fields: tuple[str, ...], kind: type[N]) -> Iterator[N]:
                 yield from _values(one, one.BINDS, kind)
 
 
+def buffers_read(root: Node) -> set[Buffer]:
+    """The buffers that a node, or something in it, reads."""
+    return {box.buffer for item in root.walk() for box in reads_of(item)}
+
+
+def buffers_written(root: Node) -> set[Buffer]:
+    """The buffers that a node, or something in it, writes."""
+    return {box.buffer for item in root.walk() for box in writes_of(item)}
+
+
 def block_regions(body: Stmt) -> tuple[tuple[Region, ...], tuple[Region, ...]]:
     """The point accesses of a loop-free block body: (reads, writes).
 

@@ -273,7 +273,7 @@ class Checker(ExprChecker):
     def own_memory(self, buffer: Buffer) -> None:
         """After lowering, memory of one thread is allocated where that thread runs."""
         for loop in self.loops[self.outside.get(buffer.name, 0) :]:
-            if loop.kind is ForKind.PARALLEL or _is_hardware(loop):
+            if loop.kind is ForKind.PARALLEL or loop.over_threads or loop.over_blocks:
                 self.report(
                     f"`{buffer.name}` belongs to one thread and exists outside of the {_kind(loop)} loop "
                     f"`{loop.var.name}` that writes it"
@@ -305,7 +305,7 @@ class Checker(ExprChecker):
             elif isinstance(item, ir.Load):
                 stack.extend(item.indices)
                 if self.private(item.buffer):
-                    found |= {loop.var.name for loop in self.loops if _is_thread(loop)}
+                    found |= {loop.var.name for loop in self.loops if loop.over_threads}
             elif not isinstance(item, ir.Const | Buffer):
                 stack.extend(item.children())
         return frozenset(found)
@@ -376,7 +376,7 @@ class Checker(ExprChecker):
     # ------------------------------------------------------------ concurrency
 
     def barrier(self, _stmt: ir.Barrier) -> None:
-        threads = {loop.var.name for loop in self.loops if _is_thread(loop)}
+        threads = {loop.var.name for loop in self.loops if loop.over_threads}
         if not threads and not self.blocks_allowed:
             self.report("a barrier needs bound threads around it")
         for cond in self.conditions:
@@ -416,14 +416,6 @@ class Checker(ExprChecker):
 def _is_unrolled(loop: ir.For) -> bool:
     single = isinstance(loop.extent, ir.Const) and loop.extent.value <= 1
     return single or loop.kind in (ForKind.UNROLLED, ForKind.VECTORIZED)
-
-
-def _is_thread(loop: ir.For) -> bool:
-    return loop.kind is ForKind.BOUND and (loop.tag or "").startswith("threadIdx.")
-
-
-def _is_hardware(loop: ir.For) -> bool:
-    return loop.kind is ForKind.BOUND and (loop.tag or "").startswith(("threadIdx.", "blockIdx."))
 
 
 def _kind(loop: ir.For) -> str:

@@ -83,7 +83,7 @@ def _copying(stmt: Stmt) -> Stmt:
         return _wide(stmt, stmt.body) or stmt
     if isinstance(stmt, Block):
         return stmt if _rounds(stmt) is None else _copied(stmt, 1) or stmt
-    return stmt.map_children(lambda item: _copying(item) if isinstance(item, Stmt) else item)
+    return stmt.map_bodies(_copying)
 
 
 def _wide(loop: For, block: Block) -> Stmt | None:
@@ -151,7 +151,7 @@ class _Place:
             return seq(AsyncWait(0, self._pending), stmt) if self._started else stmt
         if isinstance(stmt, Seq):
             return seq(*self._seq(stmt))
-        return stmt.map_children(lambda item: self.stmt(item) if isinstance(item, Stmt) else item)
+        return stmt.map_bodies(self.stmt)
 
     def _seq(self, stmt: Seq) -> Iterator[Stmt]:
         """A group ends before what starts none, and before what fills a buffer of the group again."""

@@ -34,7 +34,7 @@ from compiler.loops.ir import (
     statements,
 )
 from compiler.loops.queries import int_of, variables
-from compiler.lower.overlap import Access, Overlap, accesses, distance
+from compiler.lower.overlap import Footprint, Overlap, accesses, distance
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class _Effects:
     """The memory that threads share, as one leaf uses it; `apart`: written, each time at other places."""
 
     leaf: int
-    touched: tuple[Access, ...]
+    touched: tuple[Footprint, ...]
     apart: frozenset[str]
 
     def conflicts(self, other: _Effects, overlap: Overlap) -> bool:
@@ -53,10 +53,10 @@ class _Effects:
             for b in other.touched
         )
 
-    def _grows(self, a: Access, b: Access, other: _Effects) -> bool:
+    def _grows(self, a: Footprint, b: Footprint, other: _Effects) -> bool:
         return self.leaf == other.leaf and a.write and b.write and a.name in self.apart
 
-    def mapped(self, change: Callable[[Access], Access]) -> _Effects:
+    def mapped(self, change: Callable[[Footprint], Footprint]) -> _Effects:
         return replace(self, touched=tuple(change(item) for item in self.touched))
 
 
@@ -154,8 +154,8 @@ class _Insert:
             """As a later iteration sees it; memory of an iteration is the same in each."""
             then = {loop.var.name: loop.var - iterations}
 
-            def moved(access: Access) -> Access:
-                return Access(access.name, access.write) if access.name in own else access.at(then)
+            def moved(access: Footprint) -> Footprint:
+                return Footprint(access.name, access.write) if access.name in own else access.at(then)
 
             return tuple(item.mapped(moved) for item in effects)
 
@@ -184,13 +184,13 @@ class _Insert:
 
     def _other(self, stmt: Stmt, pending: _Pending) -> tuple[Stmt, _Pending]:
         """A statement around others: they run in the order of its fields."""
-        changes = {}
-        for name in stmt.FIELDS:
-            child = getattr(stmt, name)
-            if isinstance(child, Stmt):
-                new, pending = self.stmt(child, pending)
-                changes[name] = new
-        return (stmt.replace(**changes) if changes else stmt), pending
+
+        def one(child: Stmt) -> Stmt:
+            nonlocal pending
+            new, pending = self.stmt(child, pending)
+            return new
+
+        return stmt.map_bodies(one), pending
 
     def _differs(self, cond: Expr) -> str:
         """The thread variable by which a condition differs between threads, if any."""

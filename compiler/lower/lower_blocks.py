@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compiler.core.node import Node
-from compiler.loops.ir import Block, Buffer, Expr, For, Func, If, Load, Stmt, Store, Var, all_of, const, seq
+from compiler.loops.ir import Block, Expr, For, Func, If, Stmt, Var, all_of, const, seq
 from compiler.loops.queries import variables
+from compiler.loops.regions import buffers_read, buffers_written
 from compiler.loops.simplify import simplify_stmt, substitute
-from compiler.loops.walk import Rewriter, with_body
+from compiler.loops.walk import Rewriter, scoped, with_body
 
 
 def lower_blocks(func: Func) -> Func:
@@ -63,7 +64,7 @@ def _start(loop: For, block: Block) -> Stmt:
     """
     reduced = _reduce_names(block)
     needed = {name for item in block.iters if item.kind == "spatial" for name in variables(item.binding)}
-    path = _path_to(loop, block) or []
+    path = next(scope.loops for item, scope in scoped(loop) if item is block)
     kept = [item for item in path if item.var.name in needed - reduced]
     values: dict[str, Expr] = {item.var.name: const(0) for item in path if item not in kept}
     values.update({item.var.name: Var(f"{item.var.name}_init") for item in kept})
@@ -90,22 +91,10 @@ def _alone(block: Block, loop: For) -> bool:
     """Whether only this block touches what it writes, everywhere inside `loop`, and it is not nested."""
     mine = {item.buffer for item in block.writes}
     others = [item for item in _blocks(loop) if item is not block]
-    return not any(_touched(other) & mine or block in _blocks(other.body) for other in others)
-
-
-def _touched(block: Block) -> set[Buffer]:
-    return {item.buffer for item in block.body.walk() if isinstance(item, Load | Store)}
-
-
-def _path_to(stmt: Node, block: Block) -> list[For] | None:
-    """The loops from `stmt` (if it is one) down to `block`; None when it is not inside."""
-    if stmt is block:
-        return []
-    for child in stmt.children():
-        below = _path_to(child, block) if isinstance(child, Stmt) else None
-        if below is not None:
-            return [stmt, *below] if isinstance(stmt, For) else below
-    return None
+    return not any(
+        (buffers_read(other) | buffers_written(other)) & mine or block in _blocks(other.body)
+        for other in others
+    )
 
 
 def _when(cond: Expr | None, body: Stmt) -> Stmt:

@@ -27,8 +27,6 @@ from compiler.core.target import TargetFacts
 from compiler.loops.annotations import THREADS
 from compiler.loops.ir import (
     Alloc,
-    AsyncCopy,
-    AtomicUpdate,
     Block,
     Buffer,
     For,
@@ -38,7 +36,6 @@ from compiler.loops.ir import (
     Let,
     Seq,
     Stmt,
-    Store,
     Var,
     all_of,
     const,
@@ -47,6 +44,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.names import fresh
 from compiler.loops.queries import int_of
+from compiler.loops.regions import buffers_written
 from compiler.loops.simplify import substitute
 from compiler.loops.walk import with_body
 from compiler.lower.insert_barriers import insert_barriers, is_shared
@@ -172,12 +170,10 @@ class _Launch:
         ):
             return self._around_lanes(stmt, active)
         if not self._is_leaf(stmt):
-            return stmt.map_children(
-                lambda item: self._spread(item, active) if isinstance(item, Stmt) else item
-            )
+            return stmt.map_bodies(lambda item: self._spread(item, active))
         missing = [a for tag, a in self.threads.items() if tag not in active and a.extent > 1]
         self.leaves[id(stmt)] = stmt
-        if not missing or not any(is_shared(buffer) for buffer in written(stmt)):
+        if not missing or not any(is_shared(buffer) for buffer in buffers_written(stmt)):
             return stmt
         cond = all_of(*(axis.var.eq(0) for axis in missing))
         assert cond is not None
@@ -211,29 +207,14 @@ class _Launch:
     @staticmethod
     def _is_leaf(stmt: Stmt) -> bool:
         """Whether a thread does all of it by itself, before the others are of interest."""
-        if isinstance(stmt, Store | AtomicUpdate | AsyncCopy):
-            return True
         if any(isinstance(item, For) and item.kind is ForKind.BOUND for item in statements(stmt)):
             return False  # in a block, too: a tensor intrinsic's own loop over lanes
         if isinstance(stmt, Block):
             return True
-        targets = {is_shared(buffer) for buffer in written(stmt)}
+        targets = {is_shared(buffer) for buffer in buffers_written(stmt)}
         return len(targets) <= 1
 
 
 def _runs_once(loop: For) -> bool:
     """Whether a loop is there in form only (an axis of one element), so that it keeps no blocks together."""
     return loop.kind is ForKind.SERIAL and int_of(loop.extent) == 1
-
-
-def written(stmt: Stmt) -> set[Buffer]:
-    """Buffers that a statement writes."""
-    found: set[Buffer] = set()
-    for item in statements(stmt):
-        if isinstance(item, Store | AtomicUpdate):
-            found.add(item.buffer)
-        elif isinstance(item, AsyncCopy):
-            found.add(item.target.buffer)
-        elif isinstance(item, Block):
-            found.update(region.buffer for region in item.writes)
-    return found

@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from compiler.core.node import Node
 from compiler.loops.ir import (
     AddressOf,
-    AsyncCopy,
-    AtomicUpdate,
     Binary,
     Block,
     Buffer,
@@ -24,12 +22,12 @@ from compiler.loops.ir import (
     Load,
     Region,
     Stmt,
-    Store,
     Var,
     statements,
 )
 from compiler.loops.linear import Linear, operands
 from compiler.loops.queries import int_of, variables
+from compiler.loops.regions import reads_of, writes_of
 from compiler.loops.simplify import Simplifier, substitute
 
 _OTHER = "'"
@@ -37,7 +35,7 @@ _OTHER = "'"
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class Footprint:
     """A box of a buffer that a leaf reads or writes; without corner and size where that is not known.
 
     limits: what the condition of the access says of single variables: below how much they are.
@@ -49,41 +47,37 @@ class Access:
     size: tuple[int, ...] = ()
     limits: tuple[tuple[str, int], ...] = ()
 
-    def forgetting(self, names: Iterable[str]) -> Access:
+    def forgetting(self, names: Iterable[str]) -> Footprint:
         """The same for any value of some variables."""
         used = {name for index in self.corner or () for name in variables(index)}
         return self if used.isdisjoint(names) else replace(self, corner=None, size=())
 
-    def at(self, values: Mapping[str, Expr]) -> Access:
+    def at(self, values: Mapping[str, Expr]) -> Footprint:
         """The same with loop variables replaced."""
         if self.corner is None:
             return self
         return replace(self, corner=tuple(substitute(index, values) for index in self.corner))
 
 
-def accesses(stmt: Stmt, shared: frozenset[str]) -> tuple[Access, ...]:
+def accesses(stmt: Stmt, shared: frozenset[str]) -> tuple[Footprint, ...]:
     """What a leaf touches of the buffers in `shared`; an alias has the name of what it aliases."""
     return tuple(dict.fromkeys(item for item in _accesses(stmt, {}) if item.name in shared))
 
 
-def _accesses(item: Node, values: Mapping[str, Expr]) -> Iterator[Access]:
+def _accesses(item: Node, values: Mapping[str, Expr]) -> Iterator[Footprint]:
     if isinstance(item, Block):
         yield from _block(item, values)
         return
-    if isinstance(item, Load | Store | AtomicUpdate):
-        for write in {isinstance(item, Store | AtomicUpdate), isinstance(item, Store)}:
-            yield _access(item.buffer, item.indices, (1,) * len(item.indices), values, write=write)
     if isinstance(item, AddressOf):
-        yield from (Access(_name(item.buffer), write) for write in (False, True))
-    if isinstance(item, AsyncCopy):
-        yield _region(item.target, values, write=True)
-        yield _region(item.source, values, write=False)
+        yield from (Footprint(_name(item.buffer), write) for write in (False, True))
+    yield from (_region(box, values, write=False) for box in reads_of(item))
+    yield from (_region(box, values, write=True) for box in writes_of(item))
     for child in item.children():
         if not isinstance(child, Buffer | Region):
             yield from _accesses(child, values)
 
 
-def _block(block: Block, values: Mapping[str, Expr]) -> Iterator[Access]:
+def _block(block: Block, values: Mapping[str, Expr]) -> Iterator[Footprint]:
     """The regions that a block declares; what is missing there, without a place."""
     own = {item.var.name: substitute(item.binding, values) for item in block.iters}
     declared = [(False, item) for item in block.reads] + [(True, item) for item in block.writes]
@@ -94,7 +88,7 @@ def _block(block: Block, values: Mapping[str, Expr]) -> Iterator[Access]:
         for item in () if part is None else _accesses(part, {}):
             known = [w for w, region in declared if _name(region.buffer) == item.name]
             if item.write not in known and not (known and not item.write):
-                yield Access(item.name, item.write)
+                yield Footprint(item.name, item.write)
 
 
 def _limits(predicate: Expr | None) -> tuple[tuple[str, int], ...]:
@@ -103,23 +97,13 @@ def _limits(predicate: Expr | None) -> tuple[tuple[str, int], ...]:
     return tuple((a.name, int(b.value)) for a, b in pairs if isinstance(a, Var) and isinstance(b, Const))
 
 
-def _region(region: Region, values: Mapping[str, Expr], *, write: bool) -> Access:
-    sizes = tuple(int_of(extent) or 0 for extent in region.extent)
-    return _access(region.buffer, region.begin, sizes, values, write=write)
-
-
-def _access(
-    buffer: Buffer,
-    corner: tuple[Expr, ...],
-    size: tuple[int, ...],
-    values: Mapping[str, Expr],
-    *,
-    write: bool,
-) -> Access:
+def _region(region: Region, values: Mapping[str, Expr], *, write: bool) -> Footprint:
+    buffer, corner = region.buffer, region.begin
+    size = tuple(int_of(extent) or 0 for extent in region.extent)
     known = buffer.alias_of is None and all(size) and all(item.dtype.lanes == 1 for item in corner)
     if not known or any(isinstance(item, Load) for index in corner for item in index.walk()):
-        return Access(_name(buffer), write)
-    return Access(buffer.name, write, tuple(substitute(index, values) for index in corner), size)
+        return Footprint(_name(buffer), write)
+    return Footprint(buffer.name, write, tuple(substitute(index, values) for index in corner), size)
 
 
 def _name(buffer: Buffer) -> str:
@@ -147,9 +131,9 @@ class Overlap:
         more = {name + _OTHER: bounds[name] for name in self._apart if name in bounds}
         self._bounds = bounds
         self._known = Simplifier({**bounds, **more})
-        self._done: dict[tuple[Access, Access], bool] = {}
+        self._done: dict[tuple[Footprint, Footprint], bool] = {}
 
-    def may_meet(self, a: Access, b: Access) -> bool:
+    def may_meet(self, a: Footprint, b: Footprint) -> bool:
         """Whether two threads, one in each access, may touch the same element, and one of them writes it."""
         if a.name != b.name or not (a.write or b.write):
             return False
@@ -157,14 +141,14 @@ class Overlap:
             self._done[a, b] = not self._disjoint(a, b)
         return self._done[a, b]
 
-    def _disjoint(self, a: Access, b: Access) -> bool:
+    def _disjoint(self, a: Footprint, b: Footprint) -> bool:
         if a.corner is None or b.corner is None or len(a.corner) != len(b.corner):
             return False
         ours, theirs = self._settled(a), self._settled(b).at(self._apart)
         dims = zip(ours.corner or (), a.size, theirs.corner or (), b.size, strict=True)
         return any(self._beside(*dim) for dim in dims)
 
-    def _settled(self, access: Access) -> Access:
+    def _settled(self, access: Footprint) -> Footprint:
         """The same with its corner simplified by its condition."""
         if not access.limits:
             return access

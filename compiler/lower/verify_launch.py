@@ -9,7 +9,7 @@ comes from, and what to do.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from compiler.core.diagnostics import BadInputError
@@ -24,7 +24,6 @@ from compiler.loops.ir import (
     For,
     ForKind,
     Func,
-    If,
     Let,
     Load,
     Ramp,
@@ -34,6 +33,7 @@ from compiler.loops.ir import (
     statements,
 )
 from compiler.loops.queries import int_of, variables
+from compiler.loops.walk import scoped
 
 _AXES = ("x", "y", "z")
 _WIDEST_BYTES = 16
@@ -83,7 +83,7 @@ class _Launch:
         yield from self._threads()
         yield from self._grid()
         yield from self._shared()
-        yield from _barriers(self.body, ())
+        yield from self._barriers()
         yield from self._accesses()
         yield from self._private()
 
@@ -96,6 +96,14 @@ class _Launch:
             for item in statements(self.body)
             if isinstance(item, For) and item.kind is ForKind.BOUND and (item.tag or "").startswith(unit)
         ]
+
+    def _thread_variables(self) -> set[str]:
+        """The variables of threads, and those that are computed from them."""
+        found = {loop.var.name for loop in self._loops("threadIdx.")}
+        for item in statements(self.body):
+            if isinstance(item, Let) and variables(item.value) & found:
+                found.add(item.var.name)
+        return found
 
     def _extents(self, unit: str) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -168,6 +176,19 @@ class _Launch:
                 "use smaller tiles, or stage fewer steps of the sum at a time",
             )
 
+    def _barriers(self) -> Iterator[Problem]:
+        """Barriers below a condition, or a loop length, that differs between threads."""
+        threads = self._thread_variables()
+        for item, scope in scoped(self.body, closed=lambda item: isinstance(item, Expr)):
+            parted = [name for cond in scope.deciding for name in variables(cond) & threads]
+            if isinstance(item, Barrier) and parted:
+                yield Problem(
+                    "a barrier is reached by only some threads of a block",
+                    f"under a condition on {', '.join(dict.fromkeys(sorted(parted)))}",
+                    "the others would wait for ever, or meet at another barrier",
+                    "move the barrier out of the condition, or split the loops so that all threads take part",
+                )
+
     def _device(self) -> str:
         return f"{self.facts.language} {self.facts.arch}".strip()
 
@@ -197,9 +218,8 @@ class _Launch:
 
     def _private(self) -> Iterator[Problem]:
         """Memory of one thread cannot be indexed by threads: each would see its own copy."""
-        threads = {loop.var.name for loop in self._loops("threadIdx.")}
         outside = {param.buffer for param in statements(self.body) if isinstance(param, Alloc)}
-        numbered = _thread_variables(self.body, threads)
+        numbered = self._thread_variables()
         for item in self.body.walk():
             if not isinstance(item, Load | Store) or item.buffer not in outside:
                 continue
@@ -215,43 +235,6 @@ class _Launch:
                 )
 
 
-def _thread_variables(body: Stmt, threads: set[str]) -> set[str]:
-    """The variables of threads, and those that are computed from them."""
-    found = set(threads)
-    for item in statements(body):
-        if isinstance(item, Let) and variables(item.value) & found:
-            found.add(item.var.name)
-    return found
-
-
 def _bytes_of(buffer: Buffer) -> int:
     sizes = [int_of(extent) or 0 for extent in buffer.shape]
     return (math.prod(sizes) * buffer.dtype.bits + 7) // 8
-
-
-def _barriers(
-    stmt: Stmt, conditions: Sequence[Expr], threads: frozenset[str] = frozenset()
-) -> Iterator[Problem]:
-    """Barriers below a condition, or a loop length, that differs between threads."""
-    if isinstance(stmt, Barrier):
-        parted = sorted(name for cond in conditions for name in variables(cond) & threads)
-        if parted:
-            yield Problem(
-                "a barrier is reached by only some threads of a block",
-                f"under a condition on {', '.join(dict.fromkeys(parted))}",
-                "the others would wait for ever, or meet at another barrier",
-                "move the barrier out of the condition, or split the loops so that all threads take part",
-            )
-        return
-    inner = conditions
-    if isinstance(stmt, If):
-        inner = (*conditions, stmt.cond)
-    elif isinstance(stmt, For):
-        if stmt.kind is ForKind.BOUND and (stmt.tag or "").startswith("threadIdx."):
-            threads = threads | {stmt.var.name}
-        inner = (*conditions, stmt.extent)
-    elif isinstance(stmt, Let) and variables(stmt.value) & threads:
-        threads = threads | {stmt.var.name}
-    for child in stmt.children():
-        if isinstance(child, Stmt):
-            yield from _barriers(child, inner, threads)

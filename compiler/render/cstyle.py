@@ -22,8 +22,6 @@ from compiler.loops.ir import (
     REGISTER,
     AddressOf,
     Alloc,
-    AsyncCopy,
-    AtomicUpdate,
     Binary,
     Buffer,
     Call,
@@ -45,6 +43,7 @@ from compiler.loops.ir import (
     Var,
     const,
 )
+from compiler.loops.regions import variables_of, writes_of
 from compiler.loops.simplify import Simplifier
 from compiler.render.expressions import Expressions
 from compiler.render.vocabulary import Vocabulary, memory_type
@@ -92,13 +91,9 @@ class KernelPrinter:
 
 def _written(item: Node, words: Vocabulary) -> tuple[Buffer, ...]:
     """What a statement or a call writes; helpers write to the place that they get first."""
-    if isinstance(item, Store | AtomicUpdate):
-        return (item.buffer,)
-    if isinstance(item, AsyncCopy):
-        return (item.target.buffer,)
     if isinstance(item, Call) and item.name in words.helpers and isinstance(item.args[0], AddressOf):
         return (item.args[0].buffer,)
-    return ()
+    return tuple(box.buffer for box in writes_of(item))
 
 
 class FunctionPrinter(Expressions):
@@ -489,6 +484,6 @@ def direct_buffers(root: Node, *, within_parallel: bool = False) -> set[Buffer]:
 
 
 def _free(body: Stmt, var: Var) -> set[str]:
-    bound = {item.var.name for item in body.walk() if isinstance(item, For | Let)}
+    bound = {bound.name for item in body.walk() for bound in variables_of(item)}
     used = {item.name for item in body.walk() if isinstance(item, Var)}
     return used - bound - {var.name}
