@@ -76,7 +76,7 @@ def lies_inside(group: Group, part: Value, layout: Layout, result: Layout) -> bo
 
 
 def _is_concatenation(group: Group) -> bool:
-    return len(group.nodes) == 1 and group.nodes[0].op.name == "Concat"
+    return len(group.nodes) == 1 and group.nodes[0].op.concatenates
 
 
 def _free(fused: FusedGraph) -> set[Value]:

@@ -19,7 +19,7 @@ from compiler.graph.fuse import FusedGraph, Group, fuse
 from compiler.graph.ir import Graph, Node, Value
 from compiler.graph.layout import LayoutCosts, choose_layouts, layout_choices
 from compiler.graph.op import Kind
-from compiler.graph.ops import OPS
+from compiler.graph.ops.movement import COPY
 from compiler.loops.layout import Layout
 
 Copies = Mapping[Value, Value]
@@ -54,7 +54,7 @@ def lay_out(fused: FusedGraph, costs: LayoutCosts) -> LaidOut:
         return LaidOut(fused, {value: found[0] for value, found in choices.items()})
     copies = possible_copies(fused)
     tried = _with_copies(fused, copies)
-    layouts = choose_layouts(tried, costs, frozenset(copies.values()))
+    layouts = choose_layouts(tried, costs, copies.items())
     wanted = {value: copy for value, copy in copies.items() if layouts[value] != layouts[copy]}
     dropped = {copies[value] for value in copies.keys() - wanted.keys()}
     if not dropped:
@@ -101,7 +101,7 @@ def _with_copies(fused: FusedGraph, copies: Copies) -> FusedGraph:
 
 
 def _copy(source: Value, target: Value) -> Node:
-    return Node(OPS["Copy"], (source,), (target,), Attrs())
+    return Node(COPY, (source,), (target,), Attrs())
 
 
 def _moved(item: Node, copies: Copies) -> Node:

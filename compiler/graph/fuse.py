@@ -14,13 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from compiler.graph.ir import Graph, Node, Value
-from compiler.graph.op import Kind
-from compiler.graph.ops.windows import windows_of
-
-_INLINE = frozenset({"Slice", "Expand"})
-_POOLS = frozenset({"MaxPool", "SumPool"})
-_ALONE = "Copy"  # into memory, or a layout, of its own
-_READS_FEW_TIMES = frozenset({"Softmax", "LogSoftmax", "Standardize"})
+from compiler.graph.op import PIECES, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +84,7 @@ def fuse(graph: Graph) -> FusedGraph:
     for item in graph.nodes:
         if item.op.kind is Kind.VIEW:
             views.append((item.inputs[0], item.output))
-        elif _is_index_arithmetic(graph, item):
+        elif _is_inlined(graph, item):
             inlined[item.output] = item
         else:
             _place(graph, item, drafts)
@@ -99,31 +93,22 @@ def fuse(graph: Graph) -> FusedGraph:
     return FusedGraph(graph, tuple(ready), tuple(views))
 
 
-def _is_index_arithmetic(graph: Graph, item: Node) -> bool:
+def _is_inlined(graph: Graph, item: Node) -> bool:
     """Whether a node can be repeated in all its readers: it only says where to read."""
-    if item.op.name == "ChannelShuffle":
-        return _feeds_convolutions(graph, item)
-    outside = item.output in graph.output_set
-    readable = all(user.op.kind is not Kind.VIEW for user in graph.users(item.output))
-    return item.op.name in _INLINE and not outside and readable and bool(graph.users(item.output))
-
-
-def _feeds_convolutions(graph: Graph, item: Node) -> bool:
-    """Whether all readers take channels one by one, in any order: convolutions that sum over channels."""
-    users = graph.users(item.output)
-    if not users or item.output in graph.output_set or item.attrs.integer("axis") != 1:
+    users, inline = graph.users(item.output), item.op.inline
+    if inline is None or not users or item.output in graph.output_set:
         return False
-    return all(user.op.name == "Conv" and user.inputs[1].type.shape[1] > 1 for user in users)
+    return all(inline(item.info, user) for user in users)
 
 
 def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft]) -> None:
     """Put a node into a group with those of its producers that fit, or into one of its own."""
     joined: list[_Draft] = []
     anchor = item if item.op.kind is not Kind.INJECTIVE else None
-    if item.op.name == _ALONE:
+    if item.op.alone:
         drafts[item.output] = _Draft([item], item.output, closed=True)
         return
-    if item.op.kind is Kind.INJECTIVE or (item.op.kind is Kind.REDUCTION and _reads_once(item)):
+    if item.op.kind is Kind.INJECTIVE or (item.op.kind is Kind.REDUCTION and item.op.reads_once(item.info)):
         joined = _injective_producers(graph, item, drafts)
     if item.op.kind is Kind.INJECTIVE:
         heavy = _heavy_producer(graph, item, joined, drafts)
@@ -187,36 +172,22 @@ def _follows(nodes: Sequence[Node], draft: _Draft) -> bool:
 
 def _ends(item: Node) -> bool:
     """Whether nothing but the end of a group may be computed so: several results, or written in parts."""
-    return item.op.name in ("Pad", "Concat") or len(item.outputs) > 1
+    return PIECES in item.op.forms or len(item.outputs) > 1
 
 
 def _continues(item: Node, draft: _Draft) -> bool:
-    """Whether a node can follow the anchor of a group, element by element, or pad its result."""
-    if item.op.name == "Pad":
-        return item.attrs.text("mode") == "constant" and min(_pads(item)) >= 0
-    return item.op.elementwise and item.output.type.shape == draft.tail.type.shape
-
-
-def _pads(item: Node) -> Sequence[int]:
-    return (0, *item.attrs.integers("before"), *item.attrs.integers("after"))
+    """Whether a node can follow the anchor of a group, element by element or as its record says."""
+    same = item.op.elementwise and item.output.type.shape == draft.tail.type.shape
+    return same or item.op.epilogue(item.info)
 
 
 def _inlines(item: Node, draft: _Draft) -> bool:
     """Whether computing a group's elements where `item` reads them repeats no work to speak of."""
     if draft.closed:
         return False
-    repeats = item.op.kind is Kind.INJECTIVE and item.output.type.size >= 2 * draft.tail.type.size
-    if item.op.name == "Concat":
-        repeats = False
+    larger = item.op.kind is Kind.INJECTIVE and item.output.type.size >= 2 * draft.tail.type.size
+    repeats = larger and not item.op.reads_once(item.info)
     return not repeats or all(node.op.flops(node.info) == 0 for node in draft.nodes)
-
-
-def _reads_once(item: Node) -> bool:
-    """Whether a reduction reads each element about once, so that its producers can be computed in place."""
-    if item.op.name in _POOLS:
-        windows = windows_of(item.attrs)
-        return all(reach <= stride for reach, stride in zip(windows.reach, windows.strides, strict=True))
-    return item.op.name.startswith("Reduce") or item.op.name in _READS_FEW_TIMES
 
 
 def _finish(graph: Graph, draft: _Draft, inlined: dict[Value, Node], place: dict[Node, int]) -> Group:

@@ -15,7 +15,7 @@ or copied: in place it costs nothing, and is impossible unless all of its parts 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -52,19 +52,20 @@ Choices = Mapping[Value, Sequence[Layout]]
 
 
 def choose_layouts(
-    fused: FusedGraph, costs: LayoutCosts, copies: frozenset[Value] = frozenset()
+    fused: FusedGraph, costs: LayoutCosts, copies: Iterable[tuple[Value, Value]] = ()
 ) -> Mapping[Value, Layout]:
     """The cheapest layout for every tensor that a kernel reads or writes, constants excepted.
 
-    A group that only copies to or from one of `copies` costs nothing where both sides have the same layout.
+    A group that only copies one of a pair in `copies` to the other costs nothing where both lie alike.
     """
+    conversions = {frozenset(pair) for pair in copies}
     choices = layout_choices(fused, costs.lanes)
     open_values = [value for value, found in choices.items() if len(found) > 1]
     numbers = {value: number for number, value in enumerate(open_values)}
     sizes = [len(choices[value]) for value in open_values]
     tables: list[Table] = []
     for group, joins in joinable(fused).items():
-        if not copies.isdisjoint((*group.inputs, *group.outputs)) and group.nodes[0].op.name == "Copy":
+        if frozenset((*group.inputs, *group.outputs)) in conversions:
             tables.append(_copy_table(group, choices, numbers, costs))
         elif joins:
             sizes.append(2)
@@ -112,7 +113,7 @@ def _keeps_channels(node: Node) -> bool:
     """Whether an operator maps channels to channels (so that blocks stay blocks)."""
     if node.op.channels:
         return True
-    moves = node.op.elementwise or node.op.keeps_channels_of(node.info)
+    moves = node.op.elementwise or node.op.keeps_channels(node.info)
     same = node.inputs[0].type.rank == node.output.type.rank >= 3
     return same and node.op.kind is Kind.INJECTIVE and moves
 

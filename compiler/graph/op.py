@@ -121,6 +121,11 @@ Reference = Callable[[Sequence[Array], Attrs], Sequence[Array]]
 Build = Callable[[Builder, Sequence[Buffer], NodeInfo], tuple[Buffer, ...]]
 Expand = Callable[[Emitter, Node], "tuple[Value, ...] | None"]
 Flops = Callable[[NodeInfo], int]
+Condition = Callable[[NodeInfo], bool]
+
+
+PIECES = "pieces"
+"""Name of forms that write disjoint parts of their result in several blocks; such operators end a group."""
 
 
 def output_size(info: NodeInfo) -> int:
@@ -139,8 +144,18 @@ def no_flops(info: NodeInfo) -> int:  # noqa: ARG001
 
 
 def everywhere(info: NodeInfo) -> bool:  # noqa: ARG001
-    """A form that fits every node of its operator."""
+    """What holds for every node of an operator."""
     return True
+
+
+def nowhere(info: NodeInfo) -> bool:  # noqa: ARG001
+    """What holds for no node of an operator."""
+    return False
+
+
+def where_to_read(info: NodeInfo, reader: Node) -> bool:  # noqa: ARG001
+    """Index arithmetic, which any loop that reads the result can do in its place."""
+    return reader.op.kind is not Kind.VIEW
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +199,22 @@ class Op:
     """Output element i reads input elements at i (broadcast) only."""
     channels: bool = False
     """It combines elements over channels or space of (batch, channels, space): worth a layout of its own."""
-    keeps_channels: bool | Callable[[NodeInfo], bool] = False
-    """Moves elements along space only, or joins channels: channel blocks stay channel blocks."""
+    keeps_channels: Condition = nowhere
+    """Moves or sums elements along space only, or joins channels: channel blocks stay channel blocks."""
+    inline: Callable[[NodeInfo, Node], bool] | None = None
+    """Says where to read only, so that it is repeated in its readers, if this holds for all of them."""
+    reads_once: Condition = nowhere
+    """Reads each element about once: what makes its operands may be computed in place of them."""
+    epilogue: Condition = nowhere
+    """May follow an anchor in its kernel, though it is not elementwise."""
+    alone: bool = False
+    """A kernel of its own: into memory, or a layout, of its own."""
+    concatenates: bool = False
+    """Lays its operands side by side along its attribute `axis`, and does nothing else."""
     accumulate: Callable[[DType], DType] = accumulate_type
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"
-
-    def keeps_channels_of(self, info: NodeInfo) -> bool:
-        """Whether channel blocks stay channel blocks for a node."""
-        return self.keeps_channels if isinstance(self.keeps_channels, bool) else self.keeps_channels(info)
 
     def sign_of(self, attrs: Attrs) -> Sign:
         """What is known about the sign of the results with these attributes."""

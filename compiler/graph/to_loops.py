@@ -14,13 +14,10 @@ from compiler.core.node import rewrite
 from compiler.graph.dtypes import Array
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Node, TensorType, Value
-from compiler.graph.op import Form
+from compiler.graph.op import PIECES, Form
 from compiler.loops.build import Builder
 from compiler.loops.constant_only import part_constants
 from compiler.loops.ir import Block, Const, Func, Load, const
-
-PIECES = "pieces"
-"""Name of forms that write disjoint parts of their result in several blocks."""
 
 FORM = "form"
 """Func attribute: the form of the group's anchor, where there was a choice."""

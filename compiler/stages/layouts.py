@@ -95,7 +95,7 @@ class TargetLayoutCosts:
         """An injective group reads a tensor that is kept unlike its result."""
         if value.type.rank != group.outputs[0].type.rank:
             return 0.0
-        if not all(node.op.elementwise or node.op.keeps_channels_of(node.info) for node in group.nodes):
+        if not all(node.op.elementwise or node.op.keeps_channels(node.info) for node in group.nodes):
             return 0.0  # channels move: one order is as good as another
         return self._between(value.type, source, result) / self.facts.hertz
 
@@ -118,7 +118,7 @@ class TargetLayoutCosts:
     def _rows(self, anchor: Node, value: Value, source: Layout) -> float:
         """An operator that is not one on channels: blocks help where it sums over space, else they hinder."""
         keeps = anchor.output.type.shape[1:2] == value.type.shape[1:2]
-        spatial = anchor.op.name.startswith("Reduce") and keeps
+        spatial = anchor.op.keeps_channels(anchor.info) and keeps
         if not source.lanes or spatial:
             return 0.0
         return self.cycles.rows_of_blocks * value.type.size / self.facts.hertz

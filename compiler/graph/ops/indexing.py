@@ -14,6 +14,7 @@ from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.graph.op import (
+    PIECES,
     Emitter,
     Imported,
     InvalidError,
@@ -23,10 +24,12 @@ from compiler.graph.op import (
     Sign,
     Signature,
     UnsupportedError,
+    everywhere,
     no_flops,
     normal_axis,
     one,
     same_dtype,
+    where_to_read,
 )
 from compiler.loops.build import Builder
 from compiler.loops.ir import Buffer, Expr, Select, all_of, maximum, minimum, wrap
@@ -104,7 +107,7 @@ SLICE = Op(
         Signature(1, {"starts": None, "ends": None, "axes": None}, adapt=_slice_import),
         Signature(10, known=_ENDS, optional=frozenset({3, 4}), adapt=_slice_import),
     ),
-    forms={"direct": one(_slice_form)}, keeps_channels=True,
+    forms={"direct": one(_slice_form)}, keeps_channels=everywhere, inline=where_to_read,
     expand=_slice_expand, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 
@@ -229,7 +232,8 @@ def _concat_expand(e: Emitter, item: Node) -> Values | None:
 CONCAT = Op(
     "Concat", Kind.INJECTIVE, _concat_infer, lambda x, a: (np.concatenate(x, a.integer("axis")),), (1, None),
     (Signature(4, {"axis": None}, adapt=_concat_import),),
-    forms={"pieces": one(_concat_pieces), "select": one(_concat_select)}, keeps_channels=True,
+    forms={PIECES: one(_concat_pieces), "select": one(_concat_select)}, keeps_channels=everywhere,
+    reads_once=everywhere, concatenates=True,
     expand=_concat_expand, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 
@@ -358,6 +362,11 @@ def _pad_sign(attrs: Attrs) -> Sign:
     return Sign.KEEPS if attrs.text("mode") != "constant" or attrs.number("value") >= 0 else Sign.UNKNOWN
 
 
+def _adds_constants(info: NodeInfo) -> bool:
+    pads = (0, *info.attrs.integers("before"), *info.attrs.integers("after"))
+    return info.attrs.text("mode") == "constant" and min(pads) >= 0
+
+
 def _pad_expand(e: Emitter, item: Node) -> Values | None:
     unpadded = not any((*item.attrs.integers("before"), *item.attrs.integers("after")))
     return item.inputs if unpadded else None
@@ -370,7 +379,8 @@ PAD = Op(
         Signature(11, {"mode": "constant", "value": 0.0}, known={1: "pads", 2: "value", 3: "axes"},
                   optional=frozenset({2, 3}), adapt=_pad_import),
     ),
-    forms={"select": one(_pad_form), "pieces": one(_pad_pieces)}, keeps_channels=True,
+    forms={"select": one(_pad_form), PIECES: one(_pad_pieces)}, keeps_channels=everywhere,
+    epilogue=_adds_constants,
     expand=_pad_expand, flops=no_flops, sign=_pad_sign,
 )  # fmt: skip
 

@@ -214,7 +214,7 @@ def _identity(name: str, *signatures: Signature) -> Op:
 
 COPY = Op(
     "Copy", Kind.INJECTIVE, lambda t, _a: (t[0],), lambda x, _a: (x[0],), (1, 1),
-    forms={"direct": one(_copy_form)}, flops=no_flops, sign=Sign.KEEPS, elementwise=True,
+    forms={"direct": one(_copy_form)}, flops=no_flops, sign=Sign.KEEPS, elementwise=True, alone=True,
 )  # fmt: skip
 """Ours: the same elements in memory of their own."""
 

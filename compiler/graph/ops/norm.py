@@ -25,6 +25,7 @@ from compiler.graph.op import (
     Signature,
     UnsupportedError,
     broadcast_shape,
+    everywhere,
     normal_axis,
     one,
     same_dtype,
@@ -152,6 +153,7 @@ def _standardize_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> B
 STANDARDIZE = Op(
     "Standardize", Kind.REDUCTION, _same_infer, _standardize_reference, (1, 1),
     forms={"direct": one(_standardize_form)}, flops=lambda info: 6 * info.out_types[0].size,
+    reads_once=everywhere,
 )  # fmt: skip
 """Ours: (x - mean) / sqrt(variance + epsilon) over the axes from `axis` on."""
 
@@ -438,7 +440,7 @@ def _softmax(name: str, fn: Callable[[Array, tuple[int, ...]], Array], sign: Sig
             Signature(13, {"axis": -1}, adapt=_softmax_import),
         ),
         forms={"direct": one(_softmax_form(log=log), _is_one_axis)}, expand=_softmax_expand,
-        flops=lambda info: 12 * info.out_types[0].size, sign=sign,
+        flops=lambda info: 12 * info.out_types[0].size, sign=sign, reads_once=everywhere,
     )  # fmt: skip
 
 

@@ -59,6 +59,12 @@ def _average_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     return inputs, {**windows.attrs(), "counted_before": counted[0], "counted_after": counted[1]}
 
 
+def _apart(info: NodeInfo) -> bool:
+    """Whether windows do not overlap."""
+    windows = windows_of(info.attrs)
+    return all(reach <= stride for reach, stride in zip(windows.reach, windows.strides, strict=True))
+
+
 def _pool_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (spatial_type(types[0], types[0].shape[1], windows_of(attrs)),)
 
@@ -155,6 +161,7 @@ MAX_POOL = Op(
         Signature(10, _FULL, ignored=_ORDER, adapt=_pool_import),
     ),
     forms={"direct": one(_window_form("max"))}, channels=True, flops=_pool_flops, sign=Sign.KEEPS,
+    reads_once=_apart,
 )  # fmt: skip
 AVERAGE_POOL = Op(
     "AveragePool", Kind.REDUCTION, _pool_infer, _average_reference, (1, 1),
@@ -168,6 +175,7 @@ AVERAGE_POOL = Op(
 SUM_POOL = Op(
     "SumPool", Kind.REDUCTION, _pool_infer, _sum_reference, (1, 1),
     forms={"direct": one(_window_form("sum"))}, channels=True, flops=_pool_flops, sign=Sign.KEEPS,
+    reads_once=_apart,
 )  # fmt: skip
 """Ours: the sum of each window, what AveragePool is made of."""
 

@@ -24,6 +24,7 @@ from compiler.graph.op import (
     Sign,
     Signature,
     UnsupportedError,
+    everywhere,
     input_size,
     normal_axes,
     normal_axis,
@@ -136,10 +137,15 @@ def _fold_reference(fn: Fold) -> Callable[[Sequence[Array], Attrs], Sequence[Arr
     return reference
 
 
+def _keeps_channels(info: NodeInfo) -> bool:
+    return info.in_types[0].shape[1:2] == info.out_types[0].shape[1:2]
+
+
 def _reduce(name: str, combiner: str, fn: Fold, sign: Sign, since: int = 18) -> Op:
     return Op(
         name, Kind.REDUCTION, _infer, _fold_reference(fn), (1, 1), _signatures(since),
         forms={"direct": one(_form(combiner))}, expand=_nothing_reduced, flops=input_size, sign=sign,
+        reads_once=everywhere, keeps_channels=_keeps_channels,
     )  # fmt: skip
 
 
@@ -154,7 +160,7 @@ PRIMITIVE = (
 def _derived(name: str, fn: Fold, expand: Callable[[Emitter, Node], Values], sign: Sign = Sign.UNKNOWN) -> Op:
     return Op(
         name, Kind.REDUCTION, _infer, _fold_reference(fn), (1, 1), _signatures(18),
-        expand=expand, flops=input_size, sign=sign,
+        expand=expand, flops=input_size, sign=sign, reads_once=everywhere, keeps_channels=_keeps_channels,
     )  # fmt: skip
 
 

@@ -20,9 +20,11 @@ from compiler.graph.op import (
     Sign,
     Signature,
     broadcast_shape,
+    everywhere,
     no_flops,
     normal_axis,
     one,
+    where_to_read,
 )
 from compiler.graph.ops.elementwise import read_broadcast
 from compiler.graph.ops.indexing import emit_slice, no_change
@@ -117,6 +119,7 @@ EXPAND = Op(
     (1, 1),
     (Signature(8, known={1: "shape"}, adapt=_expand_import),),
     forms={"direct": one(_expand_form)}, expand=no_change, flops=no_flops, sign=Sign.KEEPS,
+    inline=where_to_read,
 )  # fmt: skip
 
 
@@ -168,7 +171,7 @@ def _repeat_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
 
 REPEAT = Op(
     "Repeat", Kind.INJECTIVE, _repeat_infer, _repeat_reference, (1, 1),
-    forms={"direct": one(_repeat_form)}, keeps_channels=True,
+    forms={"direct": one(_repeat_form)}, keeps_channels=everywhere,
     expand=no_change, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 """Ours: every element repeated in place along each axis (nearest-neighbour enlargement by whole factors)."""
@@ -198,9 +201,15 @@ def _shuffle_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffe
     return b.compute("shuffle", out.shape, at, out.dtype)
 
 
+def _shuffle_inline(info: NodeInfo, reader: Node) -> bool:
+    """A convolution that sums over channels takes them one by one, in any order."""
+    any_order = reader.op.name == "Conv" and reader.inputs[1].type.shape[1] > 1
+    return any_order and info.attrs.integer("axis") == 1
+
+
 SHUFFLE = Op(
     "ChannelShuffle", Kind.INJECTIVE, _shuffle_infer, _shuffle_reference, (1, 1),
-    forms={"direct": one(_shuffle_form)}, flops=no_flops, sign=Sign.KEEPS,
+    forms={"direct": one(_shuffle_form)}, flops=no_flops, sign=Sign.KEEPS, inline=_shuffle_inline,
 )  # fmt: skip
 """Ours: element i * members + j of an axis, seen as (groups, members), goes to j * groups + i."""
 
