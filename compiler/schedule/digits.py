@@ -15,7 +15,7 @@ from compiler.loops.ir import Binary, Block, Const, Expr, Region, Var, const
 from compiler.loops.linear import Linear, divisor, is_division, single
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
-from compiler.schedule.nest import iter_bounds
+from compiler.schedule.program import ranges
 
 
 def recovered(moving: Moving, spans: Sequence[tuple[Expr, int]]) -> set[Expr]:
@@ -42,7 +42,7 @@ def picks_own(block: Block, region: Region, names: frozenset[str]) -> bool:
     """Whether a box that a block writes tells the values of some variables, whatever the others are."""
     spatial = {item.var.name for item in block.iters if item.kind == "spatial" and item.extent != const(1)}
     lengths = [int_of(length) or 1 << 30 for length in region.extent]
-    moving = Moving(block, frozenset(spatial), Simplifier(iter_bounds(block.iters)))
+    moving = Moving(block, frozenset(spatial), Simplifier(ranges(block.iters)))
     found = recovered(moving, list(zip(region.begin, lengths, strict=True)))
     return {Var(name) for name in names & spatial} <= found
 

@@ -1,112 +1,33 @@
-"""Where blocks are in a Func, and taking them out of and putting them into loop nests."""
+"""Loop nests around a block: which loops are its own, what they run over, and new nests for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
-from compiler.core.diagnostics import did_you_mean
-from compiler.core.node import Node, rewrite
 from compiler.core.types import INDEX
 from compiler.loops.ir import (
     Binary,
     Block,
-    Buffer,
     Const,
     Expr,
     For,
     ForKind,
-    Func,
     Iter,
-    Load,
-    Region,
     Seq,
     Stmt,
     Var,
     const,
-    seq,
 )
 from compiler.loops.linear import Linear, operands
 from compiler.loops.queries import int_of, variables
-from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.errors import ScheduleError
-from compiler.schedule.program import Program
-from compiler.schedule.regions import Span, executed, limits_of
+from compiler.schedule.program import Fresh, Site
+from compiler.schedule.regions import Span, executed
 
 Refusal = Callable[[str, str, str], ScheduleError]
 """Makes an error of (what, why, hint)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A block and the loops around it, outermost first; `inside` names the block that contains it."""
-
-    block: Block
-    loops: tuple[For, ...]
-    inside: str | None
-    order: int
-
-    @property
-    def name(self) -> str:
-        return self.block.name
-
-    def under(self, loop: str) -> bool:
-        return any(item.var.name == loop for item in self.loops)
-
-    def reads(self, buffer: str) -> list[Region]:
-        """The declared reads of a buffer; a block that only adds to a buffer reads what it writes."""
-        found = [item for item in self.block.reads if item.buffer.name == buffer]
-        if not found and self.block.init is None and reads_itself(self.block.body, buffer):
-            return self.writes(buffer)
-        return found
-
-    def writes(self, buffer: str) -> list[Region]:
-        return [item for item in self.block.writes if item.buffer.name == buffer]
-
-    @property
-    def values(self) -> dict[str, Expr]:
-        """What the iteration variables stand for."""
-        return {item.var.name: item.binding for item in self.block.iters}
-
-
-def sites(func: Func) -> dict[str, Site]:
-    """All blocks by name, in program order."""
-    found: dict[str, Site] = {}
-
-    def visit(item: Node, loops: tuple[For, ...], inside: str | None) -> None:
-        if isinstance(item, Block):
-            found[item.name] = Site(item, loops, inside, len(found))
-            loops, inside = (), item.name
-        elif isinstance(item, For):
-            loops = (*loops, item)
-        for child in item.children():
-            if isinstance(child, Stmt):
-                visit(child, loops, inside)
-
-    visit(func.body, (), None)
-    return found
-
-
-def loop_bounds(loops: Iterable[For]) -> dict[str, tuple[int, int]]:
-    """Ranges of the variables of loops with literal extents."""
-    found: dict[str, tuple[int, int]] = {}
-    for item in loops:
-        extent = int_of(item.extent)
-        if extent is not None and extent > 0:
-            found[item.var.name] = (0, extent - 1)
-    return found
-
-
-def iter_bounds(iters: Iterable[Iter]) -> dict[str, tuple[int, int]]:
-    """Ranges of iteration variables with literal extents."""
-    found: dict[str, tuple[int, int]] = {}
-    for item in iters:
-        extent = int_of(item.extent)
-        if extent is not None and extent > 0:
-            found[item.var.name] = (0, extent - 1)
-    return found
 
 
 def loop_name_of(item: Iter) -> str:
@@ -114,118 +35,6 @@ def loop_name_of(item: Iter) -> str:
     if isinstance(item.binding, Var):
         return item.binding.name
     return item.var.name.removeprefix("v") or item.var.name
-
-
-# ---------------------------------------------------------------- editing
-
-
-def without_block(body: Stmt, name: str) -> Stmt:
-    """The statement without a block and without the loops that only held it."""
-    if isinstance(body, Block) and body.name == name:
-        return Seq(())
-    if isinstance(body, Seq):
-        kept = [without_block(item, name) for item in body.stmts]
-        if all(a is b for a, b in zip(kept, body.stmts, strict=True)):
-            return body
-        return seq(*kept)
-    if isinstance(body, For | Block):
-        inner = without_block(body.body, name)
-        if inner is body.body:
-            return body
-        return inner if inner == Seq(()) and isinstance(body, For) else body.replace(body=inner)
-    return body.map_children(lambda child: without_block(child, name) if isinstance(child, Stmt) else child)
-
-
-def holds(item: Node, names: set[str]) -> bool:
-    """Whether one of the named blocks is in a statement."""
-    return any(isinstance(found, Block) and found.name in names for found in item.walk())
-
-
-def replace_loop_body(func: Func, loop: str, change: Callable[[Stmt], Stmt]) -> Func:
-    """The Func with the body of one loop changed."""
-
-    def visit(item: Node) -> Node:
-        if isinstance(item, For) and item.var.name == loop:
-            return item.replace(body=change(item.body))
-        return item.map_children(lambda child: visit(child) if isinstance(child, Stmt) else child)
-
-    body = visit(func.body)
-    assert isinstance(body, Stmt)
-    return func if body is func.body else func.replace(body=body)
-
-
-def put_before(body: Stmt, names: set[str], new: Stmt) -> Stmt:
-    """`new` before the first of the statements in sequence that holds one of the named blocks."""
-    parts = body.stmts if isinstance(body, Seq) else (body,)
-    at = next(number for number, item in enumerate(parts) if holds(item, names))
-    return seq(*parts[:at], new, *parts[at:])
-
-
-def put_after(body: Stmt, names: set[str], new: Stmt) -> Stmt:
-    """`new` after the last of the statements in sequence that holds one of the named blocks."""
-    parts = body.stmts if isinstance(body, Seq) else (body,)
-    at = max(number for number, item in enumerate(parts) if holds(item, names)) + 1
-    return seq(*parts[:at], new, *parts[at:])
-
-
-def replace_block(func: Func, name: str, new: Block) -> Func:
-    """The Func with one block exchanged."""
-
-    def visit(item: Node) -> Node:
-        if isinstance(item, Block) and item.name == name:
-            return new
-        return item.map_children(lambda child: visit(child) if isinstance(child, Stmt) else child)
-
-    body = visit(func.body)
-    assert isinstance(body, Stmt)
-    return func.replace(body=body)
-
-
-def find_buffer(func: Func, name: str, asked: str) -> Buffer:
-    """The parameter or local buffer called `name`; ScheduleError when there is none."""
-    for item in func.buffers:
-        if item.name == name:
-            return item
-    names = [item.name for item in func.buffers]
-    raise ScheduleError(
-        f"{asked}: no buffer {name!r}",
-        why="the program has no buffer of that name",
-        hint=did_you_mean(name, names) or f"buffers here: {', '.join(names)}",
-    )
-
-
-def swap_buffer(func: Func, new: Buffer) -> Func:
-    """The declaration of the buffer with the name of `new` exchanged; uses in the body stay as they are."""
-    return func.replace(
-        params=tuple(new if item.name == new.name else item for item in func.params),
-        allocs=tuple(new if item.name == new.name else item for item in func.allocs),
-    )
-
-
-N = TypeVar("N", bound=Node)
-
-
-def use_buffer(item: N, old: str, new: Buffer) -> N:
-    """The node with every use of a buffer exchanged; indices stay."""
-    return rewrite(item, lambda found: new if isinstance(found, Buffer) and found.name == old else None)
-
-
-def reads_itself(body: Node, name: str) -> bool:
-    """Whether a statement loads from the buffer called `name` what it did not start itself."""
-    if isinstance(body, Block) and body.init is not None:
-        return False
-    if isinstance(body, Load) and body.buffer.name == name:
-        return True
-    return any(reads_itself(child, name) for child in body.children())
-
-
-def declared(block: Block) -> Block:
-    """A block of one piece with its region declarations made anew from its body.
-
-    What a reduction starts from (`init`) touches the elements that the body updates, so it adds nothing.
-    """
-    reads, writes = block_regions(block.body)
-    return block.replace(reads=reads, writes=writes)
 
 
 def own_loops(site: Site, refuse: Refusal) -> list[For]:
@@ -272,17 +81,6 @@ def own_loops(site: Site, refuse: Refusal) -> list[For]:
     return own
 
 
-def replace_stmt(func: Func, old: Stmt, new: Stmt) -> Func:
-    """The Func with one statement (this very object) exchanged."""
-
-    def visit(item: Stmt) -> Stmt:
-        if item is old:
-            return new
-        return item.map_children(lambda child: visit(child) if isinstance(child, Stmt) else child)
-
-    return func.replace(body=visit(func.body))
-
-
 # ---------------------------------------------------------------- new nests
 
 
@@ -299,7 +97,7 @@ def make_nest(
     spans: Mapping[str, Span],
     conditions: Callable[[dict[str, Expr], Simplifier], list[Expr]],
     known: Simplifier,
-    program: Program,
+    fresh: Fresh,
     *,
     unit_loops: bool = False,
 ) -> Nest:
@@ -318,7 +116,7 @@ def make_nest(
         extent = item.extent if span is None else const(span.extent)
         binding = known.emit(begin)
         if unit_loops or int_of(extent) != 1:
-            var = Var(program.fresh(loop_name_of(item)))
+            var = Var(fresh(loop_name_of(item)))
             loops.append((var, extent))
             length = int_of(extent)
             if length is not None:
@@ -352,7 +150,7 @@ def own_conditions(site: Site, shared: set[str]) -> list[Expr] | None:
     """
     if site.block.predicate is None:
         return []
-    known = Simplifier({**loop_bounds(site.loops), **iter_bounds(site.block.iters)})
+    known = site.known
     sums = [(loops, _row_major(members)) for loops, members in binding_sums(site.block.iters, known)]
     allowed = shared | {item.var.name for item in site.block.iters}
     result: list[Expr] = []
@@ -371,9 +169,8 @@ def executed_box(site: Site, shared: set[str]) -> dict[str, Span] | None:
 
     None when the iterations that run are not known to be a box.
     """
-    known = Simplifier({**loop_bounds(site.loops), **iter_bounds(site.block.iters)})
-    extents = {item.var.name: int_of(item.extent) or 1 for item in site.loops if item.var.name not in shared}
-    inner = limits_of(site.block.predicate, extents, known)
+    known = site.known
+    inner = site.moving(shared, known)
     groups = binding_sums(site.block.iters, known)
     found = executed(site.block.iters, groups, inner, known)
     if found is None:

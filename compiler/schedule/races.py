@@ -27,8 +27,14 @@ from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.digits import Moving, picks_own, recovered
 from compiler.schedule.errors import ScheduleError
-from compiler.schedule.nest import reads_itself
-from compiler.schedule.program import Program, inner_loops, iter_kinds, outer_blocks, reduce_blocks
+from compiler.schedule.program import (
+    Program,
+    inner_loops,
+    iter_kinds,
+    outer_blocks,
+    reads_itself,
+    reduce_blocks,
+)
 from compiler.schedule.regions import Inner, Span, box, covers, hull, relax, wraps
 
 Box: TypeAlias = Sequence[Span | None]
@@ -225,7 +231,7 @@ def _lives_inside(program: Program, buffer: Buffer, below: Sequence[Block]) -> b
     if buffer not in program.func.allocs:
         return False
     names = {block.name for block in below}
-    for user in (*program.writers(buffer), *program.readers(buffer)):
+    for user in (*program.writers(buffer.name), *program.readers(buffer.name)):
         around = {item.name for item in program.path(user.name) if isinstance(item, Block)}
         if user.name not in names and not around & names:
             return False

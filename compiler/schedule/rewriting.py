@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
+from compiler.core.node import Node, rewrite
 from compiler.loops.ir import (
     Block,
+    Buffer,
     Expr,
     For,
     Func,
@@ -17,28 +21,31 @@ from compiler.loops.ir import (
     seq,
     statements,
 )
+from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier, substitute
 
 
 def map_statements(stmt: Stmt, fn: Callable[[Stmt], Stmt | None]) -> Stmt:
-    """Rewrite top-down: where `fn` gives a statement it is taken as it is, else the children are visited.
-
-    Sequences in sequences are flattened.
-    """
+    """Rewrite top-down: where `fn` gives a statement it is taken as it is, else the children are visited."""
     new = fn(stmt)
     if new is not None:
         return new
-    rebuilt = stmt.map_children(lambda child: map_statements(child, fn) if isinstance(child, Stmt) else child)
-    return seq(*rebuilt.stmts) if isinstance(rebuilt, Seq) and rebuilt is not stmt else rebuilt
+    return stmt.map_children(lambda child: map_statements(child, fn) if isinstance(child, Stmt) else child)
+
+
+def name_of(stmt: For | Block) -> str:
+    """The name by which a loop or block is known."""
+    return stmt.name if isinstance(stmt, Block) else stmt.var.name
 
 
 def replace_statements(func: Func, new: Mapping[str, Stmt]) -> Func:
-    """Replace loops and blocks by name; everything else stays the same object."""
+    """Replace loops and blocks by name; a sequence that gets into another becomes part of it."""
 
     def swap(stmt: Stmt) -> Stmt | None:
-        if isinstance(stmt, For):
-            return new.get(stmt.var.name)
-        return new.get(stmt.name) if isinstance(stmt, Block) else None
+        if isinstance(stmt, Seq):
+            parts = tuple(map_statements(item, swap) for item in stmt.stmts)
+            return stmt if all(map(operator.is_, parts, stmt.stmts)) else seq(*parts)
+        return new.get(name_of(stmt)) if isinstance(stmt, For | Block) else None
 
     return func.replace(body=map_statements(func.body, swap))
 
@@ -125,3 +132,70 @@ def nest_of(block: Block) -> Stmt:
         assert isinstance(item.binding, Var)
         stmt = For(item.binding, item.extent, stmt)
     return stmt
+
+
+# ---------------------------------------------------------------- blocks
+
+
+def without_block(body: Stmt, name: str) -> Stmt:
+    """The statement without a block and without the loops that only held it."""
+    if isinstance(body, Block) and body.name == name:
+        return Seq(())
+    if isinstance(body, Seq):
+        kept = [without_block(item, name) for item in body.stmts]
+        if all(a is b for a, b in zip(kept, body.stmts, strict=True)):
+            return body
+        return seq(*kept)
+    if isinstance(body, For | Block):
+        inner = without_block(body.body, name)
+        if inner is body.body:
+            return body
+        return inner if inner == Seq(()) and isinstance(body, For) else body.replace(body=inner)
+    return body.map_children(lambda child: without_block(child, name) if isinstance(child, Stmt) else child)
+
+
+def holds(item: Node, names: set[str]) -> bool:
+    """Whether one of the named blocks is in a statement."""
+    return any(isinstance(found, Block) and found.name in names for found in item.walk())
+
+
+def put_before(body: Stmt, names: set[str], new: Stmt) -> Stmt:
+    """`new` before the first of the statements in sequence that holds one of the named blocks."""
+    parts = body.stmts if isinstance(body, Seq) else (body,)
+    at = next(number for number, item in enumerate(parts) if holds(item, names))
+    return seq(*parts[:at], new, *parts[at:])
+
+
+def put_after(body: Stmt, names: set[str], new: Stmt) -> Stmt:
+    """`new` after the last of the statements in sequence that holds one of the named blocks."""
+    parts = body.stmts if isinstance(body, Seq) else (body,)
+    at = max(number for number, item in enumerate(parts) if holds(item, names)) + 1
+    return seq(*parts[:at], new, *parts[at:])
+
+
+def swap_buffer(func: Func, new: Buffer) -> Func:
+    """The declaration of the buffer with the name of `new` exchanged; uses in the body stay as they are."""
+    return func.replace(
+        params=tuple(new if item.name == new.name else item for item in func.params),
+        allocs=tuple(new if item.name == new.name else item for item in func.allocs),
+    )
+
+
+# ---------------------------------------------------------------- buffers
+
+
+N = TypeVar("N", bound=Node)
+
+
+def use_buffer(item: N, old: str, new: Buffer) -> N:
+    """The node with every use of a buffer exchanged; indices stay."""
+    return rewrite(item, lambda found: new if isinstance(found, Buffer) and found.name == old else None)
+
+
+def declared(block: Block) -> Block:
+    """A block of one piece with its region declarations made anew from its body.
+
+    What a reduction starts from (`init`) touches the elements that the body updates, so it adds nothing.
+    """
+    reads, writes = block_regions(block.body)
+    return block.replace(reads=reads, writes=writes)

@@ -37,7 +37,7 @@ from compiler.schedule.primitives.sampling import (
 from compiler.schedule.primitives.split import Split
 from compiler.schedule.primitives.storage import SetScope, StorageAlign
 from compiler.schedule.primitives.tensor import Blockize, Tensorize
-from compiler.schedule.program import Program
+from compiler.schedule.program import Program, Site
 from compiler.schedule.trace import Outputs, Ref, Trace, record, referable
 
 Arguments = ParamSpec("Arguments")
@@ -105,8 +105,8 @@ class Schedule:
     def apply(self, primitive: Primitive[Made]) -> Made:
         """Apply any primitive; the program is unchanged when it refuses with a ScheduleError."""
         if isinstance(primitive, Sampling) and primitive.decision is None and self._source is not None:
-            primitive = primitive.sampled(self.func, self._source)
-        func, made = primitive.apply(self.func)
+            primitive = primitive.sampled(self.program, self._source)
+        func, made = primitive.apply(self.program)
         self.trace = self.trace.then(record(primitive, made))
         if func is not self.func:
             self.func, self._program = func, None
@@ -122,12 +122,12 @@ class Schedule:
     def copy(self) -> Schedule:
         """An independent schedule that starts from what this one did."""
         other = Schedule(self.func, self._source)
-        other.trace = self.trace
+        other.trace, other._program = self.trace, self._program
         return other
 
     def become(self, other: Schedule) -> None:
         """Take over the program and the trace of a schedule that was copied from this one."""
-        self.func, self.trace, self._program = other.func, other.trace, None
+        self.func, self.trace, self._program = other.func, other.trace, other._program
 
     # ------------------------------------------------------------ looking
 
@@ -140,8 +140,7 @@ class Schedule:
 
     def loops(self, block: str) -> tuple[str, ...]:
         """Names of the loops around a block, outermost first."""
-        self.block(block)
-        return tuple(loop.var.name for loop in self.program.loops_around(block))
+        return tuple(loop.var.name for loop in self.site(block).loops)
 
     def loop(self, name: str) -> For:
         """The loop called `name`."""
@@ -151,27 +150,13 @@ class Schedule:
         """The block called `name`."""
         return self.program.block(name)
 
+    def site(self, name: str) -> Site:
+        """The block called `name` in its place."""
+        return self.program.site(name)
+
     def blocks(self) -> tuple[str, ...]:
         """Names of all blocks, in program order."""
-        return tuple(self.program.blocks)
-
-    def producers(self, block: str) -> tuple[str, ...]:
-        """Blocks that write what `block` reads, in program order."""
-        read = {region.buffer.name for region in self.block(block).reads}
-        return tuple(
-            item.name
-            for item in self.program.blocks.values()
-            if item.name != block and any(region.buffer.name in read for region in item.writes)
-        )
-
-    def consumers(self, block: str) -> tuple[str, ...]:
-        """Blocks that read what `block` writes, in program order."""
-        written = {region.buffer.name for region in self.block(block).writes}
-        return tuple(
-            item.name
-            for item in self.program.blocks.values()
-            if item.name != block and any(region.buffer.name in written for region in item.reads)
-        )
+        return tuple(self.program.sites)
 
 
 def replay(trace: Trace, func: Func, decisions: Mapping[int, Value] | None = None) -> Schedule:

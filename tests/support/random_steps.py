@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from compiler.loops.ir import Buffer, For, ForKind, Select, Seq, Store
+from compiler.loops.ir import Block, Buffer, For, ForKind, Region, Select, Seq, Store
 from compiler.schedule import tensor_intrinsics
 from compiler.schedule.primitives import PRIMITIVES
 from compiler.schedule.primitives.base import Primitive
@@ -138,15 +138,35 @@ def compute_inline(s: Schedule, r: random.Random) -> dict[str, Any]:
         and item.init is None
         and isinstance(item.body, Store)
         and is_local(s, item.body.buffer)
-        and len(s.program.writers(item.body.buffer)) == 1
+        and len(s.program.writers(item.body.buffer.name)) == 1
     ]
     return {"block": pick(r, fit)}
+
+
+def producers(s: Schedule, block: Block) -> list[Block]:
+    """Blocks that write what a block reads, in program order."""
+    read = {region.buffer.name for region in block.reads}
+    return [
+        other for other in s.program.blocks.values() if other is not block and touches(other.writes, read)
+    ]
+
+
+def consumers(s: Schedule, block: Block) -> list[Block]:
+    """Blocks that read what a block writes, in program order."""
+    written = {region.buffer.name for region in block.writes}
+    return [
+        other for other in s.program.blocks.values() if other is not block and touches(other.reads, written)
+    ]
+
+
+def touches(regions: tuple[Region, ...], names: set[str]) -> bool:
+    return any(region.buffer.name in names for region in regions)
 
 
 def reverse_compute_inline(s: Schedule, r: random.Random) -> dict[str, Any]:
     fit = []
     for item in s.program.blocks.values():
-        makers = [s.block(name) for name in s.producers(item.name)]
+        makers = producers(s, item)
         if not item.is_reduction and len(makers) == 1 and not makers[0].is_reduction:
             fit.append(item.name)
     return {"block": pick(r, fit)}
@@ -189,8 +209,8 @@ def compute_at(s: Schedule, r: random.Random) -> dict[str, Any]:
     fit = []
     for block in s.program.blocks.values():
         written = [region.buffer for region in block.writes]
-        users = [s.block(name) for name in s.consumers(block.name)]
-        if users and all(is_local(s, item) and len(s.program.writers(item)) == 1 for item in written):
+        users = consumers(s, block)
+        if users and all(is_local(s, item) and len(s.program.writers(item.name)) == 1 for item in written):
             shared = set(s.loops(users[0].name)).intersection(*(s.loops(user.name) for user in users))
             own = set(s.loops(block.name))
             fit += [(block.name, loop) for loop in s.loops(users[0].name) if loop in shared - own]
@@ -224,7 +244,7 @@ def reverse_compute_at(s: Schedule, r: random.Random) -> dict[str, Any]:
     fit = []
     blind = r.random() < RECKLESS
     for block in s.program.blocks.values():
-        makers = [s.block(name) for name in s.producers(block.name)]
+        makers = producers(s, block)
         if len(makers) == 1 and not block.is_reduction:
             own = set(s.loops(block.name))
             for loop in s.loops(makers[0].name):

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from compiler.loops.ir import Func
 from compiler.schedule.errors import ScheduleError
+from compiler.schedule.program import Program
 
 Value: TypeAlias = "str | int | float | tuple[Value, ...] | None"
 """What an argument of a primitive may be: it has to go through JSON unchanged."""
@@ -33,7 +34,7 @@ class Primitive(Generic[Made]):
         if "name" in vars(cls):
             PRIMITIVES[cls.name] = cls
 
-    def apply(self, func: Func) -> tuple[Func, Made]:
+    def apply(self, program: Program) -> tuple[Func, Made]:
         """Return the rewritten Func and the names made; ScheduleError when a precondition does not hold."""
         raise NotImplementedError
 

@@ -11,44 +11,33 @@ from compiler.loops.ir import Block, Buffer, Expr, For, Func, Iter, Load, Stmt, 
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.layouts import layouts_of, with_layouts
-from compiler.schedule.nest import (
-    Site,
-    conjunction,
+from compiler.schedule.nest import conjunction, executed_box, make_nest, own_conditions
+from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.program import Fresh, Program, Site, ranges, reads_itself
+from compiler.schedule.regions import Inner, Span, clip, is_dense
+from compiler.schedule.rewriting import (
     declared,
-    executed_box,
-    find_buffer,
     holds,
-    iter_bounds,
-    loop_bounds,
-    make_nest,
-    own_conditions,
+    nest_of,
     put_after,
     put_before,
-    reads_itself,
-    replace_block,
-    replace_loop_body,
-    sites,
+    replace_statements,
     use_buffer,
 )
-from compiler.schedule.primitives.base import Primitive
-from compiler.schedule.program import Program
-from compiler.schedule.regions import Inner, Span, clip, is_dense, limits_of
-from compiler.schedule.rewriting import nest_of
-from compiler.schedule.scene import box_of
 
 # ---------------------------------------------------------------- caches
 
 
-def _cache_of(func: Func, program: Program, buffer: Buffer, scope: str) -> tuple[Func, Buffer]:
+def _cache_of(func: Func, fresh: Fresh, buffer: Buffer, scope: str) -> tuple[Func, Buffer]:
     """A new local buffer of the same shape and layout; lowering makes it as small as its uses."""
-    name = program.fresh(f"{buffer.name}_{scope.replace('.', '_')}")
+    name = fresh(f"{buffer.name}_{scope.replace('.', '_')}")
     cache = Buffer(name, buffer.dtype, buffer.shape, scope)
     func = func.replace(allocs=(*func.allocs, cache))
     return with_layouts(func, name, layouts_of(func, buffer.name)), cache
 
 
 def _copy(
-    program: Program,
+    fresh: Fresh,
     name: str,
     domain: Sequence[tuple[str, Expr]],
     target: tuple[Buffer, tuple[Expr, ...]],
@@ -58,11 +47,11 @@ def _copy(
     """A block that copies; indices are over the names in `domain`, which become its iteration variables."""
     iters, values = [], {}
     for number, (old, extent) in enumerate(domain):
-        loop = Var(program.fresh(f"{name}_i{number}"))
-        var = Var(program.fresh(f"v{loop.name}"))
+        loop = Var(fresh(f"{name}_i{number}"))
+        var = Var(fresh(f"v{loop.name}"))
         iters.append(Iter(var, extent, "spatial", loop))
         values[old] = var
-    for bound_name, (low, high) in iter_bounds(iters).items():
+    for bound_name, (low, high) in ranges(iters).items():
         known = known.bind(bound_name, low, high)
 
     def at(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
@@ -89,17 +78,15 @@ class CacheWrite(Primitive[str]):
     buffer: str
     scope: str
 
-    def apply(self, func: Func) -> tuple[Func, str]:
-        program = Program(func)
-        block = program.block(self.block, self.name)
-        buffer = find_buffer(func, self.buffer, self.name)
-        site = sites(func)[self.block]
+    def apply(self, program: Program) -> tuple[Func, str]:
+        buffer, fresh = program.buffer(self.buffer, self.name), program.namer()
+        site = program.site(self.block, self.name)
         indices = self._indices(site)
-        self._check(func, site, indices)
-        name = program.fresh(f"{self.buffer}_write")
-        func, cache = _cache_of(func, program, buffer, self.scope)
-        nest = self._copy(site, name, (buffer, cache), indices, program)
-        moved = replace_block(func, self.block, use_buffer(block, self.buffer, cache))
+        self._check(program, site, indices)
+        name = fresh(f"{self.buffer}_write")
+        func, cache = _cache_of(program.func, fresh, buffer, self.scope)
+        nest = self._copy(site, name, (buffer, cache), indices, fresh)
+        moved = replace_statements(func, {self.block: use_buffer(site.block, self.buffer, cache)})
         return moved.replace(body=put_after(moved.body, {self.block}, nest)), name
 
     def _copy(
@@ -108,14 +95,14 @@ class CacheWrite(Primitive[str]):
         name: str,
         ends: tuple[Buffer, Buffer],
         indices: tuple[Expr, ...],
-        program: Program,
+        fresh: Fresh,
     ) -> Stmt:
         """The nest that copies what the block writes, over the spatial iterations that it executes."""
         conditions, runs = own_conditions(site, set()), executed_box(site, set())
         iters, values = [], {}
         for number, item in enumerate(item for item in site.block.iters if item.kind == "spatial"):
-            loop = Var(program.fresh(f"{name}_i{number}"))
-            var = Var(program.fresh(f"v{loop.name}"))
+            loop = Var(fresh(f"{name}_i{number}"))
+            var = Var(fresh(f"v{loop.name}"))
             iters.append(Iter(var, item.extent, "spatial", const(0)))
             values[item.var.name] = var
         if conditions is None or runs is None or any(not variables(c) <= values.keys() for c in conditions):
@@ -124,7 +111,7 @@ class CacheWrite(Primitive[str]):
                 "the copy could not run over the same ones",
                 "cache before splitting and fusing its loops",
             )
-        known = Simplifier(iter_bounds(iters))
+        known = Simplifier(ranges(iters))
         at = tuple(known.simplify(substitute(item, values)) for item in indices)
         body = Store(ends[0], at, Load(ends[1], at))
         copy = declared(Block(name, tuple(iters), (), (), body))
@@ -134,8 +121,9 @@ class CacheWrite(Primitive[str]):
             return [known.simplify(substitute(item, bindings)) for item in own]
 
         spans = {values[old].name: span for old, span in runs.items()}
-        fresh = Program(Func(name, (), seq()))
-        return make_nest(copy, spans, checks, known, fresh, unit_loops=True).stmt
+        return make_nest(
+            copy, spans, checks, known, Program(Func(name, (), seq())).namer(), unit_loops=True
+        ).stmt
 
     def _indices(self, site: Site) -> tuple[Expr, ...]:
         """Where the block writes the buffer, with literal extents of 1."""
@@ -151,7 +139,7 @@ class CacheWrite(Primitive[str]):
             )
         return found[0].begin
 
-    def _check(self, func: Func, site: Site, indices: tuple[Expr, ...]) -> None:
+    def _check(self, program: Program, site: Site, indices: tuple[Expr, ...]) -> None:
         if site.inside is not None:
             raise self.refuse(
                 f"it is inside block {site.inside}",
@@ -171,8 +159,8 @@ class CacheWrite(Primitive[str]):
                 "the copy runs over the spatial iterations only",
                 "make that variable spatial in the block",
             )
-        top = _top_level(func, self.block)
-        for other in sites(func).values():
+        top = _top_level(program.func, self.block)
+        for other in program.sites.values():
             if other.name != site.name and other.reads(self.buffer) and holds(top, {other.name}):
                 raise self.refuse(
                     f"{other.name} reads {self.buffer} in the same loops",
@@ -204,23 +192,21 @@ class CacheRead(Primitive[str]):
     buffer: str
     scope: str
 
-    def apply(self, func: Func) -> tuple[Func, str]:
-        program = Program(func)
-        block = program.block(self.block, self.name)
-        buffer = find_buffer(func, self.buffer, self.name)
-        site = sites(func)[self.block]
-        self._check(func, site)
-        name = program.fresh(f"{self.buffer}_read")
+    def apply(self, program: Program) -> tuple[Func, str]:
+        buffer, fresh = program.buffer(self.buffer, self.name), program.namer()
+        site = program.site(self.block, self.name)
+        self._check(program, site)
+        name = fresh(f"{self.buffer}_read")
         spans = self._box(site, buffer)
-        func, cache = _cache_of(func, program, buffer, self.scope)
+        func, cache = _cache_of(program.func, fresh, buffer, self.scope)
         axes = [f"@{number}" for number in range(len(spans))]
         at = tuple(Var(axis) + const(span.begin.constant) for axis, span in zip(axes, spans, strict=True))
         domain = [(axis, const(span.extent)) for axis, span in zip(axes, spans, strict=True)]
-        copy = _copy(program, name, domain, (cache, at), (buffer, at), Simplifier())
-        moved = replace_block(func, self.block, use_buffer(block, self.buffer, cache))
+        copy = _copy(fresh, name, domain, (cache, at), (buffer, at), Simplifier())
+        moved = replace_statements(func, {self.block: use_buffer(site.block, self.buffer, cache)})
         return moved.replace(body=put_before(moved.body, {self.block}, nest_of(copy))), name
 
-    def _check(self, func: Func, site: Site) -> None:
+    def _check(self, program: Program, site: Site) -> None:
         if not site.reads(self.buffer):
             read = ", ".join(dict.fromkeys(item.buffer.name for item in site.block.reads)) or "nothing"
             raise self.refuse(f"it does not read {self.buffer}", f"it reads {read}", f"one of {read}")
@@ -236,8 +222,8 @@ class CacheRead(Primitive[str]):
                 "the copy would have to cross that block",
                 "cache before blockize",
             )
-        top = _top_level(func, self.block)
-        for other in sites(func).values():
+        top = _top_level(program.func, self.block)
+        for other in program.sites.values():
             if other.name != site.name and other.writes(self.buffer) and holds(top, {other.name}):
                 raise self.refuse(
                     f"{other.name} writes {self.buffer} in the same loops",
@@ -247,10 +233,8 @@ class CacheRead(Primitive[str]):
 
     def _box(self, site: Site, buffer: Buffer) -> list[Span]:
         """What the block reads over all iterations; literal begins."""
-        known = Simplifier({**loop_bounds(site.loops), **iter_bounds(site.block.iters)})
-        extents = {item.var.name: int_of(item.extent) or 1 for item in site.loops}
-        inner = limits_of(site.block.predicate, extents, known)
-        found = box_of(site, self.buffer, inner, known, write=False)
+        known = site.known
+        found = site.box(self.buffer, site.moving(set(), known), known, write=False)
         result = []
         for span, extent in zip(found, buffer.shape, strict=True):
             size = int_of(extent)
@@ -290,22 +274,21 @@ class CacheInplace(Primitive[tuple[str, str]]):
     scope: str
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, tuple[str, str]]:
-        program = Program(func)
-        block = program.block(self.block, self.name)
+    def apply(self, program: Program) -> tuple[Func, tuple[str, str]]:
         program.loop(self.loop, self.name)
-        buffer = find_buffer(func, self.buffer, self.name)
-        site = sites(func)[self.block]
-        self._check(func, site)
-        load, store = program.fresh(f"{self.buffer}_load"), program.fresh(f"{self.buffer}_store")
-        func, cache = _cache_of(func, program, buffer, self.scope)
-        before = self._tile_copy(program, load, site, (cache, buffer))
-        after = self._tile_copy(program, store, site, (buffer, cache))
-        moved = replace_block(func, self.block, use_buffer(block, self.buffer, cache))
-        moved = replace_loop_body(moved, self.loop, lambda body: seq(before, body, after))
+        buffer, fresh = program.buffer(self.buffer, self.name), program.namer()
+        site = program.site(self.block, self.name)
+        self._check(program, site)
+        load, store = fresh(f"{self.buffer}_load"), fresh(f"{self.buffer}_store")
+        func, cache = _cache_of(program.func, fresh, buffer, self.scope)
+        before = self._tile_copy(program, fresh, load, site, (cache, buffer))
+        after = self._tile_copy(program, fresh, store, site, (buffer, cache))
+        moved = replace_statements(func, {self.block: use_buffer(site.block, self.buffer, cache)})
+        loop = Program(moved).loop(self.loop)
+        moved = replace_statements(moved, {self.loop: loop.replace(body=seq(before, loop.body, after))})
         return moved, (load, store)
 
-    def _check(self, func: Func, site: Site) -> None:
+    def _check(self, program: Program, site: Site) -> None:
         if not site.under(self.loop):
             raise self.refuse(
                 f"it is not under loop {self.loop}",
@@ -325,7 +308,7 @@ class CacheInplace(Primitive[tuple[str, str]]):
                 "a copy needs one place for each iteration",
                 "cache before blockize and tensorize",
             )
-        for other in sites(func).values():
+        for other in program.sites.values():
             touched = other.writes(self.buffer) or other.reads(self.buffer)
             if other.name != site.name and touched and other.under(self.loop):
                 raise self.refuse(
@@ -334,15 +317,17 @@ class CacheInplace(Primitive[tuple[str, str]]):
                     "name a loop that only holds this block",
                 )
 
-    def _tile_copy(self, program: Program, name: str, site: Site, ends: tuple[Buffer, Buffer]) -> Stmt:
+    def _tile_copy(
+        self, program: Program, fresh: Fresh, name: str, site: Site, ends: tuple[Buffer, Buffer]
+    ) -> Stmt:
         """A nest that copies between the two buffers the box that one iteration of the loop updates."""
         region = site.writes(self.buffer)[0]
         outer = {item.var.name for item in program.loops_around(self.loop)} | {self.loop}
-        known = Simplifier({**loop_bounds(site.loops), **iter_bounds(site.block.iters)})
+        known = site.known
         inner = Inner(
             {item.var.name: int_of(item.extent) or 1 for item in site.loops if item.var.name not in outer}
         )
-        spans = box_of(site, self.buffer, inner, known, write=True)
+        spans = site.box(self.buffer, inner, known, write=True)
         if any(item is None for item in spans) or not is_dense(region, site.values, inner, known):
             raise self.refuse(
                 f"what one iteration of {self.loop} updates is not a box",
@@ -352,10 +337,10 @@ class CacheInplace(Primitive[tuple[str, str]]):
         iters, loops, checks = [], [], []
         for number, (span, extent) in enumerate(zip(spans, region.buffer.shape, strict=True)):
             assert span is not None
-            begin, var = known.emit(span.begin), Var(program.fresh(f"v{name}_i{number}"))
+            begin, var = known.emit(span.begin), Var(fresh(f"v{name}_i{number}"))
             binding: Expr = begin
             if span.extent > 1:
-                loop = Var(program.fresh(f"{name}_i{number}"))
+                loop = Var(fresh(f"{name}_i{number}"))
                 known = known.bind(loop.name, 0, span.extent - 1)
                 loops.append((loop, span.extent))
                 binding = known.simplify(begin + loop)

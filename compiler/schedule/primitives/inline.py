@@ -28,10 +28,10 @@ from compiler.loops.ir import (
 )
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.index_map import IndexMap
-from compiler.schedule.nest import declared, own_conditions, sites, without_block
+from compiler.schedule.nest import own_conditions
 from compiler.schedule.primitives.base import Primitive
-from compiler.schedule.program import Program
-from compiler.schedule.rewriting import replace_statements
+from compiler.schedule.program import Program, ranges
+from compiler.schedule.rewriting import declared, replace_statements, without_block
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,7 @@ class ComputeInline(Primitive[None]):
 
     block: str
 
-    def apply(self, func: Func) -> tuple[Func, None]:
-        program = Program(func)
+    def apply(self, program: Program) -> tuple[Func, None]:
         block = program.block(self.block, self.name)
         store = _pointwise(self, block)
         _check_private(self, program, block, store.buffer)
@@ -65,7 +64,7 @@ class ComputeInline(Primitive[None]):
         for reader in readers:
             self._check_reader(reader, store.buffer)
             new[reader.name] = self._into(reader, use)
-        func = replace_statements(func, new)
+        func = replace_statements(program.func, new)
         return _without(func, self.block, store.buffer), None
 
     def _inverse(self, block: Block, store: Store) -> IndexMap:
@@ -98,7 +97,7 @@ class ComputeInline(Primitive[None]):
             )
 
     def _into(self, reader: Block, use: _Inlined) -> Block:
-        known = Simplifier(_iter_bounds(reader))
+        known = Simplifier(ranges(reader.iters))
 
         def swap(item: Node) -> Node | None:
             if not isinstance(item, Load) or item.buffer != use.store.buffer:
@@ -153,11 +152,10 @@ class ReverseComputeInline(Primitive[None]):
 
     block: str
 
-    def apply(self, func: Func) -> tuple[Func, None]:
-        program = Program(func)
+    def apply(self, program: Program) -> tuple[Func, None]:
         block = program.block(self.block, self.name)
         store = _pointwise(self, block)
-        if own_conditions(sites(func)[self.block], set()) != []:
+        if own_conditions(program.sites[self.block], set()) != []:
             raise self.refuse(
                 f"block {self.block} leaves out some of its iterations",
                 where=f"block {self.block}",
@@ -169,7 +167,7 @@ class ReverseComputeInline(Primitive[None]):
         _check_private(self, program, producer, made.buffer)
         self._check_order(program, block, producer)
         inverse = self._inverse(block, load)
-        known = Simplifier(_iter_bounds(producer))
+        known = Simplifier(ranges(producer.iters))
         at = tuple(known.simplify(item) for item in inverse.apply(made.indices))
         values = {item.var.name: value for item, value in zip(block.iters, at, strict=True)}
         value = known.simplify(substitute(store.value, values))
@@ -181,7 +179,7 @@ class ReverseComputeInline(Primitive[None]):
         body = Store(store.buffer, indices, value)
         predicate = all_of(producer.predicate, self._inside(program, block, producer, at))
         new = declared(producer.replace(body=body, predicate=predicate))
-        func = replace_statements(func, {producer.name: new})
+        func = replace_statements(program.func, {producer.name: new})
         return _without(func, self.block, made.buffer), None
 
     def _producer(self, program: Program, block: Block) -> tuple[Block, Load]:
@@ -189,9 +187,9 @@ class ReverseComputeInline(Primitive[None]):
         loads: dict[Load, Block] = {}
         for item in block.body.walk():
             if isinstance(item, Load) and item.buffer in program.func.allocs:
-                makers = program.writers(item.buffer)
-                if len(makers) == 1 and len(program.readers(item.buffer)) == 1:
-                    loads[item] = makers[0]
+                makers = program.writers(item.buffer.name)
+                if len(makers) == 1 and len(program.readers(item.buffer.name)) == 1:
+                    loads[item] = makers[0].block
         candidates = {maker.name: maker for maker in loads.values()}
         if len(candidates) != 1:
             found = ", ".join(candidates) or "none"
@@ -243,7 +241,7 @@ class ReverseComputeInline(Primitive[None]):
             inverse = forward.inverse(tuple(_sizes(item.extent for item in block.iters)))
             known = Simplifier(inverse.bounds(_sizes(load.buffer.shape)))
             there = substitute_all(forward.outputs, dict(zip(names, inverse.outputs, strict=True)))
-            reaches = Simplifier(_iter_bounds(block))
+            reaches = Simplifier(ranges(block.iters))
             inside = all(
                 reaches.prove(item.ge(0)) and reaches.prove(item.lt(extent))
                 for item, extent in zip(load.indices, load.buffer.shape, strict=True)
@@ -270,7 +268,7 @@ class ReverseComputeInline(Primitive[None]):
         for item, index in zip(block.iters, at, strict=True):
             value = substitute(index, bindings)
             conditions += [known.simplify(value.ge(0)), known.simplify(value.lt(item.extent))]
-        own = Simplifier(_iter_bounds(producer))
+        own = Simplifier(ranges(producer.iters))
         needed = [
             own.prove(index.ge(0)) is not True or own.prove(index.lt(item.extent)) is not True
             for item, index in zip(block.iters, at, strict=True)
@@ -321,7 +319,7 @@ def _check_private(primitive: Primitive[None], program: Program, block: Block, b
             why="its content is visible outside and has to be written",
             hint="name a block that writes a local buffer",
         )
-    others = [item.name for item in program.writers(buffer) if item.name != block.name]
+    others = [item.name for item in program.writers(buffer.name) if item.name != block.name]
     if others:
         raise primitive.refuse(
             f"block {others[0]} writes {buffer.name}, too",
@@ -363,14 +361,6 @@ def _without(func: Func, block: str, buffer: Buffer) -> Func:
     return func.replace(
         body=without_block(func.body, block), allocs=tuple(item for item in func.allocs if item != buffer)
     )
-
-
-def _iter_bounds(block: Block) -> dict[str, tuple[int, int]]:
-    return {
-        item.var.name: (0, int(item.extent.value) - 1)
-        for item in block.iters
-        if isinstance(item.extent, Const)
-    }
 
 
 def _sizes(items: Iterable[Expr]) -> list[int]:

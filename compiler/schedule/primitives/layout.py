@@ -35,19 +35,11 @@ from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.index_map import IndexMap
 from compiler.schedule.layouts import Layout, cannot_round_up, layouts_of, with_layouts
-from compiler.schedule.nest import (
-    Site,
-    find_buffer,
-    iter_bounds,
-    own_loops,
-    put_after,
-    replace_stmt,
-    sites,
-    swap_buffer,
-)
+from compiler.schedule.nest import own_loops
 from compiler.schedule.primitives.base import Primitive
-from compiler.schedule.program import Program
+from compiler.schedule.program import Fresh, Program, Site, ranges
 from compiler.schedule.regions import Inner, relax
+from compiler.schedule.rewriting import name_of, put_after, replace_statements, swap_buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +60,8 @@ class TransformLayout(Primitive[tuple[str, ...]]):
     index_map: str
     pad: float | None = None
 
-    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
-        buffer = find_buffer(func, self.buffer, self.name)
+    def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
+        func, buffer = program.func, program.buffer(self.buffer, self.name)
         shape = static_shape(buffer, self.name)
         index_map = _checked_map(self.index_map, shape, f"{self.name} {self.buffer}")
         if buffer.strides or buffer.offset is not None or buffer.alias_of is not None:
@@ -84,11 +76,7 @@ class TransformLayout(Primitive[tuple[str, ...]]):
         pad = 0.0 if buffer.scope == CONSTANT and self.pad is None else self.pad
         layout = Layout(shape, index_map, pad)
         changed = with_layouts(changed, self.buffer, (*layouts_of(func, self.buffer), layout))
-        if (
-            pad is None
-            or not layout.padded
-            or not any(s.writes(self.buffer) for s in sites(changed).values())
-        ):
+        if pad is None or not layout.padded or not program.writers(self.buffer):
             return changed, ()
         return _fill_padding(changed, new, layout)
 
@@ -154,7 +142,7 @@ class _Accesses:
         return changed
 
     def block(self, block: Block, known: Simplifier) -> Block:
-        for name, (low, high) in iter_bounds(block.iters).items():
+        for name, (low, high) in ranges(block.iters).items():
             known = known.bind(name, low, high)
         if not _touches(block, self.old.name):
             return block
@@ -207,6 +195,7 @@ def _touches(block: Block, buffer: str) -> bool:
 def _fill_padding(func: Func, buffer: Buffer, layout: Layout) -> tuple[Func, tuple[str, ...]]:
     """Add blocks that write the pad value to the new elements of a written buffer."""
     program = Program(func)
+    fresh = program.namer()
     extents = [int_of(item) or 1 for item in buffer.shape]
     inverse = layout.index_map.inverse(layout.shape)
     made: list[str] = []
@@ -215,15 +204,15 @@ def _fill_padding(func: Func, buffer: Buffer, layout: Layout) -> tuple[Func, tup
         known = Simplifier({name: (0, n - 1) for name, n in zip(inverse.inputs, extents, strict=True)})
         if known.prove(inverse.outputs[axis].lt(size)):
             continue
-        name = program.fresh(f"{buffer.name}_pad{axis}")
+        name = fresh(f"{buffer.name}_pad{axis}")
         made.append(name)
-        nests.append(_fill(program, name, buffer, inverse, axis, layout, extents))
-    writers = {site.name for site in sites(func).values() if site.writes(buffer.name)}
+        nests.append(_fill(fresh, name, buffer, inverse, axis, layout, extents))
+    writers = {site.name for site in program.writers(buffer.name)}
     return func.replace(body=put_after(func.body, writers, seq(*nests))), tuple(made)
 
 
 def _fill(
-    program: Program,
+    fresh: Fresh,
     name: str,
     buffer: Buffer,
     inverse: IndexMap,
@@ -233,8 +222,8 @@ def _fill(
 ) -> Stmt:
     iters, loops = [], []
     for number, extent in enumerate(extents):
-        loop = Var(program.fresh(f"{name}_i{number}"))
-        iters.append(Iter(Var(program.fresh(f"v{loop.name}")), const(extent), "spatial", loop))
+        loop = Var(fresh(f"{name}_i{number}"))
+        iters.append(Iter(Var(fresh(f"v{loop.name}")), const(extent), "spatial", loop))
         loops.append(loop)
     outside = inverse.apply(loops)[axis].ge(layout.shape[axis])
     known = Simplifier({loop.name: (0, n - 1) for loop, n in zip(loops, extents, strict=True)})
@@ -265,26 +254,24 @@ class TransformBlockLayout(Primitive[tuple[str, ...]]):
     block: str
     index_map: str
 
-    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
-        program = Program(func)
-        program.block(self.block, self.name)
-        site = sites(func)[self.block]
+    def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
+        site = program.site(self.block, self.name)
         own = own_loops(site, self.refuse)
         shape = tuple(self._extent(item) for item in site.block.iters)
         index_map = _checked_map(self.index_map, shape, f"{self.name} {self.block}")
         kinds = self._kinds(index_map, site.block)
         extents = index_map.shape(shape)
-        names = _new_names(index_map, site.block, program)
+        names = _new_names(index_map, site.block, program.namer())
         loops = tuple(Var(name) for name, _ in names)
         iters = tuple(
             Iter(Var(var), const(extent), kind, loop)
             for (_, var), extent, kind, loop in zip(names, extents, kinds, loops, strict=True)
         )
-        block = self._rewritten(func, site, index_map, shape, iters)
+        block = self._rewritten(program.func, site, index_map, shape, iters)
         nest: Stmt = block
         for loop, extent in reversed(list(zip(loops, extents, strict=True))):
             nest = For(loop, const(extent), nest)
-        changed = replace_stmt(func, own[0] if own else site.block, nest)
+        changed = replace_statements(program.func, {name_of(own[0] if own else site.block): nest})
         return changed, tuple(loop.name for loop in loops)
 
     def _extent(self, item: Iter) -> int:
@@ -319,7 +306,7 @@ class TransformBlockLayout(Primitive[tuple[str, ...]]):
         self, func: Func, site: Site, index_map: IndexMap, shape: tuple[int, ...], iters: tuple[Iter, ...]
     ) -> Block:
         back = index_map.inverse(shape).apply([item.var for item in iters])
-        known = Simplifier(iter_bounds(iters))
+        known = Simplifier(ranges(iters))
         values = {old.var.name: new for old, new in zip(site.block.iters, back, strict=True)}
         to_loops = {item.var.name: item.binding for item in iters}
         checks: list[Expr] = []
@@ -359,7 +346,7 @@ class _Tidy:
         return item.map_children(self._visit)
 
 
-def _new_names(index_map: IndexMap, block: Block, program: Program) -> list[tuple[str, str]]:
+def _new_names(index_map: IndexMap, block: Block, fresh: Fresh) -> list[tuple[str, str]]:
     """(loop, iteration variable) names for the outputs: the old ones where an output is just an input."""
     of = dict(zip(index_map.inputs, block.iters, strict=True))
     parts = {name: sum(name in variables(item) for item in index_map.outputs) for name in index_map.inputs}
@@ -369,7 +356,7 @@ def _new_names(index_map: IndexMap, block: Block, program: Program) -> list[tupl
         if isinstance(output, Var) and parts[output.name] == 1:
             item = of[output.name]
             assert isinstance(item.binding, Expr)
-            loop = item.binding.name if isinstance(item.binding, Var) else program.fresh(item.var.name[1:])
+            loop = item.binding.name if isinstance(item.binding, Var) else fresh(item.var.name[1:])
             names.append((loop, item.var.name))
             continue
         used = [name for name in index_map.inputs if name in variables(output)]
@@ -377,8 +364,8 @@ def _new_names(index_map: IndexMap, block: Block, program: Program) -> list[tupl
         if len(used) == 1 and parts[used[0]] > 1:
             seen[base] = seen.get(base, -1) + 1
             base = f"{base}_{seen[base]}"
-        loop = program.fresh(base)
-        names.append((loop, program.fresh(f"v{loop}")))
+        loop = fresh(base)
+        names.append((loop, fresh(f"v{loop}")))
     return names
 
 

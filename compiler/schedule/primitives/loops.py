@@ -46,13 +46,12 @@ class Fuse(Primitive[str]):
         """The step for these loops."""
         return cls(loops)
 
-    def apply(self, func: Func) -> tuple[Func, str]:
-        program = Program(func)
+    def apply(self, program: Program) -> tuple[Func, str]:
         loops = [program.loop(name, self.name) for name in self.loops]
         if len(loops) == 1 or not loops:
             raise self.refuse("needs at least two loops", why=f"got {', '.join(self.loops) or 'none'}")
         self._check(loops)
-        fused = Var(program.fresh(f"{self.loops[0]}_fused"))
+        fused = Var(program.namer()(f"{self.loops[0]}_fused"))
         values: dict[str, Expr] = {}
         total: Expr = const(1)
         for loop in reversed(loops):
@@ -64,7 +63,7 @@ class Fuse(Primitive[str]):
         inner = {**known, **program.bounds([For(fused, total, loops[-1].body)])}
         body = rebind(loops[-1].body, values, inner)
         new = For(fused, total, body, annotations=loops[0].annotations)
-        return replace_statements(func, {self.loops[0]: new}), fused.name
+        return replace_statements(program.func, {self.loops[0]: new}), fused.name
 
     def _check(self, loops: list[For]) -> None:
         for loop in loops:
@@ -110,19 +109,18 @@ class Reorder(Primitive[None]):
         """The step for this order."""
         return cls(loops)
 
-    def apply(self, func: Func) -> tuple[Func, None]:
-        program = Program(func)
+    def apply(self, program: Program) -> tuple[Func, None]:
         if len(set(self.loops)) != len(self.loops) or not self.loops:
             raise self.refuse("each loop has to be named once", why=f"got {', '.join(self.loops) or 'none'}")
         chain = self._chain(program)
         wanted = iter(self.loops)
         order = [program.loops[next(wanted)] if loop.var.name in self.loops else loop for loop in chain]
         if order == chain:
-            return func, None
+            return program.func, None
         self._check(chain, order)
         check_reorder(self.name, program, chain, order)
         new = nest(order, chain[-1].body)
-        return replace_statements(func, {chain[0].var.name: new}), None
+        return replace_statements(program.func, {chain[0].var.name: new}), None
 
     def _chain(self, program: Program) -> list[For]:
         """The loops from the first to the last of the named ones."""
@@ -179,7 +177,7 @@ class Tile(Primitive[tuple[str, ...]]):
     sizes: tuple[int, ...]
     tail: str = "guard"
 
-    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
+    def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
         if len(self.loops) != len(self.sizes) or not self.loops:
             why = f"{len(self.loops)} loops, {len(self.sizes)} sizes"
             raise self.refuse("needs one size for each loop", why=why)
@@ -191,10 +189,11 @@ class Tile(Primitive[tuple[str, ...]]):
         outer: list[str] = []
         inner: list[str] = []
         for loop, size in zip(self.loops, self.sizes, strict=True):
-            func, made = Split(loop, (None, size), self.tail).apply(func)
+            func, made = Split(loop, (None, size), self.tail).apply(program)
+            program = Program(func)
             outer.append(made[0])
             inner.append(made[1])
-        func, _ = Reorder((*outer, *inner)).apply(func)
+        func, _ = Reorder((*outer, *inner)).apply(program)
         return func, (*outer, *inner)
 
 
@@ -258,11 +257,10 @@ class Parallel(Primitive[None]):
 
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, None]:
-        program = Program(func)
+    def apply(self, program: Program) -> tuple[Func, None]:
         loop = _independent(self, program, self.loop)
         _around(self, program, loop, frozenset({ForKind.PARALLEL, ForKind.BOUND}))
-        return _with_kind(func, loop, ForKind.PARALLEL)
+        return _with_kind(program.func, loop, ForKind.PARALLEL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,8 +278,7 @@ class Vectorize(Primitive[None]):
 
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, None]:
-        program = Program(func)
+    def apply(self, program: Program) -> tuple[Func, None]:
         loop = program.loop(self.loop, self.name)
         trip_count(loop, self.name)
         inside = inner_loops(loop.body)
@@ -295,8 +292,8 @@ class Vectorize(Primitive[None]):
         reducing = reduce_blocks(loop)
         if reducing and reducing == outer_blocks(loop) and all(map(_combines, reducing)):
             check_serial(loop, self.name)
-            return _with_kind(func, loop, ForKind.VECTORIZED)
-        return _with_kind(func, _independent(self, program, self.loop), ForKind.VECTORIZED)
+            return _with_kind(program.func, loop, ForKind.VECTORIZED)
+        return _with_kind(program.func, _independent(self, program, self.loop), ForKind.VECTORIZED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,8 +310,8 @@ class Unroll(Primitive[None]):
 
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, None]:
-        loop = Program(func).loop(self.loop, self.name)
+    def apply(self, program: Program) -> tuple[Func, None]:
+        loop = program.loop(self.loop, self.name)
         check_serial(loop, self.name)
         extent = trip_count(loop, self.name)
         if extent > UNROLL_LIMIT:
@@ -324,7 +321,7 @@ class Unroll(Primitive[None]):
                 why=f"{extent} iterations, at most {UNROLL_LIMIT} are written out",
                 hint="split the loop and unroll the inner part",
             )
-        return _with_kind(func, loop, ForKind.UNROLLED)
+        return _with_kind(program.func, loop, ForKind.UNROLLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,14 +339,13 @@ class Bind(Primitive[None]):
     loop: str
     tag: str
 
-    def apply(self, func: Func) -> tuple[Func, None]:
-        program = Program(func)
+    def apply(self, program: Program) -> tuple[Func, None]:
         if self.tag not in BIND_TAGS:
             why, hint = "it names no axis of the hardware", f"one of {', '.join(BIND_TAGS)}"
             raise self.refuse(f"unknown tag {self.tag!r}", why=why, hint=hint)
         loop = _independent(self, program, self.loop, private=not is_virtual(self.tag))
         self._check_tags(program, loop)
-        return _with_kind(func, loop, ForKind.BOUND, self.tag)
+        return _with_kind(program.func, loop, ForKind.BOUND, self.tag)
 
     def _check_tags(self, program: Program, loop: For) -> None:
         around = program.loops_around(self.loop)
@@ -395,8 +391,8 @@ class Annotate(Primitive[None]):
     key: str
     value: Value
 
-    def apply(self, func: Func) -> tuple[Func, None]:
-        found = _target(self, Program(func), self.target)
+    def apply(self, program: Program) -> tuple[Func, None]:
+        found = _target(self, program, self.target)
         assert isinstance(found, Stmt)
         notes = _notes(found)
         if self.key in dict(notes):
@@ -407,7 +403,7 @@ class Annotate(Primitive[None]):
                 hint="unannotate it first",
             )
         new = found.replace(annotations=(*notes, (self.key, self.value)))
-        return replace_statements(func, {self.target: new}), None
+        return replace_statements(program.func, {self.target: new}), None
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,8 +421,8 @@ class Unannotate(Primitive[None]):
     target: str
     key: str
 
-    def apply(self, func: Func) -> tuple[Func, None]:
-        found = _target(self, Program(func), self.target)
+    def apply(self, program: Program) -> tuple[Func, None]:
+        found = _target(self, program, self.target)
         notes = _notes(found)
         if self.key not in dict(notes):
             known = ", ".join(key for key, _ in notes) or "none"
@@ -434,7 +430,7 @@ class Unannotate(Primitive[None]):
                 f"{self.target} has no note {self.key!r}", where=self.target, why=f"its notes: {known}"
             )
         new = found.replace(annotations=tuple(item for item in notes if item[0] != self.key))
-        return replace_statements(func, {self.target: new}), None
+        return replace_statements(program.func, {self.target: new}), None
 
 
 def _notes(stmt: Stmt) -> tuple[tuple[str, Value], ...]:

@@ -10,10 +10,9 @@ from compiler.core.types import TF32, DType
 from compiler.loops.ir import Binary, Block, Buffer, Cast, Expr, Func, Iter, Load, Store, Var
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import substitute
-from compiler.schedule.nest import declared, put_before, replace_block, sites
 from compiler.schedule.primitives.base import Primitive
-from compiler.schedule.program import Program
-from compiler.schedule.rewriting import nest_of
+from compiler.schedule.program import Program, Site
+from compiler.schedule.rewriting import declared, nest_of, put_before, replace_statements
 
 
 def factors(block: Block) -> tuple[Expr, Expr] | None:
@@ -52,20 +51,20 @@ class CacheOperand(Primitive[tuple[str, str]]):
     scope: str
     dtype: str | None = None
 
-    def apply(self, func: Func) -> tuple[Func, tuple[str, str]]:
-        program = Program(func)
-        block = program.block(self.block, self.name)
-        expr = self._factor(func, block)
+    def apply(self, program: Program) -> tuple[Func, tuple[str, str]]:
+        site, fresh = program.site(self.block, self.name), program.namer()
+        block, func = site.block, program.func
+        expr = self._factor(site)
         iters = [block.iters[number] for number in self._checked(block, expr)]
-        name = program.fresh(f"{self.block}_{'ab'[self.operand]}")
+        name = fresh(f"{self.block}_{'ab'[self.operand]}")
         kind = self._held(expr.dtype)
         buffer = Buffer(name, kind, tuple(item.extent for item in iters), self.scope)
         loaded = Load(buffer, tuple(item.var for item in iters))
         here = loaded if kind == expr.dtype else Cast(expr.dtype, loaded)
         own, values = [], {}
         for number, item in enumerate(iters):
-            loop = Var(program.fresh(f"{name}_i{number}"))
-            var = Var(program.fresh(f"v{loop.name}"))
+            loop = Var(fresh(f"{name}_i{number}"))
+            var = Var(fresh(f"v{loop.name}"))
             own.append(Iter(var, item.extent, "spatial", loop))
             values[item.var.name] = var
         value = substitute(expr, values)
@@ -73,7 +72,7 @@ class CacheOperand(Primitive[tuple[str, str]]):
             buffer, tuple(item.var for item in own), value if kind == expr.dtype else Cast(kind, value)
         )
         made = declared(Block(name, tuple(own), (), (), body))
-        changed = replace_block(func, self.block, declared(self._with(block, expr, here)))
+        changed = replace_statements(func, {self.block: declared(self._with(block, expr, here))})
         changed = changed.replace(
             body=put_before(changed.body, {self.block}, nest_of(made)), allocs=(*func.allocs, buffer)
         )
@@ -90,7 +89,8 @@ class CacheOperand(Primitive[tuple[str, str]]):
             )
         return TF32
 
-    def _factor(self, func: Func, block: Block) -> Expr:
+    def _factor(self, site: Site) -> Expr:
+        block = site.block
         found = factors(block)
         if found is None or self.operand not in (0, 1):
             raise self.refuse(
@@ -98,7 +98,7 @@ class CacheOperand(Primitive[tuple[str, str]]):
                 "its body is not of the form C = C + a * b, or the operand is not 0 or 1",
                 "use cache_read",
             )
-        if block.predicate is not None or sites(func)[self.block].inside is not None:
+        if block.predicate is not None or site.inside is not None:
             raise self.refuse(
                 "it does not run over all of its iterations",
                 "the factor would be computed where the block is not",

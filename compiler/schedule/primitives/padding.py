@@ -28,10 +28,10 @@ from compiler.loops.ir import (
 from compiler.loops.linear import operands
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
-from compiler.schedule.nest import Site, declared, iter_bounds, own_loops, replace_stmt, sites, use_buffer
+from compiler.schedule.nest import own_loops
 from compiler.schedule.primitives.base import Primitive
-from compiler.schedule.program import Program
-from compiler.schedule.rewriting import nest_of
+from compiler.schedule.program import Fresh, Program, Site, ranges
+from compiler.schedule.rewriting import declared, name_of, nest_of, replace_statements, use_buffer
 
 Range = tuple[int, int]
 """First value and end."""
@@ -58,17 +58,15 @@ class DecomposePadding(Primitive[tuple[str, ...]]):
 
     block: str
 
-    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
-        program = Program(func)
-        program.block(self.block, self.name)
-        site = sites(func)[self.block]
+    def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
+        site, fresh = program.site(self.block, self.name), program.namer()
         body, extents = self._select(site.block)
         own = own_loops(site, self.refuse)
         assert isinstance(body.value, Select)
         inside = self._interior(site.block, body.value.cond, extents)
         kept = {loop.var.name for loop in own}
         interior = body.replace(value=body.value.a)
-        nests = [self._part(site.block, self.block, inside, interior, program, kept)]
+        nests = [self._part(site.block, self.block, inside, interior, fresh, kept)]
         made: list[str] = []
         limits: dict[str, Range] = {name: (0, extent) for name, extent in extents.items()}
         for number, item in enumerate(site.block.iters):
@@ -76,14 +74,15 @@ class DecomposePadding(Primitive[tuple[str, ...]]):
             low, high = inside[name]
             for side, part in (("before", (0, low)), ("behind", (high, extents[name]))):
                 if part[0] < part[1]:
-                    border = program.fresh(f"{self.block}_{side}{number}")
+                    border = fresh(f"{self.block}_{side}{number}")
                     made.append(border)
                     filled = {**limits, name: part}
                     nests.append(
-                        self._part(site.block, border, filled, body.replace(value=body.value.b), program)
+                        self._part(site.block, border, filled, body.replace(value=body.value.b), fresh)
                     )
             limits[name] = inside[name]
-        return replace_stmt(func, own[0] if own else site.block, seq(*nests)), tuple(made)
+        place = name_of(own[0] if own else site.block)
+        return replace_statements(program.func, {place: seq(*nests)}), tuple(made)
 
     def _select(self, block: Block) -> tuple[Store, dict[str, int]]:
         body, extents = block.body, _extents(block)
@@ -101,7 +100,7 @@ class DecomposePadding(Primitive[tuple[str, ...]]):
 
     def _interior(self, block: Block, cond: Expr, extents: Mapping[str, int]) -> dict[str, Range]:
         """The box of iterations in which the condition holds."""
-        known = Simplifier(iter_bounds(block.iters))
+        known = Simplifier(ranges(block.iters))
         box = {name: (0, extent) for name, extent in extents.items()}
         for item in operands(known.simplify(cond), "and"):
             if isinstance(item, Const) and item.value:
@@ -125,7 +124,7 @@ class DecomposePadding(Primitive[tuple[str, ...]]):
         name: str,
         box: Mapping[str, Range],
         body: Store,
-        program: Program,
+        fresh: Fresh,
         kept: Collection[str] = (),
     ) -> Stmt:
         """The block over a part of its iterations; its own variables and the loops `kept` keep their name."""
@@ -135,15 +134,15 @@ class DecomposePadding(Primitive[tuple[str, ...]]):
             low, high = box[item.var.name]
             var = item.var
             if name != self.block:
-                loop = program.fresh(f"{name}_i{number}")
-                var = Var(program.fresh(f"v{loop}"))
+                loop = fresh(f"{name}_i{number}")
+                var = Var(fresh(f"v{loop}"))
             elif isinstance(item.binding, Var) and item.binding.name in kept:
                 loop = item.binding.name
             else:
-                loop = program.fresh(var.name.removeprefix("v"))
+                loop = fresh(var.name.removeprefix("v"))
             iters.append(Iter(var, const(high - low), "spatial", Var(loop)))
             values[item.var.name] = var + low
-        known = Simplifier(iter_bounds(iters))
+        known = Simplifier(ranges(iters))
         at = tuple(known.simplify(substitute(item, values)) for item in body.indices)
         value = known.simplify(substitute(body.value, values))
         made = block.replace(name=name, iters=tuple(iters), body=Store(body.buffer, at, value))
@@ -190,10 +189,8 @@ class PadEinsum(Primitive[tuple[str, ...]]):
     block: str
     padding: tuple[int, ...]
 
-    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
-        program = Program(func)
-        program.block(self.block, self.name)
-        site = sites(func)[self.block]
+    def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
+        site, fresh = program.site(self.block, self.name), program.namer()
         own = own_loops(site, self.refuse)
         body, new = self._checked(site)
         renamed: dict[str, Buffer] = {}
@@ -203,18 +200,18 @@ class PadEinsum(Primitive[tuple[str, ...]]):
         for access in _accesses(body):
             if access.buffer.name in renamed or not any(variables(i) & grown for i in access.indices):
                 continue
-            padded = self._padded(program, access, new)
+            padded = self._padded(fresh, access, new)
             renamed[access.buffer.name] = padded
             if access.buffer != body.buffer:
-                before.append(self._fill(program, access, padded, site.block, made))
+                before.append(self._fill(fresh, access, padded, site.block, made))
         after: list[Stmt] = []
         if body.buffer.name in renamed:
-            after.append(self._copy_back(program, body, renamed[body.buffer.name], site.block, made))
+            after.append(self._copy_back(fresh, body, renamed[body.buffer.name], site.block, made))
         iters = tuple(item.replace(extent=const(new[item.var.name])) for item in site.block.iters)
         core = _renamed(site.block.replace(iters=iters), renamed)
-        func = func.replace(allocs=(*func.allocs, *renamed.values()))
+        func = program.func.replace(allocs=(*program.func.allocs, *renamed.values()))
         nest = seq(*before, _nest_like(own, core), *after)
-        return replace_stmt(func, own[0] if own else site.block, nest), tuple(made)
+        return replace_statements(func, {name_of(own[0] if own else site.block): nest}), tuple(made)
 
     def _checked(self, site: Site) -> tuple[Store, dict[str, int]]:
         """(the body, the new extents)."""
@@ -260,21 +257,21 @@ class PadEinsum(Primitive[tuple[str, ...]]):
                     "pad only variables that are indices of their own",
                 )
 
-    def _padded(self, program: Program, access: Load | Store, new: Mapping[str, int]) -> Buffer:
+    def _padded(self, fresh: Fresh, access: Load | Store, new: Mapping[str, int]) -> Buffer:
         shape = tuple(
             const(new[index.name]) if isinstance(index, Var) and index.name in new else extent
             for index, extent in zip(access.indices, access.buffer.shape, strict=True)
         )
-        name = program.fresh(f"{access.buffer.name}_padded")
+        name = fresh(f"{access.buffer.name}_padded")
         return Buffer(name, access.buffer.dtype, shape)
 
     def _fill(
-        self, program: Program, access: Load | Store, padded: Buffer, block: Block, made: list[str]
+        self, fresh: Fresh, access: Load | Store, padded: Buffer, block: Block, made: list[str]
     ) -> Stmt:
         """The nest that copies an operand and writes zeros behind its end."""
-        name = program.fresh(f"{access.buffer.name}_pad")
+        name = fresh(f"{access.buffer.name}_pad")
         made.append(name)
-        iters = _fresh_iters(program, name, [int_of(n) or 1 for n in padded.shape])
+        iters = _fresh_iters(fresh, name, [int_of(n) or 1 for n in padded.shape])
         at = tuple(item.var for item in iters)
         inside: Expr | None = None
         for index, var, small, large in zip(
@@ -288,23 +285,21 @@ class PadEinsum(Primitive[tuple[str, ...]]):
             value = Select(inside, value, const(0, padded.dtype))
         return nest_of(declared(Block(name, iters, (), (), Store(padded, at, value))))
 
-    def _copy_back(
-        self, program: Program, body: Store, padded: Buffer, block: Block, made: list[str]
-    ) -> Stmt:
-        name = program.fresh(f"{body.buffer.name}_unpad")
+    def _copy_back(self, fresh: Fresh, body: Store, padded: Buffer, block: Block, made: list[str]) -> Stmt:
+        name = fresh(f"{body.buffer.name}_unpad")
         made.append(name)
         used = [item for item in block.iters if item.kind == "spatial"]
-        iters = _fresh_iters(program, name, [int_of(item.extent) or 1 for item in used])
+        iters = _fresh_iters(fresh, name, [int_of(item.extent) or 1 for item in used])
         values: dict[str, Expr] = {old.var.name: item.var for old, item in zip(used, iters, strict=True)}
         at = tuple(substitute(item, values) for item in body.indices)
         return nest_of(declared(Block(name, iters, (), (), Store(body.buffer, at, Load(padded, at)))))
 
 
-def _fresh_iters(program: Program, name: str, extents: Sequence[int]) -> tuple[Iter, ...]:
+def _fresh_iters(fresh: Fresh, name: str, extents: Sequence[int]) -> tuple[Iter, ...]:
     made = []
     for number, extent in enumerate(extents):
-        loop = Var(program.fresh(f"{name}_i{number}"))
-        made.append(Iter(Var(program.fresh(f"v{loop.name}")), const(extent), "spatial", loop))
+        loop = Var(fresh(f"{name}_i{number}"))
+        made.append(Iter(Var(fresh(f"v{loop.name}")), const(extent), "spatial", loop))
     return tuple(made)
 
 

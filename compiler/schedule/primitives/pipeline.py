@@ -32,12 +32,17 @@ from compiler.loops.linear import Linear
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.layouts import with_layouts
-from compiler.schedule.nest import Site, iter_bounds, loop_bounds, replace_stmt, sites, swap_buffer
 from compiler.schedule.primitives.base import Primitive
-from compiler.schedule.program import Program, outer_blocks, trip_count
-from compiler.schedule.regions import Span, covers, hull, limits_of
-from compiler.schedule.rewriting import add_predicate, duplicate, rebind
-from compiler.schedule.scene import box_of, output_names
+from compiler.schedule.program import Fresh, Program, Site, outer_blocks, ranges, trip_count
+from compiler.schedule.regions import Span, covers, hull
+from compiler.schedule.rewriting import (
+    add_predicate,
+    duplicate,
+    map_statements,
+    rebind,
+    replace_statements,
+    swap_buffer,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +67,10 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
     order: tuple[int, ...] = ()
     guarded: bool = False
 
-    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
-        program = Program(func)
+    def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
         loop = program.loop(self.loop, self.name)
         steps = self._steps(loop)
-        order = self._order(func, loop)
+        order = self._order(program, loop)
         count, depth = trip_count(loop, self.name), max(self.stages)
         if count <= depth:
             raise self.refuse(
@@ -74,26 +78,26 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
                 "the pipeline would never be full",
                 f"at most {count} stages",
             )
-        rings = self._rings(func, program, loop)
-        func = _with_rings(func, loop, rings, program)
+        func = _with_rings(program.func, loop, self._rings(program, loop), program.namer())
         program = Program(func)
+        fresh = program.namer()
         loop = program.loop(self.loop, self.name)
         steps = self._steps(loop)
         rounds = count if self.guarded else count - depth
-        known = {**program.bounds_at(self.loop), **loop_bounds([loop.replace(extent=const(rounds))])}
+        known = {**program.bounds_at(self.loop), **ranges([loop.replace(extent=const(rounds))])}
 
         def at(number: int, iteration: Expr) -> Stmt:
             return rebind(steps[number], {self.loop: iteration}, known)
 
-        own, made_for = self._own(func, program, loop), list[Buffer]()
+        own, made_for = self._own(program, loop), list[Buffer]()
 
         def copies(times: Sequence[int]) -> Iterator[Stmt]:
             for time in times:
-                again: dict[Node, Node] = {item: item.replace(name=program.fresh(item.name)) for item in own}
+                again: dict[Node, Node] = {item: item.replace(name=fresh(item.name)) for item in own}
                 made_for.extend(item for item in again.values() if isinstance(item, Buffer))
                 for number in order:
                     if 0 <= time - self.stages[number] < count:
-                        copy = duplicate(at(number, const(time - self.stages[number])), program.fresh)
+                        copy = duplicate(at(number, const(time - self.stages[number])), fresh)
                         yield rewrite(copy, again.get)
 
         def turn(number: int) -> Stmt:
@@ -109,7 +113,8 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
         made = [item.name for part in (*front, *back) for item in outer_blocks(part)]
         used = {item for part in (*front, *back) for item in part.walk() if isinstance(item, Buffer)}
         func = func.replace(allocs=(*func.allocs, *(item for item in made_for if item in used)))
-        return replace_stmt(func, loop, new), tuple(made)
+        body = map_statements(func.body, lambda item: new if item is loop else None)
+        return func.replace(body=body), tuple(made)
 
     def _steps(self, loop: For) -> tuple[Stmt, ...]:
         steps = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
@@ -125,7 +130,7 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
             )
         return steps
 
-    def _order(self, func: Func, loop: For) -> tuple[int, ...]:
+    def _order(self, program: Program, loop: For) -> tuple[int, ...]:
         """The statements in the order of the new loop."""
         steps = self._steps(loop)
         numbers = tuple(range(len(steps)))
@@ -135,7 +140,7 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
                 f"{order} is no order of its {len(numbers)} statements", "each comes once", "leave it out"
             )
         users = [{block.name for block in outer_blocks(step)} for step in steps]
-        for name, sites_of, _ in _touched(func, self._stage_of(loop)):
+        for name, sites_of, _ in _touched(program, self._stage_of(loop)):
             mine = [n for n in numbers if users[n] & {site.name for site in sites_of}]
             for a, b in itertools.combinations(mine, 2):
                 if order.index(a) > order.index(b) and self.stages[a] >= self.stages[b]:
@@ -151,37 +156,36 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
         pairs = zip(self._steps(loop), self.stages, strict=True)
         return {block.name: stage for step, stage in pairs for block in outer_blocks(step)}
 
-    def _rings(self, func: Func, program: Program, loop: For) -> list[_Ring]:
+    def _rings(self, program: Program, loop: For) -> list[_Ring]:
         """The buffers between stages; refuses what a pipeline would break."""
         stage_of = self._stage_of(loop)
         rings = []
-        for name, users, outside in _touched(func, stage_of):
+        for name, users, outside in _touched(program, stage_of):
             if len({stage_of[s.name] for s in users}) > 1:
-                rings.append(self._ring(func, program, loop, name, users, stage_of, outside))
+                rings.append(self._ring(program, loop, name, users, stage_of, outside))
         return rings
 
-    def _own(self, func: Func, program: Program, loop: For) -> list[Buffer]:
+    def _own(self, program: Program, loop: For) -> list[Buffer]:
         """Local buffers of one stage that each iteration fills for itself: copies of it have their own."""
         known, outer = self._known(program, loop)
         stage_of, found = self._stage_of(loop), []
-        for name, users, outside in _touched(func, stage_of):
-            if outside or name in output_names(func) or len({stage_of[s.name] for s in users}) > 1:
+        for name, users, outside in _touched(program, stage_of):
+            if outside or name in program.outputs or len({stage_of[s.name] for s in users}) > 1:
                 continue
             made = _spans([s for s in users if s.writes(name)], name, outer, known, write=True)
             readers = [s for s in users if s.reads(name)]
             if all(_filled(made, _spans([s], name, outer, known, write=False), known) for s in readers):
-                found.append(func.buffer(name))
+                found.append(program.func.buffer(name))
         return found
 
     def _known(self, program: Program, loop: For) -> tuple[Simplifier, set[str]]:
         """What is known of the variables under the loop, and the names of those around its statements."""
         inside = [item for item in statements(loop) if isinstance(item, For)]
         outer = {item.var.name for item in program.loops_around(self.loop)} | {self.loop}
-        return Simplifier({**program.bounds_at(self.loop), **loop_bounds(inside)}), outer
+        return Simplifier({**program.bounds_at(self.loop), **ranges(inside)}), outer
 
     def _ring(
         self,
-        func: Func,
         program: Program,
         loop: For,
         name: str,
@@ -198,7 +202,7 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
                 f"by {', '.join(s.name for s in users)}",
                 "give statements that depend on each other in both directions the same stage",
             )
-        if outside or name in output_names(func):
+        if outside or name in program.outputs:
             raise self.refuse(
                 f"{name} is used outside of the loop, too",
                 f"by {', '.join(outside) or 'the caller'}",
@@ -214,7 +218,7 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
                     "compute the whole region under the loop (compute_at)",
                 )
         depth = max(stage_of[s.name] for s in users) - min(first) + 1
-        return _ring_of(func.buffer(name), made, self.loop, depth)
+        return _ring_of(program.func.buffer(name), made, self.loop, depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,17 +234,12 @@ class _Ring:
     size: int
 
 
-def _touched(func: Func, inside: Mapping[str, int]) -> Iterator[tuple[str, list[Site], list[str]]]:
+def _touched(program: Program, inside: Mapping[str, int]) -> Iterator[tuple[str, list[Site], list[str]]]:
     """What some blocks write, in order of names: the buffer, who of them uses it, and who else does."""
-    everywhere = sites(func)
-    own = [everywhere[name] for name in inside]
+    own = [program.sites[name] for name in inside]
     for name in sorted({region.buffer.name for site in own for region in site.block.writes}):
-        outside = [s.name for s in everywhere.values() if s.name not in inside and _uses(s, name)]
-        yield name, [s for s in own if _uses(s, name)], outside
-
-
-def _uses(site: Site, name: str) -> bool:
-    return bool(site.reads(name) or site.writes(name))
+        outside = [s.name for s in program.sites.values() if s.name not in inside and s.uses(name)]
+        yield name, [s for s in own if s.uses(name)], outside
 
 
 def _spans(
@@ -248,9 +247,7 @@ def _spans(
 ) -> list[Span | None]:
     found: list[Span | None] | None = None
     for site in users:
-        extents = {x.var.name: int_of(x.extent) or 1 for x in site.loops if x.var.name not in fixed}
-        inner = limits_of(site.block.predicate, extents, known)
-        spans = box_of(site, name, inner, known, write=write)
+        spans = site.box(name, site.moving(fixed, known), known, write=write)
         found = spans if found is None else [hull(a, b) for a, b in zip(found, spans, strict=True)]
     return found or []
 
@@ -274,7 +271,7 @@ def _ring_of(buffer: Buffer, made: Sequence[Span | None], loop: str, depth: int)
     return _Ring(buffer, None, depth)
 
 
-def _with_rings(func: Func, loop: For, rings: Sequence[_Ring], program: Program) -> Func:
+def _with_rings(func: Func, loop: For, rings: Sequence[_Ring], fresh: Fresh) -> Func:
     for ring in rings:
         if ring.size == 0:
             continue
@@ -288,7 +285,7 @@ def _with_rings(func: Func, loop: For, rings: Sequence[_Ring], program: Program)
                 const(ring.size) if number == ring.dim else n for number, n in enumerate(ring.buffer.shape)
             )
         new = ring.buffer.replace(shape=shape, strides=strides)
-        change = _RingAccesses(ring, new, loop, program)
+        change = _RingAccesses(ring, new, loop, fresh)
         func = with_layouts(swap_buffer(func, new), new.name, ())
         func = func.replace(body=cast(Stmt, change.visit(func.body, Simplifier())))
     return func
@@ -297,8 +294,8 @@ def _with_rings(func: Func, loop: For, rings: Sequence[_Ring], program: Program)
 class _RingAccesses:
     """Rewrites the accesses of a buffer that becomes a ring."""
 
-    def __init__(self, ring: _Ring, new: Buffer, loop: For, program: Program) -> None:
-        self.ring, self.new, self.loop, self.program = ring, new, loop, program
+    def __init__(self, ring: _Ring, new: Buffer, loop: For, fresh: Fresh) -> None:
+        self.ring, self.new, self.loop, self.fresh = ring, new, loop, fresh
         self.version: Expr | None = None
 
     def visit(self, item: Node, known: Simplifier) -> Node:
@@ -320,7 +317,7 @@ class _RingAccesses:
         before = self.version
         if self.ring.dim is None and before is None:
             block = self._counted(block)
-        known = Simplifier(iter_bounds(block.iters))
+        known = Simplifier(ranges(block.iters))
         changed = block.map_children(
             lambda child: self.visit(child, known) if isinstance(child, Stmt) else child
         )
@@ -335,7 +332,7 @@ class _RingAccesses:
         """The block with one more iteration variable: the iteration of the pipelined loop."""
         name = self.loop.var.name
         reduced = any(item.kind == "reduce" and name in variables(item.binding) for item in block.iters)
-        var = Var(self.program.fresh(f"v{name}_{block.name}"))
+        var = Var(self.fresh(f"v{name}_{block.name}"))
         self.version = var % self.ring.size
         kind = "reduce" if reduced else "spatial"
         extra = Iter(var, self.loop.extent, kind, self.loop.var)
@@ -383,30 +380,30 @@ class VThread(Primitive[tuple[str, ...]]):
 
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
-        program = Program(func)
+    def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
         loop = program.loop(self.loop, self.name)
         if loop.kind is not ForKind.SERIAL:
             raise self.refuse(
                 f"it is already {loop.kind.value}", "the kind of a loop is fixed last", "take a serial loop"
             )
-        self._check(func, program, loop)
+        self._check(program, loop)
         made: list[str] = []
+        fresh = program.namer()
 
         def push(item: Stmt) -> Stmt:
             if isinstance(item, Seq):
                 return seq(*(push(part) for part in item.stmts))
             if isinstance(item, For) and item.kind is not ForKind.VECTORIZED:
                 return item.replace(body=push(item.body))
-            var = loop.var if not made else Var(program.fresh(self.loop))
+            var = loop.var if not made else Var(fresh(self.loop))
             made.append(var.name)
             body = substitute(item, {self.loop: var})
             return loop.replace(var=var, body=body, kind=ForKind.UNROLLED)
 
         new = push(loop.body)
-        return replace_stmt(func, loop, new), tuple(made)
+        return replace_statements(program.func, {self.loop: new}), tuple(made)
 
-    def _check(self, func: Func, program: Program, loop: For) -> None:
+    def _check(self, program: Program, loop: For) -> None:
         for item in statements(loop.body):
             if isinstance(item, For) and self.loop in variables(item.extent):
                 raise self.refuse(
@@ -414,7 +411,7 @@ class VThread(Primitive[tuple[str, ...]]):
                     "the loops cannot change places",
                     "split with a guard",
                 )
-        inside = [s for s in sites(func).values() if s.under(self.loop)]
+        inside = [s for s in program.sites.values() if s.under(self.loop)]
         for site in inside:
             if any(i.kind == "reduce" and self.loop in variables(i.binding) for i in site.block.iters):
                 raise self.refuse(
@@ -424,12 +421,12 @@ class VThread(Primitive[tuple[str, ...]]):
                 )
         outer = {item.var.name for item in program.loops_around(self.loop)}
         known = Simplifier(
-            {**program.bounds_at(self.loop), **loop_bounds([loop, *(x for s in inside for x in s.loops)])}
+            {**program.bounds_at(self.loop), **ranges([loop, *(x for s in inside for x in s.loops)])}
         )
         for writer in inside:
             for region in writer.block.writes:
                 name = region.buffer.name
-                for other in (s for s in inside if _uses(s, name)):
+                for other in (s for s in inside if s.uses(name)):
                     if not _apart(writer, other, name, outer | {self.loop}, self.loop, known):
                         raise self.refuse(
                             f"its iterations share elements of {name}",

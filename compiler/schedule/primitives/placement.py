@@ -9,19 +9,13 @@ from typing import ClassVar
 from compiler.loops.ir import Block, Expr, For, Func
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
-from compiler.schedule.nest import Nest, Site, iter_bounds, loop_bounds, put_after, put_before
+from compiler.schedule.move import Move, check_lifetimes, check_whole, disjoint, is_narrower
+from compiler.schedule.nest import Nest
 from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.program import Program, Site
+from compiler.schedule.provided import Provided
 from compiler.schedule.regions import Span, clip, covers, hull, solve
-from compiler.schedule.scene import (
-    Scene,
-    box_of,
-    check_lifetimes,
-    check_whole,
-    disjoint,
-    is_narrower,
-    output_names,
-)
-from compiler.schedule.tile import Tile
+from compiler.schedule.rewriting import put_after, put_before
 
 
 def _no_conditions(_values: dict[str, Expr], _known: Simplifier) -> list[Expr]:
@@ -48,87 +42,85 @@ class ComputeAt(Primitive[tuple[str, ...]]):
     block: str
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
-        scene = Scene(func, self.block, self.loop, self.name, self.refuse)
-        consumers = self._consumers(scene)
-        spans = self._needed(scene, consumers)
-        nest = scene.moved(spans, _no_conditions)
+    def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
+        move = Move(program, self.block, self.loop, self.name, self.refuse)
+        consumers = self._consumers(move)
+        spans = self._needed(move, consumers)
+        nest = move.moved(spans, _no_conditions)
         names = {site.name for site in consumers}
-        return scene.rebuilt(lambda body: put_before(body, names, nest.stmt)), nest.loops
+        return move.rebuilt(lambda body: put_before(body, names, nest.stmt)), nest.loops
 
-    def _consumers(self, scene: Scene) -> list[Site]:
+    def _consumers(self, move: Move) -> list[Site]:
         """The blocks that read what the block writes; all of them have to be under the loop."""
-        site = scene.site
+        site = move.site
         written = {region.buffer.name for region in site.block.writes}
-        check_whole(scene)
-        check_lifetimes(scene)
-        if outputs := written & output_names(scene.func):
-            raise scene.refuse(
+        check_whole(move)
+        check_lifetimes(move)
+        if outputs := written & move.program.outputs:
+            raise move.refuse(
                 f"{', '.join(sorted(outputs))} is an output of the kernel",
                 "an output has to be written completely, not where another block needs it",
                 "use reverse_compute_at, or cache_write first",
             )
-        readers = [s for s in scene.sites.values() if s is not site and any(s.reads(b) for b in written)]
+        readers = [s for s in move.sites.values() if s is not site and any(s.reads(b) for b in written)]
         if not readers:
-            raise scene.refuse(
+            raise move.refuse(
                 "nothing reads what it computes", "compute_at follows the consumers", "move another block"
             )
         outside = [s.name for s in readers if not s.under(self.loop)]
         if outside:
-            raise scene.refuse(
+            raise move.refuse(
                 f"{', '.join(outside)} reads it outside of {self.loop}",
                 "what is computed under the loop has to be used there",
                 f"move {', '.join(outside)} under {self.loop} first, or name a loop around all consumers",
             )
-        self._check_sources(scene, readers)
-        self._check_other_writers(scene, written, readers)
+        self._check_sources(move, readers)
+        self._check_other_writers(move, written, readers)
         return readers
 
-    def _check_sources(self, scene: Scene, readers: Sequence[Site]) -> None:
+    def _check_sources(self, move: Move, readers: Sequence[Site]) -> None:
         """Nothing may change the inputs of the block between its old and its new place."""
         first = min(s.order for s in readers)
-        inputs = {region.buffer.name for region in scene.site.block.reads}
-        for other in scene.sites.values():
-            late = scene.site.order < other.order and (other.order < first or other.under(self.loop))
+        inputs = {region.buffer.name for region in move.site.block.reads}
+        for other in move.sites.values():
+            late = move.site.order < other.order and (other.order < first or other.under(self.loop))
             if late and any(other.writes(name) for name in inputs):
-                raise scene.refuse(
+                raise move.refuse(
                     f"{other.name} changes what it reads before {self.loop} gets there",
                     f"{other.name} writes one of {', '.join(sorted(inputs))}",
                     f"move {other.name} out of the way first",
                 )
 
-    def _check_other_writers(self, scene: Scene, written: set[str], readers: Sequence[Site]) -> None:
+    def _check_other_writers(self, move: Move, written: set[str], readers: Sequence[Site]) -> None:
         """Other blocks that write the same buffer must write other elements of it."""
         first = min(s.order for s in readers)
-        for other in scene.sites.values():
-            if other is scene.site or not scene.site.order < other.order < first:
+        for other in move.sites.values():
+            if other is move.site or not move.site.order < other.order < first:
                 continue
             for name in written:
-                if other.writes(name) and not disjoint(scene, scene.site, other, name):
-                    raise scene.refuse(
+                if other.writes(name) and not disjoint(move, move.site, other, name):
+                    raise move.refuse(
                         f"{other.name} writes {name}, too, and may overwrite it",
                         "the order of the two would change",
                         f"move {other.name} first",
                     )
 
-    def _needed(self, scene: Scene, readers: Sequence[Site]) -> dict[str, Span]:
+    def _needed(self, move: Move, readers: Sequence[Site]) -> dict[str, Span]:
         found: dict[str, Span] = {}
         first = True
-        iters = [item for item in scene.site.block.iters if item.kind == "spatial"]
-        for region in scene.site.block.writes:
+        iters = [item for item in move.site.block.iters if item.kind == "spatial"]
+        for region in move.site.block.writes:
             name = region.buffer.name
             target: list[Span] | None = None
             for reader in (s for s in readers if s.reads(name)):
-                spans = scene.read(reader, name)
-                target = spans if target is None else _around(target, spans, region.buffer.shape, scene.known)
-            begins = [scene.known.linear(item) for item in region.begin]
+                spans = move.read(reader, name)
+                target = spans if target is None else _around(target, spans, region.buffer.shape, move.known)
+            begins = [move.known.linear(item) for item in region.begin]
             lengths = [int_of(item) or 1 for item in region.extent]
-            solved = solve(begins, lengths, target or [], iters, scene.known) if target else {}
+            solved = solve(begins, lengths, target or [], iters, move.known) if target else {}
             found = solved if first else _agreed(found, solved)
             first = False
-        return {
-            name: span for name, span in found.items() if is_narrower(scene.site, name, span, scene.known)
-        }
+        return {name: span for name, span in found.items() if is_narrower(move.site, name, span, move.known)}
 
 
 def _around(a: Sequence[Span], b: Sequence[Span], shape: Sequence[Expr], known: Simplifier) -> list[Span]:
@@ -157,86 +149,86 @@ class ReverseComputeAt(Primitive[tuple[str, ...]]):
     block: str
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
-        scene = Scene(func, self.block, self.loop, self.name, self.refuse)
-        producers = self._producers(scene)
-        self._check_order(scene, producers)
-        spans, exact = Tile(scene, producers).iterations()
-        nest = scene.moved(spans, exact)
-        _check_other_inputs(scene, producers, nest)
+    def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
+        move = Move(program, self.block, self.loop, self.name, self.refuse)
+        producers = self._producers(move)
+        self._check_order(move, producers)
+        spans, exact = Provided(move, producers).iterations()
+        nest = move.moved(spans, exact)
+        _check_other_inputs(move, producers, nest)
         names = {site.name for site in producers}
-        return scene.rebuilt(lambda body: put_after(body, names, nest.stmt)), nest.loops
+        return move.rebuilt(lambda body: put_after(body, names, nest.stmt)), nest.loops
 
-    def _producers(self, scene: Scene) -> list[Site]:
+    def _producers(self, move: Move) -> list[Site]:
         """The blocks under the loop that write what the block reads."""
-        check_whole(scene)
-        check_lifetimes(scene)
-        read = {region.buffer.name for region in scene.site.block.reads}
-        found = [s for s in scene.inside() if any(s.writes(name) for name in read)]
+        check_whole(move)
+        check_lifetimes(move)
+        read = {region.buffer.name for region in move.site.block.reads}
+        found = [s for s in move.inside() if any(s.writes(name) for name in read)]
         if not found:
-            raise scene.refuse(
+            raise move.refuse(
                 f"nothing under {self.loop} writes what it reads",
                 f"it reads {', '.join(sorted(read)) or 'nothing'}",
                 "name a loop of a producer",
             )
         for site in found:
             for item in site.block.iters:
-                used = variables(item.binding) & scene.outer_names
+                used = variables(item.binding) & move.outer_names
                 if item.kind == "reduce" and used:
-                    raise scene.refuse(
+                    raise move.refuse(
                         f"{site.name} is not complete under {self.loop}",
                         f"loop {', '.join(sorted(used))} is part of its reduction",
                         "name a loop outside of the reduction, or use cache_inplace",
                     )
         return found
 
-    def _check_order(self, scene: Scene, producers: Sequence[Site]) -> None:
-        site = scene.site
+    def _check_order(self, move: Move, producers: Sequence[Site]) -> None:
+        site = move.site
         last = max(s.order for s in producers)
         if last > site.order:
-            raise scene.refuse(
+            raise move.refuse(
                 f"{site.name} comes before {self.loop}",
                 "it reads what was there before the loop",
                 "name a loop before the block",
             )
         inputs = {region.buffer.name for region in site.block.reads}
         outputs = {region.buffer.name for region in site.block.writes}
-        for other in scene.sites.values():
+        for other in move.sites.values():
             passed = last < other.order < site.order or (other.under(self.loop) and other not in producers)
             if other is site or not passed:
                 continue
             if any(other.writes(name) for name in inputs) or any(other.reads(name) for name in outputs):
-                raise scene.refuse(
+                raise move.refuse(
                     f"{other.name} lies between and touches the same buffers",
                     "their order would change",
                     f"move {other.name} under {self.loop} first",
                 )
             for name in outputs:
-                if other.writes(name) and not disjoint(scene, site, other, name):
-                    raise scene.refuse(
+                if other.writes(name) and not disjoint(move, site, other, name):
+                    raise move.refuse(
                         f"{other.name} writes {name}, too, and may be overwritten",
                         "the order of the two would change",
                         f"move {other.name} under {self.loop} first",
                     )
 
 
-def _check_other_inputs(scene: Scene, producers: Sequence[Site], nest: Nest) -> None:
+def _check_other_inputs(move: Move, producers: Sequence[Site], nest: Nest) -> None:
     """Inputs made beside the loop, under a loop around both, have to be complete where the block goes."""
     block = next(item for item in nest.stmt.walk() if isinstance(item, Block))
     loops = [item for item in nest.stmt.walk() if isinstance(item, For)]
-    moved = Site(block, (*scene.outer, *loops), None, scene.site.order)
-    known = Simplifier({**loop_bounds(moved.loops), **iter_bounds(moved.block.iters)})
-    for other in scene.sites.values():
-        if other in producers or other is scene.site:
+    moved = Site(block, (*move.outer, *loops), None, move.site.order)
+    known = moved.known
+    for other in move.sites.values():
+        if other in producers or other is move.site:
             continue
-        shared = {loop.var.name for loop in other.loops} & scene.outer_names
+        shared = {loop.var.name for loop in other.loops} & move.outer_names
         for name in {region.buffer.name for region in moved.block.reads}:
             if not shared or not other.writes(name):
                 continue
-            made = scene.made(other, name, shared)
-            needed = box_of(moved, name, scene.inner_of(moved, shared), known, write=False)
+            made = move.made(other, name, shared)
+            needed = moved.box(name, move.inner_of(moved, shared), known, write=False)
             if not covers(made, needed, known):
-                raise scene.refuse(
+                raise move.refuse(
                     f"it also reads {name}, which {other.name} makes in other iterations",
                     f"of loop {', '.join(sorted(shared))}",
                     "name a loop that holds all its producers",

@@ -29,7 +29,7 @@ from compiler.loops.queries import variables
 from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.primitives.base import Primitive
-from compiler.schedule.program import Program, iter_kinds, outer_blocks, trip_count
+from compiler.schedule.program import Fresh, Program, iter_kinds, outer_blocks, trip_count
 from compiler.schedule.races import repeated_work, unfinished_use
 from compiler.schedule.rewriting import map_blocks, nest, replace_statements
 
@@ -41,6 +41,7 @@ class _Reduction:
     """A block that reduces, the loops around it, and which of them it reduces over."""
 
     program: Program
+    fresh: Fresh
     block: Block
     loops: tuple[For, ...]
 
@@ -70,7 +71,7 @@ class _Reduction:
         used = used.union(*(variables(item.binding) for item in block.iters))
         copied = [loop for loop in self.loops[first:] if loop.var.name in used]
         names: dict[str, Expr] = {
-            loop.var.name: Var(self.program.fresh(f"{loop.var.name}_{suffix}")) for loop in copied
+            loop.var.name: Var(self.fresh(f"{loop.var.name}_{suffix}")) for loop in copied
         }
         loops = []
         for loop in copied:
@@ -89,7 +90,7 @@ def _reduction(primitive: Primitive[Any], program: Program, name: str) -> _Reduc
         why = "it has no init" if block.is_reduction else "it has no reduce iterations"
         hint = "it was decomposed before" if block.is_reduction else "name a block that sums or compares"
         raise primitive.refuse(f"block {name} is no reduction", where=f"block {name}", why=why, hint=hint)
-    found = _Reduction(program, block, program.loops_around(name))
+    found = _Reduction(program, program.namer(), block, program.loops_around(name))
     for item in block.iters:
         if item.kind == "reduce" and found.at_start(item.binding) != const(0):
             raise primitive.refuse(
@@ -130,15 +131,14 @@ class DecomposeReduction(Primitive[str]):
     block: str
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, str]:
-        program = Program(func)
+    def apply(self, program: Program) -> tuple[Func, str]:
         work = _reduction(self, program, self.block)
         first = _around(self, work, self.loop)
         self._check(work, first)
         start = self._start(work)
         loops, before = work.spatial_copies(first, start, "init", keep_kinds=True)
         loop = _with_block(program.loops[self.loop], self.block, work.block.replace(init=None))
-        return replace_statements(func, {self.loop: seq(nest(loops, before), loop)}), start.name
+        return replace_statements(program.func, {self.loop: seq(nest(loops, before), loop)}), start.name
 
     def _check(self, work: _Reduction, first: int) -> None:
         for loop in work.loops[:first]:
@@ -170,7 +170,7 @@ class DecomposeReduction(Primitive[str]):
             )
 
     def _start(self, work: _Reduction) -> Block:
-        fresh, block = work.program.fresh, work.block
+        fresh, block = work.fresh, work.block
         name = fresh(f"{block.name}_init")
         names: dict[str, Expr] = {item.var.name: Var(fresh(f"{item.var.name}_init")) for item in work.spatial}
         iters = tuple(item.replace(var=names[item.var.name]) for item in work.spatial)
@@ -201,28 +201,27 @@ class RFactor(Primitive[tuple[str, str]]):
     loop: str
     axis: int = 0
 
-    def apply(self, func: Func) -> tuple[Func, tuple[str, str]]:
-        program = Program(func)
+    def apply(self, program: Program) -> tuple[Func, tuple[str, str]]:
         work = _reduction(self, program, self.block)
         number = _around(self, work, self.loop)
         target, value, op = self._update(work.block)
         self._check(work, number, len(target.indices))
         extent = trip_count(work.loops[number], self.name)
         buffer = Buffer(
-            program.fresh(f"{self.block}_rf"),
+            work.fresh(f"{self.block}_rf"),
             target.buffer.dtype,
             self._with_axis(target.buffer.shape, const(extent)),
         )
         partial = self._partial(work, buffer, value, op)
         top = self._top(work)
         loops, final = work.spatial_copies(top, self._final(work), "final", keep_kinds=False)
-        last = For(Var(program.fresh(f"{self.loop}_final")), const(extent), final)
-        factor = Iter(Var(program.fresh(f"v{self.loop}")), last.extent, "reduce", last.var)
+        last = For(Var(work.fresh(f"{self.loop}_final")), const(extent), final)
+        factor = Iter(Var(work.fresh(f"v{self.loop}")), last.extent, "reduce", last.var)
         final = self._add_up(final, factor, buffer, op)
         first = _with_block(work.loops[top], self.block, partial)
         after = nest((*loops, last), final)
-        new = replace_statements(func, {first.var.name: seq(first, after)})
-        return new.replace(allocs=(*func.allocs, buffer)), (partial.name, buffer.name)
+        new = replace_statements(program.func, {first.var.name: seq(first, after)})
+        return new.replace(allocs=(*program.func.allocs, buffer)), (partial.name, buffer.name)
 
     def _with_axis(self, items: tuple[Expr, ...], new: Expr) -> tuple[Expr, ...]:
         return (*items[: self.axis], new, *items[self.axis :])
@@ -283,7 +282,7 @@ class RFactor(Primitive[tuple[str, str]]):
 
     def _partial(self, work: _Reduction, buffer: Buffer, value: Expr, op: str) -> Block:
         """The block of partial results: the loop is spatial, other loops that fed the same index reduce."""
-        fresh, block = work.program.fresh, work.block
+        fresh, block = work.fresh, work.block
         factor = Iter(
             Var(fresh(f"v{self.loop}")),
             const(trip_count(work.program.loops[self.loop], self.name)),

@@ -24,7 +24,7 @@ class Sampling(Primitive[Made]):
 
     decision: Value = field(default=None, kw_only=True)
 
-    def sampled(self, func: Func, source: random.Random) -> Self:
+    def sampled(self, program: Program, source: random.Random) -> Self:
         """This step with a decision drawn from `source`."""
         raise NotImplementedError
 
@@ -47,8 +47,8 @@ class SampleTile(Sampling[tuple[int, ...]]):
     largest: int = 64
     dividing: bool = True
 
-    def sampled(self, func: Func, source: random.Random) -> Self:
-        extent = self._extent(func)
+    def sampled(self, program: Program, source: random.Random) -> Self:
+        extent = self._extent(program)
         factors: list[int] = []
         left = extent
         for number in range(self.parts - 1):
@@ -60,8 +60,8 @@ class SampleTile(Sampling[tuple[int, ...]]):
             self.loop, self.parts, self.largest, self.dividing, decision=(left, *reversed(factors))
         )
 
-    def apply(self, func: Func) -> tuple[Func, tuple[int, ...]]:
-        extent = self._extent(func)
+    def apply(self, program: Program) -> tuple[Func, tuple[int, ...]]:
+        extent = self._extent(program)
         factors = _decided(self)
         where = f"loop {self.loop}"
         if not isinstance(factors, tuple) or not all(isinstance(n, int) and n > 0 for n in factors):
@@ -74,15 +74,15 @@ class SampleTile(Sampling[tuple[int, ...]]):
         if product < extent or (self.dividing and product != extent):
             why = f"the product is {product}, the extent {extent}"
             raise self.refuse("the factors do not make up the loop", where=where, why=why)
-        return func, numbers
+        return program.func, numbers
 
-    def _extent(self, func: Func) -> int:
+    def _extent(self, program: Program) -> int:
         if self.parts < 1 or self.largest < 1:
             why = f"got {self.parts} and {self.largest}"
             raise self.refuse(
                 "needs a positive number of factors and bound", where=f"loop {self.loop}", why=why
             )
-        return trip_count(Program(func).loop(self.loop, self.name), self.name)
+        return trip_count(program.loop(self.loop, self.name), self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,19 +101,19 @@ class SampleCategorical(Sampling[int | str]):
     candidates: tuple[int | str, ...]
     weights: tuple[float, ...] = ()
 
-    def sampled(self, func: Func, source: random.Random) -> Self:  # noqa: ARG002 - the same for all steps
+    def sampled(self, program: Program, source: random.Random) -> Self:  # noqa: ARG002 - the same for all steps
         self._check()
         weights = self.weights or (1.0,) * len(self.candidates)
         pick = source.choices(range(len(self.candidates)), weights)[0]
         return type(self)(self.candidates, self.weights, decision=pick)
 
-    def apply(self, func: Func) -> tuple[Func, int | str]:
+    def apply(self, program: Program) -> tuple[Func, int | str]:
         self._check()
         pick = _decided(self)
         if not isinstance(pick, int) or not 0 <= pick < len(self.candidates):
             why = f"got {pick!r}, there are {len(self.candidates)} candidates"
             raise self.refuse("the decision is not the number of a candidate", why=why)
-        return func, self.candidates[pick]
+        return program.func, self.candidates[pick]
 
     def _check(self) -> None:
         if not self.candidates or (self.weights and len(self.weights) != len(self.candidates)):
@@ -135,8 +135,8 @@ class SampleComputeLocation(Sampling[str]):
 
     block: str
 
-    def sampled(self, func: Func, source: random.Random) -> Self:
-        found = self.locations(func)
+    def sampled(self, program: Program, source: random.Random) -> Self:
+        found = self.locations(program)
         if not found:
             raise self.refuse(
                 f"no loop can take block {self.block}",
@@ -146,25 +146,24 @@ class SampleComputeLocation(Sampling[str]):
             )
         return type(self)(self.block, decision=source.choice(found))
 
-    def apply(self, func: Func) -> tuple[Func, str]:
-        Program(func).block(self.block, self.name)
+    def apply(self, program: Program) -> tuple[Func, str]:
+        program.block(self.block, self.name)
         pick = _decided(self)
-        found = self.locations(func)
+        found = self.locations(program)
         if not isinstance(pick, str) or pick not in found:
             why = f"got {pick!r}, possible: {', '.join(found) or 'none'}"
             raise self.refuse(
                 f"block {self.block} cannot be computed there", why, where=f"block {self.block}"
             )
-        return func, pick
+        return program.func, pick
 
-    def locations(self, func: Func) -> tuple[str, ...]:
+    def locations(self, program: Program) -> tuple[str, ...]:
         """The loops that compute_at accepts for the block, in program order."""
-        program = Program(func)
         program.block(self.block, self.name)
         found = []
         for loop in program.loops:
             try:
-                ComputeAt(self.block, loop).apply(func)
+                ComputeAt(self.block, loop).apply(program)
             except ScheduleError:
                 continue
             found.append(loop)

@@ -11,7 +11,7 @@ from compiler.loops.queries import variables
 from compiler.loops.simplify import Simplifier, simplify
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.base import Primitive
-from compiler.schedule.program import Program, inner_loops, outer_blocks, reduce_blocks, trip_count
+from compiler.schedule.program import Fresh, Program, inner_loops, outer_blocks, reduce_blocks, trip_count
 from compiler.schedule.races import carried_value
 from compiler.schedule.rewriting import add_predicate, duplicate, map_blocks, rebind, replace_statements
 
@@ -37,19 +37,21 @@ class Split(Primitive[tuple[str, ...]]):
     factors: tuple[int | None, ...]
     tail: str = "guard"
 
-    def apply(self, func: Func) -> tuple[Func, tuple[str, ...]]:
-        program = Program(func)
+    def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
         loop = program.loop(self.loop, self.name)
         check_serial(loop, self.name)
-        factors = self._factors(loop)
+        factors, fresh = self._factors(loop), program.namer()
         parts = tuple(
-            For(Var(program.fresh(f"{self.loop}_{number}")), factor, loop.body)
+            For(Var(fresh(f"{self.loop}_{number}")), factor, loop.body)
             for number, factor in enumerate(factors)
         )
         known = program.bounds_at(self.loop)
         rest = _rest(loop.extent, factors)
-        new, extra = _rewrite(self.tail if rest else "exact", Tail(self, program, loop, parts, known))
-        return replace_statements(func, {self.loop: new}), (*(part.var.name for part in parts), *extra)
+        new, extra = _rewrite(self.tail if rest else "exact", Tail(self, program, fresh, loop, parts, known))
+        return replace_statements(program.func, {self.loop: new}), (
+            *(part.var.name for part in parts),
+            *extra,
+        )
 
     def _factors(self, loop: For) -> tuple[Expr, ...]:
         if self.tail not in TAILS:
@@ -102,6 +104,7 @@ class Tail:
 
     step: Split
     program: Program
+    fresh: Fresh
     loop: For
     parts: tuple[For, ...]
     around: dict[str, tuple[int, int]]
@@ -193,8 +196,8 @@ def _partition(split: Tail) -> tuple[Stmt, tuple[str, ...]]:
     first = _nest(main, main.body(main.index()))
     if rest == 0:
         return first, ()
-    var = Var(split.program.fresh(f"{split.name}_rest"))
-    copy = duplicate(split.loop.body, split.program.fresh)
+    var = Var(split.fresh(f"{split.name}_rest"))
+    copy = duplicate(split.loop.body, split.fresh)
     known = {**split.around, var.name: (0, rest - 1)}
     second = rebind(copy, {split.name: var + whole * split.tile}, known)
     inside = Simplifier({**known, **split.program.bounds(inner_loops(second))})
@@ -304,7 +307,7 @@ def _check_room(split: Tail, block: Block, known: Simplifier) -> None:
                     "pad the buffer first (transform_layout), or use the tail guard",
                 )
     for region in block.writes:
-        others = [item.name for item in split.program.writers(region.buffer) if item.name != block.name]
+        others = [item.name for item in split.program.writers(region.buffer.name) if item.name != block.name]
         if others or region.buffer in split.program.func.params:
             who = f"block {others[0]} writes it, too" if others else "it is visible outside"
             raise split.step.refuse(

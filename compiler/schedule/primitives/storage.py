@@ -7,8 +7,9 @@ from typing import ClassVar
 
 from compiler.loops.ir import Buffer, Func, const
 from compiler.loops.queries import int_of
-from compiler.schedule.nest import find_buffer, swap_buffer, use_buffer
 from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.program import Program
+from compiler.schedule.rewriting import swap_buffer, use_buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,9 @@ class SetScope(Primitive[None]):
     buffer: str
     scope: str
 
-    def apply(self, func: Func) -> tuple[Func, None]:
-        buffer = find_buffer(func, self.buffer, self.name)
-        if buffer in func.params:
+    def apply(self, program: Program) -> tuple[Func, None]:
+        buffer = program.buffer(self.buffer, self.name)
+        if buffer in program.func.params:
             raise self.refuse(
                 "it is a parameter",
                 "the caller decides where parameters live",
@@ -40,7 +41,7 @@ class SetScope(Primitive[None]):
                 "scopes are names, with dots between",
                 "global, scratch, register, shared, fragment, ...",
             )
-        return _with_buffer(func, buffer.replace(scope=self.scope)), None
+        return _with_buffer(program.func, buffer.replace(scope=self.scope)), None
 
 
 def _with_buffer(func: Func, new: Buffer) -> Func:
@@ -65,16 +66,16 @@ class StorageAlign(Primitive[None]):
     factor: int
     offset: int = 0
 
-    def apply(self, func: Func) -> tuple[Func, None]:
-        buffer = find_buffer(func, self.buffer, self.name)
-        self._check(func, buffer)
+    def apply(self, program: Program) -> tuple[Func, None]:
+        buffer = program.buffer(self.buffer, self.name)
+        self._check(program.func, buffer)
         strides = [1]
         for axis in reversed(range(len(buffer.shape) - 1)):
             stride = strides[0] * self._extent(buffer, axis + 1)
             if axis == self.axis:
                 stride += (self.offset - stride) % self.factor
             strides.insert(0, stride)
-        return _with_buffer(func, buffer.replace(strides=tuple(const(n) for n in strides))), None
+        return _with_buffer(program.func, buffer.replace(strides=tuple(const(n) for n in strides))), None
 
     def _extent(self, buffer: Buffer, axis: int) -> int:
         extent = int_of(buffer.shape[axis])

@@ -29,19 +29,11 @@ from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.match import Places, match
-from compiler.schedule.nest import (
-    conjunction,
-    iter_bounds,
-    loop_bounds,
-    replace_block,
-    replace_stmt,
-    sites,
-    use_buffer,
-)
+from compiler.schedule.nest import conjunction
 from compiler.schedule.primitives.base import Primitive
-from compiler.schedule.program import Program, inner_loops, outer_blocks
+from compiler.schedule.program import Fresh, Program, inner_loops, outer_blocks, ranges
 from compiler.schedule.regions import Inner, box
-from compiler.schedule.rewriting import duplicate
+from compiler.schedule.rewriting import duplicate, replace_statements, use_buffer
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic, find, flat_nest, names
 
 
@@ -60,14 +52,13 @@ class Blockize(Primitive[str]):
 
     loop: str
 
-    def apply(self, func: Func) -> tuple[Func, str]:
-        program = Program(func)
+    def apply(self, program: Program) -> tuple[Func, str]:
         loop = program.loop(self.loop, self.name)
         block = self._only_block(loop)
-        site = sites(func)[block.name]
+        site, fresh = program.sites[block.name], program.namer()
         inner = [item for item in site.loops if item in inner_loops(loop)]
-        known = Simplifier({**loop_bounds(site.loops), **iter_bounds(site.block.iters)})
-        split = _Split(program, block, {item.var.name for item in inner}, known, self.refuse)
+        known = site.known
+        split = _Split(fresh, block, {item.var.name for item in inner}, known, self.refuse)
         before, inside = split.predicate()
         inner_block = block.replace(iters=split.inner_iters(), predicate=inside)
         body: Stmt = inner_block
@@ -75,7 +66,7 @@ class Blockize(Primitive[str]):
             body = item.replace(body=body)
         moving = Inner({item.var.name: int_of(item.extent) or 1 for item in inner})
         outer = Block(
-            program.fresh(f"{block.name}_o"),
+            fresh(f"{block.name}_o"),
             tuple(split.outer),
             split.regions(block.reads, moving),
             split.regions(block.writes, moving),
@@ -83,7 +74,7 @@ class Blockize(Primitive[str]):
             None,
             before,
         )
-        return replace_stmt(func, loop, outer), outer.name
+        return replace_statements(program.func, {self.loop: outer}), outer.name
 
     def _only_block(self, loop: For) -> Block:
         blocks = outer_blocks(loop)
@@ -108,7 +99,7 @@ class _Split:
 
     def __init__(
         self,
-        program: Program,
+        fresh: Fresh,
         block: Block,
         inner: set[str],
         known: Simplifier,
@@ -118,9 +109,9 @@ class _Split:
         self.outer: list[Iter] = []
         self.values: dict[str, Expr] = {}
         for item in block.iters:
-            self._one(program, item)
+            self._one(fresh, item)
 
-    def _one(self, program: Program, item: Iter) -> None:
+    def _one(self, fresh: Fresh, item: Iter) -> None:
         value = self.known.linear(item.binding)
         inside: dict[Expr, int] = {}
         for atom, factor in value.terms.items():
@@ -150,7 +141,7 @@ class _Split:
         extent = int_of(item.extent)
         if extent is None or not even:
             size = 1
-        var = Var(program.fresh(f"{item.var.name}_o"))
+        var = Var(fresh(f"{item.var.name}_o"))
         binding = self.known.divide(rest, size)
         count = item.extent if extent is None else const(-(-extent // size))
         self.outer.append(Iter(var, count, item.kind, self.known.emit(binding)))
@@ -207,8 +198,7 @@ class Tensorize(Primitive[str]):
     target: str
     intrinsic: str
 
-    def apply(self, func: Func) -> tuple[Func, str]:
-        program = Program(func)
+    def apply(self, program: Program) -> tuple[Func, str]:
         if self.target not in program.loops and self.target not in program.blocks:
             known = [*program.loops, *program.blocks]
             raise ScheduleError(
@@ -218,15 +208,15 @@ class Tensorize(Primitive[str]):
             )
         record = self._record()
         if self.target in program.loops:
-            func, made = Blockize(self.target).apply(func)
+            func, made = Blockize(self.target).apply(program)
             program = Program(func)
             block = program.block(made, self.name)
         else:
             block = program.block(self.target, self.name)
         places = self._match(block, record)
-        body = _implementation(program, record, places, self.refuse)
+        body = _implementation(program.namer(), record, places, self.refuse)
         new = block.replace(body=body, annotations=(*block.annotations, ("tensorized", record.name)))
-        return replace_block(func, block.name, new), block.name
+        return replace_statements(program.func, {block.name: new}), block.name
 
     def _record(self) -> TensorIntrinsic:
         record = find(self.intrinsic)
@@ -268,7 +258,7 @@ class Tensorize(Primitive[str]):
             item.var.name: const(0) for item in wanted[0] if int_of(item.extent) == 1
         }
         units: dict[str, Expr] = {item.var.name: const(0) for item in loops if int_of(item.extent) == 1}
-        known = Simplifier({**loop_bounds(loops), **iter_bounds(block.iters)})
+        known = Simplifier({**ranges(loops), **ranges(block.iters)})
         moving = {item.var.name for item in ours}
         found = match(_scalar(wanted[1], rename, known), _scalar(inner, units, known), moving, known)
         if found is None:
@@ -309,16 +299,16 @@ def _simple(item: Node, known: Simplifier) -> Node:
 
 
 def _implementation(
-    program: Program,
+    fresh: Fresh,
     record: TensorIntrinsic,
     places: Mapping[str, Places],
     refuse: Callable[[str, str, str], ScheduleError],
 ) -> Stmt:
     """The implementation with the parameters replaced by the places that were found."""
-    body = duplicate(record.implementation.body, program.fresh)
+    body = duplicate(record.implementation.body, fresh)
     allocs = []
     for item in record.implementation.allocs:
-        own = item.replace(name=program.fresh(item.name))
+        own = item.replace(name=fresh(item.name))
         body = use_buffer(body, item.name, own)
         allocs.append(own)
     by_name: dict[str, Places] = {item.name: places[item.name] for item in record.implementation.params}

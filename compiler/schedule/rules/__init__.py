@@ -15,7 +15,7 @@ from compiler.loops.ir import Block, ForKind, Func
 from compiler.loops.layout import Layout
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.errors import ScheduleError
-from compiler.schedule.rules.common import blocks_by_name, inline_injective
+from compiler.schedule.rules.common import inline_injective
 from compiler.schedule.rules.contraction import contraction
 from compiler.schedule.rules.elementwise import elementwise
 from compiler.schedule.rules.gpu import schedule_threads
@@ -38,11 +38,11 @@ def schedule_func(
         for index_map in layout.maps:
             schedule.transform_layout(name, index_map)
     window(schedule, facts) or winograd(schedule, facts, chooser)
-    for name in blocks_by_name(schedule.func):
-        block = blocks_by_name(schedule.func).get(name)
+    for name in schedule.blocks():
+        block = schedule.program.blocks.get(name)
         if block is not None and block.is_reduction and not _placed(schedule, name):
             _reduction(schedule, block, facts, chooser)
-    for name, block in blocks_by_name(schedule.func).items():
+    for name, block in schedule.program.blocks.items():
         if not block.is_reduction and not _placed(schedule, name):
             elementwise(schedule, name, facts)
     return schedule
@@ -66,9 +66,7 @@ def _reduction(schedule: Schedule, block: Block, facts: TargetFacts, chooser: Ch
 def _placed(schedule: Schedule, name: str) -> bool:
     """Whether a block was already moved under the loops of another one, or has loops of its own kind."""
     loops = [schedule.loop(loop) for loop in schedule.loops(name)]
-    shared = {
-        loop for other in blocks_by_name(schedule.func) if other != name for loop in schedule.loops(other)
-    }
+    shared = {loop for other in schedule.program.blocks if other != name for loop in schedule.loops(other)}
     return any(loop.kind is not ForKind.SERIAL for loop in loops) or any(
         loop.var.name in shared for loop in loops
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.loops.annotations import stage_of
-from compiler.loops.ir import Binary, Block, Const, Expr, Func, Iter, Load, Store, Var
+from compiler.loops.ir import Binary, Block, Const, Expr, Iter, Store, Var
 from compiler.loops.layout import NAMES, split_map
 from compiler.loops.queries import extent_of
 from compiler.schedule.schedule import Schedule
@@ -14,41 +14,13 @@ SMALL = 16_384
 """A loop nest with fewer scalar iterations than this is not worth waking another thread."""
 
 
-def blocks_by_name(func: Func) -> dict[str, Block]:
-    """All blocks of a Func, in program order."""
-    return {item.name: item for item in func.blocks()}
-
-
-def readers(func: Func, buffer: str) -> list[str]:
-    """Names of the blocks that read `buffer` (an accumulator's own update does not count)."""
-    found = []
-    for block in func.blocks():
-        if writes(block) == buffer:
-            continue
-        if any(isinstance(item, Load) and item.buffer.name == buffer for item in block.body.walk()):
-            found.append(block.name)
-    return found
-
-
-def writes(block: Block) -> str | None:
-    """Name of the buffer that a block stores to; None when there are several."""
-    stores = {item.buffer.name for item in block.body.walk() if isinstance(item, Store)}
-    return next(iter(stores)) if len(stores) == 1 else None
-
-
-def is_output(func: Func, buffer: str) -> bool:
-    """Whether `buffer` is one of the written parameters."""
-    return any(item.name == buffer for item in func.params[len(func.params) - func.outputs :])
-
-
 def inline_injective(schedule: Schedule) -> None:
     """Compute every injective intermediate where it is used; reductions, outputs and stages remain."""
-    for name in list(blocks_by_name(schedule.func)):
-        block = schedule.block(name)
-        target = writes(block)
-        if block.is_reduction or stage_of(block) or target is None or is_output(schedule.func, target):
+    for name in schedule.blocks():
+        site, program = schedule.site(name), schedule.program
+        if site.block.is_reduction or stage_of(site.block) or not site.is_store:
             continue
-        if len([b for b in schedule.func.blocks() if writes(b) == target]) == 1:
+        if site.target not in program.outputs and len(program.writers(site.target)) == 1:
             schedule.compute_inline(name)
 
 

@@ -40,18 +40,15 @@ from compiler.loops.annotations import PARTITION, PREFETCH
 from compiler.loops.ir import CONSTANT, Binary, Const, Expr, Iter, Var
 from compiler.loops.layout import NAMES, lane_map, split_map
 from compiler.loops.queries import extent_of, static_shape, variables
-from compiler.schedule.analysis import Access, BlockFacts, block_facts
 from compiler.schedule.chooser import Chooser, Option
+from compiler.schedule.program import Access, Site
 from compiler.schedule.rules.common import (
     SMALL,
     blocked_group,
     fuse_all,
     is_lane_of,
-    is_output,
-    readers,
     reiterate,
     split_iteration,
-    writes,
 )
 from compiler.schedule.rules.register_tile import (
     Problem,
@@ -80,7 +77,7 @@ class Roles:
     group: int = 0
 
 
-def find_roles(facts: BlockFacts) -> Roles | None:
+def find_roles(facts: Site) -> Roles | None:
     """Recognise a contraction; None when no axis can be spread over lanes."""
     spatial = facts.spatial
     order = {item.var.name: number for number, item in enumerate(facts.block.iters)}
@@ -187,7 +184,7 @@ def _is_row(item: Iter, packed: Access | None, loads: tuple[Access, ...], lane: 
 # ---------------------------------------------------------------- how long it takes
 
 
-def cycles(block: BlockFacts, facts: TargetFacts) -> float | None:
+def cycles(block: Site, facts: TargetFacts) -> float | None:
     """Estimated cycles of a reduction on one core; None when the rule does not fit."""
     roles = find_roles(block) if block.reduce else None
     if roles is None:
@@ -197,7 +194,7 @@ def cycles(block: BlockFacts, facts: TargetFacts) -> float | None:
     return min((option.cost for option in options), default=None)
 
 
-def problem_of(block: BlockFacts, roles: Roles, lanes: int) -> Problem:
+def problem_of(block: Site, roles: Roles, lanes: int) -> Problem:
     """The sizes of a contraction."""
     iters = block.block.iters
     lane, row = iters[roles.lane], iters[roles.row] if roles.row is not None else None
@@ -220,17 +217,19 @@ def problem_of(block: BlockFacts, roles: Roles, lanes: int) -> Problem:
 
 def contraction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule the reduction block `name` and its epilogue; False when the structure does not fit."""
-    block = block_facts(schedule.block(name))
-    if block is None or not block.reduce:
+    block = schedule.site(name)
+    if not block.is_store or not block.reduce:
         return False
     lanes = facts.lanes(block.store.buffer.dtype.bits)
     roles = find_roles(block)
     if roles is None:
         return False
-    epilogue = readers(schedule.func, block.store.buffer.name)
+    epilogue = schedule.program.readers(block.target)
     if len(epilogue) > 1:
         return False
-    _Contraction(schedule, name, block, roles, lanes, facts, chooser).run(epilogue[0] if epilogue else None)
+    _Contraction(schedule, name, block, roles, lanes, facts, chooser).run(
+        epilogue[0].name if epilogue else None
+    )
     return True
 
 
@@ -241,7 +240,7 @@ class _Contraction:
         self,
         schedule: Schedule,
         name: str,
-        block: BlockFacts,
+        block: Site,
         roles: Roles,
         lanes: int,
         facts: TargetFacts,
@@ -258,10 +257,10 @@ class _Contraction:
         self.line = iters[roles.line] if roles.line is not None else None
 
     def run(self, epilogue: str | None) -> None:
-        accumulator = self.block.store.buffer.name
-        if epilogue is None or is_output(self.s.func, accumulator):
+        accumulator = self.block.target
+        if epilogue is None or accumulator in self.s.program.outputs:
             epilogue = self.s.cache_write(self.name, accumulator, "register")
-            accumulator = writes(self.s.block(self.name)) or accumulator
+            accumulator = self.s.site(self.name).target
         else:
             self.s.set_scope(accumulator, "register")
         if self.roles.group:
@@ -280,8 +279,7 @@ class _Contraction:
         for load in self.block.loads:
             if load.buffer.scope == CONSTANT:
                 self._split_buffer(load.buffer.name, load, lane, size)
-        reader = block_facts(self.s.block(epilogue))
-        assert reader is not None
+        reader = self.s.site(epilogue)
         runs_along = self._epilogue_lane(reader, accumulator)
         for load in reader.loads:
             if load.buffer.scope == CONSTANT and runs_along is not None:
@@ -290,9 +288,8 @@ class _Contraction:
         if runs_along is not None:
             axis = next(n for n, item in enumerate(reader.block.iters) if item.var == runs_along)
             split_iteration(self.s, epilogue, axis, size)
-        block = block_facts(self.s.block(self.name))
-        roles = find_roles(block) if block is not None else None
-        assert block is not None
+        block = self.s.site(self.name)
+        roles = find_roles(block)
         assert roles is not None
         self.block, self.roles = block, roles
         self._name_axes()
@@ -309,8 +306,7 @@ class _Contraction:
         packed = self.roles.packed
         if packed is not None:
             self.s.transform_layout(packed.buffer.name, self.packed_map(packed, vectors))
-        reader = block_facts(self.s.block(epilogue))
-        assert reader is not None
+        reader = self.s.site(epilogue)
         lane_var = self._epilogue_lane(reader, accumulator)
         store = self.block.store
         if not is_lane_of(store.indices[-1], self.lane.var.name):  # else it has a blocked output's layout
@@ -358,7 +354,7 @@ class _Contraction:
     def _dim_of(self, access: Access, item: Iter) -> int:
         return next(n for n, index in enumerate(access.indices) if item.var.name in variables(index))
 
-    def _epilogue_lane(self, reader: BlockFacts, accumulator: str) -> Var | None:
+    def _epilogue_lane(self, reader: Site, accumulator: str) -> Var | None:
         """The epilogue's variable that runs along the lane axis of the accumulator."""
         load = next(item for item in reader.loads if item.buffer.name == accumulator)
         uses = variables(load.indices[self._dim_of(self.block.store, self.lane)])
@@ -456,8 +452,7 @@ class _Contraction:
         self, epilogue: str, size: int, outer: list[str], tiles: list[str], reduce: list[str], tile: list[str]
     ) -> None:
         """Sums in scratch; all tiles of an image inside of a chunk of the sum; the next chunk fetched."""
-        s, sums = self.s, writes(self.s.block(self.name))
-        assert sums is not None
+        s, sums = self.s, self.s.site(self.name).target
         assert self.roles.packed is not None
         s.set_scope(sums, "scratch")
         chunk, first = s.split(reduce[0], (None, size))

@@ -7,8 +7,8 @@ import math
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Binary, Const, Expr, Var
 from compiler.loops.queries import extent_of
-from compiler.schedule.analysis import BlockFacts, block_facts
 from compiler.schedule.errors import ScheduleError
+from compiler.schedule.program import Site
 from compiler.schedule.rules.common import SMALL, fuse_all, reiterate, split_iteration
 from compiler.schedule.schedule import Schedule
 
@@ -18,8 +18,8 @@ MOST_COPIES = 1024
 
 def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
     """Vectorise the innermost axis of the output and run the outer ones in parallel."""
-    block = block_facts(schedule.block(name))
-    if block is None or block.reduce:
+    block = schedule.site(name)
+    if not block.is_store or block.reduce:
         return False
     lanes = facts.lanes(block.store.buffer.dtype.bits)
     blocked = _blocked_axis(block)
@@ -54,7 +54,7 @@ def _in_blocks(schedule: Schedule, name: str, axis: int, size: int, group: int) 
     return loops
 
 
-def _blocked_axis(block: BlockFacts) -> tuple[int, int, int] | None:
+def _blocked_axis(block: Site) -> tuple[int, int, int] | None:
     """(number of the iteration, lanes, group size) of a store into channel blocks; None for others."""
     last = block.store.indices[-1] if block.store.indices else None
     if not isinstance(last, Binary) or last.op != "floormod" or not isinstance(last.b, Const):
@@ -70,8 +70,7 @@ def _blocked_axis(block: BlockFacts) -> tuple[int, int, int] | None:
 
 def _scattered(schedule: Schedule, name: str) -> bool:
     """Whether the lanes of some operand lie at no regular distance (another blocking of the channels)."""
-    block = block_facts(schedule.block(name))
-    assert block is not None
+    block = schedule.site(name)
     lane = block.spatial[-1].var.name
     return any(block.stride(load, lane) is None for load in block.loads)
 
@@ -88,7 +87,7 @@ def _unroll_channels(schedule: Schedule, loops: list[str], axis: int) -> None:
     schedule.unroll(lane)
 
 
-def _vectorize_inner(schedule: Schedule, block: BlockFacts, loops: list[str], lanes: int) -> None:
+def _vectorize_inner(schedule: Schedule, block: Site, loops: list[str], lanes: int) -> None:
     """Split the innermost loop into vectors where the store is contiguous and the axis long enough."""
     if not loops:
         return

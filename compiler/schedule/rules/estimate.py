@@ -10,8 +10,7 @@ from compiler.loops.annotations import stage_of
 from compiler.loops.ir import Binary, Block, Call, Expr, Func, Load, Select, Store, Unary
 from compiler.loops.layout import Layout
 from compiler.loops.queries import extent_of, static_shape
-from compiler.schedule.analysis import block_facts
-from compiler.schedule.rules.common import writes
+from compiler.schedule.program import Program, Site
 from compiler.schedule.rules.contraction import cycles
 from compiler.schedule.rules.winograd import estimate as winograd_seconds
 
@@ -25,8 +24,12 @@ def seconds(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> fl
         return known
     traffic = sum(math.prod(static_shape(item)) * item.dtype.bits / 8 for item in func.params)
     inlined = {item.name for item in func.allocs}
-    kept = [block for block in func.blocks() if block.is_reduction or writes(block) not in inlined]
-    busy = sum(_block_cycles(block, facts) for block in kept)
+    kept = [
+        site
+        for site in Program(func).sites.values()
+        if site.block.is_reduction or not site.is_store or site.target not in inlined
+    ]
+    busy = sum(_block_cycles(site, facts) for site in kept)
     return max(busy / facts.hertz, traffic / facts.bandwidth)
 
 
@@ -42,12 +45,15 @@ def thread_seconds(func: Func, facts: TargetFacts) -> float:
     units = facts.limit("units") or 1
     written = {item.name for item in func.params}
     kept = [
-        block for block in func.blocks() if block.is_reduction or writes(block) in written or stage_of(block)
+        site
+        for site in Program(func).sites.values()
+        if site.block.is_reduction or (site.is_store and site.target in written) or stage_of(site.block)
     ]
-    work = sum(_thread_cycles(block, facts) for block in kept) / facts.hertz
-    passed = [item for item in func.allocs if any(writes(block) == item.name for block in kept)]
+    work = sum(_thread_cycles(site.block, facts) for site in kept) / facts.hertz
+    made = {site.target for site in kept if site.is_store}
+    passed = [item for item in func.allocs if item.name in made]
     traffic = sum(math.prod(static_shape(b)) * b.dtype.bits / 8 for b in (*func.params, *passed))
-    stages = _STAGES if any(stage_of(block) for block in kept) else 1.0
+    stages = _STAGES if any(stage_of(site.block) for site in kept) else 1.0
     return max(work, traffic / facts.bandwidth) / units * stages + _LAUNCH * max(1, len(passed))
 
 
@@ -58,10 +64,10 @@ def _thread_cycles(block: Block, facts: TargetFacts) -> float:
     return trips * max(work, 1.0) / (facts.fma_per_cycle * facts.lanes(32))
 
 
-def _block_cycles(block: Block, facts: TargetFacts) -> float:
+def _block_cycles(site: Site, facts: TargetFacts) -> float:
     """Cycles for one block: by its register tile where it is a contraction, else by its operations."""
-    taken = block_facts(block)
-    tiled = cycles(taken, facts) if taken is not None else None
+    block = site.block
+    tiled = cycles(site, facts) if site.is_store else None
     if tiled is not None:
         return tiled
     trips = math.prod(extent_of(item.extent) for item in block.iters)

@@ -11,15 +11,15 @@ import math
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Binary, Expr, Iter, Var
 from compiler.loops.queries import extent_of
-from compiler.schedule.analysis import BlockFacts, block_facts
+from compiler.schedule.program import Site
 from compiler.schedule.rules.common import SMALL, blocks_below, fuse_all
 from compiler.schedule.schedule import Schedule
 
 
 def rows(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
     """Run the outer spatial loops of one reduction in parallel; spread lanes where memory is contiguous."""
-    block = block_facts(schedule.block(name))
-    if block is None:
+    block = schedule.site(name)
+    if not block.is_store:
         return False
     loops = list(schedule.loops(name))
     spatial, reduce = loops[: len(block.spatial)], loops[len(block.spatial) :]
@@ -60,7 +60,7 @@ def _spread(schedule: Schedule, loops: list[str], loop: str, lanes: int) -> None
     schedule.vectorize(vector)
 
 
-def _contiguous(block: BlockFacts) -> Iter | None:
+def _contiguous(block: Site) -> Iter | None:
     """The iteration along which every access that uses it moves by one element."""
     for item in reversed(block.block.iters):
         name = item.var.name
@@ -71,7 +71,7 @@ def _contiguous(block: BlockFacts) -> Iter | None:
     return None
 
 
-def _computes_with(block: BlockFacts, name: str) -> bool:
+def _computes_with(block: Site, name: str) -> bool:
     """Whether the value uses the iteration variable outside of indices (an arg-reduction does)."""
 
     def visit(item: Expr) -> bool:

@@ -18,7 +18,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.annotations import stage_of
 from compiler.loops.layout import NAMES
 from compiler.loops.queries import extent_of
-from compiler.schedule.rules.common import SMALL, fuse_all, readers, reiterate, stores_lanes, writes
+from compiler.schedule.rules.common import SMALL, fuse_all, reiterate, stores_lanes
 from compiler.schedule.schedule import Schedule
 
 WINDOW = "window"
@@ -31,16 +31,15 @@ cache."""
 
 def window(schedule: Schedule, facts: TargetFacts) -> bool:
     """Schedule a window over channels; False when the function is none, or channels do not fill vectors."""
-    fillers = [block.name for block in schedule.func.blocks() if stage_of(block) == WINDOW]
+    fillers = [block.name for block in schedule.program.blocks.values() if stage_of(block) == WINDOW]
     if not fillers:
         return False
-    row = writes(schedule.block(fillers[0]))
-    assert row is not None
-    last = readers(schedule.func, row)
+    row = schedule.site(fillers[0]).target
+    last = [site.block for site in schedule.program.readers(row)]
     lanes = facts.lanes(schedule.func.buffer(row).dtype.bits)
-    if len(last) != 1 or not stores_lanes(schedule.block(last[0]), 1, lanes):
+    if len(last) != 1 or not stores_lanes(last[0], 1, lanes):
         return False
-    _arrange(schedule, fillers, row, last[0], lanes)
+    _arrange(schedule, fillers, row, last[0].name, lanes)
     return True
 
 

@@ -24,17 +24,9 @@ from compiler.loops.annotations import APART, PARTITION, PREFETCH, stage_of
 from compiler.loops.ir import CONSTANT, Block, ForKind, Func, Load
 from compiler.loops.layout import Layout, lane_map
 from compiler.loops.queries import extent_of, variables
-from compiler.schedule.analysis import block_facts
 from compiler.schedule.chooser import Chooser, Option
-from compiler.schedule.rules.common import (
-    blocks_by_name,
-    fuse_all,
-    is_lane,
-    readers,
-    reiterate,
-    stores_lanes,
-    writes,
-)
+from compiler.schedule.program import Program
+from compiler.schedule.rules.common import fuse_all, is_lane, reiterate, stores_lanes
 from compiler.schedule.rules.register_tile import Problem, tile_options, uneven
 from compiler.schedule.schedule import Schedule
 
@@ -92,23 +84,13 @@ def find_shape(func: Func, lanes: int) -> Shape | None:
         return None
     size, _, out, tiles, channels = (extent_of(item.extent) for item in found["products"].iters)
     m = extent_of(found["result_rows"].iters[0].extent)
-    last = readers(func, _target(found["result_rows"]))
-    image = [extent_of(item.extent) for item in func_block(func, last[0]).iters] if len(last) == 1 else []
+    program = Program(func)
+    last = program.readers(program.site(found["result_rows"].name).target)
+    image = [extent_of(item.extent) for item in last[0].block.iters] if len(last) == 1 else []
     if len(image) != 4 or out % lanes or channels % lanes:
         return None
     down, across = -(-image[2] // m), -(-image[3] // m)
-    return Shape(m, size, channels, out, tiles, across, down, image[2] % m, last[0])
-
-
-def func_block(func: Func, name: str) -> Block:
-    """The block called `name`."""
-    return blocks_by_name(func)[name]
-
-
-def _target(block: Block) -> str:
-    name = writes(block)
-    assert name is not None
-    return name
+    return Shape(m, size, channels, out, tiles, across, down, image[2] % m, last[0].name)
 
 
 # ---------------------------------------------------------------- estimates
@@ -249,16 +231,15 @@ class _Winograd:
         self.filters = filters.buffer.name
         s.transform_layout(self.filters, f"a, b, c, d -> a, b, c // {width}, d, c % {width}")
         for name in self.names.values():
-            s.transform_layout(_target(s.block(name)), lane_map(4, 2, self.lanes))
+            s.transform_layout(s.site(name).target, lane_map(4, 2, self.lanes))
         for name in ("tile_rows", "result_rows"):
-            s.set_scope(_target(s.block(self.names[name])), "register")
+            s.set_scope(s.site(self.names[name]).target, "register")
         self._epilogue_constants()
-        return s.cache_write(self.names["products"], _target(products), "register")
+        return s.cache_write(self.names["products"], s.site(products.name).target, "register")
 
     def _epilogue_constants(self) -> None:
         """Constants of the epilogue that run along channels get lanes, too."""
-        last = block_facts(self.s.block(self.shape.result))
-        assert last is not None
+        last = self.s.site(self.shape.result)
         channel = last.block.iters[1].var
         for load in last.loads:
             dims = [number for number, index in enumerate(load.indices) if index == channel]

@@ -13,6 +13,7 @@ from compiler.loops.ir import Func
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives import PRIMITIVES
 from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.program import Program
 from compiler.schedule.schedule import Schedule, method, replay
 from compiler.schedule.trace import Trace
 
@@ -33,10 +34,10 @@ def test_a_new_primitive_is_one_class(monkeypatch: pytest.MonkeyPatch) -> None:
         to: str
         block: str = "y"
 
-        def apply(self, func: Func) -> tuple[Func, str]:
+        def apply(self, program: Program) -> tuple[Func, str]:
             if not self.to.isidentifier():
                 raise self.refuse("a name is an identifier", f"got {self.to!r}", "use letters")
-            return func.replace(name=self.to), self.to
+            return program.func.replace(name=self.to), self.to
 
     try:
         assert PRIMITIVES["rename"] is Rename

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from compiler.core.target import TargetFacts
 from compiler.loops.layout import Layout
 from compiler.schedule.chooser import Chooser
-from compiler.schedule.rules.common import blocks_by_name, inline_injective
+from compiler.schedule.rules.common import inline_injective
 from compiler.schedule.rules.gpu.contraction import contraction
 from compiler.schedule.rules.gpu.flat import flat
 from compiler.schedule.rules.gpu.matrix import matrix
@@ -29,11 +29,11 @@ def schedule_threads(
         for index_map in layout.maps:
             schedule.transform_layout(name, index_map)
     rows(schedule, facts)
-    for name, block in blocks_by_name(schedule.func).items():
+    for name, block in schedule.program.blocks.items():
         is_open = block.is_reduction and name in schedule.blocks() and not is_placed(schedule, name)
         if is_open:
             add_up(schedule, name, facts, chooser)
-    for name, block in blocks_by_name(schedule.func).items():
+    for name, block in schedule.program.blocks.items():
         if not block.is_reduction and not is_placed(schedule, name):
             flat(schedule, name, facts)
 

@@ -28,10 +28,10 @@ from compiler.loops.ir import CONSTANT, Binary, Buffer, Const, Expr, Iter, Load,
 from compiler.loops.layout import NAMES
 from compiler.loops.queries import extent_of, variables
 from compiler.loops.simplify import Simplifier
-from compiler.schedule.analysis import BlockFacts, block_facts
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
+from compiler.schedule.program import Site
 from compiler.schedule.rules.gpu.common import REGISTER, SHARED, THREAD
 from compiler.schedule.rules.gpu.fetch import by_rounds, fetch_straight, fetch_turned, is_plain
 from compiler.schedule.rules.gpu.flat import aligned_run
@@ -71,7 +71,7 @@ class Axes:
     left: int
 
 
-def find_axes(block: BlockFacts) -> Axes | None:
+def find_axes(block: Site) -> Axes | None:
     """What each spatial iteration does; None where the block is no sum of products with reuse."""
     found = factors(block.block)
     spatial = block.spatial
@@ -96,7 +96,7 @@ def find_axes(block: BlockFacts) -> Axes | None:
     return None if roles else Axes(tuple(batch), tuple(rows), tuple(columns), 1 - right)
 
 
-def _stores_each(block: BlockFacts) -> bool:
+def _stores_each(block: Site) -> bool:
     """Whether the result has an axis for each spatial iteration; at one of extent 1 its index may be 0."""
     pairs = zip(block.store.indices, block.spatial, strict=False)
     same = all(index == item.var or extent_of(item.extent) == 1 for index, item in pairs)
@@ -163,9 +163,9 @@ def extent_of_parts(parts: Sequence[Part]) -> int:
 
 def contraction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule a sum of products and its epilogue; False when the structure does not fit."""
-    block = block_facts(schedule.block(name))
-    axes = find_axes(block) if block is not None else None
-    if block is None or axes is None:
+    block = schedule.site(name)
+    axes = find_axes(block) if block.is_store else None
+    if axes is None:
         return False
     if min(extent_of_parts(axes.rows), extent_of_parts(axes.columns)) < _LEAST:
         return False
@@ -196,7 +196,7 @@ class Contraction:
         self,
         schedule: Schedule,
         name: str,
-        block: BlockFacts,
+        block: Site,
         axes: Axes,
         facts: TargetFacts,
         chooser: Chooser,
@@ -214,7 +214,7 @@ class Contraction:
 
     def run(self, *, follow: bool) -> None:
         last = take_result(self.s, self.name, follow=follow)
-        self.total = self.block_of(self.name).store.buffer.name
+        self.total = self.s.site(self.name).target
         self.repack()
         self.iterate(last)
         lanes = self.column_lanes(last)
@@ -234,12 +234,6 @@ class Contraction:
         stages = self.stage()
         stages = self.pad(tile, stages)
         self.arrange(tile, stages, last, lanes)
-
-    def block_of(self, name: str) -> BlockFacts:
-        found = block_facts(self.s.block(name))
-        if found is None:
-            raise ScheduleError(f"block {name} does more than one store")
-        return found
 
     # -- axes
 
@@ -275,7 +269,7 @@ class Contraction:
 
     def epilogue_map(self, last: str, roles: Sequence[str]) -> str:
         """The same roles in terms of the iterations of the block that reads the result."""
-        reader = self.block_of(last)
+        reader = self.s.site(last)
         reads = [load for load in reader.loads if load.buffer.name == self.total]
         if len(reads) != 1 or reader.reduce:
             raise ScheduleError(f"block {last} does not read the result element by element")
@@ -295,13 +289,13 @@ class Contraction:
 
     def column_lanes(self, last: str) -> int:
         """Elements along the columns that are stored, and read by the epilogue, as one aligned vector."""
-        reader = self.block_of(last)
+        reader = self.s.site(last)
         most = min(4, self.facts.lanes(max(a.buffer.dtype.bits for a in (reader.store, *reader.loads))))
         while most > 1 and not self.vectors(reader, reader.spatial[-1], most):
             most //= 2
         return most
 
-    def vectors(self, block: BlockFacts, item: Iter, lanes: int) -> bool:
+    def vectors(self, block: Site, item: Iter, lanes: int) -> bool:
         """Whether neighbours along an iteration are whole aligned vectors wherever the block uses them."""
         if extent_of(item.extent) % lanes or _asks(block, item.var.name):
             return False
@@ -346,17 +340,17 @@ class Contraction:
             padded = [name for name in made if self.reads(name, stage)]
             if padded:
                 self.s.compute_inline(stage)
-                self.s.set_scope(self.block_of(padded[0]).store.buffer.name, SHARED)
+                self.s.set_scope(self.s.site(padded[0]).target, SHARED)
             result.append(padded[0] if padded else stage)
-        back = [name for name in made if self.block_of(name).store.buffer.name == self.total]
+        back = [name for name in made if self.s.site(name).target == self.total]
         if back:
             self.s.compute_inline(back[0])
-            self.total = self.block_of(self.name).store.buffer.name
+            self.total = self.s.site(self.name).target
             self.s.set_scope(self.total, REGISTER)
         return result
 
     def reads(self, name: str, buffer: str) -> bool:
-        return any(load.buffer.name == buffer for load in self.block_of(name).loads)
+        return any(load.buffer.name == buffer for load in self.s.site(name).loads)
 
     # -- loops
 
@@ -428,25 +422,25 @@ class Contraction:
             self.s.software_pipeline(rounds, (0, 0, 0, 0, 1), (0, 2, 4, 1, 3), guarded=True)
 
     def stored_by(self, stage: str) -> Buffer:
-        return self.block_of(stage).store.buffer
+        return self.s.site(stage).store.buffer
 
     def fetch(self, names: Sequence[str], tile: ThreadTile) -> None:
         """All threads fetch a part of a factor.
 
         names: the block that fetches, and those that bring what each thread fetched into shared memory.
         """
-        block = self.block_of(names[0])
+        block = self.s.site(names[0])
         if not runs_along(block, block.spatial[-2]) or runs_along(block, block.spatial[-1]):
             fetch_straight(self.s, names, tile, self.fetch_lanes(names[0]))
             return
         shared = self.stored_by(names[-1])
-        loads = [load for load in self.block_of(self.name).loads if load.buffer == shared]
+        loads = [load for load in self.s.site(self.name).loads if load.buffer == shared]
         column = self.s.block(self.name).iters[2 if self.axes.batch else 1].var
         by_vectors = any(load.indices[-1] == column for load in loads)
         fetch_turned(self.s, names, tile, shared, by_vectors=by_vectors)
 
     def fetch_lanes(self, stage: str) -> int:
-        block = self.block_of(stage)
+        block = self.s.site(stage)
         lanes = min(4, self.facts.lanes(max(a.buffer.dtype.bits for a in (block.store, *block.loads))))
         while lanes > 1 and not self.vectors(block, block.spatial[-1], lanes):
             lanes //= 2
@@ -463,7 +457,7 @@ def _steps_written_out(tile: ThreadTile) -> int:
     return min(most, max(1, _WRITTEN_OUT // (tile.thread_rows * tile.thread_columns)))
 
 
-def runs_along(block: BlockFacts, item: Iter) -> bool:
+def runs_along(block: Site, item: Iter) -> bool:
     """Whether neighbours along an iteration lie side by side where the block reads."""
     return any(block.stride(load, item.var.name) == 1 for load in block.loads)
 
@@ -477,6 +471,6 @@ def _renamed(text: str, names: Mapping[str, str]) -> str:
     return "".join(names.get(char, char) for char in text)
 
 
-def _asks(block: BlockFacts, name: str) -> bool:
+def _asks(block: Site, name: str) -> bool:
     """Whether conditions of the value depend on a variable."""
     return any(name in variables(item.cond) for item in block.block.body.walk() if isinstance(item, Select))

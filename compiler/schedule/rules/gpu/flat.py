@@ -13,8 +13,8 @@ from compiler.core.target import TargetFacts
 from compiler.loops.ir import Block, Cast, Expr, Iter, Load, Select, Var, binary, const
 from compiler.loops.queries import extent_of, static_shape, variables
 from compiler.loops.simplify import Simplifier
-from compiler.schedule.analysis import Access, BlockFacts, block_facts
 from compiler.schedule.errors import ScheduleError
+from compiler.schedule.program import Access, Site
 from compiler.schedule.rules.common import fuse_all
 from compiler.schedule.rules.gpu.common import bind_flat, most_threads, units
 from compiler.schedule.schedule import Schedule
@@ -25,7 +25,7 @@ def flat(schedule: Schedule, name: str, facts: TargetFacts) -> None:
     loops = schedule.loops(name)
     if not loops:
         return
-    for lanes in {vector_lanes(schedule.block(name), facts): None, 1: None}:
+    for lanes in {vector_lanes(schedule.site(name), facts): None, 1: None}:
         attempt = schedule.copy()
         with suppress(ScheduleError):
             loop = fuse_all(attempt, loops)
@@ -37,10 +37,10 @@ def flat(schedule: Schedule, name: str, facts: TargetFacts) -> None:
             return
 
 
-def vector_lanes(block: Block, facts: TargetFacts) -> int:
+def vector_lanes(work: Site, facts: TargetFacts) -> int:
     """Neighbours that one thread takes: 1 where they do not lie side by side everywhere."""
-    work = block_facts(block)
-    if work is None or not block.iters or work.reduce or _converts(block):
+    block = work.block
+    if not work.is_store or not block.iters or work.reduce or _converts(block):
         return 1
     count = math.prod(extent_of(item.extent) for item in block.iters)
     lanes = facts.lanes(max(access.buffer.dtype.bits for access in (work.store, *work.loads)))
@@ -51,7 +51,7 @@ def vector_lanes(block: Block, facts: TargetFacts) -> int:
     return 1
 
 
-def _wide(work: BlockFacts, iters: tuple[Iter, ...], lanes: int) -> bool:
+def _wide(work: Site, iters: tuple[Iter, ...], lanes: int) -> bool:
     """Whether every access is a whole aligned vector, or one element for all lanes."""
     accesses = (work.store, *work.loads)
     if all(_whole(access, iters) for access in accesses if access.uses):
@@ -71,7 +71,7 @@ def _whole(access: Access, iters: tuple[Iter, ...]) -> bool:
     )
 
 
-def _decides(work: BlockFacts, name: str) -> list[bool]:
+def _decides(work: Site, name: str) -> list[bool]:
     """Whether conditions of the value depend on a variable; or the value itself, outside of indices."""
     body = work.block.body
     found = [name in variables(item.cond) for item in body.walk() if isinstance(item, Select)]

@@ -28,10 +28,10 @@ from compiler.loops.layout import NAMES
 from compiler.loops.matrix_units import UNITS, Digits, MatrixUnit
 from compiler.loops.queries import extent_of
 from compiler.schedule import matrix_intrinsics
-from compiler.schedule.analysis import BlockFacts, block_facts
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
+from compiler.schedule.program import Site
 from compiler.schedule.rules.gpu.common import THREAD
 from compiler.schedule.rules.gpu.contraction import (
     GRID,
@@ -61,9 +61,9 @@ _PLAIN = (0,)
 
 def matrix(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule a sum of products and its epilogue; False where threads alone do better, or nothing fits."""
-    block = block_facts(schedule.block(name))
-    axes = find_axes(block) if block is not None else None
-    if block is None or axes is None:
+    block = schedule.site(name)
+    axes = find_axes(block) if block.is_store else None
+    if axes is None:
         return False
     units = usable(block, facts)
     sizes = (extent_of_parts(axes.rows), extent_of_parts(axes.columns))
@@ -79,7 +79,7 @@ def matrix(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) 
     return False
 
 
-def usable(block: BlockFacts, facts: TargetFacts) -> list[MatrixUnit]:
+def usable(block: Site, facts: TargetFacts) -> list[MatrixUnit]:
     """The units that the target has for the types of a sum of products, those that do most at once first."""
     found = factors(block.block)
     if found is None or found[0].dtype != found[1].dtype:
@@ -99,7 +99,7 @@ class _Matrix(Contraction):
     def on_units(self, units: Sequence[MatrixUnit], *, follow: bool) -> bool:
         """Apply the rule with the unit and the tile that are chosen; False where none is to be used."""
         last = take_result(self.s, self.name, follow=follow)
-        self.total = self.block_of(self.name).store.buffer.name
+        self.total = self.s.site(self.name).target
         self.repack()
         self.iterate(last)
         problem = Problem(
@@ -237,7 +237,7 @@ class _Matrix(Contraction):
     def fetch_rows(self, stage: str, tile: MatrixTile) -> None:
         """All threads fetch a part of a factor: neighbours take what lies side by side where it is read."""
         own, step = self.s.loops(stage)[-2:]
-        block = self.block_of(stage)
+        block = self.s.site(stage)
         rows, steps = (extent_of(self.s.loop(loop).extent) for loop in (own, step))
         lanes = 1
         if runs_along(block, block.spatial[-2]) and not runs_along(block, block.spatial[-1]):
@@ -262,7 +262,7 @@ class _Matrix(Contraction):
         offset = (steps + tile.padding) % _BANK_ELEMENTS
         self.s.storage_align(buffer.name, len(buffer.shape) - 2, _BANK_ELEMENTS, offset)
 
-    def wide(self, block: BlockFacts, steps: int) -> int:
+    def wide(self, block: Site, steps: int) -> int:
         """Terms of the sum that are fetched, and stored, as one aligned vector."""
         lanes = self.facts.lanes(max(a.buffer.dtype.bits for a in (block.store, *block.loads)))
         while lanes > 1 and (steps % lanes or not self.vectors(block, block.spatial[-1], lanes)):

@@ -23,18 +23,9 @@ from compiler.loops.annotations import LANES
 from compiler.loops.ir import CONSTANT, Const, Load, Var
 from compiler.loops.layout import NAMES
 from compiler.loops.queries import extent_of, variables
-from compiler.schedule.analysis import BlockFacts, block_facts
 from compiler.schedule.errors import ScheduleError
-from compiler.schedule.rules.common import blocks_by_name, fuse_all, is_output, readers
-from compiler.schedule.rules.gpu.common import (
-    BLOCK,
-    REGISTER,
-    SHARED,
-    THREAD,
-    most_threads,
-    shuffled,
-    units,
-)
+from compiler.schedule.rules.common import fuse_all
+from compiler.schedule.rules.gpu.common import BLOCK, REGISTER, SHARED, THREAD, most_threads, shuffled, units
 from compiler.schedule.schedule import Schedule
 
 _FEW_PER_UNIT = 256
@@ -55,7 +46,7 @@ _TERMS = 64
 
 def rows(schedule: Schedule, facts: TargetFacts) -> bool:
     """Schedule a function of sums over rows and one block that reads them; False when it is none."""
-    blocks = list(blocks_by_name(schedule.func).values())
+    blocks = list(schedule.program.blocks.values())
     sums, last = [item.name for item in blocks if item.is_reduction], blocks[-1]
     if len(sums) < 2 or len(sums) != len(blocks) - 1 or last.is_reduction:
         return False
@@ -64,8 +55,8 @@ def rows(schedule: Schedule, facts: TargetFacts) -> bool:
     attempt = schedule.copy()
     with suppress(ScheduleError):
         for name in sums:
-            total = facts_of(attempt, name).store.buffer.name
-            if is_output(attempt.func, total):
+            total = attempt.site(name).target
+            if total in attempt.program.outputs:
                 return False
             attempt.set_scope(total, REGISTER)
         together(attempt, sums, last.name, facts)
@@ -87,22 +78,14 @@ def is_long(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
     return any(isinstance(n, Load) and n.indices and n.indices[-1] in inner for n in block.body.walk())
 
 
-def facts_of(schedule: Schedule, name: str) -> BlockFacts:
-    """A block taken apart; ScheduleError when its body is more than one store."""
-    found = block_facts(schedule.block(name))
-    if found is None:
-        raise ScheduleError(f"block {name} does more than one store", why="a rule looks for one result")
-    return found
-
-
 def take_result(schedule: Schedule, name: str, *, follow: bool) -> str:
     """Let a sum grow in a register; gives the block that reads it: its only consumer, or a copy."""
-    total = facts_of(schedule, name).store.buffer.name
-    after = readers(schedule.func, total)
-    alone = len(after) == 1 and not schedule.block(after[0]).is_reduction
-    if follow and alone and not is_output(schedule.func, total):
+    total = schedule.site(name).target
+    after = schedule.program.readers(total)
+    alone = len(after) == 1 and not after[0].block.is_reduction
+    if follow and alone and total not in schedule.program.outputs:
         schedule.set_scope(total, REGISTER)
-        return after[0]
+        return after[0].name
     return schedule.cache_write(name, total, REGISTER)
 
 
@@ -156,12 +139,12 @@ def together(schedule: Schedule, sums: Sequence[str], last: str, facts: TargetFa
 
 def _results(schedule: Schedule, name: str) -> int:
     """Sums of a block."""
-    return math.prod(extent_of(item.extent) for item in facts_of(schedule, name).spatial)
+    return math.prod(extent_of(item.extent) for item in schedule.site(name).spatial)
 
 
 def _terms(schedule: Schedule, name: str) -> int:
     """Terms of each sum of a block."""
-    return math.prod(extent_of(item.extent) for item in facts_of(schedule, name).reduce)
+    return math.prod(extent_of(item.extent) for item in schedule.site(name).reduce)
 
 
 def _team(rows: int, along: int, lengths: Sequence[int], facts: TargetFacts, *, numbered: bool) -> _Team:
@@ -184,9 +167,9 @@ def _team(rows: int, along: int, lengths: Sequence[int], facts: TargetFacts, *, 
 
 def _are_numbered(schedule: Schedule, sums: Sequence[str], last: str) -> bool:
     """Whether all blocks go through the rows in the same order, so that one number says which row it is."""
-    totals = {facts_of(schedule, name).store.buffer.name for name in sums}
+    totals = {schedule.site(name).target for name in sums}
     for name in (*sums, last):
-        block = facts_of(schedule, name)
+        block = schedule.site(name)
         order = [item.var for item in block.spatial]
         used = [load.indices for load in block.loads if load.buffer.name in totals]
         if name != last:
@@ -201,7 +184,7 @@ def _are_numbered(schedule: Schedule, sums: Sequence[str], last: str) -> bool:
 
 def _number_rows(schedule: Schedule, name: str) -> None:
     """Let a sum, and its result, run over the number of the row."""
-    block = facts_of(schedule, name)
+    block = schedule.site(name)
     names = NAMES[: len(block.block.iters)]
     spatial = names[: len(block.spatial)]
     pairs = zip(spatial, block.spatial, strict=True)
@@ -209,13 +192,13 @@ def _number_rows(schedule: Schedule, name: str) -> None:
     number = _fused([(own, extent) for own, extent in sized if extent > 1])
     texts = ", ".join([number, *names[len(spatial) :]])
     schedule.transform_block_layout(name, f"{', '.join(names)} -> {texts}")
-    schedule.transform_layout(block.store.buffer.name, f"{', '.join(spatial)} -> {number}")
+    schedule.transform_layout(block.target, f"{', '.join(spatial)} -> {number}")
 
 
 def _split_rows(schedule: Schedule, sums: Sequence[str], last: str) -> tuple[str, str]:
     """Let the last block run over rows, and along them; gives the two loops."""
-    block = facts_of(schedule, last)
-    totals = {facts_of(schedule, name).store.buffer.name for name in sums}
+    block = schedule.site(last)
+    totals = {schedule.site(name).target for name in sums}
     used = {index for load in block.loads if load.buffer.name in totals for index in load.indices}
     names = NAMES[: len(block.spatial)]
     if not names or block.reduce:
@@ -239,7 +222,7 @@ def _fused(parts: Sequence[tuple[str, int]]) -> str:
 
 def _repack(schedule: Schedule, name: str) -> None:
     """Constants that a sum reads lie with its terms side by side."""
-    block = facts_of(schedule, name)
+    block = schedule.site(name)
     inner = {item.var for item in block.reduce}
     for load in block.loads:
         plain = [index for index in load.indices if isinstance(index, Var)]

@@ -20,9 +20,9 @@ from compiler.core.target import TargetFacts
 from compiler.loops.ir import CONSTANT, Const, Var
 from compiler.loops.layout import NAMES, split_map
 from compiler.loops.queries import extent_of
-from compiler.schedule.analysis import BlockFacts, block_facts
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
+from compiler.schedule.program import Site
 from compiler.schedule.rules.common import split_iteration
 from compiler.schedule.rules.gpu.common import units
 from compiler.schedule.rules.gpu.contraction import contraction, extent_of_parts, find_axes
@@ -62,9 +62,9 @@ _BYTES = 4
 
 def in_chunks(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule a sum of products cut into chunks, and its epilogue; False where one piece is better."""
-    block = block_facts(schedule.block(name))
-    problem = None if block is None else _problem(block, facts)
-    if block is None or problem is None:
+    block = schedule.site(name)
+    problem = _problem(block, facts) if block.is_store else None
+    if problem is None:
         return False
     options = _options(problem, facts)
     (chunks,) = chooser.choose(f"{name}.chunks", options) if len(options) > 1 else (1,)
@@ -80,7 +80,7 @@ def in_chunks(schedule: Schedule, name: str, facts: TargetFacts, chooser: Choose
     return False
 
 
-def _problem(block: BlockFacts, facts: TargetFacts) -> Problem | None:
+def _problem(block: Site, facts: TargetFacts) -> Problem | None:
     """The sizes of a long sum of products with few results; None for any other block."""
     axes = find_axes(block)
     if axes is None:
@@ -116,7 +116,7 @@ def _cost(problem: Problem, chunks: int, facts: TargetFacts) -> float:
     return _DOUBT * best + facts.hertz * (moved + _LAUNCH_SECONDS)
 
 
-def _cut(schedule: Schedule, name: str, block: BlockFacts, chunks: int) -> str:
+def _cut(schedule: Schedule, name: str, block: Site, chunks: int) -> str:
     """Cut the longest axis of a sum into chunks; gives the block of parts: the chunk is its first axis."""
     count = len(block.spatial)
     number = max(range(len(block.reduce)), key=lambda n: extent_of(block.reduce[n].extent))

@@ -8,42 +8,25 @@ from compiler.loops.ir import Expr, ForKind, Func, Stmt
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.digits import is_ring
-from compiler.schedule.nest import (
-    Nest,
-    Refusal,
-    Site,
-    executed_box,
-    iter_bounds,
-    loop_bounds,
-    make_nest,
-    own_conditions,
-    reads_itself,
-    replace_loop_body,
-    sites,
-    without_block,
-)
-from compiler.schedule.program import Program
-from compiler.schedule.regions import Inner, Span, box, clip, hull, limits_of, whole, within
+from compiler.schedule.nest import Nest, Refusal, executed_box, make_nest, own_conditions
+from compiler.schedule.program import Program, Site, ranges, reads_itself
+from compiler.schedule.regions import Inner, Span, clip, whole, within
+from compiler.schedule.rewriting import replace_statements, without_block
 
 
-class Scene:
+class Move:
     """A block to be moved, the loop it is moved under, and what is known about the variables there."""
 
-    def __init__(self, func: Func, block: str, loop: str, asked: str, refuse: Refusal) -> None:
-        program = Program(func)
-        program.block(block, asked)
+    def __init__(self, program: Program, block: str, loop: str, asked: str, refuse: Refusal) -> None:
+        self.program, self.func, self.refuse = program, program.func, refuse
+        self.site = program.site(block, asked)
         self.loop = program.loop(loop, asked)
-        self.func, self.refuse = func, refuse
-        every_site = sites(func)
-        self.site = every_site[block]
-        self.sites = {name: site for name, site in every_site.items() if site.inside == self.site.inside}
+        self.sites = {s.name: s for s in program.sites.values() if s.inside == self.site.inside}
         self.outer = (*program.loops_around(loop), self.loop)
         self.outer_names = {item.var.name for item in self.outer}
         every = [loop for site in self.sites.values() for loop in site.loops]
         iters = [item for site in self.sites.values() for item in site.block.iters]
-        self.known = Simplifier(
-            {**program.bounds_at(loop), **loop_bounds((*every, *self.outer)), **iter_bounds(iters)}
-        )
+        self.known = Simplifier({**program.bounds_at(loop), **ranges((*every, *self.outer, *iters))})
         self._check()
 
     def _check(self) -> None:
@@ -73,11 +56,7 @@ class Scene:
 
     def inner_of(self, site: Site, fixed: set[str] | None = None) -> Inner:
         """The loops of a block that move while the outer ones (or those named `fixed`) stand still."""
-        stay = self.outer_names if fixed is None else fixed
-        extents = {
-            loop.var.name: int_of(loop.extent) or 1 for loop in site.loops if loop.var.name not in stay
-        }
-        return limits_of(site.block.predicate, extents, self.known)
+        return site.moving(self.outer_names if fixed is None else fixed, self.known)
 
     def read(
         self, site: Site, buffer: str, fixed: set[str] | None = None, *, clipped: bool = True
@@ -87,7 +66,7 @@ class Scene:
         Reads outside of the buffer, which a select leaves out, are clipped when asked.
         """
         shape = site.reads(buffer)[0].buffer.shape
-        spans = box_of(site, buffer, self.inner_of(site, fixed), self.known, write=False)
+        spans = site.box(buffer, self.inner_of(site, fixed), self.known, write=False)
         return [
             clip(span, int_of(extent) or 0, self.known) if clipped or span is None else span
             for span, extent in zip(spans, shape, strict=True)
@@ -96,7 +75,7 @@ class Scene:
     def made(self, site: Site, buffer: str, fixed: set[str] | None = None) -> list[Span]:
         """A box around what a block writes of a buffer under the loop, not clipped."""
         shape = site.writes(buffer)[0].buffer.shape
-        spans = box_of(site, buffer, self.inner_of(site, fixed), self.known, write=True)
+        spans = site.box(buffer, self.inner_of(site, fixed), self.known, write=True)
         return [whole(int_of(n) or 0) if s is None else s for s, n in zip(spans, shape, strict=True)]
 
     def moved(
@@ -121,52 +100,50 @@ class Scene:
         for name, span in runs.items():
             if name not in spans or span.extent < spans[name].extent:
                 spans = {**spans, name: span}
-        remaining = Program(self.func.replace(body=without_block(self.func.body, self.site.name)))
-        return make_nest(self.site.block, spans, conditions, self.known, remaining)
+        return make_nest(self.site.block, spans, conditions, self.known, Program(self._left()).namer())
 
     def rebuilt(self, change: Callable[[Stmt], Stmt]) -> Func:
         """The Func without the block at its old place and with the body of the loop changed."""
-        left = self.func.replace(body=without_block(self.func.body, self.site.name))
-        return replace_loop_body(left, self.loop.var.name, change)
+        left = self._left()
+        loop = Program(left).loop(self.loop.var.name)
+        return replace_statements(left, {loop.var.name: loop.replace(body=change(loop.body))})
+
+    def _left(self) -> Func:
+        return self.func.replace(body=without_block(self.func.body, self.site.name))
 
 
-def output_names(func: Func) -> set[str]:
-    """Names of the parameters that the Func writes."""
-    return {item.name for item in func.params[len(func.params) - func.outputs :]}
-
-
-def check_whole(scene: Scene) -> None:
+def check_whole(move: Move) -> None:
     """A block that adds to what another one wrote cannot move alone."""
-    block = scene.site.block
+    block = move.site.block
     written = {region.buffer.name for region in block.writes}
     if block.init is None and any(reads_itself(block.body, name) for name in written):
-        raise scene.refuse(
+        raise move.refuse(
             f"{block.name} updates what another block started",
             "the two would come apart",
             "move the block before decompose_reduction",
         )
 
 
-def check_lifetimes(scene: Scene) -> None:
+def check_lifetimes(move: Move) -> None:
     """A block stays in its loops if it touches a ring: each element of it holds several values in turn."""
-    block = scene.site.block
+    block = move.site.block
     touched = {region.buffer.name for region in (*block.reads, *block.writes)}
-    for other in scene.sites.values():
+    for other in move.sites.values():
         for region in other.block.writes:
             if region.buffer.name in touched and is_ring(other.block, region):
-                raise scene.refuse(
+                raise move.refuse(
                     f"{region.buffer.name} is a ring: {other.name} writes its elements again and again",
                     "what is read or written at another time is another value",
                     "move the block before software_pipeline",
                 )
 
 
-def disjoint(scene: Scene, a: Site, b: Site, buffer: str) -> bool:
+def disjoint(move: Move, a: Site, b: Site, buffer: str) -> bool:
     """Whether two blocks provably write different elements of a buffer."""
-    boxes = [scene.made(site, buffer, set()) for site in (a, b)]
+    boxes = [move.made(site, buffer, set()) for site in (a, b)]
     for first, second in zip(*boxes, strict=True):
         apart = second.begin.plus(first.begin, -1)
-        low, high = scene.known.range(apart)
+        low, high = move.known.range(apart)
         if low >= first.extent or -high >= second.extent:
             return True
     return False
@@ -179,15 +156,3 @@ def is_narrower(site: Site, name: str, span: Span, known: Simplifier) -> bool:
         return True
     clipped = clip(span, extent, known)
     return clipped != whole(extent) or extent == 1
-
-
-# ---------------------------------------------------------------- reverse_compute_at
-
-
-def box_of(site: Site, buffer: str, inner: Inner, known: Simplifier, *, write: bool) -> list[Span | None]:
-    """The box around all reads or writes of a buffer by a block."""
-    found: list[Span | None] | None = None
-    for region in site.writes(buffer) if write else site.reads(buffer):
-        spans = box(region, site.values, inner, known)
-        found = spans if found is None else [hull(a, b) for a, b in zip(found, spans, strict=True)]
-    return found or []

@@ -11,17 +11,18 @@ from compiler.loops.linear import Linear, constant_sum, operands
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.errors import ScheduleError
-from compiler.schedule.nest import Site, own_conditions
+from compiler.schedule.move import Move, is_narrower
+from compiler.schedule.nest import own_conditions
+from compiler.schedule.program import Site
 from compiler.schedule.regions import Span, covers, is_dense, solve, within
-from compiler.schedule.scene import Scene, is_narrower
 
 
-class Tile:
+class Provided:
     """What one iteration of the loop produces, and which iterations of the block it feeds."""
 
-    def __init__(self, scene: Scene, producers: Sequence[Site]) -> None:
-        self.scene, self.producers = scene, producers
-        self.block = scene.site.block
+    def __init__(self, move: Move, producers: Sequence[Site]) -> None:
+        self.move, self.producers = move, producers
+        self.block = move.site.block
         self.spatial = [item for item in self.block.iters if item.kind == "spatial"]
         self.reduce = {item.var.name for item in self.block.iters if item.kind == "reduce"}
         self.checks: list[tuple[Linear, int, Span]] = []
@@ -39,7 +40,7 @@ class Tile:
         narrow = {
             name: span
             for name, span in found.items()
-            if is_narrower(self.scene.site, name, span, self.scene.known)
+            if is_narrower(self.move.site, name, span, self.move.known)
         }
         return narrow, self._exact
 
@@ -53,20 +54,20 @@ class Tile:
 
     def _one(self, region: Region, writers: Sequence[Site], found: dict[str, Span]) -> None:
         """Take one read into account."""
-        scene = self.scene
+        move = self.move
         tile = self._tile(region, writers)
-        begins = [scene.known.linear(item) for item in region.begin]
+        begins = [move.known.linear(item) for item in region.begin]
         lengths = [int_of(item) or 1 for item in region.extent]
         wanted: list[tuple[Linear, int, Span]] = []
         for begin, length, span in zip(begins, lengths, tile, strict=True):
-            if within(begin, length, span, scene.known):
+            if within(begin, length, span, move.known):
                 wanted.append(self._window(begin, length, span, region))
         solved = solve(
             [item[0] for item in wanted],
             [item[1] for item in wanted],
             [item[2] for item in wanted],
             self.spatial,
-            scene.known,
+            move.known,
         )
         for name, span in solved.items():
             if name not in found or span.extent < found[name].extent:
@@ -75,11 +76,11 @@ class Tile:
 
     def _window(self, begin: Linear, length: int, span: Span, region: Region) -> tuple[Linear, int, Span]:
         """One dimension of a read as a condition on spatial variables only."""
-        scene = self.scene
+        move = self.move
         moving: dict[Expr, int] = {
             a: f for a, f in begin.terms.items() if not variables(a).isdisjoint(self.reduce)
         }
-        low, high = scene.known.range(Linear(moving, 0))
+        low, high = move.known.range(Linear(moving, 0))
         fixed = Linear({a: f for a, f in begin.terms.items() if a not in moving}, begin.constant)
         if low == -inf or high == inf:
             raise self._shared_windows(region, span, "unknown")
@@ -89,8 +90,8 @@ class Tile:
         return fixed.plus(constant_sum(int(low))), reach, span
 
     def _shared_windows(self, region: Region, span: Span, reach: str) -> ScheduleError:
-        loop = self.scene.loop.var.name
-        return self.scene.refuse(
+        loop = self.move.loop.var.name
+        return self.move.refuse(
             f"it reads windows of {region.buffer.name} that two iterations of {loop} share",
             f"windows of {reach} elements, tiles of {span.extent}",
             "name a loop whose tiles hold whole windows, or use compute_at on the producer",
@@ -98,17 +99,17 @@ class Tile:
 
     def _tile(self, region: Region, writers: Sequence[Site]) -> list[Span]:
         """The box that one iteration of the loop writes: exactly that box, and all of it."""
-        scene, name, loop = self.scene, region.buffer.name, self.scene.loop.var.name
-        boxes = [scene.made(site, name) for site in writers]
+        move, name, loop = self.move, region.buffer.name, self.move.loop.var.name
+        boxes = [move.made(site, name) for site in writers]
         if any(other != boxes[0] for other in boxes[1:]):
-            raise scene.refuse(
+            raise move.refuse(
                 f"{_names(writers)} write different parts of {name} under {loop}",
                 "what one iteration makes is not one box",
                 "name a loop around all of them that makes all of the buffer",
             )
         for site in writers:
             if not self._fills(site, name, None):
-                raise scene.refuse(
+                raise move.refuse(
                     f"{site.name} makes pieces of {name} under {loop} that are not one box",
                     "the iterations that use them cannot be told apart",
                     "name another loop, or move the block before fusing and splitting",
@@ -123,7 +124,7 @@ class Tile:
         moving = {name for span in tile for atom in span.begin.terms for name in variables(atom)}
         guards = [self._conditions_beside(site, moving) for site in writers]
         if any(other != guards[0] for other in guards[1:]):
-            raise self.scene.refuse(
+            raise self.move.refuse(
                 f"{_names(writers)} write {region.buffer.name} in different iterations of loops around them",
                 "which of them have made what it reads cannot be told from what they make",
                 "name a loop outside of those",
@@ -134,21 +135,21 @@ class Tile:
         """What a block's predicate says about loops around the new place that do not move what it makes."""
         parts = [] if site.block.predicate is None else operands(site.block.predicate, "and")
         found = ((part, variables(part)) for part in parts)
-        return [part for part, names in found if names <= self.scene.outer_names and not names <= moving]
+        return [part for part, names in found if names <= self.move.outer_names and not names <= moving]
 
     def _fills(self, site: Site, buffer: str, fixed: set[str] | None) -> bool:
-        inner = self.scene.inner_of(site, fixed)
-        return all(is_dense(item, site.values, inner, self.scene.known) for item in site.writes(buffer))
+        inner = self.move.inner_of(site, fixed)
+        return all(is_dense(item, site.values, inner, self.move.known) for item in site.writes(buffer))
 
     def _check_complete(self, region: Region, writers: Sequence[Site]) -> None:
         """All that the block reads of a buffer has to be made under the loop, in some iteration."""
-        scene, name = self.scene, region.buffer.name
-        made = scene.made(writers[-1], name, set())
-        needed = scene.read(scene.site, name, set(), clipped=False)
-        others = [s for s in scene.sites.values() if s.writes(name) and s not in writers]
+        move, name = self.move, region.buffer.name
+        made = move.made(writers[-1], name, set())
+        needed = move.read(move.site, name, set(), clipped=False)
+        others = [s for s in move.sites.values() if s.writes(name) and s not in writers]
         alone = not others or self._fills(writers[-1], name, set())
-        if not alone or not covers(made, needed, scene.known):
-            raise scene.refuse(
+        if not alone or not covers(made, needed, move.known):
+            raise move.refuse(
                 f"{_names(writers)} does not make all of {name} that it reads",
                 f"{_names(others) or 'another block'} makes the rest" if others else "a part has no writer",
                 "move all blocks that write the buffer under the loop",
@@ -156,17 +157,17 @@ class Tile:
 
     def _check_conditions(self, writer: Site, region: Region) -> None:
         """Where the writer has a predicate, what the block reads has to satisfy it."""
-        scene = self.scene
-        conditions = own_conditions(writer, scene.outer_names)
+        move = self.move
+        conditions = own_conditions(writer, move.outer_names)
         if not conditions and conditions is not None:
             return
-        places = _places(writer.writes(region.buffer.name)[0], region, scene.known)
-        own = own_conditions(scene.site, scene.outer_names) or []
+        places = _places(writer.writes(region.buffer.name)[0], region, move.known)
+        own = own_conditions(move.site, move.outer_names) or []
         for cond in conditions or (const(0, BOOL),):
             mapped = variables(cond) <= places.keys()
-            here = scene.known.simplify(substitute(cond, places))
+            here = move.known.simplify(substitute(cond, places))
             if not mapped or not ((isinstance(here, Const) and here.value) or here in own):
-                raise scene.refuse(
+                raise move.refuse(
                     f"{writer.name} runs under a condition that the block does not share",
                     "what is skipped would be used",
                     "transform both blocks in the same way first",
