@@ -1,4 +1,4 @@
-"""Fixtures for all tests: a cache of their own, the command line, golden files."""
+"""For all tests: samples of many cases, a cache of their own, the command line, golden files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import command
+from tests.support import command, samples
 
 pytest_plugins = (
     "tests.support.engine",
@@ -22,6 +22,11 @@ pytest_plugins = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite golden files instead of comparing")
     parser.addoption("--record", metavar="FILE", help="note verified networks in FILE; leave out what it has")
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    samples.mark_rare(items)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -17,12 +17,7 @@ from tests.support.random_networks import random_network
 from tests.test_tiny import X, expected, tiny
 
 GROUPS = dict(merged(CASES, 24))
-USUAL_GROUPS = {"cuda-nvidia": ("opset13-48", "opset17-96"), "rocm-amd": ("opset11-24", "opset17-120")}
-SEEDS, USUAL_SEEDS = range(24), range(2)
-
-
-def _often(values: list[tuple[str, object]], usual: set[tuple[str, object]]) -> list[object]:
-    return [pytest.param(*one, marks=[] if one in usual else [pytest.mark.slow]) for one in values]
+SEEDS = range(24)
 
 
 @pytest.fixture(autouse=True)
@@ -36,13 +31,9 @@ def test_tiny(target: str, tmp_path: Path) -> None:
     assert_close(got["y"], expected().astype(np.float32), 1e-5, target)
 
 
-@pytest.mark.parametrize(
-    ("target", "group"),
-    _often(
-        [(target, group) for target in TARGETS for group in GROUPS],
-        {(target, group) for target, groups in USUAL_GROUPS.items() for group in groups},
-    ),
-)
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("target", TARGETS)
 def test_ops(target: str, group: str, tmp_path: Path) -> None:
     together = merge(group, GROUPS[group])
     got = emulate(together.proto, together.feeds, target, tmp_path)
@@ -50,24 +41,16 @@ def test_ops(target: str, group: str, tmp_path: Path) -> None:
     assert not problems, "\n".join(problems)
 
 
-@pytest.mark.parametrize(
-    ("target", "seed"),
-    _often(
-        [(target, seed) for target in TARGETS for seed in SEEDS],
-        {(target, seed) for target in TARGETS for seed in USUAL_SEEDS},
-    ),
-)
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("target", TARGETS)
 def test_random_networks(target: str, seed: int, tmp_path: Path) -> None:
     _assert_as_onnxruntime(*random_network(seed), target, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("target", "seed"),
-    _often(
-        [(target, seed) for target in TARGETS for seed in SEEDS],
-        {(target, seed) for target in TARGETS for seed in USUAL_SEEDS},
-    ),
-)
+@pytest.mark.sample(12)
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("target", TARGETS)
 def test_random_graphs(target: str, seed: int, tmp_path: Path) -> None:
     _assert_as_onnxruntime(*random_model(seed), target, tmp_path)
 

@@ -25,7 +25,12 @@ class Source:
         return ".".join(parts[:2])
 
     def tree(self) -> ast.Module:
-        return ast.parse(self.text, self.path)
+        return _parsed(self)
+
+
+@cache
+def _parsed(source: Source) -> ast.Module:
+    return ast.parse(source.text, source.path)
 
 
 @cache

@@ -14,8 +14,15 @@ from compiler.lower import PASSES
 from compiler.reports import CompileOptions
 from toolchain import zoo
 
-SMALL = ("mnist", "transformer-encoder", "squeezenet", "unet")
-LARGER = ("transformer-encoder-decomposed", "shufflenet", "mobilenetv2", "resnet18-v2", "inception_v2")
+SMALL = ("mnist", "transformer-encoder", "squeezenet")
+LARGER = (
+    "unet",
+    "transformer-encoder-decomposed",
+    "shufflenet",
+    "mobilenetv2",
+    "resnet18-v2",
+    "inception_v2",
+)
 
 
 def stopped(model: Path) -> None:

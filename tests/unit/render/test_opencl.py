@@ -54,9 +54,8 @@ def test_vectorised(name: str, opencl_library: Path, opencl_driver: str) -> None
     assert_computes(func, vectorised(func), opencl_library, opencl_driver)
 
 
-@pytest.mark.parametrize(
-    "seed", [pytest.param(n, marks=[] if n < 4 else [pytest.mark.slow]) for n in range(24)]
-)
+@pytest.mark.sample(6)
+@pytest.mark.parametrize("seed", range(24))
 def test_random_schedules(seed: int, opencl_library: Path, opencl_driver: str) -> None:
     source = random.Random(seed)
     func = PROGRAMS[source.choice(list(PROGRAMS))]()

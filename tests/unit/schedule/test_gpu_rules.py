@@ -76,6 +76,7 @@ def launches(lowered: Func) -> list[Stmt]:
     return list(body.stmts) if isinstance(body, Seq) else [body]
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("facts", FACTS)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_analytic_choice(name: str, facts: str) -> None:
@@ -89,13 +90,15 @@ def test_the_analytic_choice(name: str, facts: str) -> None:
             )
 
 
+@pytest.mark.sample(5)
+@pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("name", GRAPHS)
-def test_any_point_of_the_design_space(name: str) -> None:
-    for seed in range(SEEDS):
-        for func, schedule in scheduled(name, "tiny", RandomChooser(random.Random(f"{name} {seed}"))):
-            assert_meaning(func, schedule, "tiny")
+def test_any_point_of_the_design_space(name: str, seed: int) -> None:
+    for func, schedule in scheduled(name, "tiny", RandomChooser(random.Random(f"{name} {seed}"))):
+        assert_meaning(func, schedule, "tiny")
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_threads_do_not_touch_what_another_one_writes(name: str) -> None:
     for func, schedule in scheduled(name, "tiny", AnalyticChooser()):
@@ -103,6 +106,7 @@ def test_threads_do_not_touch_what_another_one_writes(name: str) -> None:
         run(lowered, pack_inputs(schedule.func, random_inputs(func)), races=True)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("name", GRAPHS)
 def test_the_trace_replays(name: str) -> None:
     for func, schedule in scheduled(name, "sm_70", AnalyticChooser()):
