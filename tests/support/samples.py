@@ -9,7 +9,7 @@ import pytest
 
 
 def mark_rare(items: Iterable[pytest.Item]) -> None:
-    """Mark as slow what `@pytest.mark.sample(n)` leaves to `bin/just test-all`: all but one in n of its cases."""
+    """Mark as slow what `@pytest.mark.sample(n)` leaves to `bin/just test-all`: all but one case in n."""
     cases: dict[tuple[str, int], dict[str, pytest.Item]] = {}
     for item in items:
         if marker := item.get_closest_marker("sample"):
