@@ -146,10 +146,17 @@ def files_by_node(root: Path, trees: Mapping[Path, ast.Module]) -> dict[str, lis
         if path.is_relative_to(root / "tests"):
             continue
         named = {item.id for item in ast.walk(tree) if isinstance(item, ast.Name)}
+        named |= {
+            item.attr for item in ast.walk(tree) if isinstance(item, ast.Attribute) and _is_ir(item.value)
+        }
         named |= {item.name for item in tree.body if isinstance(item, ast.ClassDef)}
         for name in named & found.keys():
             found[name].append(path.relative_to(root).as_posix())
     return found
+
+
+def _is_ir(value: ast.expr) -> bool:
+    return isinstance(value, ast.Name) and value.id == "ir"
 
 
 def _is_node(decorator: ast.expr) -> bool:

@@ -29,6 +29,8 @@ class Node:
     """The fields (or properties) that are boxes of buffers which the node itself reads."""
     WRITES: ClassVar[tuple[str, ...]] = ()
     """The same of what it writes."""
+    SPELLING: ClassVar[str] = ""
+    """How the text form writes it (`loops/spelling.py`); empty where printer and parser have a method."""
     BINDS: ClassVar[tuple[str, ...]] = ()
     """The fields that are variables or buffers which exist inside the node, or hold what binds them."""
     _hash: int
@@ -122,6 +124,10 @@ _PLAIN = re.compile(
 """Annotations (as text) of fields that never hold nodes."""
 
 
+SPELLED: dict[str, type[Node]] = {}
+"""First word of a SPELLING -> its class."""
+
+
 @dataclass_transform(frozen_default=True)
 def node(cls: type[T]) -> type[T]:
     """Class decorator: a frozen, slotted dataclass whose equality and hash are those of `Node`."""
@@ -133,6 +139,8 @@ def node(cls: type[T]) -> type[T]:
     made.BODY_FIELDS = tuple(name for name, kind in holding.items() if "Stmt" in kind)
     bound = {name for name in made.BINDS if not holding[name].startswith("tuple")}
     made.PART_FIELDS = tuple(name for name in holding if name not in bound)
+    if made.SPELLING:
+        SPELLED[re.split(r"\W", made.SPELLING, maxsplit=1)[0]] = made
     return made
 
 

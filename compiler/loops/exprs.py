@@ -201,6 +201,7 @@ class Load(Expr, Indexed):
 class Ramp(Expr):
     """The vector base, base + stride, ..., `lanes` long."""
 
+    SPELLING: ClassVar = "ramp({base}, {stride}, {lanes:the number of lanes})"
     base: Expr
     stride: Expr
     lanes: int
@@ -214,6 +215,7 @@ class Ramp(Expr):
 class Broadcast(Expr):
     """A scalar in every lane."""
 
+    SPELLING: ClassVar = "broadcast({value}, {lanes:the number of lanes})"
     value: Expr
     lanes: int
 
@@ -226,6 +228,7 @@ class Broadcast(Expr):
 class Shuffle(Expr):
     """Lanes picked by number from the concatenation of `vectors`."""
 
+    SPELLING: ClassVar = "shuffle([{vectors}], [{lanes:a lane number}])"
     vectors: tuple[Expr, ...]
     lanes: tuple[int, ...]
 
@@ -238,6 +241,7 @@ class Shuffle(Expr):
 class ReduceLanes(Expr):
     """All lanes of a vector combined (`add`, `mul`, `min`, `max`) into one scalar."""
 
+    SPELLING: ClassVar = "reduce({op:an operation such as add}, {value})"
     op: str
     value: Expr
 

@@ -280,6 +280,7 @@ class Evaluate(Stmt):
 class Scoped(Stmt):
     """`setup`, `body`, `teardown`: hoisted configuration of an intrinsic (tile shapes, rounding modes)."""
 
+    SPELLING: ClassVar = "scoped"
     setup: Stmt
     body: Stmt
     teardown: Stmt
@@ -289,6 +290,7 @@ class Scoped(Stmt):
 class Barrier(Stmt):
     """All threads of the scope (`shared`, `subgroup`) arrive before any goes on, and see all writes."""
 
+    SPELLING: ClassVar = "barrier {scope:a scope such as shared}"
     scope: str
 
 
@@ -296,6 +298,7 @@ class Barrier(Stmt):
 class AsyncCopy(Stmt):
     """Start copying the box `source` to the box `target` as part of the newest open group."""
 
+    SPELLING: ClassVar = "async_copy {target} <- {source}{group!o:a group number}"
     READS: ClassVar = ("source",)
     WRITES: ClassVar = ("target",)
     target: Region
@@ -307,6 +310,7 @@ class AsyncCopy(Stmt):
 class AsyncCommit(Stmt):
     """Close the open group of copies."""
 
+    SPELLING: ClassVar = "async_commit{group!o:a group number}"
     group: int = 0
 
 
@@ -314,6 +318,9 @@ class AsyncCommit(Stmt):
 class AsyncWait(Stmt):
     """Wait until at most `pending` closed groups are unfinished."""
 
+    SPELLING: ClassVar = (
+        "async_wait pending {pending:how many groups may be unfinished}{group!o:a group number}"
+    )
     group: int = 0
     pending: int = 0
 

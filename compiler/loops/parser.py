@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from compiler.core.diagnostics import BadInputError
+from compiler.core.node import SPELLED, Node
 from compiler.core.types import INDEX
 from compiler.loops import ir, syntax
 from compiler.loops.ir import Buffer, Expr, For, ForKind, Func, Region, Seq, Stmt, Var
@@ -92,20 +93,8 @@ class _Parser(ExprParser):
         self.take("[")
         return tuple(self.commas(self.expr, "]"))
 
-    def region(self) -> Region:
-        buffer = self.buffer_use()
-        spans = self.commas(self.span, "]")
-        return Region(buffer, tuple(begin for begin, _ in spans), tuple(extent for _, extent in spans))
-
-    def span(self) -> tuple[Expr, Expr]:
-        begin = self.expr()
-        return begin, self.expr() if self.accept("+:") else ir.const(1)
-
     def regions(self) -> tuple[Region, ...]:
-        found = [self.region()]
-        while self.accept(","):
-            found.append(self.region())
-        return tuple(found)
+        return tuple(self.some(self.region))
 
     def notes(self) -> tuple[tuple[str, Any], ...]:
         if not self.accept("{"):
@@ -257,11 +246,14 @@ class _Parser(ExprParser):
             if read is not None:
                 self.at += 1
                 return read(self, indent)
+            made = SPELLED.get(text)
+            if made is not None and issubclass(made, Stmt):
+                return made(**self.spelled(made), **self.suites(made, indent))
             if text in ("mbarrier", "role"):
                 raise self.source.error(
                     f"`{text}` is reserved and not supported yet", self.tokens[self.at][2]
                 )
-        if after[0] == OP and after[1] in ("(", ":") and text not in CALLS:
+        if after[0] == OP and after[1] in ("(", ":") and (kind == QUOTED or text not in {*CALLS, *SPELLED}):
             value = self.expr()
             if isinstance(value, ir.Call):
                 return ir.Evaluate(value)
@@ -373,16 +365,8 @@ class _Parser(ExprParser):
     def seq(self, indent: int) -> Stmt:
         return Seq(tuple(self.suite_at(indent, self.indentation(indent))))
 
-    def scoped(self, indent: int) -> Stmt:
-        inner = self.indentation(indent)
-        parts: list[Stmt] = []
-        for word in ("setup", "body", "teardown"):
-            if not self.next_line_is(inner, word):
-                self.at += self.kind() == LINE
-                raise self.expected(f"`{word}` (scoped holds setup, body and teardown)")
-            self.at += 2
-            parts.append(self.suite(inner))
-        return ir.Scoped(*parts)
+    def evaluate(self, _indent: int) -> Stmt:
+        return ir.Evaluate(self.expr())
 
     def atomic(self, _indent: int) -> Stmt:
         token = self.tokens[self.at]
@@ -397,25 +381,20 @@ class _Parser(ExprParser):
         self.take(",")
         return ir.AtomicUpdate(op, buffer, indices, self.expr())
 
-    def evaluate(self, _indent: int) -> Stmt:
-        return ir.Evaluate(self.expr())
-
-    def barrier(self, _indent: int) -> Stmt:
-        return ir.Barrier(self.name("a scope such as shared"))
-
-    def group(self) -> int:
-        return self.integer("a group number") if self.accept_word("group") else 0
-
-    def async_copy(self, _indent: int) -> Stmt:
-        target = self.region()
-        self.take("<-")
-        source = self.region()
-        return ir.AsyncCopy(target, source, self.group())
-
-    def async_wait(self, _indent: int) -> Stmt:
-        self.take_word("pending")
-        pending = self.integer("how many groups may be unfinished")
-        return ir.AsyncWait(self.group(), pending)
+    def suites(self, kind: type[Node], indent: int) -> dict[str, Stmt]:
+        """The statements inside a node with a SPELLING, by the names of its fields."""
+        names = kind.BODY_FIELDS
+        if len(names) < 2:
+            return {name: self.suite(indent) for name in names}
+        inner, found = self.indentation(indent), {}
+        for name in names:
+            if not self.next_line_is(inner, name):
+                self.at += self.kind() == LINE
+                holds = f"{kind.SPELLING.split()[0]} holds {', '.join(names[:-1])} and {names[-1]}"
+                raise self.expected(f"`{name}` ({holds})")
+            self.at += 2
+            found[name] = self.suite(inner)
+        return found
 
 
 def _one(stmts: list[Stmt]) -> Stmt:
@@ -436,15 +415,10 @@ _STATEMENTS: dict[str, Callable[[_Parser, int], Stmt | Callable[[Stmt], Stmt]]] 
     "for": _Parser.loop,
     "block": _Parser.block,
     "if": _Parser.branch,
+    "atomic": _Parser.atomic,
     "let": _Parser.let,
     "alloc": _Parser.alloc,
-    "atomic": _Parser.atomic,
     "eval": _Parser.evaluate,
-    "scoped": _Parser.scoped,
-    "barrier": _Parser.barrier,
-    "async_copy": _Parser.async_copy,
-    "async_commit": lambda p, _indent: ir.AsyncCommit(p.group()),
-    "async_wait": _Parser.async_wait,
     "seq": _Parser.seq,
     "pass": lambda _p, _indent: Seq(()),
 }

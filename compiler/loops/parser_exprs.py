@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from compiler.core.diagnostics import BadInputError, did_you_mean
+from compiler.core.node import SPELLED, Node
 from compiler.core.types import BOOL, F32, INDEX, DType, parse_dtype
 from compiler.loops import ir, syntax
-from compiler.loops.ir import Buffer, Const, Expr, Var
+from compiler.loops.ir import Buffer, Const, Expr, Region, Var
 from compiler.loops.lexer import NAME, NUMBER, OP, QUOTED, Source, Token, describe
+from compiler.loops.spelling import pieces
 
 _INFIX: dict[str, tuple[str, int]] = {symbol: (op, level) for op, (symbol, level) in syntax.INFIX.items()}
 _DTYPES: dict[str, DType] = {}
@@ -53,15 +55,15 @@ class ExprParser:
         self.at += 1
         return token[1]
 
-    def accept(self, op: str) -> bool:
+    def accept(self, op: str, kind: str = OP) -> bool:
         token = self.tokens[self.at]
-        if token[1] == op and token[0] == OP:
+        if token[1] == op and token[0] == kind:
             self.at += 1
             return True
         return False
 
-    def take(self, op: str) -> None:
-        if not self.accept(op):
+    def take(self, op: str, kind: str = OP) -> None:
+        if not self.accept(op, kind):
             raise self.expected(f"`{op}`")
 
     def is_word(self, word: str) -> bool:
@@ -69,14 +71,10 @@ class ExprParser:
         return token[1] == word and token[0] == NAME
 
     def accept_word(self, word: str) -> bool:
-        if self.is_word(word):
-            self.at += 1
-            return True
-        return False
+        return self.accept(word, NAME)
 
     def take_word(self, word: str) -> None:
-        if not self.accept_word(word):
-            raise self.expected(f"`{word}`")
+        self.take(word, NAME)
 
     def name(self, what: str) -> str:
         kind, text, _ = self.tokens[self.at]
@@ -184,10 +182,12 @@ class ExprParser:
             if after[1] == "[":
                 return ir.Load(*self.access())
             if after[1] == "(" and kind == NAME:
-                special = CALLS.get(text)
+                special, made = CALLS.get(text), SPELLED.get(text)
                 if special is not None:
                     self.at += 2
                     return special(self)
+                if made is not None and issubclass(made, Expr):
+                    return made(**self.spelled(made))
                 target = dtype_of(text)
                 if target is not None:
                     self.at += 2
@@ -274,39 +274,39 @@ class ExprParser:
             raise self.wrong(f"select takes condition, then, else; found {len(args)} values")
         return ir.Select(*args)
 
-    def ramp(self) -> Expr:
-        base = self.expr()
-        self.take(",")
-        stride = self.expr()
-        self.take(",")
-        lanes = self.integer("the number of lanes")
-        self.take(")")
-        return ir.Ramp(base, stride, lanes)
+    def spelled(self, kind: type[Node]) -> dict[str, Any]:
+        """The fields of a node by its SPELLING; statements inside are left."""
+        found: dict[str, Any] = {}
+        for piece in pieces(cast(Any, kind)):
+            for word in piece.words:
+                self.take(word, OP if not word.isidentifier() else NAME)
+            if piece.field and (not piece.optional or self.accept_word(piece.field)):
+                found[piece.field] = self.field(piece.kind, piece.what)
+        return found
 
-    def broadcast(self) -> Expr:
-        value = self.expr()
-        self.take(",")
-        lanes = self.integer("the number of lanes")
-        self.take(")")
-        return ir.Broadcast(value, lanes)
+    def field(self, kind: str, what: str) -> Any:
+        """The value of a field, by its annotation."""
+        if kind.startswith("tuple"):
+            return tuple(self.some(lambda: self.field(kind[6:-6], what)))
+        if kind in ("int", "str"):
+            return self.integer(what) if kind == "int" else self.name(what)
+        return self.region() if kind == "Region" else self.expr()
 
-    def shuffle(self) -> Expr:
-        self.take("[")
-        vectors = self.commas(self.expr, "]")
-        if not vectors:
-            raise self.wrong("shuffle needs a vector")
-        self.take(",")
-        self.take("[")
-        lanes = self.commas(lambda: self.integer("a lane number"), "]")
-        self.take(")")
-        return ir.Shuffle(tuple(vectors), tuple(lanes))
+    def some(self, item: Callable[[], Any]) -> list[Any]:
+        """One item, or more between commas."""
+        items = [item()]
+        while self.accept(","):
+            items.append(item())
+        return items
 
-    def reduce(self) -> Expr:
-        op = self.name("an operation such as add")
-        self.take(",")
-        value = self.expr()
-        self.take(")")
-        return ir.ReduceLanes(op, value)
+    def region(self) -> Region:
+        buffer = self.buffer_use()
+        spans = self.commas(self.span, "]")
+        return Region(buffer, tuple(begin for begin, _ in spans), tuple(extent for _, extent in spans))
+
+    def span(self) -> tuple[Expr, Expr]:
+        begin = self.expr()
+        return begin, self.expr() if self.accept("+:") else ir.const(1)
 
     def access(self) -> tuple[Buffer, tuple[Expr, ...], Expr | None, Expr | None]:
         buffer = self.buffer_use()
@@ -341,8 +341,4 @@ CALLS: dict[str, Callable[[ExprParser], Expr]] = {
     "truncdiv": lambda p: p.two("truncdiv"),
     "truncmod": lambda p: p.two("truncmod"),
     "select": ExprParser.select,
-    "ramp": ExprParser.ramp,
-    "broadcast": ExprParser.broadcast,
-    "shuffle": ExprParser.shuffle,
-    "reduce": ExprParser.reduce,
 }

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, cast
 
 from compiler.core.diagnostics import InternalError
+from compiler.core.node import SPELLED, Node
 from compiler.core.types import BOOL, F32, INDEX, DType
 from compiler.loops import ir, syntax
 from compiler.loops.ir import Buffer, Const, Expr, Func, Region, Stmt
+from compiler.loops.spelling import pieces
 
 WIDTH = 110
 _SAFE_UNQUOTED: dict[str, bool] = {}
@@ -39,13 +41,7 @@ def print_head(stmt: Stmt) -> str:
     if isinstance(stmt, ir.Block):
         return f"block {quote(stmt.name)}"
     out = _Printer()
-    if isinstance(stmt, ir.For):
-        stmt = stmt.replace(body=ir.Seq(()))
-    elif isinstance(stmt, ir.If):
-        stmt = ir.If(stmt.cond, ir.Seq(()))
-    elif isinstance(stmt, ir.Let | ir.Alloc):
-        stmt = stmt.replace(body=ir.Seq(()))
-    out.suite(stmt, 0)
+    out.suite(stmt if isinstance(stmt, ir.Seq) else stmt.map_bodies(lambda _: ir.Seq(())), 0)
     head = out.lines[0]
     return head if len(head) <= WIDTH else f"{head[: WIDTH - 4]} ..."
 
@@ -75,9 +71,19 @@ _Text = tuple[str, int]
 
 def _expr(expr: Expr) -> _Text:
     write = _EXPRS.get(type(expr))
-    if write is None:
-        raise InternalError(f"an expression of kind {type(expr).__name__} has no text form")
-    return write(expr)
+    return (_spelled(expr), syntax.PRIMARY) if write is None else write(expr)
+
+
+def _spelled(item: Node) -> str:
+    """A node by its SPELLING, without the statements inside."""
+    if not item.SPELLING:
+        raise InternalError(f"a node of kind {type(item).__name__} has no text form")
+    written, cls = "", cast(Any, type(item))
+    for text, field, _, kind, optional, default in pieces(cls):
+        value = _FIELDS[kind](getattr(item, field)) if field else ""
+        left_out = optional and getattr(item, field) == default
+        written += text + ("" if left_out else f" {field} {value}" if optional else value)
+    return written
 
 
 def _at(expr: Expr, precedence: int) -> str:
@@ -130,7 +136,7 @@ def _unary(expr: ir.Unary) -> _Text:
 
 
 def _call(expr: ir.Call) -> _Text:
-    special = expr.name in syntax.FUNCTIONS or syntax.DTYPE.fullmatch(expr.name)
+    special = expr.name in syntax.FUNCTIONS or expr.name in SPELLED or syntax.DTYPE.fullmatch(expr.name)
     name = f"`{expr.name}`" if special else quote(expr.name)
     plain = expr.args and expr.args[0].dtype == expr.type
     suffix = "" if plain else f":{expr.type}"
@@ -146,11 +152,6 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...], mask: Expr | None, other:
     return f"{quote(buffer.name)}[{inner.lstrip()}]"
 
 
-def _shuffle(expr: ir.Shuffle) -> _Text:
-    lanes = ", ".join(map(str, expr.lanes))
-    return f"shuffle([{_list(expr.vectors)}], [{lanes}])", syntax.PRIMARY
-
-
 _EXPRS: dict[type, Callable[[Any], _Text]] = {
     ir.Var: _var,
     ir.Const: literal,
@@ -159,10 +160,6 @@ _EXPRS: dict[type, Callable[[Any], _Text]] = {
     ir.Select: lambda e: (f"select({_list((e.cond, e.a, e.b))})", syntax.PRIMARY),
     ir.Cast: lambda e: (f"{e.type}({_expr(e.value)[0]})", syntax.PRIMARY),
     ir.Load: lambda e: (_access(e.buffer, e.indices, e.mask, e.other), syntax.PRIMARY),
-    ir.Ramp: lambda e: (f"ramp({_list((e.base, e.stride))}, {e.lanes})", syntax.PRIMARY),
-    ir.Broadcast: lambda e: (f"broadcast({_expr(e.value)[0]}, {e.lanes})", syntax.PRIMARY),
-    ir.Shuffle: _shuffle,
-    ir.ReduceLanes: lambda e: (f"reduce({quote(e.op)}, {_expr(e.value)[0]})", syntax.PRIMARY),
     ir.Call: _call,
     ir.AddressOf: lambda e: (f"&{_access(e.buffer, e.indices, None, None)}", syntax.PRIMARY),
 }
@@ -243,8 +240,15 @@ def _iter(item: ir.Iter) -> str:
     return f"{quote(item.var.name)}: {kind} {_expr(item.extent)[0]} = {_expr(item.binding)[0]}"
 
 
-def _group(group: int) -> str:
-    return f" group {group}" if group else ""
+_FIELDS: dict[str, Callable[[Any], str]] = {
+    "Expr": print_expr,
+    "tuple[Expr, ...]": _list,
+    "int": str,
+    "tuple[int, ...]": lambda numbers: ", ".join(map(str, numbers)),
+    "str": quote,
+    "Region": region_text,
+}
+"""How the fields of a SPELLING are written, by their annotations."""
 
 
 # ---------------------------------------------------------------- statements
@@ -320,10 +324,16 @@ class _Printer:
         return f"let {quote(stmt.var.name)}: {stmt.var.type} = {_expr(stmt.value)[0]}"
 
     def stmt(self, stmt: Stmt, depth: int) -> None:
-        write = _STMTS.get(type(stmt))
-        if write is None:
-            raise InternalError(f"a statement of kind {type(stmt).__name__} has no text form")
+        write = _STMTS.get(type(stmt), _Printer.spelled)
         write(self, stmt, depth)
+
+    def spelled(self, stmt: Stmt, depth: int) -> None:
+        self.line(depth, _spelled(stmt))
+        named = len(stmt.BODY_FIELDS) > 1
+        for name in stmt.BODY_FIELDS:
+            if named:
+                self.line(depth + 1, name)
+            self.suite(getattr(stmt, name), depth + 1 + named)
 
     def seq(self, stmt: ir.Seq, depth: int) -> None:
         if not stmt.stmts:
@@ -394,16 +404,6 @@ class _Printer:
         word = "" if isinstance(stmt.value, ir.Call) else "eval "
         self.line(depth, f"{word}{_expr(stmt.value)[0]}")
 
-    def scoped(self, stmt: ir.Scoped, depth: int) -> None:
-        self.line(depth, "scoped")
-        for word, part in (("setup", stmt.setup), ("body", stmt.body), ("teardown", stmt.teardown)):
-            self.line(depth + 1, word)
-            self.suite(part, depth + 2)
-
-    def copy(self, stmt: ir.AsyncCopy, depth: int) -> None:
-        sides = f"{region_text(stmt.target)} <- {region_text(stmt.source)}"
-        self.line(depth, f"async_copy {sides}{_group(stmt.group)}")
-
 
 _STMTS: dict[type, Callable[[_Printer, Any, int], None]] = {
     ir.Seq: _Printer.seq,
@@ -415,9 +415,4 @@ _STMTS: dict[type, Callable[[_Printer, Any, int], None]] = {
     ir.AtomicUpdate: _Printer.atomic,
     ir.If: _Printer.branch,
     ir.Evaluate: _Printer.evaluate,
-    ir.Scoped: _Printer.scoped,
-    ir.Barrier: lambda out, s, depth: out.line(depth, f"barrier {quote(s.scope)}"),
-    ir.AsyncCopy: _Printer.copy,
-    ir.AsyncCommit: lambda out, s, depth: out.line(depth, f"async_commit{_group(s.group)}"),
-    ir.AsyncWait: lambda out, s, depth: out.line(depth, f"async_wait pending {s.pending}{_group(s.group)}"),
 }

@@ -11,10 +11,9 @@ KEYWORDS = frozenset({
 """Words that stand between backticks when they are used as a name."""
 
 FUNCTIONS = frozenset({
-    "min", "max", "truncdiv", "truncmod", "select", "ramp", "broadcast", "shuffle", "reduce",
-    "scoped", "barrier", "atomic", "async_copy", "async_commit", "async_wait", "mbarrier", "role",
+    "min", "max", "truncdiv", "truncmod", "select", "atomic", "mbarrier", "role",
 })  # fmt: skip
-"""Words that stand between backticks when they are used as the name of a call."""
+"""Words that stand between backticks when they are used as the name of a call, beside those of SPELLED."""
 
 INFIX: dict[str, tuple[str, int]] = {
     "or": ("or", 1), "and": ("and", 2),

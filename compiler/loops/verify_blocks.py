@@ -8,8 +8,9 @@ from typing import Protocol
 from compiler.core.node import Node
 from compiler.loops import ir
 from compiler.loops.intervals import Span, span_of
-from compiler.loops.ir import Buffer, Expr, Region, Stmt
+from compiler.loops.ir import Buffer, Expr, Region, Stmt, statements
 from compiler.loops.queries import variables
+from compiler.loops.regions import buffers_of, reads_of, variables_of, writes_of
 
 
 class _Report(Protocol):
@@ -96,8 +97,7 @@ def _sum_of(expr: Expr) -> dict[str, int] | None:
 
 
 def _allocated(block: ir.Block) -> set[str]:
-    parts = (block.body,) if block.init is None else (block.init, block.body)
-    return {item.buffer.name for part in parts for item in part.walk() if isinstance(item, ir.Alloc)}
+    return {buffer.name for item in statements(block) for buffer in buffers_of(item)}
 
 
 def _accesses(block: ir.Block, spans: Mapping[str, Span]) -> Iterator[tuple[Access, str]]:
@@ -116,21 +116,9 @@ def _accesses_in(stmt: Stmt, spans: dict[str, Span]) -> Iterator[tuple[Access, s
         item = stack.pop()
         if isinstance(item, ir.For):
             spans[item.var.name] = (0, span_of(item.extent, spans)[1] - 1)
-        if isinstance(item, ir.Store | ir.AtomicUpdate):
-            yield (item.buffer, item.indices, spans), "writes"
-        elif isinstance(item, ir.Load):
-            yield (item.buffer, item.indices, spans), "reads"
-        elif isinstance(item, ir.Block):
-            yield from (((r.buffer, r.begin, spans), "reads") for r in item.reads if _direct(item, r))
-            yield from (((r.buffer, r.begin, spans), "writes") for r in item.writes if _direct(item, r))
-            continue
-        if not isinstance(item, Buffer):
-            stack.extend(reversed(list(item.children())))
-
-
-def _direct(block: ir.Block, region: Region) -> bool:
-    """Whether a region of an inner block is written without its iteration variables."""
-    own = {item.var.name for item in block.iters}
-    return not any(
-        isinstance(item, ir.Var) and item.name in own for begin in region.begin for item in begin.walk()
-    )
+        inner = {var.name for var in variables_of(item)} if isinstance(item, ir.Block) else set()
+        for kind, boxes in (("reads", reads_of(item)), ("writes", writes_of(item))):
+            direct = (box for box in boxes if not any(variables(begin) & inner for begin in box.begin))
+            yield from (((box.buffer, box.begin, spans), kind) for box in direct)
+        if not isinstance(item, Buffer | ir.Block):
+            stack.extend(reversed(item.below()))

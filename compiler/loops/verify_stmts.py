@@ -11,6 +11,7 @@ from compiler.loops import ir
 from compiler.loops.intervals import span_of
 from compiler.loops.ir import Buffer, Expr, ForKind, Func, Region, Stmt, Var
 from compiler.loops.printer import print_expr, print_head
+from compiler.loops.regions import reads_of, writes_of
 from compiler.loops.verify_blocks import check_block_regions
 from compiler.loops.verify_exprs import ExprChecker
 
@@ -117,17 +118,23 @@ class Checker(ExprChecker):
     # ------------------------------------------------------------ statements
 
     def stmt(self, stmt: Stmt) -> None:
-        check = _CHECKS.get(type(stmt))
         outer, self.current = self.current, stmt
-        if check is None:
-            self.report(f"{type(stmt).__name__} is no statement")
-        else:
-            check(self, stmt)
+        _CHECKS.get(type(stmt), Checker.as_declared)(self, stmt)
         self.current = outer
 
-    def seq(self, stmt: ir.Seq) -> None:
-        for item in stmt.stmts:
-            self.stmt(item)
+    def as_declared(self, stmt: Stmt) -> None:
+        """What the declaration of a statement says: values, boxes, statements inside."""
+        for part in stmt.below():
+            if isinstance(part, Expr):
+                self.expr(part)
+            elif isinstance(part, Region):
+                self.region(part)
+            elif isinstance(part, Stmt):
+                self.stmt(part)
+        self.read.update(box.buffer.name for box in reads_of(stmt))
+        self.written.update(box.buffer.name for box in writes_of(stmt))
+        if not stmt.BODY_FIELDS:
+            self.work()
 
     def loop(self, stmt: ir.For) -> None:
         name = stmt.var.name
@@ -201,14 +208,6 @@ class Checker(ExprChecker):
         yield
         self.conditions.pop()
         self.guarded = outer
-
-    def scoped(self, stmt: ir.Scoped) -> None:
-        for part in (stmt.setup, stmt.body, stmt.teardown):
-            self.stmt(part)
-
-    def evaluate(self, stmt: ir.Evaluate) -> None:
-        self.expr(stmt.value)
-        self.work()
 
     def work(self) -> None:
         """Something is computed here: before lowering, inside a block."""
@@ -386,11 +385,7 @@ class Checker(ExprChecker):
                 self.report(f"the barrier is under a condition that differs between threads (by {names})")
 
     def copy(self, stmt: ir.AsyncCopy) -> None:
-        for region in (stmt.target, stmt.source):
-            self.region(region)
-        self.work()
-        self.written.add(stmt.target.buffer.name)
-        self.read.add(stmt.source.buffer.name)
+        self.as_declared(stmt)
         if stmt.target.buffer.dtype != stmt.source.buffer.dtype:
             self.report("an asynchronous copy cannot change the type")
         self.open_groups.add(stmt.group)
@@ -423,7 +418,6 @@ def _kind(loop: ir.For) -> str:
 
 
 _CHECKS: dict[type, Callable[[Checker, Any], None]] = {
-    ir.Seq: Checker.seq,
     ir.For: Checker.loop,
     ir.Block: Checker.block,
     ir.Store: Checker.store,
@@ -431,8 +425,6 @@ _CHECKS: dict[type, Callable[[Checker, Any], None]] = {
     ir.If: Checker.branch,
     ir.Let: Checker.let,
     ir.Alloc: Checker.alloc,
-    ir.Evaluate: Checker.evaluate,
-    ir.Scoped: Checker.scoped,
     ir.Barrier: Checker.barrier,
     ir.AsyncCopy: Checker.copy,
     ir.AsyncCommit: Checker.commit,
