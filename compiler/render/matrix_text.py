@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from compiler.core.diagnostics import InternalError
 from compiler.core.types import DType
-from compiler.loops.matrix_units import UNITS, Digits, MatrixUnit, Text, wmma
+from compiler.loops.matrix_units import UNITS, MatrixUnit, Modes, Text, wmma
 from compiler.render.vocabulary import Vocabulary, memory_type
 
 _NATIVE = {"f16": "_Float16", "bf16": "short", "f32": "float", "i32": "int"}
@@ -146,9 +146,9 @@ def _record(unit: MatrixUnit, name: str, total: str, words: Vocabulary) -> str:
     if unit.factor.name == "tf32":  # the instruction does not look at the other bits
         value = words.widen(unit.factor, "x & ~0x1fffu")
     places = [
-        f"    static int {side}_{what}(int lane, int i) {{ return (void)lane, (void)i, {_place(digits)}; }}"
+        f"    static int {side}_{what}(int lane, int i) {{ return (void)lane, (void)i, {_place(modes)}; }}"
         for side, fragment in (("a", unit.a), ("b", unit.b), ("c", unit.c))
-        for what, digits in (("row", fragment.rows), ("column", fragment.columns))
+        for what, modes in (("row", fragment.rows), ("column", fragment.columns))
     ]
     sizes = {
         **{key: getattr(unit, key) for key in ("rows", "columns", "steps", "lanes")},
@@ -168,10 +168,10 @@ def _record(unit: MatrixUnit, name: str, total: str, words: Vocabulary) -> str:
     )
 
 
-def _place(digits: Digits) -> str:
+def _place(modes: Modes) -> str:
     text = "0"
-    for item in digits:
+    for item in modes:
         number = f"lane / {item.lane}" if item.lane else f"i / {item.register}"
-        digit = f"{number} % {item.extent}"
-        text = digit if text == "0" else f"({text}) * {item.extent} + {digit}"
+        mode = f"{number} % {item.extent}"
+        text = mode if text == "0" else f"({text}) * {item.extent} + {mode}"
     return text

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from compiler.loops.matrix_units import mfma, mma, wmma
-from compiler.loops.matrix_units.unit import Digit, Digits, Fragment, MatrixUnit, Text
+from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Mode, Modes, Text
 
-__all__ = ["UNITS", "Digit", "Digits", "Fragment", "MatrixUnit", "Text", "wmma"]
+__all__ = ["UNITS", "Mode", "Modes", "Fragment", "MatrixUnit", "Text", "wmma"]
 
 UNITS = {unit.name: unit for unit in (*mma.UNITS, *mfma.UNITS)}
 """Every record by its name, but for those with opaque fragments (`wmma.OPAQUE`)."""

@@ -15,7 +15,7 @@ from compiler.loops import intrinsics
 from compiler.loops.interp_threads import Thread
 from compiler.loops.interp_values import COMPUTE, ProgramError
 from compiler.loops.intrinsics import Intrinsic, LaneMap
-from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, extent_of
+from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, size_of
 
 
 def register_units(units: Iterable[MatrixUnit]) -> None:
@@ -35,8 +35,8 @@ def lane_maps(unit: MatrixUnit) -> tuple[LaneMap, ...]:
     return tuple(
         LaneMap(
             f"{unit.name}.{part}",
-            extent_of(item.rows),
-            extent_of(item.columns),
+            size_of(item.rows),
+            size_of(item.columns),
             unit.lanes,
             item.registers,
             item.place,
@@ -66,7 +66,7 @@ def multiply(unit: MatrixUnit, _threads: Sequence[Thread], args: Sequence[Sequen
 
 def _gathered(unit: MatrixUnit, fragment: Fragment, operands: Sequence[Sequence[Any]]) -> Any:
     """The tile that the lanes hold together; those that hold the same element have to agree."""
-    tile = np.zeros((extent_of(fragment.rows), extent_of(fragment.columns)), COMPUTE[unit.factor.name])
+    tile = np.zeros((size_of(fragment.rows), size_of(fragment.columns)), COMPUTE[unit.factor.name])
     seen: set[tuple[int, int]] = set()
     for lane, own in enumerate(operands):
         for number in range(fragment.registers):

@@ -10,7 +10,7 @@ gfx90a, gfx940.
 from __future__ import annotations
 
 from compiler.core.types import BF16, F16, F32, I8, I32, DType
-from compiler.loops.matrix_units.unit import Digit, Fragment, MatrixUnit, Text
+from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Mode, Text
 
 _LANES = 64
 _FIRST = ("gfx908", "gfx90a")
@@ -23,10 +23,10 @@ def _unit(
 ) -> MatrixUnit:
     """A tile of size x size (16 or 32)."""
     groups = _LANES // size
-    step = (Digit(groups, lane=size), Digit(pack, register=1)) if pack > 1 else (Digit(groups, lane=size),)
-    factors = Fragment((Digit(size, lane=1),), step)
-    runs = Digit(groups, lane=size), Digit(4, register=1)
-    rows = runs if size == 16 else (Digit(4, register=4), *runs)
+    step = (Mode(groups, lane=size), Mode(pack, register=1)) if pack > 1 else (Mode(groups, lane=size),)
+    factors = Fragment((Mode(size, lane=1),), step)
+    runs = Mode(groups, lane=size), Mode(4, register=1)
+    rows = runs if size == 16 else (Mode(4, register=4), *runs)
     text = Text("hip", f"__builtin_amdgcn_mfma_{call}", " || ".join(f"defined(__{arch}__)" for arch in archs))
     return MatrixUnit(
         f"mfma.m{size}n{size}k{steps}.{factor}",
@@ -35,7 +35,7 @@ def _unit(
         total,
         factors,
         factors,
-        Fragment(rows, (Digit(size, lane=1),)),
+        Fragment(rows, (Mode(size, lane=1),)),
         pack,
         (text,),
     )

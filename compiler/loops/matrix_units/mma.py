@@ -12,14 +12,14 @@ Later architectures than sm_70 have it for compatibility only.
 from __future__ import annotations
 
 from compiler.core.types import BF16, F16, F32, I8, I32, TF32, DType
-from compiler.loops.matrix_units.unit import Digit, Digits, Fragment, MatrixUnit, Text
+from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Mode, Modes, Text
 
 _LANES = 32
-_GROUP = Digit(8, lane=4)
-_IN_GROUP = Digit(4, lane=1)
-_PAIR = Digit(2, register=1)
+_GROUP = Mode(8, lane=4)
+_IN_GROUP = Mode(4, lane=1)
+_PAIR = Mode(2, register=1)
 
-_SUMS = Fragment(rows=(Digit(2, register=2), _GROUP), columns=(_IN_GROUP, _PAIR))
+_SUMS = Fragment(rows=(Mode(2, register=2), _GROUP), columns=(_IN_GROUP, _PAIR))
 """c of all m16n8 shapes."""
 
 
@@ -40,28 +40,28 @@ def _unit(
 
 
 def _shape_16(factor: DType) -> MatrixUnit:
-    steps: Digits = (Digit(2, register=4), _IN_GROUP, _PAIR)
+    steps: Modes = (Mode(2, register=4), _IN_GROUP, _PAIR)
     return _unit(
         "m16n8k16",
         factor,
-        Fragment((Digit(2, register=2), _GROUP), steps),
-        Fragment((_GROUP,), (Digit(2, register=2), _IN_GROUP, _PAIR)),
+        Fragment((Mode(2, register=2), _GROUP), steps),
+        Fragment((_GROUP,), (Mode(2, register=2), _IN_GROUP, _PAIR)),
         types=f"f32.{factor}.{factor}.f32",
         since=80,
     )
 
 
-_QUAD_ROWS: Digits = (Digit(2, lane=8), Digit(2, lane=16))
-_QUAD_COLUMNS: Digits = (Digit(2, lane=4), Digit(2, lane=16))
+_QUAD_ROWS: Modes = (Mode(2, lane=8), Mode(2, lane=16))
+_QUAD_COLUMNS: Modes = (Mode(2, lane=4), Mode(2, lane=16))
 
 VOLTA_F16 = _unit(
     "m8n8k4",
     F16,
-    Fragment((*_QUAD_ROWS, Digit(4, lane=1)), (Digit(4, register=1),)),
-    Fragment((*_QUAD_COLUMNS, Digit(4, lane=1)), (Digit(4, register=1),)),
+    Fragment((*_QUAD_ROWS, Mode(4, lane=1)), (Mode(4, register=1),)),
+    Fragment((*_QUAD_COLUMNS, Mode(4, lane=1)), (Mode(4, register=1),)),
     c=Fragment(
-        (*_QUAD_ROWS, Digit(2, register=2), Digit(2, lane=1)),
-        (Digit(2, lane=4), Digit(2, register=4), Digit(2, lane=2), _PAIR),
+        (*_QUAD_ROWS, Mode(2, register=2), Mode(2, lane=1)),
+        (Mode(2, lane=4), Mode(2, register=4), Mode(2, lane=2), _PAIR),
     ),
     types="f32.f16.f16.f32",
     since=70,
@@ -69,7 +69,7 @@ VOLTA_F16 = _unit(
 TURING_F16 = _unit(
     "m16n8k8",
     F16,
-    Fragment((Digit(2, register=2), _GROUP), (_IN_GROUP, _PAIR)),
+    Fragment((Mode(2, register=2), _GROUP), (_IN_GROUP, _PAIR)),
     Fragment((_GROUP,), (_IN_GROUP, _PAIR)),
     types="f32.f16.f16.f32",
     since=75,
@@ -77,8 +77,8 @@ TURING_F16 = _unit(
 TURING_I8 = _unit(
     "m8n8k16",
     I8,
-    Fragment((_GROUP,), (_IN_GROUP, Digit(4, register=1))),
-    Fragment((_GROUP,), (_IN_GROUP, Digit(4, register=1))),
+    Fragment((_GROUP,), (_IN_GROUP, Mode(4, register=1))),
+    Fragment((_GROUP,), (_IN_GROUP, Mode(4, register=1))),
     c=Fragment((_GROUP,), (_IN_GROUP, _PAIR)),
     total=I32,
     pack=4,
@@ -90,8 +90,8 @@ AMPERE_BF16 = _shape_16(BF16)
 AMPERE_TF32 = _unit(
     "m16n8k8",
     TF32,
-    Fragment((Digit(2, register=1), _GROUP), (Digit(2, register=2), _IN_GROUP)),
-    Fragment((_GROUP,), (Digit(2, register=1), _IN_GROUP)),
+    Fragment((Mode(2, register=1), _GROUP), (Mode(2, register=2), _IN_GROUP)),
+    Fragment((_GROUP,), (Mode(2, register=1), _IN_GROUP)),
     pack=1,
     types="f32.tf32.tf32.f32",
     since=80,
@@ -99,8 +99,8 @@ AMPERE_TF32 = _unit(
 AMPERE_I8 = _unit(
     "m16n8k32",
     I8,
-    Fragment((Digit(2, register=4), _GROUP), (Digit(2, register=8), _IN_GROUP, Digit(4, register=1))),
-    Fragment((_GROUP,), (Digit(2, register=4), _IN_GROUP, Digit(4, register=1))),
+    Fragment((Mode(2, register=4), _GROUP), (Mode(2, register=8), _IN_GROUP, Mode(4, register=1))),
+    Fragment((_GROUP,), (Mode(2, register=4), _IN_GROUP, Mode(4, register=1))),
     total=I32,
     pack=4,
     types="s32.s8.s8.s32",

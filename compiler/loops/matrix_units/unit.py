@@ -15,27 +15,27 @@ from compiler.core.types import DType
 
 
 @dataclass(frozen=True, slots=True)
-class Digit:
-    """One digit of a row, column or step, and the weight it has in the number of its lane or its register."""
+class Mode:
+    """A part of a row, column or step, and its stride in the numbers of lanes or registers (CuTe: a mode)."""
 
     extent: int
     lane: int = 0
     register: int = 0
 
 
-Digits = tuple[Digit, ...]
-"""A row, column or step as digits, the one with the highest value first."""
+Modes = tuple[Mode, ...]
+"""A row, column or step as modes, the one with the highest value first."""
 
 
-def extent_of(digits: Digits) -> int:
-    """How many values the digits count."""
-    return math.prod(item.extent for item in digits)
+def size_of(modes: Modes) -> int:
+    """How many values the modes count."""
+    return math.prod(item.extent for item in modes)
 
 
-def place_of(digits: Digits, lane: int, register: int) -> int:
+def place_of(modes: Modes, lane: int, register: int) -> int:
     """The row, column or step of what a register of a lane holds."""
     total = 0
-    for item in digits:
+    for item in modes:
         own = lane // item.lane if item.lane else register // item.register
         total = total * item.extent + own % item.extent
     return total
@@ -43,10 +43,10 @@ def place_of(digits: Digits, lane: int, register: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """A tile over the lanes. Lanes whose numbers differ in no digit hold the same elements."""
+    """A tile over the lanes. Lanes whose numbers differ in no mode hold the same elements."""
 
-    rows: Digits
-    columns: Digits
+    rows: Modes
+    columns: Modes
 
     @property
     def registers(self) -> int:
@@ -92,15 +92,15 @@ class MatrixUnit:
 
     @property
     def rows(self) -> int:
-        return extent_of(self.c.rows)
+        return size_of(self.c.rows)
 
     @property
     def columns(self) -> int:
-        return extent_of(self.c.columns)
+        return size_of(self.c.columns)
 
     @property
     def steps(self) -> int:
-        return extent_of(self.a.columns)
+        return size_of(self.a.columns)
 
     def text(self, language: str) -> Text | None:
         """How a language says it; None where it cannot."""
@@ -109,33 +109,33 @@ class MatrixUnit:
     # ------------------------------------------------------------ loops
 
     def row_loops(self) -> tuple[str, ...]:
-        """Loops over the digits of a row, as the description names them."""
+        """Loops over the modes of a row, as the description names them."""
         return tuple(f"r{number}" for number in range(len(self.c.rows)))
 
     def column_loops(self) -> tuple[str, ...]:
-        """Loops over the digits of a column."""
+        """Loops over the modes of a column."""
         return tuple(f"c{number}" for number in range(len(self.c.columns)))
 
-    def lane_digits(self) -> tuple[Digit, ...]:
-        """The digits of rows, then of columns, that lanes tell apart: the first dimensions of c."""
+    def lane_modes(self) -> tuple[Mode, ...]:
+        """The modes of rows, then of columns, that lanes tell apart: the first dimensions of c."""
         return tuple(item for item in (*self.c.rows, *self.c.columns) if item.lane)
 
     def total_map(self, row: str, column: str) -> tuple[str, ...]:
         """Where the element (row, column) of a matrix of such tiles lies: tile, lanes, register."""
-        digits = [
-            *_digits_text(row, self.c.rows, self.rows),
-            *_digits_text(column, self.c.columns, self.columns),
+        modes = [
+            *_modes_text(row, self.c.rows, self.rows),
+            *_modes_text(column, self.c.columns, self.columns),
         ]
-        lanes = [text for text, item in digits if item.lane]
+        lanes = [text for text, item in modes if item.lane]
         registers = [
             f"{text} * {item.register}" if item.register > 1 else text
-            for text, item in digits
+            for text, item in modes
             if item.register
         ]
         return (f"{row} // {self.rows}", f"{column} // {self.columns}", *lanes, " + ".join(registers))
 
     def _signature(self) -> str:
-        shape = ", ".join(str(item.extent) for item in self.lane_digits())
+        shape = ", ".join(str(item.extent) for item in self.lane_modes())
         return (
             f"func {self.name.replace('.', '_')}("
             f"c: {self.total}[{shape}, {self.c.registers}] @register, "
@@ -148,7 +148,7 @@ class MatrixUnit:
         axes = [*zip(self.row_loops(), self.c.rows, strict=True)]
         axes += zip(self.column_loops(), self.c.columns, strict=True)
         lines = [self._signature()]
-        for depth, (name, item) in enumerate((*axes, ("k", Digit(self.steps)))):
+        for depth, (name, item) in enumerate((*axes, ("k", Mode(self.steps)))):
             lines.append(f"{'  ' * (depth + 1)}for {name} in 0..{item.extent}")
         indent = "  " * (len(axes) + 2)
         iters = [f"v{name}: spatial {item.extent} = {name}" for name, item in axes]
@@ -156,8 +156,8 @@ class MatrixUnit:
         registers = [f"v{name} * {item.register}" for name, item in axes if item.register]
         own = f"c[{', '.join(lanes)}, {' + '.join(registers)}]"
         row, column = (
-            _number([f"v{n}" for n, _ in zip(names, digits, strict=True)], digits)
-            for names, digits in ((self.row_loops(), self.c.rows), (self.column_loops(), self.c.columns))
+            _number([f"v{n}" for n, _ in zip(names, modes, strict=True)], modes)
+            for names, modes in ((self.row_loops(), self.c.rows), (self.column_loops(), self.c.columns))
         )
         left, right = f"a[{row}, vk]", f"b[{column}, vk]"
         lines += [
@@ -173,7 +173,7 @@ class MatrixUnit:
 
     def implementation(self) -> str:
         """The same by one call of the instruction, each lane with its own operands."""
-        lanes = ", ".join(_of_lane(item, self.lanes) for item in self.lane_digits())
+        lanes = ", ".join(_of_lane(item, self.lanes) for item in self.lane_modes())
         own = f"c[{lanes}, ramp(0, 1, {self.c.registers})]"
         kind = self.total.with_lanes(self.c.registers)
         operands = [*self._operands("a", self.a), *self._operands("b", self.b)]
@@ -196,33 +196,33 @@ class MatrixUnit:
         return self.a.registers // self.pack, self.b.registers // self.pack
 
 
-def _digits_text(name: str, digits: Digits, size: int) -> list[tuple[str, Digit]]:
+def _modes_text(name: str, modes: Modes, size: int) -> list[tuple[str, Mode]]:
     found, weight = [], size
-    for item in digits:
+    for item in modes:
         weight //= item.extent
         text = f"{name} // {weight} % {item.extent}" if weight > 1 else f"{name} % {item.extent}"
         found.append((text, item))
     return found
 
 
-def _number(names: Sequence[str], digits: Digits) -> str:
-    terms, weight = [], extent_of(digits)
-    for name, item in zip(names, digits, strict=True):
+def _number(names: Sequence[str], modes: Modes) -> str:
+    terms, weight = [], size_of(modes)
+    for name, item in zip(names, modes, strict=True):
         weight //= item.extent
         terms.append(f"{name} * {weight}" if weight > 1 else name)
     return " + ".join(terms)
 
 
-def _of_lane(item: Digit, lanes: int) -> str:
-    """A digit from the number of the lane."""
+def _of_lane(item: Mode, lanes: int) -> str:
+    """A mode from the number of the lane."""
     text = f"lane // {item.lane}" if item.lane > 1 else "lane"
     return text if item.lane * item.extent == lanes else f"{text} % {item.extent}"
 
 
-def _at(digits: Digits, register: int, lanes: int) -> str:
+def _at(modes: Modes, register: int, lanes: int) -> str:
     """A row or step in terms of `lane`, for one register."""
-    terms, weight, constant = [], extent_of(digits), 0
-    for item in digits:
+    terms, weight, constant = [], size_of(modes), 0
+    for item in modes:
         weight //= item.extent
         if item.register:
             constant += register // item.register % item.extent * weight

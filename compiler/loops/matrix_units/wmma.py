@@ -12,7 +12,7 @@ where there are more lanes than those, the others hold them once more. No progra
 from __future__ import annotations
 
 from compiler.core.types import BF16, F16, F32, DType
-from compiler.loops.matrix_units.unit import Digit, Fragment, MatrixUnit, Text
+from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, Mode, Text
 
 _STEPS = 16
 
@@ -21,9 +21,9 @@ PRODUCT = MatrixUnit(
     32,
     F16,
     F32,
-    a=Fragment((Digit(16, lane=1),), (Digit(_STEPS, register=1),)),
-    b=Fragment((Digit(16, register=1),), (Digit(16, lane=1),)),
-    c=Fragment((Digit(16, lane=2),), (Digit(2, lane=1), Digit(8, register=1))),
+    a=Fragment((Mode(16, lane=1),), (Mode(_STEPS, register=1),)),
+    b=Fragment((Mode(16, register=1),), (Mode(16, lane=1),)),
+    c=Fragment((Mode(16, lane=2),), (Mode(2, lane=1), Mode(8, register=1))),
     pack=_STEPS,
     texts=(
         Text("cuda", "wmma.mma.sync.aligned.row.row.m16n16k16.f32.f32", "__CUDA_ARCH__ >= 700"),
@@ -39,9 +39,9 @@ def _joint(columns: int, factor: DType) -> MatrixUnit:
         columns,
         factor,
         F32,
-        a=Fragment((Digit(8, lane=1),), (Digit(_STEPS, register=1),)),
-        b=Fragment((Digit(columns, lane=1),), (Digit(_STEPS, register=1),)),
-        c=Fragment((Digit(8, register=1),), (Digit(columns, lane=1),)),
+        a=Fragment((Mode(8, lane=1),), (Mode(_STEPS, register=1),)),
+        b=Fragment((Mode(columns, lane=1),), (Mode(_STEPS, register=1),)),
+        c=Fragment((Mode(8, register=1),), (Mode(columns, lane=1),)),
         pack=_STEPS,
         texts=(Text("sycl", "joint_matrix_mad"),),
     )

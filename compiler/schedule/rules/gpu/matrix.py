@@ -25,7 +25,7 @@ from compiler.core.target import TargetFacts
 from compiler.core.types import F32, TF32
 from compiler.loops.ir import CONSTANT, Load, Var
 from compiler.loops.layout import NAMES
-from compiler.loops.matrix_units import UNITS, Digits, MatrixUnit
+from compiler.loops.matrix_units import UNITS, MatrixUnit, Modes
 from compiler.loops.queries import extent_of
 from compiler.schedule import matrix_intrinsics
 from compiler.schedule.chooser import Chooser, Option
@@ -190,7 +190,7 @@ class _Matrix(Contraction):
         for tag, loop in zip(GRID, reversed(grid), strict=False):
             self.s.bind(loop, tag)
 
-    def cut(self, loop: str, along: int, own: int, digits: Digits) -> tuple[str, str, str, tuple[str, ...]]:
+    def cut(self, loop: str, along: int, own: int, digits: Modes) -> tuple[str, str, str, tuple[str, ...]]:
         """A loop over rows or columns: blocks, sub-groups, the tiles of each, and the digits of a tile."""
         extents = (None, along, own, *(item.extent for item in digits))
         block, group, tiles, *inside = self.s.split(loop, extents)
