@@ -13,7 +13,7 @@ import numpy as np
 from compiler.core.node import Node
 from compiler.core.types import DType
 from compiler.loops import interp_math, interp_values, intrinsics, ir
-from compiler.loops.interp_expr import Emitter, Place, known_span
+from compiler.loops.interp_expr import Codegen, Place, known_span
 from compiler.loops.interp_threads import Scheduler, Thread
 from compiler.loops.interp_values import Address, ProgramError, dense_strides
 from compiler.loops.intervals import span_of, wrapped
@@ -88,7 +88,7 @@ class _Statements:
         self.func = func
         self.races = races
         self.in_parallel = False
-        self.out = Emitter(space=_base_space())
+        self.out = Codegen(space=_base_space())
         self.text: list[str] = []
         self.lines: dict[int, Stmt] = {}
         self.depth = 1

@@ -52,7 +52,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Emitter:
+class Codegen:
     """State of making code: names, what is known of variables, constants, the lanes that are active."""
 
     names: dict[str, str] = field(default_factory=dict)
@@ -388,18 +388,18 @@ def known_span(low: int, high: float) -> Span:
     return (low, max(low, high)) if high < inf else (low, inf)
 
 
-_WRITERS: dict[type, Callable[[Emitter, Any], str]] = {
-    ir.Const: Emitter.const,
-    ir.Var: Emitter.var,
-    ir.Binary: Emitter.binary,
-    ir.Unary: Emitter.unary,
-    ir.Select: Emitter.select,
-    ir.Cast: Emitter.cast,
-    ir.Load: Emitter.load,
-    ir.Ramp: Emitter.ramp,
-    ir.Broadcast: Emitter.broadcast,
-    ir.Shuffle: Emitter.shuffle,
-    ir.ReduceLanes: Emitter.reduce_lanes,
-    ir.Call: Emitter.call,
-    ir.AddressOf: Emitter.address,
+_WRITERS: dict[type, Callable[[Codegen, Any], str]] = {
+    ir.Const: Codegen.const,
+    ir.Var: Codegen.var,
+    ir.Binary: Codegen.binary,
+    ir.Unary: Codegen.unary,
+    ir.Select: Codegen.select,
+    ir.Cast: Codegen.cast,
+    ir.Load: Codegen.load,
+    ir.Ramp: Codegen.ramp,
+    ir.Broadcast: Codegen.broadcast,
+    ir.Shuffle: Codegen.shuffle,
+    ir.ReduceLanes: Codegen.reduce_lanes,
+    ir.Call: Codegen.call,
+    ir.AddressOf: Codegen.address,
 }
