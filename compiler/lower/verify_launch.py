@@ -41,7 +41,7 @@ _WIDEST_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class LaunchProblem:
     """One thing that a launch cannot do: what, where it comes from, why not, what to do."""
 
     what: str
@@ -63,7 +63,7 @@ def verify_launch(func: Func, facts: TargetFacts) -> Func:
     raise BadInputError(first.what, where=first.where, why=f"{first.why}{more}", hint=first.hint)
 
 
-def problems_of_launches(func: Func, facts: TargetFacts) -> tuple[Problem, ...]:
+def problems_of_launches(func: Func, facts: TargetFacts) -> tuple[LaunchProblem, ...]:
     """All problems of all launches of a lowered function; none where the device does not bind threads."""
     if not facts.binds_threads:
         return ()
@@ -78,7 +78,7 @@ class _Launch:
     body: Stmt
     facts: TargetFacts
 
-    def problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[LaunchProblem]:
         yield from self._axes()
         yield from self._threads()
         yield from self._grid()
@@ -112,10 +112,10 @@ class _Launch:
             found[loop.tag] = max(found.get(loop.tag, 1), int_of(loop.extent) or 1)
         return found
 
-    def _axes(self) -> Iterator[Problem]:
+    def _axes(self) -> Iterator[LaunchProblem]:
         for loop in (*self._loops("blockIdx."), *self._loops("threadIdx.")):
             if not isinstance(loop.extent, Const):
-                yield Problem(
+                yield LaunchProblem(
                     f"the extent of {loop.tag} is not known",
                     self._where(f"loop {loop.var.name}"),
                     "the size of a launch is fixed when the kernel is compiled",
@@ -123,13 +123,13 @@ class _Launch:
                 )
         yield from self._inconsistent()
 
-    def _inconsistent(self) -> Iterator[Problem]:
+    def _inconsistent(self) -> Iterator[LaunchProblem]:
         seen: dict[str, For] = {}
         for loop in (*self._loops("blockIdx."), *self._loops("threadIdx.")):
             assert loop.tag is not None
             first = seen.setdefault(loop.tag, loop)
             if first.extent != loop.extent:
-                yield Problem(
+                yield LaunchProblem(
                     f"{loop.tag} has two extents",
                     self._where(f"loops {first.var.name} and {loop.var.name}"),
                     f"one launch has one size along each axis, not {int_of(first.extent)} and "
@@ -137,30 +137,30 @@ class _Launch:
                     "split both loops to the same extent",
                 )
 
-    def _threads(self) -> Iterator[Problem]:
+    def _threads(self) -> Iterator[LaunchProblem]:
         extents = self._extents("threadIdx.")
         count, limit = math.prod(extents.values()), self.facts.limit("threads_per_block")
         if limit is not None and count > limit:
             loops = ", ".join(f"{tag} = {extent}" for tag, extent in sorted(extents.items()))
-            yield Problem(
+            yield LaunchProblem(
                 f"a block of {count} threads is too large",
                 self._where(loops),
                 f"{self._device()} runs at most {limit} threads in a block, this launch asks for {count}",
                 f"bind loops whose extents multiply to at most {limit}, and split what is left over blocks",
             )
 
-    def _grid(self) -> Iterator[Problem]:
+    def _grid(self) -> Iterator[LaunchProblem]:
         for tag, extent in self._extents("blockIdx.").items():
             limit = self.facts.limit(f"grid_{tag[-1]}")
             if limit is not None and extent > limit:
-                yield Problem(
+                yield LaunchProblem(
                     f"a grid of {extent} blocks along {tag[-1]} is too large",
                     self._where(f"{tag} = {extent}"),
                     f"{self._device()} starts at most {limit} blocks along {tag[-1]}",
                     "bind the longest loop to blockIdx.x, or fuse it with the one bound there",
                 )
 
-    def _shared(self) -> Iterator[Problem]:
+    def _shared(self) -> Iterator[LaunchProblem]:
         sizes = {
             item.buffer: _bytes_of(item.buffer)
             for item in statements(self.body)
@@ -169,20 +169,20 @@ class _Launch:
         total, limit = sum(sizes.values()), self.facts.shared_limit
         if limit is not None and total > limit:
             parts = ", ".join(f"{buffer.name} {size}" for buffer, size in sizes.items())
-            yield Problem(
+            yield LaunchProblem(
                 f"{total} bytes of shared memory are too many",
                 self._where(parts),
                 f"a block on {self._device()} has {limit} bytes, {total - limit} fewer than its arrays take",
                 "use smaller tiles, or stage fewer steps of the sum at a time",
             )
 
-    def _barriers(self) -> Iterator[Problem]:
+    def _barriers(self) -> Iterator[LaunchProblem]:
         """Barriers below a condition, or a loop length, that differs between threads."""
         threads = self._thread_variables()
         for item, scope in scoped(self.body, closed=lambda item: isinstance(item, Expr)):
             parted = [name for cond in scope.deciding for name in variables(cond) & threads]
             if isinstance(item, Barrier) and parted:
-                yield Problem(
+                yield LaunchProblem(
                     "a barrier is reached by only some threads of a block",
                     f"under a condition on {', '.join(dict.fromkeys(sorted(parted)))}",
                     "the others would wait for ever, or meet at another barrier",
@@ -194,7 +194,7 @@ class _Launch:
 
     # ------------------------------------------------------------ memory
 
-    def _accesses(self) -> Iterator[Problem]:
+    def _accesses(self) -> Iterator[LaunchProblem]:
         for item in self.body.walk():
             if not isinstance(item, Load | Store):
                 continue
@@ -202,21 +202,21 @@ class _Launch:
             lanes = item.buffer.dtype.lanes * (index.lanes if isinstance(index, Ramp) else 1)
             size = lanes * item.buffer.dtype.scalar.bits // 8
             if size > _WIDEST_BYTES and item.buffer.scope not in ("register", "scratch"):
-                yield Problem(
+                yield LaunchProblem(
                     f"an access of {size} bytes is too wide",
                     self._where(f"buffer {item.buffer.name}"),
                     f"a thread reads and writes at most {_WIDEST_BYTES} bytes at once, here {lanes} elements",
                     f"vectorise at most {_WIDEST_BYTES * 8 // item.buffer.dtype.scalar.bits} iterations",
                 )
             if item.buffer.scope not in self.facts.scopes:
-                yield Problem(
+                yield LaunchProblem(
                     f"{item.buffer.name} lies in {item.buffer.scope} memory",
                     self._where(f"buffer {item.buffer.name}"),
                     f"{self._device()} has {', '.join(sorted(self.facts.scopes))}",
                     "set_scope to one of these",
                 )
 
-    def _private(self) -> Iterator[Problem]:
+    def _private(self) -> Iterator[LaunchProblem]:
         """Memory of one thread cannot be indexed by threads: each would see its own copy."""
         outside = {param.buffer for param in statements(self.body) if isinstance(param, Alloc)}
         numbered = self._thread_variables()
@@ -227,7 +227,7 @@ class _Launch:
                 continue
             used = sorted(name for index in item.indices for name in variables(index) & numbered)
             if used:
-                yield Problem(
+                yield LaunchProblem(
                     f"{item.buffer.name} is private to each thread, and threads pass values in it",
                     self._where(f"buffer {item.buffer.name}, indexed by {', '.join(dict.fromkeys(used))}"),
                     f"it is in scope {item.buffer.scope}: what one thread writes no other one sees",
