@@ -12,7 +12,7 @@ _TOKEN = re.compile(r"\x01(\d+)\x02")
 
 
 @dataclass(slots=True)
-class Scope:
+class CScope:
     """One pair of braces: the variables declared in it, its pointers, and the loads since the last store."""
 
     start: int
@@ -35,7 +35,7 @@ class Writer:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
-        self.scopes: list[Scope] = []
+        self.scopes: list[CScope] = []
         self._shared: dict[int, _SharedLoad] = {}
         self._counts: dict[str, int] = {}
 
@@ -52,7 +52,7 @@ class Writer:
     def open(self, *variables: str) -> None:
         """Enter a scope that declares some variables."""
         indent = "  " * (len(self.scopes) + 1)
-        self.scopes.append(Scope(len(self.lines), indent, set(variables)))
+        self.scopes.append(CScope(len(self.lines), indent, set(variables)))
 
     def declare(self, name: str, text: str) -> None:
         """Declare a variable at the beginning of the current scope, after those declared before."""
