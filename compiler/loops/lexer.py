@@ -29,7 +29,7 @@ _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceText:
     """A text and what to call it in messages."""
 
     text: str
@@ -48,7 +48,7 @@ class Source:
         )
 
 
-def tokenize(source: Source) -> list[Token]:
+def tokenize(source: SourceText) -> list[Token]:
     """Split the text; spaces, comments, and line ends inside brackets are dropped."""
     text = source.text
     tokens: list[Token] = [(LINE, "", 0)]

@@ -19,7 +19,7 @@ from compiler.loops.lexer import (
     OP,
     QUOTED,
     STRING,
-    Source,
+    SourceText,
     tokenize,
 )
 from compiler.loops.parser_exprs import CALLS, ExprParser, dtype_of
@@ -35,7 +35,7 @@ def parse_func(text: str, name: str = "the text") -> Func:
 
 def parse_funcs(text: str, name: str = "the text") -> tuple[Func, ...]:
     """Read all functions of a text. BadInputError names line, column and what was expected."""
-    source = Source(text, name)
+    source = SourceText(text, name)
     parser = _Parser(source, tokenize(source))
     funcs: list[Func] = []
     try:
@@ -50,7 +50,7 @@ def parse_expr(
     text: str, variables: Sequence[Var] = (), buffers: Sequence[Buffer] = (), name: str = "the text"
 ) -> Expr:
     """Read one expression over the given variables and buffers; BadInputError when it is wrong."""
-    source = Source(text, name)
+    source = SourceText(text, name)
     parser = _Parser(source, tokenize(source))
     parser.variables = {item.name: item for item in variables}
     parser.buffers = {item.name: item for item in buffers}

@@ -10,7 +10,7 @@ from compiler.core.node import SPELLED, Node
 from compiler.core.types import BOOL, F32, INDEX, DType, parse_dtype
 from compiler.loops import ir, syntax
 from compiler.loops.ir import Buffer, Const, Expr, Region, Var
-from compiler.loops.lexer import NAME, NUMBER, OP, QUOTED, Source, Token, describe
+from compiler.loops.lexer import NAME, NUMBER, OP, QUOTED, SourceText, Token, describe
 from compiler.loops.spelling import pieces
 
 _INFIX: dict[str, tuple[str, int]] = {symbol: (op, level) for op, (symbol, level) in syntax.INFIX.items()}
@@ -28,7 +28,7 @@ def dtype_of(text: str) -> DType | None:
 class ExprParser:
     """Recursive descent over the token list; `at` is the next token."""
 
-    def __init__(self, source: Source, tokens: list[Token]) -> None:
+    def __init__(self, source: SourceText, tokens: list[Token]) -> None:
         self.source = source
         self.tokens = tokens
         self.at = 0
