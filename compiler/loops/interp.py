@@ -33,7 +33,7 @@ import numpy as np
 
 from compiler.core.diagnostics import BadInputError, did_you_mean
 from compiler.loops import ir
-from compiler.loops.interp_emit import FILE, Code, compile_func, describe
+from compiler.loops.interp_emit import FILE, Code, compile_func, location_of
 from compiler.loops.interp_races import Monitor
 from compiler.loops.interp_values import PACKED, STORAGE, Array, ProgramError, View, allocate
 from compiler.loops.ir import Buffer, Expr, Func
@@ -111,7 +111,7 @@ def _where(func: Func, code: Code, error: BaseException) -> str:
         if trace.tb_frame.f_code.co_filename == FILE:
             found = trace.tb_lineno
         trace = trace.tb_next
-    return describe(func, code.lines.get(found) if found is not None else None)
+    return location_of(func, code.lines.get(found) if found is not None else None)
 
 
 # ---------------------------------------------------------------- parameters

@@ -162,7 +162,7 @@ class _Statements:
             write(self, stmt)
         except ProgramError as error:
             if not error.where:
-                error.where = describe(self.func, stmt)
+                error.where = location_of(self.func, stmt)
             raise
         for number in range(before, len(self.text)):
             self.lines.setdefault(number + 1, stmt)
@@ -428,7 +428,7 @@ def _meets(item: Node) -> bool:
     return known is not None and known.collective is not None
 
 
-def describe(func: Func, stmt: Stmt | None) -> str:
+def location_of(func: Func, stmt: Stmt | None) -> str:
     """Function and first line of a statement, for messages."""
     if stmt is None:
         return f"function `{func.name}`"

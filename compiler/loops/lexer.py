@@ -87,7 +87,7 @@ def _start_line(tokens: list[Token], piece: str, start: int) -> None:
         tokens.append((LINE, indent, start))
 
 
-def describe(token: Token) -> str:
+def token_text(token: Token) -> str:
     """A token in words."""
     kind, text, _ = token
     if kind == END:

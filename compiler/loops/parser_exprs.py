@@ -10,7 +10,7 @@ from compiler.core.node import SPELLED, Node
 from compiler.core.types import BOOL, F32, INDEX, DType, parse_dtype
 from compiler.loops import ir, syntax
 from compiler.loops.ir import Buffer, Const, Expr, Region, Var
-from compiler.loops.lexer import NAME, NUMBER, OP, QUOTED, SourceText, Token, describe
+from compiler.loops.lexer import NAME, NUMBER, OP, QUOTED, SourceText, Token, token_text
 from compiler.loops.spelling import pieces
 
 _INFIX: dict[str, tuple[str, int]] = {symbol: (op, level) for op, (symbol, level) in syntax.INFIX.items()}
@@ -43,7 +43,7 @@ class ExprParser:
 
     def expected(self, what: str) -> BadInputError:
         token = self.tokens[self.at]
-        return self.source.error(f"expected {what}, found {describe(token)}", token[2])
+        return self.source.error(f"expected {what}, found {token_text(token)}", token[2])
 
     def wrong(self, what: str, back: int = 1) -> BadInputError:
         return self.source.error(what, self.tokens[self.at - back][2])
