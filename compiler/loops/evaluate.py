@@ -29,7 +29,7 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 }  # fmt: skip
 
 
-def evaluate(func: Func, inputs: Sequence[Array]) -> tuple[Array, ...]:
+def evaluate_func(func: Func, inputs: Sequence[Array]) -> tuple[Array, ...]:
     """The outputs of `func` for its inputs; raises InternalError for what is no plain form."""
     held: dict[str, Array] = {}
     first_output = len(func.params) - func.outputs

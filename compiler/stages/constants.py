@@ -12,7 +12,7 @@ from compiler.graph.dtypes import Array, to_numpy
 from compiler.graph.ir import Value
 from compiler.graph.memory import ALIGNMENT
 from compiler.graph.to_loops import Derived
-from compiler.loops.evaluate import evaluate
+from compiler.loops.evaluate import evaluate_func
 from compiler.schedule.index_map import IndexMap
 from compiler.schedule.repack import repack
 
@@ -59,4 +59,4 @@ class ConstantPool:
         if value in self.arrays:
             return self.arrays[value]
         made = self.derived[value]
-        return evaluate(made.func, [self.arrays[item] for item in made.inputs])[0]
+        return evaluate_func(made.func, [self.arrays[item] for item in made.inputs])[0]

@@ -12,7 +12,7 @@ from compiler.core.types import F32, I64
 from compiler.loops.annotations import CONSTANT_ONLY
 from compiler.loops.build import Builder
 from compiler.loops.constant_only import part_constants
-from compiler.loops.evaluate import evaluate
+from compiler.loops.evaluate import evaluate_func
 from compiler.loops.interp import run
 from compiler.loops.ir import Buffer, Cast, Func, Select, call, const, maximum
 from compiler.loops.verify import verify
@@ -52,7 +52,7 @@ def test_both_parts_together_compute_the_same() -> None:
     }
     parted = part_constants(func)
     assert parted is not None
-    (twice,) = evaluate(parted.makers[0], [inputs["w"]])
+    (twice,) = evaluate_func(parted.makers[0], [inputs["w"]])
     got = run(parted.func, {"x": inputs["x"], "bias": inputs["bias"], "twice": twice})
     np.testing.assert_allclose(got["sum"], run(func, inputs)["sum"], 1e-6)
 
@@ -124,7 +124,7 @@ def test_numpy_computes_what_the_interpreter_computes(make: Callable[[Builder, B
     b = Builder("kernel")
     func = b.finish([make(b, b.constant("w", (4, 5)))])
     array = np.random.default_rng(2).uniform(-1, 1, (4, 5)).astype(np.float32)
-    (got,) = evaluate(func, [array])
+    (got,) = evaluate_func(func, [array])
     wanted = run(func, {"w": array})["y"]
     assert got.dtype == wanted.dtype
     np.testing.assert_allclose(got, wanted, 1e-6)
@@ -135,7 +135,7 @@ def test_floats_are_rounded_once() -> None:
     w = b.constant("w", (2,))
     third = b.compute("third", (2,), lambda i: w[i] / 3.0)
     func = b.finish([b.compute("y", (2,), lambda i: third[i] * 3.0 - w[i])])
-    (got,) = evaluate(func, [np.array([1, 5], np.float32)])
+    (got,) = evaluate_func(func, [np.array([1, 5], np.float32)])
     assert np.abs(got).max() < 1e-15
 
 
@@ -144,4 +144,4 @@ def test_what_is_no_plain_form_is_refused() -> None:
     w = b.constant("w", (2,))
     func = b.finish([b.compute("y", (2,), lambda i: call("no_such_function", w[i]))])
     with pytest.raises(InternalError, match="no_such_function"):
-        evaluate(func, [np.zeros(2, np.float32)])
+        evaluate_func(func, [np.zeros(2, np.float32)])

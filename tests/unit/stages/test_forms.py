@@ -12,7 +12,7 @@ import pytest
 from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Value
 from compiler.graph.to_loops import FORM, GroupFunc, default_form, group_func
-from compiler.loops.evaluate import evaluate
+from compiler.loops.evaluate import evaluate_func
 from compiler.loops.layout import Layout
 from compiler.schedule.chooser import AnalyticChooser, Option, ReplayChooser
 from compiler.schedule.rules import schedule_func
@@ -119,7 +119,7 @@ def computed(
     """The result of a group's kernel, compiled for this machine."""
     known = dict(arrays)
     for value, item in made.derived.items():
-        (known[value],) = evaluate(item.func, [arrays[source] for source in item.inputs])
+        (known[value],) = evaluate_func(item.func, [arrays[source] for source in item.inputs])
     schedule = schedule_func(made.func, layouts, HOST.facts, AnalyticChooser())
     kernel = CompiledKernel(lower_all(schedule.func, HOST.facts), HOST, to)
     inputs = zip(made.func.params[:-1], made.values[:-1], strict=True)
