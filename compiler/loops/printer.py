@@ -96,7 +96,7 @@ def _list(exprs: Iterable[Expr]) -> str:
     return ", ".join([_expr(item)[0] for item in exprs])
 
 
-def literal(value: Const) -> _Text:
+def literal_text(value: Const) -> _Text:
     """A literal; one with a sign binds like a unary operator."""
     kind, number = value.type, value.value
     if kind == BOOL:
@@ -131,7 +131,7 @@ def _unary(expr: ir.Unary) -> _Text:
         raise InternalError(f"the unary operation {expr.op!r} has no text form")
     symbol, level = syntax.PREFIX[expr.op]
     if expr.op == "neg" and isinstance(expr.a, Const):
-        return f"-({literal(expr.a)[0]})", level
+        return f"-({literal_text(expr.a)[0]})", level
     return f"{symbol}{_at(expr.a, level)}", level
 
 
@@ -154,7 +154,7 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...], mask: Expr | None, other:
 
 _EXPRS: dict[type, Callable[[Any], _Text]] = {
     ir.Var: _var,
-    ir.Const: literal,
+    ir.Const: literal_text,
     ir.Binary: _binary,
     ir.Unary: _unary,
     ir.Select: lambda e: (f"select({_list((e.cond, e.a, e.b))})", syntax.PRIMARY),
