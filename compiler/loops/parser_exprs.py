@@ -11,7 +11,7 @@ from compiler.core.types import BOOL, F32, INDEX, DType, parse_dtype
 from compiler.loops import ir, syntax
 from compiler.loops.ir import Buffer, Const, Expr, Region, Var
 from compiler.loops.lexer import NAME, NUMBER, OP, QUOTED, SourceText, Token, token_text
-from compiler.loops.spelling import pieces
+from compiler.loops.spelling import spelling_of
 
 _INFIX: dict[str, tuple[str, int]] = {symbol: (op, level) for op, (symbol, level) in syntax.INFIX.items()}
 _DTYPES: dict[str, DType] = {}
@@ -277,7 +277,7 @@ class ExprParser:
     def spelled(self, kind: type[Node]) -> dict[str, Any]:
         """The fields of a node by its SPELLING; statements inside are left."""
         found: dict[str, Any] = {}
-        for piece in pieces(cast(Any, kind)):
+        for piece in spelling_of(cast(Any, kind)):
             for word in piece.words:
                 self.take(word, OP if not word.isidentifier() else NAME)
             if piece.field and (not piece.optional or self.accept_word(piece.field)):

@@ -11,7 +11,7 @@ from compiler.core.node import SPELLED, Node
 from compiler.core.types import BOOL, F32, INDEX, DType
 from compiler.loops import ir, syntax
 from compiler.loops.ir import Buffer, Const, Expr, Func, Region, Stmt
-from compiler.loops.spelling import pieces
+from compiler.loops.spelling import spelling_of
 
 WIDTH = 110
 _SAFE_UNQUOTED: dict[str, bool] = {}
@@ -79,7 +79,7 @@ def _spelled(item: Node) -> str:
     if not item.SPELLING:
         raise InternalError(f"a node of kind {type(item).__name__} has no text form")
     written, cls = "", cast(Any, type(item))
-    for text, field, _, kind, optional, default in pieces(cls):
+    for text, field, _, kind, optional, default in spelling_of(cls):
         value = _FIELDS[kind](getattr(item, field)) if field else ""
         left_out = optional and getattr(item, field) == default
         written += text + ("" if left_out else f" {field} {value}" if optional else value)

@@ -34,7 +34,7 @@ class Piece(NamedTuple):
 
 
 @cache
-def pieces(kind: Any) -> tuple[Piece, ...]:
+def spelling_of(kind: Any) -> tuple[Piece, ...]:
     """The spelling of a node class, piece by piece; none for one that has no SPELLING."""
     fields: dict[str | None, Any] = {item.name: item for item in dataclasses.fields(kind)}
     none = dataclasses.field()
