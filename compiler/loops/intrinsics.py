@@ -43,7 +43,7 @@ _INTRINSICS: dict[str, Intrinsic] = {}
 _LANE_MAPS: dict[str, LaneMap] = {}
 
 
-def register(item: Intrinsic) -> Intrinsic:
+def register_intrinsic(item: Intrinsic) -> Intrinsic:
     """Make an intrinsic known; a name has one meaning."""
     if item.name in _INTRINSICS:
         raise InternalError(f"the intrinsic {item.name} is registered twice")
@@ -66,12 +66,12 @@ def intrinsic(name: str) -> Intrinsic | None:
     return _INTRINSICS.get(name)
 
 
-def lane_map(name: str) -> LaneMap | None:
+def find_lane_map(name: str) -> LaneMap | None:
     """The lane map called `name`, or None."""
     return _LANE_MAPS.get(name)
 
 
-def names() -> tuple[str, ...]:
+def intrinsic_names() -> tuple[str, ...]:
     """All intrinsics, sorted."""
     return tuple(sorted(_INTRINSICS))
 
@@ -102,15 +102,15 @@ def _combine(op: str) -> Callable[[_Lanes, _Args], list[Any]]:
     return run
 
 
-register(Intrinsic("subgroup_shuffle", collective=_pick(lambda _lane, args: args[1])))
+register_intrinsic(Intrinsic("subgroup_shuffle", collective=_pick(lambda _lane, args: args[1])))
 SHUFFLE_XOR = "subgroup_shuffle_xor"
 """`subgroup_shuffle_xor(value, mask)`: the value of the lane whose number differs in the bits of the mask."""
 
-register(Intrinsic(SHUFFLE_XOR, collective=_pick(lambda lane, args: lane ^ args[1])))
-register(Intrinsic("subgroup_shuffle_down", collective=_pick(lambda lane, args: lane + args[1])))
-register(Intrinsic("subgroup_shuffle_up", collective=_pick(lambda lane, args: lane - args[1])))
+register_intrinsic(Intrinsic(SHUFFLE_XOR, collective=_pick(lambda lane, args: lane ^ args[1])))
+register_intrinsic(Intrinsic("subgroup_shuffle_down", collective=_pick(lambda lane, args: lane + args[1])))
+register_intrinsic(Intrinsic("subgroup_shuffle_up", collective=_pick(lambda lane, args: lane - args[1])))
 for _op in ("add", "mul", "min", "max", "and", "or"):
-    register(Intrinsic(f"subgroup_{_op}", collective=_combine(_op)))
+    register_intrinsic(Intrinsic(f"subgroup_{_op}", collective=_combine(_op)))
 
 
 # ---------------------------------------------------------------- atomics and hints
@@ -127,14 +127,14 @@ def _atomic(op: str) -> Callable[[Thread, Sequence[Any]], Any]:
 
 
 for _op in ("add", "min", "max", "bitand", "bitor", "bitxor", "exchange"):
-    register(Intrinsic(f"atomic_{_op}", single=_atomic(_op)))
+    register_intrinsic(Intrinsic(f"atomic_{_op}", single=_atomic(_op)))
 
 
 def _prefetch(_thread: Thread, _args: Sequence[Any]) -> Any:
     return 0
 
 
-register(Intrinsic("prefetch", single=_prefetch))
+register_intrinsic(Intrinsic("prefetch", single=_prefetch))
 
 
 # ---------------------------------------------------------------- Intel AMX tiles
@@ -230,28 +230,28 @@ def _tile_product(pairs: int, name: str) -> Callable[[Thread, Sequence[Any]], An
     return run
 
 
-register(Intrinsic("amx.ldtilecfg", single=_ldtilecfg))
-register(Intrinsic("amx.tilerelease", single=_tilerelease))
-register(Intrinsic("amx.tilezero", single=_tilezero))
-register(Intrinsic("amx.tileload", single=_tileload))
-register(Intrinsic("amx.tilestore", single=_tilestore))
-register(Intrinsic("amx.tdpbf16ps", single=_tile_product(2, "amx.tdpbf16ps")))
-register(Intrinsic("amx.tdpbssd", single=_tile_product(4, "amx.tdpbssd")))
+register_intrinsic(Intrinsic("amx.ldtilecfg", single=_ldtilecfg))
+register_intrinsic(Intrinsic("amx.tilerelease", single=_tilerelease))
+register_intrinsic(Intrinsic("amx.tilezero", single=_tilezero))
+register_intrinsic(Intrinsic("amx.tileload", single=_tileload))
+register_intrinsic(Intrinsic("amx.tilestore", single=_tilestore))
+register_intrinsic(Intrinsic("amx.tdpbf16ps", single=_tile_product(2, "amx.tdpbf16ps")))
+register_intrinsic(Intrinsic("amx.tdpbssd", single=_tile_product(4, "amx.tdpbssd")))
 
 
 # ---------------------------------------------------------------- matrix fragments over a sub-group
 
 
 def _m16n8k8_a(lane: int, register: int) -> tuple[int, int]:
-    return lane // 4 + 8 * (register % 2), lane % 4 + 4 * (register // 2)
+    return lane // 4 + 8 * (register_intrinsic % 2), lane % 4 + 4 * (register_intrinsic // 2)
 
 
 def _m16n8k8_b(lane: int, register: int) -> tuple[int, int]:
-    return lane % 4 + 4 * register, lane // 4
+    return lane % 4 + 4 * register_intrinsic, lane // 4
 
 
 def _m16n8k8_c(lane: int, register: int) -> tuple[int, int]:
-    return lane // 4 + 8 * (register // 2), lane % 4 * 2 + register % 2
+    return lane // 4 + 8 * (register_intrinsic // 2), lane % 4 * 2 + register_intrinsic % 2
 
 
 register_lane_map(LaneMap("m16n8k8.a", 16, 8, 32, 4, _m16n8k8_a))
@@ -296,4 +296,4 @@ def _mma_m16n8k8(_threads: _Lanes, args: _Args) -> list[Any]:
     return [0] * len(args)
 
 
-register(Intrinsic("mma.m16n8k8", collective=_mma_m16n8k8))
+register_intrinsic(Intrinsic("mma.m16n8k8", collective=_mma_m16n8k8))

@@ -36,7 +36,7 @@ def _dp4a(_thread: Thread, args: Sequence[Any]) -> Any:
     return (sums + 2**31) % 2**32 - 2**31
 
 
-intrinsics.register(Intrinsic("dp4a.i8", single=_dp4a))
+intrinsics.register_intrinsic(Intrinsic("dp4a.i8", single=_dp4a))
 
 DP4A = tensor_intrinsics.register(
     TensorIntrinsic.from_text(
@@ -132,8 +132,8 @@ def _mma(threads: _Threads, args: _Args) -> list[Any]:
     return [0] * len(args)
 
 
-intrinsics.register(Intrinsic("wmma.fill", collective=_fill))
-intrinsics.register(Intrinsic("wmma.load_a", collective=_load("a")))
-intrinsics.register(Intrinsic("wmma.load_b", collective=_load("b")))
-intrinsics.register(Intrinsic("wmma.store", collective=_store))
-intrinsics.register(Intrinsic("wmma.mma", collective=_mma))
+intrinsics.register_intrinsic(Intrinsic("wmma.fill", collective=_fill))
+intrinsics.register_intrinsic(Intrinsic("wmma.load_a", collective=_load("a")))
+intrinsics.register_intrinsic(Intrinsic("wmma.load_b", collective=_load("b")))
+intrinsics.register_intrinsic(Intrinsic("wmma.store", collective=_store))
+intrinsics.register_intrinsic(Intrinsic("wmma.mma", collective=_mma))

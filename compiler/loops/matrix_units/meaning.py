@@ -21,7 +21,7 @@ from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, size_of
 def register_units(units: Iterable[MatrixUnit]) -> None:
     """Let the interpreter know calls and fragments of these instructions."""
     for unit in units:
-        intrinsics.register(Intrinsic(unit.name, collective=partial(multiply, unit)))
+        intrinsics.register_intrinsic(Intrinsic(unit.name, collective=partial(multiply, unit)))
         register_fragments(unit)
 
 
