@@ -96,7 +96,7 @@ class DevicePlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class HostPlan:
     """What the runtime executes: steps in order, on memory given by their arguments.
 
     device: the launches that take the place of the steps' calls; None where kernels are host code.
@@ -116,7 +116,7 @@ class Plan:
     device: DevicePlan | None = None
 
 
-def render_plan(plan: Plan) -> str:
+def render_plan(plan: HostPlan) -> str:
     """The C++ source that defines `tk_plan_model`; the same plan gives the same text."""
     functions = sorted({step.function for step in plan.steps}) if plan.device is None else []
     tensors = (("inputs", plan.inputs), ("outputs", plan.outputs))
@@ -138,7 +138,7 @@ def render_plan(plan: Plan) -> str:
     return "\n".join(parts)
 
 
-def _fields(plan: Plan, args: int) -> list[str]:
+def _fields(plan: HostPlan, args: int) -> list[str]:
     """The initialiser of tk_plan, field by field in the order of the header."""
     counts = (PLAN_VERSION, len(plan.inputs), len(plan.outputs), len(plan.symbols), len(plan.steps), args)
     pointers = [
@@ -186,7 +186,7 @@ def _device(plan: DevicePlan) -> list[str]:
     return [*lines, f"const tk_device_plan device = {_braces(*fields)};"]
 
 
-def _steps(plan: Plan) -> list[str]:
+def _steps(plan: HostPlan) -> list[str]:
     rows, first = [], 0
     for step in plan.steps:
         call = f"tk_k{step.function}" if plan.device is None else "nullptr"

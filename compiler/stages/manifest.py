@@ -10,7 +10,7 @@ from typing import Any
 from compiler.core.files import sha256_bytes, sha256_file
 from compiler.graph.ir import Graph, Value
 from compiler.loops.text import print_func
-from compiler.render.host import Plan
+from compiler.render.host import HostPlan
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel, Step
 from compiler.targets.device import Images, Launch
@@ -23,7 +23,7 @@ def model_manifest(
     graph: Graph,
     kernels: Sequence[Kernel],
     steps: Sequence[Step],
-    plan: Plan,
+    plan: HostPlan,
     images: Images,
     job: CompileJob,
 ) -> bytes:

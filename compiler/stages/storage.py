@@ -14,7 +14,7 @@ from compiler.graph.convert import LaidOut
 from compiler.graph.ir import Graph, Value
 from compiler.graph.memory import Lifetime, MemoryPlan, plan_memory
 from compiler.loops.layout import Layout
-from compiler.render.host import ArgKind, Plan, PlanArg, PlanDim, PlanStep, PlanTensor
+from compiler.render.host import ArgKind, HostPlan, PlanArg, PlanDim, PlanStep, PlanTensor
 from compiler.stages.constants import ConstantPool
 from compiler.stages.device import device_plan
 from compiler.stages.dump import PLAN
@@ -100,7 +100,7 @@ def plan_model(
     kernels: Sequence[Kernel],
     steps: Sequence[Step],
     job: CompileJob,
-) -> tuple[Plan, ConstantPool]:
+) -> tuple[HostPlan, ConstantPool]:
     """The calls with their arguments, and the constants that they read."""
     graph, target = laid_out.fused.graph, job.target
     derived = {value: made for step in steps for value, made in step.derived.items()}
@@ -113,7 +113,7 @@ def plan_model(
         first_output = len(args) - kernel.func.outputs
         args[first_output:first_output] = storage.workspace[number]
         plan_steps.append(PlanStep(kernel.number, tuple(args), kernel.number))
-    plan = Plan(
+    plan = HostPlan(
         inputs=tuple(_tensor(value) for value in graph.inputs),
         outputs=tuple(_tensor(value) for value in graph.outputs),
         steps=tuple(plan_steps),

@@ -9,7 +9,7 @@ from compiler.graph.ir import Value
 from compiler.loops.ir import Func
 from compiler.loops.layout import Layout
 from compiler.loops.text import print_func
-from compiler.render.host import ArgKind, Plan, PlanArg
+from compiler.render.host import ArgKind, HostPlan, PlanArg
 from compiler.stages.dump import kernel_file
 from compiler.stages.kernels import Step
 
@@ -38,12 +38,14 @@ def kernels_text(steps: Sequence[Step]) -> str:
     return "\n".join(lines)
 
 
-def plan_text(fused: FusedGraph, steps: Sequence[Step], slots: Mapping[Value, PlanArg], plan: Plan) -> str:
+def plan_text(
+    fused: FusedGraph, steps: Sequence[Step], slots: Mapping[Value, PlanArg], plan: HostPlan
+) -> str:
     """Sizes, where each tensor lies, and the calls with their arguments in order."""
     return "\n".join((*_sizes(plan), "", *_tensors(fused, slots), "", *_calls(steps, plan)))
 
 
-def _sizes(plan: Plan) -> Iterator[str]:
+def _sizes(plan: HostPlan) -> Iterator[str]:
     yield f"arena      {plan.arena_bytes} bytes"
     yield f"scratch    {plan.scratch_bytes} bytes a thread"
     yield f"constants  {plan.constants_bytes} bytes"
@@ -58,7 +60,7 @@ def _tensors(fused: FusedGraph, slots: Mapping[Value, PlanArg]) -> Iterator[str]
         yield f"{value}: {value.type} in {where}{name}"
 
 
-def _calls(steps: Sequence[Step], plan: Plan) -> Iterator[str]:
+def _calls(steps: Sequence[Step], plan: HostPlan) -> Iterator[str]:
     for number, (step, call) in enumerate(zip(steps, plan.steps, strict=True)):
         places = ", ".join(_place(item) for item in call.args)
         yield f"{number:4}  {kernel_file(step.kernel)}({places})"

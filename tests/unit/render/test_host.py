@@ -11,7 +11,7 @@ from compiler.core.types import BF16, BOOL, F32, I64
 from compiler.render.host import (
     PLAN_VERSION,
     ArgKind,
-    Plan,
+    HostPlan,
     PlanArg,
     PlanDim,
     PlanStep,
@@ -23,7 +23,7 @@ from compiler.targets import get_target
 from compiler.targets.build import compile_object
 from compiler.targets.toolchain import find_cxx
 
-PLAN = Plan(
+PLAN = HostPlan(
     inputs=(PlanTensor(F32, (PlanDim(1), PlanDim(3))), PlanTensor(BOOL, ())),
     outputs=(PlanTensor(BF16, (PlanDim(0, 0),)), PlanTensor(I64, (PlanDim(2),))),
     steps=(
