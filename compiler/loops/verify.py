@@ -30,7 +30,7 @@ def problems_of(func: Func, stage: Stage = "scheduled") -> tuple[str, ...]:
     return tuple(dict.fromkeys(checker.problems))
 
 
-def verify(func: Func, stage: Stage = "scheduled", *, after: str = "", edited: bool = False) -> None:
+def verify_func(func: Func, stage: Stage = "scheduled", *, after: str = "", edited: bool = False) -> None:
     """Raise when something is wrong.
 
     InternalError names the pass `after` which the program came; for an `edited` text it is BadInputError.
@@ -55,6 +55,6 @@ def verifying(stages: Mapping[str, Stage]) -> Callable[[PassEvent[Func]], None]:
 
     def observe(event: PassEvent[Func]) -> None:
         if event.changed:
-            verify(event.after, stages[event.name], after=event.name)
+            verify_func(event.after, stages[event.name], after=event.name)
 
     return observe

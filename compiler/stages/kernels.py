@@ -19,7 +19,7 @@ from compiler.loops.ir import CONSTANT, Func
 from compiler.loops.layout import Layout
 from compiler.loops.queries import static_shape
 from compiler.loops.text import parse_func, print_func
-from compiler.loops.verify import Stage, verify, verifying
+from compiler.loops.verify import Stage, verify_func, verifying
 from compiler.lower import LEADS_TO, PASSES, lowering
 from compiler.render.cstyle import render_kernel
 from compiler.render.device import Launch, render_launches
@@ -127,14 +127,14 @@ def make_kernel(number: int, func: Func, layouts: Mapping[str, Layout], job: Com
     if edit := job.edit_of(LOOPS, number):
         func = _edited(func, edit, "imported")
     if check:
-        verify(func, "imported", after="loops")
+        verify_func(func, "imported", after="loops")
     if dump:
         dump.kernel(LOOPS, number, print_func(func))
     if job.last == "loops":
         return None
     trace, scheduled = _schedule(number, func, layouts, job)
     if check:
-        verify(scheduled, "scheduled", after="schedule")
+        verify_func(scheduled, "scheduled", after="schedule")
     if dump:
         dump.kernel(TRACE, number, trace.to_json(), ".json")
         dump.kernel(SCHEDULE, number, print_func(scheduled))
@@ -170,7 +170,7 @@ def _lowered(number: int, scheduled: Func, job: CompileJob) -> Func:
     ]
     lowered = run_passes(lowering(job.target.facts), scheduled, observers)
     if check:
-        verify(lowered, "flat", after="lower")
+        verify_func(lowered, "flat", after="lower")
     return lowered
 
 
@@ -225,7 +225,7 @@ def _replayed(func: Func, layouts: Mapping[str, Layout], edit: Edit) -> Schedule
 
 def _verify_edited(func: Func, stage: Stage, edit: Edit) -> None:
     try:
-        verify(func, stage, edited=True)
+        verify_func(func, stage, edited=True)
     except BadInputError as error:
         raise BadInputError(error.what, where=str(edit.path), why=error.why, hint=error.hint) from error
 

@@ -15,7 +15,7 @@ from compiler.loops.interp import run
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.matrix_units import UNITS
 from compiler.loops.matrix_units.meaning import lane_maps
-from compiler.loops.verify import verify
+from compiler.loops.verify import verify_func
 from compiler.targets import get_target
 from compiler.targets.device import Module
 from compiler.targets.matrix_rates import MATRIX_RATES
@@ -37,7 +37,7 @@ def test_lane_maps_place_every_element(name: str) -> None:
 @pytest.mark.parametrize("name", UNITS)
 def test_interpreted(name: str) -> None:
     made = _made(name)
-    verify(made.scheduled)
+    verify_func(made.scheduled)
     made.assert_close(run(made.scheduled, made.inputs, subgroup=made.unit.lanes)["y"])
     made.assert_close(run(made.lowered, made.inputs, subgroup=made.unit.lanes)["y"])
 

@@ -16,7 +16,7 @@ from compiler.loops.interp_values import ProgramError
 from compiler.loops.matrix_units import MatrixUnit
 from compiler.loops.matrix_units.wmma import OPAQUE
 from compiler.loops.text import parse_func, print_func
-from compiler.loops.verify import verify
+from compiler.loops.verify import verify_func
 from compiler.render.device import DeviceText, render_launches
 from compiler.render.matrix_text import joint_matrix_type
 from compiler.render.vocabulary import Vocabulary
@@ -56,7 +56,7 @@ def _sycl(names: list[str], lanes: int) -> str:
 @pytest.mark.parametrize("name", OPAQUE)
 def test_interpreted(name: str) -> None:
     made = tiles(name)
-    verify(made.func)
+    verify_func(made.func)
     found = run(made.func, made.inputs, subgroup=made.unit.lanes)["y"]
     np.testing.assert_allclose(found, made.wanted, rtol=1e-5, atol=1e-5)
 

@@ -15,7 +15,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.interp import run
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.ir import Const, Func
-from compiler.loops.verify import verify
+from compiler.loops.verify import verify_func
 from compiler.lower import LEADS_TO, PASSES
 from compiler.render.cstyle import render_kernel
 from compiler.schedule.layouts import layouts_of
@@ -54,7 +54,7 @@ def lower_steps(func: Func, facts: TargetFacts) -> Iterator[tuple[str, Func]]:
     """The program after each pass, verified."""
     for name, step in PASSES:
         func = step(func, facts)
-        verify(func, LEADS_TO[name], after=name)
+        verify_func(func, LEADS_TO[name], after=name)
         yield name, func
 
 

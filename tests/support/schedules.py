@@ -10,7 +10,7 @@ from compiler.core.types import F32
 from compiler.loops.build import Builder
 from compiler.loops.interp import run
 from compiler.loops.ir import Const, Func, Select, all_of, const, maximum
-from compiler.loops.verify import verify
+from compiler.loops.verify import verify_func
 from compiler.schedule.layouts import layouts_of
 from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import Trace
@@ -57,7 +57,7 @@ def run_logical(
 
 def assert_same(before: Func, after: Func, seed: int = 0) -> None:
     """The scheduled program is valid and gives the same numbers."""
-    verify(after)
+    verify_func(after)
     inputs = random_inputs(before, seed)
     wanted, got = run(before, inputs), run_logical(after, inputs)
     assert wanted.keys() == got.keys()

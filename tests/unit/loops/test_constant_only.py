@@ -15,7 +15,7 @@ from compiler.loops.constant_only import part_constants
 from compiler.loops.evaluate import evaluate_func
 from compiler.loops.interp import run
 from compiler.loops.ir import Buffer, Cast, Func, Select, call, const, maximum
-from compiler.loops.verify import verify
+from compiler.loops.verify import verify_func
 
 KNOWN = ((CONSTANT_ONLY, True),)
 
@@ -34,13 +34,13 @@ def test_the_function_gets_the_result_as_a_constant() -> None:
     func = scaled_weights()
     parted = part_constants(func)
     assert parted is not None
-    verify(parted.func)
+    verify_func(parted.func)
     assert [item.name for item in parted.func.params] == ["x", "bias", "twice", "sum"]
     assert parted.func.params[2].scope == "constant"
     assert [item.name for item in parted.func.allocs] == ["y"]
     assert parted.func.attrs == func.attrs
     (maker,) = parted.makers
-    verify(maker)
+    verify_func(maker)
     assert [item.name for item in maker.params] == ["w", "twice"]
 
 

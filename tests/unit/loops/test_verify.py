@@ -24,7 +24,7 @@ from compiler.loops.ir import (
     minimum,
 )
 from compiler.loops.text import parse_func
-from compiler.loops.verify import Stage, problems_of, verify, verifying
+from compiler.loops.verify import Stage, problems_of, verify_func, verifying
 
 HEAD = "func f(x: f32[8, 8], n: i64[8], k: f32[8] @constant) -> (y: f32[8, 8])\n  local t: f32[8]\n"
 
@@ -310,13 +310,13 @@ def test_what_is_no_expression_is_said() -> None:
 def test_verify_raises_naming_the_pass_and_every_problem() -> None:
     bad = parse_func(HEAD + "  y[0, 9] = t[0]\n")
     with pytest.raises(InternalError) as caught:
-        verify(bad, "lowered", after="flatten_buffers")
+        verify_func(bad, "lowered", after="flatten_buffers")
     assert caught.value.where == "after flatten_buffers"
     assert "never written" in caught.value.why
     assert "lies in 9" in caught.value.why
     with pytest.raises(BadInputError):
-        verify(bad, "lowered", edited=True)
-    verify(parse_func(HEAD + indented(RIGHT)), "lowered")
+        verify_func(bad, "lowered", edited=True)
+    verify_func(parse_func(HEAD + indented(RIGHT)), "lowered")
 
 
 def test_passes_are_verified_one_by_one() -> None:

@@ -12,7 +12,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.interp import run
 from compiler.loops.ir import Barrier, Call, Func, statements
 from compiler.loops.text import parse_func
-from compiler.loops.verify import verify
+from compiler.loops.verify import verify_func
 from tests.support.gpu import GFX906, SM_70
 from tests.support.kernels import lower_all
 
@@ -60,7 +60,7 @@ def rows(count: int, lanes: int, op: str = "sum") -> Func:
 )
 def test_lanes_exchange_what_they_have(facts: TargetFacts, count: int, lanes: int, op: str) -> None:
     func = rows(count, lanes, op)
-    verify(func)
+    verify_func(func)
     lowered = lower_all(func, facts)
     x = np.random.default_rng(lanes).uniform(0.3, 0.7, (count, lanes)).astype(np.float32)
     want = UPDATES[op][2](2 * x, axis=1)

@@ -12,7 +12,7 @@ from compiler.core.node import rewrite
 from compiler.loops.interp import run
 from compiler.loops.ir import SHARED, Alloc, Barrier, For, Func, If, Seq, const, statements
 from compiler.loops.text import parse_func
-from compiler.loops.verify import verify
+from compiler.loops.verify import verify_func
 from compiler.loops.walk import replace_buffers
 from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.lower_blocks import lower_blocks
@@ -51,7 +51,7 @@ def tags(func: Func) -> list[str | None]:
 def check(text: str) -> Func:
     """The lowered program, which computes the same and does not race."""
     func = parse_func(text)
-    verify(func)
+    verify_func(func)
     lowered = lower_all(func, SM_70)
     source = np.random.default_rng(0)
     inputs = {

@@ -32,7 +32,7 @@ from compiler.loops.ir import (
     statements,
 )
 from compiler.loops.queries import extent_of
-from compiler.loops.verify import verify
+from compiler.loops.verify import verify_func
 from compiler.lower.verify_launch import problems_of_launches
 from compiler.schedule.chooser import AnalyticChooser, Chooser, Option, RandomChooser, ReplayChooser
 from compiler.schedule.rules import schedule_func
@@ -60,7 +60,7 @@ def assert_close(wanted: dict[str, Array], got: dict[str, Array]) -> None:
 
 
 def assert_meaning(func: Func, schedule: Schedule, facts: str) -> Func:
-    verify(schedule.func)
+    verify_func(schedule.func)
     inputs = random_inputs(func)
     wanted = run(func, inputs)
     assert_close(wanted, run_logical(schedule.func, inputs, shuffle=1))

@@ -17,7 +17,7 @@ import pytest
 from compiler.core.target import TargetFacts
 from compiler.loops.interp import run
 from compiler.loops.ir import For, ForKind, Func
-from compiler.loops.verify import verify
+from compiler.loops.verify import verify_func
 from compiler.schedule import rules
 from compiler.schedule.chooser import AnalyticChooser, Chooser, RandomChooser
 from compiler.schedule.rules import schedule_func
@@ -54,7 +54,7 @@ def assert_close(wanted: dict[str, Array], got: dict[str, Array]) -> None:
 
 
 def assert_meaning(func: Func, schedule: Schedule, facts: TargetFacts) -> None:
-    verify(schedule.func)
+    verify_func(schedule.func)
     inputs = random_inputs(func)
     wanted = run(func, inputs)
     assert_close(wanted, run_logical(schedule.func, inputs, shuffle=1))

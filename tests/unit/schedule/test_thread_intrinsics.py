@@ -14,7 +14,7 @@ from compiler.loops.build import Builder
 from compiler.loops.interp import ProgramError, run
 from compiler.loops.ir import Call, Cast, Func
 from compiler.loops.text import parse_func
-from compiler.loops.verify import verify
+from compiler.loops.verify import verify_func
 from compiler.render.device import render_launches
 from compiler.render.vocabulary_cuda import CUDA
 from compiler.schedule.schedule import Schedule
@@ -53,7 +53,7 @@ def test_dp4a_takes_the_place_of_four_products() -> None:
     assert s.tensorize(four, DP4A.name) == "y_o"
     s.bind("y_i0", "blockIdx.x")
     s.bind("y_i1", "threadIdx.x")
-    verify(s.func)
+    verify_func(s.func)
     source = np.random.default_rng(0)
     x, w = (source.integers(-128, 128, (n, 12)).astype(np.int8) for n in (5, 6))
     wanted = x.astype(np.int32) @ w.astype(np.int32).T
