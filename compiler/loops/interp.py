@@ -1,6 +1,6 @@
 """The slow interpreter that defines what a loop program means, at every stage.
 
->>> run(func, {"x": x, "w": w})["y"]
+>>> interpret(func, {"x": x, "w": w})["y"]
 
 What it fixes:
 
@@ -38,10 +38,10 @@ from compiler.loops.interp_races import Monitor
 from compiler.loops.interp_values import PACKED, STORAGE, Array, ProgramError, View, allocate
 from compiler.loops.ir import Buffer, Expr, Func
 
-__all__ = ["ProgramError", "python_source", "run"]
+__all__ = ["ProgramError", "interpret", "python_source"]
 
 
-def run(
+def interpret(
     func: Func,
     inputs: Mapping[str, Any],
     *,

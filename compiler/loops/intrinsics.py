@@ -243,15 +243,15 @@ register_intrinsic(Intrinsic("amx.tdpbssd", single=_tile_product(4, "amx.tdpbssd
 
 
 def _m16n8k8_a(lane: int, register: int) -> tuple[int, int]:
-    return lane // 4 + 8 * (register_intrinsic % 2), lane % 4 + 4 * (register_intrinsic // 2)
+    return lane // 4 + 8 * (register % 2), lane % 4 + 4 * (register // 2)
 
 
 def _m16n8k8_b(lane: int, register: int) -> tuple[int, int]:
-    return lane % 4 + 4 * register_intrinsic, lane // 4
+    return lane % 4 + 4 * register, lane // 4
 
 
 def _m16n8k8_c(lane: int, register: int) -> tuple[int, int]:
-    return lane // 4 + 8 * (register_intrinsic // 2), lane % 4 * 2 + register_intrinsic % 2
+    return lane // 4 + 8 * (register // 2), lane % 4 * 2 + register % 2
 
 
 register_lane_map(LaneMap("m16n8k8.a", 16, 8, 32, 4, _m16n8k8_a))

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import Func
 from compiler.loops.text import parse_func, print_func
 from compiler.loops.verify import Stage, problems_of
@@ -168,7 +168,7 @@ def test_every_file_has_a_reference() -> None:
 @pytest.mark.parametrize("shuffle", [None, 1])
 def test_the_interpreter_agrees_with_numpy(name: str, shuffle: int | None) -> None:
     inputs, expected = CASES[name](np.random.default_rng(7))
-    got = run(load(name), inputs, shuffle=shuffle)
+    got = interpret(load(name), inputs, shuffle=shuffle)
     assert set(got) == set(expected)
     for key, value in expected.items():
         assert np.isfinite(got[key]).all(), key
@@ -178,7 +178,7 @@ def test_the_interpreter_agrees_with_numpy(name: str, shuffle: int | None) -> No
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_nothing_races(name: str) -> None:
     inputs, _ = CASES[name](np.random.default_rng(7))
-    run(load(name), inputs, races=True)
+    interpret(load(name), inputs, races=True)
 
 
 @pytest.mark.parametrize("name", sorted(CASES))

@@ -11,7 +11,7 @@ import pytest
 
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import load_settings
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.matrix_units import UNITS
 from compiler.loops.matrix_units.meaning import lane_maps
@@ -38,8 +38,8 @@ def test_lane_maps_place_every_element(name: str) -> None:
 def test_interpreted(name: str) -> None:
     made = _made(name)
     verify_func(made.scheduled)
-    made.assert_close(run(made.scheduled, made.inputs, subgroup=made.unit.lanes)["y"])
-    made.assert_close(run(made.lowered, made.inputs, subgroup=made.unit.lanes)["y"])
+    made.assert_close(interpret(made.scheduled, made.inputs, subgroup=made.unit.lanes)["y"])
+    made.assert_close(interpret(made.lowered, made.inputs, subgroup=made.unit.lanes)["y"])
 
 
 def _module(names: Iterable[str]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from compiler.core.diagnostics import InternalError
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.interp_values import ProgramError
 from compiler.loops.matrix_units import MatrixUnit
 from compiler.loops.matrix_units.wmma import OPAQUE
@@ -57,7 +57,7 @@ def _sycl(names: list[str], lanes: int) -> str:
 def test_interpreted(name: str) -> None:
     made = tiles(name)
     verify_func(made.func)
-    found = run(made.func, made.inputs, subgroup=made.unit.lanes)["y"]
+    found = interpret(made.func, made.inputs, subgroup=made.unit.lanes)["y"]
     np.testing.assert_allclose(found, made.wanted, rtol=1e-5, atol=1e-5)
 
 
@@ -65,10 +65,10 @@ def test_a_unit_takes_its_own_fragments_only() -> None:
     made = tiles("joint_matrix.m8n16k16.f16")
     text = print_func(made.func).replace("joint_matrix.m8n16k16.f16.b", "wmma.m16n16k16.b")
     with pytest.raises(ProgramError, match=r"wmma\.m16n16k16 needs 32 lanes"):
-        run(parse_func(text), made.inputs, subgroup=16)
+        interpret(parse_func(text), made.inputs, subgroup=16)
     text = print_func(made.func).replace("joint_matrix.m8n16k16.f16.b", "joint_matrix.m8n16k16.bf16.b")
     with pytest.raises(ProgramError, match="are multiplied"):
-        run(parse_func(text), made.inputs, subgroup=16)
+        interpret(parse_func(text), made.inputs, subgroup=16)
 
 
 def test_a_language_without_a_unit_refuses_it() -> None:

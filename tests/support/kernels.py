@@ -12,7 +12,7 @@ import numpy as np
 
 from compiler.core.settings import load_settings
 from compiler.core.target import TargetFacts
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.ir import Const, Func
 from compiler.loops.verify import verify_func
@@ -78,7 +78,7 @@ def run_flat(
         kind = np.dtype(STORAGE[item.dtype.name])
         poison = np.nan if kind.kind == "f" else 85
         given[item.name] = np.full(shape_of(lowered, item.name), poison, kind)
-    return unpack_outputs(scheduled, run(lowered, given, shuffle=shuffle, subgroup=subgroup))
+    return unpack_outputs(scheduled, interpret(lowered, given, shuffle=shuffle, subgroup=subgroup))
 
 
 def pack_inputs(func: Func, inputs: dict[str, Array]) -> dict[str, Array]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from compiler.loops.build import Builder
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import Binary, Expr, Func, Select, call, const, maximum
 
 PRIMES = (2, 3, 5, 7)
@@ -98,4 +98,4 @@ def program(number: int) -> tuple[Func, dict[str, Any], Any]:
         item.name: source.integers(-3, 4, [int(n.value) for n in item.shape]).astype(np.float32)
         for item in func.params[: -func.outputs]
     }
-    return func, inputs, run(func, inputs)[func.params[-1].name]
+    return func, inputs, interpret(func, inputs)[func.params[-1].name]

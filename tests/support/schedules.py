@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.core.types import F32
 from compiler.loops.build import Builder
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import Const, Func, Select, all_of, const, maximum
 from compiler.loops.verify import verify_func
 from compiler.schedule.layouts import layouts_of
@@ -48,7 +48,7 @@ def run_logical(
         for layout in layouts_of(func, name):
             array = layout.index_map.apply_numpy(array, np.nan if layout.pad is None else layout.pad)
         packed[name] = array
-    outputs = run(func, packed, shuffle=shuffle, races=races)
+    outputs = interpret(func, packed, shuffle=shuffle, races=races)
     for name in outputs:
         for layout in reversed(layouts_of(func, name)):
             outputs[name] = layout.index_map.undo_numpy(outputs[name], layout.shape)
@@ -59,7 +59,7 @@ def assert_same(before: Func, after: Func, seed: int = 0) -> None:
     """The scheduled program is valid and gives the same numbers."""
     verify_func(after)
     inputs = random_inputs(before, seed)
-    wanted, got = run(before, inputs), run_logical(after, inputs)
+    wanted, got = interpret(before, inputs), run_logical(after, inputs)
     assert wanted.keys() == got.keys()
     for name in wanted:
         assert not np.isnan(wanted[name]).any(), f"{name} is not written completely before scheduling"

@@ -14,7 +14,7 @@ from compiler.graph.ir import Graph, Node, TensorType, verify
 from compiler.graph.ops import OPS
 from compiler.graph.rewrites import rewrite_graph
 from compiler.loops.build import Builder
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from tests.support.onnx_models import assert_close, run_onnxruntime, single
 from tests.support.op_cases import CASES, Case
 
@@ -56,7 +56,7 @@ def check_forms(item: Node, case: Case) -> None:
         outputs = form(builder, buffers, item.info)
         func = builder.finish(outputs)
         feeds = {buffer.name: array for buffer, array in zip(buffers, arrays, strict=True)}
-        got = run(func, feeds)
+        got = interpret(func, feeds)
         for buffer, array in zip(outputs, want, strict=True):
             assert_close(got[buffer.name], array, max(case.tolerance, 1e-5), f"form {name} of {item.op.name}")
 

@@ -16,7 +16,7 @@ from compiler.graph.ops.windows import Windows
 from compiler.graph.ops.winograd import POINTS, TAPS, Transforms, is_winograd, transforms
 from compiler.loops.annotations import is_constant_only
 from compiler.loops.build import Builder
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import Func
 
 
@@ -75,7 +75,7 @@ def test_the_form_means_the_convolution(form: str, shape: tuple[int, ...], pad: 
     info, source = info_of(shape, 3, pad=pad), np.random.default_rng(7)
     arrays = [source.uniform(-1, 1, item.shape).astype(np.float32) for item in info.in_types]
     func = loops_of(info, form)
-    got = run(func, dict(zip("xwb", arrays, strict=True)))
+    got = interpret(func, dict(zip("xwb", arrays, strict=True)))
     (wanted,) = CONV.reference(arrays, info.attrs)
     np.testing.assert_allclose(next(iter(got.values())), wanted, 1e-4, 1e-5)
 

@@ -13,7 +13,7 @@ from compiler.loops.annotations import CONSTANT_ONLY
 from compiler.loops.build import Builder
 from compiler.loops.constant_only import part_constants
 from compiler.loops.evaluate import evaluate_func
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import Buffer, Cast, Func, Select, call, const, maximum
 from compiler.loops.verify import verify_func
 
@@ -53,8 +53,8 @@ def test_both_parts_together_compute_the_same() -> None:
     parted = part_constants(func)
     assert parted is not None
     (twice,) = evaluate_func(parted.makers[0], [inputs["w"]])
-    got = run(parted.func, {"x": inputs["x"], "bias": inputs["bias"], "twice": twice})
-    np.testing.assert_allclose(got["sum"], run(func, inputs)["sum"], 1e-6)
+    got = interpret(parted.func, {"x": inputs["x"], "bias": inputs["bias"], "twice": twice})
+    np.testing.assert_allclose(got["sum"], interpret(func, inputs)["sum"], 1e-6)
 
 
 def test_a_function_without_such_blocks_stays_as_it_is() -> None:
@@ -125,7 +125,7 @@ def test_numpy_computes_what_the_interpreter_computes(make: Callable[[Builder, B
     func = b.finish([make(b, b.constant("w", (4, 5)))])
     array = np.random.default_rng(2).uniform(-1, 1, (4, 5)).astype(np.float32)
     (got,) = evaluate_func(func, [array])
-    wanted = run(func, {"w": array})["y"]
+    wanted = interpret(func, {"w": array})["y"]
     assert got.dtype == wanted.dtype
     np.testing.assert_allclose(got, wanted, 1e-6)
 

@@ -13,7 +13,7 @@ from compiler.core.diagnostics import BadInputError
 from compiler.core.types import BOOL, F32, I64, DType, dtype, parse_dtype
 from compiler.loops import interp_math, intrinsics
 from compiler.loops.build import Builder
-from compiler.loops.interp import ProgramError, python_source, run
+from compiler.loops.interp import ProgramError, interpret, python_source
 from compiler.loops.ir import Buffer, Const, Expr, For, Func, Store, Var, binary, const
 from compiler.loops.text import parse_func
 
@@ -21,7 +21,7 @@ Arrays = dict[str, Any]
 
 
 def go(text: str, **inputs: Any) -> Arrays:
-    return run(parse_func(text), inputs)
+    return interpret(parse_func(text), inputs)
 
 
 def value_of(expression: str, kind: str = "f32", **inputs: Any) -> Any:
@@ -148,7 +148,7 @@ def test_long_chains_of_one_operation() -> None:
     for _ in range(250):
         chain = binary("add", chain, Const(1.0, F32))
     y = Buffer("y", F32, (const(1),))
-    assert run(Func("f", (y,), Store(y, (const(0),), chain)), {})["y"][0] == 251
+    assert interpret(Func("f", (y,), Store(y, (const(0),), chain)), {})["y"][0] == 251
 
 
 # ---------------------------------------------------------------- vectors
@@ -344,7 +344,7 @@ def test_random_order_shows_what_depends_on_it() -> None:
     text = "func f(x: f32[64]) -> (y: f32[1])\n  for i in 0..64 parallel\n    y[0] = x[i]\n"
     x = np.arange(64, dtype=np.float32)
     assert go(text, x=x)["y"][0] == 63
-    assert run(parse_func(text), {"x": x}, shuffle=3)["y"][0] != 63
+    assert interpret(parse_func(text), {"x": x}, shuffle=3)["y"][0] != 63
 
 
 @pytest.mark.parametrize(
@@ -367,10 +367,10 @@ def test_races_are_found(body: str, race: bool) -> None:
     text = f"{head}  for i in 0..64 parallel\n    {body}\n"
     inputs = {"x": np.zeros(64, np.float32), "y": np.zeros(64, np.float32)}
     if not race:
-        run(parse_func(text), inputs, races=True)
+        interpret(parse_func(text), inputs, races=True)
         return
     with pytest.raises(ProgramError, match="parallel iterations use the same element"):
-        run(parse_func(text), inputs, races=True)
+        interpret(parse_func(text), inputs, races=True)
 
 
 def test_loops_one_after_the_other_do_not_race() -> None:
@@ -383,7 +383,7 @@ func f(x: f32[8]) -> (y: f32[8])
     y[j] = t[7 - j]
 """
     x = np.arange(8, dtype=np.float32)
-    assert run(parse_func(text), {"x": x}, races=True)["y"].tolist() == x[::-1].tolist()
+    assert interpret(parse_func(text), {"x": x}, races=True)["y"].tolist() == x[::-1].tolist()
 
 
 def test_deep_nests() -> None:
@@ -395,13 +395,13 @@ def test_deep_nests() -> None:
     body: Any = Store(y, (const(0),), total)
     for number, var in enumerate(reversed(loops)):
         body = For(var, const(2 if number in (0, 20, 40) else 1), body)
-    assert run(Func("f", (y,), body), {})["y"][0] == 3
+    assert interpret(Func("f", (y,), body), {})["y"][0] == 3
     wide: Any = Store(y, (const(0),), total)
     for number, var in enumerate(reversed(loops)):
         wide = For(
             var, binary("add", const(1), binary("mul", loops[0], const(0))) if number < 44 else const(2), wide
         )
-    assert run(Func("f", (y,), wide), {})["y"][0] == 1
+    assert interpret(Func("f", (y,), wide), {})["y"][0] == 1
 
 
 # ---------------------------------------------------------------- threads
@@ -473,7 +473,7 @@ func f(x: f32[2, 8]) -> (up: f32[16], xor: f32[16], total: f32[16])
       total[at] = subgroup_add(x[ty, tx])
 """
     x = np.arange(16, dtype=np.float32)
-    got = run(parse_func(text), {"x": x.reshape(2, 8)}, subgroup=4)
+    got = interpret(parse_func(text), {"x": x.reshape(2, 8)}, subgroup=4)
     assert got["up"].tolist() == [0, 0, 1, 2, 4, 4, 5, 6, 8, 8, 9, 10, 12, 12, 13, 14]
     assert got["xor"].tolist() == [2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13]
     assert got["total"].tolist() == [6.0] * 4 + [22.0] * 4 + [38.0] * 4 + [54.0] * 4
@@ -670,7 +670,7 @@ def test_races_of_threads_are_found(old: str, new: str, race: bool) -> None:
     func = parse_func(THREADS.replace(old, new))
     inputs = {"x": np.arange(8, dtype=np.float32)}
     if not race:
-        run(func, inputs, races=True)
+        interpret(func, inputs, races=True)
         return
     with pytest.raises(ProgramError, match=r"parallel (threads|iterations) use the same element"):
-        run(func, inputs, races=True)
+        interpret(func, inputs, races=True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from compiler.core.types import DType, dtype
 from compiler.loops import ir
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.ir import (
     Binary,
@@ -92,7 +92,7 @@ def evaluated(kind: DType, expr: Expr, arrays: dict[str, Any]) -> tuple[Any, Any
     params = (*buffers(kind), z)
     one = Func("one", params, For(I, const(LANES), Store(z, (I,), expr)))
     lanes = Func("all", params, Store(z, (Ramp(const(0), const(1), LANES),), widened(expr)))
-    return run(one, arrays)["z"], run(lanes, arrays)["z"]
+    return interpret(one, arrays)["z"], interpret(lanes, arrays)["z"]
 
 
 @settings(max_examples=60, deadline=None)

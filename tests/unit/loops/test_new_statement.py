@@ -9,7 +9,7 @@ import pytest
 
 from compiler.core.diagnostics import InternalError
 from compiler.core.node import node
-from compiler.loops.interp import ProgramError, run
+from compiler.loops.interp import ProgramError, interpret
 from compiler.loops.ir import Buffer, For, Func, Region, Stmt, Var
 from compiler.loops.regions import block_regions, buffers_written
 from compiler.loops.simplify import simplify_stmt
@@ -105,7 +105,7 @@ def test_threads_wait_for_each_other_before_it() -> None:
 def test_what_it_means_is_for_the_interpreter_and_the_renderer_to_say() -> None:
     func = flatten_buffers(parse_func(TEXT))
     with pytest.raises(ProgramError, match="kind Either has no meaning"):
-        run(func, {"y": np.zeros(32, np.float32)})
+        interpret(func, {"y": np.zeros(32, np.float32)})
     target = get_target("cpu")
     with pytest.raises(InternalError, match="cannot print the statement Either"):
         render_kernel(func, 0, target.vocabulary, target.facts)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from compiler.core.node import rewrite
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import AsyncCommit, AsyncCopy, AsyncWait, Barrier, Func, Seq, statements
 from compiler.schedule.chooser import Option
 from compiler.schedule.rules import schedule_func
@@ -46,8 +46,8 @@ def test_parts_arrive_while_others_are_multiplied(stages: int) -> None:
     assert sum(isinstance(item, Barrier) for item in found) == 1
     assert sum(isinstance(item, AsyncCommit) for item in found) == stages, "one a round, in front and inside"
     inputs = random_inputs(func)
-    assert_close(run(func, inputs), run_flat(schedule.func, flat, inputs, shuffle=1))
-    run(flat, pack_inputs(schedule.func, inputs), races=True)
+    assert_close(interpret(func, inputs), run_flat(schedule.func, flat, inputs, shuffle=1))
+    interpret(flat, pack_inputs(schedule.func, inputs), races=True)
 
 
 @pytest.mark.parametrize("shape", [(13, 16, 64), (16, 20, 64), (16, 16, 50)])
@@ -55,7 +55,7 @@ def test_zeros_are_stored_where_nothing_is_copied(shape: tuple[int, int, int]) -
     func, schedule, flat = lowered(3, shape)
     assert any(isinstance(item, AsyncCopy) for item in statements(flat.body))
     inputs = random_inputs(func)
-    assert_close(run(func, inputs), run_flat(schedule.func, flat, inputs, shuffle=1))
+    assert_close(interpret(func, inputs), run_flat(schedule.func, flat, inputs, shuffle=1))
 
 
 @pytest.mark.parametrize("stages", [2, 3])
@@ -79,4 +79,4 @@ def test_targets_without_copies_store() -> None:
     flat = lower_all(schedule.func, SM_70)
     assert not any(isinstance(item, AsyncCopy | AsyncCommit | AsyncWait) for item in statements(flat.body))
     inputs = random_inputs(func)
-    assert_close(run(func, inputs), run_flat(schedule.func, flat, inputs, shuffle=1))
+    assert_close(interpret(func, inputs), run_flat(schedule.func, flat, inputs, shuffle=1))

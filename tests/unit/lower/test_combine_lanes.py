@@ -9,7 +9,7 @@ import pytest
 
 from compiler.core.diagnostics import BadInputError
 from compiler.core.target import TargetFacts
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import Barrier, Call, Func, statements
 from compiler.loops.text import parse_func
 from compiler.loops.verify import verify_func
@@ -64,7 +64,7 @@ def test_lanes_exchange_what_they_have(facts: TargetFacts, count: int, lanes: in
     lowered = lower_all(func, facts)
     x = np.random.default_rng(lanes).uniform(0.3, 0.7, (count, lanes)).astype(np.float32)
     want = UPDATES[op][2](2 * x, axis=1)
-    got = run(lowered, {"x": x.reshape(-1)}, subgroup=facts.subgroup_sizes[0], races=True)["y"]
+    got = interpret(lowered, {"x": x.reshape(-1)}, subgroup=facts.subgroup_sizes[0], races=True)["y"]
     np.testing.assert_allclose(got, want, 1e-5)
     steps = [item for item in lowered.body.walk() if isinstance(item, Call)]
     assert len(set(steps)) == lanes.bit_length() - 1, "1, 2, 4 ... lanes away"

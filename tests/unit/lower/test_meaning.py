@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compiler.loops.build import Builder
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import Func
 from compiler.schedule.schedule import Schedule
 from compiler.targets import get_target
@@ -21,7 +21,7 @@ FACTS = {name: get_target(f"cpu:{name}").facts for name in ("x86-64-v4", "x86-64
 
 def assert_keeps_meaning(before: Func, scheduled: Func, facts_name: str) -> Func:
     inputs = random_inputs(before)
-    wanted = run(before, inputs)
+    wanted = interpret(before, inputs)
     lowered = scheduled
     for name, lowered in lower_steps(scheduled, FACTS[facts_name]):
         got = run_flat(scheduled, lowered, inputs, shuffle=1)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from compiler.core.types import F32
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import Alloc, Func
 from compiler.loops.text import parse_func
 from compiler.lower.storage_rewrite import storage_rewrite
@@ -38,8 +38,8 @@ def arena(func: Func) -> int:
 def check(func: Func, tmp_path: Path) -> int:
     after = storage_rewrite(func, HOST.facts)
     x = np.arange(N, dtype=np.float32)
-    wanted = run(func, {"x": x})["y"]
-    np.testing.assert_array_equal(run(after, {"x": x})["y"], wanted)
+    wanted = interpret(func, {"x": x})["y"]
+    np.testing.assert_array_equal(interpret(after, {"x": x})["y"], wanted)
     np.testing.assert_array_equal(CompiledKernel(after, HOST, tmp_path)({"x": x})["y"], wanted)
     return arena(after)
 

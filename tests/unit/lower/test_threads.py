@@ -9,7 +9,7 @@ import pytest
 
 from compiler.core.diagnostics import BadInputError
 from compiler.core.node import rewrite
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import SHARED, Alloc, Barrier, For, Func, If, Seq, const, statements
 from compiler.loops.text import parse_func
 from compiler.loops.verify import verify_func
@@ -58,8 +58,8 @@ def check(text: str) -> Func:
         item.name: source.standard_normal([int(n.value) for n in item.shape]).astype(np.float32)
         for item in func.params[: -func.outputs]
     }
-    wanted = run(func, inputs)
-    for name, array in run(lowered, inputs, races=True).items():
+    wanted = interpret(func, inputs)
+    for name, array in interpret(lowered, inputs, races=True).items():
         np.testing.assert_array_equal(array, wanted[name].reshape(array.shape))
     return lowered
 
@@ -77,7 +77,7 @@ def test_without_the_barrier_the_race_is_seen() -> None:
     lowered = lower_all(parse_func(TURN.replace("READ", BACKWARDS)), SM_70)
     broken = rewrite(lowered, lambda item: Seq(()) if isinstance(item, Barrier) else None)
     with pytest.raises(Exception, match="same element"):
-        run(broken, {"x": np.zeros(64, np.float32)}, races=True)
+        interpret(broken, {"x": np.zeros(64, np.float32)}, races=True)
 
 
 ROUNDS = """
@@ -166,7 +166,7 @@ def test_parts_of_a_buffer_that_take_turns_need_one_barrier() -> None:
     assert barriers(lowered) == 1
     broken = rewrite(lowered, lambda item: Seq(()) if isinstance(item, Barrier) else None)
     with pytest.raises(Exception, match="same element"):
-        run(broken, {"x": np.zeros((4, 32), np.float32).ravel()}, races=True)
+        interpret(broken, {"x": np.zeros((4, 32), np.float32).ravel()}, races=True)
 
 
 def test_parts_that_do_not_take_turns_need_two() -> None:

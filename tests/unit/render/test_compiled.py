@@ -10,7 +10,7 @@ import pytest
 
 from compiler.core.types import BOOL
 from compiler.loops.build import Builder
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.ir import Func, Select, const
 from compiler.targets import get_target
@@ -27,7 +27,7 @@ def assert_computes(before: Func, scheduled: Func, directory: Path, flags: tuple
     inputs = {name: array.astype(kinds[name]) for name, array in random_inputs(before).items()}
     kernel = CompiledKernel(lower_all(scheduled, HOST.facts), HOST, directory, flags)
     got = unpack_outputs(scheduled, kernel(pack_inputs(scheduled, inputs)))
-    for name, wanted in run(before, inputs).items():
+    for name, wanted in interpret(before, inputs).items():
         np.testing.assert_allclose(
             got[name], wanted, rtol=1e-5, atol=1e-5, err_msg=f"{name}\n{kernel.source}"
         )

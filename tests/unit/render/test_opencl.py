@@ -11,7 +11,7 @@ import pytest
 
 from compiler.core.types import F16, F32, dtype
 from compiler.loops.build import Builder
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import Func
 from compiler.render.device import render_launches
 from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
@@ -31,7 +31,7 @@ def assert_computes(before: Func, scheduled: Func, library: Path, driver: str) -
     inputs = random_inputs(before)
     with on_opencl([lower_all(scheduled, TARGET.facts)], TARGET, library, driver) as (kernel,):
         got = unpack_outputs(scheduled, kernel(pack_inputs(scheduled, inputs)))
-    for name, wanted in run(before, inputs).items():
+    for name, wanted in interpret(before, inputs).items():
         np.testing.assert_allclose(got[name], wanted, rtol=1e-5, atol=1e-5, err_msg=name)
 
 
@@ -42,7 +42,7 @@ def test_all_types_and_functions(vectors: bool, opencl_library: Path, opencl_dri
     lowered = lower_all(vectorised(func) if vectors else func, TARGET.facts)
     with on_opencl([lowered], TARGET, opencl_library, opencl_driver) as (kernel,):
         got = kernel(inputs)
-    for name, wanted in run(func, inputs).items():
+    for name, wanted in interpret(func, inputs).items():
         np.testing.assert_allclose(
             got[name].astype(np.float64), wanted.astype(np.float64), rtol=3e-6, atol=1e-6, err_msg=name
         )

@@ -10,7 +10,7 @@ import pytest
 
 from compiler.core.types import BF16, BOOL, F16, F32, F64, I8, I32, I64, U8, DType, dtype
 from compiler.loops.build import Builder
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.interp_math import FLOAT_FUNCTIONS, TESTS
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.ir import (
@@ -120,7 +120,7 @@ def test_all_types_and_functions(vectors: bool, arch: str, tmp_path: Path) -> No
     inputs = inputs_of(func)
     kernel = CompiledKernel(lower_all(vectorised(func) if vectors else func, target.facts), target, tmp_path)
     got = kernel(inputs)
-    for name, wanted in run(func, inputs).items():
+    for name, wanted in interpret(func, inputs).items():
         np.testing.assert_allclose(
             got[name].astype(np.float64), wanted.astype(np.float64), rtol=2e-6, atol=1e-6, err_msg=name
         )
@@ -136,7 +136,7 @@ def test_softplus_and_friends_at_the_ends(tmp_path: Path) -> None:
     inputs = {"x": np.array(ends, np.float32)}
     kernel = CompiledKernel(lower_all(vectorised(func), HOST.facts), HOST, tmp_path)
     got = kernel(inputs)
-    for name, wanted in run(func, inputs).items():
+    for name, wanted in interpret(func, inputs).items():
         np.testing.assert_allclose(got[name], wanted, rtol=1e-6, err_msg=name)
 
 
@@ -146,4 +146,4 @@ def test_elements_picked_by_data(tmp_path: Path) -> None:
     func = b.finish([b.compute("y", (N,), lambda i: x[Cast(I64, at[i])])])
     inputs = {"at": np.arange(N, dtype=np.uint8) * 7 % 20, "x": np.arange(20, dtype=np.float32)}
     kernel = CompiledKernel(lower_all(vectorised(func), HOST.facts), HOST, tmp_path)
-    np.testing.assert_array_equal(kernel(inputs)["y"], run(func, inputs)["y"])
+    np.testing.assert_array_equal(kernel(inputs)["y"], interpret(func, inputs)["y"])

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.text import parse_func, print_func
 from compiler.schedule.primitives import PRIMITIVES
 from compiler.schedule.schedule import Schedule, replay
@@ -58,8 +58,8 @@ def test_before_and_after_compute_the_same(path: Path) -> None:
         item.name: source.integers(-3, 4, [int(n.value) for n in item.shape]).astype(np.float32)
         for item in before.params[: -before.outputs]
     }
-    for name, value in run(before, inputs).items():
-        np.testing.assert_array_equal(run(after, inputs, shuffle=1)[name], value)
+    for name, value in interpret(before, inputs).items():
+        np.testing.assert_array_equal(interpret(after, inputs, shuffle=1)[name], value)
 
 
 @pytest.mark.parametrize("name", PRIMITIVES)

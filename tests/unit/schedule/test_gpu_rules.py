@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from compiler.loops.build import Builder
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import (
     SHARED,
     Alloc,
@@ -62,7 +62,7 @@ def assert_close(wanted: dict[str, Array], got: dict[str, Array]) -> None:
 def assert_meaning(func: Func, schedule: Schedule, facts: str) -> Func:
     verify_func(schedule.func)
     inputs = random_inputs(func)
-    wanted = run(func, inputs)
+    wanted = interpret(func, inputs)
     assert_close(wanted, run_logical(schedule.func, inputs, shuffle=1))
     lowered = lower_all(schedule.func, FACTS[facts])
     assert problems_of_launches(lowered, FACTS[facts]) == ()
@@ -103,7 +103,7 @@ def test_any_point_of_the_design_space(name: str, seed: int) -> None:
 def test_threads_do_not_touch_what_another_one_writes(name: str) -> None:
     for func, schedule in scheduled(name, "tiny", AnalyticChooser()):
         lowered = lower_all(schedule.func, TINY)  # where each block of threads has shared memory of its own
-        run(lowered, pack_inputs(schedule.func, random_inputs(func)), races=True)
+        interpret(lowered, pack_inputs(schedule.func, random_inputs(func)), races=True)
 
 
 @pytest.mark.sample(3)
@@ -147,7 +147,7 @@ def test_the_next_part_is_fetched_while_one_is_multiplied(name: str) -> None:
     chooser = StagesChooser(random.Random(name), 2)
     for func, schedule in scheduled(name, "tiny", chooser):
         lowered = assert_meaning(func, schedule, "tiny")
-        run(lowered, pack_inputs(schedule.func, random_inputs(func)), races=True)
+        interpret(lowered, pack_inputs(schedule.func, random_inputs(func)), races=True)
         if "software_pipeline" in [item.name for item in schedule.trace.instructions]:
             assert sum(isinstance(item, Barrier) for item in statements(lowered.body)) == 1
             assert multiplying_loops(lowered), "between the loads and the stores of the next part"

@@ -7,7 +7,7 @@ import pytest
 
 from compiler.core.diagnostics import UsageError
 from compiler.loops.build import Builder
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import Func, const
 from compiler.loops.printer import print_func
 from compiler.loops.simplify import simplify
@@ -137,7 +137,7 @@ def test_a_pad_value_is_written() -> None:
     s = Schedule(before)
     (fill,) = s.transform_layout("y", "i -> i // 8, i % 8", 7.0)
     assert fill == "y_pad0"
-    assert run(s.func, {"x": np.ones(20, np.float32)})["y"][2, 4:].tolist() == [7.0] * 4
+    assert interpret(s.func, {"x": np.ones(20, np.float32)})["y"][2, 4:].tolist() == [7.0] * 4
     checked(before, s)
 
 

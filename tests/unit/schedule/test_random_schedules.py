@@ -12,7 +12,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import ForKind
 from compiler.loops.text import print_func
 from compiler.lower.place_allocations import place_allocations
@@ -91,7 +91,7 @@ def check(number: int, s: Schedule) -> None:
     output = func.params[-1].name
     try:
         placed = place_allocations(s.func)
-        result = run(placed, inputs, shuffle=number, races=watches_races(s))[output]
+        result = interpret(placed, inputs, shuffle=number, races=watches_races(s))[output]
         np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
     except Exception as error:
         error.add_note(f"schedule {number}\n{s.trace.to_json()}\n{print_func(s.func)}")

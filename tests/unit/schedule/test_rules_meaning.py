@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from compiler.core.target import TargetFacts
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import For, ForKind, Func
 from compiler.loops.verify import verify_func
 from compiler.schedule import rules
@@ -56,7 +56,7 @@ def assert_close(wanted: dict[str, Array], got: dict[str, Array]) -> None:
 def assert_meaning(func: Func, schedule: Schedule, facts: TargetFacts) -> None:
     verify_func(schedule.func)
     inputs = random_inputs(func)
-    wanted = run(func, inputs)
+    wanted = interpret(func, inputs)
     assert_close(wanted, run_logical(schedule.func, inputs, shuffle=1))
     assert_close(wanted, run_flat(schedule.func, lower_all(schedule.func, facts), inputs, shuffle=2))
 
@@ -104,4 +104,4 @@ def test_the_oracle_sees_a_wrong_schedule() -> None:
     inputs = random_inputs(func)
     got = run_logical(schedule.func, {**inputs, "x0": inputs["x0"] + 1})
     with pytest.raises(AssertionError):
-        assert_close(run(func, inputs), got)
+        assert_close(interpret(func, inputs), got)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.loops.build import Builder
-from compiler.loops.interp import run
+from compiler.loops.interp import interpret
 from compiler.loops.ir import Func
 from compiler.loops.layout import lane_map, split_map
 from compiler.schedule.errors import ScheduleError
@@ -43,7 +43,7 @@ def allowed(s: Schedule) -> list[str]:
         with contextlib.suppress(ScheduleError):
             candidate.parallel(loop)
             x = np.arange(np.prod([int(e.value) for e in s.func.params[0].shape]), dtype=np.float32)
-            run(candidate.func, {"x": x.reshape(-1, 3)}, races=True)
+            interpret(candidate.func, {"x": x.reshape(-1, 3)}, races=True)
             found.append(loop)
     return found
 

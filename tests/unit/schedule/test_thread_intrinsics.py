@@ -11,7 +11,7 @@ from compiler.core.diagnostics import HostError
 from compiler.core.settings import load_settings
 from compiler.core.types import I8, I32
 from compiler.loops.build import Builder
-from compiler.loops.interp import ProgramError, run
+from compiler.loops.interp import ProgramError, interpret
 from compiler.loops.ir import Call, Cast, Func
 from compiler.loops.text import parse_func
 from compiler.loops.verify import verify_func
@@ -57,10 +57,10 @@ def test_dp4a_takes_the_place_of_four_products() -> None:
     source = np.random.default_rng(0)
     x, w = (source.integers(-128, 128, (n, 12)).astype(np.int8) for n in (5, 6))
     wanted = x.astype(np.int32) @ w.astype(np.int32).T
-    np.testing.assert_array_equal(run(s.func, {"x": x, "w": w})["y"], wanted)
+    np.testing.assert_array_equal(interpret(s.func, {"x": x, "w": w})["y"], wanted)
     lowered = lower_all(s.func, SM_70)
     assert any(isinstance(item, Call) and item.name == "dp4a.i8" for item in lowered.body.walk())
-    np.testing.assert_array_equal(run(lowered, {"x": x, "w": w})["y"].reshape(5, 6), wanted)
+    np.testing.assert_array_equal(interpret(lowered, {"x": x, "w": w})["y"].reshape(5, 6), wanted)
     assert "tk_dp4a_i8(" in render_launches(lowered, 0, CUDA, SM_70).text
 
 
@@ -88,7 +88,7 @@ func wmma(x: f16[16, 32], w: f16[32, 16]) -> (y: f32[16, 16])
 def test_wmma_multiplies_tiles() -> None:
     source = np.random.default_rng(1)
     x, w = (source.standard_normal(shape).astype(np.float16) for shape in ((16, 32), (32, 16)))
-    got = run(parse_func(WMMA), {"x": x, "w": w})["y"]
+    got = interpret(parse_func(WMMA), {"x": x, "w": w})["y"]
     np.testing.assert_allclose(got, x.astype(np.float32) @ w.astype(np.float32), 1e-5, 1e-5)
 
 
@@ -120,6 +120,6 @@ def test_wmma_compiles() -> None:
 def test_wmma_needs_a_whole_sub_group_and_its_own_fragments() -> None:
     x, w = np.zeros((16, 32), np.float16), np.zeros((32, 16), np.float16)
     with pytest.raises(ProgramError, match="needs 32 lanes"):
-        run(parse_func(WMMA), {"x": x, "w": w}, subgroup=16)
+        interpret(parse_func(WMMA), {"x": x, "w": w}, subgroup=16)
     with pytest.raises(ProgramError, match="is laid out as"):
-        run(parse_func(WMMA.replace("wmma.m16n16k16.c", "m16n8k8.c")), {"x": x, "w": w})
+        interpret(parse_func(WMMA.replace("wmma.m16n16k16.c", "m16n8k8.c")), {"x": x, "w": w})
