@@ -144,7 +144,7 @@ def node(cls: type[T]) -> type[T]:
     return made
 
 
-def rewrite(root: T, fn: Callable[[Node], Node | None]) -> T:
+def rewrite_nodes(root: T, fn: Callable[[Node], Node | None]) -> T:
     """Rewrite bottom-up: children first, then `fn` on the rebuilt node (None means no change).
 
     Shared subtrees are rewritten once; the same object comes back when nothing changed.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compiler.core.node import Node as TreeNode
-from compiler.core.node import rewrite
+from compiler.core.node import rewrite_nodes
 from compiler.graph.dtypes import Array
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Node, TensorType, Value
@@ -160,4 +160,4 @@ def _inline_scalars(func: Func, scalars: Mapping[str, Const]) -> Func:
             return item.replace(reads=tuple(r for r in item.reads if r.buffer.name not in scalars))
         return None
 
-    return rewrite(func, step)
+    return rewrite_nodes(func, step)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.core.diagnostics import InternalError
-from compiler.core.node import rewrite
+from compiler.core.node import rewrite_nodes
 from compiler.loops.annotations import is_constant_only
 from compiler.loops.ir import CONSTANT, Block, Buffer, Func, Seq, Stmt, seq
 from compiler.loops.regions import buffers_read, buffers_written
@@ -68,7 +68,7 @@ def _remaining(func: Func, rest: Sequence[Stmt], written: set[Buffer], needed: S
     first_output = len(func.params) - func.outputs
     inputs = [item for item in func.params[:first_output] if item.scope != CONSTANT or item in used]
     constants = {item: item.replace(scope=CONSTANT) for item in needed}
-    body = rewrite(seq(*rest), lambda item: constants.get(item) if isinstance(item, Buffer) else None)
+    body = rewrite_nodes(seq(*rest), lambda item: constants.get(item) if isinstance(item, Buffer) else None)
     return func.replace(
         params=(*inputs, *constants.values(), *func.params[first_output:]),
         allocs=tuple(item for item in func.allocs if item not in written),

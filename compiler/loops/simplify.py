@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from compiler.core.node import Node, rewrite
+from compiler.core.node import Node, rewrite_nodes
 from compiler.loops.arith import Bounds, Interval, Simplifier
 from compiler.loops.ir import (
     Block,
@@ -84,7 +84,7 @@ def substitute(root: N, values: Mapping[str, Expr]) -> N:
     """
     if not values:
         return root
-    return rewrite(root, lambda item: values.get(item.name) if isinstance(item, Var) else None)
+    return rewrite_nodes(root, lambda item: values.get(item.name) if isinstance(item, Var) else None)
 
 
 # ---------------------------------------------------------------- statements

@@ -1,6 +1,6 @@
 """The walks over a loop program: what is around each node (`scoped`), and rebuilding it (`Rewriter`).
 
-Passes and analyses use these, `ir.statements`, `Stmt.map_bodies` or `core.node.rewrite`, and no visitor of
+Passes and analyses use these, `ir.statements`, `Stmt.map_bodies` or `core.node.rewrite_nodes`, and no visitor of
 their own: where a node has its parts, and what they are, its declaration says.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from compiler.core.node import Node, rewrite
+from compiler.core.node import Node, rewrite_nodes
 from compiler.core.types import INDEX
 from compiler.loops.arith import Simplifier
 from compiler.loops.ir import Block, Buffer, Expr, For, Func, If, Iter, Let, Seq, Stmt
@@ -126,7 +126,7 @@ def replace_buffers(root: N, changes: dict[Buffer, Buffer]) -> N:
     """Exchange buffers wherever they occur."""
     if not changes:
         return root
-    return rewrite(root, lambda item: changes.get(item) if isinstance(item, Buffer) else None)
+    return rewrite_nodes(root, lambda item: changes.get(item) if isinstance(item, Buffer) else None)
 
 
 def with_own_buffers(body: Stmt, taken: set[str]) -> Stmt:

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from compiler.core.node import Node, rewrite
+from compiler.core.node import Node, rewrite_nodes
 from compiler.loops.ir import (
     SHARED,
     AddressOf,
@@ -76,7 +76,7 @@ def _shifted(body: Stmt, old: Buffer, new: Buffer, box: _Box) -> Stmt:
             return item.replace(buffer=new, begin=moved(item.begin))
         return None
 
-    return rewrite(body, shift)
+    return rewrite_nodes(body, shift)
 
 
 def _moved(index: Expr, begin: Expr, step: int) -> Expr:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from compiler.core.node import Node, rewrite
+from compiler.core.node import Node, rewrite_nodes
 from compiler.loops.ir import Alloc, Buffer, Expr, Func, Indexed, Ramp, Region, binary, const
 from compiler.loops.simplify import simplify_stmt
 
@@ -31,7 +31,7 @@ def flatten_buffers(func: Func) -> Func:
             return Region(flat(item.buffer), (flat_index(item.buffer, item.begin),), (length,))
         return None
 
-    body = simplify_stmt(rewrite(func.body, flatten))
+    body = simplify_stmt(rewrite_nodes(func.body, flatten))
     return func.replace(body=body, params=tuple(flat(item) for item in func.params))
 
 

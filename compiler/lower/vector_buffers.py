@@ -5,7 +5,7 @@ An accumulator tile of 2 x 14 x 16 floats becomes 28 vectors of 16, which a regi
 
 from __future__ import annotations
 
-from compiler.core.node import rewrite
+from compiler.core.node import rewrite_nodes
 from compiler.loops.ir import REGISTER, SCRATCH, Alloc, Buffer, Expr, Func, Indexed, Ramp, Store, const
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier
@@ -43,7 +43,7 @@ class _Exchange(Rewriter):
         return self._whole(self.parts(item))
 
     def part(self, item: N) -> N:
-        return rewrite(item, self._whole)
+        return rewrite_nodes(item, self._whole)
 
     def _whole(self, item: N) -> N:
         """An access to the buffer as one to a whole vector."""

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from compiler.core.node import Node, rewrite
+from compiler.core.node import Node, rewrite_nodes
 from compiler.loops.ir import (
     Block,
     Buffer,
@@ -189,7 +189,7 @@ N = TypeVar("N", bound=Node)
 
 def use_buffer(item: N, old: str, new: Buffer) -> N:
     """The node with every use of a buffer exchanged; indices stay."""
-    return rewrite(item, lambda found: new if isinstance(found, Buffer) and found.name == old else None)
+    return rewrite_nodes(item, lambda found: new if isinstance(found, Buffer) and found.name == old else None)
 
 
 def declared(block: Block) -> Block:

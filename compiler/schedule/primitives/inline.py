@@ -8,7 +8,7 @@ from math import prod
 from typing import ClassVar
 
 from compiler.core.diagnostics import UsageError
-from compiler.core.node import Node, rewrite
+from compiler.core.node import Node, rewrite_nodes
 from compiler.loops.ir import (
     AddressOf,
     AsyncCopy,
@@ -108,8 +108,8 @@ class ComputeInline(Primitive[None]):
             names = (it.var.name for it in use.block.iters)
             return known.simplify(substitute(use.value, dict(zip(names, indices, strict=True))))
 
-        init = None if reader.init is None else rewrite(reader.init, swap)
-        return declared(reader.replace(body=rewrite(reader.body, swap), init=init))
+        init = None if reader.init is None else rewrite_nodes(reader.init, swap)
+        return declared(reader.replace(body=rewrite_nodes(reader.body, swap), init=init))
 
     def _check_inside(
         self, reader: Block, use: _Inlined, indices: tuple[Expr, ...], known: Simplifier
@@ -172,7 +172,7 @@ class ReverseComputeInline(Primitive[None]):
         values = {item.var.name: value for item, value in zip(block.iters, at, strict=True)}
         value = known.simplify(substitute(store.value, values))
         inner = rounded(made.value, made.buffer)
-        value = rewrite(
+        value = rewrite_nodes(
             value, lambda item: inner if isinstance(item, Load) and item.buffer == made.buffer else None
         )
         indices = tuple(known.simplify(substitute(item, values)) for item in store.indices)

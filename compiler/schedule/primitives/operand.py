@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from compiler.core.node import Node, rewrite
+from compiler.core.node import Node, rewrite_nodes
 from compiler.core.types import TF32, DType
 from compiler.loops.ir import Binary, Block, Buffer, Cast, Expr, Func, Iter, Load, Store, Var
 from compiler.loops.queries import int_of, variables
@@ -131,4 +131,4 @@ class CacheOperand(Primitive[tuple[str, str]]):
 
         body = block.body
         assert isinstance(body, Store)
-        return block.replace(body=body.replace(value=rewrite(body.value, step)))
+        return block.replace(body=body.replace(value=rewrite_nodes(body.value, step)))

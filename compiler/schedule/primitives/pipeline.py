@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from compiler.core.node import Node, rewrite
+from compiler.core.node import Node, rewrite_nodes
 from compiler.loops.ir import (
     AddressOf,
     AtomicUpdate,
@@ -98,7 +98,7 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
                 for number in order:
                     if 0 <= time - self.stages[number] < count:
                         copy = duplicate(at(number, const(time - self.stages[number])), fresh)
-                        yield rewrite(copy, again.get)
+                        yield rewrite_nodes(copy, again.get)
 
         def turn(number: int) -> Stmt:
             """A statement in the new loop: for the iteration that is as far ahead as its stage allows."""

@@ -216,7 +216,7 @@ def test_problems_of_blocks(old: str, new: str, sentence: str) -> None:
 
 
 def _rename_binding(func: Func) -> Func:
-    from compiler.core.node import rewrite
+    from compiler.core.node import rewrite_nodes
     from compiler.loops.ir import Iter
 
     def change(item: object) -> Iter | None:
@@ -224,7 +224,7 @@ def _rename_binding(func: Func) -> Func:
             return item.replace(binding=Var("q"))
         return None
 
-    return func.replace(body=rewrite(func.body, change))  # type: ignore[arg-type]
+    return func.replace(body=rewrite_nodes(func.body, change))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from compiler.core.node import rewrite
+from compiler.core.node import rewrite_nodes
 from compiler.loops.interp import interpret
 from compiler.loops.ir import AsyncCommit, AsyncCopy, AsyncWait, Barrier, Func, Seq, statements
 from compiler.schedule.chooser import Option
@@ -61,14 +61,14 @@ def test_zeros_are_stored_where_nothing_is_copied(shape: tuple[int, int, int]) -
 @pytest.mark.parametrize("stages", [2, 3])
 def test_a_missing_wait_shows(stages: int) -> None:
     func, schedule, flat = lowered(stages)
-    broken = rewrite(flat, lambda item: Seq(()) if isinstance(item, AsyncWait) else None)
+    broken = rewrite_nodes(flat, lambda item: Seq(()) if isinstance(item, AsyncWait) else None)
     got = run_flat(schedule.func, broken, random_inputs(func), shuffle=1)
     assert any(np.isnan(array).any() for array in got.values())
 
 
 def test_a_wait_for_too_few_shows() -> None:
     func, schedule, flat = lowered(3)
-    late = rewrite(flat, lambda item: item.replace(pending=2) if isinstance(item, AsyncWait) else None)
+    late = rewrite_nodes(flat, lambda item: item.replace(pending=2) if isinstance(item, AsyncWait) else None)
     got = run_flat(schedule.func, late, random_inputs(func), shuffle=1)
     assert any(np.isnan(array).any() for array in got.values())
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from compiler.core.diagnostics import BadInputError
-from compiler.core.node import rewrite
+from compiler.core.node import rewrite_nodes
 from compiler.loops.interp import interpret
 from compiler.loops.ir import SHARED, Alloc, Barrier, For, Func, If, Seq, const, statements
 from compiler.loops.text import parse_func
@@ -75,7 +75,7 @@ def test_threads_that_read_what_others_wrote_meet_between() -> None:
 
 def test_without_the_barrier_the_race_is_seen() -> None:
     lowered = lower_all(parse_func(TURN.replace("READ", BACKWARDS)), SM_70)
-    broken = rewrite(lowered, lambda item: Seq(()) if isinstance(item, Barrier) else None)
+    broken = rewrite_nodes(lowered, lambda item: Seq(()) if isinstance(item, Barrier) else None)
     with pytest.raises(Exception, match="same element"):
         interpret(broken, {"x": np.zeros(64, np.float32)}, races=True)
 
@@ -164,7 +164,7 @@ def test_parts_of_a_buffer_that_take_turns_need_one_barrier() -> None:
     """One half is filled while the other one is read; they change places behind the barrier."""
     lowered = check(TURNS.replace("WHERE", "a % 2"))
     assert barriers(lowered) == 1
-    broken = rewrite(lowered, lambda item: Seq(()) if isinstance(item, Barrier) else None)
+    broken = rewrite_nodes(lowered, lambda item: Seq(()) if isinstance(item, Barrier) else None)
     with pytest.raises(Exception, match="same element"):
         interpret(broken, {"x": np.zeros((4, 32), np.float32).ravel()}, races=True)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compiler.core.diagnostics import BadInputError, InternalError
-from compiler.core.node import rewrite
+from compiler.core.node import rewrite_nodes
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import For, ForKind, Func
 from compiler.loops.text import print_func
@@ -74,7 +74,7 @@ def widened(func: Func, _: TargetFacts) -> Func:
 
     loop = next(item for item in func.body.walk() if isinstance(item, For))
     longer = loop.replace(extent=loop.extent + 1)
-    return func.replace(body=rewrite(func.body, lambda item: longer if item == loop else None))
+    return func.replace(body=rewrite_nodes(func.body, lambda item: longer if item == loop else None))
 
 
 @pytest.mark.parametrize("position", range(len(PASSES)))
