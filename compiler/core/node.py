@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Self, TypeVar, cast, dataclass_transform
 
-T = TypeVar("T", bound="Node")
+T = TypeVar("T", bound="IRNode")
 
 
-class Node:
+class IRNode:
     """One immutable tree node; subclasses are made with :func:`node`.
 
     Equality is structural. The hash is computed once per object, so comparing and
@@ -54,13 +54,13 @@ class Node:
         """Return a copy with some fields changed."""
         return type(self)(**{**{name: getattr(self, name) for name in self.FIELDS}, **changes})
 
-    def children(self) -> Iterator[Node]:
+    def children(self) -> Iterator[IRNode]:
         """Yield the nodes directly below this one, in field order."""
         return iter(self.below())
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[IRNode]:
         """Yield this node and everything below it, parents first."""
-        stack: list[Node] = [self]
+        stack: list[IRNode] = [self]
         while stack:
             current = stack.pop()
             yield current
@@ -69,26 +69,26 @@ class Node:
                 below.reverse()
                 stack += below
 
-    def below(self) -> list[Node]:
+    def below(self) -> list[IRNode]:
         """The same as a list of the caller's own."""
-        found: list[Node] = []
+        found: list[IRNode] = []
         for name in self.CHILD_FIELDS:
             value = getattr(self, name)
-            if isinstance(value, Node):
+            if isinstance(value, IRNode):
                 found.append(value)
             elif value.__class__ is tuple:
                 _collect(value, found)
         return found
 
-    def map_children(self, fn: Callable[[Node], Any]) -> Self:
+    def map_children(self, fn: Callable[[IRNode], Any]) -> Self:
         """Apply `fn` to each child; the same object comes back when nothing changed."""
         return self._mapped(fn, self.CHILD_FIELDS)
 
-    def map_parts(self, fn: Callable[[Node], Any]) -> Self:
+    def map_parts(self, fn: Callable[[IRNode], Any]) -> Self:
         """The same without the variable or buffer that the node binds."""
         return self._mapped(fn, self.PART_FIELDS)
 
-    def _mapped(self, fn: Callable[[Node], Any], fields: tuple[str, ...]) -> Self:
+    def _mapped(self, fn: Callable[[IRNode], Any], fields: tuple[str, ...]) -> Self:
         changes: dict[str, Any] = {}
         for name in fields:
             old = getattr(self, name)
@@ -98,16 +98,16 @@ class Node:
         return self.replace(**changes) if changes else self
 
 
-def _collect(values: tuple[Any, ...], found: list[Node]) -> None:
+def _collect(values: tuple[Any, ...], found: list[IRNode]) -> None:
     for item in values:
-        if isinstance(item, Node):
+        if isinstance(item, IRNode):
             found.append(item)
         elif item.__class__ is tuple:
             _collect(item, found)
 
 
-def _map_value(value: Any, fn: Callable[[Node], Any]) -> Any:
-    if isinstance(value, Node):
+def _map_value(value: Any, fn: Callable[[IRNode], Any]) -> Any:
+    if isinstance(value, IRNode):
         return fn(value)
     if value.__class__ is tuple and value:
         new = tuple([_map_value(item, fn) for item in value])
@@ -124,13 +124,13 @@ _PLAIN = re.compile(
 """Annotations (as text) of fields that never hold nodes."""
 
 
-SPELLED: dict[str, type[Node]] = {}
+SPELLED: dict[str, type[IRNode]] = {}
 """First word of a SPELLING -> its class."""
 
 
 @dataclass_transform(frozen_default=True)
 def node(cls: type[T]) -> type[T]:
-    """Class decorator: a frozen, slotted dataclass whose equality and hash are those of `Node`."""
+    """Class decorator: a frozen, slotted dataclass whose equality and hash are those of `IRNode`."""
     made = dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)(cls)
     fields = dataclasses.fields(made)  # type: ignore[arg-type]  # decorated above
     made.FIELDS = tuple(field.name for field in fields)
@@ -144,14 +144,14 @@ def node(cls: type[T]) -> type[T]:
     return made
 
 
-def rewrite_nodes(root: T, fn: Callable[[Node], Node | None]) -> T:
+def rewrite_nodes(root: T, fn: Callable[[IRNode], IRNode | None]) -> T:
     """Rewrite bottom-up: children first, then `fn` on the rebuilt node (None means no change).
 
     Shared subtrees are rewritten once; the same object comes back when nothing changed.
     """
-    memo: dict[int, Node] = {}
+    memo: dict[int, IRNode] = {}
 
-    def visit(current: Node) -> Node:
+    def visit(current: IRNode) -> IRNode:
         key = id(current)
         done = memo.get(key)
         if done is not None:

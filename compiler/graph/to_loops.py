@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from compiler.core.node import Node as TreeNode
-from compiler.core.node import rewrite_nodes
+from compiler.core.node import IRNode, rewrite_nodes
 from compiler.graph.dtypes import Array
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Node, TensorType, Value
@@ -153,7 +152,7 @@ def _inline_scalars(func: Func, scalars: Mapping[str, Const]) -> Func:
     if not scalars:
         return func
 
-    def step(item: TreeNode) -> TreeNode | None:
+    def step(item: IRNode) -> IRNode | None:
         if isinstance(item, Load) and item.buffer.name in scalars:
             return scalars[item.buffer.name]
         if isinstance(item, Block) and any(region.buffer.name in scalars for region in item.reads):

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from compiler.core.diagnostics import InternalError
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.loops.interp_math import FLOAT_FUNCTIONS
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.ir import Binary, Block, Call, Cast, Const, Expr, Func, Load, Select, Store, Unary, Var
@@ -141,7 +141,7 @@ class _Evaluation:
             raise InternalError(f"{expr.name} cannot be computed at compile time")
         return np.asarray(FLOAT_FUNCTIONS[expr.name](*(self(item) for item in expr.args)), np.float64)
 
-    _RULES: ClassVar[Mapping[type[Node], Callable[..., Any]]] = {
+    _RULES: ClassVar[Mapping[type[IRNode], Callable[..., Any]]] = {
         Load: _load,
         Var: _var,
         Const: _const,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from compiler.core.node import Node, node
+from compiler.core.node import IRNode, node
 from compiler.core.types import BOOL, F32, INDEX, DType
 
 # ---------------------------------------------------------------- expressions
@@ -22,7 +22,7 @@ BINARY = COMPARISONS | LOGICAL | ARITHMETIC | BITWISE
 UNARY = frozenset({"neg", "not", "bitnot"})
 
 
-class Expr(Node):
+class Expr(IRNode):
     """A value; `dtype` says its element type and lane count."""
 
     __slots__ = ()
@@ -88,7 +88,7 @@ Number = int | float | bool
 ExprLike = Expr | Number
 
 
-class Indexed(Node):
+class Indexed(IRNode):
     """What names `buffer[indices]`: a load, a store, an address."""
 
     __slots__ = ()
@@ -289,7 +289,7 @@ GLOBAL, CONSTANT, SHARED, SCRATCH, REGISTER, FRAGMENT = (
 
 
 @node
-class Buffer(Node):
+class Buffer(IRNode):
     """A typed region of memory.
 
     shape, strides (elements) and offset (elements) are expressions; no strides means dense row-major.
@@ -316,7 +316,7 @@ class Buffer(Node):
 
 
 @node
-class Region(Node):
+class Region(IRNode):
     """The box of `buffer` that starts at `begin` and is `extent` long in each dimension."""
 
     buffer: Buffer

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.core.types import DType
 from compiler.loops import interp_math, interp_values, intrinsics, ir
 from compiler.loops.interp_expr import Codegen, Place, known_span
@@ -419,7 +419,7 @@ def _bases_first(buffers: Sequence[Buffer]) -> list[Buffer]:
     return list(ordered.values())
 
 
-def _meets(item: Node) -> bool:
+def _meets(item: IRNode) -> bool:
     if isinstance(item, ir.Barrier):
         return True
     if not isinstance(item, ir.Call):

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any, ClassVar, Self
 
-from compiler.core.node import Node, node
+from compiler.core.node import IRNode, node
 from compiler.loops.exprs import (
     ARITHMETIC,
     BINARY,
@@ -135,7 +135,7 @@ class ForKind(Enum):
         return self.value
 
 
-class Stmt(Node):
+class Stmt(IRNode):
     """Something that is executed."""
 
     __slots__ = ()
@@ -182,7 +182,7 @@ class For(Stmt):
 
 
 @node
-class Iter(Node):
+class Iter(IRNode):
     """One iteration variable of a block: its domain 0..extent, its kind, and its value."""
 
     BINDS: ClassVar = ("var",)
@@ -330,7 +330,7 @@ WORKSPACE = "workspace"
 
 
 @node
-class Dim(Node):
+class Dim(IRNode):
     """A symbolic extent: a parameter with a range and a known divisor."""
 
     BINDS: ClassVar = ("var",)
@@ -341,7 +341,7 @@ class Dim(Node):
 
 
 @node
-class Func(Node):
+class Func(IRNode):
     """A kernel: parameters (inputs then outputs), symbolic dims, local buffers, body.
 
     `outputs` counts how many of the last params are written. `allocs` are the intermediate buffers;

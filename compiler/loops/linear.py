@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from math import gcd, inf
 from typing import TypeAlias, TypeGuard
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.loops.ir import Binary, Const, Expr, Var
 
 Range: TypeAlias = tuple[float, float]
@@ -54,20 +54,20 @@ class Linear:
         return self.terms.get(Var(name), 0)
 
 
-def text_key(expr: Node) -> str:
+def text_key(expr: IRNode) -> str:
     """A text that orders atoms the same way in every run."""
     if isinstance(expr, Var):
         return expr.name
     parts = []
     for name in expr.FIELDS:
         value = getattr(expr, name)
-        parts.append(text_key(value) if isinstance(value, Node) else _value_key(value))
+        parts.append(text_key(value) if isinstance(value, IRNode) else _value_key(value))
     return f"~{type(expr).__name__}({','.join(parts)})"
 
 
 def _value_key(value: object) -> str:
     if isinstance(value, tuple):
-        return "(" + ",".join(text_key(v) if isinstance(v, Node) else _value_key(v) for v in value) + ")"
+        return "(" + ",".join(text_key(v) if isinstance(v, IRNode) else _value_key(v) for v in value) + ")"
     return str(value)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from compiler.core.diagnostics import BadInputError
-from compiler.core.node import SPELLED, Node
+from compiler.core.node import SPELLED, IRNode
 from compiler.core.types import INDEX
 from compiler.loops import ir, syntax
 from compiler.loops.ir import Buffer, Expr, For, ForKind, Func, Region, Seq, Stmt, Var
@@ -381,7 +381,7 @@ class _Parser(ExprParser):
         self.take(",")
         return ir.AtomicUpdate(op, buffer, indices, self.expr())
 
-    def suites(self, kind: type[Node], indent: int) -> dict[str, Stmt]:
+    def suites(self, kind: type[IRNode], indent: int) -> dict[str, Stmt]:
         """The statements inside a node with a SPELLING, by the names of its fields."""
         names = kind.BODY_FIELDS
         if len(names) < 2:

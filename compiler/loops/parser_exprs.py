@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from compiler.core.diagnostics import BadInputError, did_you_mean
-from compiler.core.node import SPELLED, Node
+from compiler.core.node import SPELLED, IRNode
 from compiler.core.types import BOOL, F32, INDEX, DType, parse_dtype
 from compiler.loops import ir, syntax
 from compiler.loops.ir import Buffer, Const, Expr, Region, Var
@@ -274,7 +274,7 @@ class ExprParser:
             raise self.wrong(f"select takes condition, then, else; found {len(args)} values")
         return ir.Select(*args)
 
-    def spelled(self, kind: type[Node]) -> dict[str, Any]:
+    def spelled(self, kind: type[IRNode]) -> dict[str, Any]:
         """The fields of a node by its SPELLING; statements inside are left."""
         found: dict[str, Any] = {}
         for piece in spelling_of(cast(Any, kind)):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from compiler.core.diagnostics import InternalError
-from compiler.core.node import SPELLED, Node
+from compiler.core.node import SPELLED, IRNode
 from compiler.core.types import BOOL, F32, INDEX, DType
 from compiler.loops import ir, syntax
 from compiler.loops.ir import Buffer, Const, Expr, Func, Region, Stmt
@@ -74,7 +74,7 @@ def _expr(expr: Expr) -> _Text:
     return (_spelled(expr), syntax.PRIMARY) if write is None else write(expr)
 
 
-def _spelled(item: Node) -> str:
+def _spelled(item: IRNode) -> str:
     """A node by its SPELLING, without the statements inside."""
     if not item.SPELLING:
         raise InternalError(f"a node of kind {type(item).__name__} has no text form")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 from compiler.core.diagnostics import InternalError
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.loops.ir import Buffer, Const, Expr, Var
 
 
 @lru_cache(maxsize=1 << 14)
-def variables(node: Node) -> frozenset[str]:
+def variables(node: IRNode) -> frozenset[str]:
     """Names of all variables in an expression or statement."""
     return frozenset(item.name for item in node.walk() if isinstance(item, Var))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from compiler.core.node import Node, rewrite_nodes
+from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.arith import Bounds, Interval, Simplifier
 from compiler.loops.ir import (
     Block,
@@ -64,7 +64,7 @@ def linear_form(expr: Expr, bounds: Bounds | None = None) -> Linear:
     return Simplifier(bounds).linear(expr)
 
 
-def equivalent(a: Node, b: Node, bounds: Bounds | None = None) -> bool:
+def equivalent(a: IRNode, b: IRNode, bounds: Bounds | None = None) -> bool:
     """Whether two expressions or statements are the same after simplification (False when not shown)."""
     if a == b:
         return True

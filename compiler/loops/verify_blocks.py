@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.loops import ir
 from compiler.loops.intervals import Span, span_of
 from compiler.loops.ir import Buffer, Expr, Region, Stmt, statements
@@ -111,7 +111,7 @@ def _accesses_in(stmt: Stmt, spans: dict[str, Span]) -> Iterator[tuple[Access, s
 
     Inner blocks answer for themselves.
     """
-    stack: list[Node] = [stmt]
+    stack: list[IRNode] = [stmt]
     while stack:
         item = stack.pop()
         if isinstance(item, ir.For):

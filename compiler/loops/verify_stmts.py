@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.loops import ir
 from compiler.loops.intervals import span_of
 from compiler.loops.ir import Buffer, Expr, ForKind, Func, Region, Stmt, Var
@@ -296,7 +296,7 @@ class Checker(ExprChecker):
         What is loaded counts through its indices, and memory private to a thread through the threads.
         """
         found: set[str] = set()
-        stack: list[Node] = [expr]
+        stack: list[IRNode] = [expr]
         while stack:
             item = stack.pop()
             if isinstance(item, Var):

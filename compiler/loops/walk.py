@@ -1,7 +1,7 @@
 """The walks over a loop program: what is around each node (`scoped`), and rebuilding it (`Rewriter`).
 
-Passes and analyses use these, `ir.statements`, `Stmt.map_bodies` or `core.node.rewrite_nodes`, and no visitor of
-their own: where a node has its parts, and what they are, its declaration says.
+Passes and analyses use these, `ir.statements`, `Stmt.map_bodies` or `core.node.rewrite_nodes`, and no visitor
+of their own: where a node has its parts, and what they are, its declaration says.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
-from compiler.core.node import Node, rewrite_nodes
+from compiler.core.node import IRNode, rewrite_nodes
 from compiler.core.types import INDEX
 from compiler.loops.arith import Simplifier
 from compiler.loops.ir import Block, Buffer, Expr, For, Func, If, Iter, Let, Seq, Stmt
 from compiler.loops.names import fresh
 from compiler.loops.regions import buffers_of
 
-N = TypeVar("N", bound=Node)
+N = TypeVar("N", bound=IRNode)
 S = TypeVar("S", bound=Stmt)
 
 
@@ -52,8 +52,8 @@ class Scope:
 
 
 def scoped(
-    root: Node, scope: Scope | None = None, *, closed: Callable[[Node], bool] = lambda _: False
-) -> Iterator[tuple[Node, Scope]]:
+    root: IRNode, scope: Scope | None = None, *, closed: Callable[[IRNode], bool] = lambda _: False
+) -> Iterator[tuple[IRNode, Scope]]:
     """`root` and all nodes below it, parents first, each with what is around it.
 
     Buffers are yielded and not entered, nor is what `closed` holds of.

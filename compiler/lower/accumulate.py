@@ -6,7 +6,7 @@ loops do not move `i`, the sum of lanes goes behind them.
 
 from __future__ import annotations
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.core.types import DType
 from compiler.loops.build import identity_of
 from compiler.loops.ir import (
@@ -78,7 +78,7 @@ class _Accumulate(Rewriter):
         )
 
 
-def _variables(expr: Expr) -> set[Node]:
+def _variables(expr: Expr) -> set[IRNode]:
     return {item for item in expr.walk() if isinstance(item, Var)}
 
 

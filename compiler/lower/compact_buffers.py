@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise
 
-from compiler.core.node import Node, rewrite_nodes
+from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import (
     SHARED,
     AddressOf,
@@ -69,7 +69,7 @@ def _shifted(body: Stmt, old: Buffer, new: Buffer, box: _Box) -> Stmt:
     def moved(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(_moved(*dim) for dim in zip(indices, box.begin, box.step, strict=True))
 
-    def shift(item: Node) -> Node | None:
+    def shift(item: IRNode) -> IRNode | None:
         if isinstance(item, Indexed) and item.buffer == old:
             return item.replace(buffer=new, indices=moved(item.indices))
         if isinstance(item, Region) and item.buffer == old:
@@ -200,7 +200,7 @@ def _last(begin: Expr, size: Expr) -> Expr:
     return begin if size == const(1) else begin + size - 1
 
 
-def _where_reached(item: Node, scope: Scope, threads: set[str]) -> Simplifier:
+def _where_reached(item: IRNode, scope: Scope, threads: set[str]) -> Simplifier:
     """What is known at a node: threads that a condition around it leaves out access nothing there."""
     known, path = scope.known, (*scope.around, item)
     for outer, part in pairwise(path):

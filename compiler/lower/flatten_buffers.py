@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from compiler.core.node import Node, rewrite_nodes
+from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import Alloc, Buffer, Expr, Func, Indexed, Ramp, Region, binary, const
 from compiler.loops.simplify import simplify_stmt
 
@@ -19,7 +19,7 @@ def flatten_buffers(func: Func) -> Func:
     def flat(buffer: Buffer) -> Buffer:
         return buffer.replace(shape=(span(buffer),), strides=(), offset=None)
 
-    def flatten(item: Node) -> Node | None:
+    def flatten(item: IRNode) -> IRNode | None:
         if isinstance(item, Indexed):
             return item.replace(buffer=flat(item.buffer), indices=(flat_index(item.buffer, item.indices),))
         if isinstance(item, Alloc):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.loops.ir import Block, Expr, For, Func, If, Stmt, Var, all_of, const, seq
 from compiler.loops.queries import variables
 from compiler.loops.regions import buffers_read, buffers_written
@@ -83,7 +83,7 @@ def _reduce_names(block: Block) -> set[str]:
     return {name for item in block.iters if item.kind == "reduce" for name in variables(item.binding)}
 
 
-def _blocks(root: Node) -> Iterator[Block]:
+def _blocks(root: IRNode) -> Iterator[Block]:
     return (item for item in root.walk() if isinstance(item, Block))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.loops.ir import (
     AddressOf,
     Binary,
@@ -64,7 +64,7 @@ def accesses(stmt: Stmt, shared: frozenset[str]) -> tuple[Footprint, ...]:
     return tuple(dict.fromkeys(item for item in _accesses(stmt, {}) if item.name in shared))
 
 
-def _accesses(item: Node, values: Mapping[str, Expr]) -> Iterator[Footprint]:
+def _accesses(item: IRNode, values: Mapping[str, Expr]) -> Iterator[Footprint]:
     if isinstance(item, Block):
         yield from _block(item, values)
         return

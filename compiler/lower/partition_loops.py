@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import PARTITION
 from compiler.loops.ir import (
@@ -142,7 +142,7 @@ def _unswitched(loop: For) -> Stmt:
     return If(once, loop.replace(body=branch.then if rest is None else If(rest, branch.then)))
 
 
-def _conditions(root: Node) -> Iterator[Expr]:
+def _conditions(root: IRNode) -> Iterator[Expr]:
     """Comparisons inside the conditions of branches and selections below a node."""
     for item in root.walk():
         if isinstance(item, If | Select) and item.cond.dtype.lanes == 1:
@@ -193,7 +193,7 @@ def _first_above(factor: int, rest: int) -> int:
     return -(rest // factor) if factor > 0 else rest // -factor + 1
 
 
-def _weight(root: Node, unrolled: frozenset[str] = frozenset()) -> int:
+def _weight(root: IRNode, unrolled: frozenset[str] = frozenset()) -> int:
     """Nodes as often as they are printed; of alternatives that unrolled loops decide, the larger one."""
     if isinstance(root, Select) and variables(root.cond) <= unrolled:
         return 1 + max(_weight(root.a, unrolled), _weight(root.b, unrolled))

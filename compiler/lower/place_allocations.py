@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.loops.ir import (
     GLOBAL,
     REGISTER,
@@ -160,7 +160,7 @@ def _wrap(stmt: Stmt, places: dict[int, list[Buffer]]) -> Stmt:
     return result
 
 
-def _is_leaf(item: Node) -> bool:
+def _is_leaf(item: IRNode) -> bool:
     """Whether a node is a block that declares all that it does."""
     return isinstance(item, Block) and not is_compound(item)
 

@@ -7,7 +7,7 @@ inner part becomes serial.
 
 from __future__ import annotations
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.loops.ir import Binary, Const, For, ForKind, Func, Stmt, Var, binary, const
 from compiler.loops.names import fresh
 from compiler.loops.queries import int_of, variables
@@ -55,7 +55,7 @@ class _Split(Rewriter):
 def _divisors(loop: For) -> set[int]:
     """Numbers above 1 by which the variable itself is divided."""
 
-    def divides(item: Node) -> bool:
+    def divides(item: IRNode) -> bool:
         return isinstance(item, Binary) and item.op in ("floordiv", "floormod") and item.a == loop.var
 
     return {

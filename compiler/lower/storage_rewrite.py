@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.core.types import U8
 from compiler.loops.ir import (
@@ -138,7 +138,7 @@ def _in_place(before: _Life, after: _Life, stmt: Stmt) -> bool:
     return _elementwise(stmt, before.buffer, after.buffer, indices) and len(indices) == 1
 
 
-def _elementwise(item: Node, source: Buffer, target: Buffer, indices: set[tuple[Expr, ...]]) -> bool:
+def _elementwise(item: IRNode, source: Buffer, target: Buffer, indices: set[tuple[Expr, ...]]) -> bool:
     """Reads of `source` and writes of `target` only as `target[i] = f(source[i])`; collects the indices."""
     if isinstance(item, Store) and item.buffer == target:
         indices.add(item.indices)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, cast
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import (
     CONSTANT,
@@ -238,7 +238,7 @@ class _Lanes:
             raise _NotVectorizableError
         return cast(Expr, rule(self, item, mask))
 
-    def _varies(self, item: Node) -> bool:
+    def _varies(self, item: IRNode) -> bool:
         """Whether a value depends on the lane."""
         for part in item.walk():
             if isinstance(part, Var) and (part == self._lane or part.name in self._vectors):
@@ -343,7 +343,7 @@ class _Lanes:
             low is not None and high is not None and low + min(reach, 0) >= 0 and high + max(reach, 0) < size
         )
 
-    _STATEMENTS: ClassVar[dict[type[Node], Callable[..., Any]]] = {
+    _STATEMENTS: ClassVar[dict[type[IRNode], Callable[..., Any]]] = {
         Seq: _seq,
         For: _for,
         If: _if,
@@ -351,7 +351,7 @@ class _Lanes:
         Alloc: _alloc,
         Store: _store,
     }
-    _EXPRESSIONS: ClassVar[dict[type[Node], Callable[..., Any]]] = {
+    _EXPRESSIONS: ClassVar[dict[type[IRNode], Callable[..., Any]]] = {
         Var: _var,
         Binary: _binary,
         Unary: _unary,

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from compiler.core.diagnostics import InternalError
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.core.types import INDEX, dtype
 from compiler.loops.annotations import APART
@@ -89,7 +89,7 @@ class KernelPrinter:
         return KernelText(self.name, "\n".join(self.functions), self.scratch_bytes)
 
 
-def _written(item: Node, words: Vocabulary) -> tuple[Buffer, ...]:
+def _written(item: IRNode, words: Vocabulary) -> tuple[Buffer, ...]:
     """What a statement or a call writes; helpers write to the place that they get first."""
     if isinstance(item, Call) and item.name in words.helpers and isinstance(item.args[0], AddressOf):
         return (item.args[0].buffer,)
@@ -438,7 +438,7 @@ class FunctionPrinter(Expressions):
         for part in (item.setup, item.body, item.teardown):
             self.stmt(part)
 
-    STATEMENTS: ClassVar[dict[type[Node], Callable[..., Any]]] = {
+    STATEMENTS: ClassVar[dict[type[IRNode], Callable[..., Any]]] = {
         Seq: _seq,
         For: _for,
         If: _if,
@@ -468,10 +468,10 @@ def stripped(text: str) -> str:
     return text[1:-1]
 
 
-def direct_buffers(root: Node, *, within_parallel: bool = False) -> set[Buffer]:
+def direct_buffers(root: IRNode, *, within_parallel: bool = False) -> set[Buffer]:
     """Buffers that are accessed outside of parallel loops, or anywhere."""
     found: set[Buffer] = set()
-    stack: list[Node] = [root]
+    stack: list[IRNode] = [root]
     while stack:
         item = stack.pop()
         if isinstance(item, For) and item.kind is ForKind.PARALLEL and not within_parallel:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from compiler.core.diagnostics import InternalError
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import (
     FRAGMENT,
@@ -331,7 +331,7 @@ class _LaunchPrinter(FunctionPrinter):
         offset = 0 if buffer.offset is None else int(getattr(buffer.offset, "value", 0)) * buffer.dtype.bytes
         self.writer.declare(name, f"{kind}{name} = ({kind.rstrip()})(({raw.rstrip()}){text} + {offset});")
 
-    STATEMENTS: ClassVar[dict[type[Node], Callable[..., Any]]] = {
+    STATEMENTS: ClassVar[dict[type[IRNode], Callable[..., Any]]] = {
         **FunctionPrinter.STATEMENTS,
         For: _for_bound,
         Alloc: _alloc_device,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar, TypeAlias
 
 from compiler.core.diagnostics import InternalError
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.core.types import INDEX, DType, dtype
 from compiler.loops.ir import (
     COMPARISONS,
@@ -402,7 +402,7 @@ class Expressions:
         operator = {"and": "&", "or": "|", "eq": "==", "ne": "!="}[expr.op]
         return f"({self.mask(expr.a, bits)} {operator} {self.mask(expr.b, bits)})"
 
-    _EXPRESSIONS: ClassVar[dict[type[Node], Callable[..., Any]]] = {
+    _EXPRESSIONS: ClassVar[dict[type[IRNode], Callable[..., Any]]] = {
         Var: _var,
         Const: _const,
         Binary: _binary,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.loops.ir import AtomicUpdate, Binary, Block, Buffer, Const, Expr, Func, Load, Store
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
@@ -149,7 +149,7 @@ def _spoils_sum(func: Func, block: Block, name: str, beyond: Mapping[str, tuple[
     return None
 
 
-def _is_zero(func: Func, term: Node, name: str, known: Simplifier) -> bool:
+def _is_zero(func: Func, term: IRNode, name: str, known: Simplifier) -> bool:
     """Whether a product has a factor from padding that holds 0, and none from padding without content."""
     if isinstance(term, Const):
         return term.value == 0
@@ -161,7 +161,7 @@ def _is_zero(func: Func, term: Node, name: str, known: Simplifier) -> bool:
     return False
 
 
-def _is_defined(func: Func, term: Node, known: Simplifier) -> bool:
+def _is_defined(func: Func, term: IRNode, known: Simplifier) -> bool:
     return all(
         is_padding(func, item.buffer, item.indices, known) != (True, None)
         for item in term.walk()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.core.types import INDEX
 from compiler.loops.ir import AddressOf, Binary, Buffer, Const, Expr, Load, Ramp, Store, Var
 from compiler.loops.queries import variables
@@ -62,7 +62,7 @@ def match(pattern: Store, target: Store, moving: set[str], known: Simplifier) ->
     return found if _same(pattern, target, moving, known, found) else None
 
 
-def _same(a: Node, b: Node, moving: set[str], known: Simplifier, found: dict[str, Places]) -> bool:
+def _same(a: IRNode, b: IRNode, moving: set[str], known: Simplifier, found: dict[str, Places]) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype != b.dtype:
@@ -87,13 +87,13 @@ def _either_order(
     return False
 
 
-def _same_fields(a: Node, b: Node, moving: set[str], known: Simplifier, found: dict[str, Places]) -> bool:
+def _same_fields(a: IRNode, b: IRNode, moving: set[str], known: Simplifier, found: dict[str, Places]) -> bool:
     mine, theirs = list(a.children()), list(b.children())
     if len(mine) != len(theirs):
         return False
     for name in a.FIELDS:
         x, y = getattr(a, name), getattr(b, name)
-        if not isinstance(x, Node | tuple) and x != y:
+        if not isinstance(x, IRNode | tuple) and x != y:
             return False
     return all(_same(x, y, moving, known, found) for x, y in zip(mine, theirs, strict=True))
 

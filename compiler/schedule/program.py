@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 
 from compiler.core.diagnostics import did_you_mean
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.loops.ir import Block, Buffer, Const, Expr, For, Func, Iter, Let, Load, Region, Stmt, Store, Var
 from compiler.loops.names import fresh
 from compiler.loops.queries import int_of, static_shape, variables
@@ -164,7 +164,7 @@ class Site:
         return access.stride(name, Simplifier(self.bounds))
 
 
-def reads_itself(body: Node, name: str) -> bool:
+def reads_itself(body: IRNode, name: str) -> bool:
     """Whether a statement loads from the buffer called `name` what it did not start itself."""
     if isinstance(body, Block) and body.init is not None:
         return False

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from compiler.core.node import Node, rewrite_nodes
+from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import (
     Block,
     Buffer,
@@ -154,7 +154,7 @@ def without_block(body: Stmt, name: str) -> Stmt:
     return body.map_children(lambda child: without_block(child, name) if isinstance(child, Stmt) else child)
 
 
-def holds(item: Node, names: set[str]) -> bool:
+def holds(item: IRNode, names: set[str]) -> bool:
     """Whether one of the named blocks is in a statement."""
     return any(isinstance(found, Block) and found.name in names for found in item.walk())
 
@@ -184,7 +184,7 @@ def swap_buffer(func: Func, new: Buffer) -> Func:
 # ---------------------------------------------------------------- buffers
 
 
-N = TypeVar("N", bound=Node)
+N = TypeVar("N", bound=IRNode)
 
 
 def use_buffer(item: N, old: str, new: Buffer) -> N:

@@ -8,7 +8,7 @@ from math import prod
 from typing import ClassVar
 
 from compiler.core.diagnostics import UsageError
-from compiler.core.node import Node, rewrite_nodes
+from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import (
     AddressOf,
     AsyncCopy,
@@ -99,7 +99,7 @@ class ComputeInline(Primitive[None]):
     def _into(self, reader: Block, use: _Inlined) -> Block:
         known = Simplifier(ranges(reader.iters))
 
-        def swap(item: Node) -> Node | None:
+        def swap(item: IRNode) -> IRNode | None:
             if not isinstance(item, Load) or item.buffer != use.store.buffer:
                 return None
             indices = tuple(known.simplify(at) for at in use.inverse.apply(item.indices))
@@ -351,7 +351,7 @@ def _readers(program: Program, buffer: Buffer, writer: str) -> tuple[Block, ...]
     )
 
 
-def _mentions(item: Node, buffer: Buffer) -> bool:
+def _mentions(item: IRNode, buffer: Buffer) -> bool:
     if isinstance(item, Load | Store | AddressOf | AtomicUpdate | Region):
         return item.buffer == buffer
     return isinstance(item, AsyncCopy) and buffer in {item.target.buffer, item.source.buffer}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeVar, cast
 
 from compiler.core.diagnostics import UsageError
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.loops.ir import (
     CONSTANT,
     AddressOf,
@@ -120,11 +120,11 @@ class _Accesses:
     def __init__(self, old: Buffer, new: Buffer, index_map: IndexMap) -> None:
         self.old, self.new, self.map = old, new, index_map
 
-    def func(self, func: Func) -> Node:
+    def func(self, func: Func) -> IRNode:
         func = swap_buffer(func, self.new)
         return func.replace(body=self.visit(func.body, Simplifier()))
 
-    def visit(self, item: Node, known: Simplifier) -> Node:
+    def visit(self, item: IRNode, known: Simplifier) -> IRNode:
         if isinstance(item, Block):
             return self.block(item, known)
         if isinstance(item, Region):
@@ -184,7 +184,7 @@ def _touches(block: Block, buffer: str) -> bool:
     """Whether a block accesses a buffer; what lives inside it, or starts it, is not among its regions."""
     if any(region.buffer.name == buffer for region in (*block.reads, *block.writes)):
         return True
-    hidden: list[Node] = [
+    hidden: list[IRNode] = [
         part for part in (block.init, block.body) if part is not None and not isinstance(part, Store)
     ]
     if isinstance(block.init, Store):
@@ -326,7 +326,7 @@ class TransformBlockLayout(Primitive[tuple[str, ...]]):
         )
 
 
-T = TypeVar("T", bound=Node)
+T = TypeVar("T", bound=IRNode)
 
 
 class _Tidy:
@@ -338,7 +338,7 @@ class _Tidy:
     def visit(self, item: T) -> T:
         return cast(T, self._visit(item))
 
-    def _visit(self, item: Node) -> Node:
+    def _visit(self, item: IRNode) -> IRNode:
         if isinstance(item, Expr) and (item.dtype == Var("").dtype or item.dtype.is_bool):
             if not variables(item).isdisjoint(self.values):
                 return self.known.simplify(substitute(item, self.values))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from compiler.core.node import Node, rewrite_nodes
+from compiler.core.node import IRNode, rewrite_nodes
 from compiler.core.types import TF32, DType
 from compiler.loops.ir import Binary, Block, Buffer, Cast, Expr, Func, Iter, Load, Store, Var
 from compiler.loops.queries import int_of, variables
@@ -126,7 +126,7 @@ class CacheOperand(Primitive[tuple[str, str]]):
 
     @staticmethod
     def _with(block: Block, expr: Expr, here: Expr) -> Block:
-        def step(item: Node) -> Node | None:
+        def step(item: IRNode) -> IRNode | None:
             return here if item == expr else None
 
         body = block.body

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from compiler.core.node import Node, rewrite_nodes
+from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import (
     AddressOf,
     AtomicUpdate,
@@ -93,7 +93,7 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
 
         def copies(times: Sequence[int]) -> Iterator[Stmt]:
             for time in times:
-                again: dict[Node, Node] = {item: item.replace(name=fresh(item.name)) for item in own}
+                again: dict[IRNode, IRNode] = {item: item.replace(name=fresh(item.name)) for item in own}
                 made_for.extend(item for item in again.values() if isinstance(item, Buffer))
                 for number in order:
                     if 0 <= time - self.stages[number] < count:
@@ -298,7 +298,7 @@ class _RingAccesses:
         self.ring, self.new, self.loop, self.fresh = ring, new, loop, fresh
         self.version: Expr | None = None
 
-    def visit(self, item: Node, known: Simplifier) -> Node:
+    def visit(self, item: IRNode, known: Simplifier) -> IRNode:
         if isinstance(item, Block):
             return self.block(item, known)
         if isinstance(item, Region):
@@ -311,7 +311,7 @@ class _RingAccesses:
     def _own(self, buffer: Buffer) -> bool:
         return buffer.name == self.new.name
 
-    def block(self, block: Block, known: Simplifier) -> Node:
+    def block(self, block: Block, known: Simplifier) -> IRNode:
         if not any(isinstance(item, Buffer) and self._own(item) for item in block.walk()):
             return block
         before = self.version

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from compiler.core.diagnostics import did_you_mean
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.core.types import INDEX
 from compiler.loops.ir import (
     Alloc,
@@ -292,7 +292,7 @@ def _scalar(block: Block, rename: Mapping[str, Expr], known: Simplifier) -> Stor
     return cast(Store, _simple(substitute(block.body, values), known))
 
 
-def _simple(item: Node, known: Simplifier) -> Node:
+def _simple(item: IRNode, known: Simplifier) -> IRNode:
     if isinstance(item, Expr) and item.dtype == INDEX:
         return known.simplify(item)
     return item.map_children(lambda child: _simple(child, known))
@@ -313,7 +313,7 @@ def _implementation(
         allocs.append(own)
     by_name: dict[str, Places] = {item.name: places[item.name] for item in record.implementation.params}
 
-    def visit(item: Node) -> Node:
+    def visit(item: IRNode) -> IRNode:
         changed = item.map_children(visit) if not isinstance(item, Buffer) else item
         buffer = getattr(changed, "buffer", None)
         if not isinstance(buffer, Buffer) or buffer.name not in by_name:

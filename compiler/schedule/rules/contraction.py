@@ -34,7 +34,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import PARTITION, PREFETCH
 from compiler.loops.ir import CONSTANT, Binary, Const, Expr, Iter, Var
@@ -158,7 +158,7 @@ def _group_sizes(load: Access, lane: Iter) -> Iterator[int]:
                 yield int(item.b.value)
 
 
-def _divides(item: Node, var: Var) -> bool:
+def _divides(item: IRNode, var: Var) -> bool:
     return isinstance(item, Binary) and item.op == "floordiv" and item.a == var and isinstance(item.b, Const)
 
 

@@ -18,8 +18,8 @@ from compiler.loops.ir import (
     ForKind,
     Func,
     If,
+    IRNode,
     Load,
-    Node,
     Ramp,
     Select,
     Shuffle,
@@ -60,7 +60,7 @@ def body_of(program: Func) -> str:
     return "\n".join(line[2:] for line in lines if line.strip())
 
 
-def count(program: Func, kind: type[Node]) -> int:
+def count(program: Func, kind: type[IRNode]) -> int:
     return sum(isinstance(item, kind) for item in program.body.walk())
 
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from compiler.core.node import Node
+from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import ASYNC
 from compiler.loops.ir import CONSTANT, Binary, Buffer, Const, Expr, Iter, Load, Select, Var
@@ -118,7 +118,7 @@ def _group_of(found: Sequence[Expr], item: Iter) -> int:
     return sizes.pop() if sizes else 0
 
 
-def _divides(node: Node, item: Iter) -> bool:
+def _divides(node: IRNode, item: Iter) -> bool:
     return (
         isinstance(node, Binary)
         and node.op == "floordiv"
