@@ -13,9 +13,13 @@ default:
 demo *args:
     @tk demo --directory "{{demo_dir}}" "$@"
 
-# the tests: everything that takes seconds, not minutes
+# the tests: everything that takes seconds, not minutes, and a sample of the rest
 test *args:
     @python -m pytest -n auto --dist worksteal -m "not slow and not network and not perf" "$@"
+
+# of these tests those that a change since main can break, or since another commit
+test-changed base="main":
+    @files=$(python -m tests.changed "{{base}}"); [ -n "$files" ] || { echo "nothing changed since {{base}}"; exit 0; }; python -m pytest -n auto --dist worksteal -m "not slow and not network and not perf" $files
 
 # the slow tests, too: every network, every float, 2.3 GB of constants, fifty killed compiles
 test-all *args:

@@ -79,6 +79,7 @@ def test_the_rule_can_fail() -> None:
     assert loaded(("--help",), first="import numpy") == "['numpy'] 0"
 
 
+@pytest.mark.perf
 def test_answers_in_time() -> None:
     """Processor time, the best of several: on a busy machine the clock on the wall measures the others."""
     pairs = [(seconds("-m", "toolchain", "--help"), seconds("-c", "pass")) for _ in range(9)]
