@@ -87,7 +87,7 @@ class Simplifier:
         """The canonical form of an expression of any type."""
         done = self._simple.get(expr)
         if done is None:
-            done = self._visit(expr)
+            done = self._simplified(expr)
             self._simple[expr] = done
             self._simple.setdefault(done, done)
         return done
@@ -406,7 +406,7 @@ class Simplifier:
 
     # ------------------------------------------------------------ expressions of any type
 
-    def _visit(self, expr: Expr) -> Expr:
+    def _simplified(self, expr: Expr) -> Expr:
         if isinstance(expr, Var | Const):
             return self._variable(expr) if isinstance(expr, Var) and expr.type == INDEX else expr
         if expr.dtype == INDEX:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from math import inf
 from typing import Any
 
@@ -402,21 +403,11 @@ def _constants(exprs: Sequence[Expr]) -> tuple[int, ...] | None:
 def _bases_first(buffers: Sequence[Buffer]) -> list[Buffer]:
     """Buffers in an order in which an alias comes after the buffer whose memory it shares."""
     by_name = {item.name: item for item in buffers}
-    ordered: dict[str, Buffer] = {}
-
-    def visit(item: Buffer, path: tuple[str, ...]) -> None:
-        if item.name in ordered:
-            return
-        if item.name in path:
-            raise ProgramError(f"buffer `{item.name}` is an alias of itself")
-        base = by_name.get(item.alias_of or "")
-        if base is not None:
-            visit(base, (*path, item.name))
-        ordered[item.name] = item
-
-    for item in buffers:
-        visit(item, ())
-    return list(ordered.values())
+    bases = {item.name: [item.alias_of] if item.alias_of in by_name else [] for item in buffers}
+    try:
+        return [by_name[name] for name in TopologicalSorter(bases).static_order()]
+    except CycleError as error:
+        raise ProgramError(f"buffer `{error.args[1][0]}` is an alias of itself") from None
 
 
 def _meets(item: IRNode) -> bool:

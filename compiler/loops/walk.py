@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.core.types import INDEX
 from compiler.loops.arith import Simplifier
-from compiler.loops.ir import Block, Buffer, Expr, For, Func, If, Iter, Let, Seq, Stmt
+from compiler.loops.ir import Block, Buffer, Expr, For, Func, If, Indexed, Iter, Let, Region, Seq, Stmt
 from compiler.loops.names import fresh
 from compiler.loops.regions import buffers_of
 
@@ -114,6 +114,23 @@ def _inside(known: Simplifier, stmt: Stmt) -> Simplifier:
         low, high = known.interval(stmt.value)
         return known if low is None or high is None else known.bind(stmt.var.name, low, high)
     return known
+
+
+class AccessRewriter(Rewriter):
+    """Rebuilds what names a place in memory: loads, stores, addresses and boxes."""
+
+    def place(self, item: Indexed | Region) -> IRNode:
+        """What becomes of one of them; what is in it was rebuilt before."""
+        raise NotImplementedError
+
+    def part(self, item: N) -> N:
+        return rewrite_nodes(item, self._placed)
+
+    def parts(self, item: S) -> S:
+        return cast(S, self._placed(super().parts(item)))
+
+    def _placed(self, item: IRNode) -> IRNode:
+        return self.place(item) if isinstance(item, Indexed | Region) else item
 
 
 def bind_loop(known: Simplifier, loop: For | Iter) -> Simplifier:

@@ -5,11 +5,11 @@ An accumulator tile of 2 x 14 x 16 floats becomes 28 vectors of 16, which a regi
 
 from __future__ import annotations
 
-from compiler.core.node import rewrite_nodes
-from compiler.loops.ir import REGISTER, SCRATCH, Alloc, Buffer, Expr, Func, Indexed, Ramp, Store, const
+from compiler.core.node import IRNode
+from compiler.loops.ir import REGISTER, SCRATCH, Alloc, Buffer, Expr, Func, Indexed, Ramp, Region, const
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier
-from compiler.loops.walk import N, Rewriter, Scope, scoped, with_body
+from compiler.loops.walk import AccessRewriter, Rewriter, Scope, scoped, with_body
 
 _PRIVATE = (REGISTER, SCRATCH)
 
@@ -32,21 +32,14 @@ class _Retype(Rewriter):
         return self.parts(item.replace(buffer=vectors, body=body))
 
 
-class _Exchange(Rewriter):
+class _Exchange(AccessRewriter):
     def __init__(self, old: Buffer, new: Buffer, lanes: int, scope: Scope) -> None:
         super().__init__(scope)
         self._old = old
         self._new = new
         self._lanes = lanes
 
-    def visit_store(self, item: Store) -> Store:
-        return self._whole(self.parts(item))
-
-    def part(self, item: N) -> N:
-        return rewrite_nodes(item, self._whole)
-
-    def _whole(self, item: N) -> N:
-        """An access to the buffer as one to a whole vector."""
+    def place(self, item: Indexed | Region) -> IRNode:
         if not isinstance(item, Indexed) or item.buffer != self._old:
             return item
         return item.replace(buffer=self._new, indices=(self._number(item.indices[0]),))

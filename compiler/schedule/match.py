@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from compiler.core.node import IRNode
 from compiler.core.types import INDEX
-from compiler.loops.ir import AddressOf, Binary, Buffer, Const, Expr, Load, Ramp, Store, Var
+from compiler.loops.ir import Binary, Buffer, Const, Expr, Indexed, Ramp, Store, Var
 from compiler.loops.queries import variables
 from compiler.loops.simplify import Simplifier
 
@@ -67,7 +67,7 @@ def _same(a: IRNode, b: IRNode, moving: set[str], known: Simplifier, found: dict
         return False
     if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype != b.dtype:
         return False
-    if isinstance(a, Load | Store | AddressOf) and isinstance(b, Load | Store | AddressOf):
+    if isinstance(a, Indexed) and isinstance(b, Indexed):
         return _same_access(a, b, moving, known, found)
     if isinstance(a, Binary) and isinstance(b, Binary) and a.op in _COMMUTATIVE and a.op == b.op:
         return _either_order(a, b, moving, known, found)
@@ -99,8 +99,8 @@ def _same_fields(a: IRNode, b: IRNode, moving: set[str], known: Simplifier, foun
 
 
 def _same_access(
-    a: Load | Store | AddressOf,
-    b: Load | Store | AddressOf,
+    a: Indexed,
+    b: Indexed,
     moving: set[str],
     known: Simplifier,
     found: dict[str, Places],

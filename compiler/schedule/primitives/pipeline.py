@@ -5,24 +5,21 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import ClassVar
 
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import (
-    AddressOf,
-    AtomicUpdate,
     Block,
     Buffer,
     Expr,
     For,
     ForKind,
     Func,
+    Indexed,
     Iter,
-    Load,
     Region,
     Seq,
     Stmt,
-    Store,
     Var,
     const,
     seq,
@@ -31,6 +28,7 @@ from compiler.loops.ir import (
 from compiler.loops.linear import Linear
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
+from compiler.loops.walk import AccessRewriter
 from compiler.schedule.layouts import with_layouts
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, Site, outer_blocks, ranges, trip_count
@@ -287,46 +285,34 @@ def _with_rings(func: Func, loop: For, rings: Sequence[_Ring], fresh: Fresh) -> 
         new = ring.buffer.replace(shape=shape, strides=strides)
         change = _RingAccesses(ring, new, loop, fresh)
         func = with_layouts(swap_buffer(func, new), new.name, ())
-        func = func.replace(body=cast(Stmt, change.visit(func.body, Simplifier())))
+        func = func.replace(body=change.visit(func.body))
     return func
 
 
-class _RingAccesses:
+class _RingAccesses(AccessRewriter):
     """Rewrites the accesses of a buffer that becomes a ring."""
 
     def __init__(self, ring: _Ring, new: Buffer, loop: For, fresh: Fresh) -> None:
+        super().__init__()
         self.ring, self.new, self.loop, self.fresh = ring, new, loop, fresh
         self.version: Expr | None = None
 
-    def visit(self, item: IRNode, known: Simplifier) -> IRNode:
-        if isinstance(item, Block):
-            return self.block(item, known)
+    def place(self, item: Indexed | Region) -> IRNode:
+        if item.buffer.name != self.new.name:
+            return item
         if isinstance(item, Region):
-            return self.region(item, known)
-        changed = item.map_children(lambda child: self.visit(child, known))
-        if isinstance(changed, Load | Store | AtomicUpdate | AddressOf) and self._own(changed.buffer):
-            return changed.replace(buffer=self.new, indices=self.mapped(changed.indices, known))
-        return changed
+            return self._box(item)
+        return item.replace(buffer=self.new, indices=self._mapped(item.indices))
 
-    def _own(self, buffer: Buffer) -> bool:
-        return buffer.name == self.new.name
-
-    def block(self, block: Block, known: Simplifier) -> IRNode:
-        if not any(isinstance(item, Buffer) and self._own(item) for item in block.walk()):
-            return block
+    def visit_block(self, item: Block) -> Stmt:
+        if not any(isinstance(part, Buffer) and part.name == self.new.name for part in item.walk()):
+            return item
         before = self.version
         if self.ring.dim is None and before is None:
-            block = self._counted(block)
-        known = Simplifier(ranges(block.iters))
-        changed = block.map_children(
-            lambda child: self.visit(child, known) if isinstance(child, Stmt) else child
-        )
-        result = changed.replace(
-            reads=tuple(self.region(item, known) for item in block.reads),
-            writes=tuple(self.region(item, known) for item in block.writes),
-        )
+            item = self._counted(item)
+        done = self.parts(item)
         self.version = before
-        return result
+        return done
 
     def _counted(self, block: Block) -> Block:
         """The block with one more iteration variable: the iteration of the pipelined loop."""
@@ -339,24 +325,22 @@ class _RingAccesses:
         at = next((n for n, item in enumerate(block.iters) if item.kind == "reduce"), len(block.iters))
         return block.replace(iters=(*block.iters[:at], extra, *block.iters[at:]))
 
-    def mapped(self, indices: tuple[Expr, ...], known: Simplifier) -> tuple[Expr, ...]:
+    def _mapped(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
         if self.ring.dim is None:
             assert self.version is not None
             return (self.version, *indices)
         return tuple(
-            known.simplify(item % self.ring.size) if number == self.ring.dim else item
+            self.known.simplify(item % self.ring.size) if number == self.ring.dim else item
             for number, item in enumerate(indices)
         )
 
-    def region(self, region: Region, known: Simplifier) -> Region:
-        if not self._own(region.buffer):
-            return region
+    def _box(self, region: Region) -> Region:
         if self.ring.dim is None:
             assert self.version is not None
             return Region(self.new, (self.version, *region.begin), (const(1), *region.extent))
         begin, extent = list(region.begin), list(region.extent)
         if int_of(extent[self.ring.dim]) == 1:
-            begin[self.ring.dim] = known.simplify(begin[self.ring.dim] % self.ring.size)
+            begin[self.ring.dim] = self.known.simplify(begin[self.ring.dim] % self.ring.size)
         else:
             begin[self.ring.dim], extent[self.ring.dim] = const(0), const(self.ring.size)
         return Region(self.new, tuple(begin), tuple(extent))

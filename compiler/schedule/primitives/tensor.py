@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import ClassVar, cast
 
 from compiler.core.diagnostics import did_you_mean
-from compiler.core.node import IRNode
+from compiler.core.node import IRNode, rewrite_nodes
 from compiler.core.types import INDEX
 from compiler.loops.ir import (
     Alloc,
     Block,
-    Buffer,
     Expr,
     For,
     ForKind,
     Func,
+    Indexed,
     Iter,
     Region,
     Stmt,
@@ -313,25 +313,21 @@ def _implementation(
         allocs.append(own)
     by_name: dict[str, Places] = {item.name: places[item.name] for item in record.implementation.params}
 
-    def visit(item: IRNode) -> IRNode:
-        changed = item.map_children(visit) if not isinstance(item, Buffer) else item
-        buffer = getattr(changed, "buffer", None)
-        if not isinstance(buffer, Buffer) or buffer.name not in by_name:
-            return changed
-        place = by_name[buffer.name]
-        if isinstance(changed, Region):
-            extent = place.extended(changed.extent, const(1))
-            return Region(place.buffer, place.at(changed.begin), extent)
-        indices = getattr(changed, "indices", ())
-        if any(index.dtype.lanes > 1 for index in indices) and not place.keeps_last:
+    def placed(item: IRNode) -> IRNode | None:
+        if not isinstance(item, Indexed | Region) or item.buffer.name not in by_name:
+            return None
+        place = by_name[item.buffer.name]
+        if isinstance(item, Region):
+            return Region(place.buffer, place.at(item.begin), place.extended(item.extent, const(1)))
+        if any(index.dtype.lanes > 1 for index in item.indices) and not place.keeps_last:
             raise refuse(
                 f"{place.buffer.name} is not dense along the vectors of the intrinsic",
-                f"the last dimension of {buffer.name} is not the last one of {place.buffer.name}",
+                f"the last dimension of {item.buffer.name} is not the last one of {place.buffer.name}",
                 "use transform_layout",
             )
-        return changed.replace(buffer=place.buffer, indices=place.at(indices))
+        return item.replace(buffer=place.buffer, indices=place.at(item.indices))
 
-    result = cast(Stmt, visit(body))
+    result = rewrite_nodes(body, placed)
     for alloc in reversed(allocs):
         result = Alloc(alloc, result)
     return result
