@@ -13,7 +13,6 @@ from compiler.loops.walk import with_body
 from compiler.lower.accumulate import accumulate_in_vectors
 from compiler.lower.assign_registers import assign_registers
 from compiler.lower.async_copies import async_copies
-from compiler.lower.combine_lanes import combine_lanes
 from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.flatten_buffers import flatten_buffers
 from compiler.lower.insert_prefetch import insert_prefetch
@@ -24,6 +23,7 @@ from compiler.lower.order_unrolled import order_unrolled
 from compiler.lower.partition_loops import partition_loops
 from compiler.lower.place_allocations import place_allocations
 from compiler.lower.place_shared import place_shared
+from compiler.lower.reduce_subgroups import reduce_subgroups
 from compiler.lower.split_fused import split_fused
 from compiler.lower.storage_rewrite import storage_rewrite
 from compiler.lower.vector_buffers import retype_vector_buffers
@@ -40,7 +40,7 @@ def _simplify(func: Func) -> Func:
 
 PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("place_allocations", lambda func, facts: place_allocations(func, launches=facts.launches)),
-    ("combine_lanes", combine_lanes),
+    ("reduce_subgroups", reduce_subgroups),
     ("merge_threads", merge_threads),
     ("async_copies", async_copies),
     ("lower_blocks", lambda func, _: lower_blocks(func)),

@@ -1,4 +1,4 @@
-"""Reductions over vectors: keep one accumulator per lane in the loops, combine the lanes once at the end.
+"""Vector reduction: one accumulator per lane in the loops, one horizontal combination of lanes at the end.
 
 Vectorising a reduction loop leaves `y[i] = y[i] + sum of lanes(x)` inside the loops around it. Where those
 loops do not move `i`, the sum of lanes goes behind them.

@@ -1,4 +1,4 @@
-"""Decide which private buffers are registers: those at constant places once unrolled loops are expanded.
+"""Register promotion (mem2reg): private buffers whose places are constant once loops are unrolled.
 
 A buffer that was scheduled into registers and cannot be there becomes thread-private memory; a small buffer
 in thread-private memory that can be in registers goes there.

@@ -1,4 +1,4 @@
-"""Fetching into shared memory by asynchronous copies, where a schedule asks for it.
+"""Asynchronous copies to shared memory (`cp.async`), where a schedule asks for them.
 
 A block with the annotation ASYNC that only copies (or stores a constant where a condition does not hold)
 starts copies and goes on; copies of one round are a group. Before each barrier a thread waits for its own

@@ -1,4 +1,4 @@
-"""A buffer that is allocated inside loops shrinks to the box that is accessed there.
+"""Buffer compaction by region inference: what is allocated in loops shrinks to the box accessed there.
 
 For each dimension the accesses are written as (part that is fixed outside the allocation) + (rest). Where
 the fixed parts agree, the box begins at fixed part + smallest rest, and is as long as the rest varies.

@@ -1,4 +1,4 @@
-"""Buffers become one-dimensional: index = sum of index * stride, plus the buffer's offset.
+"""Buffer flattening, linear addresses: index = sum of index * stride, plus the buffer's offset.
 
 A buffer without strides is dense and row-major. Aliases keep the memory they share.
 """

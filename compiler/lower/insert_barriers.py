@@ -1,4 +1,4 @@
-"""Put barriers where one thread uses what another one made.
+"""Thread synchronisation: barriers where one thread uses what another one made.
 
 The program consists of *leaves*, each run by every thread on its own, under loops and conditions that all
 threads of a block run through together. Where two leaves touch the same memory that threads share, and at

@@ -1,4 +1,4 @@
-"""Ask for memory before it is needed: what the next iteration of a loop reads comes while this one computes.
+"""Software prefetching: what the next iteration of a loop reads comes while this one computes.
 
 A loop with the note PREFETCH walks through a buffer, one stretch of it in each iteration. The next stretch is
 asked for in equal parts at the steps of the loops inside, so that the requests never come in a burst. After

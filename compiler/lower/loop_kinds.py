@@ -1,4 +1,4 @@
-"""Settle how loops run: one level of parallel loops, and no loops of a single iteration.
+"""Loop simplification: one level of parallel loops, and no loops of a single iteration.
 
 A parallel loop inside a parallel loop, and one over a single iteration, runs serially: the pool of threads
 serves one level.

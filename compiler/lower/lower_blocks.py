@@ -1,4 +1,4 @@
-"""Blocks become plain statements: iteration variables are replaced by their bindings, predicates by `if`.
+"""Lowering of blocks: iteration variables are replaced by their bindings, predicates by `if`.
 
 The start value of a reduction moves in front of its outermost reduction loop, as a loop nest of its own over
 the spatial loops it depends on. Where another statement inside that loop uses the same buffer, this would

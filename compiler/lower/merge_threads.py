@@ -1,4 +1,4 @@
-"""The loops over threads inside a launch become one: each thread runs the whole launch.
+"""SPMD form: the loops over threads inside a launch become one, and each thread runs the whole launch.
 
 A schedule for threads says what is done one after the other by all threads of a block, each step as a loop
 bound to `threadIdx`:

@@ -1,4 +1,4 @@
-"""Order nests of unrolled loops so that few loaded values are needed at the same time.
+"""Loop interchange in unrolled nests against register pressure: few loaded values are needed at a time.
 
 In `tile[o, w] += x[w] * k[o]` each value of one operand is used once for every value of the other. Where the
 longer of the two loops is inside, all its values stay alive while the outer one advances, and they do not fit

@@ -1,4 +1,4 @@
-"""Whether two threads of a block can meet in one element: what leaves access, and when that is surely apart.
+"""Dependence test: whether two threads of a block can meet in one element, and when that is surely not so.
 
 An access is a box of a buffer whose corner is given by loop variables. Variables of loops around leaves have
 one value for all threads; those of threads, and of loops within a leaf, have another one on each side.

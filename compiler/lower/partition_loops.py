@@ -1,4 +1,4 @@
-"""Split loops where a condition changes: an interior without it, and borders with what is left of it.
+"""Index-set splitting (loop peeling): an interior without a condition, and borders with what is left of it.
 
 A condition that is linear in a loop variable is surely true on one interval of it, and surely false on
 another, whatever the other variables are. These intervals cut the loop into pieces; in each piece the

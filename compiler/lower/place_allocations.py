@@ -1,4 +1,4 @@
-"""Give every local buffer its place: the innermost statement that contains all its accesses.
+"""Placement of allocations: the innermost statement that contains all accesses of a local buffer.
 
 A buffer that is combined over reduction loops is placed outside of them, unless another block gives it new
 values in every iteration. A buffer of scope `global` becomes private to the thread (`scratch`) when its place

@@ -1,4 +1,4 @@
-"""Memory that the threads of a block share is declared outside of the loops over threads."""
+"""Hoisting of shared memory: it is declared outside of the loops over threads."""
 
 from __future__ import annotations
 

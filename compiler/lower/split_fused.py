@@ -1,4 +1,4 @@
-"""Take fused loops apart where their parts are used: index arithmetic without divisions.
+"""Delinearisation: fused loops are taken apart where their parts are used; no divisions in indices.
 
 A loop over f in 0..n whose body speaks of `f // c` and `f % c` becomes a loop over n // c with one over c
 inside. Serial loops are always split. A parallel loop keeps enough iterations to share among threads, and its

@@ -1,4 +1,4 @@
-"""Thread-private buffers that are not alive at the same time share memory.
+"""Liveness and stack colouring: thread-private buffers that are not alive at the same time share memory.
 
 Buffers that are allocated together (one `Alloc` directly inside the other) over a sequence of statements live
 from the first statement that uses them to the last. They are placed in one arena, largest first, each at

@@ -1,4 +1,4 @@
-"""Private buffers that are only accessed as whole aligned vectors become buffers of vectors.
+"""Scalar replacement of vectors: private buffers that are only accessed as whole vectors hold vectors.
 
 An accumulator tile of 2 x 14 x 16 floats becomes 28 vectors of 16, which a register machine can name.
 """

@@ -1,4 +1,4 @@
-"""Vectorised loops become vector expressions; what does not fit stays a loop.
+"""Vectorisation with if-conversion: loops become vectors and masks; what does not fit stays a loop.
 
 A loop over n iterations is cut into pieces of at most one machine register: full vectors first, then the
 rest, as one masked vector where the target has masks, else in powers of two. Inside a piece the loop variable

@@ -1,4 +1,4 @@
-"""What a launch may ask of its device, checked before anything is compiled or started.
+"""Device limits: what a launch may ask of its device, checked before anything is compiled or started.
 
 For each launch of a lowered function: threads of a block, shared memory, size of the grid, barriers that not
 all threads reach, bindings that contradict each other, width of accesses, memory of other address spaces,
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from compiler.core.diagnostics import BadInputError
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import (
+    REGISTER,
+    SCRATCH,
     SHARED,
     Alloc,
     Barrier,
@@ -201,7 +203,7 @@ class _Launch:
             index = item.indices[0]
             lanes = item.buffer.dtype.lanes * (index.lanes if isinstance(index, Ramp) else 1)
             size = lanes * item.buffer.dtype.scalar.bits // 8
-            if size > _WIDEST_BYTES and item.buffer.scope not in ("register", "scratch"):
+            if size > _WIDEST_BYTES and item.buffer.scope not in (REGISTER, SCRATCH):
                 yield LaunchProblem(
                     f"an access of {size} bytes is too wide",
                     self._where(f"buffer {item.buffer.name}"),
@@ -223,7 +225,7 @@ class _Launch:
         for item in self.body.walk():
             if not isinstance(item, Load | Store) or item.buffer not in outside:
                 continue
-            if item.buffer.scope not in ("register", "scratch"):
+            if item.buffer.scope not in (REGISTER, SCRATCH):
                 continue
             used = sorted(name for index in item.indices for name in variables(index) & numbered)
             if used:

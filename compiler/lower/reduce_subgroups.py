@@ -1,4 +1,4 @@
-"""Reductions over the lanes of a sub-group become exchanges between lanes.
+"""Sub-group reduction: a reduction over lanes becomes exchanges between lanes (warp shuffles).
 
 A loop with the annotation LANES reduces what the lanes of a sub-group hold, each an element in its own
 memory. Where a loop around it has the annotation, each of its iterations is done by a sub-group of its own:
@@ -22,6 +22,7 @@ from compiler.loops.annotations import LANES
 from compiler.loops.build import COMBINERS
 from compiler.loops.intrinsics import SHUFFLE_XOR
 from compiler.loops.ir import (
+    REGISTER,
     Alloc,
     Binary,
     Block,
@@ -49,20 +50,19 @@ from compiler.loops.simplify import substitute
 from compiler.loops.walk import Rewriter, with_body
 from compiler.lower.insert_barriers import is_shared
 
-REGISTER = "register"
 _THREAD = "threadIdx.x"
 _COMBINERS = frozenset(COMBINERS.values())
 
 
-def combine_lanes(func: Func, facts: TargetFacts) -> Func:
+def reduce_subgroups(func: Func, facts: TargetFacts) -> Func:
     """Shuffles in place of loops with the annotation LANES; BadInputError where that cannot be."""
     if not facts.binds_threads:
         return func
     names = {item.name for item in func.body.walk() if isinstance(item, Var | Buffer)}
-    return with_body(func, _CombineLanes(names, facts).visit(func.body))
+    return with_body(func, _ReduceSubgroups(names, facts).visit(func.body))
 
 
-class _CombineLanes(Rewriter):
+class _ReduceSubgroups(Rewriter):
     def __init__(self, names: set[str], facts: TargetFacts) -> None:
         super().__init__()
         self._names = names
