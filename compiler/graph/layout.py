@@ -25,7 +25,8 @@ from compiler.graph.fuse import FusedGraph, Group
 from compiler.graph.ir import Node, TensorType, Value
 from compiler.graph.minimise import Table, minimise
 from compiler.graph.op import Kind
-from compiler.loops.layout import NAMES, Layout, blocked, row_major
+from compiler.loops.index_map import AXES
+from compiler.loops.layout import Layout, blocked, row_major
 
 
 class LayoutCosts(Protocol):
@@ -99,7 +100,7 @@ def layout_choices(fused: FusedGraph, lanes: int) -> dict[Value, list[Layout]]:
 
 
 def _can_block(tensor: TensorType, lanes: int) -> bool:
-    return 3 <= tensor.rank <= len(NAMES) and tensor.dtype.bits == 32 and 2 * tensor.shape[1] >= lanes
+    return 3 <= tensor.rank <= len(AXES) and tensor.dtype.bits == 32 and 2 * tensor.shape[1] >= lanes
 
 
 def _keeps_blocks(group: Group) -> bool:

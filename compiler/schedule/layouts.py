@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import prod
 
 from compiler.core.node import IRNode
+from compiler.loops.index_map import IndexMap
 from compiler.loops.ir import AtomicUpdate, Binary, Block, Buffer, Const, Expr, Func, Load, Store
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
-from compiler.schedule.index_map import IndexMap
 
 _PREFIX = "layout:"
 
@@ -167,8 +166,3 @@ def _is_defined(func: Func, term: IRNode, known: Simplifier) -> bool:
         for item in term.walk()
         if isinstance(item, Load)
     )
-
-
-def padded_size(index_map: IndexMap, shape: tuple[int, ...]) -> tuple[int, int]:
-    """(elements before, elements after) a change of layout."""
-    return prod(shape), prod(index_map.shape(shape))

@@ -28,11 +28,12 @@ class Span:
 class Inner:
     """The variables that move while the others are fixed: name -> number of values.
 
-    `limits` are known sums over these variables that stay below a bound (tails of splits): (sum, bound).
+    `limits` are sums over these variables that are known to stay below a bound (tails of splits), each with a
+    variable that stands for it and whose number of values is among the extents.
     """
 
     extents: Mapping[str, int]
-    limits: tuple[tuple[Linear, int], ...] = ()
+    limits: tuple[tuple[Linear, Var], ...] = ()
 
 
 def whole(extent: int) -> Span:
@@ -59,25 +60,19 @@ def relax(value: Linear, inner: Inner, known: Simplifier) -> Span | None:
 def _limited(value: Linear, inner: Inner) -> dict[Expr, int]:
     """The terms, with sums that are known to stay below a bound gathered in one variable each."""
     terms = dict(value.terms)
-    for number, (total, bound) in enumerate(inner.limits):
+    for total, whole_sum in inner.limits:
         first = next(iter(total.terms))
         factor, rest = divmod(terms.get(first, 0), total.terms[first])
         if factor == 0 or rest or any(terms.get(a) != c * factor for a, c in total.terms.items()):
             continue
         for atom in total.terms:
             del terms[atom]
-        terms[Var(_limit_name(number, bound))] = factor
+        terms[whole_sum] = factor
     return terms
-
-
-def _limit_name(number: int, bound: int) -> str:
-    return f"#{number}:{bound}"
 
 
 def _relax_atom(atom: Expr, inner: Inner, known: Simplifier) -> Span | None:
     if isinstance(atom, Var):
-        if atom.name.startswith("#"):
-            return Span(constant_sum(0), int(atom.name.partition(":")[2]))
         extent = inner.extents.get(atom.name)
         return Span(single(atom), 1) if extent is None else whole(extent)
     names = variables(atom)
@@ -157,7 +152,7 @@ def is_dense(region: Region, values: Mapping[str, Expr], inner: Inner, known: Si
     groups: list[tuple[set[str], list[int]]] = []
     for number, value in enumerate(sums):
         names = {n for atom in _limited(value, inner) for n in variables(atom)}
-        moving = {n for n in names if n in inner.extents or n.startswith("#")}
+        moving = {n for n in names if n in inner.extents}
         dims = [number]
         for group in [g for g in groups if not moving.isdisjoint(g[0])]:
             groups.remove(group)
@@ -175,7 +170,7 @@ def _group_dense(
     if len(dims) == 1 and lengths[0] is not None and _contiguous(sums[dims[0]], lengths[0], inner, known):
         return True
     spans = [relax(sums[d], inner, known) for d in dims]
-    points = prod(int(n.partition(":")[2]) if n.startswith("#") else inner.extents[n] for n in names)
+    points = prod(inner.extents[n] for n in names)
     return all(n == 1 for n in lengths) and prod(0 if s is None else s.extent for s in spans) == points
 
 
@@ -210,7 +205,8 @@ def _pace(atom: Expr, inner: Inner, known: Simplifier) -> int | None:
 
 def limits_of(predicate: Expr | None, inner: Mapping[str, int], known: Simplifier) -> Inner:
     """The inner variables with what a predicate says about them alone."""
-    extents, limits = dict(inner), []
+    extents, bounds = dict(inner), dict[str, int]()
+    limits: list[tuple[Linear, Var]] = []
     for cond in operands(predicate, "and") if predicate is not None else ():
         found = _upper_bound(cond, known)
         if found is None or not all(isinstance(a, Var) and a.name in inner for a in found[0].terms):
@@ -222,8 +218,9 @@ def limits_of(predicate: Expr | None, inner: Mapping[str, int], known: Simplifie
             if factor > 0:
                 extents[atom.name] = max(1, min(extents[atom.name], (bound - 1) // factor + 1))
         elif bound > 0 and (count := _count_from_zero(total, extents, known)) is not None:
-            limits.append((total, min(bound, count)))
-    return Inner(extents, tuple(limits))
+            limits.append((total, Var(f"#{len(limits)}")))
+            bounds[f"#{len(bounds)}"] = min(bound, count)
+    return Inner({**extents, **bounds}, tuple(limits))
 
 
 def _count_from_zero(total: Linear, extents: Mapping[str, int], known: Simplifier) -> int | None:
@@ -360,9 +357,7 @@ def executed(
         names = {item.var.name for item in members}
         if not names.isdisjoint(done):
             continue
-        own = {
-            n for atom in _limited(value, inner) for n in variables(atom) if n in inner.extents or n[0] == "#"
-        }
+        own = {n for atom in _limited(value, inner) for n in variables(atom) if n in inner.extents}
         span = relax(value, inner, known)
         if span is None or not own.isdisjoint(moving) or not _contiguous(value, 1, inner, known):
             continue

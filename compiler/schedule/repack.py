@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 
+from compiler.loops.index_map import IndexMap, IterSplit, iter_split
 from compiler.loops.ir import Binary, Const, Expr, Var
-from compiler.schedule.index_map import Digit, IndexMap, digits
 
 Array = np.ndarray[Any, Any]
 
 
 def repack(index_map: IndexMap, array: Array, pad: float) -> Array:
     """The array in the output layout of the map (of shape `IndexMap.shape`), not always contiguous."""
-    parts = [digits(item) for item in index_map.outputs]
+    parts = [iter_split(item) for item in index_map.outputs]
     if all(item is not None for item in parts):
         plan = _plan(index_map.inputs, [item for item in parts if item is not None], array.shape)
         if plan is not None:
@@ -25,12 +25,12 @@ def repack(index_map: IndexMap, array: Array, pad: float) -> Array:
 
 
 def _plan(
-    inputs: Sequence[str], parts: Sequence[Digit], shape: Sequence[int]
+    inputs: Sequence[str], parts: Sequence[IterSplit], shape: Sequence[int]
 ) -> tuple[list[int], list[int], list[int]] | None:
-    """(padded shape, digit shape, order of digits) when each input is cut into digits without overlap."""
+    """(padded shape, shape of the parts, their order) when each input is cut into parts without overlap."""
     padded: list[int] = []
     cut: list[int] = []
-    numbers: dict[Digit, int] = {}
+    numbers: dict[IterSplit, int] = {}
     for name, extent in zip(inputs, shape, strict=True):
         own = sorted((item for item in parts if item.input == name), key=lambda item: -item.step)
         if not own or own[-1].step != 1:
@@ -47,8 +47,8 @@ def _plan(
     return padded, cut, [numbers[item] for item in parts]
 
 
-def _counts(own: Sequence[Digit], extent: int) -> list[int] | None:
-    """How many values each digit of one input takes, largest step first."""
+def _counts(own: Sequence[IterSplit], extent: int) -> list[int] | None:
+    """How many values each part of one input takes, largest step first."""
     top = own[0]
     first = -(-extent // top.step)
     if top.count is not None:
@@ -94,11 +94,3 @@ def _evaluate(item: Expr, values: dict[str, Array]) -> Any:
     if item.op == "mul":
         return a * b
     return a // b if item.op == "floordiv" else a % b
-
-
-def unpack(index_map: IndexMap, array: Array, shape: Sequence[int]) -> Array:
-    """The array of the input shape `shape` that `repack` would turn into `array`; padding is dropped."""
-    values: dict[str, Array] = dict(zip(index_map.inputs, np.indices(shape, sparse=True), strict=True))
-    places = tuple(np.broadcast_to(_evaluate(item, values), tuple(shape)) for item in index_map.outputs)
-    result: Array = array[places]
-    return result

@@ -13,11 +13,11 @@ from compiler.graph.ir import Value
 from compiler.graph.memory import ALIGNMENT
 from compiler.graph.to_loops import Derived
 from compiler.loops.evaluate import evaluate_func
-from compiler.schedule.index_map import IndexMap
+from compiler.loops.index_map import IndexMap
 from compiler.schedule.repack import repack
 
-Maps = tuple[str, ...]
-"""Index maps as text, applied one after the other; empty for row-major."""
+Maps = tuple[IndexMap, ...]
+"""Applied one after the other; empty for row-major."""
 
 
 @dataclass(slots=True)
@@ -38,8 +38,8 @@ class ConstantPool:
         if key not in self._offsets:
             self._offsets[key] = self.bytes
             shape: tuple[int, ...] = value.type.shape
-            for text in maps:
-                shape = IndexMap.parse(text).shape(shape)
+            for index_map in maps:
+                shape = index_map.shape(shape)
             size = int(np.prod(shape, dtype=np.int64)) * to_numpy(value.type.dtype).itemsize
             self.bytes += -(-size // ALIGNMENT) * ALIGNMENT
         return self._offsets[key]
@@ -48,8 +48,8 @@ class ConstantPool:
         """Write all constants in order, each padded with zeros to the alignment."""
         for value, maps in self._offsets:
             array = self._array(value)
-            for text in maps:
-                array = repack(IndexMap.parse(text), array, 0)
+            for index_map in maps:
+                array = repack(index_map, array, 0)
             data = np.ascontiguousarray(array)
             if data.size:
                 stream.write(data.reshape(-1).view(np.uint8).data)

@@ -63,7 +63,7 @@ class Kernel:
     def maps(self, param: int) -> Maps:
         """The index maps that lead from the logical to the physical layout of a parameter."""
         name = self.func.params[param].name
-        return tuple(item.index_map.text for item in layouts_of(self.scheduled, name))
+        return tuple(item.index_map for item in layouts_of(self.scheduled, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,12 +211,13 @@ def _replayed(func: Func, layouts: Mapping[str, Layout], edit: Edit) -> Schedule
         ) from error
     for item in func.params:
         wanted = layouts[item.name].maps if item.name in layouts else ()
-        made = tuple(entry.index_map.text for entry in layouts_of(schedule.func, item.name))
+        before = "; ".join(item.text for item in wanted) or "row-major"
+        made = tuple(entry.index_map for entry in layouts_of(schedule.func, item.name))
         if item.scope != CONSTANT and made != wanted:
             raise BadInputError(
                 f"the edited trace changes the layout of `{item.name}`",
                 where=str(edit.path),
-                why=f"other kernels keep this tensor as {'; '.join(wanted) or 'row-major'}",
+                why=f"other kernels keep this tensor as {before}",
                 hint="leave the steps that transform parameters other than constants as they are",
             )
     _verify_edited(schedule.func, "scheduled", edit)

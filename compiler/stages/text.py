@@ -17,7 +17,7 @@ from compiler.stages.kernels import Step
 def layouts_text(layouts: Mapping[Value, Layout]) -> str:
     """One line for each tensor: its type and its index maps."""
     lines = (
-        f"{value}: {value.type} as {'; '.join(layout.maps) or 'row-major'}"
+        f"{value}: {value.type} as {'; '.join(item.text for item in layout.maps) or 'row-major'}"
         for value, layout in layouts.items()
     )
     return "\n".join(lines)

@@ -19,10 +19,12 @@ from compiler.loops.verify import verify_func
 from compiler.lower import LEADS_TO, PASSES
 from compiler.render.cstyle import render_kernel
 from compiler.schedule.layouts import layouts_of
+from compiler.schedule.repack import repack
 from compiler.targets import Target
 from compiler.targets.build import compile_object
 from compiler.targets.toolchain import find_cxx
 from tests.support.schedules import shape_of
+from tests.support.unpack import unpack
 
 Array = np.ndarray[Any, Any]
 
@@ -86,7 +88,7 @@ def pack_inputs(func: Func, inputs: dict[str, Array]) -> dict[str, Array]:
     packed = {}
     for name, array in inputs.items():
         for layout in layouts_of(func, name):
-            array = layout.index_map.apply_numpy(array, np.nan if layout.pad is None else layout.pad)
+            array = repack(layout.index_map, array, np.nan if layout.pad is None else layout.pad)
         packed[name] = array
     return packed
 
@@ -97,7 +99,7 @@ def unpack_outputs(func: Func, outputs: dict[str, Array]) -> dict[str, Array]:
     for name, array in outputs.items():
         array = array.reshape(shape_of(func, name))
         for layout in reversed(layouts_of(func, name)):
-            array = layout.index_map.undo_numpy(array, layout.shape)
+            array = unpack(layout.index_map, array, layout.shape)
         done[name] = array
     return done
 

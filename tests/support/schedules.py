@@ -12,8 +12,10 @@ from compiler.loops.interp import interpret
 from compiler.loops.ir import Const, Func, Select, all_of, const, maximum
 from compiler.loops.verify import verify_func
 from compiler.schedule.layouts import layouts_of
+from compiler.schedule.repack import repack
 from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import Trace
+from tests.support.unpack import unpack
 
 Array = np.ndarray[Any, Any]
 
@@ -46,12 +48,12 @@ def run_logical(
     packed = {}
     for name, array in inputs.items():
         for layout in layouts_of(func, name):
-            array = layout.index_map.apply_numpy(array, np.nan if layout.pad is None else layout.pad)
+            array = repack(layout.index_map, array, np.nan if layout.pad is None else layout.pad)
         packed[name] = array
     outputs = interpret(func, packed, shuffle=shuffle, races=races)
     for name in outputs:
         for layout in reversed(layouts_of(func, name)):
-            outputs[name] = layout.index_map.undo_numpy(outputs[name], layout.shape)
+            outputs[name] = unpack(layout.index_map, outputs[name], layout.shape)
     return outputs
 
 

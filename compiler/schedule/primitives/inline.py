@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from compiler.core.diagnostics import UsageError
 from compiler.core.node import IRNode, rewrite_nodes
+from compiler.loops.index_map import IndexMap
 from compiler.loops.ir import (
     AddressOf,
     AsyncCopy,
@@ -27,7 +28,6 @@ from compiler.loops.ir import (
     all_of,
 )
 from compiler.loops.simplify import Simplifier, substitute
-from compiler.schedule.index_map import IndexMap
 from compiler.schedule.nest import own_conditions
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Program, ranges

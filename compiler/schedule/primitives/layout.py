@@ -8,6 +8,7 @@ from typing import ClassVar, TypeVar, cast
 
 from compiler.core.diagnostics import UsageError
 from compiler.core.node import IRNode
+from compiler.loops.index_map import IndexMap
 from compiler.loops.ir import (
     CONSTANT,
     AddressOf,
@@ -33,7 +34,6 @@ from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.errors import ScheduleError
-from compiler.schedule.index_map import IndexMap
 from compiler.schedule.layouts import Layout, cannot_round_up, layouts_of, with_layouts
 from compiler.schedule.nest import own_loops
 from compiler.schedule.primitives.base import Primitive
@@ -59,6 +59,11 @@ class TransformLayout(Primitive[tuple[str, ...]]):
     buffer: str
     index_map: str
     pad: float | None = None
+
+    @classmethod
+    def of(cls, buffer: str, index_map: IndexMap | str, pad: float | None = None) -> TransformLayout:
+        """The step for a map, which may be text."""
+        return cls(buffer, _text(index_map), pad)
 
     def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
         func, buffer = program.func, program.buffer(self.buffer, self.name)
@@ -92,6 +97,10 @@ def static_shape(buffer: Buffer, asked: str) -> tuple[int, ...]:
             hint="compile for a fixed shape",
         )
     return tuple(item for item in shape if item is not None)
+
+
+def _text(index_map: IndexMap | str) -> str:
+    return index_map if isinstance(index_map, str) else index_map.text
 
 
 def _checked_map(text: str, shape: tuple[int, ...], asked: str) -> IndexMap:
@@ -253,6 +262,11 @@ class TransformBlockLayout(Primitive[tuple[str, ...]]):
 
     block: str
     index_map: str
+
+    @classmethod
+    def of(cls, block: str, index_map: IndexMap | str) -> TransformBlockLayout:
+        """The step for a map, which may be text."""
+        return cls(block, _text(index_map))
 
     def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
         site = program.site(self.block, self.name)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.loops.annotations import stage_of
+from compiler.loops.index_map import IndexMap
 from compiler.loops.ir import Binary, Block, Const, Expr, Iter, Store, Var
-from compiler.loops.layout import NAMES, split_map
 from compiler.loops.queries import extent_of
 from compiler.schedule.schedule import Schedule
 
@@ -36,20 +36,17 @@ def fuse_all(schedule: Schedule, loops: Sequence[str]) -> str:
 
 def reiterate(schedule: Schedule, block: str, axis: int, lanes: int) -> None:
     """Let a block run over blocks of lanes, and lanes (last spatial), instead of one iteration."""
-    iters = schedule.block(block).iters
-    names = list(NAMES[: len(iters)])
-    spatial = [name for name, item in zip(names, iters, strict=True) if item.kind == "spatial"]
-    reduce = [name for name, item in zip(names, iters, strict=True) if item.kind == "reduce"]
-    key = names[axis]
-    blocks = [f"{name} // {lanes}" if name == key else name for name in spatial]
-    target = [*blocks, f"{key} % {lanes}", *reduce]
-    schedule.transform_block_layout(block, f"{', '.join(names)} -> {', '.join(target)}")
+    kinds = [item.kind for item in schedule.block(block).iters]
+    spatial = [number for number, kind in enumerate(kinds) if kind == "spatial"]
+    reduce = [number for number, kind in enumerate(kinds) if kind == "reduce"]
+    index_map = IndexMap.identity(len(kinds)).reordered([*spatial, *reduce])
+    schedule.transform_block_layout(block, index_map.split(spatial.index(axis), lanes, to=len(spatial)))
 
 
 def split_iteration(schedule: Schedule, block: str, axis: int, size: int) -> None:
     """Let a block run over groups of `size` and steps inside a group instead of one iteration."""
     rank = len(schedule.block(block).iters)
-    schedule.transform_block_layout(block, split_map(rank, axis, size))
+    schedule.transform_block_layout(block, IndexMap.identity(rank).split(axis, size))
 
 
 def is_lane_of(index: Expr, name: str) -> bool:

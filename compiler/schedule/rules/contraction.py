@@ -37,8 +37,9 @@ from dataclasses import dataclass
 from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import PARTITION, PREFETCH
+from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import CONSTANT, Binary, Const, Expr, Iter, Var
-from compiler.loops.layout import NAMES, lane_map, split_map
+from compiler.loops.layout import lanes_last
 from compiler.loops.queries import extent_of, static_shape, variables
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Access, Site
@@ -297,7 +298,7 @@ class _Contraction:
     def _split_buffer(self, buffer: str, access: Access, var: Var, size: int) -> None:
         dims = [n for n, index in enumerate(access.indices) if index == var]
         if len(dims) == 1:
-            self.s.transform_layout(buffer, split_map(len(access.indices), dims[0], size))
+            self.s.transform_layout(buffer, IndexMap.identity(len(access.indices)).split(dims[0], size))
 
     # -- layouts
 
@@ -311,45 +312,38 @@ class _Contraction:
         store = self.block.store
         if not is_lane_of(store.indices[-1], self.lane.var.name):  # else it has a blocked output's layout
             lane_dim = self._dim_of(store, self.lane)
-            self.s.transform_layout(accumulator, lane_map(len(store.indices), lane_dim, self.lanes))
+            self.s.transform_layout(accumulator, lanes_last(len(store.indices), lane_dim, self.lanes))
         for load in reader.loads:
             if load.buffer.scope == CONSTANT and lane_var is not None:
                 dims = [n for n, index in enumerate(load.indices) if index == lane_var]
                 if len(dims) == 1:
                     self.s.transform_layout(
                         load.buffer.name,
-                        lane_map(len(load.indices), dims[0], self.lanes),
+                        lanes_last(len(load.indices), dims[0], self.lanes),
                     )
         reiterate(self.s, self.name, self.roles.lane, self.lanes)
         lane_at = next((n for n, item in enumerate(reader.block.iters) if item.var == lane_var), None)
         if lane_at is not None:
             reiterate(self.s, epilogue, lane_at, self.lanes)
 
-    def packed_map(self, packed: Access, vectors: int) -> str:
+    def packed_map(self, packed: Access, vectors: int) -> IndexMap:
         """The order in which the tile reads the constant: lane blocks, reduction, lane."""
-        names = list(NAMES[: len(packed.indices)])
-        dims = {index.name: n for n, index in enumerate(packed.indices) if isinstance(index, Var)}
-        if self.lane.var.name not in dims:
-            return f"{', '.join(names)} -> {', '.join(names)}"
-        lane = names[dims[self.lane.var.name]]
-        width = vectors * self.lanes
-        outer = [n for n in names if n != lane and not self._is_reduce(packed, names.index(n))]
-        inner = [n for n in names if self._is_reduce(packed, names.index(n))]
-        split = self.reduce_split()
-        tail: list[str] = []
-        if split is not None and inner:
-            first = (
-                names[dims[self.block.reduce[0].var.name]] if self.block.reduce[0].var.name in dims else ""
-            )
-            if first:
-                rest = [n for n in inner if n != first]
-                inner, tail = [f"{first} // {split}", *rest], [f"{first} % {split}"]
-        target = [*outer, f"{lane} // {width}", *inner, *tail, f"{lane} % {width}"]
-        return f"{', '.join(names)} -> {', '.join(target)}"
-
-    def _is_reduce(self, packed: Access, dim: int) -> bool:
-        index = packed.indices[dim]
-        return isinstance(index, Var) and any(item.var == index for item in self.block.reduce)
+        axes = AXES[: len(packed.indices)]
+        pairs = zip(axes, packed.indices, strict=True)
+        place = {index.name: axis for axis, index in pairs if isinstance(index, Var)}
+        lane = place.get(self.lane.var.name)
+        if lane is None:
+            return IndexMap.identity(len(axes))
+        reduce = [place[item.var.name] for item in self.block.reduce if item.var.name in place]
+        width, split = vectors * self.lanes, self.reduce_split()
+        outer = [axis for axis in axes if axis not in (lane, *reduce)]
+        inner: list[Expr] = [axis for axis in axes if axis in reduce]
+        first = place.get(self.block.reduce[0].var.name)
+        tail = []
+        if split is not None and first is not None:
+            inner = [first // split, *(axis for axis in inner if axis != first)]
+            tail = [first % split]
+        return IndexMap.of(len(axes), [*outer, lane // width, *inner, *tail, lane % width])
 
     def _dim_of(self, access: Access, item: Iter) -> int:
         return next(n for n, index in enumerate(access.indices) if item.var.name in variables(index))

@@ -16,7 +16,7 @@ import math
 
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import stage_of
-from compiler.loops.layout import NAMES
+from compiler.loops.index_map import IndexMap
 from compiler.loops.queries import extent_of
 from compiler.schedule.rules.common import SMALL, fuse_all, reiterate, stores_lanes
 from compiler.schedule.schedule import Schedule
@@ -45,17 +45,17 @@ def window(schedule: Schedule, facts: TargetFacts) -> bool:
 
 def _arrange(s: Schedule, fillers: list[str], row: str, result: str, lanes: int) -> None:
     extents = [extent_of(item.extent) for item in s.block(result).iters]
-    batch, channel, *space = names = list(NAMES[: len(extents)])
-    inner = [batch, *space, channel]
-    s.transform_layout(row, f"{', '.join(names)} -> {', '.join(inner)}")
+    rank = len(extents)
+    channels_last = IndexMap.identity(rank).reordered([0, *range(2, rank), 1])
+    s.transform_layout(row, channels_last)
     reiterate(s, result, 1, lanes)
     n, blocks, *around, lane = s.loops(result)
     pixels, pixel = s.split(around[-1], (None, min(_PIXELS, extents[-1])))
     s.reorder(n, *around[:-1], pixels, pixel, blocks, lane)
     for name in fillers:
         whole = extent_of(s.block(name).iters[1].extent) % lanes == 0
-        vectors = [f"{channel} // {lanes}", f"{channel} % {lanes}"] if whole else [channel]
-        s.transform_block_layout(name, f"{', '.join(names)} -> {', '.join([*inner[:-1], *vectors])}")
+        vectors = channels_last.split(rank - 1, lanes) if whole else channels_last
+        s.transform_block_layout(name, vectors)
         own = s.compute_at(name, pixels)
         (s.vectorize if whole else s.unroll)(own[-1])
     s.vectorize(lane)

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import APART, PARTITION, PREFETCH, stage_of
 from compiler.loops.ir import CONSTANT, Block, ForKind, Func, Load
-from compiler.loops.layout import Layout, lane_map
+from compiler.loops.layout import Layout, lanes_last
 from compiler.loops.queries import extent_of, variables
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Program
@@ -229,9 +229,9 @@ class _Winograd:
         loads = [item for item in products.body.walk() if isinstance(item, Load)]
         filters = next(item for item in loads if item.buffer.scope == CONSTANT)
         self.filters = filters.buffer.name
-        s.transform_layout(self.filters, f"a, b, c, d -> a, b, c // {width}, d, c % {width}")
+        s.transform_layout(self.filters, lanes_last(4, 2, width))
         for name in self.names.values():
-            s.transform_layout(s.site(name).target, lane_map(4, 2, self.lanes))
+            s.transform_layout(s.site(name).target, lanes_last(4, 2, self.lanes))
         for name in ("tile_rows", "result_rows"):
             s.set_scope(s.site(self.names[name]).target, "register")
         self._epilogue_constants()
@@ -244,7 +244,7 @@ class _Winograd:
         for load in last.loads:
             dims = [number for number, index in enumerate(load.indices) if index == channel]
             if load.buffer.scope == CONSTANT and len(dims) == 1:
-                self.s.transform_layout(load.buffer.name, lane_map(len(load.indices), dims[0], self.lanes))
+                self.s.transform_layout(load.buffer.name, lanes_last(len(load.indices), dims[0], self.lanes))
 
     def _iterations(self, copy: str) -> None:
         for name in (*self.names.values(), copy):

@@ -10,8 +10,9 @@ import pytest
 from compiler.graph.alias import Alias, find_aliases, is_join
 from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Value
+from compiler.loops.index_map import IndexMap
 from compiler.loops.layout import Layout, blocked, row_major
-from compiler.schedule.index_map import IndexMap
+from compiler.schedule.repack import repack
 from tests.support.sketch import Sketch, layouts_of
 
 LANES = 8
@@ -52,9 +53,9 @@ def assert_in_place(
         np.testing.assert_array_equal(memory.reshape(wanted.shape), wanted)
 
 
-def physical(array: np.ndarray, maps: tuple[str, ...]) -> np.ndarray:
-    for text in maps:
-        array = IndexMap.parse(text).apply_numpy(array, 0)
+def physical(array: np.ndarray, maps: tuple[IndexMap, ...]) -> np.ndarray:
+    for index_map in maps:
+        array = repack(index_map, array, 0)
     return array
 
 

@@ -7,16 +7,17 @@ import pytest
 
 from compiler.core.diagnostics import UsageError
 from compiler.loops.build import Builder
+from compiler.loops.index_map import IndexMap
 from compiler.loops.interp import interpret
 from compiler.loops.ir import Func, const
 from compiler.loops.printer import print_func
 from compiler.loops.simplify import simplify
 from compiler.schedule.errors import ScheduleError
-from compiler.schedule.index_map import IndexMap
 from compiler.schedule.layouts import all_layouts, layouts_of
 from compiler.schedule.repack import _by_indices, repack
 from compiler.schedule.schedule import Schedule
 from tests.support.schedules import checked, conv_direct, padded_conv_pool, shape_of
+from tests.support.unpack import unpack
 
 
 def row() -> Func:
@@ -48,7 +49,7 @@ def test_index_map_shape_text_inverse_and_arrays(
     assert index_map.shape(shape) == physical
     assert index_map.is_padded(shape) == (np.prod(physical) != np.prod(shape))
     array = np.arange(1, 1 + np.prod(shape), dtype=np.int64).reshape(shape)
-    packed = index_map.apply_numpy(array, -1)
+    packed = repack(index_map, array, -1)
     assert packed.shape == physical
     assert sorted(packed[packed != -1]) == sorted(array.flat)
     inverse = index_map.inverse(shape)
@@ -56,7 +57,17 @@ def test_index_map_shape_text_inverse_and_arrays(
         if packed[place] != -1:
             back = [simplify(item) for item in inverse.apply([const(number) for number in place])]
             assert array[tuple(int(item.value) for item in back)] == packed[place]
-    np.testing.assert_array_equal(index_map.undo_numpy(packed, shape), array)
+    np.testing.assert_array_equal(unpack(index_map, packed, shape), array)
+
+
+def test_index_maps_are_made_by_splitting_fusing_and_reordering() -> None:
+    plain = IndexMap.identity(3)
+    assert plain.split(1, 8).text == "a, b, c -> a, b // 8, b % 8, c"
+    assert plain.split(1, 8, to=3) == IndexMap.parse("a, b, c -> a, b // 8, c, b % 8")
+    assert plain.fuse(1, (5, 7)) == IndexMap.parse("a, b, c -> a, b * 7 + c")
+    assert plain.fuse(0, (4, 1, 7)) == IndexMap.parse("a, b, c -> a * 7 + c")
+    assert plain.fuse(3, ()).text == "a, b, c -> a, b, c, 0"
+    assert plain.reordered((2, 0, 1)).split(0, 4).text == "a, b, c -> c // 4, c % 4, a, b"
 
 
 def test_both_ways_of_repacking_agree() -> None:
@@ -116,7 +127,7 @@ def test_layouts_are_recorded_for_the_pipeline() -> None:
     assert list(all_layouts(s.func)) == ["W"]
     weights = np.ones((5, 3, 3, 3), np.float32)
     for layout in layouts_of(s.func, "W"):
-        weights = layout.index_map.apply_numpy(weights, layout.pad or 0)
+        weights = repack(layout.index_map, weights, layout.pad or 0)
     assert weights.shape == shape_of(s.func, "W")
     checked(conv_direct(c=3, k=5), s)
 

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compiler.loops.build import Builder
+from compiler.loops.index_map import IndexMap
 from compiler.loops.interp import interpret
 from compiler.loops.ir import Func
-from compiler.loops.layout import lane_map, split_map
+from compiler.loops.layout import lanes_last
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.schedule import Schedule
 
@@ -28,10 +29,10 @@ def doubled(channels: int, width: int) -> Func:
 def grouped(channels: int, outer: int, inner: int, lanes: int) -> Schedule:
     """The result in blocks of lanes for each group of `inner` channels, iterated by groups of `outer`."""
     s = Schedule(doubled(channels, 3))
-    s.transform_layout("y", split_map(2, 0, inner))
-    s.transform_layout("y", lane_map(3, 1, lanes))
-    s.transform_block_layout("y", split_map(2, 0, outer))
-    s.transform_block_layout("y", lane_map(3, 1, lanes))
+    s.transform_layout("y", IndexMap.identity(2).split(0, inner))
+    s.transform_layout("y", lanes_last(3, 1, lanes))
+    s.transform_block_layout("y", IndexMap.identity(2).split(0, outer))
+    s.transform_block_layout("y", lanes_last(3, 1, lanes))
     return s
 
 

@@ -103,7 +103,7 @@ def test_nothing_is_verified_unless_asked(work: Work, monkeypatch: pytest.Monkey
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(kernels, "verify", refuse)
+    monkeypatch.setattr(kernels, "verify_func", refuse)
     assert made(work, check=False).text
 
 

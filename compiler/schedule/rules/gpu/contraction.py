@@ -16,7 +16,7 @@ element of them (windows, padding, a transposed matrix) is done once, by the thr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -24,10 +24,10 @@ from typing import Protocol
 from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import ASYNC
+from compiler.loops.index_map import AXES, IndexMap, fused
 from compiler.loops.ir import CONSTANT, Binary, Buffer, Const, Expr, Iter, Load, Select, Var
-from compiler.loops.layout import NAMES
 from compiler.loops.queries import extent_of, variables
-from compiler.loops.simplify import Simplifier
+from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
@@ -54,11 +54,11 @@ GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """All of an iteration of the block, or one digit of it: `number // step % count`."""
+    """All of iteration `number` of the block, or its group or place in the group; as an index of `AXES`."""
 
     number: int
     extent: int
-    text: str
+    index: Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,28 +129,20 @@ def _divides(node: IRNode, item: Iter) -> bool:
 
 def _parts(number: int, item: Iter, size: int, found: Sequence[Expr]) -> list[tuple[Part, frozenset[int]]]:
     """An iteration, or its group and its place in the group, with the factors that use each."""
-    name, extent = NAMES[number], extent_of(item.extent)
+    axis, extent = AXES[number], extent_of(item.extent)
     users = frozenset(n for n, side in enumerate(found) if item.var.name in variables(side))
     if not size:
-        return [(Part(number, extent, name), users)]
+        return [(Part(number, extent, axis), users)]
     inside = frozenset(n for n in users if not any(_divides(node, item) for node in found[n].walk()))
     return [
-        (Part(number, extent // size, f"{name} // {size}"), users),
-        (Part(number, size, f"{name} % {size}"), inside),
+        (Part(number, extent // size, axis // size), users),
+        (Part(number, size, axis % size), inside),
     ]
 
 
-def fused(parts: Sequence[Part]) -> str:
-    """The number of a combination of parts, as text for an index map."""
-    terms, step = [], 1
-    for part in reversed(parts):
-        terms.append(part.text if step == 1 else f"{_factor(part.text)} * {step}")
-        step *= part.extent
-    return " + ".join(reversed(terms)) or "0"
-
-
-def _factor(text: str) -> str:
-    return f"({text})" if " " in text else text
+def _number(parts: Sequence[Part]) -> Expr:
+    """The number of a combination of parts."""
+    return fused([(part.index, part.extent) for part in parts])
 
 
 def extent_of_parts(parts: Sequence[Part]) -> int:
@@ -204,7 +196,7 @@ class Contraction:
         self.s, self.name, self.block, self.axes = schedule, name, block, axes
         self.facts, self.chooser = facts, chooser
         reduce = [
-            Part(len(block.spatial) + n, extent_of(i.extent), NAMES[len(block.spatial) + n])
+            Part(len(block.spatial) + n, extent_of(i.extent), AXES[len(block.spatial) + n])
             for n, i in enumerate(block.reduce)
         ]
         deep = max(reduce, key=lambda part: part.extent)
@@ -238,54 +230,55 @@ class Contraction:
     # -- axes
 
     def repack(self) -> None:
-        """Constants lie as they are fetched: batch, terms of the sum, then rows or columns side by side."""
+        """Constants lie as they are fetched."""
         found = factors(self.block.block)
         assert found is not None
-        order = {id(part): part for part in (*self.axes.batch, *self.outer, *self.inner)}
         for side, factor in enumerate(found):
             own = self.axes.rows if side == self.axes.left else self.axes.columns
             if not isinstance(factor, Load) or factor.buffer.scope != CONSTANT or not plainly_indexed(factor):
                 continue
             numbers = {item.var.name: n for n, item in enumerate(self.block.block.iters)}
             used = [(d, index) for d, index in enumerate(factor.indices) if isinstance(index, Var)]
-            dims = {numbers[index.name]: d for d, index in used}
-            names = NAMES[: len(factor.indices)]
-            parts = [part for part in (*order.values(), *own) if part.number in dims]
-            texts = [part.text.replace(NAMES[part.number], names[dims[part.number]]) for part in parts]
-            if texts:
-                self.s.transform_layout(factor.buffer.name, f"{', '.join(names)} -> {', '.join(texts)}")
+            dims: dict[str, Expr] = {AXES[numbers[index.name]].name: AXES[d] for d, index in used}
+            parts = [part.index for part in self.stored(own) if AXES[part.number].name in dims]
+            if parts:
+                outputs = [substitute(part, dims) for part in parts]
+                self.s.transform_layout(factor.buffer.name, IndexMap.of(len(factor.indices), outputs))
+
+    def stored(self, own: Sequence[Part]) -> tuple[Part, ...]:
+        """The order of a factor in memory: batch, terms of the sum, then rows or columns side by side."""
+        return (*self.axes.batch, *self.outer, *self.inner, *own)
 
     def iterate(self, last: str) -> None:
         """Let the block, its result and the epilogue run over batches, rows and columns."""
         spatial, axes = len(self.block.spatial), self.axes
         count = len(self.block.block.iters)
-        roles = [*([fused(axes.batch)] if axes.batch else []), fused(axes.rows), fused(axes.columns)]
-        sums = [*(part.text for part in self.outer), fused(self.inner)]
+        roles = [*([_number(axes.batch)] if axes.batch else []), _number(axes.rows), _number(axes.columns)]
+        sums = [*(part.index for part in self.outer), _number(self.inner)]
         ends = self.epilogue_map(last, roles)
-        own = f"{', '.join(NAMES[:count])} -> {', '.join([*roles, *sums])}"
-        self.s.transform_block_layout(self.name, own)
-        self.s.transform_layout(self.total, f"{', '.join(NAMES[:spatial])} -> {', '.join(roles)}")
+        self.s.transform_block_layout(self.name, IndexMap.of(count, [*roles, *sums]))
+        self.s.transform_layout(self.total, IndexMap.of(spatial, roles))
         self.s.transform_block_layout(last, ends)
 
-    def epilogue_map(self, last: str, roles: Sequence[str]) -> str:
+    def epilogue_map(self, last: str, roles: Sequence[Expr]) -> IndexMap:
         """The same roles in terms of the iterations of the block that reads the result."""
         reader = self.s.site(last)
         reads = [load for load in reader.loads if load.buffer.name == self.total]
         if len(reads) != 1 or reader.reduce:
             raise ScheduleError(f"block {last} does not read the result element by element")
         numbers = {item.var: n for n, item in enumerate(reader.spatial)}
-        rename: dict[str, str] = {}
+        places: dict[int, int] = {}
         for dim, index in enumerate(reads[0].indices):
             if isinstance(index, Var) and index in numbers:
-                rename[NAMES[dim]] = NAMES[numbers[index]]
+                places[dim] = numbers[index]
             elif extent_of(self.block.spatial[dim].extent) != 1:
                 raise ScheduleError(f"block {last} reads the result in another order")
         kept = {number for number, item in enumerate(reader.spatial) if extent_of(item.extent) > 1}
-        found = {NAMES.index(name) for name in rename.values()}
-        if not kept <= found or len(found) < len(rename):
+        found = set(places.values())
+        if not kept <= found or len(found) < len(places):
             raise ScheduleError(f"block {last} uses an element of the result more than once")
-        texts = [_renamed(role, rename) for role in roles]
-        return f"{', '.join(NAMES[: len(reader.spatial)])} -> {', '.join(texts)}"
+        values: dict[str, Expr] = {AXES[dim].name: AXES[number] for dim, number in places.items()}
+        return IndexMap.of(len(reader.spatial), [substitute(role, values) for role in roles])
 
     def column_lanes(self, last: str) -> int:
         """Elements along the columns that are stored, and read by the epilogue, as one aligned vector."""
@@ -465,10 +458,6 @@ def runs_along(block: Site, item: Iter) -> bool:
 def plainly_indexed(load: Load) -> bool:
     """Whether each index is an iteration by itself, or a constant."""
     return all(isinstance(index, Var | Const) for index in load.indices)
-
-
-def _renamed(text: str, names: Mapping[str, str]) -> str:
-    return "".join(names.get(char, char) for char in text)
 
 
 def _asks(block: Site, name: str) -> bool:

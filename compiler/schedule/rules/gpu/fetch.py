@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 
-from compiler.loops.ir import Buffer, Const, Expr, Load, Select
-from compiler.loops.layout import NAMES
+from compiler.loops.index_map import AXES, IndexMap
+from compiler.loops.ir import Binary, Buffer, Const, Expr, Load, Select, const
 from compiler.loops.queries import extent_of
 from compiler.schedule.rules.gpu.common import THREAD
 from compiler.schedule.rules.gpu.tile import ThreadTile
@@ -82,11 +84,11 @@ def is_plain(factor: Expr) -> bool:
 def by_rounds(schedule: Schedule, buffer: Buffer, batches: int, tile: ThreadTile) -> None:
     """Let the first dimension of a staged factor (behind batches) count the rounds; two take turns."""
     shape = [extent_of(extent) for extent in buffer.shape]
-    names = NAMES[: len(shape)]
+    axes = AXES[: len(shape)]
     step, outer = -(-shape[-2] // tile.depth), range(len(shape) - 3, batches - 1, -1)
-    number = [f"{names[-2]} // {tile.depth}"] if step > 1 or not outer else []
+    number = [axes[-2] // tile.depth] if step > 1 or not outer else []
     for dim in outer:
-        number.insert(0, f"{names[dim]} * {step}")
+        number.insert(0, Binary("mul", axes[dim], const(step)))
         step *= shape[dim]
-    texts = [*names[:batches], " + ".join(number), f"{names[-2]} % {tile.depth}", names[-1]]
-    schedule.transform_layout(buffer.name, f"{', '.join(names)} -> {', '.join(texts)}")
+    outputs = [*axes[:batches], reduce(add, number), axes[-2] % tile.depth, axes[-1]]
+    schedule.transform_layout(buffer.name, IndexMap.of(len(axes), outputs))

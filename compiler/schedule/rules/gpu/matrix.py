@@ -23,8 +23,7 @@ from contextlib import suppress
 
 from compiler.core.target import TargetFacts
 from compiler.core.types import F32, TF32
-from compiler.loops.ir import CONSTANT, Load, Var
-from compiler.loops.layout import NAMES
+from compiler.loops.index_map import AXES
 from compiler.loops.matrix_units import UNITS, MatrixUnit, Modes
 from compiler.loops.queries import extent_of
 from compiler.schedule import matrix_intrinsics
@@ -36,9 +35,9 @@ from compiler.schedule.rules.gpu.common import THREAD
 from compiler.schedule.rules.gpu.contraction import (
     GRID,
     Contraction,
+    Part,
     extent_of_parts,
     find_axes,
-    plainly_indexed,
     runs_along,
 )
 from compiler.schedule.rules.gpu.matrix_tile import MatrixTile, matrix_options
@@ -132,30 +131,16 @@ class _Matrix(Contraction):
         kind = self.unit.factor.name if self.unit.factor == TF32 else None
         stages = self.pad(tile, self.stage(terms_last=True, dtype=kind))
         first = 1 if self.axes.batch else 0
-        names = NAMES[: first + 2]
+        names = [axis.name for axis in AXES[: first + 2]]
         places = (*names[:first], *self.unit.total_map(*names[first:]))
         self.s.transform_layout(self.total, f"{', '.join(names)} -> {', '.join(places)}")
         self.place(tile, stages, last, lanes)
 
     # -- operands
 
-    def repack(self) -> None:
-        """Constants lie as they are fetched: batch, taps, rows or columns, terms of the sum side by side."""
-        found = factors(self.block.block)
-        assert found is not None
-        for side, factor in enumerate(found):
-            own = self.axes.rows if side == self.axes.left else self.axes.columns
-            if not isinstance(factor, Load) or factor.buffer.scope != CONSTANT or not plainly_indexed(factor):
-                continue
-            numbers = {item.var.name: n for n, item in enumerate(self.block.block.iters)}
-            used = [(d, index) for d, index in enumerate(factor.indices) if isinstance(index, Var)]
-            dims = {numbers[index.name]: d for d, index in used}
-            names = NAMES[: len(factor.indices)]
-            order = (*self.axes.batch, *self.outer, *own, *self.inner)
-            parts = [part for part in order if part.number in dims]
-            texts = [part.text.replace(NAMES[part.number], names[dims[part.number]]) for part in parts]
-            if texts:
-                self.s.transform_layout(factor.buffer.name, f"{', '.join(names)} -> {', '.join(texts)}")
+    def stored(self, own: Sequence[Part]) -> tuple[Part, ...]:
+        """The order of a factor in memory: batch, taps, rows or columns, terms of the sum side by side."""
+        return (*self.axes.batch, *self.outer, *own, *self.inner)
 
     # -- loops
 

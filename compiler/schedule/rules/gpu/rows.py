@@ -20,8 +20,8 @@ from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import LANES
+from compiler.loops.index_map import IndexMap
 from compiler.loops.ir import CONSTANT, Const, Load, Var
-from compiler.loops.layout import NAMES
 from compiler.loops.queries import extent_of, variables
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.rules.common import fuse_all
@@ -185,14 +185,10 @@ def _are_numbered(schedule: Schedule, sums: Sequence[str], last: str) -> bool:
 def _number_rows(schedule: Schedule, name: str) -> None:
     """Let a sum, and its result, run over the number of the row."""
     block = schedule.site(name)
-    names = NAMES[: len(block.block.iters)]
-    spatial = names[: len(block.spatial)]
-    pairs = zip(spatial, block.spatial, strict=True)
-    sized = [(own, extent_of(item.extent)) for own, item in pairs]
-    number = _fused([(own, extent) for own, extent in sized if extent > 1])
-    texts = ", ".join([number, *names[len(spatial) :]])
-    schedule.transform_block_layout(name, f"{', '.join(names)} -> {texts}")
-    schedule.transform_layout(block.target, f"{', '.join(spatial)} -> {number}")
+    rank, spatial = len(block.block.iters), len(block.spatial)
+    extents = [extent_of(item.extent) for item in block.spatial]
+    schedule.transform_block_layout(name, IndexMap.identity(rank).fuse(0, extents))
+    schedule.transform_layout(block.target, IndexMap.identity(spatial).fuse(0, extents))
 
 
 def _split_rows(schedule: Schedule, sums: Sequence[str], last: str) -> tuple[str, str]:
@@ -200,24 +196,15 @@ def _split_rows(schedule: Schedule, sums: Sequence[str], last: str) -> tuple[str
     block = schedule.site(last)
     totals = {schedule.site(name).target for name in sums}
     used = {index for load in block.loads if load.buffer.name in totals for index in load.indices}
-    names = NAMES[: len(block.spatial)]
-    if not names or block.reduce:
+    if not block.spatial or block.reduce:
         raise ScheduleError(f"block {last} has no rows")
-    pairs = list(zip(names, block.spatial, strict=True))
-    texts = []
-    for wanted in (True, False):
-        own = [(name, extent_of(i.extent)) for name, i in pairs if (i.var in used) == wanted]
-        texts.append(_fused([(name, extent) for name, extent in own if extent > 1]))
-    row, rest = schedule.transform_block_layout(last, f"{', '.join(names)} -> {', '.join(texts)}")
-    return row, rest
-
-
-def _fused(parts: Sequence[tuple[str, int]]) -> str:
-    terms, step = [], 1
-    for name, extent in reversed(parts):
-        terms.append(f"{name} * {step}" if step > 1 else name)
-        step *= extent
-    return " + ".join(reversed(terms)) or "0"
+    row = [number for number, item in enumerate(block.spatial) if item.var in used]
+    rest = [number for number, item in enumerate(block.spatial) if item.var not in used]
+    extents = [extent_of(block.spatial[number].extent) for number in (*row, *rest)]
+    index_map = IndexMap.identity(len(extents)).reordered([*row, *rest])
+    index_map = index_map.fuse(len(row), extents[len(row) :]).fuse(0, extents[: len(row)])
+    first, second = schedule.transform_block_layout(last, index_map)
+    return first, second
 
 
 def _repack(schedule: Schedule, name: str) -> None:
@@ -228,11 +215,8 @@ def _repack(schedule: Schedule, name: str) -> None:
         plain = [index for index in load.indices if isinstance(index, Var)]
         if load.buffer.scope != CONSTANT or len(plain) != len(load.indices) or load.indices[-1] in inner:
             continue
-        names = NAMES[: len(plain)]
         order = sorted(range(len(plain)), key=[index in inner for index in plain].__getitem__)
-        schedule.transform_layout(
-            load.buffer.name, f"{', '.join(names)} -> {', '.join(names[dim] for dim in order)}"
-        )
+        schedule.transform_layout(load.buffer.name, IndexMap.identity(len(plain)).reordered(order))
 
 
 def _threads_along(length: int, facts: TargetFacts) -> int:

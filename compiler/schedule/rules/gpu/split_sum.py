@@ -17,8 +17,8 @@ from contextlib import suppress
 from dataclasses import replace
 
 from compiler.core.target import TargetFacts
+from compiler.loops.index_map import IndexMap
 from compiler.loops.ir import CONSTANT, Const, Var
-from compiler.loops.layout import NAMES, split_map
 from compiler.loops.queries import extent_of
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
@@ -126,15 +126,14 @@ def _cut(schedule: Schedule, name: str, block: Site, chunks: int) -> str:
         at = [n for n, index in enumerate(load.indices) if index == axis.var]
         plain = all(isinstance(index, Var | Const) for index in load.indices)
         if load.buffer.scope == CONSTANT and len(at) == 1 and plain:
-            schedule.transform_layout(load.buffer.name, split_map(len(load.indices), at[0], size))
+            index_map = IndexMap.identity(len(load.indices)).split(at[0], size)
+            schedule.transform_layout(load.buffer.name, index_map)
     split_iteration(schedule, name, count + number, size)
     parts, buffer = schedule.rfactor(name, schedule.loops(name)[count + number])
     iters = schedule.block(parts).iters
-    names = NAMES[: len(iters)]
-    wide = [own for own, item in zip(names[:count], iters, strict=False) if extent_of(item.extent) > 1]
-    order = ", ".join([names[count], *wide, *names[count + 1 :]])
-    schedule.transform_block_layout(parts, f"{', '.join(names)} -> {order}")
-    dims = NAMES[: count + 1]
-    kept = [dims[0], *(dims[names.index(own) + 1] for own in wide)]
-    schedule.transform_layout(buffer, f"{', '.join(dims)} -> {', '.join(kept)}")
+    wide = [number for number, item in enumerate(iters[:count]) if extent_of(item.extent) > 1]
+    order = [count, *wide, *range(count + 1, len(iters))]
+    schedule.transform_block_layout(parts, IndexMap.identity(len(iters)).reordered(order))
+    kept = [0, *(number + 1 for number in wide)]
+    schedule.transform_layout(buffer, IndexMap.identity(count + 1).reordered(kept))
     return parts

@@ -1,25 +1,22 @@
-"""Index maps: how the indices of one layout follow from those of another, as text.
+"""Index maps: how the indices of one layout follow from those of another.
 
-`n, c, h, w -> n, c // 16, h, w, c % 16` is the blocked layout NCHW16c. Outputs are sums of inputs, of their
-floor divisions and of their remainders by literals; a layout map has to be invertible.
+`n, c, h, w -> n, c // 16, h, w, c % 16` is the blocked layout NCHW16c, `identity(4).split(1, 16, to=4)` but
+for the names. Outputs are sums of inputs, of their floor divisions and of their remainders by literals; a
+layout map has to be invertible. Text is for traces, and for people.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any
 
 from compiler.core.diagnostics import UsageError
 from compiler.loops.ir import Binary, Const, Expr, Var, binary, const
 from compiler.loops.linear import divisor, is_division
 from compiler.loops.simplify import Simplifier, substitute
-
-if TYPE_CHECKING:
-    import numpy as np
 
 _OPERATORS: dict[type[ast.operator], str] = {
     ast.Add: "add",
@@ -34,8 +31,22 @@ _MANY = 1 << 40
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "floormod": "%"}
 
 
+AXES = tuple(Var(name) for name in "abcdefghij")
+"""The inputs of index maps that the compiler writes itself: as many as there may be dimensions."""
+
+
+def fused(parts: Sequence[tuple[Expr, int]]) -> Expr:
+    """The row-major number of a combination of indices, each with its extent; those of extent 1 are 0."""
+    total: Expr = const(0)
+    parts = [(index, extent) for index, extent in parts if extent > 1]
+    for number, (index, _) in enumerate(parts):
+        step = prod(extent for _, extent in parts[number + 1 :])
+        total = binary("add", total, binary("mul", index, const(step)))
+    return total
+
+
 @dataclass(frozen=True, slots=True)
-class Digit:
+class IterSplit:
     """`input // step % count`; count is None when nothing is taken off above."""
 
     input: str
@@ -49,6 +60,33 @@ class IndexMap:
 
     inputs: tuple[str, ...]
     outputs: tuple[Expr, ...]
+
+    @staticmethod
+    def of(rank: int, outputs: Sequence[Expr]) -> IndexMap:
+        """The map from the first `rank` of `AXES` to expressions over them."""
+        return IndexMap(tuple(axis.name for axis in AXES[:rank]), tuple(outputs))
+
+    @staticmethod
+    def identity(rank: int) -> IndexMap:
+        """The map that leaves everything in its place."""
+        return IndexMap.of(rank, AXES[:rank])
+
+    def reordered(self, order: Sequence[int]) -> IndexMap:
+        """The map with its outputs, by number, in another order."""
+        return replace(self, outputs=tuple(self.outputs[number] for number in order))
+
+    def split(self, output: int, size: int, to: int | None = None) -> IndexMap:
+        """The map with an output as the number of a tile; the place in it is behind that, or output `to`."""
+        index, outputs = self.outputs[output], list(self.outputs)
+        outputs[output] = index // size
+        outputs.insert(output + 1 if to is None else to, index % size)
+        return replace(self, outputs=tuple(outputs))
+
+    def fuse(self, first: int, extents: Sequence[int]) -> IndexMap:
+        """The map with outputs from number `first` on as one: as many as there are extents."""
+        end = first + len(extents)
+        one = fused(list(zip(self.outputs[first:end], extents, strict=True)))
+        return replace(self, outputs=(*self.outputs[:first], one, *self.outputs[end:]))
 
     @staticmethod
     def parse(text: str) -> IndexMap:
@@ -119,10 +157,10 @@ class IndexMap:
         extents = dict(zip(self.inputs, shape, strict=True))
         places: dict[str, dict[int, tuple[int, Expr]]] = {name: {} for name in self.inputs}
         for name, output in zip(names, self.outputs, strict=True):
-            for digit, value, count in self._digits_of(output, Var(name), shape):
-                held = places[digit.input].get(digit.step)
+            for part, value, count in self._parts_of(output, Var(name), shape):
+                held = places[part.input].get(part.step)
                 if held is None or held[0] < count:
-                    places[digit.input][digit.step] = (count, value)
+                    places[part.input][part.step] = (count, value)
         outputs = []
         for name in self.inputs:
             total: Expr = const(0)
@@ -138,26 +176,28 @@ class IndexMap:
             outputs.append(total)
         return IndexMap(names, tuple(outputs))
 
-    def _digits_of(self, output: Expr, index: Var, shape: tuple[int, ...]) -> list[tuple[Digit, Expr, int]]:
-        """(digit, its value from the output index, number of its values) for the parts of one output."""
+    def _parts_of(
+        self, output: Expr, index: Var, shape: tuple[int, ...]
+    ) -> list[tuple[IterSplit, Expr, int]]:
+        """(part, its value from the output index, number of its values) for the parts of one output."""
         known, open_known = (
             Simplifier(self.bounds(shape)),
             Simplifier(dict.fromkeys(self.inputs, (0, _MANY))),
         )
-        found: list[tuple[Digit, Expr, int]] = []
+        found: list[tuple[IterSplit, Expr, int]] = []
         terms = sorted(open_known.linear(output).terms.items(), key=lambda item: item[1])
         for number, (atom, factor) in enumerate(terms):
-            digit = _digit(atom)
+            part = iter_split(atom)
             high = known.interval(atom)[1]
-            if digit is None or factor <= 0 or high is None:
-                raise self._not_invertible(f"output {_show(output)!r} is not made of digits of the inputs")
+            if part is None or factor <= 0 or high is None:
+                raise self._not_invertible(f"output {_show(output)!r} is not made of parts of the inputs")
             value: Expr = binary("floordiv", index, const(factor))
             if number + 1 < len(terms):
                 above = terms[number + 1][1]
                 if above % factor or above < factor * (high + 1):
                     raise self._not_invertible(f"parts of output {_show(output)!r} overlap")
                 value = binary("floormod", value, const(above // factor))
-            found.append((digit, value, digit.count if digit.count is not None else high + 1))
+            found.append((part, value, part.count if part.count is not None else high + 1))
         return found
 
     def _not_invertible(self, why: str) -> UsageError:
@@ -168,39 +208,21 @@ class IndexMap:
             hint="keep every part of every input, as in 'n, c -> n, c // 16, c % 16'",
         )
 
-    def apply_numpy(self, array: np.ndarray[Any, Any], pad: float = 0) -> np.ndarray[Any, Any]:
-        """A copy of an array in the output layout; elements that no input index reaches are `pad`."""
-        import numpy as np
 
-        from compiler.schedule.repack import repack
-
-        return np.ascontiguousarray(repack(self, array, pad))
-
-    def undo_numpy(self, array: np.ndarray[Any, Any], shape: Sequence[int]) -> np.ndarray[Any, Any]:
-        """The array of shape `shape` whose output layout is `array`; padding is dropped."""
-        from compiler.schedule.repack import unpack
-
-        return unpack(self, array, shape)
-
-
-def _digit(atom: Expr) -> Digit | None:
+def iter_split(atom: Expr) -> IterSplit | None:
+    """The single part of one input that an expression is, None for sums."""
     if isinstance(atom, Var):
-        return Digit(atom.name, 1, None)
+        return IterSplit(atom.name, 1, None)
     if is_division(atom, "floordiv") and isinstance(atom.a, Var):
-        return Digit(atom.a.name, divisor(atom), None)
+        return IterSplit(atom.a.name, divisor(atom), None)
     if is_division(atom, "floormod"):
-        inner = _digit(atom.a)
+        inner = iter_split(atom.a)
         return (
             None
             if inner is None or inner.count is not None
-            else Digit(inner.input, inner.step, divisor(atom))
+            else IterSplit(inner.input, inner.step, divisor(atom))
         )
     return None
-
-
-def digits(output: Expr) -> Digit | None:
-    """The single digit that an output is, None for sums."""
-    return _digit(output)
 
 
 @cache
