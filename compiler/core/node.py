@@ -54,10 +54,6 @@ class IRNode:
         """Return a copy with some fields changed."""
         return type(self)(**{**{name: getattr(self, name) for name in self.FIELDS}, **changes})
 
-    def children(self) -> Iterator[IRNode]:
-        """Yield the nodes directly below this one, in field order."""
-        return iter(self.below())
-
     def walk(self) -> Iterator[IRNode]:
         """Yield this node and everything below it, parents first."""
         stack: list[IRNode] = [self]
@@ -65,12 +61,10 @@ class IRNode:
             current = stack.pop()
             yield current
             if current.CHILD_FIELDS:
-                below = current.below()
-                below.reverse()
-                stack += below
+                stack += reversed(current.children())
 
-    def below(self) -> list[IRNode]:
-        """The same as a list of the caller's own."""
+    def children(self) -> list[IRNode]:
+        """The nodes directly below this one, in field order."""
         found: list[IRNode] = []
         for name in self.CHILD_FIELDS:
             value = getattr(self, name)

@@ -5,6 +5,7 @@ Import these names from `compiler.loops.ir`, which has the whole grammar.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from compiler.core.node import IRNode, node
@@ -20,6 +21,7 @@ ARITHMETIC = frozenset(
 BITWISE = frozenset({"bitand", "bitor", "bitxor", "shl", "shr"})
 BINARY = COMPARISONS | LOGICAL | ARITHMETIC | BITWISE
 UNARY = frozenset({"neg", "not", "bitnot"})
+_REDUCERS = frozenset({"add", "mul", "min", "max", "and", "or", "bitand", "bitor", "bitxor"})
 
 
 class Expr(IRNode):
@@ -30,6 +32,10 @@ class Expr(IRNode):
     @property
     def dtype(self) -> DType:
         raise AssertionError(f"{type(self).__name__} has no dtype")
+
+    def type_errors(self) -> Iterator[str]:
+        """What is wrong with operands that are right by themselves; `{}` stands for the expression's text."""
+        return iter(())
 
     def __add__(self, other: ExprLike) -> Expr:
         return binary("add", self, other)
@@ -130,6 +136,10 @@ class Const(Expr):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Const) and self.type == other.type and repr(self.value) == repr(other.value)
 
+    def type_errors(self) -> Iterator[str]:
+        if self.type.lanes != 1:
+            yield "the literal {} has lanes; broadcast a scalar instead"
+
 
 @node
 class Binary(Expr):
@@ -143,6 +153,18 @@ class Binary(Expr):
     def dtype(self) -> DType:
         return BOOL.with_lanes(self.a.dtype.lanes) if self.op in COMPARISONS else self.a.dtype
 
+    def type_errors(self) -> Iterator[str]:
+        a, b = self.a.dtype, self.b.dtype
+        divides = self.op in ("div", "floordiv", "floormod", "truncdiv", "truncmod")
+        if self.op not in BINARY:
+            yield f"`{self.op}` is no operation"
+        elif a != b:
+            yield f"the operands of {{}} are {a} and {b}"
+        elif not _accepts(self.op, a):
+            yield f"{{}} applies {self.op} to {a}"
+        elif divides and a.is_int and isinstance(self.b, Const) and self.b.value == 0:
+            yield "{} divides by zero"
+
 
 @node
 class Unary(Expr):
@@ -154,6 +176,12 @@ class Unary(Expr):
     @property
     def dtype(self) -> DType:
         return self.a.dtype
+
+    def type_errors(self) -> Iterator[str]:
+        kind = self.a.dtype
+        good = {"neg": not kind.is_bool, "not": kind.is_bool, "bitnot": kind.is_int or kind.is_bool}
+        if not good.get(self.op, False):
+            yield f"`{self.op}` cannot be applied to {kind}"
 
 
 @node
@@ -168,6 +196,13 @@ class Select(Expr):
     def dtype(self) -> DType:
         return self.a.dtype
 
+    def type_errors(self) -> Iterator[str]:
+        cond, a, b = self.cond.dtype, self.a.dtype, self.b.dtype
+        if not cond.is_bool or cond.lanes not in (1, a.lanes):
+            yield f"the condition of {{}} is {cond}"
+        if a != b:
+            yield f"the sides of {{}} are {a} and {b}"
+
 
 @node
 class Cast(Expr):
@@ -179,6 +214,10 @@ class Cast(Expr):
     @property
     def dtype(self) -> DType:
         return self.type
+
+    def type_errors(self) -> Iterator[str]:
+        if self.value.dtype.lanes != self.type.lanes:
+            yield f"{{}} changes the number of lanes of {self.value.dtype}"
 
 
 @node
@@ -210,6 +249,12 @@ class Ramp(Expr):
     def dtype(self) -> DType:
         return self.base.dtype.with_lanes(self.lanes)
 
+    def type_errors(self) -> Iterator[str]:
+        if self.base.dtype != self.stride.dtype:
+            yield "base and stride of {} have different types"
+        if self.lanes < 2:
+            yield "{} has fewer than two lanes"
+
 
 @node
 class Broadcast(Expr):
@@ -222,6 +267,10 @@ class Broadcast(Expr):
     @property
     def dtype(self) -> DType:
         return self.value.dtype.with_lanes(self.lanes)
+
+    def type_errors(self) -> Iterator[str]:
+        if self.lanes < 2:
+            yield "{} has fewer than two lanes"
 
 
 @node
@@ -236,6 +285,13 @@ class Shuffle(Expr):
     def dtype(self) -> DType:
         return self.vectors[0].dtype.with_lanes(len(self.lanes))
 
+    def type_errors(self) -> Iterator[str]:
+        total = sum(item.dtype.lanes for item in self.vectors)
+        if len({item.dtype.scalar for item in self.vectors}) != 1:
+            yield "{} mixes element types"
+        if not self.lanes or any(not 0 <= lane < total for lane in self.lanes):
+            yield f"{{}} picks a lane that is not among {total}"
+
 
 @node
 class ReduceLanes(Expr):
@@ -248,6 +304,10 @@ class ReduceLanes(Expr):
     @property
     def dtype(self) -> DType:
         return self.value.dtype.scalar
+
+    def type_errors(self) -> Iterator[str]:
+        if self.op not in _REDUCERS:
+            yield f"`{self.op}` cannot combine lanes"
 
 
 @node
@@ -273,6 +333,16 @@ class AddressOf(Expr, Indexed):
     @property
     def dtype(self) -> DType:
         return self.buffer.dtype
+
+
+def _accepts(op: str, kind: DType) -> bool:
+    if op in LOGICAL:
+        return kind.is_bool
+    if op in ("shl", "shr"):
+        return kind.is_int
+    if op in BITWISE:
+        return kind.is_int or kind.is_bool
+    return op in COMPARISONS or not kind.is_bool or op in ("min", "max")
 
 
 # ---------------------------------------------------------------- buffers

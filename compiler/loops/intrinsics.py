@@ -40,7 +40,7 @@ class LaneMap:
 
 
 _INTRINSICS: dict[str, Intrinsic] = {}
-_LANE_MAPS: dict[str, LaneMap] = {}
+LANE_MAPS: dict[str, LaneMap] = {}
 
 
 def register_intrinsic(item: Intrinsic) -> Intrinsic:
@@ -55,25 +55,15 @@ def register_intrinsic(item: Intrinsic) -> Intrinsic:
 
 def register_lane_map(item: LaneMap) -> LaneMap:
     """Make a lane map known."""
-    if item.name in _LANE_MAPS:
+    if item.name in LANE_MAPS:
         raise InternalError(f"the lane map {item.name} is registered twice")
-    _LANE_MAPS[item.name] = item
+    LANE_MAPS[item.name] = item
     return item
 
 
 def intrinsic(name: str) -> Intrinsic | None:
     """The intrinsic called `name`, or None."""
     return _INTRINSICS.get(name)
-
-
-def find_lane_map(name: str) -> LaneMap | None:
-    """The lane map called `name`, or None."""
-    return _LANE_MAPS.get(name)
-
-
-def intrinsic_names() -> tuple[str, ...]:
-    """All intrinsics, sorted."""
-    return tuple(sorted(_INTRINSICS))
 
 
 # ---------------------------------------------------------------- sub-groups
@@ -275,7 +265,7 @@ def _lane_map_of(addresses: Sequence[Address], expected: str) -> LaneMap:
         raise ProgramError(
             f"the fragment `{buffer.name}` is laid out as {buffer.lane_map or 'nothing'}, not as {expected}"
         )
-    place = _LANE_MAPS[expected]
+    place = LANE_MAPS[expected]
     if len(addresses) != place.lanes:
         raise ProgramError(f"{expected} needs {place.lanes} lanes, the sub-group has {len(addresses)}")
     return place

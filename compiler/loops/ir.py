@@ -142,7 +142,7 @@ class Stmt(IRNode):
 
     def bodies(self) -> list[Stmt]:
         """The statements directly below, in field order; expressions are not entered."""
-        return [item for item in self.below() if isinstance(item, Stmt)] if self.BODY_FIELDS else []
+        return [item for item in self.children() if isinstance(item, Stmt)] if self.BODY_FIELDS else []
 
     def map_bodies(self, fn: Callable[[Stmt], Stmt]) -> Self:
         """Apply `fn` to them; the same object comes back when nothing changed."""

@@ -121,4 +121,4 @@ def _accesses_in(stmt: Stmt, spans: dict[str, Span]) -> Iterator[tuple[Access, s
             direct = (box for box in boxes if not any(variables(begin) & inner for begin in box.begin))
             yield from (((box.buffer, box.begin, spans), kind) for box in direct)
         if not isinstance(item, Buffer | ir.Block):
-            stack.extend(reversed(item.below()))
+            stack.extend(reversed(item.children()))

@@ -124,7 +124,7 @@ class Checker(ExprChecker):
 
     def as_declared(self, stmt: Stmt) -> None:
         """What the declaration of a statement says: values, boxes, statements inside."""
-        for part in stmt.below():
+        for part in stmt.children():
             if isinstance(part, Expr):
                 self.expr(part)
             elif isinstance(part, Region):

@@ -66,7 +66,7 @@ def scoped(
             continue
         if isinstance(item, Stmt):
             here = here.inside(item)
-        stack += [(child, here) for child in reversed(item.below())]
+        stack += [(child, here) for child in reversed(item.children())]
 
 
 class Rewriter:

@@ -105,7 +105,6 @@ class FunctionPrinter(Expressions):
         self._in_body = in_body
         self._scratch_used = 0
         self._uses_scratch = False
-        self._arenas: dict[str, str] = {}
 
     # ------------------------------------------------------------ functions
 

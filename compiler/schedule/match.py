@@ -88,7 +88,7 @@ def _either_order(
 
 
 def _same_fields(a: IRNode, b: IRNode, moving: set[str], known: Simplifier, found: dict[str, Places]) -> bool:
-    mine, theirs = list(a.children()), list(b.children())
+    mine, theirs = a.children(), b.children()
     if len(mine) != len(theirs):
         return False
     for name in a.FIELDS:

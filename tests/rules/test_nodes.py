@@ -38,9 +38,7 @@ EXCEPTIONS: dict[str, str] = {
     **dict.fromkeys(
         ("Select", "Cast", "Unary", "Call"), "operators are written with it, and rules look for it"
     ),
-    **dict.fromkeys(
-        ("Ramp", "Broadcast", "ReduceLanes", "Shuffle"), "vectors: a rule for types, ranges or places"
-    ),
+    **dict.fromkeys(("Ramp", "Broadcast", "ReduceLanes"), "vectors: a rule for types, ranges or places"),
     "AddressOf": "what a call does behind it is not known, so passes let its buffer be",
     "AtomicUpdate": "written with an operation in front; primitives refuse it",
     "Barrier": "threads must meet there: two passes place by it, two check it",
