@@ -14,14 +14,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from compiler import HostError, Progress, TkError, cut_numbers, silent, visible
+from compiler import HostError, TkError, cut_numbers, visible
 from toolchain.settings import console_settings
 
 if TYPE_CHECKING:
     from compiler import ExitCode
-    from toolchain.progress import Unit
 
-_PATIENCE_SECONDS = 2.0
 _PIECE = re.compile(r"[^ ,/+]*[ ,/+]+|[^ ,/+]+")
 _GAP = 2
 _NARROWEST = 8  # columns of a text in a table
@@ -262,26 +260,6 @@ def shape(dims: Sequence[int | str]) -> str:
     """Dimensions as text: `1x3x224x224`, `scalar` when there are none."""
     more = f"x...({len(dims)} dimensions)" if len(dims) > _MOST_DIMS else ""
     return "x".join(str(dim) for dim in dims[:_MOST_DIMS]) + more or "scalar"
-
-
-@contextlib.contextmanager
-def progress(doing: str, unit: Unit = "steps") -> Iterator[Progress]:
-    """Show on an interactive terminal, after two seconds, what is being waited for and for how long still.
-
-    Gives what the work is to call to tell how far it has come; without a terminal that tells nobody.
-    """
-    settings = console_settings()
-    if not settings.interactive:
-        yield silent
-        return
-    from toolchain.progress import ProgressBar
-
-    bar = ProgressBar(doing, unit, settings, _PATIENCE_SECONDS)
-    bar.start()
-    try:
-        yield bar
-    finally:
-        bar.close()
 
 
 def _styled(label: str) -> str:

@@ -10,11 +10,13 @@ import math
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+import compiler
 from toolchain import console
-from toolchain.settings import ConsoleSettings
+from toolchain.settings import ConsoleSettings, console_settings
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -22,8 +24,27 @@ if TYPE_CHECKING:
 Unit = Literal["steps", "part", "bytes"]
 """What is counted: things, a share of the whole, or bytes."""
 
+_PATIENCE_SECONDS = 2.0
 _FRAME_SECONDS = 0.5  # few frames: measurements run meanwhile
 _BAR_WIDTH = 24
+
+
+@contextlib.contextmanager
+def progress_bar(doing: str, unit: Unit = "steps") -> Iterator[compiler.Progress]:
+    """Show on an interactive terminal, after two seconds, what is being waited for and for how long still.
+
+    Gives what the work is to call to tell how far it has come; without a terminal that tells nobody.
+    """
+    settings = console_settings()
+    if not settings.interactive:
+        yield compiler.silent
+        return
+    bar = ProgressBar(doing, unit, settings, _PATIENCE_SECONDS)
+    bar.start()
+    try:
+        yield bar
+    finally:
+        bar.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from compiler import ExitCode
 from tests.support.command import Result, environment
-from toolchain import console
+from toolchain import console, progress
 from toolchain.names import file_name
 from toolchain.progress import State, Unit, count_text
 from toolchain.settings import console_settings
@@ -84,15 +84,15 @@ def test_colour(env: dict[str, str], terminal: bool, color: bool, interactive: b
 
 def test_progress_shows_on_a_terminal_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     screen = Terminal()
-    monkeypatch.setattr(console, "_PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.01)
     monkeypatch.setattr(console.sys, "stderr", screen)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("NO_COLOR", "1")
-    with console.progress("compiling x.onnx [3]") as progress:
-        progress("kernels", 1, 4)
+    with progress.progress_bar("compiling x.onnx [3]") as tell:
+        tell("kernels", 1, 4)
         wait_for("1 of 4", screen)
-        progress("kernels", 3.5, 4)
-        progress("link", 0, 0)
+        tell("kernels", 3.5, 4)
+        tell("link", 0, 0)
         wait_for("link", screen)
     text = screen.getvalue()
     assert "compiling x.onnx [3]: kernels" in text
@@ -135,10 +135,10 @@ def test_count(unit: Unit, done: float, total: float, text: str) -> None:
 
 def test_progress_is_silent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     log = io.StringIO()
-    monkeypatch.setattr(console, "_PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(progress, "_PATIENCE_SECONDS", 0.0)
     monkeypatch.setattr(console.sys, "stderr", log)
-    with console.progress("compiling") as progress:
-        progress("kernels", 1, 4)
+    with progress.progress_bar("compiling") as tell:
+        tell("kernels", 1, 4)
         time.sleep(0.05)
     assert log.getvalue() == ""
 

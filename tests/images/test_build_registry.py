@@ -16,7 +16,8 @@ from toolchain.engine import store
 from toolchain.engine.build import BuildOptions, build_image
 from toolchain.engine.client import Engine
 from toolchain.engine.events import Event
-from toolchain.images.lock import Lock, LockedImage, LockMode, publish, read_lock, record_build, write_lock
+from toolchain.images.lock.file import Lock, LockedImage, read_lock, write_lock
+from toolchain.images.lock.pins import LockMode, publish, record_build
 from toolchain.images.plan import CA_SECRET, Pins, Plan
 from toolchain.site import SiteConfig
 

@@ -37,7 +37,7 @@ from tests.support.leftovers import containers, until, volumes
 from toolchain.engine import store
 from toolchain.engine.build import build_image
 from toolchain.engine.client import Engine
-from toolchain.images.lock import read_lock
+from toolchain.images.lock.file import read_lock
 from toolchain.images.named import plan_named
 from toolchain.images.plan import Base, From, Plan, Run, Stage
 

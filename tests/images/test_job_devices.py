@@ -15,13 +15,13 @@ from compiler import ExitCode, HostError
 from tests.support.device_library import build_blank, library_for
 from tests.support.device_trees import machine
 from tests.support.engine import TestEngine
+from toolchain.containers.host_probe import to_lines
 from toolchain.containers.job import Job, run_job
 from toolchain.containers.needs import Asked, Given, give, needs_of
 from toolchain.containers.probe import probe_image
 from toolchain.devices.detect import detect
 from toolchain.devices.hosting import Caller, EngineFacts
 from toolchain.devices.privileges import Wishes
-from toolchain.devices.probe import to_lines
 from toolchain.engine.build import build_image
 from toolchain.engine.client import Engine
 from toolchain.images.named import plan_named

@@ -11,13 +11,14 @@ from compiler import BuildError, HostError
 from tests.images.test_dry_build import Workshop, _resolution, _stand_in, _unpinned, workshop
 from toolchain.engine import store
 from toolchain.engine.build import BuildOptions, build_image
-from toolchain.images.bundle import export_bundle, import_bundle
-from toolchain.images.inventory import compare, read_inventory
-from toolchain.images.lock import Lock, component_of, consult
-from toolchain.images.locking import changes, lock_plan
+from toolchain.images.lock.file import Lock
+from toolchain.images.lock.pins import component_of, consult
 from toolchain.images.plan import ContextFile, Pins, Plan
 from toolchain.images.planner import plan_image
-from toolchain.images.seed import plan_offline
+from toolchain.provision.bundle import export_bundle, import_bundle
+from toolchain.provision.inventory import compare, read_inventory
+from toolchain.provision.locking import changes, lock_plan
+from toolchain.provision.seed import plan_offline
 
 pytestmark = pytest.mark.slow
 

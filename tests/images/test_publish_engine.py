@@ -14,8 +14,8 @@ from tests.support.plans import plan_with_component
 from toolchain.engine import store
 from toolchain.engine.build import build_image
 from toolchain.engine.client import Engine
-from toolchain.engine.publish import Registry, push_plan
 from toolchain.images.plan import Plan
+from toolchain.provision.publish import Registry, push_plan
 from toolchain.recipes.evidence import load_evidence
 from toolchain.site import SiteConfig
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.device_trees import machine
 from tests.support.engine import TestEngine
-from toolchain.devices import probe
+from toolchain.containers import host_probe
 from toolchain.devices.capabilities import keep_capabilities
 from toolchain.devices.detect import detect
 from toolchain.devices.hosting import Caller, EngineFacts
@@ -197,7 +197,7 @@ def test_a_node_that_does_not_exist_is_an_error_and_leaves_nothing(
 
 
 def test_the_probe_sees_what_this_machine_shows(engine: Engine, docker_engine: TestEngine) -> None:
-    there, here = probe.capture_remote(engine, docker_engine.base), capture()
+    there, here = host_probe.capture_remote(engine, docker_engine.base), capture()
     assert {path: text.strip() for path, text in there.files.items()} == {
         path: text.strip() for path, text in here.files.items()
     }
@@ -207,7 +207,7 @@ def test_the_probe_sees_what_this_machine_shows(engine: Engine, docker_engine: T
 
 def test_the_probe_of_a_remote_engine(remote_engine: TestEngine) -> None:
     engine = remote_engine.open()
-    found = probe.look(engine, remote_engine.base, None)
+    found = host_probe.look(engine, remote_engine.base, None)
     assert found.origin == f"the machine of {remote_engine.url}"
     assert detect(found).vendors == detect(capture()).vendors
 

@@ -12,7 +12,7 @@ from tests.support import command
 from tests.support.command import environment
 from tests.support.device_trees import machine
 from tests.support.engine import TestEngine
-from toolchain.devices.probe import to_lines
+from toolchain.containers.host_probe import to_lines
 
 pytestmark = pytest.mark.slow
 

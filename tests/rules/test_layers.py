@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 
 import pytest
 
-from tests.support.sources import Source, violations
+from tests.support.sources import ROOT, Source, python_sources, violations
 
 # package of compiler/ -> packages it may import besides itself
 LAYERS: dict[str, set[str]] = {
@@ -32,6 +33,20 @@ LAYERS["inspect"] = {*LAYERS}
 LAYERS["replay"] = {*LAYERS}
 LAYERS["library_inspection"] = {"core", "runtime", "reports", "replay"}
 
+
+def toolchain_layers() -> dict[str, set[str]]:
+    """Package of toolchain/ -> packages that it may import besides itself, as docs/architecture.md says."""
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    section = page.partition("\n## From a recipe to a container\n")[2].partition("\n## ")[0]
+    layers: dict[str, set[str]] = {}
+    for names, allowed in re.findall(r"^\| (`.*?) \| (.*?) \|", section, re.MULTILINE):
+        above = {"nothing": set(), "all of these": {*layers}}.get(allowed, set(allowed.split(", ")))
+        layers |= dict.fromkeys(re.findall(r"`(\w+)`", names), above)
+    return layers
+
+
+LAYERS_OF = {"compiler": LAYERS, "toolchain": toolchain_layers()}
+
 # third-party package -> where it may be imported
 THIRD_PARTY: dict[str, set[str]] = {
     "numpy": {"compiler.graph", "compiler.frontend", "compiler.loops", "compiler.schedule",
@@ -41,18 +56,19 @@ THIRD_PARTY: dict[str, set[str]] = {
                   "compiler.verify"},
     "onnx": {"compiler.frontend", "compiler.verify", "toolchain.zoo"},
     "google": {"compiler.frontend"},  # protobuf, which onnx brings along
-    "docker": {"toolchain.engine", "toolchain.containers", "toolchain.devices", "toolchain.doctor"},
+    "docker": {"toolchain.engine", "toolchain.containers", "toolchain.devices"},
     # One place downloads; the engine's SDK and two callers need its errors.
-    "requests": {"toolchain.web", "toolchain.engine", "toolchain.images", "toolchain.zoo"},
+    "requests": {"toolchain.web", "toolchain.engine", "toolchain.provision", "toolchain.zoo"},
     "urllib3": {"toolchain.engine"},
     "rich": {"toolchain.progress", "toolchain.engine"},
     "yaml": {"toolchain.recipes", "toolchain.devices", "toolchain.images"},
-    "pydantic": {"toolchain.recipes", "toolchain.site_schema", "toolchain.images", "toolchain.devices"},
-    "packaging": {"toolchain.recipes", "toolchain.images"},
+    "pydantic": {"toolchain.recipes", "toolchain.site_schema", "toolchain.images", "toolchain.devices",
+                 "toolchain.provision"},
+    "packaging": {"toolchain.recipes", "toolchain.images", "toolchain.provision"},
     "tomli_w": {"toolchain.images"},
-    "cyclonedx": {"toolchain.images"},
-    "packageurl": {"toolchain.images"},  # comes with cyclonedx-python-lib
-    "platformdirs": {"toolchain.site", "toolchain.images"},
+    "cyclonedx": {"toolchain.provision"},
+    "packageurl": {"toolchain.provision"},  # comes with cyclonedx-python-lib
+    "platformdirs": {"toolchain.site", "toolchain.images", "toolchain.provision"},
     "jinja2": {"toolchain.images", "toolchain.workflows"},
     "dockerfile_parse": {"toolchain.lint", "toolchain.images"},
     "filelock": {"toolchain.exclusive"},
@@ -72,15 +88,16 @@ def imported(source: Source) -> Iterator[str]:
 
 
 def wrong_layer(source: Source) -> Iterator[str]:
-    if source.path == "compiler/__init__.py":
+    top, own = source.package.split(".")
+    if own == "__init__":
         return
-    own = source.package.split(".")[1]
-    allowed = LAYERS.get(own, set(LAYERS)) | {own}
+    layers = LAYERS_OF[top]
+    allowed = layers.get(own, set(layers)) | {own}
     for name in sorted(set(imported(source))):
         parts = name.split(".")
-        if parts[0] == "toolchain":
+        if top == "compiler" and parts[0] == "toolchain":
             yield f"imports {name}: the compiler knows nothing of the command line"
-        elif parts[0] == "compiler" and len(parts) > 1 and parts[1] in LAYERS and parts[1] not in allowed:
+        elif parts[0] == top and len(parts) > 1 and parts[1] in layers and parts[1] not in allowed:
             yield f"imports {name}: `{own}` may import {sorted(allowed)}"
 
 
@@ -109,15 +126,14 @@ def wrong_third_party(source: Source) -> Iterator[str]:
             yield f"imports {top}, which is allowed in {sorted(THIRD_PARTY[top])}"
 
 
-def test_every_package_has_a_layer() -> None:
-    from tests.support.sources import python_sources
-
-    packages = {source.package.split(".")[1] for source in python_sources("compiler")} - {"__init__"}
-    assert packages - LAYERS.keys() == set(), "add the package to LAYERS"
+@pytest.mark.parametrize("top", LAYERS_OF)
+def test_every_package_has_a_layer(top: str) -> None:
+    packages = {source.package.split(".")[1] for source in python_sources(top)} - {"__init__"}
+    assert packages - LAYERS_OF[top].keys() == set(), "add the package to its table"
 
 
 def test_layers() -> None:
-    assert violations(wrong_layer, "compiler") == []
+    assert violations(wrong_layer, "compiler", "toolchain") == []
 
 
 def test_toolchain_uses_the_front_door_only() -> None:
@@ -135,6 +151,10 @@ def test_third_party_packages_stay_in_their_places() -> None:
         (wrong_layer, "compiler/core/x.py", "def f():\n    import compiler.loops.ir"),
         (wrong_layer, "compiler/render/x.py", "from compiler import targets"),
         (wrong_layer, "compiler/pipeline.py", "import toolchain.main"),
+        (wrong_layer, "toolchain/images/x.py", "from toolchain.engine.client import Engine"),
+        (wrong_layer, "toolchain/engine/x.py", "def f():\n    from toolchain import provision"),
+        (wrong_layer, "toolchain/commands/x.py", "from toolchain.main import app"),
+        (wrong_layer, "toolchain/settings.py", "import toolchain.console"),
         (behind_the_front_door, "toolchain/x.py", "from compiler.core.files import write_atomic"),
         (behind_the_front_door, "toolchain/x.py", "import compiler.pipeline"),
         (wrong_third_party, "compiler/core/x.py", "import numpy as np"),

@@ -10,6 +10,7 @@ import typer
 import compiler
 from toolchain import console, options
 from toolchain.commands.place import placeable
+from toolchain.progress import progress_bar
 
 
 @placeable
@@ -44,7 +45,7 @@ def bench_command(
         seed=seed,
         device=device,
     )
-    with console.progress(f"timing {library.name}", "part") as progress:
+    with progress_bar(f"timing {library.name}", "part") as progress:
         report = compiler.bench_library(request, progress=progress)
     for warning in report.warnings:
         console.warn(warning)

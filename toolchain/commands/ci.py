@@ -14,7 +14,7 @@ from toolchain import console, options
 from toolchain.commands.image import target
 
 if TYPE_CHECKING:
-    from toolchain.engine.publish import Registry
+    from toolchain.provision.publish import Registry
     from toolchain.recipes.evidence import Evidence
 
 app = typer.Typer(help="Workflows for GitHub Actions: init, record.", no_args_is_help=True)
@@ -88,7 +88,7 @@ def init_command(
 
 def _images(names: Sequence[str], where: Registry, site: Path | None) -> list[str]:
     from toolchain.commands.image.publish import Chosen, plan_all
-    from toolchain.engine.publish import refuse_unredistributable
+    from toolchain.provision.publish import refuse_unredistributable
 
     images = plan_all(names, Chosen(site))
     refuse_unredistributable([one.plan for one in images], where)
@@ -96,7 +96,8 @@ def _images(names: Sequence[str], where: Registry, site: Path | None) -> list[st
 
 
 def _locked_names() -> list[str]:
-    from toolchain.images.lock import lock_path, read_lock
+    from toolchain.images.lock.file import read_lock
+    from toolchain.images.lock.pins import lock_path
 
     lock = read_lock(lock_path())
     if lock is None or not lock.images:
@@ -242,7 +243,7 @@ def _rows(found: Sequence[Evidence], named: Sequence[str]) -> list[tuple[str, st
 
 def _name_in_lock(record: Evidence, site: Path | None) -> bool:
     """Whether tk.lock names the image of a record now."""
-    from toolchain.images.lock import lock_path, record_build
+    from toolchain.images.lock.pins import lock_path, record_build
 
     reference, _, digest = record.image.partition("@")
     made = target.planned(record.name, site=site, ready=False)

@@ -12,6 +12,7 @@ import compiler
 from toolchain import console, options
 from toolchain.commands.place import placeable
 from toolchain.commands.several import per_target
+from toolchain.progress import progress_bar
 
 
 @functools.partial(placeable, split=per_target)
@@ -94,7 +95,7 @@ def compile_command(
         environment=options.pairs("--record", record, str),
     )
     options.existing_file(model)
-    shown = console.progress(f"compiling {model.name}")
+    shown = progress_bar(f"compiling {model.name}")
     with options.naming_the_command("compile", model), shown as progress:
         report = compiler.compile_model(model, settings, progress=progress)
     for warning in report.warnings:

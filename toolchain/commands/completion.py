@@ -54,11 +54,11 @@ def completion_command(
     console.data(_SCRIPTS[wanted])
 
 
-def complete_words_command(words: Annotated[list[str] | None, typer.Argument()] = None) -> None:
+def complete_words_command(
+    context: typer.Context, words: Annotated[list[str] | None, typer.Argument()] = None
+) -> None:
     """Print what the last of the words may become, one candidate a line."""
-    from toolchain.main import app
-
-    for candidate in candidates(typer.main.get_command(app), words or [""]):
+    for candidate in candidates(context.find_root().command, words or [""]):
         console.data(candidate)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import shlex
@@ -16,6 +17,7 @@ from toolchain import console, zoo
 
 
 def demo_command(
+    context: typer.Context,
     network: Annotated[str, typer.Argument(metavar="[NETWORK]", help="A network of the zoo.")] = "resnet50",
     directory: Annotated[Path, typer.Option("--directory", metavar="DIR", help="Where the files go.")] = Path(
         "tk-demo"
@@ -26,13 +28,14 @@ def demo_command(
     zoo.network(network)
     model, library = directory / f"{network}.onnx", directory / f"{network}.so"
     use = ("--threads", str(threads))
+    step = functools.partial(_step, context.find_root().command)
     _make(directory)
     if not model.exists():
-        _step("zoo", "make", network, "-o", str(model))
-    compiled = _step("compile", str(model), "-o", str(library), *use)
-    ran = _step("run", str(library), "--output-dir", str(directory / "outputs"), *use)
-    verified = _step("verify", str(library), "--model", str(model), *use)
-    timed = _step("bench", str(library), "--beside", str(model), *use)
+        step("zoo", "make", network, "-o", str(model))
+    compiled = step("compile", str(model), "-o", str(library), *use)
+    ran = step("run", str(library), "--output-dir", str(directory / "outputs"), *use)
+    verified = step("verify", str(library), "--model", str(model), *use)
+    timed = step("bench", str(library), "--beside", str(model), *use)
     rows = [*_costs(compiled), *_proof(verified), *_times(timed), *_files(model, compiled, directory, ran)]
     console.data("")
     console.data(console.table(("what", "result"), rows))
@@ -47,14 +50,12 @@ def _make(directory: Path) -> None:
         ) from error
 
 
-def _step(*arguments: str) -> dict[str, Any]:
+def _step(tk: Any, *arguments: str) -> dict[str, Any]:
     """Run one `tk` command as the shell would, shown as it is typed, and return its JSON document."""
-    from toolchain.main import app
-
     console.data("$ " + shlex.join(("tk", *arguments)))
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        code = app([*arguments, "--json"], prog_name="tk", standalone_mode=False)
+        code = tk.main([*arguments, "--json"], prog_name="tk", standalone_mode=False)
     document = json.loads(printed.getvalue())
     assert isinstance(document, dict)
     if code:

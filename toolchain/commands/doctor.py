@@ -63,7 +63,7 @@ def doctor_command(
 
 
 def _capture(path: Path, *, json: bool) -> None:
-    from toolchain.devices.probe import to_lines
+    from toolchain.containers.host_probe import to_lines
     from toolchain.devices.sysroot import capture
 
     write_atomic(path, to_lines(capture()))

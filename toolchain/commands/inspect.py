@@ -10,6 +10,7 @@ import typer
 
 import compiler
 from toolchain import console, options
+from toolchain.progress import progress_bar
 
 _AGAIN = "it was built by another version of tk, or from edited loops or sources (`--from`): compile it again"
 
@@ -52,7 +53,7 @@ def inspect_command(
 
 
 def _inspect_library(file: Path, *, kernels: bool, check: bool, json: bool) -> None:
-    with console.progress(f"inspecting {file.name}"):
+    with progress_bar(f"inspecting {file.name}"):
         report = compiler.inspect_library(file, kernels=kernels, check=check)
     if json:
         console.data_json(report)

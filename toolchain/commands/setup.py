@@ -13,6 +13,7 @@ from compiler import ExitCode, HostError, UsageError
 from toolchain import console, options
 from toolchain.commands import doctor
 from toolchain.commands.image import common, run, shell, target
+from toolchain.progress import progress_bar
 
 if TYPE_CHECKING:
     from toolchain.doctor.row import Row
@@ -79,7 +80,8 @@ def setup_command(
 
 def _locked_image() -> str:
     """The one image of the project's lock, outside of any project of the user's own; else a UsageError."""
-    from toolchain.images.lock import lock_path, project_lock, read_lock, user_lock
+    from toolchain.images.lock.file import read_lock
+    from toolchain.images.lock.pins import lock_path, project_lock, user_lock
 
     path = project_lock() or user_lock()
     found = read_lock(path)
@@ -117,8 +119,8 @@ def _examine(name: str, docker_host: str | None, kind: str | None, site: Path | 
 
 def _get(engine: Engine, named: Named, *, trust_first_use: bool) -> tuple[Named, BuiltImage]:
     from toolchain.engine.build import BuiltImage
-    from toolchain.obtain import obtain
-    from toolchain.present import find_present
+    from toolchain.provision.obtain import obtain
+    from toolchain.provision.present import find_present
 
     there = find_present(engine, named)
     if there is not None and there.note and there.is_current:
@@ -135,9 +137,9 @@ def _get(engine: Engine, named: Named, *, trust_first_use: bool) -> tuple[Named,
 
 
 def _check(engine: Engine, named: Named, image: BuiltImage) -> bool:
-    from toolchain.engine.check import check_image
+    from toolchain.provision.check import check_image
 
-    with console.progress(f"checking {image.reference}"):
+    with progress_bar(f"checking {image.reference}"):
         report = check_image(engine, named.plan, named.pins, target.built(engine, named.plan))
     for one in report.smoke:
         if one.verdict == "FAILED":
@@ -158,7 +160,7 @@ def _command(
 
 
 def _open(name: str, docker_host: str | None, engine: str | None, site: Path | None, added: Additions) -> int:
-    from toolchain.devices.launch import Request
+    from toolchain.containers.launch import Request
 
     request = Request(
         image=name,

@@ -12,6 +12,7 @@ import typer
 import compiler
 from toolchain import console, options
 from toolchain.commands.place import placeable
+from toolchain.progress import progress_bar
 
 
 @placeable
@@ -62,7 +63,7 @@ def verify_command(
         layers=layers,
         device=device,
     )
-    with console.progress(f"verifying {library.name}") as progress:
+    with progress_bar(f"verifying {library.name}") as progress:
         report = compiler.verify_library(request, timeout=timeout, progress=progress)
     for note in report.notes:
         console.talk(f"note: {note}")

@@ -9,6 +9,7 @@ import typer
 
 from toolchain import console, options
 from toolchain import zoo as networks
+from toolchain.progress import progress_bar
 
 app = typer.Typer(help="Networks to try: list, make, fetch.")
 
@@ -42,7 +43,7 @@ def make_command(name: Name, output: Output = None, json: options.Json = False) 
     path = output or Path(f"{name}.onnx")
     networks.network(name)
     options.check_file(path)
-    with console.progress(f"making {name}", "bytes") as progress:
+    with progress_bar(f"making {name}", "bytes") as progress:
         record = networks.make(name, path, progress=progress)
     if json:
         console.data_json({"path": path, "network": record})
@@ -62,7 +63,7 @@ def fetch_command(
 
     path = output or Path(f"{name}.onnx")
     options.check_file(path)
-    with console.progress(f"fetching {name}", "bytes") as progress:
+    with progress_bar(f"fetching {name}", "bytes") as progress:
         fetched = networks.fetch(name, path, site=load_site(site), progress=progress)
     if not fetched.verified:
         console.warn(f"no sha256 is pinned for `{name}`: the file was not checked")

@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 
 from compiler import HostError, UsageError, private_directory, remove_abandoned_directories, replace_atomic
 from toolchain import console, options
+from toolchain.containers import host_probe
 from toolchain.containers.call import Call, call_of
+from toolchain.containers.host_probe import engine_facts
 from toolchain.containers.job import Job, job_options, run_job
 from toolchain.containers.needs import Asked, Given, Need, archs_of, give, needs_of
 from toolchain.containers.probe import probe_image
 from toolchain.containers.volumes import cache_name, compiler_name
-from toolchain.devices import probe
 from toolchain.devices.detect import detect
-from toolchain.devices.hosting import EngineFacts, engine_facts, this_caller
+from toolchain.devices.hosting import EngineFacts, this_caller
 from toolchain.devices.options import described
 from toolchain.devices.sysroot import capture
 from toolchain.engine.client import Engine, open_engine
 from toolchain.engine.endpoint import resolve_endpoint
+from toolchain.progress import progress_bar
 from toolchain.recipes.additions import NOTHING, Additions
 from toolchain.site import load_site
 
@@ -127,7 +129,7 @@ def run_placed(command: str, given: Mapping[str, Any], flags: Mapping[str, str],
             devices=devices.options,
             present=devices.present,
         )
-        with console.progress(f"{command} in {image.reference}"):
+        with progress_bar(f"{command} in {image.reference}"):
             done = run_job(engine, image, job, lambda line: _talk(call, line), index=site.pip_index or None)
         if done.status == 0:
             _place_results(call, directory)
@@ -161,9 +163,9 @@ def _given(engine: Engine | None, image: str | None, needs: tuple[Need, ...], pl
         return Given()
     if engine is None:
         assumed = place.asked.assumed
-        inventory = detect(probe.read_captured(assumed) if assumed else capture())
+        inventory = detect(host_probe.read_captured(assumed) if assumed else capture())
         return give(needs, inventory, EngineFacts("docker"), this_caller(), place.asked.wishes)
-    inventory = detect(probe.look(engine, image, place.asked.assumed))
+    inventory = detect(host_probe.look(engine, image, place.asked.assumed))
     return give(needs, inventory, engine_facts(engine), this_caller(), place.asked.wishes)
 
 
@@ -212,8 +214,8 @@ def _reference(engine: Engine, place: Place) -> tuple[str, bool]:
     """The image that `place` names, and whether the engine has it; built first when that was asked for."""
     if _is_reference(place.image):
         return place.image, engine.image(place.image) is not None
-    from toolchain.obtain import obtain, wants_build
-    from toolchain.present import find_present, not_there
+    from toolchain.provision.obtain import obtain, wants_build
+    from toolchain.provision.present import find_present, not_there
 
     named = _named(place)
     for warning in named.warnings:
@@ -233,7 +235,7 @@ def _reference(engine: Engine, place: Place) -> tuple[str, bool]:
 
 def _named(place: Place) -> Named:
     """The image that `place` names by its recipe."""
-    from toolchain.images.lock import lock_mode
+    from toolchain.images.lock.pins import lock_mode
     from toolchain.images.named import plan_named
 
     mode = lock_mode(locked=place.locked, frozen=place.frozen)

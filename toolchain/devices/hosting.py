@@ -5,10 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-if TYPE_CHECKING:
-    from toolchain.engine.client import Engine
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +38,6 @@ class Caller:
 def this_caller() -> Caller:
     """The user of this process."""
     return Caller(os.getuid(), os.getgid(), tuple(sorted({*os.getgroups(), os.getgid()})))
-
-
-def engine_facts(engine: Engine) -> EngineFacts:
-    """Ask an engine for what decides about devices; raises HostError when it does not answer."""
-    return read_facts(engine.kind, engine.version, engine.info, is_local=engine.is_local)
 
 
 def read_facts(

@@ -6,8 +6,9 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 
 from compiler import TkError
+from toolchain.containers.host_probe import engine_facts
 from toolchain.devices.detect import Device, Inventory
-from toolchain.devices.hosting import EngineFacts, engine_facts
+from toolchain.devices.hosting import EngineFacts
 from toolchain.devices.privileges import PRODUCTS, find_lacks, is_open
 from toolchain.devices.sysroot import NODES
 from toolchain.doctor.row import Patient, Row, problem

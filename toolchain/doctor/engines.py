@@ -92,7 +92,7 @@ def images(patient: Patient) -> Iterable[Row]:
 
 def _presence(patient: Patient, name: str, named: Named) -> Iterable[Row]:
     """Whether the engine has the image, as its recipe is now or at least on a stand-in base."""
-    from toolchain.present import find_present
+    from toolchain.provision.present import find_present
 
     if isinstance(patient.engine, TkError):
         return

@@ -103,18 +103,18 @@ def _engine(docker_host: str | None, kind: str | None) -> Engine | TkError:
 
 def _inventory(engine: Engine | TkError, assumed: Path | None) -> Inventory | TkError:
     """What the engine's machine has; without an engine, what this one has."""
-    from toolchain.devices import probe
+    from toolchain.containers import host_probe
     from toolchain.devices.detect import detect
     from toolchain.devices.sysroot import capture
     from toolchain.engine.store import list_images
 
     try:
         if assumed is not None:
-            return detect(probe.read_captured(assumed))
+            return detect(host_probe.read_captured(assumed))
         if isinstance(engine, TkError) or engine.is_local:
             return detect(capture())
         built = [one.references[0] for one in list_images(engine) if one.references]
-        return detect(probe.look(engine, built[0] if built else None, None))
+        return detect(host_probe.look(engine, built[0] if built else None, None))
     except TkError as error:
         return error
 
@@ -130,7 +130,8 @@ def _named(name: str, site: Path | None) -> Named | TkError:
 
 def _locked() -> Sequence[str]:
     """The images of the project's lock; where it has none, of the user's own."""
-    from toolchain.images.lock import lock_path, read_lock, user_lock
+    from toolchain.images.lock.file import read_lock
+    from toolchain.images.lock.pins import lock_path, user_lock
 
     for path in (lock_path(), user_lock()):
         with contextlib.suppress(TkError):  # the check of the locks says so

@@ -74,7 +74,8 @@ def _items(value: object) -> list[tuple[str, object]]:
 
 def lock(_patient: Patient) -> Iterable[Row]:
     """The project's lock, and the user's own where there is one: which images they pin."""
-    from toolchain.images.lock import lock_path, read_lock, user_lock
+    from toolchain.images.lock.file import read_lock
+    from toolchain.images.lock.pins import lock_path, user_lock
 
     project = lock_path()
     for path in (project, user_lock()):

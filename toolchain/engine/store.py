@@ -15,7 +15,7 @@ from toolchain.engine.client import Engine
 from toolchain.images.plan import Plan
 
 if TYPE_CHECKING:
-    from toolchain.images.lock_uses import LockUse
+    from toolchain.images.lock.uses import LockUse
 
 _NONE = "<none>"
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from toolchain.images.lock import LockedBuild, LockMode, lock_path, locked_additions, pins_for, publish
+from toolchain.images.lock.file import LockedBuild
+from toolchain.images.lock.pins import LockMode, lock_path, locked_additions, pins_for, publish
 from toolchain.images.plan import Pins, Plan
 from toolchain.images.planner import plan_image
 from toolchain.recipes.additions import NOTHING, Additions, check_digits, split_name, with_additions

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from toolchain.images import apt_lock, steps
+from toolchain.images import steps
+from toolchain.images.lock import apt
 from toolchain.images.plan import (
     UNRESOLVED,
     Base,
@@ -207,10 +208,10 @@ def assemble(setting: Setting, parts: Sequence[Part], pins: Pins, interpreter: s
     done += steps.install_fetched(downloads, setting.system)
     if wanted:
         done.append(Copy((steps.VENV,), steps.VENV, "packages"))
-    locked = apt_lock.lock_files(pins, setting.resolution.system.archives)
+    locked = apt.lock_files(pins, setting.resolution.system.archives)
     return Assembly(
-        stages=tuple(apt_lock.obeying_stage(one, locked) for one in stages),
-        steps=apt_lock.obeying(done, locked),
+        stages=tuple(apt.obeying_stage(one, locked) for one in stages),
+        steps=apt.obeying(done, locked),
         files=(*map(steps.script, scripts), *requirements, *source_files, *locked),
         downloads=(*keys, *fetched),
         apt=tuple(dict.fromkeys((*(one for layer in layers for one in layer.apt), *makers, *readers))),

@@ -18,7 +18,8 @@ import yaml
 from tests.support import command
 from tests.support.command import ROOT
 from tests.support.recipes import book, plan
-from toolchain.images.lock import Lock, LockedImage, read_lock, user_lock, write_lock
+from toolchain.images.lock.file import Lock, LockedImage, read_lock, write_lock
+from toolchain.images.lock.pins import user_lock
 from toolchain.images.named import plan_named
 from toolchain.images.plan import Pins
 from toolchain.main import main

@@ -14,14 +14,14 @@ from tests.support.device_library import build_blank, library_for
 from tests.support.device_trees import machine, names
 from tests.support.fake_engine import FakeEngine
 from toolchain.containers import place
+from toolchain.containers.host_probe import engine_facts, to_lines
 from toolchain.containers.job import Job, job_options
 from toolchain.containers.needs import Asked, Given, give, needs_of
 from toolchain.containers.place import Place, image_of_target, run_placed
 from toolchain.devices.detect import Inventory, detect
-from toolchain.devices.hosting import Caller, EngineFacts, engine_facts
+from toolchain.devices.hosting import Caller, EngineFacts
 from toolchain.devices.options import create_arguments
 from toolchain.devices.privileges import Wishes
-from toolchain.devices.probe import to_lines
 from toolchain.engine.client import Finished
 from toolchain.recipes.book import RecipeBook, load_book
 

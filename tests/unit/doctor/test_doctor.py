@@ -15,9 +15,9 @@ from compiler import HostError, TkError, UsageError
 from tests.support.command import Result
 from tests.support.device_trees import machine, names
 from tests.support.fake_engine import FakeEngine, stored
+from toolchain.containers.host_probe import to_lines
 from toolchain.devices.detect import detect
 from toolchain.devices.hosting import Caller
-from toolchain.devices.probe import to_lines
 from toolchain.devices.sysroot import Sysroot
 from toolchain.doctor import accelerators, engines, host, sites, storage
 from toolchain.doctor.examine import CHECKS, examine
@@ -343,7 +343,7 @@ def test_setup_says_what_is_missing(tk: Tk, tmp_path: Path) -> None:
 
 
 def test_setup_takes_the_image_of_the_lock(tk: Tk, tmp_path: Path) -> None:
-    from toolchain.images.lock_file import Lock, LockedImage, write_lock
+    from toolchain.images.lock.file import Lock, LockedImage, write_lock
     from toolchain.images.plan import Pins
 
     own = {"XDG_STATE_HOME": str(tmp_path / "state")}
@@ -368,7 +368,8 @@ def test_setup_takes_the_image_of_the_lock(tk: Tk, tmp_path: Path) -> None:
 
 def test_the_users_own_lock_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was built outside of any project is locked there; in a project its own images count."""
-    from toolchain.images.lock import Lock, LockedImage, user_lock, write_lock
+    from toolchain.images.lock.file import Lock, LockedImage, write_lock
+    from toolchain.images.lock.pins import user_lock
     from toolchain.images.plan import Pins
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))

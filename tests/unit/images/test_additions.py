@@ -10,8 +10,8 @@ import pytest
 from compiler import BadInputError, UsageError
 from tests.support.command import tk
 from tests.support.recipes import book
-from toolchain.images.lock import Lock, LockedImage, added_to, lock_path, parse_lock, recipe_of, write_lock
-from toolchain.images.lock_file import lock_text
+from toolchain.images.lock.file import Lock, LockedImage, lock_text, parse_lock, write_lock
+from toolchain.images.lock.pins import added_to, lock_path, recipe_of
 from toolchain.images.named import plan_named
 from toolchain.images.parse_back import check
 from toolchain.images.plan import Pins, Plan, Run

@@ -14,13 +14,14 @@ from compiler import BadInputError, HostError
 from tests.support.command import tk
 from tests.support.recipes import plan
 from toolchain.engine.endpoint import Endpoint
-from toolchain.images import locking, origins
-from toolchain.images.base_choice import choose_base
-from toolchain.images.lock import Lock, LockedImage, consult, recipe_of, write_lock
+from toolchain.images.lock.file import Lock, LockedImage, write_lock
+from toolchain.images.lock.pins import consult, recipe_of
 from toolchain.images.plan import Pins, Plan
 from toolchain.images.planner import plan_image
 from toolchain.images.render import dockerfile
-from toolchain.images.resolving import Packages
+from toolchain.provision import locking, origins
+from toolchain.provision.base_choice import choose_base
+from toolchain.provision.resolving import Packages
 from toolchain.site import Mirror, SiteConfig
 
 NAME = "cuda-11.2.2"

@@ -14,10 +14,10 @@ from tests.support.fake_engine import FakeEngine, stored
 from toolchain.commands.image import prune, rm
 from toolchain.engine import labels
 from toolchain.engine.store import list_images, used_by
-from toolchain.images.known_locks import known_locks
-from toolchain.images.lock import Lock, LockedImage, recipe_of, write_lock
-from toolchain.images.lock_file import lock_text
-from toolchain.images.lock_uses import LockUse, uses_of
+from toolchain.images.lock.file import Lock, LockedImage, lock_text, write_lock
+from toolchain.images.lock.known import known_locks
+from toolchain.images.lock.pins import recipe_of
+from toolchain.images.lock.uses import LockUse, uses_of
 from toolchain.images.named import plan_named
 from toolchain.images.plan import Pins, Plan
 

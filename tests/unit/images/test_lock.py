@@ -10,19 +10,8 @@ from typing import Any
 import pytest
 
 from compiler import BadInputError, UsageError
-from toolchain.images.lock import (
-    Lock,
-    LockedBuild,
-    LockedImage,
-    LockMode,
-    consult,
-    lock_mode,
-    pins_for,
-    publish,
-    read_lock,
-    record_build,
-    write_lock,
-)
+from toolchain.images.lock.file import Lock, LockedBuild, LockedImage, read_lock, write_lock
+from toolchain.images.lock.pins import LockMode, consult, lock_mode, pins_for, publish, record_build
 from toolchain.images.named import plan_named
 from toolchain.images.plan import Base, Download, GitSource, Pins, Plan
 from toolchain.recipes.additions import NOTHING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 
-from toolchain.images.apt_lock import CHECKSUMS, PREFERENCES, SNAPSHOTS, checksums, preferences, snapshot_at
+from toolchain.images.lock.apt import CHECKSUMS, PREFERENCES, SNAPSHOTS, checksums, preferences, snapshot_at
 from toolchain.images.plan import Deb, Pins, Run
 from toolchain.images.planner import plan_image
 from toolchain.images.render import context, dockerfile

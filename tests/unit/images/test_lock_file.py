@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compiler import BadInputError, HostError
-from toolchain.images.lock_file import (
+from toolchain.images.lock.file import (
     Lock,
     LockedBuild,
     LockedImage,

@@ -11,8 +11,8 @@ import pytest
 
 from compiler import BadInputError
 from tests.support.command import Result
-from toolchain.images.lock_file import Lock, LockedImage, lock_text, read_lock, write_lock
-from toolchain.images.lock_mend import repair_lock
+from toolchain.images.lock.file import Lock, LockedImage, lock_text, read_lock, write_lock
+from toolchain.images.lock.repair import repair_lock
 from toolchain.images.plan import Pins
 
 A = LockedImage("a" * 64, "a:1", Pins(apt={"gcc": "12", "make": "4"}))

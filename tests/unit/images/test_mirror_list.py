@@ -6,8 +6,9 @@ from pathlib import Path
 
 from tests.support.command import tk
 from tests.support.recipes import plan
-from toolchain.images.lock import Lock, LockedImage, component_of, recipe_of, write_lock
-from toolchain.images.mirror_list import Held, mirror_list
+from toolchain.images.lock.file import Lock, LockedImage, write_lock
+from toolchain.images.lock.mirror_list import Held, mirror_list
+from toolchain.images.lock.pins import component_of, recipe_of
 from toolchain.images.plan import Deb, Pins, Plan
 from toolchain.images.planner import plan_image
 

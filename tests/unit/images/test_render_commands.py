@@ -12,7 +12,8 @@ from packaging.requirements import Requirement
 from tests.support import command
 from tests.support.recipes import plan, shipped_names
 from toolchain.images.formats.bake import every_need
-from toolchain.images.lock import Lock, LockedImage, canonical, component_of, recipe_of, write_lock
+from toolchain.images.lock.file import Lock, LockedImage, write_lock
+from toolchain.images.lock.pins import canonical, component_of, recipe_of
 from toolchain.images.named import plan_named
 from toolchain.images.plan import Pins, Plan
 from toolchain.images.render import context, dockerfile

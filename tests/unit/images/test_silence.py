@@ -19,8 +19,8 @@ from toolchain.data import data_directory
 from toolchain.engine.endpoint import Endpoint
 from toolchain.engine.watch import Patience, Watch, WorkLostError
 from toolchain.images.plan import Base, ContextFile, Plan, Run, Stage
-from toolchain.images.resolving import resolve_packages
 from toolchain.images.steps import site
+from toolchain.provision.resolving import resolve_packages
 from toolchain.site import SiteConfig
 
 SCRIPT = data_directory("dockerfiles") / "tk" / "site.sh"

@@ -15,9 +15,9 @@ import pytest
 from tests.support import stub_mirror
 from tests.support.stub_mirror import StubMirror
 from toolchain.data import data_directory
-from toolchain.images.apt_lock import lock_files
+from toolchain.images.lock.apt import lock_files
 from toolchain.images.plan import Deb, Pins
-from toolchain.images.resolving import parse_uris
+from toolchain.provision.resolving import parse_uris
 from toolchain.recipes.schema import Archive
 
 SCRIPT = data_directory("dockerfiles") / "tk" / "site.sh"

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from toolchain.engine.build import BuildOptions, BuiltImage
     from toolchain.engine.builders import BuilderName
     from toolchain.engine.client import Engine
-    from toolchain.engine.publish import Registry
     from toolchain.images.named import Named
     from toolchain.images.plan import Plan
+    from toolchain.provision.publish import Registry
 
 _NETWORKS = ("default", "none", "host")
 Builder = Annotated[
@@ -149,7 +149,7 @@ def _builder(name: str) -> BuilderName:
 def _refuse_to_push(images: Sequence[Named], work: _Work) -> None:
     """What may not be pushed is said before hours of building."""
     if work.registry is not None:
-        from toolchain.engine.publish import refuse_unredistributable
+        from toolchain.provision.publish import refuse_unredistributable
 
         refuse_unredistributable([one.plan for one in images], work.registry)
 
@@ -195,7 +195,7 @@ def _build_one(name: str, named: Named, work: _Work, *, alone: bool, json: bool)
 def _build(named: Named, work: _Work, *, json: bool) -> beside.Document:
     """Build one image, push it where that is asked for, and show it; its document."""
     from toolchain.commands.image.push import push_image
-    from toolchain.obtain import obtain
+    from toolchain.provision.obtain import obtain
 
     made = obtain(
         work.engine,

@@ -13,7 +13,7 @@ from toolchain.commands.image import common, target
 from toolchain.site import FILE_NAME
 
 if TYPE_CHECKING:
-    from toolchain.images.bundled_recipes import Recipes
+    from toolchain.provision.bundled_recipes import Recipes
 
 app = typer.Typer(help="Everything that a build needs as one file.", no_args_is_help=True)
 
@@ -45,8 +45,9 @@ def export_command(
 
     The image must be locked, and its components built.
     """
-    from toolchain.images.bundle import export_bundle
-    from toolchain.images.lock import lock_path, read_lock
+    from toolchain.images.lock.file import read_lock
+    from toolchain.images.lock.pins import lock_path
+    from toolchain.provision.bundle import export_bundle
 
     options.check_file(output)
     connected = target.connect(docker_host, engine)
@@ -84,9 +85,9 @@ def import_command(
     A site's own recipes are copied into the project, where it lacks them, and named in its site.yaml. Then
     `tk image build NAME --locked --network none` builds from it.
     """
-    from toolchain.images.bundle import import_bundle, section_of
-    from toolchain.images.bundled_recipes import use_recipes
-    from toolchain.images.lock import lock_path
+    from toolchain.images.lock.pins import lock_path
+    from toolchain.provision.bundle import import_bundle, section_of
+    from toolchain.provision.bundled_recipes import use_recipes
 
     options.existing_file(file)
     connected = target.connect(docker_host, engine)

@@ -9,9 +9,10 @@ import typer
 import compiler
 from toolchain import console, options
 from toolchain.commands.image import common, target
+from toolchain.progress import progress_bar
 
 if TYPE_CHECKING:
-    from toolchain.engine.check import Report
+    from toolchain.provision.check import Report
 
 
 def check_command(
@@ -33,7 +34,7 @@ def check_command(
 
     Tests that need a device are not run, and said not to be. The exit code is 1 with findings.
     """
-    from toolchain.engine.check import check_image
+    from toolchain.provision.check import check_image
 
     connected = target.connect(docker_host, engine)
     made = target.planned(
@@ -41,7 +42,7 @@ def check_command(
         additions=common.additions(with_apt, with_pip, with_file),
     )  # fmt: skip
     there = target.present(connected, made)
-    with console.progress(f"checking {there.reference}"):
+    with progress_bar(f"checking {there.reference}"):
         report = check_image(connected, there.named.plan, there.named.pins, there.image)
     if json:
         console.data_json({"passed": report.passed, **console.jsonable(report)})

@@ -12,12 +12,13 @@ import typer
 from compiler import UsageError, counted
 from toolchain import console, options
 from toolchain.commands.image import common, target
+from toolchain.progress import progress_bar
 
 if TYPE_CHECKING:
     from toolchain.engine.client import Engine
-    from toolchain.images.lock import LockedImage
+    from toolchain.images.lock.file import LockedImage
     from toolchain.images.plan import Pins, Plan
-    from toolchain.images.section import Section
+    from toolchain.provision.section import Section
 
 _IMAGE = re.compile(r"(?P<reference>[A-Za-z0-9][A-Za-z0-9./:_-]*)@(?P<digest>sha256:[0-9a-f]{64})")
 Image = Annotated[
@@ -69,10 +70,10 @@ def lock_command(
     sha256 of downloads. Nothing is asked when the section is up to date, unless --update is given. The built
     image that it names stays when it was built from the same plan.
     """
-    from toolchain.images.lock import lock_path
+    from toolchain.images.lock.pins import lock_path
     from toolchain.images.named import plan_named
-    from toolchain.images.section import Section
-    from toolchain.obtain import trusting
+    from toolchain.provision.obtain import trusting
+    from toolchain.provision.section import Section
 
     if dry_run and (repair or image):
         other = "--repair" if repair else "--image"
@@ -119,15 +120,15 @@ def _with_build(
     if why := section.drop_stale_build():
         console.talk(f"the lock names no image any more: {why}")
     if chosen is not None:
-        with console.progress(f"pulling {chosen[0]}@{chosen[1]}"):
+        with progress_bar(f"pulling {chosen[0]}@{chosen[1]}"):
             section.take_build(connect(), *chosen)
     return section.read() or after
 
 
 def _repair(*, json: bool) -> None:
     """Put broken locks in order, the project's and the user's own, and say what became of them."""
-    from toolchain.images.lock import lock_path, user_lock
-    from toolchain.images.lock_mend import repair_lock
+    from toolchain.images.lock.pins import lock_path, user_lock
+    from toolchain.images.lock.repair import repair_lock
 
     done = {path: repair_lock(path) for path in (lock_path(), user_lock()) if path.exists()}
     if json:
@@ -158,7 +159,7 @@ def _image(text: str | None) -> tuple[str, str] | None:
 
 
 def _tell_mirror(plan: Plan, pins: Pins, *, path_text: str, json: bool) -> None:
-    from toolchain.images.mirror_list import mirror_list
+    from toolchain.images.lock.mirror_list import mirror_list
 
     held = mirror_list(plan, pins)
     if json:
@@ -173,7 +174,7 @@ def _tell(
     before: LockedImage | None, after: LockedImage, *, path_text: str, json: bool, dry_run: bool
 ) -> None:
     """Say what has changed, or what would change."""
-    from toolchain.images.locking import changes
+    from toolchain.provision.locking import changes
 
     found = changes(before.pins if before else None, after.pins)
     differs = after != before

@@ -13,13 +13,14 @@ import typer
 from compiler import ExitCode, TkError
 from toolchain import console, options
 from toolchain.commands.image import common, push, target
+from toolchain.progress import progress_bar
 
 if TYPE_CHECKING:
     from toolchain.engine.build import BuiltImage
-    from toolchain.engine.check import Report
     from toolchain.engine.client import Engine
-    from toolchain.engine.publish import Registry
     from toolchain.images.named import Named
+    from toolchain.provision.check import Report
+    from toolchain.provision.publish import Registry
     from toolchain.recipes.additions import Additions
     from toolchain.recipes.evidence import Evidence, State
 
@@ -107,7 +108,7 @@ def publish_command(
     something. What may not be redistributed goes to a registry that is said to be private only: exit code 3,
     before anything is built. What is built on a stand-in base is no evidence.
     """
-    from toolchain.engine.publish import refuse_unredistributable
+    from toolchain.provision.publish import refuse_unredistributable
     from toolchain.recipes.evidence import FILE, load_evidence
     from toolchain.site import project_directory
 
@@ -175,7 +176,7 @@ def _stopped(outcome: Outcome, error: TkError) -> Outcome:
 
 def _build(made: Named, work: _Work) -> tuple[Named, BuiltImage]:
     """Lock; find, pull from the registry that it goes to, or build."""
-    from toolchain.obtain import obtain
+    from toolchain.provision.obtain import obtain
 
     site = replace(made.site, registry=work.registry.address)
     done = obtain(work.engine, replace(made, site=site), trust_first_use=work.trust)
@@ -185,9 +186,9 @@ def _build(made: Named, work: _Work) -> tuple[Named, BuiltImage]:
 
 
 def _check(made: Named, engine: Engine) -> Report:
-    from toolchain.engine.check import check_image
+    from toolchain.provision.check import check_image
 
-    with console.progress(f"checking {made.plan.reference}"):
+    with progress_bar(f"checking {made.plan.reference}"):
         return check_image(engine, made.plan, made.pins, target.built(engine, made.plan))
 
 

@@ -10,6 +10,7 @@ import typer
 from compiler import BadInputError, HostError, UsageError
 from toolchain import console, options
 from toolchain.commands.image import common, target
+from toolchain.progress import progress_bar
 
 if TYPE_CHECKING:
     from toolchain.images.named import Named
@@ -53,7 +54,7 @@ def pull_command(
     )  # fmt: skip
     where = _source(made, registry, digest)
     shown = f"{where.reference}@{where.digest}" if where.digest else where.reference
-    with console.progress(f"pulling {shown}"):
+    with progress_bar(f"pulling {shown}"):
         found = pull_reference(connected, made.plan, where.reference, where.digest)
     if found is None:
         raise HostError(

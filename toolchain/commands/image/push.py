@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from toolchain import console, options
 from toolchain.commands.image import common, target
+from toolchain.progress import progress_bar
 
 if TYPE_CHECKING:
     from toolchain.engine.client import Engine
-    from toolchain.engine.publish import Pushed, Registry
     from toolchain.images.named import Named
+    from toolchain.provision.publish import Pushed, Registry
 
 
 def push_command(
@@ -36,7 +37,7 @@ def push_command(
     there. Credentials are those of `docker login`. What may not be redistributed goes to a registry that is
     said to be private only.
     """
-    from toolchain.engine.publish import refuse_unredistributable
+    from toolchain.provision.publish import refuse_unredistributable
 
     made = target.planned(
         name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen,
@@ -60,10 +61,10 @@ def push_image(engine: Engine, made: Named, registry: Registry) -> Pushed:
     `registry` is what `target.push_target` gives. Raises BadInputError for what may not go there, HostError
     when the registry or the engine refuses.
     """
-    from toolchain.engine.publish import push_plan
-    from toolchain.images.lock import lock_path, record_build, user_lock
+    from toolchain.images.lock.pins import lock_path, record_build, user_lock
+    from toolchain.provision.publish import push_plan
 
-    pushed = push_plan(engine, made.plan, registry, console.progress)
+    pushed = push_plan(engine, made.plan, registry, progress_bar)
     lock = made.lock_file or lock_path()
     if made.pins is not None and record_build(lock, made.plan, pushed.reference, pushed.digest):
         console.talk(f"{lock} names this image now" + ("" if lock == user_lock() else ": commit it"))

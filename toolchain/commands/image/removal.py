@@ -21,8 +21,8 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="List what would be remo
 def wanted_by_locks(images: Sequence[StoredImage]) -> Mapping[str, Path]:
     """Ids of images that a known lock stands for, each with one such lock; broken locks are said."""
     from toolchain.engine.store import used_by
-    from toolchain.images.known_locks import known_locks
-    from toolchain.images.lock_uses import uses_of
+    from toolchain.images.lock.known import known_locks
+    from toolchain.images.lock.uses import uses_of
 
     uses = []
     for path in known_locks():

@@ -15,7 +15,7 @@ from toolchain import console, options
 from toolchain.commands.image import common
 
 if TYPE_CHECKING:
-    from toolchain.devices.launch import Launch, Request
+    from toolchain.containers.launch import Launch, Request
 
 FAILED = 125
 """Exit status when tk itself fails, so that it is not taken for the program's (as `docker run` does it)."""
@@ -111,10 +111,10 @@ def run_command(
     The program runs as you, with the current folder at /work, and gets the accelerators of the image's
     vendor and nothing else of the machine. More only when asked for: --explain shows each option.
     """
+    from toolchain.containers.launch import Request
     from toolchain.devices.extras import Extras
-    from toolchain.devices.launch import Request
     from toolchain.devices.privileges import Wishes
-    from toolchain.images.lock import lock_mode
+    from toolchain.images.lock.pins import lock_mode
 
     wishes = Wishes(tuple(gpus or ()), allow_profiling, allow_debugging, no_seccomp)
     show = explain or dry_run
@@ -156,7 +156,7 @@ def launch_or_show(
     request: Request, docker_host: str | None, engine: str | None, *, explain: bool, show: bool, json: bool
 ) -> int:
     """Run the request, or show what would be run."""
-    from toolchain.devices.launch import prepare, start
+    from toolchain.containers.launch import prepare, start
     from toolchain.engine.client import open_engine
     from toolchain.engine.endpoint import resolve_endpoint
     from toolchain.engine.store import sweep

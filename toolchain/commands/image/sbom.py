@@ -36,9 +36,9 @@ def sbom_command(
     """
     from toolchain.engine.client import open_engine
     from toolchain.engine.endpoint import resolve_endpoint
-    from toolchain.images.inventory import read_inventory
     from toolchain.images.named import plan_named
-    from toolchain.images.sbom import sbom_text, store_sbom
+    from toolchain.provision.inventory import read_inventory
+    from toolchain.provision.sbom import sbom_text, store_sbom
 
     options.check_file(output)
     named = plan_named(

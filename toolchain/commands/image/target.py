@@ -12,12 +12,12 @@ from compiler import TkError, UsageError, did_you_mean
 from toolchain import console
 
 if TYPE_CHECKING:
-    from toolchain.engine import publish
     from toolchain.engine.client import Engine
     from toolchain.engine.store import StoredImage
     from toolchain.images.named import Named
     from toolchain.images.plan import Plan
-    from toolchain.present import Present
+    from toolchain.provision import publish
+    from toolchain.provision.present import Present
     from toolchain.recipes.additions import Additions
     from toolchain.site import SiteConfig
 
@@ -56,7 +56,7 @@ def planned(
 
     `ready`: the image that the lock names counts, too. `locks`: the caller brings the lock up to date.
     """
-    from toolchain.images.lock import lock_mode
+    from toolchain.images.lock.pins import lock_mode
     from toolchain.images.named import plan_named
     from toolchain.recipes.additions import NOTHING
 
@@ -105,7 +105,7 @@ def push_target(site: SiteConfig, option: str | None, *, private: bool) -> publi
 
     Raises UsageError when none is named, or what is none.
     """
-    from toolchain.engine.publish import Registry
+    from toolchain.provision.publish import Registry
 
     where = registry_of(site, option)
     own = site.registry.rstrip("/")
@@ -115,7 +115,7 @@ def push_target(site: SiteConfig, option: str | None, *, private: bool) -> publi
 
 def present(engine: Engine, named: Named) -> Present:
     """The image that stands for a name; says when it is on a stand-in base. Raises HostError when none is."""
-    from toolchain.present import need_present
+    from toolchain.provision.present import need_present
 
     found = need_present(engine, named)
     if found.note:
@@ -126,7 +126,7 @@ def present(engine: Engine, named: Named) -> Present:
 def built(engine: Engine, plan: Plan) -> StoredImage:
     """The image of exactly this plan; raises HostError when it was not built on this engine."""
     from toolchain.engine.store import find_image
-    from toolchain.present import not_there
+    from toolchain.provision.present import not_there
 
     found = find_image(engine, plan)
     if found is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import TkError, write_atomic
-from toolchain.images.bundle import Bundle, section_of
+from toolchain.provision.bundle import Bundle, section_of
 from toolchain.site import FILE_NAME
 
 FOLDER = "tk-recipes"

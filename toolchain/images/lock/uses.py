@@ -7,7 +7,7 @@ from pathlib import Path
 
 from compiler import TkError
 from toolchain.images.formats.bake import every_need
-from toolchain.images.lock_file import Lock, LockedImage, read_lock
+from toolchain.images.lock.file import Lock, LockedImage, read_lock
 from toolchain.images.planner import plan_image
 from toolchain.recipes.additions import NOTHING, read_additions, split_name, with_additions
 from toolchain.recipes.book import load_book

@@ -13,22 +13,11 @@ from typing import TYPE_CHECKING
 
 from compiler import HostError
 from toolchain.engine.store import find_image, pull_reference
-from toolchain.images.lock import (
-    Lock,
-    LockedBuild,
-    LockedImage,
-    added_to,
-    consult,
-    project_lock,
-    read_lock,
-    record_build,
-    stale_build,
-    update_lock,
-    user_lock,
-)
-from toolchain.images.locking import Say, Trust, lock_plan
+from toolchain.images.lock.file import Lock, LockedBuild, LockedImage, read_lock, update_lock
+from toolchain.images.lock.pins import added_to, consult, project_lock, record_build, stale_build, user_lock
 from toolchain.images.named import Named, with_pins
 from toolchain.images.planner import plan_image
+from toolchain.provision.locking import Say, Trust, lock_plan
 
 if TYPE_CHECKING:
     from toolchain.engine.client import Engine

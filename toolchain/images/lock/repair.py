@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import BadInputError, TkError, run, write_atomic
-from toolchain.images.lock_file import FORMAT, Lock, LockedImage, lock_text, parse_lock, read_lock
+from toolchain.images.lock.file import FORMAT, Lock, LockedImage, lock_text, parse_lock, read_lock
 
 _GIT_SECONDS = 20.0
 _HEADER = re.compile(r"\s*\[image\.(?:\"(?P<quoted>[^\"]*)\"|(?P<bare>[\w-]+))(?=[.\]])")

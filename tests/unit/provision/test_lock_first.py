@@ -13,17 +13,17 @@ import pytest
 
 from compiler import BadInputError, HostError, UsageError
 from tests.support.fake_engine import FakeEngine
-from toolchain import console, obtain
+from toolchain import console
 from toolchain.commands.image import target
 from toolchain.commands.image.bundle import export_command
 from toolchain.commands.image.lock import lock_command
 from toolchain.engine import effort, progress, store
-from toolchain.images import bundle, locking, section
-from toolchain.images.lock import consult, project_lock, read_lock, recipe_of, user_lock
-from toolchain.images.lock_file import Lock, LockedImage, update_lock, write_lock
+from toolchain.images.lock.file import Lock, LockedImage, read_lock, update_lock, write_lock
+from toolchain.images.lock.pins import consult, project_lock, recipe_of, user_lock
 from toolchain.images.named import Named, plan_named
 from toolchain.images.plan import Pins
-from toolchain.images.resolving import Packages
+from toolchain.provision import bundle, locking, obtain, section
+from toolchain.provision.resolving import Packages
 from toolchain.recipes.additions import read_additions
 from toolchain.web import UnreachableError
 

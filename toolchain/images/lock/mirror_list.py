@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from toolchain.images.lock import component_of
+from toolchain.images.lock.pins import component_of
 from toolchain.images.plan import UNRESOLVED, Pins, Plan
 
 HeldKind = Literal["image", "deb", "download", "git"]

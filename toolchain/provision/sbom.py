@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler import __version__, write_atomic
-from toolchain.images.inventory import Inventory, Package
 from toolchain.images.plan import UNRESOLVED, Plan
+from toolchain.provision.inventory import Inventory, Package
 
 if TYPE_CHECKING:
     from cyclonedx.model.bom import Bom

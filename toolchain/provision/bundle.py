@@ -29,8 +29,7 @@ from compiler import (
     stream_atomic,
     write_atomic,
 )
-from toolchain.images import origins
-from toolchain.images.lock_file import (
+from toolchain.images.lock.file import (
     SECTION,
     Lock,
     LockedImage,
@@ -40,7 +39,8 @@ from toolchain.images.lock_file import (
     update_lock,
 )
 from toolchain.images.plan import Download, Plan
-from toolchain.images.resolving import fetch_packages
+from toolchain.provision import origins
+from toolchain.provision.resolving import fetch_packages
 
 if TYPE_CHECKING:
     from toolchain.engine.client import Engine
@@ -267,7 +267,7 @@ def section_of(bundle: Bundle) -> LockedImage:
 
 def offline_site(site: SiteConfig, bundle: Bundle) -> SiteConfig:
     """The site for a build without network: the bundle's base, apt's lists, and the wheels as pip's index."""
-    from toolchain.images.seed import PIP_INDEX
+    from toolchain.provision.seed import PIP_INDEX
     from toolchain.site import Mirror, Proxy
 
     manifest = bundle.manifest

@@ -13,8 +13,8 @@ from tests.support.fake_engine import FakeEngine, stored
 from tests.support.plans import plan_with_component, small_plan
 from tests.support.recipes import plan
 from toolchain.commands.image.target import push_target
-from toolchain.engine.publish import Registry, push_plan, refuse_unredistributable
 from toolchain.images.plan import Plan
+from toolchain.provision.publish import Registry, push_plan, refuse_unredistributable
 from toolchain.site import SiteConfig
 
 OPEN = Registry("ghcr.example/team")

@@ -12,9 +12,9 @@ from compiler import BuildError
 from tests.support.fake_engine import FakeEngine, stored
 from tests.support.recipes import book, plan
 from toolchain.engine.build import BuiltImage
-from toolchain.engine.check import Report, SmokeResult
 from toolchain.images.plan import Plan
 from toolchain.main import main
+from toolchain.provision.check import Report, SmokeResult
 from toolchain.recipes.evidence import load_evidence, states
 from toolchain.recipes.resolve import resolve
 
@@ -47,9 +47,9 @@ def publish(
         return Report(wanted.reference, "sha256:1", "", "root", smoke, 3, (), False, Path("sbom"))
 
     monkeypatch.setattr("toolchain.commands.image.target.connect", lambda *_: engine)
-    monkeypatch.setattr("toolchain.obtain.locked", lambda _engine, named, **_options: named)
+    monkeypatch.setattr("toolchain.provision.obtain.locked", lambda _engine, named, **_options: named)
     monkeypatch.setattr("toolchain.engine.build.build_image", build)
-    monkeypatch.setattr("toolchain.engine.check.check_image", check)
+    monkeypatch.setattr("toolchain.provision.check.check_image", check)
     return main(["image", "publish", *answers, "--registry", REGISTRY, *options])
 
 

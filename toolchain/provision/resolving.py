@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Any
 from compiler import BuildError, HostError, InternalError, TkError, stream_atomic
 from toolchain.engine.causes import known_causes
 from toolchain.engine.watch import awaited
-from toolchain.images import origins
-from toolchain.images.apt_lock import CHECKSUMS, FOLDER, PREFERENCES, SNAPSHOTS
+from toolchain.images.lock.apt import CHECKSUMS, FOLDER, PREFERENCES, SNAPSHOTS
 from toolchain.images.plan import (
     CA_SECRET,
     SITE_SECRET,
@@ -35,6 +34,7 @@ from toolchain.images.plan import (
     Stage,
 )
 from toolchain.images.steps import FETCHED, KEY_READER, fetch, site
+from toolchain.provision import origins
 from toolchain.recipes.book import load_book
 from toolchain.web import UnreachableError
 

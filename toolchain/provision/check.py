@@ -9,9 +9,9 @@ from typing import Literal
 
 from toolchain.engine.client import Engine
 from toolchain.engine.store import StoredImage
-from toolchain.images.inventory import Difference, compare, read_inventory
 from toolchain.images.plan import Pins, Plan, SmokeTest
-from toolchain.images.sbom import store_sbom
+from toolchain.provision.inventory import Difference, compare, read_inventory
+from toolchain.provision.sbom import store_sbom
 
 _SECONDS = 600.0
 _SAID = 200

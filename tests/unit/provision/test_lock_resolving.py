@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from compiler import BadInputError, BuildError, HostError
-from toolchain.images import locking, origins, resolving
-from toolchain.images.locking import Change, changes, lock_plan
 from toolchain.images.plan import Base, Deb, Download, GitSource, Pins, Plan
 from toolchain.images.planner import plan_image
-from toolchain.images.resolving import Packages, parse_apt, parse_pip, parse_uris, resolving_script
+from toolchain.provision import locking, origins, resolving
+from toolchain.provision.locking import Change, changes, lock_plan
+from toolchain.provision.resolving import Packages, parse_apt, parse_pip, parse_uris, resolving_script
 from toolchain.recipes.additions import NOTHING
 from toolchain.recipes.book import load_book
 from toolchain.recipes.resolve import resolve

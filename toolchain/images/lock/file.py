@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from compiler import BadInputError, write_atomic
 from toolchain.exclusive import exclusively
-from toolchain.images.known_locks import remember
+from toolchain.images.lock.known import remember
 from toolchain.images.plan import Deb, Pins
 
 FORMAT = 1

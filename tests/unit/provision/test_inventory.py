@@ -12,9 +12,16 @@ import pytest
 
 from compiler import BuildError, HostError
 from tests.support.recipes import plan
-from toolchain.images import inventory
-from toolchain.images.inventory import Difference, Folder, Inventory, compare, parse_inventory, read_inventory
 from toolchain.images.plan import Base, Download, GitSource, Pins, Plan
+from toolchain.provision import inventory
+from toolchain.provision.inventory import (
+    Difference,
+    Folder,
+    Inventory,
+    compare,
+    parse_inventory,
+    read_inventory,
+)
 
 OUTPUT = """
 == os

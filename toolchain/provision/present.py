@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from compiler import HostError
 from toolchain.engine.client import Engine
 from toolchain.engine.store import StoredImage, find_image, list_images
-from toolchain.images.lock import pins_for
+from toolchain.images.lock.pins import pins_for
 from toolchain.images.named import Named, with_pins
 from toolchain.images.plan import Plan
 from toolchain.images.planner import plan_image

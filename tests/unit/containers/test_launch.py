@@ -13,12 +13,12 @@ from compiler import BadInputError, HostError, UsageError
 from tests.support.command import Result
 from tests.support.device_trees import machine
 from tests.support.fake_engine import FakeEngine
+from toolchain.containers.host_probe import to_lines
+from toolchain.containers.launch import Launch, Request, prepare, start
 from toolchain.devices.extras import Extras
 from toolchain.devices.hosting import Caller
-from toolchain.devices.launch import Launch, Request, prepare, start
 from toolchain.devices.options import create_arguments
 from toolchain.devices.privileges import Wishes
-from toolchain.devices.probe import to_lines
 
 ENGINE = {"Runtimes": {"nvidia": {}, "runc": {}}}
 IMAGE = {"some/image:1": {"Id": "x"}}
@@ -120,7 +120,7 @@ def test_profiling_that_needs_nothing_is_said(ready: Callable[..., Launch]) -> N
 def test_whoever_runs_it_gets_added_capabilities_with_docker_too(
     ready: Callable[..., Launch], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolchain.devices.launch.this_caller", lambda: Caller(1000, 1001, (1001, 993)))
+    monkeypatch.setattr("toolchain.containers.launch.this_caller", lambda: Caller(1000, 1001, (1001, 993)))
     wishes = Wishes(allow_profiling=True)
     launch = ready("cuda-11.2", "nvidia-v100", wishes=wishes)
     assert values(launch, "user") == ["0:0"]

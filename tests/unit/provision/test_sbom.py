@@ -9,8 +9,8 @@ import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from tests.unit.images.test_inventory import LLVM, PLAN, read
-from toolchain.images.sbom import sbom_path, sbom_text, store_sbom
+from tests.unit.provision.test_inventory import LLVM, PLAN, read
+from toolchain.provision.sbom import sbom_path, sbom_text, store_sbom
 
 
 def test_valid() -> None:

@@ -24,7 +24,7 @@ from toolchain.engine.progress import BuildDisplay, StepTimes
 from toolchain.engine.store import StoredImage
 from toolchain.images.named import plan_named
 from toolchain.main import app
-from toolchain.obtain import Obtained
+from toolchain.provision.obtain import Obtained
 from toolchain.web import UnreachableError
 
 Tk = Callable[..., Result]
@@ -153,7 +153,7 @@ def beside_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[b
         return Obtained(named, build.BuiltImage("tk/cpu:1", "sha256:1", 0.0, cached=True, how="found"))
 
     monkeypatch.setattr(beside, "run", run)
-    monkeypatch.setattr("toolchain.obtain.obtain", obtain)
+    monkeypatch.setattr("toolchain.provision.obtain.obtain", obtain)
     return looked
 
 
@@ -176,7 +176,7 @@ def test_a_build_whose_base_is_out_of_reach_tells_of_bundles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As locking does; an image that is locked needs none."""
-    from toolchain import obtain
+    from toolchain.provision import obtain
 
     def build_image(*_arguments: Any, **_options: Any) -> None:
         raise UnreachableError("cannot build cpu", hint="check the network")
@@ -250,8 +250,9 @@ def test_a_missing_image_is_asked_about_once(
     answer: bool | None, builds: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """On a terminal; without one it is the host's trouble, with the command that helps."""
-    from toolchain import console, obtain
+    from toolchain import console
     from toolchain.containers import place
+    from toolchain.provision import obtain
 
     questions: list[str] = []
 

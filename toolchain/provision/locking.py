@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING
 
 from compiler import BadInputError
 from toolchain.engine import store
-from toolchain.images import origins
-from toolchain.images.apt_lock import snapshot_at
-from toolchain.images.base_choice import choose_base
-from toolchain.images.lock import LockedImage, added_to, component_of, recipe_of
+from toolchain.images.lock.apt import snapshot_at
+from toolchain.images.lock.file import LockedImage
+from toolchain.images.lock.pins import added_to, component_of, recipe_of
 from toolchain.images.plan import UNRESOLVED, WHOLE_COMMIT, Pins, Plan
-from toolchain.images.resolving import Packages, resolve_packages
+from toolchain.provision import origins
+from toolchain.provision.base_choice import choose_base
+from toolchain.provision.resolving import Packages, resolve_packages
 
 if TYPE_CHECKING:
     from toolchain.engine.client import Engine

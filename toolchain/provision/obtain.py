@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from toolchain.engine.builders import BuilderName
     from toolchain.engine.causes import Issue
     from toolchain.engine.client import Engine
-    from toolchain.images.locking import Trust
     from toolchain.images.named import Named
+    from toolchain.provision.locking import Trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def locked(engine: Engine, named: Named, *, trust_first_use: bool = False) -> Na
     Raises HostError (where a server cannot be reached, with the way for a machine without internet),
     BuildError, and BadInputError for what nobody vouches for.
     """
-    from toolchain.images.section import lock_first
+    from toolchain.provision.section import lock_first
 
     with _way_without_internet(named):
         return lock_first(engine, named, trust=trusting(given=trust_first_use), say=console.talk)
@@ -57,7 +57,7 @@ def obtain(
     made = locked(engine, named, trust_first_use=trust_first_use)
     plan, site = made.plan, made.site
     if options is not None and options.network == "none":
-        from toolchain.images.seed import plan_offline
+        from toolchain.provision.seed import plan_offline
 
         plan, site = plan_offline(engine, plan, made.pins, site, say=console.talk)
     with _way_without_internet(named):

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler import BuildError, HostError
-from toolchain.images.bundle import (
+from toolchain.images.plan import ContextFile, Mount, Pins, Plan
+from toolchain.provision.bundle import (
     MANIFEST,
     Bundle,
     Say,
@@ -23,7 +24,6 @@ from toolchain.images.bundle import (
     offline_site,
     wheels,
 )
-from toolchain.images.plan import ContextFile, Mount, Pins, Plan
 
 if TYPE_CHECKING:
     from toolchain.engine.client import Engine

@@ -8,28 +8,18 @@ from pathlib import Path
 from typing import Literal
 
 from compiler import BadInputError, UsageError
-from toolchain.images.known_locks import remember
-from toolchain.images.lock_file import (
+from toolchain.images.lock.file import (
     Lock,
     LockedAdditions,
     LockedBuild,
     LockedImage,
-    lock_text,
-    parse_lock,
     read_lock,
     update_lock,
-    write_lock,
 )
+from toolchain.images.lock.known import remember
 from toolchain.images.plan import UNRESOLVED, WHOLE_COMMIT, Pins, Plan, Published
 from toolchain.recipes.additions import NOTHING, Additions, read_additions
 from toolchain.site import LOCK_NAME, find_project, project_directory
-
-__all__ = [
-    "Lock", "LockMode", "LockedBuild", "LockedImage", "LockedPins", "added_to", "canonical", "component_of",
-    "consult", "lock_mode", "lock_path", "lock_text", "locked_additions", "parse_lock", "pins_for",
-    "project_lock", "publish", "read_lock", "recipe_of", "record_build", "stale_build", "update_lock",
-    "user_lock", "with_published", "write_lock",
-]  # fmt: skip
 
 LockMode = Literal["auto", "locked", "frozen"]
 """auto: a fresh section is used, a stale one is reported; locked: stale or missing is an error; frozen:

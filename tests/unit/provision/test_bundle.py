@@ -14,8 +14,12 @@ from typing import Any
 import pytest
 
 from compiler import BadInputError, HostError, UsageError
-from toolchain.images import bundle as bundles
-from toolchain.images.bundle import (
+from toolchain.images.lock.file import Lock, LockedBuild, LockedImage, lock_text, read_lock, write_lock
+from toolchain.images.named import plan_named
+from toolchain.images.plan import Pins
+from toolchain.images.planner import plan_image
+from toolchain.provision import bundle as bundles
+from toolchain.provision.bundle import (
     MANIFEST,
     Bundle,
     BundledImage,
@@ -29,12 +33,8 @@ from toolchain.images.bundle import (
     read_bundle,
     section_of,
 )
-from toolchain.images.bundled_recipes import use_recipes
-from toolchain.images.lock_file import Lock, LockedBuild, LockedImage, lock_text, read_lock, write_lock
-from toolchain.images.named import plan_named
-from toolchain.images.plan import Pins
-from toolchain.images.planner import plan_image
-from toolchain.images.seed import _dockerfile, _parts
+from toolchain.provision.bundled_recipes import use_recipes
+from toolchain.provision.seed import _dockerfile, _parts
 from toolchain.recipes.book import load_book
 from toolchain.recipes.resolve import resolve
 from toolchain.site import Mirror, SiteConfig
@@ -324,7 +324,7 @@ def test_what_goes_into_the_caches(tmp_path: Path) -> None:
 
 
 def test_large_bundles_go_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolchain.images import seed
+    from toolchain.provision import seed
 
     monkeypatch.setattr(seed, "_MOST_BYTES", 10)
     parts = list(_parts(imported(tmp_path)))

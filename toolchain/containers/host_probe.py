@@ -1,4 +1,4 @@
-"""The devices of a remote engine's machine, looked at from a small container there."""
+"""What an engine's host is and shows of its devices; a remote one is looked at from a small container."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from compiler import HostError
+from toolchain.devices.hosting import EngineFacts, read_facts
 from toolchain.devices.sysroot import FILES, FOLDERS, LINKS, MOST_BYTES, NODES, Sysroot, capture, from_lines
 from toolchain.engine.client import Engine
+from toolchain.options import existing_file
 
 _HOST = "/host"
 _SECONDS = 60.0
@@ -17,6 +19,11 @@ _FUNCTIONS = f"""
 say() {{ printf '{{"kind":"%s","path":"%s","text":"%s"}}\\n' "$1" "$(b64 "${{2#{_HOST}}}")" "$(b64 "$3")"; }}
 b64() {{ printf %s "$1" | base64 | tr -d '\\n'; }}
 """
+
+
+def engine_facts(engine: Engine) -> EngineFacts:
+    """Ask an engine for what decides about devices; raises HostError when it does not answer."""
+    return read_facts(engine.kind, engine.version, engine.info, is_local=engine.is_local)
 
 
 def script(root: str = _HOST) -> str:
@@ -90,8 +97,6 @@ def _encoded(text: str) -> str:
 
 def read_captured(path: Path) -> Sysroot:
     """A machine that was captured into a file; raises BadInputError for another file."""
-    from toolchain.options import existing_file
-
     return from_lines(existing_file(path).read_text(errors="replace"), f"the machine captured in {path}")
 
 

@@ -13,12 +13,12 @@ from compiler import HostError
 from tests.support.fake_engine import FakeEngine, stored
 from toolchain.commands.image import check, sbom
 from toolchain.commands.image import list as list_images
-from toolchain.devices.launch import Request, prepare
+from toolchain.containers.launch import Request, prepare
 from toolchain.engine import labels
 from toolchain.engine.store import list_images as stored_images
 from toolchain.images.named import Named, plan_named
 from toolchain.images.plan import Plan
-from toolchain.present import find_present, need_present
+from toolchain.provision.present import find_present, need_present
 
 BASE = "my/debian:12"
 
@@ -92,9 +92,9 @@ def test_check_sbom_and_run_find_the_same(named: Named, monkeypatch: pytest.Monk
 
     monkeypatch.setattr("toolchain.commands.image.target.connect", lambda *_: engine)
     monkeypatch.setattr("toolchain.engine.client.open_engine", lambda *_, **__: engine)
-    monkeypatch.setattr("toolchain.images.inventory.read_inventory", inventory)
-    monkeypatch.setattr("toolchain.engine.check.read_inventory", inventory)
-    monkeypatch.setattr("toolchain.engine.check._run", lambda *_: None)
+    monkeypatch.setattr("toolchain.provision.inventory.read_inventory", inventory)
+    monkeypatch.setattr("toolchain.provision.check.read_inventory", inventory)
+    monkeypatch.setattr("toolchain.provision.check._run", lambda *_: None)
     for command in (check.check_command, sbom.sbom_command):
         with pytest.raises(Stop):
             command("cpu")

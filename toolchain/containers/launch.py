@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler import HostError, UsageError
-from toolchain.devices import probe
+from toolchain.containers import host_probe
+from toolchain.containers.host_probe import engine_facts
 from toolchain.devices.arch import Vendor
 from toolchain.devices.capabilities import keep_capabilities
 from toolchain.devices.detect import Inventory, detect
 from toolchain.devices.drivers import check_fit, vendor_of
 from toolchain.devices.extras import NO_EXTRAS, Extras, extra_options
-from toolchain.devices.hosting import EngineFacts, engine_facts, this_caller
+from toolchain.devices.hosting import EngineFacts, this_caller
 from toolchain.devices.options import RunOption, command_line, create_arguments
 from toolchain.devices.privileges import (
     HOME,
@@ -30,7 +31,7 @@ from toolchain.engine.client import Engine
 from toolchain.recipes.additions import NOTHING, Additions
 
 if TYPE_CHECKING:
-    from toolchain.images.lock import LockMode
+    from toolchain.images.lock.pins import LockMode
     from toolchain.images.named import Named
 
 FOLDER = "/work"
@@ -188,8 +189,8 @@ def _choose(engine: Engine, request: Request) -> _Chosen:
             raise HostError(f"the engine at {engine.endpoint} has no image {request.image}; pull or build it")
         return _Chosen(request.image, request.image, None, None, ())
     from toolchain.images.named import plan_named
-    from toolchain.obtain import obtain
-    from toolchain.present import find_present
+    from toolchain.provision.obtain import obtain
+    from toolchain.provision.present import find_present
 
     named = plan_named(
         request.image,
@@ -218,7 +219,7 @@ def _vendors(
     """Whose accelerators are given, and what there is; nothing is looked at when none are wanted."""
     if named == () or (named is None and image.vendor is None):
         return (), None
-    inventory = detect(probe.look(engine, image.reference if image.is_built else None, request.assumed))
+    inventory = detect(host_probe.look(engine, image.reference if image.is_built else None, request.assumed))
     if named:
         return named, inventory
     here = image.vendor is not None and inventory.of(image.vendor)
