@@ -7,13 +7,14 @@ these maps; steps that round loops up use them to see which elements are padding
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from compiler.core.node import IRNode
 from compiler.loops.index_map import IndexMap
-from compiler.loops.ir import AtomicUpdate, Binary, Block, Buffer, Const, Expr, Func, Load, Store
+from compiler.loops.ir import Binary, Block, Buffer, Const, Expr, Func, Load, Region, Store
 from compiler.loops.queries import int_of, variables
+from compiler.loops.regions import reads_of, writes_of
 from compiler.loops.simplify import Simplifier
 
 _PREFIX = "layout:"
@@ -82,12 +83,9 @@ def _domains(block: Block) -> dict[str, tuple[int, int]]:
     return {item.var.name: (0, n - 1) for item in block.iters if (n := int_of(item.extent)) is not None}
 
 
-def _accesses(block: Block) -> list[Load | Store | AtomicUpdate]:
-    found: list[Load | Store | AtomicUpdate] = []
-    for part in (block.body, block.init):
-        if part is not None:
-            found.extend(item for item in part.walk() if isinstance(item, Load | Store | AtomicUpdate))
-    return found
+def _boxes(block: Block, *touched: Callable[[IRNode], tuple[Region, ...]]) -> list[Region]:
+    parts = [part for part in (block.body, block.init) if part is not None]
+    return [box for part in parts for item in part.walk() for by in touched for box in by(item)]
 
 
 def _uses(indices: tuple[Expr, ...], name: str) -> bool:
@@ -96,10 +94,10 @@ def _uses(indices: tuple[Expr, ...], name: str) -> bool:
 
 def _leaves_a_buffer(block: Block, name: str, beyond: Mapping[str, tuple[int, int]]) -> str | None:
     known = Simplifier(beyond)
-    for item in _accesses(block):
-        if not _uses(item.indices, name):
+    for item in _boxes(block, reads_of, writes_of):
+        if not _uses(item.begin, name):
             continue
-        for index, extent in zip(item.indices, item.buffer.shape, strict=True):
+        for index, extent in zip(item.begin, item.buffer.shape, strict=True):
             low, high = known.interval(index)
             size = int_of(extent)
             if name in variables(index) and (
@@ -125,10 +123,8 @@ def is_padding(
 
 def _spoils_writes(func: Func, block: Block, beyond: Mapping[str, tuple[int, int]]) -> str | None:
     known = Simplifier(beyond)
-    for item in _accesses(block):
-        if isinstance(item, Load):
-            continue
-        padding, content = is_padding(func, item.buffer, item.indices, known)
+    for item in _boxes(block, writes_of):
+        padding, content = is_padding(func, item.buffer, item.begin, known)
         if not padding:
             return f"it would overwrite elements of {item.buffer.name} that are not padding"
         if content is not None:

@@ -13,7 +13,6 @@ from compiler.loops.ir import (
     Expr,
     For,
     Func,
-    Let,
     Seq,
     Stmt,
     Var,
@@ -21,7 +20,7 @@ from compiler.loops.ir import (
     seq,
     statements,
 )
-from compiler.loops.regions import block_regions
+from compiler.loops.regions import block_regions, variables_of
 from compiler.loops.simplify import Simplifier, substitute
 
 
@@ -30,7 +29,7 @@ def map_statements(stmt: Stmt, fn: Callable[[Stmt], Stmt | None]) -> Stmt:
     new = fn(stmt)
     if new is not None:
         return new
-    return stmt.map_children(lambda child: map_statements(child, fn) if isinstance(child, Stmt) else child)
+    return stmt.map_bodies(lambda child: map_statements(child, fn))
 
 
 def name_of(stmt: For | Block) -> str:
@@ -105,14 +104,12 @@ def duplicate(stmt: Stmt, fresh: Callable[[str], str]) -> Stmt:
     names: dict[str, Expr] = {}
     blocks: dict[str, str] = {}
     for item in statements(stmt):
-        if isinstance(item, For | Let):
-            names[item.var.name] = item.var.replace(name=fresh(item.var.name))
-        elif isinstance(item, Block):
+        if isinstance(item, Block):
             blocks[item.name] = fresh(item.name)
-            names.update({it.var.name: it.var.replace(name=fresh(it.var.name)) for it in item.iters})
+        names.update({var.name: var.replace(name=fresh(var.name)) for var in variables_of(item)})
 
     def rename(item: Stmt) -> Stmt:
-        new = item.map_children(lambda child: rename(child) if isinstance(child, Stmt) else child)
+        new = item.map_bodies(rename)
         return new.replace(name=blocks[new.name]) if isinstance(new, Block) else new
 
     return rename(substitute(stmt, names))
@@ -151,7 +148,7 @@ def without_block(body: Stmt, name: str) -> Stmt:
         if inner is body.body:
             return body
         return inner if inner == Seq(()) and isinstance(body, For) else body.replace(body=inner)
-    return body.map_children(lambda child: without_block(child, name) if isinstance(child, Stmt) else child)
+    return body.map_bodies(lambda child: without_block(child, name))
 
 
 def holds(item: IRNode, names: set[str]) -> bool:

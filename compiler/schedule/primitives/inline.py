@@ -11,15 +11,13 @@ from compiler.core.diagnostics import UsageError
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.index_map import IndexMap
 from compiler.loops.ir import (
-    AddressOf,
-    AsyncCopy,
-    AtomicUpdate,
     Block,
     Buffer,
     Cast,
     Const,
     Expr,
     Func,
+    Indexed,
     Load,
     Region,
     Stmt,
@@ -80,8 +78,8 @@ class ComputeInline(Primitive[None]):
             ) from None
 
     def _check_reader(self, reader: Block, buffer: Buffer) -> None:
-        kinds = AddressOf | AsyncCopy | AtomicUpdate
-        opaque = any(isinstance(item, kinds) and _mentions(item, buffer) for item in reader.body.walk())
+        mentions = [item for item in reader.body.walk() if _mentions(item, buffer)]
+        opaque = not all(isinstance(item, Load | Store) for item in mentions)
         masked = any(
             isinstance(item, Load) and item.buffer == buffer and item.mask is not None
             for item in reader.body.walk()
@@ -352,9 +350,7 @@ def _readers(program: Program, buffer: Buffer, writer: str) -> tuple[Block, ...]
 
 
 def _mentions(item: IRNode, buffer: Buffer) -> bool:
-    if isinstance(item, Load | Store | AddressOf | AtomicUpdate | Region):
-        return item.buffer == buffer
-    return isinstance(item, AsyncCopy) and buffer in {item.target.buffer, item.source.buffer}
+    return isinstance(item, Indexed | Region) and item.buffer == buffer
 
 
 def _without(func: Func, block: str, buffer: Buffer) -> Func:

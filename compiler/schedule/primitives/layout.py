@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar, cast
 
 from compiler.core.diagnostics import UsageError
 from compiler.core.node import IRNode
+from compiler.core.types import INDEX
 from compiler.loops.index_map import IndexMap
 from compiler.loops.ir import (
     CONSTANT,
-    AddressOf,
-    AtomicUpdate,
     Binary,
     Block,
     Buffer,
@@ -20,8 +19,8 @@ from compiler.loops.ir import (
     Expr,
     For,
     Func,
+    Indexed,
     Iter,
-    Load,
     Region,
     Stmt,
     Store,
@@ -33,6 +32,7 @@ from compiler.loops.ir import (
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier, substitute
+from compiler.loops.walk import AccessRewriter
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.layouts import Layout, cannot_round_up, layouts_of, with_layouts
 from compiler.schedule.nest import own_loops
@@ -77,7 +77,8 @@ class TransformLayout(Primitive[tuple[str, ...]]):
                 hint="transform the layout before lowering",
             )
         new = buffer.replace(shape=tuple(const(n) for n in index_map.shape(shape)))
-        changed = cast(Func, _Accesses(buffer, new, index_map).func(func))
+        body = _Accesses(buffer, new, index_map).visit(func.body)
+        changed = swap_buffer(func, new).replace(body=body)
         pad = 0.0 if buffer.scope == CONSTANT and self.pad is None else self.pad
         layout = Layout(shape, index_map, pad)
         changed = with_layouts(changed, self.buffer, (*layouts_of(func, self.buffer), layout))
@@ -123,55 +124,23 @@ def _check_rank(index_map: IndexMap, shape: tuple[int, ...]) -> None:
         )
 
 
-class _Accesses:
+class _Accesses(AccessRewriter):
     """Rewrites the accesses of one buffer, with the ranges of the variables around each."""
 
     def __init__(self, old: Buffer, new: Buffer, index_map: IndexMap) -> None:
+        super().__init__()
         self.old, self.new, self.map = old, new, index_map
 
-    def func(self, func: Func) -> IRNode:
-        func = swap_buffer(func, self.new)
-        return func.replace(body=self.visit(func.body, Simplifier()))
-
-    def visit(self, item: IRNode, known: Simplifier) -> IRNode:
-        if isinstance(item, Block):
-            return self.block(item, known)
+    def place(self, item: Indexed | Region) -> IRNode:
+        if item.buffer.name != self.old.name:
+            return item
         if isinstance(item, Region):
-            return self.region(item, known)
-        if isinstance(item, For):
-            extent = int_of(item.extent)
-            inner = known if extent is None or extent < 1 else known.bind(item.var.name, 0, extent - 1)
-            return item.map_children(lambda child: self.visit(child, inner))
-        changed = item.map_children(lambda child: self.visit(child, known))
-        if (
-            isinstance(changed, Load | Store | AtomicUpdate | AddressOf)
-            and changed.buffer.name == self.old.name
-        ):
-            return changed.replace(buffer=self.new, indices=self.mapped(changed.indices, known))
-        return changed
+            return self._box(item, self.known)
+        indices = tuple(self.known.simplify(index) for index in self.map.apply(item.indices))
+        return item.replace(buffer=self.new, indices=indices)
 
-    def block(self, block: Block, known: Simplifier) -> Block:
-        for name, (low, high) in ranges(block.iters).items():
-            known = known.bind(name, low, high)
-        if not _touches(block, self.old.name):
-            return block
-        inside = known
-        body = cast(Stmt, self.visit(block.body, inside))
-        init = None if block.init is None else cast(Stmt, self.visit(block.init, inside))
-        return block.replace(
-            body=body,
-            init=init,
-            reads=tuple(self.region(item, known) for item in block.reads),
-            writes=tuple(self.region(item, known) for item in block.writes),
-        )
-
-    def mapped(self, indices: tuple[Expr, ...], known: Simplifier) -> tuple[Expr, ...]:
-        return tuple(known.simplify(item) for item in self.map.apply(indices))
-
-    def region(self, region: Region, known: Simplifier) -> Region:
+    def _box(self, region: Region, known: Simplifier) -> Region:
         """The box around the new places of a box."""
-        if region.buffer.name != self.old.name:
-            return region
         inside = [Var(f"@{number}") for number in range(len(region.begin))]
         sizes = [int_of(item) or 1 for item in region.extent]
         for var, size in zip(inside, sizes, strict=True):
@@ -187,18 +156,6 @@ class _Accesses:
             begins.append(const(0) if span is None else known.emit(span.begin))
             extents.append(whole if span is None else const(span.extent))
         return Region(self.new, tuple(begins), tuple(extents))
-
-
-def _touches(block: Block, buffer: str) -> bool:
-    """Whether a block accesses a buffer; what lives inside it, or starts it, is not among its regions."""
-    if any(region.buffer.name == buffer for region in (*block.reads, *block.writes)):
-        return True
-    hidden: list[IRNode] = [
-        part for part in (block.init, block.body) if part is not None and not isinstance(part, Store)
-    ]
-    if isinstance(block.init, Store):
-        hidden.append(block.init.value)
-    return any(isinstance(item, Buffer) and item.name == buffer for part in hidden for item in part.walk())
 
 
 def _fill_padding(func: Func, buffer: Buffer, layout: Layout) -> tuple[Func, tuple[str, ...]]:
@@ -329,13 +286,12 @@ class TransformBlockLayout(Primitive[tuple[str, ...]]):
             if high is None or (high >= size and cannot_round_up(func, site.block, old.var.name, high + 1)):
                 checks.append(known.simplify(Binary("lt", value, const(size))))
         predicate = all_of(*(item for item in checks if not isinstance(item, Const)))
-        tidy = _Tidy(values, known)
         return site.block.replace(
             iters=iters,
-            body=tidy.visit(site.block.body),
-            init=None if site.block.init is None else tidy.visit(site.block.init),
-            reads=tuple(tidy.visit(item) for item in site.block.reads),
-            writes=tuple(tidy.visit(item) for item in site.block.writes),
+            body=_tidy(site.block.body, values, known),
+            init=None if site.block.init is None else _tidy(site.block.init, values, known),
+            reads=tuple(_tidy(item, values, known) for item in site.block.reads),
+            writes=tuple(_tidy(item, values, known) for item in site.block.writes),
             predicate=None if predicate is None else substitute(predicate, to_loops),
         )
 
@@ -343,21 +299,12 @@ class TransformBlockLayout(Primitive[tuple[str, ...]]):
 T = TypeVar("T", bound=IRNode)
 
 
-class _Tidy:
-    """Replaces iteration variables and simplifies the indices that change."""
-
-    def __init__(self, values: dict[str, Expr], known: Simplifier) -> None:
-        self.values, self.known = values, known
-
-    def visit(self, item: T) -> T:
-        return cast(T, self._visit(item))
-
-    def _visit(self, item: IRNode) -> IRNode:
-        if isinstance(item, Expr) and (item.dtype == Var("").dtype or item.dtype.is_bool):
-            if not variables(item).isdisjoint(self.values):
-                return self.known.simplify(substitute(item, self.values))
-            return item
-        return item.map_children(self._visit)
+def _tidy(item: T, values: Mapping[str, Expr], known: Simplifier) -> T:
+    """With iteration variables replaced, and the indices that change simplified."""
+    if isinstance(item, Expr) and (item.dtype == INDEX or item.dtype.is_bool):
+        changes = not variables(item).isdisjoint(values)
+        return cast(T, known.simplify(substitute(item, values)) if changes else item)
+    return item.map_children(lambda child: _tidy(child, values, known))
 
 
 def _new_names(index_map: IndexMap, block: Block, fresh: Fresh) -> list[tuple[str, str]]:
