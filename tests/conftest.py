@@ -14,6 +14,7 @@ from tests.support import command, samples
 pytest_plugins = (
     "tests.support.engine",
     "tests.support.gpu_images",
+    "tests.support.once",
     "tests.support.opencl_fixtures",
     "tests.support.sycl_ahead",
 )

@@ -22,8 +22,7 @@ LINES = [
     ("image", "render", "cuda-11.2"),
     ("image", "lint", "-"),
     ("zoo", "make", "mnist"),
-    ("compile", "mnist.onnx"),
-    ("compile", "mnist.onnx", "-o", "dumped.so", "--dump", "dump"),
+    ("compile", "mnist.onnx", "--dump", "dump"),
     ("run", "mnist.so", "--output-dir", "out", "--json"),
     ("verify", "mnist.so", "--model", "mnist.onnx"),
     ("cache",),
@@ -54,7 +53,7 @@ def test_forked_and_started_are_the_same(tmp_path: Path) -> None:
     assert {one.code for one in started} >= {0, 2, 3}
     for line, one, other in zip(LINES, forked, started, strict=True):
         assert one == other, line
-    assert {"mnist.onnx", "mnist.so", "dumped.so", "dump/README.txt"} <= files.keys()
+    assert {"mnist.onnx", "mnist.so", "dump/README.txt"} <= files.keys()
     assert files == expected
 
 

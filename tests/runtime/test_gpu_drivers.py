@@ -13,6 +13,7 @@ from compiler.core.settings import child_environment
 from compiler.runtime.library import INCLUDE, SOURCES
 from tests.support import drivers
 from tests.support.drivers import FIXTURES, FakeDriver, build_driver, compile_cpp, environment
+from tests.support.once import Once
 
 TK_ERR_HOST, TK_ERR_MEMORY, TK_ERR_DEVICE, TK_ERR_LIBRARY = 4, 5, 6, 8
 
@@ -70,9 +71,12 @@ Probe = Callable[..., tuple[str, list[str]]]
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built(once: Once) -> Path:
     """Both programs for each driver, and each driver in a folder of its own."""
-    directory = tmp_path_factory.mktemp("drivers")
+    return once("drivers", build_all)
+
+
+def build_all(directory: Path) -> None:
     build_driver(HIP.driver, directory, "-DFAKE_WITHOUT_GRAPHS", name="hip-old")
     for language in (CUDA, HIP):
         build_driver(language.driver, directory)
@@ -82,7 +86,6 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
             sources = [FIXTURES / f"gpu_{program}.cpp", *common, *more]
             output = directory / f"{program}-{language.name}"
             compile_cpp(directory, output, *include, *map(str, sources), "-ldl")
-    return directory
 
 
 @pytest.fixture

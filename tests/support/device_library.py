@@ -12,10 +12,10 @@ _WIDTH = 40
 _BLANK = f'"{"x" * _WIDTH}"'.encode()
 
 
-def build_blank(directory: Path) -> Path:
+def build_blank(directory: Path, cache: Path) -> Path:
     """A library whose manifest has room for the name of a target."""
     cxx = shutil.which("g++") or shutil.which("clang++") or "c++"
-    builder = Builder(cxx, ContentCache(directory / "objects"), directory)
+    builder = Builder(cxx, ContentCache(cache / "objects"), directory)
     manifest = b'{"flops": 3, "kernels": [], "target": ' + _BLANK + b"}"
     return builder.library(directory / "blank.so", "-Wno-missing-field-initializers", manifest=manifest)
 

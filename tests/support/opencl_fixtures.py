@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.opencl_host import build_host, drivers
+from tests.support.once import Once
+from tests.support.opencl_host import HOST, build_host, drivers
 
 DRIVERS = ("pocl", "intel")
 
 
 @pytest.fixture(scope="session")
-def opencl_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def opencl_library(once: Once) -> Path:
     """The OpenCL device behind functions for ctypes."""
-    return build_host(tmp_path_factory.mktemp("opencl"))
+    return once("opencl", build_host) / HOST
 
 
 @pytest.fixture(scope="session")

@@ -22,6 +22,7 @@ from compiler.runtime.vendor_runtimes import reach_runtimes
 
 Array = NDArray[Any]
 
+HOST = "libopencl_host.so"
 _FIXTURE = Path(__file__).parents[1] / "runtime" / "fixtures" / "opencl_host.cpp"
 _FILES = (
     _FIXTURE,
@@ -38,17 +39,15 @@ class RefusedError(Exception):
         self.status = status
 
 
-def build_host(directory: Path) -> Path:
+def build_host(directory: Path) -> None:
     """Compile the device file with the functions for ctypes."""
-    output = directory / "libopencl_host.so"
     cxx = shutil.which("g++") or "clang++"
     include = ("-I", str(INCLUDE), "-I", str(SOURCES))
     done = run(
         [cxx, *COMPILE_FLAGS, "-Wall", "-Wextra", "-Werror", *include, "-shared", *map(str, _FILES), "-ldl",
-         "-o", str(output)]
+         "-o", str(directory / HOST)]
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return output
 
 
 @lru_cache(maxsize=4)

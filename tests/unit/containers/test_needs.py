@@ -44,8 +44,8 @@ def book() -> RecipeBook:
 
 
 @pytest.fixture(scope="module")
-def blank(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_blank(tmp_path_factory.mktemp("blank"))
+def blank(tmp_path_factory: pytest.TempPathFactory, own_cache: Path) -> Path:
+    return build_blank(tmp_path_factory.mktemp("blank"), own_cache)
 
 
 Find = Callable[..., Given]
