@@ -7,7 +7,7 @@ from collections.abc import Callable
 from compiler.loops.ir import Expr, ForKind, Func, Stmt
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, substitute
-from compiler.schedule.digits import is_ring
+from compiler.schedule.injectivity import is_circular
 from compiler.schedule.nest import Nest, Refusal, executed_box, make_nest, own_conditions
 from compiler.schedule.program import Program, Site, ranges, reads_itself
 from compiler.schedule.regions import Inner, Span, clip, whole, within
@@ -125,14 +125,14 @@ def check_whole(move: Move) -> None:
 
 
 def check_lifetimes(move: Move) -> None:
-    """A block stays in its loops if it touches a ring: each element of it holds several values in turn."""
+    """A block stays in its loops if it touches a circular buffer, whose elements hold several values."""
     block = move.site.block
     touched = {region.buffer.name for region in (*block.reads, *block.writes)}
     for other in move.sites.values():
         for region in other.block.writes:
-            if region.buffer.name in touched and is_ring(other.block, region):
+            if region.buffer.name in touched and is_circular(other.block, region):
                 raise move.refuse(
-                    f"{region.buffer.name} is a ring: {other.name} writes its elements again and again",
+                    f"{region.buffer.name} is a circular buffer: {other.name} writes its elements in turn",
                     "what is read or written at another time is another value",
                     "move the block before software_pipeline",
                 )

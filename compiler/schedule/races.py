@@ -25,8 +25,8 @@ from compiler.loops.ir import (
 from compiler.loops.linear import is_division, single
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
-from compiler.schedule.digits import Moving, picks_own, recovered
 from compiler.schedule.errors import ScheduleError
+from compiler.schedule.injectivity import IterDomain, determined, is_injective
 from compiler.schedule.program import (
     Program,
     inner_loops,
@@ -255,8 +255,8 @@ def _overlap(program: Program, block: Block, loop: For, known: Simplifier) -> st
     inner = _loops_inside(program, block, loop)
     if _is_fused_index(name, bindings, inner, known):
         return ""
-    below = Moving(block, frozenset({name, *inner.extents}), known)
-    if Var(name) in recovered(below, [(item.binding, 1) for item in block.iters]):
+    below = IterDomain(block, frozenset({name, *inner.extents}), known)
+    if Var(name) in determined(below, [(item.binding, 1) for item in block.iters]):
         return ""
     return _overlap_of_spans(bindings, loop, inner, known)
 
@@ -272,7 +272,7 @@ def _shared(program: Program, block: Block, region: Region, loop: For, known: Si
     plain = {begin.name for begin in region.begin if isinstance(begin, Var)}
     if moving & spatial <= plain and all(extent == const(1) for extent in region.extent):
         return ""
-    if picks_own(block, region, frozenset(moving & spatial)):
+    if is_injective(block, region, frozenset(moving & spatial)):
         return ""
     values = {item.var.name: item.binding for item in block.iters}
     inner = _loops_inside(program, block, loop)
@@ -280,8 +280,8 @@ def _shared(program: Program, block: Block, region: Region, loop: For, known: Si
     lengths = [int_of(extent) or 1 << 30 for extent in region.extent]
     if _is_fused_index(loop.var.name, [b for b in begins if loop.var.name in variables(b)], inner, known):
         return ""
-    below = Moving(block, frozenset({loop.var.name, *inner.extents}), known)
-    if Var(loop.var.name) in recovered(below, list(zip(begins, lengths, strict=True))):
+    below = IterDomain(block, frozenset({loop.var.name, *inner.extents}), known)
+    if Var(loop.var.name) in determined(below, list(zip(begins, lengths, strict=True))):
         return ""
     return _overlap_of_spans(begins, loop, inner, known, lengths)
 
@@ -353,7 +353,7 @@ class _Scope:
         return box(region, {item.var.name: item.binding for item in block.iters}, inner, self.known)
 
     def wraps(self, block: Block, region: Region) -> bool:
-        """Whether a block goes around a ring in an iteration of the loops, but leaves holes in its box."""
+        """Whether a block goes around a circular buffer in an iteration, but leaves holes in its box."""
         values = {item.var.name: item.binding for item in block.iters}
         inner = self._inner(block, relaxed=False)
         sums = (self.known.linear(substitute(begin, values)) for begin in region.begin)

@@ -125,7 +125,7 @@ class Schedule:
         other.trace, other._program = self.trace, self._program
         return other
 
-    def become(self, other: Schedule) -> None:
+    def adopt(self, other: Schedule) -> None:
         """Take over the program and the trace of a schedule that was copied from this one."""
         self.func, self.trace, self._program = other.func, other.trace, other._program
 

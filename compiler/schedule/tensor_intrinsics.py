@@ -66,7 +66,7 @@ def register(record: TensorIntrinsic) -> TensorIntrinsic:
     return record
 
 
-def find(name: str) -> TensorIntrinsic | None:
+def find_tensor_intrinsic(name: str) -> TensorIntrinsic | None:
     """The record called `name`, or None."""
     return _RECORDS.get(name)
 

@@ -23,7 +23,7 @@ from compiler.loops.verify import Stage, verify_func, verifying
 from compiler.lower import LEADS_TO, PASSES, lowering
 from compiler.render.cstyle import render_kernel
 from compiler.render.device import Launch, render_launches
-from compiler.schedule.layouts import all_layouts, layouts_of
+from compiler.schedule.layout_changes import all_layouts, layouts_of
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import Trace

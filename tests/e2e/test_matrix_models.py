@@ -17,7 +17,7 @@ from compiler.loops.build import Builder
 from compiler.loops.ir import Cast, Expr, Func, Select, all_of, const
 from compiler.pipeline import run_job
 from compiler.schedule.chooser import AnalyticChooser
-from compiler.schedule.rules.gpu.matrix import matrix
+from compiler.schedule.rules.threads.matrix import matrix_gemm
 from compiler.schedule.schedule import Schedule
 from compiler.stages.job import CompileJob
 from compiler.targets import get_target
@@ -71,8 +71,8 @@ def _model(kind: int) -> onnx.ModelProto:
 def test_verified(
     target: str, kind: int, tf32: bool, call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rule = import_module("compiler.schedule.rules.gpu.matrix")
-    monkeypatch.setattr(rule, "tile_options", lambda *_: [])  # so small a model is as cheap without
+    rule = import_module("compiler.schedule.rules.threads.matrix")
+    monkeypatch.setattr(rule, "thread_tiles", lambda *_: [])  # so small a model is as cheap without
     modules: list[str] = []
     text_only(monkeypatch, lambda text: (modules.append(text), text)[1])
     model, library = tmp_path / "m.onnx", tmp_path / "m.so"
@@ -124,7 +124,7 @@ def _convolution(channels: int, size: int, kind: str) -> Func:
 def test_the_cheaper_form_is_chosen(target: str, kind: str, expected: bool, channels: int, size: int) -> None:
     chooser = AnalyticChooser()
     schedule = Schedule(_convolution(channels, size, kind))
-    assert matrix(schedule, "y", get_target(target).facts, chooser) == expected
+    assert matrix_gemm(schedule, "y", get_target(target).facts, chooser) == expected
     assert chooser.decisions.get("y.unit", (0,)) != (0,) or not expected
 
 
@@ -132,5 +132,5 @@ def test_a_slow_unit_is_left_alone() -> None:
     """m8n8k4 exists on sm_80, at the rate of plain arithmetic."""
     facts = replace(get_target("cuda:sm_80").facts, matrix_rates=(("mma.m8n8k4.f16", 8),))
     chooser = AnalyticChooser()
-    assert not matrix(Schedule(_convolution(64, 56, "f16")), "y", facts, chooser)
+    assert not matrix_gemm(Schedule(_convolution(64, 56, "f16")), "y", facts, chooser)
     assert chooser.decisions["y.unit"] == (0,)

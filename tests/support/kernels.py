@@ -18,7 +18,7 @@ from compiler.loops.ir import Const, Func
 from compiler.loops.verify import verify_func
 from compiler.lower import LEADS_TO, PASSES
 from compiler.render.cstyle import render_kernel
-from compiler.schedule.layouts import layouts_of
+from compiler.schedule.layout_changes import layouts_of
 from compiler.schedule.repack import repack
 from compiler.targets import Target
 from compiler.targets.build import compile_object

@@ -17,7 +17,7 @@ from compiler.render.device import DeviceText, render_launches
 from compiler.render.vocabulary import Vocabulary
 from compiler.render.vocabulary_cuda import CUDA, HIP
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
-from compiler.schedule.rules.gpu.matrix import matrix
+from compiler.schedule.rules.threads.matrix import matrix_gemm
 from compiler.schedule.schedule import Schedule
 from tests.support.gpu import GFX906, SM_70
 from tests.support.kernels import lower_all
@@ -63,7 +63,7 @@ def product(name: str) -> Product:
     func = _func(rows, columns, steps, kind, unit.total)
     schedule = Schedule(func)
     chooser = ReplayChooser({"y.unit": (1,)}, AnalyticChooser())
-    assert matrix(schedule, "y", facts, chooser)
+    assert matrix_gemm(schedule, "y", facts, chooser)
     source = np.random.default_rng(0)
     x, w = (_values(source, shape, kind) for shape in ((rows, steps), (columns, steps)))
     words = CUDA if unit.lanes == 32 else HIP

@@ -11,7 +11,7 @@ from compiler.loops.build import Builder
 from compiler.loops.interp import interpret
 from compiler.loops.ir import Const, Func, Select, all_of, const, maximum
 from compiler.loops.verify import verify_func
-from compiler.schedule.layouts import layouts_of
+from compiler.schedule.layout_changes import layouts_of
 from compiler.schedule.repack import repack
 from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import Trace

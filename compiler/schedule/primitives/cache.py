@@ -10,7 +10,7 @@ from compiler.core.types import INDEX
 from compiler.loops.ir import Block, Buffer, Expr, For, Func, Iter, Load, Stmt, Store, Var, const, seq
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
-from compiler.schedule.layouts import layouts_of, with_layouts
+from compiler.schedule.layout_changes import layouts_of, with_layouts
 from compiler.schedule.nest import conjunction, executed_box, make_nest, own_conditions
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, Site, ranges, reads_itself

@@ -34,7 +34,7 @@ from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.loops.walk import AccessRewriter
 from compiler.schedule.errors import ScheduleError
-from compiler.schedule.layouts import Layout, cannot_round_up, layouts_of, with_layouts
+from compiler.schedule.layout_changes import LayoutChange, cannot_round_up, layouts_of, with_layouts
 from compiler.schedule.nest import own_loops
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, Site, ranges
@@ -67,7 +67,7 @@ class TransformLayout(Primitive[tuple[str, ...]]):
 
     def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
         func, buffer = program.func, program.buffer(self.buffer, self.name)
-        shape = static_shape(buffer, self.name)
+        shape = self._shape(buffer)
         index_map = _checked_map(self.index_map, shape, f"{self.name} {self.buffer}")
         if buffer.strides or buffer.offset is not None or buffer.alias_of is not None:
             raise ScheduleError(
@@ -80,24 +80,22 @@ class TransformLayout(Primitive[tuple[str, ...]]):
         body = _Accesses(buffer, new, index_map).visit(func.body)
         changed = swap_buffer(func, new).replace(body=body)
         pad = 0.0 if buffer.scope == CONSTANT and self.pad is None else self.pad
-        layout = Layout(shape, index_map, pad)
+        layout = LayoutChange(shape, index_map, pad)
         changed = with_layouts(changed, self.buffer, (*layouts_of(func, self.buffer), layout))
         if pad is None or not layout.padded or not program.writers(self.buffer):
             return changed, ()
         return _fill_padding(changed, new, layout)
 
-
-def static_shape(buffer: Buffer, asked: str) -> tuple[int, ...]:
-    """The shape of a buffer as numbers; ScheduleError when an extent is symbolic."""
-    shape = [int_of(item) for item in buffer.shape]
-    if any(item is None for item in shape):
-        raise ScheduleError(
-            f"{asked}: buffer {buffer.name} has a symbolic extent",
-            where=f"buffer {buffer.name}",
-            why="a layout needs extents that are numbers",
-            hint="compile for a fixed shape",
-        )
-    return tuple(item for item in shape if item is not None)
+    def _shape(self, buffer: Buffer) -> tuple[int, ...]:
+        """The shape of a buffer as numbers."""
+        shape = [int_of(item) for item in buffer.shape]
+        if any(item is None for item in shape):
+            raise self.refuse(
+                "it has a symbolic extent",
+                "a layout needs extents that are numbers",
+                "compile for a fixed shape",
+            )
+        return tuple(item for item in shape if item is not None)
 
 
 def _text(index_map: IndexMap | str) -> str:
@@ -158,7 +156,7 @@ class _Accesses(AccessRewriter):
         return Region(self.new, tuple(begins), tuple(extents))
 
 
-def _fill_padding(func: Func, buffer: Buffer, layout: Layout) -> tuple[Func, tuple[str, ...]]:
+def _fill_padding(func: Func, buffer: Buffer, layout: LayoutChange) -> tuple[Func, tuple[str, ...]]:
     """Add blocks that write the pad value to the new elements of a written buffer."""
     program = Program(func)
     fresh = program.namer()
@@ -183,7 +181,7 @@ def _fill(
     buffer: Buffer,
     inverse: IndexMap,
     axis: int,
-    layout: Layout,
+    layout: LayoutChange,
     extents: Sequence[int],
 ) -> Stmt:
     iters, loops = [], []

@@ -29,7 +29,7 @@ from compiler.loops.linear import Linear
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.loops.walk import AccessRewriter
-from compiler.schedule.layouts import with_layouts
+from compiler.schedule.layout_changes import with_layouts
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, Site, outer_blocks, ranges, trip_count
 from compiler.schedule.regions import Span, covers, hull
@@ -49,7 +49,7 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
 
     loop: a serial loop over several statements. stages: for each statement how many iterations it lags
     behind; the first stage is 0. What an early stage writes and a later one reads has to be a local buffer
-    that one iteration fills for itself; it becomes a ring with room for all iterations that are under way.
+    that one iteration fills for itself; it becomes a circular buffer with room for all iterations under way.
     order: the numbers of the statements as they follow each other in the new loop. guarded: the loop runs as
     often as before, and drains itself: its early stages do nothing in the last iterations, under a condition,
     in place of copies of the late ones.
@@ -76,7 +76,7 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
                 "the pipeline would never be full",
                 f"at most {count} stages",
             )
-        func = _with_rings(program.func, loop, self._rings(program, loop), program.namer())
+        func = _made_circular(program.func, loop, self._buffers(program, loop), program.namer())
         program = Program(func)
         fresh = program.namer()
         loop = program.loop(self.loop, self.name)
@@ -154,14 +154,14 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
         pairs = zip(self._steps(loop), self.stages, strict=True)
         return {block.name: stage for step, stage in pairs for block in outer_blocks(step)}
 
-    def _rings(self, program: Program, loop: For) -> list[_Ring]:
+    def _buffers(self, program: Program, loop: For) -> list[_Circular]:
         """The buffers between stages; refuses what a pipeline would break."""
         stage_of = self._stage_of(loop)
-        rings = []
+        found = []
         for name, users, outside in _touched(program, stage_of):
             if len({stage_of[s.name] for s in users}) > 1:
-                rings.append(self._ring(program, loop, name, users, stage_of, outside))
-        return rings
+                found.append(self._circular(program, loop, name, users, stage_of, outside))
+        return found
 
     def _own(self, program: Program, loop: For) -> list[Buffer]:
         """Local buffers of one stage that each iteration fills for itself: copies of it have their own."""
@@ -182,7 +182,7 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
         outer = {item.var.name for item in program.loops_around(self.loop)} | {self.loop}
         return Simplifier({**program.bounds_at(self.loop), **ranges(inside)}), outer
 
-    def _ring(
+    def _circular(
         self,
         program: Program,
         loop: For,
@@ -190,7 +190,7 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
         users: Sequence[Site],
         stage_of: Mapping[str, int],
         outside: Sequence[str],
-    ) -> _Ring:
+    ) -> _Circular:
         writers = [s for s in users if s.writes(name)]
         readers = [s for s in users if s.reads(name)]
         first = {stage_of[s.name] for s in writers}
@@ -216,12 +216,12 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
                     "compute the whole region under the loop (compute_at)",
                 )
         depth = max(stage_of[s.name] for s in users) - min(first) + 1
-        return _ring_of(program.func.buffer(name), made, self.loop, depth)
+        return _circular_of(program.func.buffer(name), made, self.loop, depth)
 
 
 @dataclass(frozen=True, slots=True)
-class _Ring:
-    """How a buffer becomes a ring.
+class _Circular:
+    """How a buffer becomes a circular buffer.
 
     dim: the dimension that moves on with the loop, taken modulo `size`; None for a new first dimension with
     `size` versions. A size of 0 leaves the buffer as it is.
@@ -256,8 +256,8 @@ def _filled(made: Sequence[Span | None], used: Sequence[Span | None], known: Sim
     return len(complete) == len(made) and covers(complete, used, known)
 
 
-def _ring_of(buffer: Buffer, made: Sequence[Span | None], loop: str, depth: int) -> _Ring:
-    """The ring for `depth` iterations under way."""
+def _circular_of(buffer: Buffer, made: Sequence[Span | None], loop: str, depth: int) -> _Circular:
+    """The circular buffer for `depth` iterations under way."""
     for dim, span in enumerate(made):
         assert span is not None
         step = span.begin.coefficient(loop)
@@ -265,36 +265,37 @@ def _ring_of(buffer: Buffer, made: Sequence[Span | None], loop: str, depth: int)
         if step > 0 and not others:
             size = (depth - 1) * step + span.extent
             extent = int_of(buffer.shape[dim])
-            return _Ring(buffer, dim, size if extent is not None and size < extent else 0)
-    return _Ring(buffer, None, depth)
+            return _Circular(buffer, dim, size if extent is not None and size < extent else 0)
+    return _Circular(buffer, None, depth)
 
 
-def _with_rings(func: Func, loop: For, rings: Sequence[_Ring], fresh: Fresh) -> Func:
-    for ring in rings:
-        if ring.size == 0:
+def _made_circular(func: Func, loop: For, found: Sequence[_Circular], fresh: Fresh) -> Func:
+    for circular in found:
+        if circular.size == 0:
             continue
-        strides = ring.buffer.strides
-        if ring.dim is None:
-            shape = (const(ring.size), *ring.buffer.shape)
+        strides = circular.buffer.strides
+        if circular.dim is None:
+            shape = (const(circular.size), *circular.buffer.shape)
             if strides:
-                strides = (strides[0] * ring.buffer.shape[0], *strides)
+                strides = (strides[0] * circular.buffer.shape[0], *strides)
         else:
             shape = tuple(
-                const(ring.size) if number == ring.dim else n for number, n in enumerate(ring.buffer.shape)
+                const(circular.size) if number == circular.dim else n
+                for number, n in enumerate(circular.buffer.shape)
             )
-        new = ring.buffer.replace(shape=shape, strides=strides)
-        change = _RingAccesses(ring, new, loop, fresh)
+        new = circular.buffer.replace(shape=shape, strides=strides)
+        change = _CircularAccesses(circular, new, loop, fresh)
         func = with_layouts(swap_buffer(func, new), new.name, ())
         func = func.replace(body=change.visit(func.body))
     return func
 
 
-class _RingAccesses(AccessRewriter):
-    """Rewrites the accesses of a buffer that becomes a ring."""
+class _CircularAccesses(AccessRewriter):
+    """Rewrites the accesses of a buffer that becomes a circular buffer."""
 
-    def __init__(self, ring: _Ring, new: Buffer, loop: For, fresh: Fresh) -> None:
+    def __init__(self, circular: _Circular, new: Buffer, loop: For, fresh: Fresh) -> None:
         super().__init__()
-        self.ring, self.new, self.loop, self.fresh = ring, new, loop, fresh
+        self.circular, self.new, self.loop, self.fresh = circular, new, loop, fresh
         self.version: Expr | None = None
 
     def place(self, item: Indexed | Region) -> IRNode:
@@ -308,7 +309,7 @@ class _RingAccesses(AccessRewriter):
         if not any(isinstance(part, Buffer) and part.name == self.new.name for part in item.walk()):
             return item
         before = self.version
-        if self.ring.dim is None and before is None:
+        if self.circular.dim is None and before is None:
             item = self._counted(item)
         done = self.parts(item)
         self.version = before
@@ -319,30 +320,30 @@ class _RingAccesses(AccessRewriter):
         name = self.loop.var.name
         reduced = any(item.kind == "reduce" and name in variables(item.binding) for item in block.iters)
         var = Var(self.fresh(f"v{name}_{block.name}"))
-        self.version = var % self.ring.size
+        self.version = var % self.circular.size
         kind = "reduce" if reduced else "spatial"
         extra = Iter(var, self.loop.extent, kind, self.loop.var)
         at = next((n for n, item in enumerate(block.iters) if item.kind == "reduce"), len(block.iters))
         return block.replace(iters=(*block.iters[:at], extra, *block.iters[at:]))
 
     def _mapped(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        if self.ring.dim is None:
+        if self.circular.dim is None:
             assert self.version is not None
             return (self.version, *indices)
         return tuple(
-            self.known.simplify(item % self.ring.size) if number == self.ring.dim else item
+            self.known.simplify(item % self.circular.size) if number == self.circular.dim else item
             for number, item in enumerate(indices)
         )
 
     def _box(self, region: Region) -> Region:
-        if self.ring.dim is None:
+        if self.circular.dim is None:
             assert self.version is not None
             return Region(self.new, (self.version, *region.begin), (const(1), *region.extent))
         begin, extent = list(region.begin), list(region.extent)
-        if int_of(extent[self.ring.dim]) == 1:
-            begin[self.ring.dim] = self.known.simplify(begin[self.ring.dim] % self.ring.size)
+        if int_of(extent[self.circular.dim]) == 1:
+            begin[self.circular.dim] = self.known.simplify(begin[self.circular.dim] % self.circular.size)
         else:
-            begin[self.ring.dim], extent[self.ring.dim] = const(0), const(self.ring.size)
+            begin[self.circular.dim], extent[self.circular.dim] = const(0), const(self.circular.size)
         return Region(self.new, tuple(begin), tuple(extent))
 
 

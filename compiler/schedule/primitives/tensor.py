@@ -34,7 +34,7 @@ from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, inner_loops, outer_blocks, ranges
 from compiler.schedule.regions import Inner, box
 from compiler.schedule.rewriting import duplicate, replace_statements, use_buffer
-from compiler.schedule.tensor_intrinsics import TensorIntrinsic, find, flat_nest, names
+from compiler.schedule.tensor_intrinsics import TensorIntrinsic, find_tensor_intrinsic, flat_nest, names
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ class Tensorize(Primitive[str]):
         return replace_statements(program.func, {block.name: new}), block.name
 
     def _record(self) -> TensorIntrinsic:
-        record = find(self.intrinsic)
+        record = find_tensor_intrinsic(self.intrinsic)
         if record is None:
             known = list(names())
             raise self.refuse(

@@ -34,7 +34,7 @@ def fuse_all(schedule: Schedule, loops: Sequence[str]) -> str:
     return loops[0] if len(loops) == 1 else schedule.fuse(*loops)
 
 
-def reiterate(schedule: Schedule, block: str, axis: int, lanes: int) -> None:
+def strip_mine(schedule: Schedule, block: str, axis: int, lanes: int) -> None:
     """Let a block run over blocks of lanes, and lanes (last spatial), instead of one iteration."""
     kinds = [item.kind for item in schedule.block(block).iters]
     spatial = [number for number, kind in enumerate(kinds) if kind == "spatial"]

@@ -11,8 +11,8 @@ from compiler.loops.ir import Binary, Block, Call, Expr, Func, Load, Select, Sto
 from compiler.loops.layout import Layout
 from compiler.loops.queries import extent_of, static_shape
 from compiler.schedule.program import Program, Site
-from compiler.schedule.rules.contraction import cycles
-from compiler.schedule.rules.winograd import estimate as winograd_seconds
+from compiler.schedule.rules.vector.contraction import cycles
+from compiler.schedule.rules.vector.winograd import estimate as winograd_seconds
 
 
 def seconds(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> float:

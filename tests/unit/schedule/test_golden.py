@@ -16,7 +16,7 @@ from compiler.loops.interp import interpret
 from compiler.loops.text import parse_func, print_func
 from compiler.schedule.primitives import PRIMITIVES
 from compiler.schedule.schedule import Schedule, replay
-from compiler.schedule.tensor_intrinsics import find
+from compiler.schedule.tensor_intrinsics import find_tensor_intrinsic
 from compiler.schedule.trace import TRACE_VERSION, Trace
 from tests.support.intrinsics import OUTER_PRODUCT
 
@@ -30,7 +30,7 @@ def read(path: Path) -> tuple[str, str, str]:
 
 
 def test_the_intrinsic_of_the_cases_is_registered() -> None:
-    assert find(OUTER_PRODUCT.name) is OUTER_PRODUCT
+    assert find_tensor_intrinsic(OUTER_PRODUCT.name) is OUTER_PRODUCT
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)

@@ -7,15 +7,15 @@ import math
 import pytest
 
 from compiler.loops.matrix_units import UNITS
-from compiler.schedule.rules.gpu.matrix_tile import MatrixTile, cost, matrix_options
-from compiler.schedule.rules.gpu.tile import Problem
+from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options, matrix_tile_cycles
+from compiler.schedule.rules.threads.tile import GemmProblem
 from compiler.targets import get_target
 
 PARTS = 4
-CONVOLUTION = Problem(1, 64, 3136, 64, 576, 4)
+CONVOLUTION = GemmProblem(1, 64, 3136, 64, 576, 4)
 """A convolution of 64 channels over 56 x 56 places, 3 x 3."""
 
-PROBLEMS = [CONVOLUTION, Problem(1, 256, 3136, 64, 64, 4), Problem(1, 128, 784, 128, 1152, 4)]
+PROBLEMS = [CONVOLUTION, GemmProblem(1, 256, 3136, 64, 64, 4), GemmProblem(1, 128, 784, 128, 1152, 4)]
 
 
 @pytest.mark.parametrize("problem", PROBLEMS)
@@ -29,7 +29,7 @@ PROBLEMS = [CONVOLUTION, Problem(1, 256, 3136, 64, 64, 4), Problem(1, 128, 784, 
         ("cuda:sm_80", "mma.m16n8k16.f16"),
     ],
 )
-def test_every_part_has_a_sub_group(target: str, name: str, problem: Problem) -> None:
+def test_every_part_has_a_sub_group(target: str, name: str, problem: GemmProblem) -> None:
     facts, unit = get_target(target).facts, UNITS[name]
     best = min(matrix_options(unit, problem, facts), key=lambda option: option.cost)
     tile = MatrixTile(unit, *best.value)
@@ -49,8 +49,8 @@ def test_more_sub_groups_are_cheaper_than_one() -> None:
     facts, unit = get_target("rocm:gfx908").facts, UNITS["mfma.m16n16k4.f32"]
     one, four = MatrixTile(unit, 1, 1, 2, 2, 16), MatrixTile(unit, 2, 2, 1, 1, 16)
     assert (one.rows, one.columns) == (four.rows, four.columns)
-    few = Problem(1, 256, 196, 1024, 1024, 4)
-    assert cost(four, few, facts) < 0.6 * cost(one, few, facts)
+    few = GemmProblem(1, 256, 196, 1024, 1024, 4)
+    assert matrix_tile_cycles(four, few, facts) < 0.6 * matrix_tile_cycles(one, few, facts)
 
 
 def test_what_is_fetched_takes_registers() -> None:
@@ -61,6 +61,6 @@ def test_what_is_fetched_takes_registers() -> None:
 
 def test_long_rounds_are_not_written_out() -> None:
     unit = UNITS["mfma.m16n16k4.f32"]
-    assert MatrixTile(unit, 2, 2, 1, 1, 64).together == 16
-    assert MatrixTile(unit, 2, 2, 4, 4, 64).together == 8
-    assert MatrixTile(unit, 2, 2, 8, 8, 64).together == 2
+    assert MatrixTile(unit, 2, 2, 1, 1, 64).unrolled == 16
+    assert MatrixTile(unit, 2, 2, 4, 4, 64).unrolled == 8
+    assert MatrixTile(unit, 2, 2, 8, 8, 64).unrolled == 2

@@ -158,8 +158,8 @@ def test_software_pipeline_refusals() -> None:
         s.software_pipeline("epilogue_i1", (0, 1))
 
 
-def ring_of_rows() -> Schedule:
-    """`p` is a ring of two elements under loop y_i0; `y` reads it there, `z` reads y."""
+def circular_rows() -> Schedule:
+    """`p` is a circular buffer of two elements under loop y_i0; `y` reads it there, `z` reads y."""
     b = Builder("f")
     x = b.input("x", (8,))
     p = b.compute("p", (8,), lambda i: x[i] * 2.0)
@@ -172,13 +172,13 @@ def ring_of_rows() -> Schedule:
     return s
 
 
-def test_what_touches_a_ring_stays_in_its_loop() -> None:
-    s = ring_of_rows()
-    with pytest.raises(ScheduleError, match=r"p is a ring: \w+ writes its elements again and again") as error:
-        s.compute_at("y", "z_i0")  # reads the ring
+def test_what_touches_a_circular_buffer_stays_in_its_loop() -> None:
+    s = circular_rows()
+    with pytest.raises(ScheduleError, match=r"p is a circular buffer: \w+ writes") as error:
+        s.compute_at("y", "z_i0")  # reads the circular buffer
     assert "before software_pipeline" in error.value.hint
-    with pytest.raises(ScheduleError, match="p is a ring"):
-        s.reverse_compute_at("p", "x_read_i0")  # writes the ring
+    with pytest.raises(ScheduleError, match="p is a circular buffer"):
+        s.reverse_compute_at("p", "x_read_i0")  # writes the circular buffer
 
 
 def test_loops_around_a_ring_keep_their_order() -> None:

@@ -15,9 +15,9 @@ from compiler.loops.annotations import PREFETCH
 from compiler.loops.ir import REGISTER, SCRATCH, Block, Const, For, ForKind, Func
 from compiler.loops.queries import variables
 from compiler.schedule.chooser import AnalyticChooser
-from compiler.schedule.layouts import layouts_of
+from compiler.schedule.layout_changes import layouts_of
 from compiler.schedule.rules import schedule_func
-from compiler.schedule.rules.register_tile import Problem, RegisterTile, chunk_options
+from compiler.schedule.rules.vector.register_tile import ContractionProblem, RegisterTile, chunk_options
 from compiler.schedule.schedule import Schedule
 from tests.support.sketch import NARROW, Sketch, works
 from tests.support.works import dense, layer_norm
@@ -267,7 +267,7 @@ def test_a_join_of_odd_channels_is_written_channel_by_channel() -> None:
 
 
 def test_tiles_that_share_rows_do_not_go_through_chunks() -> None:
-    problem = Problem(
+    problem = ContractionProblem(
         vectors=16, rows=14, steps=1024, outer=1, broadcast=True, packed_bytes=1 << 20, lines=14
     )
     assert len(chunk_options(RegisterTile(2, 7, 1), problem, 64, 1, WIDE)) > 1

@@ -35,8 +35,8 @@ SEEDS = 5
 @pytest.fixture(autouse=True)
 def nothing_is_too_small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads share even the smallest work."""
-    for info in pkgutil.iter_modules(rules.__path__):
-        module = importlib.import_module(f"{rules.__name__}.{info.name}")
+    for info in pkgutil.walk_packages(rules.__path__, f"{rules.__name__}."):
+        module = importlib.import_module(info.name)
         if hasattr(module, "SMALL"):
             monkeypatch.setattr(module, "SMALL", 1)
 

@@ -36,7 +36,7 @@ def units(facts: TargetFacts) -> int:
     return facts.limit("units") or 1
 
 
-def bind_flat(schedule: Schedule, loop: str, facts: TargetFacts) -> None:
+def bind_grid(schedule: Schedule, loop: str, facts: TargetFacts) -> None:
     """Give each iteration of a loop to a thread, in blocks of a size that keeps all units busy."""
     extent = extent_of(schedule.loop(loop).extent)
     threads = most_threads(facts)

@@ -13,7 +13,7 @@ from functools import cache
 
 from compiler.core.target import TargetFacts
 from compiler.schedule.chooser import Option
-from compiler.schedule.rules.gpu.common import subgroup, units
+from compiler.schedule.rules.threads.common import subgroup, units
 
 _WORD = 4
 """Bytes of an element and of a bank of shared memory."""
@@ -47,7 +47,7 @@ _FETCH_CYCLES = 12.0
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class GemmProblem:
     """Sizes of a sum of products: independent ones, results along both axes, and terms of each result.
 
     lanes: elements of the widest access along the columns. inner: terms along the axis that is staged in
@@ -106,20 +106,20 @@ class ThreadTile:
         )
 
 
-def tile_options(
-    problem: Problem, facts: TargetFacts, tiles: Iterable[ThreadTile] | None = None
+def thread_tiles(
+    problem: GemmProblem, facts: TargetFacts, tiles: Iterable[ThreadTile] | None = None
 ) -> list[Option]:
     """Tiles (of `tiles`, else of all) that fit the limits of a block, with the cycles that all work takes."""
     return [
-        Option(staged.value, cost(staged, problem, facts))
+        Option(staged.value, tile_cycles(staged, problem, facts))
         for tile in (_all_tiles() if tiles is None else tiles)
         if _fits(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
-        if staged is tile or (rounds_of(tile, problem) > staged.stages and _has_room(staged, facts))
+        if staged is tile or (k_iterations(tile, problem) > staged.stages and _has_room(staged, facts))
     ]
 
 
-def _overlapped(tile: ThreadTile, problem: Problem, facts: TargetFacts) -> Iterator[ThreadTile]:
+def _overlapped(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> Iterator[ThreadTile]:
     """The tile with several parts under way."""
     own = tile.along_rows, tile.along_columns, tile.thread_rows, tile.thread_columns, tile.depth
     yield ThreadTile(*own, stages=2)
@@ -146,7 +146,7 @@ def _tiles() -> Iterator[ThreadTile]:
                         yield ThreadTile(along_rows, along_columns, thread_rows, thread_columns, depth)
 
 
-def _fits(tile: ThreadTile, problem: Problem, facts: TargetFacts) -> bool:
+def _fits(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> bool:
     wave, most = subgroup(facts), facts.limit("threads_per_block") or 1024
     if not wave <= tile.threads <= min(most, 512):
         return False
@@ -183,17 +183,17 @@ def shared_bytes(tile: ThreadTile) -> int:
     return (tile.rows + tile.columns + 2 * _WORD) * tile.depth * tile.stages * _WORD
 
 
-def rounds_of(tile: ThreadTile, problem: Problem) -> int:
+def k_iterations(tile: ThreadTile, problem: GemmProblem) -> int:
     """Parts of a sum that are staged one after the other."""
     return problem.steps // problem.inner * math.ceil(problem.inner / tile.depth)
 
 
-def cost(tile: ThreadTile, problem: Problem, facts: TargetFacts) -> float:
+def tile_cycles(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> float:
     """Cycles until the last unit is done."""
     grid = problem.batch * math.ceil(problem.rows / tile.rows) * math.ceil(problem.columns / tile.columns)
-    turns = math.ceil(grid / units(facts))
-    resident = min(turns, _resident(tile, facts))
-    rounds = rounds_of(tile, problem)
+    waves = math.ceil(grid / units(facts))
+    resident = min(waves, _occupancy(tile, facts))
+    rounds = k_iterations(tile, problem)
     steps = rounds * tile.depth
     lanes = facts.fma_per_cycle * facts.lanes(32)
     busy = min(1.0, resident * tile.threads / _BUSY_THREADS)
@@ -207,7 +207,7 @@ def cost(tile: ThreadTile, problem: Problem, facts: TargetFacts) -> float:
     if tile.copied:
         addresses *= _COPIED
     waiting = rounds * _waits(tile, resident * (arithmetic + addresses) / rounds) / resident
-    return turns * (
+    return waves * (
         max(arithmetic + addresses, shared, fetched) + waiting + tile.rows * tile.columns / lanes * 4
     )
 
@@ -218,7 +218,7 @@ def _waits(tile: ThreadTile, round_cycles: float) -> float:
     return _SYNC_CYCLES - hidden * (_SYNC_CYCLES - _MEET_CYCLES)
 
 
-def _resident(tile: ThreadTile, facts: TargetFacts) -> int:
+def _occupancy(tile: ThreadTile, facts: TargetFacts) -> int:
     """Blocks that a unit works on at the same time."""
     threads = facts.limit("threads_per_unit") or 2048
     registers = facts.limit("registers_per_unit") or 65536

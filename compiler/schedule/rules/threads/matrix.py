@@ -31,18 +31,18 @@ from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
-from compiler.schedule.rules.gpu.common import THREAD
-from compiler.schedule.rules.gpu.contraction import (
+from compiler.schedule.rules.threads.common import THREAD
+from compiler.schedule.rules.threads.gemm import (
     GRID,
-    Contraction,
+    ImplicitGemm,
     Part,
     extent_of_parts,
     find_axes,
     runs_along,
 )
-from compiler.schedule.rules.gpu.matrix_tile import MatrixTile, matrix_options
-from compiler.schedule.rules.gpu.rows import take_result
-from compiler.schedule.rules.gpu.tile import Problem, tile_options
+from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options
+from compiler.schedule.rules.threads.rows import take_result
+from compiler.schedule.rules.threads.tile import GemmProblem, thread_tiles
 from compiler.schedule.schedule import Schedule
 
 assert matrix_intrinsics.MATRIX_INTRINSICS.keys() == UNITS.keys()
@@ -58,7 +58,7 @@ _PLAIN = (0,)
 """The decision for threads without a matrix unit."""
 
 
-def matrix(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
+def matrix_gemm(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule a sum of products and its epilogue; False where threads alone do better, or nothing fits."""
     block = schedule.site(name)
     axes = find_axes(block) if block.is_store else None
@@ -71,9 +71,9 @@ def matrix(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) 
     for follow in (True, False):
         attempt = schedule.copy()
         with suppress(ScheduleError):
-            if not _Matrix(attempt, name, block, axes, facts, chooser).on_units(units, follow=follow):
+            if not _MatrixGemm(attempt, name, block, axes, facts, chooser).on_units(units, follow=follow):
                 return False
-            schedule.become(attempt)
+            schedule.adopt(attempt)
             return True
     return False
 
@@ -90,7 +90,7 @@ def usable(block: Site, facts: TargetFacts) -> list[MatrixUnit]:
     return sorted(units, key=lambda unit: -unit.rows * unit.columns * unit.steps)
 
 
-class _Matrix(Contraction):
+class _MatrixGemm(ImplicitGemm):
     """The steps of the rule, in the order in which they are applied."""
 
     unit: MatrixUnit
@@ -101,7 +101,7 @@ class _Matrix(Contraction):
         self.total = self.s.site(self.name).target
         self.repack()
         self.iterate(last)
-        problem = Problem(
+        problem = GemmProblem(
             extent_of_parts(self.axes.batch),
             extent_of_parts(self.axes.rows),
             extent_of_parts(self.axes.columns),
@@ -110,7 +110,7 @@ class _Matrix(Contraction):
             self.column_lanes(last),
         )
         tiles = [matrix_options(unit, problem, self.facts) for unit in units]
-        plain = tile_options(problem, self.facts)
+        plain = thread_tiles(problem, self.facts)
         options = [
             Option((n + 1,), min(item.cost for item in found)) for n, found in enumerate(tiles) if found
         ]
@@ -153,9 +153,9 @@ class _Matrix(Contraction):
         col_block, col_group, columns, col_digits = self.cut(
             column, tile.along_columns, tile.own_columns, unit.c.columns
         )
-        together = tile.together
-        deep = tile.depth // unit.steps // together
-        part, more, product, step = self.s.split(sums[-1], (None, deep, together, unit.steps))
+        unrolled = tile.unrolled
+        deep = tile.depth // unit.steps // unrolled
+        part, more, product, step = self.s.split(sums[-1], (None, deep, unrolled, unit.steps))
         grid = [*batch, row_block, col_block]
         rounds = [*sums[:-1], part]
         own = [rows, columns, *row_digits, *col_digits]

@@ -32,11 +32,11 @@ from compiler.schedule.chooser import Chooser
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
-from compiler.schedule.rules.gpu.common import REGISTER, SHARED, THREAD
-from compiler.schedule.rules.gpu.fetch import by_rounds, fetch_straight, fetch_turned, is_plain
-from compiler.schedule.rules.gpu.flat import aligned_run
-from compiler.schedule.rules.gpu.rows import take_result
-from compiler.schedule.rules.gpu.tile import Problem, ThreadTile, tile_options
+from compiler.schedule.rules.threads.common import REGISTER, SHARED, THREAD
+from compiler.schedule.rules.threads.elementwise import aligned_run
+from compiler.schedule.rules.threads.fetch import by_k_iterations, fetch_coalesced, fetch_transposed, is_plain
+from compiler.schedule.rules.threads.rows import take_result
+from compiler.schedule.rules.threads.tile import GemmProblem, ThreadTile, thread_tiles
 from compiler.schedule.schedule import Schedule
 
 _LEAST = 4
@@ -153,7 +153,7 @@ def extent_of_parts(parts: Sequence[Part]) -> int:
 # ---------------------------------------------------------------- the rule
 
 
-def contraction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
+def implicit_gemm(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule a sum of products and its epilogue; False when the structure does not fit."""
     block = schedule.site(name)
     axes = find_axes(block) if block.is_store else None
@@ -164,8 +164,8 @@ def contraction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Choo
     for follow in (True, False):
         attempt = schedule.copy()
         with suppress(ScheduleError):
-            Contraction(attempt, name, block, axes, facts, chooser).run(follow=follow)
-            schedule.become(attempt)
+            ImplicitGemm(attempt, name, block, axes, facts, chooser).run(follow=follow)
+            schedule.adopt(attempt)
             return True
     return False
 
@@ -181,7 +181,7 @@ class BlockTile(Protocol):
     def depth(self) -> int: ...
 
 
-class Contraction:
+class ImplicitGemm:
     """The steps of the rule, in the order in which they are applied."""
 
     def __init__(
@@ -210,7 +210,7 @@ class Contraction:
         self.repack()
         self.iterate(last)
         lanes = self.column_lanes(last)
-        problem = Problem(
+        problem = GemmProblem(
             extent_of_parts(self.axes.batch),
             extent_of_parts(self.axes.rows),
             extent_of_parts(self.axes.columns),
@@ -219,7 +219,7 @@ class Contraction:
             lanes,
             all(is_plain(factor) for factor in factors(self.s.block(self.name)) or ()),
         )
-        options = tile_options(problem, self.facts)
+        options = thread_tiles(problem, self.facts)
         if not options:
             raise ScheduleError("no tile fits the limits of a block of threads")
         tile = ThreadTile(*self.chooser.choose(f"{self.name}.tile", options))
@@ -395,7 +395,7 @@ class Contraction:
         if tile.copied:
             for stage in stages:
                 self.s.compute_at(stage, rounds)
-                by_rounds(self.s, self.stored_by(stage), 1 if self.axes.batch else 0, tile)
+                by_k_iterations(self.s, self.stored_by(stage), 1 if self.axes.batch else 0, tile)
                 self.fetch([stage], tile)
                 self.s.annotate(stage, ASYNC, tile.stages - 2)
             return
@@ -404,7 +404,7 @@ class Contraction:
             for name in names:
                 self.s.compute_at(name, rounds)
         for stage, store in zip(stages, stored, strict=True):
-            by_rounds(self.s, self.stored_by(store), 1 if self.axes.batch else 0, tile)
+            by_k_iterations(self.s, self.stored_by(store), 1 if self.axes.batch else 0, tile)
             self.fetch([stage, store], tile)
 
     def overlap(self, rounds: str, tile: ThreadTile) -> None:
@@ -424,13 +424,13 @@ class Contraction:
         """
         block = self.s.site(names[0])
         if not runs_along(block, block.spatial[-2]) or runs_along(block, block.spatial[-1]):
-            fetch_straight(self.s, names, tile, self.fetch_lanes(names[0]))
+            fetch_coalesced(self.s, names, tile, self.fetch_lanes(names[0]))
             return
         shared = self.stored_by(names[-1])
         loads = [load for load in self.s.site(self.name).loads if load.buffer == shared]
         column = self.s.block(self.name).iters[2 if self.axes.batch else 1].var
         by_vectors = any(load.indices[-1] == column for load in loads)
-        fetch_turned(self.s, names, tile, shared, by_vectors=by_vectors)
+        fetch_transposed(self.s, names, tile, shared, by_vectors=by_vectors)
 
     def fetch_lanes(self, stage: str) -> int:
         block = self.s.site(stage)

@@ -1,4 +1,4 @@
-"""Digits: which variables can be told from the places that sums of their parts lead to.
+"""Injectivity of index sums: which variables follow from the places that mixed-radix digits of them lead to.
 
 An index such as `p // 7 % 5` is a digit of `p`. Where a box of places has all digits of a variable, and
 none of them is mixed up with what else moves, the variable follows from the place: different values never
@@ -18,7 +18,7 @@ from compiler.loops.simplify import Simplifier
 from compiler.schedule.program import ranges
 
 
-def recovered(moving: Moving, spans: Sequence[tuple[Expr, int]]) -> set[Expr]:
+def determined(moving: IterDomain, spans: Sequence[tuple[Expr, int]]) -> set[Expr]:
     """The atoms that have one value only for each combination of places in a box."""
     known = moving.known
     forms = [(known.linear(begin), length) for begin, length in spans]
@@ -38,23 +38,23 @@ def recovered(moving: Moving, spans: Sequence[tuple[Expr, int]]) -> set[Expr]:
     return found
 
 
-def picks_own(block: Block, region: Region, names: frozenset[str]) -> bool:
+def is_injective(block: Block, region: Region, names: frozenset[str]) -> bool:
     """Whether a box that a block writes tells the values of some variables, whatever the others are."""
     spatial = {item.var.name for item in block.iters if item.kind == "spatial" and item.extent != const(1)}
     lengths = [int_of(length) or 1 << 30 for length in region.extent]
-    moving = Moving(block, frozenset(spatial), Simplifier(ranges(block.iters)))
-    found = recovered(moving, list(zip(region.begin, lengths, strict=True)))
+    moving = IterDomain(block, frozenset(spatial), Simplifier(ranges(block.iters)))
+    found = determined(moving, list(zip(region.begin, lengths, strict=True)))
     return {Var(name) for name in names & spatial} <= found
 
 
-def is_ring(block: Block, region: Region) -> bool:
+def is_circular(block: Block, region: Region) -> bool:
     """Whether elements that a block writes may hold several values in turn, of different work of it."""
     spatial = {item.var.name for item in block.iters if item.kind == "spatial" and item.extent != const(1)}
     plain = {begin.name for begin in region.begin if isinstance(begin, Var)}
     parts = [part for begin in region.begin for part in begin.walk() if isinstance(part, Binary)]
     if spatial <= plain or not any(part.op in ("floordiv", "floormod") for part in parts):
         return False  # sums of variables never come back to an element
-    return not picks_own(block, region, frozenset(spatial))
+    return not is_injective(block, region, frozenset(spatial))
 
 
 def _conjuncts(condition: Expr | None) -> tuple[Expr, ...]:
@@ -64,7 +64,7 @@ def _conjuncts(condition: Expr | None) -> tuple[Expr, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Moving:
+class IterDomain:
     """Variables that move while a loop runs, and up to where the predicate of a block lets them."""
 
     block: Block

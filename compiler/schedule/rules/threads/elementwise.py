@@ -16,11 +16,11 @@ from compiler.loops.simplify import Simplifier
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.program import Access, Site
 from compiler.schedule.rules.common import fuse_all
-from compiler.schedule.rules.gpu.common import bind_flat, most_threads, units
+from compiler.schedule.rules.threads.common import bind_grid, most_threads, units
 from compiler.schedule.schedule import Schedule
 
 
-def flat(schedule: Schedule, name: str, facts: TargetFacts) -> None:
+def elementwise_kernel(schedule: Schedule, name: str, facts: TargetFacts) -> None:
     """Spread all loops of a block without sums over threads; one thread runs what cannot be spread."""
     loops = schedule.loops(name)
     if not loops:
@@ -32,8 +32,8 @@ def flat(schedule: Schedule, name: str, facts: TargetFacts) -> None:
             if lanes > 1:
                 loop, vector = attempt.split(loop, (None, lanes))
                 attempt.vectorize(vector)
-            bind_flat(attempt, loop, facts)
-            schedule.become(attempt)
+            bind_grid(attempt, loop, facts)
+            schedule.adopt(attempt)
             return
 
 

@@ -25,7 +25,15 @@ from compiler.loops.ir import CONSTANT, Const, Load, Var
 from compiler.loops.queries import extent_of, variables
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.rules.common import fuse_all
-from compiler.schedule.rules.gpu.common import BLOCK, REGISTER, SHARED, THREAD, most_threads, shuffled, units
+from compiler.schedule.rules.threads.common import (
+    BLOCK,
+    REGISTER,
+    SHARED,
+    THREAD,
+    most_threads,
+    shuffled,
+    units,
+)
 from compiler.schedule.schedule import Schedule
 
 _FEW_PER_UNIT = 256
@@ -44,7 +52,7 @@ _TERMS = 64
 """Elements of a row that a thread takes before more threads share it."""
 
 
-def rows(schedule: Schedule, facts: TargetFacts) -> bool:
+def block_reduction(schedule: Schedule, facts: TargetFacts) -> bool:
     """Schedule a function of sums over rows and one block that reads them; False when it is none."""
     blocks = list(schedule.program.blocks.values())
     sums, last = [item.name for item in blocks if item.is_reduction], blocks[-1]
@@ -59,8 +67,8 @@ def rows(schedule: Schedule, facts: TargetFacts) -> bool:
             if total in attempt.program.outputs:
                 return False
             attempt.set_scope(total, REGISTER)
-        together(attempt, sums, last.name, facts)
-        schedule.become(attempt)
+        fuse_reductions(attempt, sums, last.name, facts)
+        schedule.adopt(attempt)
         return True
     return False
 
@@ -108,7 +116,7 @@ class _Team:
     lanes: int
 
 
-def together(schedule: Schedule, sums: Sequence[str], last: str, facts: TargetFacts) -> None:
+def fuse_reductions(schedule: Schedule, sums: Sequence[str], last: str, facts: TargetFacts) -> None:
     """Put sums, each read by later ones or by `last` alone, under the rows of `last`."""
     numbered = _are_numbered(schedule, sums, last)
     row, rest = _split_rows(schedule, sums, last)
@@ -121,7 +129,7 @@ def together(schedule: Schedule, sums: Sequence[str], last: str, facts: TargetFa
         _repack(schedule, name)
         if team.rows > 1:
             _number_rows(schedule, name)
-    made = {name: _add_up(schedule, name, team) for name in sums}
+    made = {name: _rfactor(schedule, name, team) for name in sums}
     inside = ""
     if team.rows > 1:
         row, inside = schedule.split(row, (None, team.rows))
@@ -227,10 +235,10 @@ def _threads_along(length: int, facts: TargetFacts) -> int:
     return threads
 
 
-def _add_up(schedule: Schedule, name: str, team: _Team) -> list[str]:
+def _rfactor(schedule: Schedule, name: str, team: _Team) -> list[str]:
     """Make a sum one over parts; gives the blocks that make the parts, in order."""
     if team.lanes:
-        return _add_up_by_lanes(schedule, name, team)
+        return _rfactor_lanes(schedule, name, team)
     made: list[str] = []
     loop = fuse_all(schedule, parts_of(schedule, name)[1])
     for size in (team.threads, _FEW):
@@ -245,7 +253,7 @@ def _add_up(schedule: Schedule, name: str, team: _Team) -> list[str]:
     return made
 
 
-def _add_up_by_lanes(schedule: Schedule, name: str, team: _Team) -> list[str]:
+def _rfactor_lanes(schedule: Schedule, name: str, team: _Team) -> list[str]:
     """A part in the register of each thread; where several sub-groups share a row, one for each of them."""
     loop = fuse_all(schedule, parts_of(schedule, name)[1])
     part, buffer = schedule.rfactor(name, schedule.split(loop, (None, team.threads))[1])

@@ -9,7 +9,7 @@ from compiler.loops.ir import Binary, Const, Expr, Var
 from compiler.loops.queries import extent_of
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.program import Site
-from compiler.schedule.rules.common import SMALL, fuse_all, reiterate, split_iteration
+from compiler.schedule.rules.common import SMALL, fuse_all, split_iteration, strip_mine
 from compiler.schedule.schedule import Schedule
 
 MOST_COPIES = 1024
@@ -42,7 +42,7 @@ def _in_blocks(schedule: Schedule, name: str, axis: int, size: int, group: int) 
     try:
         if group:
             split_iteration(attempt, name, axis, group)
-        reiterate(attempt, name, axis + 1 if group else axis, size)
+        strip_mine(attempt, name, axis + 1 if group else axis, size)
         loops = list(attempt.loops(name))
         if _scattered(attempt, name):
             _unroll_channels(attempt, loops, axis + 1 if group else axis)
@@ -50,7 +50,7 @@ def _in_blocks(schedule: Schedule, name: str, axis: int, size: int, group: int) 
             attempt.vectorize(loops.pop())
     except ScheduleError:
         return None
-    schedule.become(attempt)
+    schedule.adopt(attempt)
     return loops
 
 

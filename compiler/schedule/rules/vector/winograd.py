@@ -26,8 +26,8 @@ from compiler.loops.layout import Layout, lanes_last
 from compiler.loops.queries import extent_of, variables
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Program
-from compiler.schedule.rules.common import fuse_all, is_lane, reiterate, stores_lanes
-from compiler.schedule.rules.register_tile import Problem, tile_options, uneven
+from compiler.schedule.rules.common import fuse_all, is_lane, stores_lanes, strip_mine
+from compiler.schedule.rules.vector.register_tile import ContractionProblem, register_tiles, uneven
 from compiler.schedule.schedule import Schedule
 
 WHOLE = 0
@@ -109,7 +109,7 @@ def plans(shape: Shape, facts: TargetFacts) -> list[Option]:
     bands = [n for n in range(1, shape.down + 1) if shape.down % n == 0]
     for band in (WHOLE, *(bands if shape.images > 1 else bands[:-1])):
         count = shape.tiles if band == WHOLE else band * shape.across
-        problem = Problem(
+        problem = ContractionProblem(
             vectors=shape.out // facts.lanes(32),
             rows=count,
             steps=shape.channels,
@@ -117,7 +117,7 @@ def plans(shape: Shape, facts: TargetFacts) -> list[Option]:
             broadcast=True,
             packed_bytes=shape.channels * shape.out * 4,
         )
-        for option in tile_options(problem, facts):
+        for option in register_tiles(problem, facts):
             vectors, rows, _ = option.value
             plan = Plan(band, vectors, rows)
             if plan.vectors <= _MOST_VECTORS:
@@ -177,7 +177,7 @@ def _blocked(func: Func, layouts: Mapping[str, Layout], lanes: int) -> bool:
 # ---------------------------------------------------------------- the rule
 
 
-def winograd(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
+def schedule_winograd(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule a Winograd convolution; False when the function is none, or does not fit the rule."""
     lanes = facts.lanes(32)
     shape = find_shape(schedule.func, lanes)
@@ -248,8 +248,8 @@ class _Winograd:
 
     def _iterations(self, copy: str) -> None:
         for name in (*self.names.values(), copy):
-            reiterate(self.s, name, 2, self.lanes)
-        reiterate(self.s, self.shape.result, 1, self.lanes)
+            strip_mine(self.s, name, 2, self.lanes)
+        strip_mine(self.s, self.shape.result, 1, self.lanes)
 
     def _image_loops(self) -> tuple[list[str], str, str, str]:
         """Tile the image: loops around bands, over blocks of channels, over tiles, over pairs of rows."""

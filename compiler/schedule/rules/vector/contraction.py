@@ -48,15 +48,15 @@ from compiler.schedule.rules.common import (
     blocked_group,
     fuse_all,
     is_lane_of,
-    reiterate,
     split_iteration,
+    strip_mine,
 )
-from compiler.schedule.rules.register_tile import (
-    Problem,
+from compiler.schedule.rules.vector.register_tile import (
+    ContractionProblem,
     RegisterTile,
     chunk_options,
     order_traffic,
-    tile_options,
+    register_tiles,
 )
 from compiler.schedule.schedule import Schedule
 
@@ -191,18 +191,18 @@ def cycles(block: Site, facts: TargetFacts) -> float | None:
     if roles is None:
         return None
     lanes = facts.lanes(block.store.buffer.dtype.bits)
-    options = tile_options(problem_of(block, roles, lanes), facts)
+    options = register_tiles(problem_of(block, roles, lanes), facts)
     return min((option.cost for option in options), default=None)
 
 
-def problem_of(block: Site, roles: Roles, lanes: int) -> Problem:
+def problem_of(block: Site, roles: Roles, lanes: int) -> ContractionProblem:
     """The sizes of a contraction."""
     iters = block.block.iters
     lane, row = iters[roles.lane], iters[roles.row] if roles.row is not None else None
     line = iters[roles.line] if roles.line is not None else None
     used = {item.var.name for item in (lane, row, line) if item is not None}
     packed = roles.packed
-    return Problem(
+    return ContractionProblem(
         vectors=-(-extent_of(lane.extent) // lanes),
         rows=extent_of(row.extent) if row else 1,
         steps=math.prod(extent_of(item.extent) for item in block.reduce),
@@ -267,7 +267,7 @@ class _Contraction:
         if self.roles.group:
             self.split_groups(accumulator, epilogue)
         problem = problem_of(self.block, self.roles, self.lanes)
-        options = tile_options(problem, self.facts)
+        options = register_tiles(problem, self.facts)
         tile = RegisterTile(*self.chooser.choose(f"{self.name}.tile", options))
         self.choose_layouts(accumulator, epilogue, tile.vectors)
         self.arrange(problem, epilogue, tile)
@@ -321,10 +321,10 @@ class _Contraction:
                         load.buffer.name,
                         lanes_last(len(load.indices), dims[0], self.lanes),
                     )
-        reiterate(self.s, self.name, self.roles.lane, self.lanes)
+        strip_mine(self.s, self.name, self.roles.lane, self.lanes)
         lane_at = next((n for n, item in enumerate(reader.block.iters) if item.var == lane_var), None)
         if lane_at is not None:
-            reiterate(self.s, epilogue, lane_at, self.lanes)
+            strip_mine(self.s, epilogue, lane_at, self.lanes)
 
     def packed_map(self, packed: Access, vectors: int) -> IndexMap:
         """The order in which the tile reads the constant: lane blocks, reduction, lane."""
@@ -370,7 +370,7 @@ class _Contraction:
 
     # -- loops
 
-    def arrange(self, problem: Problem, epilogue: str, tile: RegisterTile) -> None:
+    def arrange(self, problem: ContractionProblem, epilogue: str, tile: RegisterTile) -> None:
         s, loops = self.s, list(self.s.loops(self.name))
         reduce = loops[len(loops) - len(self.block.reduce) :]
         lane_loop = loops[len(loops) - len(reduce) - 1]
@@ -385,7 +385,7 @@ class _Contraction:
         if m_outer is not None and chunk:
             around = self._around_chunks(named)
             inside = [loop for loop in others if loop not in around]
-            self._in_chunks(
+            self._cache_blocked(
                 epilogue, chunk, [*around, k_outer], [*inside, m_outer], reduce, [*rows, k_tile, lane_loop]
             )
             return
@@ -394,7 +394,7 @@ class _Contraction:
         self._finish(epilogue, outer, m_outer, reduce)
 
     def _split_rows(
-        self, problem: Problem, tile: RegisterTile, named: dict[str, str]
+        self, problem: ContractionProblem, tile: RegisterTile, named: dict[str, str]
     ) -> tuple[str | None, list[str]]:
         """(loop over tiles of rows or lines, loops inside a tile); takes the loops it uses out of `named`."""
         if self.row is None:
@@ -415,7 +415,9 @@ class _Contraction:
         first, inner = self.s.split(reduce[0], (None, size))
         return [first, *reduce[1:], inner]
 
-    def _outer_order(self, problem: Problem, vectors: int, others: list[str], k_outer: str) -> list[str]:
+    def _outer_order(
+        self, problem: ContractionProblem, vectors: int, others: list[str], k_outer: str
+    ) -> list[str]:
         """Whether the lane blocks or the other axes run outermost, by the traffic that each causes."""
         streamed = [load for load in self.block.loads if load is not self.roles.packed]
         row_bytes = sum(math.prod(static_shape(load.buffer)) * 4 for load in streamed)
@@ -425,7 +427,7 @@ class _Contraction:
         batch, rest = others[:1], others[1:]
         return [*batch, k_outer, *rest] if order == 0 else [*batch, *rest, k_outer]
 
-    def _chunk(self, problem: Problem, tile: RegisterTile, named: dict[str, str]) -> int:
+    def _chunk(self, problem: ContractionProblem, tile: RegisterTile, named: dict[str, str]) -> int:
         """Blocks of the first reduction axis in a chunk; 0: no chunks."""
         size = self.reduce_split()
         if size is None or self.roles.packed is None:
@@ -442,7 +444,7 @@ class _Contraction:
         first = next(iter(named), None)
         return [loop for name, loop in named.items() if name == first or name in self.roles.packed.uses]
 
-    def _in_chunks(
+    def _cache_blocked(
         self, epilogue: str, size: int, outer: list[str], tiles: list[str], reduce: list[str], tile: list[str]
     ) -> None:
         """Sums in scratch; all tiles of an image inside of a chunk of the sum; the next chunk fetched."""

@@ -24,10 +24,10 @@ from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import split_iteration
-from compiler.schedule.rules.gpu.common import units
-from compiler.schedule.rules.gpu.contraction import contraction, extent_of_parts, find_axes
-from compiler.schedule.rules.gpu.reduction import alone
-from compiler.schedule.rules.gpu.tile import Problem, ThreadTile, tile_options
+from compiler.schedule.rules.threads.common import units
+from compiler.schedule.rules.threads.gemm import extent_of_parts, find_axes, implicit_gemm
+from compiler.schedule.rules.threads.reduction import alone
+from compiler.schedule.rules.threads.tile import GemmProblem, ThreadTile, thread_tiles
 from compiler.schedule.schedule import Schedule
 
 _LEAST_TERMS = 16
@@ -60,7 +60,7 @@ _BYTES = 4
 """Of a partial result."""
 
 
-def in_chunks(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
+def split_k(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule a sum of products cut into chunks, and its epilogue; False where one piece is better."""
     block = schedule.site(name)
     problem = _problem(block, facts) if block.is_store else None
@@ -73,14 +73,14 @@ def in_chunks(schedule: Schedule, name: str, facts: TargetFacts, chooser: Choose
     attempt = schedule.copy()
     with suppress(ScheduleError):
         parts = _cut(attempt, name, block, chunks)
-        if contraction(attempt, parts, facts, chooser):
+        if implicit_gemm(attempt, parts, facts, chooser):
             alone(attempt, name, facts)
-            schedule.become(attempt)
+            schedule.adopt(attempt)
             return True
     return False
 
 
-def _problem(block: Site, facts: TargetFacts) -> Problem | None:
+def _problem(block: Site, facts: TargetFacts) -> GemmProblem | None:
     """The sizes of a long sum of products with few results; None for any other block."""
     axes = find_axes(block)
     if axes is None:
@@ -93,10 +93,10 @@ def _problem(block: Site, facts: TargetFacts) -> Problem | None:
     tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
     if steps < _LEAST_STEPS or inner < 2 * _LEAST_TERMS or tiles >= 2 * units(facts):
         return None
-    return Problem(batch, rows, columns, inner, steps, 1)
+    return GemmProblem(batch, rows, columns, inner, steps, 1)
 
 
-def _options(problem: Problem, facts: TargetFacts) -> list[Option]:
+def _options(problem: GemmProblem, facts: TargetFacts) -> list[Option]:
     """Numbers of chunks with the cycles until everything is added up."""
     most = min(_MOST_CHUNKS, problem.inner // _LEAST_TERMS)
     counts = [n for n in range(1, most + 1) if problem.inner % n == 0]
@@ -104,11 +104,11 @@ def _options(problem: Problem, facts: TargetFacts) -> list[Option]:
     return [Option((n,), cost) for n, cost in costs if math.isfinite(cost)]
 
 
-def _cost(problem: Problem, chunks: int, facts: TargetFacts) -> float:
+def _cost(problem: GemmProblem, chunks: int, facts: TargetFacts) -> float:
     """Cycles for a number of chunks, by the best of the usual tiles, and for the launch that adds them up."""
     inner, steps = problem.inner // chunks, problem.steps // chunks
     cut = replace(problem, batch=problem.batch * chunks, inner=inner, steps=steps)
-    best = min((option.cost for option in tile_options(cut, facts, _USUAL)), default=math.inf)
+    best = min((option.cost for option in thread_tiles(cut, facts, _USUAL)), default=math.inf)
     if chunks == 1:
         return best
     results = problem.batch * problem.rows * problem.columns

@@ -16,7 +16,7 @@ THREADS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ContractionProblem:
     """Sizes that the choice of a register tile depends on.
 
     vectors: lane blocks (of one group); rows: extent of the row axis; steps: trips of the reduction;
@@ -47,7 +47,7 @@ class RegisterTile:
         return (self.vectors, self.rows, self.lines)
 
 
-def tile_options(problem: Problem, facts: TargetFacts) -> list[Option]:
+def register_tiles(problem: ContractionProblem, facts: TargetFacts) -> list[Option]:
     """Register tiles that fit the register file, with their estimated cost in cycles."""
     tiles = [
         RegisterTile(vectors, rows, lines)
@@ -60,16 +60,16 @@ def tile_options(problem: Problem, facts: TargetFacts) -> list[Option]:
     return [Option(tile.value, _tile_cost(tile, problem, facts)) for tile in tiles]
 
 
-def _most_lines(rows: int, problem: Problem) -> int:
+def _most_lines(rows: int, problem: ContractionProblem) -> int:
     """Several lines only of whole rows that read the row operand by scalars."""
     return problem.lines if rows == problem.rows and problem.broadcast else 1
 
 
-def _registers(vectors: int, rows: int, problem: Problem) -> int:
+def _registers(vectors: int, rows: int, problem: ContractionProblem) -> int:
     return vectors * rows + (min(vectors, rows) + 1 if problem.broadcast else 2)
 
 
-def _tile_cost(tile: RegisterTile, problem: Problem, facts: TargetFacts) -> float:
+def _tile_cost(tile: RegisterTile, problem: ContractionProblem, facts: TargetFacts) -> float:
     """Cycles for the whole problem: those of a tile, times tiles; the last lines may be a smaller tile."""
     whole, rest = divmod(problem.lines, tile.lines)
     around = problem.outer * (problem.vectors // tile.vectors)
@@ -83,7 +83,7 @@ def _tile_cost(tile: RegisterTile, problem: Problem, facts: TargetFacts) -> floa
     return total if problem.rows > 1 else _streamed_cost(total, problem, around * problem.lines, facts)
 
 
-def _tile_cycles(vectors: int, rows: int, problem: Problem, facts: TargetFacts) -> float:
+def _tile_cycles(vectors: int, rows: int, problem: ContractionProblem, facts: TargetFacts) -> float:
     """Cycles of one tile: arithmetic, loads and latency of one step, times steps; then its epilogue."""
     tile = vectors * rows
     arithmetic = tile / facts.fma_per_cycle
@@ -94,7 +94,7 @@ def _tile_cycles(vectors: int, rows: int, problem: Problem, facts: TargetFacts) 
     return step * problem.steps + 2.0 * tile
 
 
-def _streamed_cost(total: float, problem: Problem, tiles: int, facts: TargetFacts) -> float:
+def _streamed_cost(total: float, problem: ContractionProblem, tiles: int, facts: TargetFacts) -> float:
     """Cycles where the packed operand is read once: the time of its bytes, if they are shared out evenly."""
     memory = problem.packed_bytes * facts.hertz / facts.bandwidth
     return max(total, memory) * uneven(tiles) + 0.05 * total
@@ -105,7 +105,7 @@ def uneven(shares: int) -> float:
     return math.ceil(shares / THREADS) * THREADS / shares
 
 
-def _refill_cycles(vectors: int, problem: Problem, facts: TargetFacts) -> float:
+def _refill_cycles(vectors: int, problem: ContractionProblem, facts: TargetFacts) -> float:
     """Cycles to bring the packed operand of one step to the first-level cache, if it is not there."""
     if not problem.packed_bytes:
         return 0.0
@@ -121,7 +121,7 @@ _FROM_L2 = 0.1
 
 
 def chunk_options(
-    tile: RegisterTile, problem: Problem, blocks: int, around: int, facts: TargetFacts
+    tile: RegisterTile, problem: ContractionProblem, blocks: int, around: int, facts: TargetFacts
 ) -> list[Option]:
     """How many blocks of the first reduction axis all tiles of an image go through before the next ones.
 
@@ -150,7 +150,9 @@ def chunk_options(
     return options
 
 
-def order_traffic(problem: Problem, vectors: int, facts: TargetFacts, row_bytes: int) -> tuple[float, float]:
+def order_traffic(
+    problem: ContractionProblem, vectors: int, facts: TargetFacts, row_bytes: int
+) -> tuple[float, float]:
     """Bytes that come from beyond the second-level cache: (weights outermost, rows outermost)."""
     blocks = max(1, problem.vectors // vectors)
     room = facts.l2.bytes // 2

@@ -15,8 +15,8 @@ from operator import add
 from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import Binary, Buffer, Const, Expr, Load, Select, const
 from compiler.loops.queries import extent_of
-from compiler.schedule.rules.gpu.common import THREAD
-from compiler.schedule.rules.gpu.tile import ThreadTile
+from compiler.schedule.rules.threads.common import THREAD
+from compiler.schedule.rules.threads.tile import ThreadTile
 from compiler.schedule.schedule import Schedule
 
 _BANKS = 32
@@ -26,7 +26,7 @@ _LEAST_BITS = 32
 """An asynchronous copy has 4 bytes at least, and elements may be copied one by one."""
 
 
-def fetch_straight(schedule: Schedule, names: Sequence[str], tile: ThreadTile, lanes: int) -> None:
+def fetch_coalesced(schedule: Schedule, names: Sequence[str], tile: ThreadTile, lanes: int) -> None:
     """Neighbouring threads take neighbouring rows or columns, `lanes` of them at a time."""
     for name in names:
         step, own = schedule.loops(name)[-2:]
@@ -44,7 +44,7 @@ def fetch_straight(schedule: Schedule, names: Sequence[str], tile: ThreadTile, l
             schedule.vectorize(vector)
 
 
-def fetch_turned(
+def fetch_transposed(
     schedule: Schedule, names: Sequence[str], tile: ThreadTile, shared: Buffer, *, by_vectors: bool
 ) -> None:
     """The terms of the sum lie side by side: neighbours take neighbouring terms, and rows are padded.
@@ -81,8 +81,8 @@ def is_plain(factor: Expr) -> bool:
     return isinstance(factor, Load) and factor.buffer.dtype.bits >= _LEAST_BITS
 
 
-def by_rounds(schedule: Schedule, buffer: Buffer, batches: int, tile: ThreadTile) -> None:
-    """Let the first dimension of a staged factor (behind batches) count the rounds; two take turns."""
+def by_k_iterations(schedule: Schedule, buffer: Buffer, batches: int, tile: ThreadTile) -> None:
+    """Let the first dimension of a staged factor (behind batches) count the rounds; two take waves."""
     shape = [extent_of(extent) for extent in buffer.shape]
     axes = AXES[: len(shape)]
     step, outer = -(-shape[-2] // tile.depth), range(len(shape) - 3, batches - 1, -1)

@@ -21,7 +21,7 @@ _PREFIX = "layout:"
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class LayoutChange:
     """One change of layout: the shape before, the map to the shape after, the content of new elements.
 
     `pad` None says that the content of elements which no index reaches does not matter.
@@ -36,19 +36,19 @@ class Layout:
         return self.index_map.is_padded(self.shape)
 
 
-def layouts_of(func: Func, buffer: str) -> tuple[Layout, ...]:
+def layouts_of(func: Func, buffer: str) -> tuple[LayoutChange, ...]:
     """The changes of layout of a buffer, oldest first."""
     entries = dict(func.attrs).get(_PREFIX + buffer, ())
-    return tuple(Layout(tuple(shape), IndexMap.parse(text), pad) for shape, text, pad in entries)
+    return tuple(LayoutChange(tuple(shape), IndexMap.parse(text), pad) for shape, text, pad in entries)
 
 
-def all_layouts(func: Func) -> dict[str, tuple[Layout, ...]]:
+def all_layouts(func: Func) -> dict[str, tuple[LayoutChange, ...]]:
     """The changes of layout of every transformed buffer."""
     names = [key.removeprefix(_PREFIX) for key, _ in func.attrs if key.startswith(_PREFIX)]
     return {name: layouts_of(func, name) for name in names}
 
 
-def with_layouts(func: Func, buffer: str, layouts: tuple[Layout, ...]) -> Func:
+def with_layouts(func: Func, buffer: str, layouts: tuple[LayoutChange, ...]) -> Func:
     """The Func with the recorded changes of a buffer replaced."""
     key = _PREFIX + buffer
     entries = tuple((item.shape, item.index_map.text, item.pad) for item in layouts)

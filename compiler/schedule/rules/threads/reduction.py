@@ -19,8 +19,8 @@ from compiler.core.target import TargetFacts
 from compiler.loops.queries import extent_of
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.rules.common import fuse_all
-from compiler.schedule.rules.gpu.common import bind_flat, most_threads
-from compiler.schedule.rules.gpu.rows import is_long, parts_of, take_result, together
+from compiler.schedule.rules.threads.common import bind_grid, most_threads
+from compiler.schedule.rules.threads.rows import fuse_reductions, is_long, parts_of, take_result
 from compiler.schedule.schedule import Schedule
 
 
@@ -47,7 +47,7 @@ def _first_of(schedule: Schedule, name: str, facts: TargetFacts, steps: Sequence
             attempt = schedule.copy()
             with suppress(ScheduleError):
                 step(attempt, name, facts, follow=follow)
-                schedule.become(attempt)
+                schedule.adopt(attempt)
                 return
 
 
@@ -58,7 +58,7 @@ def _alone(schedule: Schedule, name: str, facts: TargetFacts, *, follow: bool) -
     if spatial:
         loop = fuse_all(schedule, spatial)
         schedule.reverse_compute_at(last, loop)
-        bind_flat(schedule, loop, facts)
+        bind_grid(schedule, loop, facts)
     schedule.decompose_reduction(name, reduce[0])
 
 
@@ -66,7 +66,7 @@ def _across(schedule: Schedule, name: str, facts: TargetFacts, *, follow: bool) 
     """A block of threads for each result; the parts of a sum of everything are a launch of their own."""
     last = take_result(schedule, name, follow=follow)
     if schedule.loops(last):
-        together(schedule, [name], last, facts)
+        fuse_reductions(schedule, [name], last, facts)
         return
     whole = fuse_all(schedule, parts_of(schedule, name)[1])
     length = extent_of(schedule.loop(whole).extent)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from compiler.core.target import TargetFacts
 from compiler.loops.matrix_units import MatrixUnit
 from compiler.schedule.chooser import Option
-from compiler.schedule.rules.gpu.tile import Problem
+from compiler.schedule.rules.threads.tile import GemmProblem
 
 _OTHER_REGISTERS = 48
 """Registers of a thread beside its sums, its operands and what it fetches: addresses, counters."""
@@ -101,7 +101,7 @@ class MatrixTile:
         return self.own_rows * self.own_columns
 
     @property
-    def together(self) -> int:
+    def unrolled(self) -> int:
         """Steps of the unit that are written out one after the other, of those that are staged."""
         fits = max(1, _WRITTEN_OUT // (self.own + self.own_rows + self.own_columns))
         return min(self.depth // self.unit.steps, 1 << fits.bit_length() - 1)
@@ -115,10 +115,12 @@ class MatrixTile:
         return self.own * unit.c.registers + (held + fetched) * unit.factor.bytes // 4 + _OTHER_REGISTERS
 
 
-def matrix_options(unit: MatrixUnit, problem: Problem, facts: TargetFacts) -> list[Option]:
+def matrix_options(unit: MatrixUnit, problem: GemmProblem, facts: TargetFacts) -> list[Option]:
     """Tiles that fit the limits of a block, with their estimated cost in cycles of the whole device."""
     return [
-        Option(tile.value, cost(tile, problem, facts)) for tile in _tiles(unit) if _fits(tile, problem, facts)
+        Option(tile.value, matrix_tile_cycles(tile, problem, facts))
+        for tile in _tiles(unit)
+        if _fits(tile, problem, facts)
     ]
 
 
@@ -132,7 +134,7 @@ def _tiles(unit: MatrixUnit) -> Iterator[MatrixTile]:
                             yield MatrixTile(unit, along_rows, along_columns, own_rows, own_columns, depth)
 
 
-def _fits(tile: MatrixTile, problem: Problem, facts: TargetFacts) -> bool:
+def _fits(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> bool:
     unit = tile.unit
     per_unit = facts.limit("registers_per_unit")
     too_large = tile.rows >= 2 * max(problem.rows, unit.rows) or tile.columns >= 2 * max(
@@ -148,12 +150,12 @@ def _fits(tile: MatrixTile, problem: Problem, facts: TargetFacts) -> bool:
     )
 
 
-def cost(tile: MatrixTile, problem: Problem, facts: TargetFacts) -> float:
+def matrix_tile_cycles(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> float:
     """Cycles until the last unit is done."""
     unit, size = tile.unit, tile.unit.factor.bytes
     grid = problem.batch * math.ceil(problem.rows / tile.rows) * math.ceil(problem.columns / tile.columns)
-    turns = math.ceil(grid / (facts.limit("units") or 1))
-    resident = min(turns, _resident(tile, facts))
+    waves = math.ceil(grid / (facts.limit("units") or 1))
+    resident = min(waves, _occupancy(tile, facts))
     rounds = problem.steps // problem.inner * math.ceil(problem.inner / tile.depth)
     steps = rounds * tile.depth
     # a sub-group keeps to one part: with fewer sub-groups than parts, some of them have nothing to do
@@ -169,7 +171,7 @@ def cost(tile: MatrixTile, problem: Problem, facts: TargetFacts) -> float:
     # a block finds addresses, then multiplies: only other blocks do one during the other
     busy = max(arithmetic, addresses) + min(arithmetic, addresses) / resident
     waiting = rounds * _SYNC_CYCLES / resident
-    return turns * (
+    return waves * (
         max(busy, read, fetched) + _NOT_HIDDEN * read + waiting + tile.rows * tile.columns / lanes / parts * 4
     )
 
@@ -179,7 +181,7 @@ def _hidden(tile: MatrixTile, rate: int, resident: int) -> float:
     unit = tile.unit
     issue = tile.own * unit.rows * unit.columns * unit.steps / (rate / _PARTS)
     groups = max(1.0, resident * tile.groups / _PARTS)
-    return min(1.0, groups * issue / (max(issue, _LATENCY_CYCLES) + _READ_CYCLES / tile.together))
+    return min(1.0, groups * issue / (max(issue, _LATENCY_CYCLES) + _READ_CYCLES / tile.unrolled))
 
 
 def _conflicts(unit: MatrixUnit) -> float:
@@ -188,7 +190,7 @@ def _conflicts(unit: MatrixUnit) -> float:
     return max(1.0, rows * _PADDING_BYTES / _SHARED_BYTES_A_CYCLE)
 
 
-def _resident(tile: MatrixTile, facts: TargetFacts) -> int:
+def _occupancy(tile: MatrixTile, facts: TargetFacts) -> int:
     """Blocks that a unit works on at the same time."""
     threads = facts.limit("threads_per_unit") or 2048
     registers = facts.limit("registers_per_unit") or 65536

@@ -18,7 +18,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.annotations import stage_of
 from compiler.loops.index_map import IndexMap
 from compiler.loops.queries import extent_of
-from compiler.schedule.rules.common import SMALL, fuse_all, reiterate, stores_lanes
+from compiler.schedule.rules.common import SMALL, fuse_all, stores_lanes, strip_mine
 from compiler.schedule.schedule import Schedule
 
 WINDOW = "window"
@@ -48,7 +48,7 @@ def _arrange(s: Schedule, fillers: list[str], row: str, result: str, lanes: int)
     rank = len(extents)
     channels_last = IndexMap.identity(rank).reordered([0, *range(2, rank), 1])
     s.transform_layout(row, channels_last)
-    reiterate(s, result, 1, lanes)
+    strip_mine(s, result, 1, lanes)
     n, blocks, *around, lane = s.loops(result)
     pixels, pixel = s.split(around[-1], (None, min(_PIXELS, extents[-1])))
     s.reorder(n, *around[:-1], pixels, pixel, blocks, lane)

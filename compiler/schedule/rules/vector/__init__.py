@@ -1,0 +1,53 @@
+"""The rules for processors with vectors: loops become parallel, vectorised and unrolled."""
+
+from __future__ import annotations
+
+import contextlib
+
+from compiler.core.target import TargetFacts
+from compiler.loops.annotations import stage_of
+from compiler.loops.ir import Block, ForKind
+from compiler.schedule.chooser import Chooser
+from compiler.schedule.errors import ScheduleError
+from compiler.schedule.rules.vector.contraction import contraction
+from compiler.schedule.rules.vector.elementwise import elementwise
+from compiler.schedule.rules.vector.rows import rows
+from compiler.schedule.rules.vector.window import window
+from compiler.schedule.rules.vector.winograd import schedule_winograd
+from compiler.schedule.schedule import Schedule
+
+
+def schedule_vectors(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> None:
+    """Schedule a kernel, whose parameters have their layouts, for a processor with vectors."""
+    window(schedule, facts) or schedule_winograd(schedule, facts, chooser)
+    for name in schedule.blocks():
+        block = schedule.program.blocks.get(name)
+        if block is not None and block.is_reduction and not _placed(schedule, name):
+            _reduction(schedule, block, facts, chooser)
+    for name, block in schedule.program.blocks.items():
+        if not block.is_reduction and not _placed(schedule, name):
+            elementwise(schedule, name, facts)
+
+
+def _reduction(schedule: Schedule, block: Block, facts: TargetFacts, chooser: Chooser) -> None:
+    """A contraction where the structure is one and the result is not for the next stage of a form.
+
+    Where a primitive refuses a step (channel groups that two tensors pad differently, say), nothing of the
+    contraction is kept: the rule for rows asks less of the structure.
+    """
+    if stage_of(block) is None:
+        attempt = schedule.copy()
+        with contextlib.suppress(ScheduleError):
+            if contraction(attempt, block.name, facts, chooser):
+                schedule.adopt(attempt)
+                return
+    rows(schedule, block.name, facts)
+
+
+def _placed(schedule: Schedule, name: str) -> bool:
+    """Whether a block was already moved under the loops of another one, or has loops of its own kind."""
+    loops = [schedule.loop(loop) for loop in schedule.loops(name)]
+    shared = {loop for other in schedule.program.blocks if other != name for loop in schedule.loops(other)}
+    return any(loop.kind is not ForKind.SERIAL for loop in loops) or any(
+        loop.var.name in shared for loop in loops
+    )
