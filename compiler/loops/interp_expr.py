@@ -18,10 +18,28 @@ from compiler.loops.interp_values import COMPUTE, NARROW, PACKED, ProgramError, 
 from compiler.loops.intervals import Span, span_of, type_span, wrapped
 from compiler.loops.ir import Buffer, Expr
 
-_COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
-_PLAIN = {"add": "+", "sub": "-", "mul": "*"}
+_ANY = {
+    "lt": "({} < {})", "le": "({} <= {})", "gt": "({} > {})", "ge": "({} >= {})", "eq": "({} == {})",
+    "ne": "({} != {})", "bitand": "({} & {})", "bitor": "({} | {})", "bitxor": "({} ^ {})",
+}  # fmt: skip
+"""What binary operations mean for all types, as Python; for vectors and scalars; for floats and integers."""
+_VECTORS = {"and": "({} & {})", "or": "({} | {})", "min": "minimum({}, {})", "max": "maximum({}, {})"}
+_SCALARS = {"and": "({} and {})", "or": "({} or {})"}
+_FLOATS = {
+    "add": "({} + {})", "sub": "({} - {})", "mul": "({} * {})", "div": "({} / {})", "min": "smaller({}, {})",
+    "max": "larger({}, {})", "floordiv": "floor({} / {})", "floormod": "mod({}, {})",
+    "truncdiv": "trunc({} / {})", "truncmod": "fmod({}, {})",
+}  # fmt: skip
+_INTS = {
+    "add": "({} + {})", "sub": "({} - {})", "mul": "({} * {})", "div": "truncdiv({}, {})",
+    "min": "min({}, {})", "max": "max({}, {})", "floordiv": "({} // {})", "floormod": "({} % {})",
+    "truncdiv": "truncdiv({}, {})", "truncmod": "truncmod({}, {})", "shl": "({} << {})", "shr": "({} >> {})",
+    "pow": "({} ** {})",
+}  # fmt: skip
+_WITHIN = frozenset({"min", "max"})
+"""Operations of integers whose result is one of the operands; that of the others may leave its type."""
+_DIVISIONS = frozenset({"div", "floordiv", "floormod", "truncdiv", "truncmod"})
 _CHAINS = frozenset({"add", "sub", "mul", "and", "or"})
-_BITS = {"bitand": "&", "bitor": "|", "bitxor": "^"}
 
 
 @dataclass(slots=True)
@@ -101,69 +119,24 @@ class Codegen:
         return name
 
     def binary(self, expr: ir.Binary) -> str:
-        kind = expr.a.dtype
+        kind, op = expr.a.dtype, expr.op
         vector = max(kind.lanes, expr.b.dtype.lanes) > 1
-        op = expr.op
-        if op in ("and", "or"):
-            symbol = {"and": "&", "or": "|"}[op] if vector else op
-            return f"({self._left(expr)} {symbol} {self.expr(expr.b)})"
         a, b = self._left(expr), self.expr(expr.b)
-        if op in _COMPARE:
-            return f"({a} {_COMPARE[op]} {b})"
-        if op in _BITS:
-            return f"({a} {_BITS[op]} {b})"
-        if op in ("min", "max"):
-            return self._extremum(op, a, b, kind, vector=vector)
-        if kind.is_float:
-            return self._float_binary(op, a, b, expr)
-        return self._int_binary(op, a, b, expr, vector=vector)
+        own = _FLOATS if kind.is_float else _INTS
+        for meaning in (_ANY, _VECTORS if vector else _SCALARS, own):
+            if op in meaning:
+                checked = f"nonzero({b})" if vector and own is _INTS and op in _DIVISIONS else b
+                text = meaning[op].format(a, checked)
+                return self._wrap(text, expr) if meaning is _INTS and op not in _WITHIN else text
+        if op == "pow" and kind.is_float:
+            return self._function("pow", (a, b), (expr.a.dtype, expr.b.dtype), expr.dtype)
+        raise ProgramError(f"`{op}` has no meaning for {expr.a.dtype}")
 
     def _left(self, expr: ir.Binary) -> str:
         """The left operand; a chain of one operation needs no parentheses (Python limits their depth)."""
         text = self.expr(expr.a)
         chained = isinstance(expr.a, ir.Binary) and expr.a.op == expr.op and expr.op in _CHAINS
         return text[1:-1] if chained and text[0] == "(" else text
-
-    @staticmethod
-    def _extremum(op: str, a: str, b: str, kind: DType, *, vector: bool) -> str:
-        if vector:
-            return f"{op}imum({a}, {b})"
-        if kind.is_float:
-            return f"{'larger' if op == 'max' else 'smaller'}({a}, {b})"
-        return f"{op}({a}, {b})"
-
-    def _float_binary(self, op: str, a: str, b: str, expr: ir.Binary) -> str:
-        if op in _PLAIN:
-            return f"({a} {_PLAIN[op]} {b})"
-        texts = {
-            "div": f"({a} / {b})",
-            "floordiv": f"floor({a} / {b})",
-            "floormod": f"mod({a}, {b})",
-            "truncdiv": f"trunc({a} / {b})",
-            "truncmod": f"fmod({a}, {b})",
-        }
-        if op in texts:
-            return texts[op]
-        if op == "pow":
-            return self._function("pow", (a, b), (expr.a.dtype, expr.b.dtype), expr.dtype)
-        raise ProgramError(f"`{op}` has no meaning for {expr.a.dtype}")
-
-    def _int_binary(self, op: str, a: str, b: str, expr: ir.Binary, *, vector: bool) -> str:
-        divisor = f"nonzero({b})" if vector else b
-        texts = {
-            "floordiv": f"({a} // {divisor})",
-            "floormod": f"({a} % {divisor})",
-            "truncdiv": f"truncdiv({a}, {divisor})",
-            "div": f"truncdiv({a}, {divisor})",
-            "truncmod": f"truncmod({a}, {divisor})",
-            "shl": f"({a} << {b})",
-            "shr": f"({a} >> {b})",
-            "pow": f"({a} ** {b})",
-        }
-        text = f"({a} {_PLAIN[op]} {b})" if op in _PLAIN else texts.get(op)
-        if text is None:
-            raise ProgramError(f"`{op}` has no meaning for {expr.a.dtype}")
-        return self._wrap(text, expr)
 
     def _wrap(self, text: str, expr: Expr) -> str:
         """Two's complement, where the result may leave its type."""

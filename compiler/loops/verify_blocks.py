@@ -21,7 +21,7 @@ class _Report(Protocol):
     def region(self, region: Region) -> None: ...
 
 
-Access = tuple[Buffer, tuple[Expr, ...], dict[str, Span]]
+_Access = tuple[Buffer, tuple[Expr, ...], dict[str, Span]]
 
 
 def check_block_regions(checker: _Report, block: ir.Block) -> None:
@@ -44,7 +44,7 @@ def check_block_regions(checker: _Report, block: ir.Block) -> None:
         _check_covered(checker, block, access, kind)
 
 
-def _check_covered(checker: _Report, block: ir.Block, access: Access, kind: str) -> None:
+def _check_covered(checker: _Report, block: ir.Block, access: _Access, kind: str) -> None:
     buffer, indices, spans = access
     declared = block.writes if kind == "writes" else (*block.reads, *block.writes)
     regions = [item for item in declared if item.buffer.name == buffer.name]
@@ -100,13 +100,13 @@ def _allocated(block: ir.Block) -> set[str]:
     return {buffer.name for item in statements(block) for buffer in buffers_of(item)}
 
 
-def _accesses(block: ir.Block, spans: Mapping[str, Span]) -> Iterator[tuple[Access, str]]:
+def _accesses(block: ir.Block, spans: Mapping[str, Span]) -> Iterator[tuple[_Access, str]]:
     for part in (block.init, block.body):
         if part is not None:
             yield from _accesses_in(part, dict(spans))
 
 
-def _accesses_in(stmt: Stmt, spans: dict[str, Span]) -> Iterator[tuple[Access, str]]:
+def _accesses_in(stmt: Stmt, spans: dict[str, Span]) -> Iterator[tuple[_Access, str]]:
     """Every access below a statement, with the bounds of the variables there.
 
     Inner blocks answer for themselves.
