@@ -8,8 +8,6 @@ from compiler.loops.intrinsics import SHUFFLE_XOR
 from compiler.loops.queries import extent_of
 from compiler.schedule.schedule import Schedule
 
-REGISTER = "register"
-SHARED = "shared"
 BLOCK = "blockIdx.x"
 THREAD = "threadIdx.x"
 _THREADS = 256

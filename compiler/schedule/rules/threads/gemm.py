@@ -25,14 +25,14 @@ from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import ASYNC
 from compiler.loops.index_map import AXES, IndexMap, fused
-from compiler.loops.ir import CONSTANT, Binary, Buffer, Const, Expr, Iter, Load, Select, Var
+from compiler.loops.ir import CONSTANT, REGISTER, SHARED, Binary, Buffer, Const, Expr, Iter, Load, Select, Var
 from compiler.loops.queries import extent_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
-from compiler.schedule.rules.threads.common import REGISTER, SHARED, THREAD
+from compiler.schedule.rules.threads.common import THREAD
 from compiler.schedule.rules.threads.elementwise import aligned_run
 from compiler.schedule.rules.threads.fetch import by_k_iterations, fetch_coalesced, fetch_transposed, is_plain
 from compiler.schedule.rules.threads.rows import take_result

@@ -21,14 +21,12 @@ from dataclasses import dataclass
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import LANES
 from compiler.loops.index_map import IndexMap
-from compiler.loops.ir import CONSTANT, Const, Load, Var
+from compiler.loops.ir import CONSTANT, REGISTER, SHARED, Const, Load, Var
 from compiler.loops.queries import extent_of, variables
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.rules.common import fuse_all
 from compiler.schedule.rules.threads.common import (
     BLOCK,
-    REGISTER,
-    SHARED,
     THREAD,
     most_threads,
     shuffled,
