@@ -42,6 +42,7 @@ from toolchain.commands import (
     zoo,
 )
 from toolchain.commands.image import app as image_app
+from toolchain.options import spread
 
 _EXIT_INTERRUPTED = 130
 _EXIT_TERMINATED = 143
@@ -72,8 +73,8 @@ app.command("bench")(bench.bench_command)
 app.command("inspect")(inspect.inspect_command)
 app.command("targets")(targets.targets_command)
 app.add_typer(image_app, name="image")
-app.command("doctor")(doctor.doctor_command)
-app.command("setup")(setup.setup_command)
+app.command("doctor")(spread(doctor.doctor_command))
+app.command("setup")(spread(setup.setup_command))
 app.add_typer(zoo.app, name="zoo")
 app.add_typer(cache.app, name="cache")
 app.add_typer(ci.app, name="ci")

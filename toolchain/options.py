@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import enum
+import functools
+import inspect
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -15,6 +20,79 @@ import compiler
 from compiler import BadInputError, UsageError, did_you_mean
 
 T = TypeVar("T")
+
+
+class Role(enum.Enum):
+    """In the annotation of a parameter that names a file: what becomes of that in a container."""
+
+    INPUT = enum.auto()  # it is read
+    MODEL = enum.auto()  # an ONNX file: its external data is read, too
+    NAMED_INPUT = enum.auto()  # NAME=FILE, or FILE alone
+    RESULT = enum.auto()  # it is written
+
+
+@dataclass(frozen=True, slots=True)
+class Depends:
+    """In the annotation of a parameter that is a record: what makes it, whose parameters are the options.
+
+    without: parameters of `make` that a command has no options for.
+    """
+
+    make: Callable[..., Any]
+    without: tuple[str, ...] = ()
+
+
+def spread(command: Callable[..., T]) -> Callable[..., T]:
+    """The command as typer reads it: with options in place of the records that are made from them."""
+
+    @functools.wraps(command)
+    def spread_out(**values: Any) -> T:
+        return call_spread(command, values)
+
+    declare(spread_out, spread_parameters(command))
+    return spread_out
+
+
+def spread_parameters(
+    function: Callable[..., Any], without: Sequence[str] = ()
+) -> Iterator[inspect.Parameter]:
+    """The parameters of a function, those that are records replaced by what these are made from."""
+    for name, (parameter, depends) in _declared(function).items():
+        if depends is not None:
+            yield from spread_parameters(depends.make, depends.without)
+        elif name not in without:
+            yield parameter
+
+
+def call_spread(function: Callable[..., T], values: Mapping[str, Any], without: Sequence[str] = ()) -> T:
+    """Call a function with the values of its spread parameters."""
+    arguments = {
+        name: values[name] if depends is None else call_spread(depends.make, values, depends.without)
+        for name, (_, depends) in _declared(function).items()
+        if name not in without
+    }
+    return function(**arguments)
+
+
+def declare(function: Callable[..., Any], parameters: Iterator[inspect.Parameter]) -> None:
+    """Give a function that takes anything the signature that typer reads."""
+    declared = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+    function.__signature__ = inspect.Signature(declared)  # type: ignore[attr-defined]
+    function.__annotations__ = {one.name: one.annotation for one in declared}
+
+
+def metadata(annotation: Any, kind: type[T]) -> T | None:
+    """What an annotation says of this kind; None when it says nothing."""
+    return next((one for one in getattr(annotation, "__metadata__", ()) if isinstance(one, kind)), None)
+
+
+def _declared(function: Callable[..., Any]) -> dict[str, tuple[inspect.Parameter, Depends | None]]:
+    hints = typing.get_type_hints(function, include_extras=True)
+    return {
+        name: (one.replace(annotation=hints[name]), metadata(hints[name], Depends))
+        for name, one in inspect.signature(function).parameters.items()
+    }
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
 Threads = Annotated[
@@ -47,6 +125,7 @@ Input = Annotated[
         metavar="NAME=FILE",
         help="Input from an npy, npz or raw file (or all of an npz); others are random; repeatable.",
     ),
+    Role.NAMED_INPUT,
 ]
 DockerHost = Annotated[
     str | None,
@@ -82,7 +161,9 @@ Assume = Annotated[
     Path | None,
     typer.Option("--assume", metavar="FILE", help="Take the devices that `tk doctor --capture` wrote there."),
 ]
-Library = Annotated[Path, typer.Argument(metavar="LIBRARY", help="A model library made by `tk compile`.")]
+Library = Annotated[
+    Path, typer.Argument(metavar="LIBRARY", help="A model library made by `tk compile`."), Role.INPUT
+]
 
 
 def existing_file(path: Path) -> Path:

@@ -17,8 +17,8 @@ from tests.support.engine import TestEngine
 from tests.support.image_config import config_of
 from tests.support.plans import MARK, plan_with_component, small_plan
 from toolchain.engine import store
-from toolchain.engine.build import BuildOptions, build_image
-from toolchain.engine.builders import BuilderName
+from toolchain.engine.build import build_image
+from toolchain.engine.choice import BuilderName, BuildOptions
 from toolchain.engine.client import Engine
 from toolchain.engine.events import Event
 from toolchain.images.plan import CA_SECRET, PATH_DEFAULT, Run, Stage
@@ -66,7 +66,8 @@ def test_build(where: tuple[Engine, str, BuilderName]) -> None:
     engine, base, builder = where
     plan = small_plan(base)
     events: list[Event] = []
-    built = build_image(engine, plan, builder=builder, secrets=SECRETS, progress=recording(events))
+    hear = recording(events)
+    built = build_image(engine, plan, options=BuildOptions(builder), secrets=SECRETS, progress=hear)
     assert not built.cached
     digest = hashlib.sha256(MARK.encode()).hexdigest()
     assert engine.run(plan.reference, ["cat", "/made"]).output == f"one {digest}  -\n"
@@ -83,14 +84,14 @@ def test_build(where: tuple[Engine, str, BuilderName]) -> None:
     }
 
     started = time.monotonic()
-    again = build_image(engine, plan, builder=builder, secrets=SECRETS)
+    again = build_image(engine, plan, options=BuildOptions(builder), secrets=SECRETS)
     assert (again.cached, again.id) == (True, built.id)
     assert time.monotonic() - started <= 2
 
     [listed] = [one for one in store.list_images(engine) if one.name == "small-one"]
     assert (listed.state, listed.references, listed.plan) == ("stand-in", (plan.reference,), plan.key)
     store.remove_images(engine, [listed])
-    rebuilt = build_image(engine, plan, builder=builder, secrets=SECRETS)
+    rebuilt = build_image(engine, plan, options=BuildOptions(builder), secrets=SECRETS)
     assert not rebuilt.cached
     assert engine.run(plan.reference, ["cat", "/made"]).code == 0
 
@@ -98,8 +99,9 @@ def test_build(where: tuple[Engine, str, BuilderName]) -> None:
 @parametrize
 def test_failing_step(where: tuple[Engine, str, BuilderName]) -> None:
     engine, base, builder = where
+    bad = small_plan(base, word="bad", fails=True)
     with pytest.raises(BuildError) as caught:
-        build_image(engine, small_plan(base, word="bad", fails=True), builder=builder, secrets=SECRETS)
+        build_image(engine, bad, options=BuildOptions(builder), secrets=SECRETS)
     assert "no such thing: 42" in caught.value.why
     assert caught.value.code == 5
     assert [one for one in store.list_images(engine) if one.name == "small-bad"] == []
@@ -110,12 +112,12 @@ def test_failing_step(where: tuple[Engine, str, BuilderName]) -> None:
 def test_components_come_first(where: tuple[Engine, str, BuilderName]) -> None:
     engine, base, builder = where
     plan = plan_with_component(base)
-    built = build_image(engine, plan, builder=builder)
+    built = build_image(engine, plan, options=BuildOptions(builder))
     assert [one.reference for one in built.needs] == [plan.needs[0].reference]
     assert engine.run(plan.reference, ["cat", "/opt/part/file"]).output == "whole\n"
     [part] = [one for one in store.list_images(engine) if one.name == "small-part"]
     store.remove_images(engine, [one for one in store.list_images(engine) if one.name == "small-whole"])
-    again = build_image(engine, plan, builder=builder)
+    again = build_image(engine, plan, options=BuildOptions(builder))
     assert not again.cached
     assert [(one.id, one.cached) for one in again.needs] == [(part.id, True)]
 
@@ -125,12 +127,10 @@ def test_components_come_first(where: tuple[Engine, str, BuilderName]) -> None:
 def test_no_cache_runs_every_step(where: tuple[Engine, str, BuilderName]) -> None:
     engine, base, builder = where
     plan = small_plan(base)
-    build_image(engine, plan, builder=builder, secrets=SECRETS)
+    build_image(engine, plan, options=BuildOptions(builder), secrets=SECRETS)
     events: list[Event] = []
-    options = BuildOptions(no_cache=True)
-    built = build_image(
-        engine, plan, builder=builder, secrets=SECRETS, options=options, progress=recording(events)
-    )
+    options = BuildOptions(builder, no_cache=True)
+    built = build_image(engine, plan, secrets=SECRETS, options=options, progress=recording(events))
     assert not built.cached
     assert "kept" in "".join(one.text for one in events if one.kind == "output") or events
     assert all(one.kind != "cached" for one in events if one.text.startswith("RUN"))
@@ -146,8 +146,8 @@ def test_no_network(where: tuple[Engine, str, BuilderName]) -> None:
     stages = (*plan.stages[:-1], Stage(last.name, (*last.instructions[:2], step, *last.instructions[2:])))
     plan = dataclasses.replace(plan, stages=stages)
     for network, reaches in (("none", False), ("", True)):
-        options = BuildOptions(no_cache=True, network=network)
-        build_image(engine, plan, builder=builder, secrets=SECRETS, options=options)
+        options = BuildOptions(builder, no_cache=True, network=network)
+        build_image(engine, plan, secrets=SECRETS, options=options)
         seen = engine.run(plan.reference, ["cat", "/seen"]).output
         assert ("eth0" in seen) == reaches, seen
 

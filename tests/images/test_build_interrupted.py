@@ -16,6 +16,7 @@ from tests.support.leftovers import containers, remove_small_images, sleeping, u
 from tests.support.plans import small_plan
 from toolchain.engine import store
 from toolchain.engine.build import build_image
+from toolchain.engine.choice import BuildOptions
 
 DRIVER = """
 import signal, sys
@@ -23,13 +24,14 @@ from tests.support.plans import small_plan
 from toolchain import main
 from toolchain.engine.build import build_image
 from toolchain.engine.client import open_engine
+from toolchain.engine.choice import BuildOptions
 from toolchain.engine.endpoint import Endpoint
 url, base, builder, seconds = sys.argv[1:]
 signal.signal(signal.SIGINT, main._interrupt)
 signal.signal(signal.SIGTERM, main._terminate)
 print("begins", flush=True)
 build_image(open_engine(Endpoint(url, "a test")), small_plan(base, word="long", seconds=seconds),
-            builder=builder, secrets={"tk-ca": b"mark"})
+            options=BuildOptions(builder), secrets={"tk-ca": b"mark"})
 """
 PATIENCE = 5.0
 ENGINES = [
@@ -59,5 +61,5 @@ def test_nothing_is_left(
     assert volumes(engine) == []
     assert [one for one in store.list_images(engine) if one.name == "small-long"] == []
     plan = small_plan(under_test.base, word="long", seconds="0.1")
-    assert not build_image(engine, plan, builder=builder, secrets={"tk-ca": b"mark"}).cached  # type: ignore[arg-type]
+    assert not build_image(engine, plan, options=BuildOptions(builder), secrets={"tk-ca": b"mark"}).cached  # type: ignore[arg-type]
     remove_small_images(engine)

@@ -13,12 +13,14 @@ from compiler import BuildError, HostError
 from tests.support.engine import TestEngine
 from tests.support.plans import MARK, small_plan
 from toolchain.engine import store
-from toolchain.engine.build import BuildOptions, build_image
+from toolchain.engine.build import build_image
+from toolchain.engine.choice import BuildOptions
 from toolchain.engine.client import Engine
 from toolchain.engine.events import Event
 from toolchain.images.lock.file import Lock, LockedImage, read_lock, write_lock
-from toolchain.images.lock.pins import LockMode, publish, record_build
+from toolchain.images.lock.pins import publish, record_build
 from toolchain.images.plan import CA_SECRET, Pins, Plan
+from toolchain.images.selection import LockMode
 from toolchain.site import SiteConfig
 
 SECRETS = {CA_SECRET: MARK.encode()}

@@ -40,6 +40,7 @@ from toolchain.engine.client import Engine
 from toolchain.images.lock.file import read_lock
 from toolchain.images.named import plan_named
 from toolchain.images.plan import Base, From, Plan, Run, Stage
+from toolchain.images.selection import Selection
 
 pytestmark = pytest.mark.slow
 
@@ -112,7 +113,7 @@ def one(request: pytest.FixtureRequest) -> Round:
 def place(one: Round, request: pytest.FixtureRequest) -> Place:
     under_test: TestEngine = request.getfixturevalue(one.engine)
     engine = under_test.open()
-    packages = plan_named("cpu", lock=None).plan.apt
+    packages = plan_named("cpu", Selection(lock=None)).plan.apt
     install = ("apt-get", "install", "--yes", "--no-install-recommends", *packages)
     steps = (From(under_test.base, "base"), Run((("apt-get", "update"), install)))
     plan = Plan(

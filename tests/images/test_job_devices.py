@@ -17,14 +17,16 @@ from tests.support.device_trees import machine
 from tests.support.engine import TestEngine
 from toolchain.containers.host_probe import to_lines
 from toolchain.containers.job import Job, run_job
-from toolchain.containers.needs import Asked, Given, give, needs_of
+from toolchain.containers.needs import Given, give, needs_of
 from toolchain.containers.probe import probe_image
+from toolchain.containers.request import Asked
 from toolchain.devices.detect import detect
 from toolchain.devices.hosting import Caller, EngineFacts
-from toolchain.devices.privileges import Wishes
+from toolchain.devices.wishes import Wishes
 from toolchain.engine.build import build_image
 from toolchain.engine.client import Engine
 from toolchain.images.named import plan_named
+from toolchain.images.selection import Selection
 from toolchain.main import main
 from toolchain.recipes.book import load_book
 
@@ -71,7 +73,7 @@ def image(docker_engine: TestEngine) -> str:
 
 
 def cpu_image(engine: TestEngine) -> str:
-    named = plan_named("cpu", base=engine.base)
+    named = plan_named("cpu", Selection(base=engine.base))
     return build_image(engine.open(), named.plan, site=named.site).reference
 
 

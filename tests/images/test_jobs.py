@@ -20,6 +20,7 @@ from toolchain.containers.job import Job, run_job
 from toolchain.containers.probe import probe_image
 from toolchain.engine.build import build_image
 from toolchain.images.named import plan_named
+from toolchain.images.selection import Selection
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +54,7 @@ int gettimeofday(struct timeval *tv, void *zone) {
 
 def cpu_image(engine: TestEngine) -> str:
     """The reference of image `cpu`, built on the engine's stand-in base."""
-    named = plan_named("cpu", base=engine.base)
+    named = plan_named("cpu", Selection(base=engine.base))
     return build_image(engine.open(), named.plan, site=named.site).reference
 
 

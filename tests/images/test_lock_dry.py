@@ -10,7 +10,8 @@ import pytest
 from compiler import BuildError, HostError
 from tests.images.test_dry_build import Workshop, _resolution, _stand_in, _unpinned, workshop
 from toolchain.engine import store
-from toolchain.engine.build import BuildOptions, build_image
+from toolchain.engine.build import build_image
+from toolchain.engine.choice import BuildOptions
 from toolchain.images.lock.file import Lock
 from toolchain.images.lock.pins import component_of, consult
 from toolchain.images.plan import ContextFile, Pins, Plan

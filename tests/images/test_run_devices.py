@@ -17,8 +17,9 @@ from toolchain.devices.capabilities import keep_capabilities
 from toolchain.devices.detect import detect
 from toolchain.devices.hosting import Caller, EngineFacts
 from toolchain.devices.options import RunOption, create_arguments
-from toolchain.devices.privileges import HOME, Wishes, asked_options, base_options, run_options
+from toolchain.devices.privileges import HOME, asked_options, base_options, run_options
 from toolchain.devices.sysroot import capture
+from toolchain.devices.wishes import Wishes
 from toolchain.engine.attach import Streams, User, groups_of, run_attached
 from toolchain.engine.client import Engine
 

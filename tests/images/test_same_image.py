@@ -17,7 +17,8 @@ from tests.support.image_config import config_of
 from tests.support.stub_mirror import StubMirror
 from toolchain.engine import store
 from toolchain.engine.build import build_image
-from toolchain.engine.builders import BuilderName, find_buildkit
+from toolchain.engine.builders import find_buildkit
+from toolchain.engine.choice import BuilderName, BuildOptions
 from toolchain.engine.client import Engine
 from toolchain.images.formats.bake import every_need
 from toolchain.images.plan import Plan
@@ -97,7 +98,7 @@ def test_every_builder_makes_the_same_image(name: str, shop: Shop) -> None:
     found = []
     for engine, builder in builders:
         with removed_at_the_end(engine):
-            build_image(engine, plan, builder=builder, site=shop.site(engine))
+            build_image(engine, plan, options=BuildOptions(builder), site=shop.site(engine))
             found.append({one: config_of(engine, one) for one in references})
             program = engine.run(plan.reference, ["sh", "-c", "echo started"])
             assert (program.code, program.output) == (0, "started\n")

@@ -43,6 +43,7 @@ from tests.support.ill_engine import IllEngine, Illness, ill_engine
 from tests.support.leftovers import containers, remove_small_images, sleeping, until, volumes
 from toolchain.engine.build import build_image
 from toolchain.images.named import plan_named
+from toolchain.images.selection import Selection
 
 pytestmark = pytest.mark.slow
 
@@ -76,13 +77,14 @@ BUILD = f"""{_PATIENT}
 from compiler import TkError
 from tests.support.plans import small_plan
 from toolchain.engine.build import build_image
+from toolchain.engine.choice import BuildOptions
 from toolchain.engine.endpoint import Endpoint
 url, base, builder, seconds = sys.argv[1:]
 signal.signal(signal.SIGINT, main._interrupt)
 signal.signal(signal.SIGTERM, main._terminate)
 try:
     build_image(client.open_engine(Endpoint(url, "a test")), small_plan(base, word="long", seconds=seconds),
-                builder=builder, secrets={{"tk-ca": b"mark"}})
+                options=BuildOptions(builder), secrets={{"tk-ca": b"mark"}})
 except TkError as error:
     print("\\n".join(error.lines()), file=sys.stderr)
     sys.exit(error.code)
@@ -138,7 +140,7 @@ def place(docker_engine: TestEngine, tmp_path_factory: pytest.TempPathFactory) -
         pytest.skip("the relay needs an engine on a local socket")
     folder = tmp_path_factory.mktemp("model")
     engine = docker_engine.open()
-    named = plan_named("cpu", base=docker_engine.base)
+    named = plan_named("cpu", Selection(base=docker_engine.base))
     image = build_image(engine, named.plan, site=named.site).reference
     words = [sys.executable, "-m", "toolchain"]
     subprocess.run([*words, "zoo", "make", "mnist", "-o", folder / "m.onnx"], env=environment(), check=True)

@@ -28,6 +28,7 @@ def bench_command(
     beside: Annotated[
         Path | None,
         typer.Option("--beside", metavar="MODEL", help="Time onnxruntime on this ONNX file, interleaved."),
+        options.Role.MODEL,
     ] = None,
     bind: options.Bind = None,
     seed: options.Seed = 0,

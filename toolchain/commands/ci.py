@@ -12,6 +12,7 @@ import typer
 from compiler import BadInputError, UsageError, write_atomic
 from toolchain import console, options
 from toolchain.commands.image import target
+from toolchain.images.selection import Selection
 
 if TYPE_CHECKING:
     from toolchain.provision.publish import Registry
@@ -87,10 +88,9 @@ def init_command(
 
 
 def _images(names: Sequence[str], where: Registry, site: Path | None) -> list[str]:
-    from toolchain.commands.image.publish import Chosen, plan_all
     from toolchain.provision.publish import refuse_unredistributable
 
-    images = plan_all(names, Chosen(site))
+    images = target.planned_all(names, Selection(site))
     refuse_unredistributable([one.plan for one in images], where)
     return list(dict.fromkeys(one.plan.section for one in images))
 
@@ -246,7 +246,7 @@ def _name_in_lock(record: Evidence, site: Path | None) -> bool:
     from toolchain.images.lock.pins import lock_path, record_build
 
     reference, _, digest = record.image.partition("@")
-    made = target.planned(record.name, site=site, ready=False)
+    made = target.planned(record.name, Selection(site), ready=False)
     if made.lock_file != lock_path() or made.plan.key != record.plan or not digest:
         return False
     record_build(lock_path(), made.plan, reference, digest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,19 +16,7 @@ from toolchain.commands.several import per_target
 from toolchain.progress import progress_bar
 
 
-@functools.partial(placeable, split=per_target)
-def compile_command(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file.")],
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            metavar="FILE",
-            help="Where to write; default: MODEL with .so, here. With several targets a folder, default: "
-            "here, for MODEL.TARGET.so of each.",
-        ),
-    ] = None,
+def compile_options(
     target: Annotated[
         list[str] | None,
         typer.Option(
@@ -54,13 +43,17 @@ def compile_command(
         typer.Option("--threads", metavar="N", min=1, max=4096, help="Threads the library uses by default."),
     ] = None,
     dump: Annotated[
-        Path | None, typer.Option("--dump", metavar="DIR", help="Write the text of every stage there.")
+        Path | None,
+        typer.Option("--dump", metavar="DIR", help="Write the text of every stage there."),
+        options.Role.RESULT,
     ] = None,
     stop_after: Annotated[
         str | None, typer.Option("--stop-after", metavar="STAGE", help="Stop when this stage is done.")
     ] = None,
     start_from: Annotated[
-        Path | None, typer.Option("--from", metavar="FILE", help="Go on from an edited stage file.")
+        Path | None,
+        typer.Option("--from", metavar="FILE", help="Go on from an edited stage file."),
+        options.Role.INPUT,
     ] = None,
     emit: Annotated[
         str, typer.Option("--emit", metavar="KIND", help="source, object or library.")
@@ -73,20 +66,18 @@ def compile_command(
         ),
     ] = False,
     timings: Annotated[bool, typer.Option("--timings", help="Show the time of every stage.")] = False,
-    json: options.Json = False,
     record: Annotated[list[str] | None, typer.Option("--record", metavar="NAME=VALUE", hidden=True)] = None,
-) -> None:
-    """Compile an ONNX model into one self-contained library."""
-    kind = _emit(emit)
-    settings = compiler.CompileOptions(
-        output=output or Path(model.stem + options.suffix_of(kind)),
+) -> compiler.CompileOptions:
+    """How the options say that a model is compiled; where to is decided by its name, too."""
+    return compiler.CompileOptions(
+        output=Path(),
         target=target[0] if target else None,
         arch=arch,
         shapes=options.pairs("--shape", shape, options.read_dims),
         dims=options.pairs("--dim", dim, options.read_dim),
         binds=options.pairs("--bind", bind, options.read_value),
         threads=threads,
-        emit=kind,
+        emit=_emit(emit),
         dump=dump,
         stop_after=stop_after,
         start_from=start_from,
@@ -94,17 +85,39 @@ def compile_command(
         tf32=tf32,
         environment=options.pairs("--record", record, str),
     )
+
+
+@functools.partial(placeable, split=per_target)
+def compile_command(
+    model: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file."), options.Role.MODEL],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Where to write; default: MODEL with .so, here. With several targets a folder, default: "
+            "here, for MODEL.TARGET.so of each.",
+        ),
+        options.Role.RESULT,
+    ] = None,
+    *,
+    settings: Annotated[compiler.CompileOptions, options.Depends(compile_options)],
+    json: options.Json = False,
+) -> None:
+    """Compile an ONNX model into one self-contained library."""
+    where = output or Path(model.stem + options.suffix_of(settings.emit))
     options.existing_file(model)
     shown = progress_bar(f"compiling {model.name}")
     with options.naming_the_command("compile", model), shown as progress:
-        report = compiler.compile_model(model, settings, progress=progress)
+        report = compiler.compile_model(model, replace(settings, output=where), progress=progress)
     for warning in report.warnings:
         console.warn(warning)
     if json:
         console.data_json(report)
         return
     console.data(_summary(report))
-    if timings:
+    if settings.timings:
         rows = [(stage.name, stage.seconds * 1e3) for stage in report.stages]
         console.data(console.table(("stage", "ms"), rows))
 

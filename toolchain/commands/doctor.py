@@ -10,6 +10,7 @@ import typer
 
 from compiler import ExitCode, counted, write_atomic
 from toolchain import console, options
+from toolchain.commands.image import common
 
 if TYPE_CHECKING:
     from toolchain.doctor.row import Row
@@ -34,8 +35,7 @@ def doctor_command(
         Path | None,
         typer.Option("--assume", metavar="FILE", help="Take the devices that --capture wrote there."),
     ] = None,
-    docker_host: options.DockerHost = None,
-    engine: options.EngineName = None,
+    engine: common.Engine = common.ANY_ENGINE,
     site: options.Site = None,
     json: options.Json = False,
 ) -> None:
@@ -49,9 +49,7 @@ def doctor_command(
         options.check_file(capture, "--capture")
         _capture(capture, json=json)
         return
-    rows = examine(
-        this_machine(images or (), docker_host=docker_host, kind=engine, site=site, assumed=assume)
-    )
+    rows = examine(this_machine(images or (), engine=engine, site=site, assumed=assume))
     if json:
         console.data_json({**count(rows), "rows": rows})
     else:

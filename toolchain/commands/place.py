@@ -6,10 +6,10 @@ import contextlib
 import functools
 import inspect
 import shlex
-import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -18,9 +18,8 @@ from compiler import HostError, TkError, UsageError
 from toolchain import console, options
 from toolchain.commands.image import common
 from toolchain.commands.several import Values, run_each
-
-if TYPE_CHECKING:
-    from toolchain.containers.place import Place
+from toolchain.containers.request import Asked, Place, Word
+from toolchain.devices.wishes import Wishes
 
 ImageName = Annotated[
     str | None,
@@ -47,29 +46,26 @@ Explain = Annotated[
         "--explain", "--dry-run", help="Show every option of the container with its reason; run nothing."
     ),
 ]
-_PLACE: dict[str, tuple[Any, Any]] = {
-    "image": (ImageName, None),
-    "build": (BuildImage, False),
-    "trust_on_first_use": (options.TrustOnFirstUse, False),
-    "no_container": (NoContainer, False),
-    "docker_host": (options.DockerHost, None),
-    "engine": (options.EngineName, None),
-    "with_apt": (common.WithApt, None),
-    "with_pip": (common.WithPip, None),
-    "with_file": (common.WithFile, None),
-    "site": (options.Site, None),
-    "locked": (options.Locked, False),
-    "frozen": (options.Frozen, False),
-    "devices": (Devices, None),
-    "gpus": (options.Gpus, None),
-    "allow_profiling": (options.Profiling, False),
-    "assume": (options.Assume, None),
-    "explain": (Explain, False),
-}
-_OPTION_OF = {"gpus": "--gpu", "with_file": "--with"}
-"""Options that are not called as their parameters."""
 _HARMLESS = ("image", "no_container", "build", "trust_on_first_use", "explain")
 """What may be given where no container is needed: it says what is done if one is."""
+
+
+def place_of(
+    image: ImageName = None,
+    build: BuildImage = False,
+    trust_on_first_use: options.TrustOnFirstUse = False,
+    no_container: NoContainer = False,
+    engine: common.Engine = common.ANY_ENGINE,
+    selection: common.SelectedPlace = common.NO_SELECTION,
+    devices: Devices = None,
+    gpus: options.Gpus = None,
+    allow_profiling: options.Profiling = False,
+    assume: options.Assume = None,
+    explain: Explain = False,
+) -> Place:
+    """What the options say of the place where a command runs."""
+    asked = Asked(tuple(devices or ("auto",)), Wishes(tuple(gpus or ()), allow_profiling), assume)
+    return Place(image or "", build, trust_on_first_use, no_container, engine, selection, asked, explain)
 
 
 def placeable(
@@ -80,45 +76,68 @@ def placeable(
     The command's own options go along, files as archives; see `containers/call.py`. `split` makes several
     calls of one, each with its own parameters.
     """
+    own = list(options.spread_parameters(command))
+    ours = list(options.spread_parameters(place_of))
+    roles = {one.name: options.metadata(one.annotation, options.Role) for one in own}
 
     @functools.wraps(command)
     def placed(context: typer.Context, **values: Any) -> None:
-        place = {name: values.pop(name) for name in _PLACE}
+        call = _Call(command, context, roles, {one.name: values.pop(one.name) for one in ours})
         parts = [values] if split is None else split(values)
 
         def do(part: Values) -> None:
-            changed = {name for name, value in part.items() if value is not values[name]}
-            _run(command, context, part, changed, dict(place))
+            _run(call, part, [name for name, value in part.items() if value is not values[name]])
 
         if len(parts) == 1:
             do(parts[0])
         else:
             run_each(do, parts)
 
-    _declare(placed, command)
+    first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+    options.declare(placed, iter((first, *own, *ours)))
     return placed
 
 
-def _run(
-    command: Callable[..., None], context: typer.Context, values: Values, changed: set[str], place: Values
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A command as it was called, the roles of its own parameters, and the values of `place_of`'s."""
+
+    command: Callable[..., None]
+    context: typer.Context
+    roles: Mapping[str, options.Role | None]
+    place: Values
+
+    @property
+    def name(self) -> str:
+        return str(self.context.info_name)
+
+    def words(self) -> dict[str, Word]:
+        """How its parameters are said."""
+        parameters = self.context.command.params
+        return {str(one.name): Word(_option(one), self.roles.get(str(one.name))) for one in parameters}
+
+    def was_given(self, name: str) -> bool:
+        """Whether a parameter stands on the command line."""
+        source = self.context.get_parameter_source(name)
+        return source is not None and source.name == "COMMANDLINE"
+
+
+def _run(call: _Call, values: Values, changed: Sequence[str]) -> None:
     """One call, here or in a container; `changed` are parameters that do not come from the command line."""
-    if not place["no_container"] and place["image"] is None:
-        place["image"] = _image_instead(values, place)
-    if place["image"] is None or place["no_container"]:
-        _check_needless(place)
-        if place["explain"]:
-            _explain_here(context, values)
+    place = _place(call, values)
+    if place is None:
+        _check_needless(call)
+        if call.place["explain"]:
+            _explain_here(call.name, values)
             return
         values = _for_this_machine(values)
-        with _naming_the_image(values, place):
-            command(**values)
+        with _naming_the_image(values, call.place["site"]):
+            options.call_spread(call.command, values)
         return
     from toolchain.containers.place import run_placed
 
-    flags = {one.name: _flag(one) for one in context.command.params}
-    given = {name: value for name, value in values.items() if name in changed or _was_given(context, name)}
-    status = run_placed(str(context.info_name), _plain(given), flags, _place(place))
+    given = {name: value for name, value in values.items() if name in changed or call.was_given(name)}
+    status = run_placed(call.name, _plain(given), call.words(), place)
     if status:
         raise typer.Exit(status)
 
@@ -139,14 +158,14 @@ def _for_this_machine(values: Values) -> Values:
 
 
 @contextlib.contextmanager
-def _naming_the_image(values: Values, place: Values) -> Iterator[None]:
+def _naming_the_image(values: Values, site: Path | None) -> Iterator[None]:
     """Where a toolchain is missing, let the error name the image that has it."""
     try:
         yield
     except HostError as error:
         target, arch = _target(values), values.get("arch")
         if "target" in values and not compiler.can_compile(target, arch):
-            image = _image_of(target, arch, place["site"])
+            image = _image_of(target, arch, site)
             given = ("--arch", arch) if arch else ()
             words = shlex.join(("tk", "compile", str(values["model"]), "--target", target, *given))
             hints = [
@@ -175,60 +194,30 @@ def _target(values: Mapping[str, Any]) -> str:
     return str((values.get("target") or [compiler.DEFAULT_TARGET])[0])
 
 
-def _declare(placed: Callable[..., None], command: Callable[..., None]) -> None:
-    """The signature that typer reads: the command's parameters, then those of the place."""
-    hints = typing.get_type_hints(command, include_extras=True)
-    own = [one.replace(annotation=hints[name]) for name, one in inspect.signature(command).parameters.items()]
-    more = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-        for name, (kind, default) in _PLACE.items()
-    ]
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    context = inspect.Parameter("context", kind, annotation=typer.Context)
-    placed.__signature__ = inspect.Signature([context, *own, *more])  # type: ignore[attr-defined]
-    placed.__annotations__ = {
-        "context": typer.Context,
-        **hints,
-        **{name: kind for name, (kind, _) in _PLACE.items()},
-    }
-
-
-def _place(values: dict[str, Any]) -> Place:
-    from toolchain.containers.needs import Asked
-    from toolchain.containers.place import Place
-    from toolchain.devices.privileges import Wishes
-
-    wishes = Wishes(tuple(values["gpus"] or ()), values["allow_profiling"])
-    return Place(
-        image=values["image"],
-        build=values["build"],
-        trust_first_use=values["trust_on_first_use"],
-        docker_host=values["docker_host"],
-        engine=values["engine"],
-        site=values["site"],
-        locked=values["locked"],
-        frozen=values["frozen"],
-        asked=Asked(tuple(values["devices"] or ("auto",)), wishes, values["assume"]),
-        explain=values["explain"],
-        additions=common.additions(values["with_apt"], values["with_pip"], values["with_file"]),
-    )
-
-
-def _image_instead(values: Values, place: Values) -> str | None:
-    """The image that has what a target needs, when this machine has not and there is an engine."""
-    if "target" not in values or values.get("emit") == "source":
+def _place(call: _Call, values: Values) -> Place | None:
+    """The container where it runs: where one is asked for, or has what this machine lacks; None for here."""
+    if call.place["no_container"] or not (call.place["image"] or _lacks_toolchain(values)):
         return None
-    target = _target(values)
-    if compiler.can_compile(target, values["arch"] or compiler.arch_here(target)):
-        return None
+    place = options.call_spread(place_of, call.place)
+    if place.image:
+        return place
     from toolchain.containers.place import image_of_target
 
-    return image_of_target({**values, "target": target}, _place(place))
+    image = image_of_target({**values, "target": _target(values)}, place)
+    return replace(place, image=image) if image else None
 
 
-def _explain_here(context: typer.Context, values: Values) -> None:
+def _lacks_toolchain(values: Values) -> bool:
+    """Whether a command is to compile for a target that this machine has no toolchain for."""
+    if "target" not in values or values.get("emit") == "source":
+        return False
+    target = _target(values)
+    return not compiler.can_compile(target, values["arch"] or compiler.arch_here(target))
+
+
+def _explain_here(name: str, values: Values) -> None:
     """Say that nothing is started: the command's own process does the work."""
-    command = f"tk {context.info_name}"
+    command = f"tk {name}"
     why = "no image was named with --image"
     if "target" in values:
         why = f"this machine has what target {_target(values)} needs"
@@ -240,25 +229,21 @@ def _explain_here(context: typer.Context, values: Values) -> None:
         console.data(f"{command} runs on this machine, in no container: {why}")
 
 
-def _check_needless(place: dict[str, Any]) -> None:
+def _check_needless(call: _Call) -> None:
     """Options that only a container understands are a mistake without one."""
-    if place["image"] is not None:
+    if call.place["image"]:
         raise UsageError(
             "--image and --no-container exclude each other", where="--no-container", hint="drop one of them"
         )
-    for name in _PLACE:
-        if name not in _HARMLESS and place[name]:
-            option = _OPTION_OF.get(name, "--" + name.replace("_", "-"))
+    ours = call.place.keys() - {*_HARMLESS}
+    for parameter in call.context.command.params:
+        if parameter.name in ours and call.was_given(parameter.name):
+            option = _option(parameter)
             raise UsageError(f"{option} has no use here", where=option, hint="it goes with --image NAME")
 
 
-def _flag(parameter: Any) -> str:
+def _option(parameter: Any) -> str:
     """The long option of a parameter; empty for an argument."""
     if parameter.param_type_name == "argument":
         return ""
     return str(max(parameter.opts, key=len))
-
-
-def _was_given(context: typer.Context, name: str) -> bool:
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"

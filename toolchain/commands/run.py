@@ -18,7 +18,9 @@ def run_command(
     library: options.Library,
     inputs: options.Input = None,
     output_dir: Annotated[
-        Path | None, typer.Option("--output-dir", metavar="DIR", help="Write the outputs there.")
+        Path | None,
+        typer.Option("--output-dir", metavar="DIR", help="Write the outputs there."),
+        options.Role.RESULT,
     ] = None,
     file_format: Annotated[
         str, typer.Option("--format", metavar="KIND", help="Files to write: npy, npz (one file) or raw.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,14 +13,15 @@ from compiler import ExitCode, HostError, UsageError
 from toolchain import console, options
 from toolchain.commands import doctor
 from toolchain.commands.image import common, run, shell, target
-from toolchain.progress import progress_bar
+from toolchain.engine.choice import EngineChoice
+from toolchain.images.selection import Selection
 
 if TYPE_CHECKING:
     from toolchain.doctor.row import Row
     from toolchain.engine.build import BuiltImage
     from toolchain.engine.client import Engine
     from toolchain.images.named import Named
-    from toolchain.recipes.additions import Additions
+    from toolchain.provision.check import Report
 
 
 def setup_command(
@@ -31,15 +32,8 @@ def setup_command(
     open_shell: Annotated[
         bool, typer.Option("--open", help="Open the shell at once, in place of printing its command.")
     ] = False,
-    base: common.Base = None,
-    with_apt: common.WithApt = None,
-    with_pip: common.WithPip = None,
-    with_file: common.WithFile = None,
-    docker_host: options.DockerHost = None,
-    engine: options.EngineName = None,
-    site: options.Site = None,
-    locked: options.Locked = False,
-    frozen: options.Frozen = False,
+    selection: common.SelectedByName = common.NO_SELECTION,
+    engine: common.Engine = common.ANY_ENGINE,
     trust_on_first_use: options.TrustOnFirstUse = False,
     json: options.Json = False,
 ) -> None:
@@ -48,26 +42,23 @@ def setup_command(
     The image that tk.lock names is pulled by its digest. It can be run again at any time: what is done
     already takes no time. The exit code is 4 when the machine lacks something.
     """
-    from toolchain.engine.client import open_engine
-    from toolchain.engine.endpoint import resolve_endpoint
-
     if json and open_shell:
         raise UsageError("--json and --open exclude each other", where="--open", hint="drop one of them")
     chosen = name or _locked_image()
-    rows = _examine(chosen, docker_host, engine, site)
-    opened = open_engine(resolve_endpoint(docker_host, kind=engine), kind=engine)
-    added = common.additions(with_apt, with_pip, with_file)
-    named = target.planned(
-        chosen, site=site, base=base, locked=locked, frozen=frozen, additions=added, locks=True
-    )
+    rows = _examine(chosen, engine, selection.site)
+    opened = target.connect(engine)
+    named = target.planned(chosen, selection, locks=True)
     named, image = _get(opened, named, trust_first_use=trust_on_first_use)
-    passed = _check(opened, named, image)
-    command = _command(chosen, docker_host, engine, site, added)
+    passed = _passes(target.checked(opened, named))
+    command = _command(chosen, engine, selection)
     if json:
         facts = {"image": image, "passed": passed, "command": command}
         console.data_json({**facts, **doctor.count(rows), "rows": rows})
     elif open_shell and passed:
-        raise typer.Exit(_open(chosen, docker_host, engine, site, added))
+        container = run.request_of(selection=Selection(selection.site, additions=selection.additions))
+        with run.failing():
+            status = run.launch(replace(container, image=chosen, argv=shell.SHELL), engine)
+        raise typer.Exit(status)
     else:
         console.talk(
             f"{image.reference}: {image.how}; " + ("it works" if passed else "some of its tests FAIL")
@@ -99,12 +90,12 @@ def _locked_image() -> str:
     raise UsageError("which image?", where=str(path), why=f"it has {', '.join(names)}", hint="tk setup NAME")
 
 
-def _examine(name: str, docker_host: str | None, kind: str | None, site: Path | None) -> Sequence[Row]:
+def _examine(name: str, engine: EngineChoice, site: Path | None) -> Sequence[Row]:
     """Look at the machine; raises HostError for what keeps the image from being used here."""
     from toolchain.doctor.examine import examine, this_machine
 
     console.talk("looking at this machine")
-    rows = examine(this_machine([name], docker_host=docker_host, kind=kind, site=site))
+    rows = examine(this_machine([name], engine=engine, site=site))
     bad = [one for one in rows if one.state == "problem"]
     unbuilt = [one for one in rows if one.state == "warning" and not one.about.startswith("image ")]
     doctor.show([*bad, *unbuilt], console.talk)
@@ -136,39 +127,20 @@ def _get(engine: Engine, named: Named, *, trust_first_use: bool) -> tuple[Named,
     return made.named, made.image
 
 
-def _check(engine: Engine, named: Named, image: BuiltImage) -> bool:
-    from toolchain.provision.check import check_image
-
-    with progress_bar(f"checking {image.reference}"):
-        report = check_image(engine, named.plan, named.pins, target.built(engine, named.plan))
+def _passes(report: Report) -> bool:
+    """Whether a check found nothing; says what it found."""
     for one in report.smoke:
         if one.verdict == "FAILED":
             console.warn(f"{one.name} fails: {one.said}")
     for other in report.differences:
         console.warn(f"{other.kind}: {other.what} {other.name} differs from the lock")
-    return bool(report.passed)
+    return report.passed
 
 
-def _command(
-    name: str, docker_host: str | None, engine: str | None, site: Path | None, added: Additions
-) -> str:
+def _command(name: str, engine: EngineChoice, selection: Selection) -> str:
     import shlex
 
-    given = (("--docker-host", docker_host), ("--engine", engine), ("--site", site))
+    given = (("--docker-host", engine.docker_host), ("--engine", engine.kind), ("--site", selection.site))
     words = [word for option, value in given if value for word in (option, str(value))]
-    return shlex.join(["tk", "image", "shell", name, *added.words, *words])
-
-
-def _open(name: str, docker_host: str | None, engine: str | None, site: Path | None, added: Additions) -> int:
-    from toolchain.containers.launch import Request
-
-    request = Request(
-        image=name,
-        argv=shell.SHELL,
-        folder=Path.cwd(),
-        site=site,
-        additions=added,
-        tty=os.isatty(0) and os.isatty(1),
-    )
-    with run.failing():
-        return run.launch_or_show(request, docker_host, engine, explain=False, show=False, json=False)
+    added = selection.additions.words if selection.additions else ()
+    return shlex.join(["tk", "image", "shell", name, *added, *words])

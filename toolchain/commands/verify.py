@@ -18,7 +18,11 @@ from toolchain.progress import progress_bar
 @placeable
 def verify_command(
     library: options.Library,
-    model: Annotated[Path, typer.Option("--model", metavar="MODEL", help="The ONNX file it was made from.")],
+    model: Annotated[
+        Path,
+        typer.Option("--model", metavar="MODEL", help="The ONNX file it was made from."),
+        options.Role.MODEL,
+    ],
     inputs: options.Input = None,
     bind: options.Bind = None,
     seed: options.Seed = 0,

@@ -1,6 +1,6 @@
 """A `tk` command line as it is said inside a container: files get other paths there, the rest stays.
 
-What is a file is decided by the parameter's name: a table for all commands that can run in a container.
+What is a file is said by the role in the parameter's annotation (`options.Role`).
 """
 
 from __future__ import annotations
@@ -14,13 +14,8 @@ from typing import Any
 from compiler import external_files
 from toolchain import names, options
 from toolchain.containers.job import IN, OUT
-
-_MODELS = ("model", "beside")
-"""Parameters that name an ONNX file: its external data comes along."""
-_FILES = ("library", "start_from")
-_INPUTS = ("inputs",)
-"""Parameters of the form NAME=FILE, or FILE alone."""
-_RESULTS = ("output", "output_dir", "dump")
+from toolchain.containers.request import Word
+from toolchain.options import Role
 
 
 @dataclass(slots=True)
@@ -58,37 +53,37 @@ class Call:
         self.results[inside] = path
         return f"{OUT}/{inside}"
 
-    def _value(self, name: str, value: Any) -> str:
-        if name in _MODELS and isinstance(value, Path):
-            return self._bring_model(value)
-        if name in _FILES and isinstance(value, Path):
-            return self._bring(value)
-        if name in _RESULTS and isinstance(value, Path):
-            return self._expect(name, value)
-        if name in _INPUTS:
-            tensor, equals, path = str(value).rpartition("=")
-            return f"{tensor}{equals}{self._bring(Path(path))}"
+    def _value(self, name: str, role: Role | None, value: Any) -> str:
+        match role:
+            case Role.MODEL:
+                return self._bring_model(value)
+            case Role.INPUT:
+                return self._bring(value)
+            case Role.RESULT:
+                return self._expect(name, value)
+            case Role.NAMED_INPUT:
+                tensor, equals, path = str(value).rpartition("=")
+                return f"{tensor}{equals}{self._bring(Path(path))}"
         return str(value)
 
-    def add(self, name: str, flag: str, value: Any) -> None:
-        """Add one option (`flag`), or an argument when `flag` is empty, with its value or values."""
+    def add(self, name: str, word: Word, value: Any) -> None:
+        """Add one parameter with its value or values."""
         if isinstance(value, bool):
-            self.argv += [flag] * value
+            self.argv += [word.option] * value
             return
         for one in value if isinstance(value, (list, tuple)) else (value,):
-            text = self._value(name, one)
-            self.argv += [f"{flag}={text}"] if flag else [text]
+            text = self._value(name, word.role, one)
+            self.argv += [f"{word.option}={text}"] if word.option else [text]
 
 
-def call_of(command: str, values: Mapping[str, Any], flags: Mapping[str, str]) -> Call:
-    """The call of `tk command` with the parameters `values` that were given.
+def call_of(command: str, values: Mapping[str, Any], words: Mapping[str, Word]) -> Call:
+    """The call of `tk command` with the parameters `values` that were given, each said as `words` tells.
 
-    `flags` maps a parameter's name to its long option, empty for an argument. Raises BadInputError for a file
-    that cannot be read.
+    Raises BadInputError for a file that cannot be read.
     """
     call = Call([command])
     for name, value in values.items():
         if value is not None:
-            call.add(name, flags[name], value)
+            call.add(name, words[name], value)
     call.argv.append("--no-container")
     return call

@@ -3,35 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from compiler import HostError, UsageError
 from toolchain.containers import host_probe
 from toolchain.containers.host_probe import engine_facts
+from toolchain.containers.request import Request
 from toolchain.devices.arch import Vendor
 from toolchain.devices.capabilities import keep_capabilities
 from toolchain.devices.detect import Inventory, detect
 from toolchain.devices.drivers import check_fit, vendor_of
-from toolchain.devices.extras import NO_EXTRAS, Extras, extra_options
+from toolchain.devices.extras import extra_options
 from toolchain.devices.hosting import EngineFacts, this_caller
 from toolchain.devices.options import RunOption, command_line, create_arguments
 from toolchain.devices.privileges import (
     HOME,
     PRODUCTS,
     TEMPORARY,
-    Wishes,
     asked_options,
     base_options,
     named_vendors,
     run_options,
 )
 from toolchain.engine.client import Engine
-from toolchain.recipes.additions import NOTHING, Additions
 
 if TYPE_CHECKING:
-    from toolchain.images.lock.pins import LockMode
     from toolchain.images.named import Named
 
 FOLDER = "/work"
@@ -41,36 +38,6 @@ _PODMAN_CDI = (
     " or start the line that --dry-run prints"
 )
 NETWORKS = ("bridge", "none")
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What was asked for.
-
-    image: a recipe's name, or a reference of an image on the engine. devices: `auto` (those of the image's
-    vendor that are there), `none`, or vendors. folder: mounted at `/work` when the engine is of this machine.
-    assumed: a captured machine to take in place of the engine's. as_root: as root of the container, who has
-    no more capabilities than others.
-    """
-
-    image: str
-    argv: tuple[str, ...]
-    devices: tuple[str, ...] = ("auto",)
-    wishes: Wishes = field(default_factory=Wishes)
-    network: str = "bridge"
-    shm_size: str = ""
-    folder: Path | None = None
-    assumed: Path | None = None
-    site: Path | None = None
-    archs: tuple[str, ...] = ()
-    allow: tuple[str, ...] = ()
-    additions: Additions = NOTHING
-    lock: LockMode = "auto"
-    build: bool = False
-    trust_first_use: bool = False
-    tty: bool = False
-    as_root: bool = False
-    extras: Extras = NO_EXTRAS
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,15 +159,7 @@ def _choose(engine: Engine, request: Request) -> _Chosen:
     from toolchain.provision.obtain import obtain
     from toolchain.provision.present import find_present
 
-    named = plan_named(
-        request.image,
-        site_file=request.site,
-        archs=request.archs,
-        allow=request.allow,
-        lock=request.lock,
-        additions=request.additions,
-        locks=request.build,
-    )
+    named = plan_named(request.image, request.selection, locks=request.build)
     plan, notes = named.plan, named.warnings
     vendor = vendor_of(plan.resolution) if plan.resolution is not None else None
     there = find_present(engine, named)

@@ -8,25 +8,26 @@ that only its driver makes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from compiler import BadInputError, HostError, UsageError, manifest_of
 from toolchain import options
+from toolchain.containers.request import Asked
 from toolchain.devices.arch import VENDORS, Vendor
 from toolchain.devices.detect import Device, Inventory
 from toolchain.devices.hosting import Caller, EngineFacts
 from toolchain.devices.options import RunOption
 from toolchain.devices.privileges import (
     PRODUCTS,
-    Wishes,
     chosen_devices,
     find_lacks,
     named_vendors,
     run_options,
     used_nodes,
 )
+from toolchain.devices.wishes import Wishes
 from toolchain.recipes.book import RecipeBook
 from toolchain.recipes.targets import find_target
 
@@ -38,15 +39,6 @@ _COUNTERS = (
     "--allow-profiling adds nothing for {who}: Docker gives capabilities to root only; set `options nvidia"
     " NVreg_RestrictProfilingToAdminUsers=0` in the host's /etc/modprobe.d"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """What the user says of devices: words of `--devices`, numbers and profiling, a captured machine."""
-
-    devices: tuple[str, ...] = ("auto",)
-    wishes: Wishes = field(default_factory=Wishes)
-    assumed: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)

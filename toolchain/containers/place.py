@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,46 +14,25 @@ from toolchain.containers import host_probe
 from toolchain.containers.call import Call, call_of
 from toolchain.containers.host_probe import engine_facts
 from toolchain.containers.job import Job, job_options, run_job
-from toolchain.containers.needs import Asked, Given, Need, archs_of, give, needs_of
+from toolchain.containers.needs import Given, Need, archs_of, give, needs_of
 from toolchain.containers.probe import probe_image
+from toolchain.containers.request import Place, Word
 from toolchain.containers.volumes import cache_name, compiler_name
 from toolchain.devices.detect import detect
 from toolchain.devices.hosting import EngineFacts, this_caller
 from toolchain.devices.options import described
 from toolchain.devices.sysroot import capture
-from toolchain.engine.client import Engine, open_engine
-from toolchain.engine.endpoint import resolve_endpoint
+from toolchain.engine.choice import ANY_ENGINE
+from toolchain.engine.client import Engine, open_chosen
 from toolchain.progress import progress_bar
-from toolchain.recipes.additions import NOTHING, Additions
 from toolchain.site import load_site
 
 if TYPE_CHECKING:
     from toolchain.images.named import Named
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a command runs: `image` is a recipe's name or a reference; the rest says which engine.
-
-    build: without asking. asked: what is said of devices. explain: show the container's options and run
-    nothing; that needs no engine. additions: beside what the recipe has.
-    """
-
-    image: str
-    build: bool = False
-    trust_first_use: bool = False
-    docker_host: str | None = None
-    engine: str | None = None
-    site: Path | None = None
-    locked: bool = False
-    frozen: bool = False
-    asked: Asked = field(default_factory=Asked)
-    explain: bool = False
-    additions: Additions = NOTHING
-
-
-def image_of_target(values: Mapping[str, Any], place: Place) -> str | None:
-    """The recipe's name of the image that has a target's toolchain; None without an engine that is needed.
+def image_of_target(values: Mapping[str, Any], place: Place) -> str:
+    """The recipe's name of the image that has a target's toolchain; empty without an engine.
 
     It has the architectures of `--arch`, else those of this machine's accelerators where the target takes
     them, else the target's own. Raises UsageError for a target without images, BadInputError when no image
@@ -64,15 +42,15 @@ def image_of_target(values: Mapping[str, Any], place: Place) -> str | None:
     from toolchain.recipes.targets import find_target, image_for
 
     try:
-        engine = _engine(place)
+        engine = open_chosen(place.engine)
     except HostError as error:
-        if place.build or place.docker_host or place.engine:
+        if place.build or place.engine != ANY_ENGINE:
             error.why = f"{error.why}; and this machine itself has no toolchain for {values['target']}"
             raise
         if not place.explain:
-            return None
+            return ""
         engine = None
-    book = load_book(load_site(place.site).recipe_folders)
+    book = load_book(load_site(place.selection.site).recipe_folders)
     target = str(values["target"])
     archs: tuple[str, ...] = ()
     if find_target(target, book).row.default_archs:
@@ -84,24 +62,24 @@ def image_of_target(values: Mapping[str, Any], place: Place) -> str | None:
     return chosen.image
 
 
-def run_placed(command: str, given: Mapping[str, Any], flags: Mapping[str, str], place: Place) -> int:
+def run_placed(command: str, given: Mapping[str, Any], words: Mapping[str, Word], place: Place) -> int:
     """Run `tk command` with the parameters `given` in a container and return its exit status.
 
-    `flags` maps parameters to long options. Results are put in place only when the command succeeds, each
+    `words` says how parameters are said. Results are put in place only when the command succeeds, each
     by one rename. Raises HostError (no engine, no image, a lost container, accelerators that cannot be used)
     and what resolving a name raises.
     """
     from toolchain.recipes.book import load_book
 
-    if place.additions and _is_reference(place.image):
+    if place.selection.additions and _is_reference(place.image):
         raise UsageError(
             "an image that is named by its reference is taken as it is",
             where=f"--image {place.image}",
             hint="--with-apt, --with-pip and --with go with a name of `tk image list`",
         )
-    site = load_site(place.site)
+    site = load_site(place.selection.site)
     needs = needs_of(command, given, place.asked, load_book(site.recipe_folders))
-    call = call_of(command, _with_output(command, given), flags)
+    call = call_of(command, _with_output(command, given), words)
     engine = _engine_if_needed(place)
     # What this machine lacks is said before an image is built; elsewhere the look is taken in the image.
     early = _given(engine, None, needs, place) if _is_here(engine, place) else None
@@ -137,14 +115,10 @@ def run_placed(command: str, given: Mapping[str, Any], flags: Mapping[str, str],
     return done.status
 
 
-def _engine(place: Place) -> Engine:
-    return open_engine(resolve_endpoint(place.docker_host, kind=place.engine), kind=place.engine)
-
-
 def _engine_if_needed(place: Place) -> Engine | None:
     """The engine; None where none answers and nothing is to be run. Raises HostError."""
     try:
-        return _engine(place)
+        return open_chosen(place.engine)
     except HostError as error:
         if not place.explain:
             raise
@@ -235,13 +209,9 @@ def _reference(engine: Engine, place: Place) -> tuple[str, bool]:
 
 def _named(place: Place) -> Named:
     """The image that `place` names by its recipe."""
-    from toolchain.images.lock.pins import lock_mode
     from toolchain.images.named import plan_named
 
-    mode = lock_mode(locked=place.locked, frozen=place.frozen)
-    return plan_named(
-        place.image, site_file=place.site, lock=mode, locks=place.build, additions=place.additions
-    )
+    return plan_named(place.image, place.selection, locks=place.build)
 
 
 def _is_reference(image: str) -> bool:

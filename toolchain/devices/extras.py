@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from compiler import BadInputError, UsageError
 from toolchain.devices.options import RunOption
+from toolchain.devices.wishes import Extras
 from toolchain.settings import variable
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -23,19 +23,6 @@ _PORT = re.compile(
 )
 _HERE = "127.0.0.1"
 _MOST_PORT = 65535
-
-
-@dataclass(frozen=True, slots=True)
-class Extras:
-    """As typed: `-v SRC:DST[:ro]`, `-e NAME[=VALUE]`, `-p [[ADDRESS:]HOST:]PORT[/udp]`, `--workdir`."""
-
-    volumes: tuple[str, ...] = ()
-    env: tuple[str, ...] = ()
-    publish: tuple[str, ...] = ()
-    workdir: str = ""
-
-
-NO_EXTRAS = Extras()
 
 
 def extra_options(asked: Extras, *, is_local: bool, taken: Iterable[str] = ()) -> tuple[RunOption, ...]:

@@ -15,6 +15,7 @@ from toolchain.devices.detect import DRIVERS, Device, Inventory, order
 from toolchain.devices.hosting import Caller, EngineFacts
 from toolchain.devices.options import RunOption
 from toolchain.devices.sysroot import Node
+from toolchain.devices.wishes import Wishes
 
 HOME = "/tk/home"
 """The home of whoever runs in a container: a file system in memory that is theirs."""
@@ -30,16 +31,6 @@ _COUNTERS = "developer.nvidia.com/ERR_NVGPUCTRPERM"
 _INTEL = "intel/intel-device-plugins-for-kubernetes, cdi; intel/llvm, DockerBKMs.md"
 _PTRACE = "rocm.docs.amd.com, ROCgdb in containers"
 _TMPDIR = "intel/llvm issue 7777: a temporary cubin of another user cannot be replaced"
-
-
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What was asked for: numbers of accelerators (none: all), profiling, debugging, no seccomp filter."""
-
-    numbers: tuple[int, ...] = ()
-    allow_profiling: bool = False
-    allow_debugging: bool = False
-    no_seccomp: bool = False
 
 
 @dataclass(frozen=True, slots=True)

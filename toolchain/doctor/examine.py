@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from compiler import HostError, TkError, load_settings, run
 from toolchain.doctor import accelerators, engines, host, sites, storage
 from toolchain.doctor.row import Check, Patient, Row, problem
+from toolchain.engine.choice import ANY_ENGINE, EngineChoice
 
 if TYPE_CHECKING:
     from toolchain.devices.detect import Inventory
@@ -65,8 +66,7 @@ def _broken(check: Check, error: TkError | OSError) -> Row:
 def this_machine(
     names: Sequence[str] = (),
     *,
-    docker_host: str | None = None,
-    kind: str | None = None,
+    engine: EngineChoice = ANY_ENGINE,
     site: Path | None = None,
     assumed: Path | None = None,
 ) -> Patient:
@@ -74,12 +74,12 @@ def this_machine(
     from toolchain.devices.hosting import this_caller
     from toolchain.settings import engine_settings
 
-    engine = _engine(docker_host, kind)
+    opened = _engine(engine)
     return Patient(
         root=Path("/"),
-        engine=engine,
-        endpoint=docker_host or "",
-        inventory=_inventory(engine, assumed),
+        engine=opened,
+        endpoint=engine.docker_host or "",
+        inventory=_inventory(opened, assumed),
         caller=this_caller(),
         settings=engine_settings(),
         cache=load_settings().cache_dir,
@@ -91,12 +91,11 @@ def this_machine(
     )
 
 
-def _engine(docker_host: str | None, kind: str | None) -> Engine | TkError:
-    from toolchain.engine.client import open_engine
-    from toolchain.engine.endpoint import resolve_endpoint
+def _engine(choice: EngineChoice) -> Engine | TkError:
+    from toolchain.engine.client import open_chosen
 
     try:
-        return open_engine(resolve_endpoint(docker_host, kind=kind), kind=kind)
+        return open_chosen(choice)
     except TkError as error:
         return error
 
@@ -121,9 +120,10 @@ def _inventory(engine: Engine | TkError, assumed: Path | None) -> Inventory | Tk
 
 def _named(name: str, site: Path | None) -> Named | TkError:
     from toolchain.images.named import plan_named
+    from toolchain.images.selection import Selection
 
     try:
-        return plan_named(name, site_file=site)
+        return plan_named(name, Selection(site))
     except TkError as error:
         return error
 

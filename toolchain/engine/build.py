@@ -22,8 +22,9 @@ from compiler import (
     write_atomic,
 )
 from toolchain.engine import builders, failures, labels, store
-from toolchain.engine.builders import BuilderName, BuildRequest, Failure
+from toolchain.engine.builders import BuildRequest, Failure
 from toolchain.engine.causes import Issue, known_causes
+from toolchain.engine.choice import AS_EVER, BuildOptions
 from toolchain.engine.client import Engine
 from toolchain.engine.events import Event, Listener, brief
 from toolchain.engine.progress import StepTimes, step_times
@@ -31,8 +32,6 @@ from toolchain.engine.store import find_image
 from toolchain.exclusive import exclusively
 from toolchain.images.plan import CA_SECRET, SITE_SECRET, Plan
 from toolchain.web import UnreachableError
-
-__all__ = ["BuildOptions", "BuiltImage", "build_image", "check_base", "find_image"]
 
 Progress = Callable[[str, StepTimes], AbstractContextManager[Listener]]
 """Makes a display for the build of one image, from its reference and the times of its steps."""
@@ -54,21 +53,6 @@ class Site(Protocol):
 
     def build_settings(self) -> bytes:
         """Proxy and mirrors."""
-
-
-@dataclass(frozen=True, slots=True)
-class BuildOptions:
-    """How to build: `no_cache` runs every step again; caches as Docker's `--cache-from` and `--cache-to`.
-
-    network: `none` or `host` for all steps, by default the engine's own. pull: first by the lock's digest, or
-    from the site's registry.
-    """
-
-    no_cache: bool = False
-    cache_from: tuple[str, ...] = ()
-    cache_to: tuple[str, ...] = ()
-    network: str = ""
-    pull: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +109,10 @@ def build_image(
     engine: Engine,
     plan: Plan,
     *,
-    builder: BuilderName = "auto",
     site: Site | None = None,
     secrets: Mapping[str, bytes] | None = None,
     progress: Progress | None = None,
-    options: BuildOptions | None = None,
+    options: BuildOptions = AS_EVER,
     issues: Iterable[Issue] = (),
 ) -> BuiltImage:
     """Make sure that an image is on the engine: find it, pull it as the lock or the site says, or build it.
@@ -140,28 +123,27 @@ def build_image(
     causes, when a step does.
     """
     started = time.monotonic()
-    how = options or BuildOptions()
-    if not how.no_cache and (found := find_image(engine, plan)):
+    if not options.no_cache and (found := find_image(engine, plan)):
         return _there(plan, found, "found", started)
     store.sweep(engine)
-    pulled, note = _pulled(engine, plan, site, how)
+    pulled, note = _pulled(engine, plan, site, options)
     if pulled is not None:
         return _there(plan, pulled, note, started)
     _refuse_unresolved(plan)
     base_labels = check_base(engine, plan)
     given = _secrets(plan, site) if secrets is None else dict(secrets)
     needs = tuple(
-        build_image(engine, need, builder=builder, site=site, secrets=secrets, progress=progress,
-                    options=how, issues=issues)
+        build_image(engine, need, site=site, secrets=secrets, progress=progress,
+                    options=options, issues=issues)
         for need in plan.needs
     )  # fmt: skip
-    work = _Work(engine, plan, builder, given, {**dict(plan.build_labels), **base_labels}, how)
+    work = _Work(engine, plan, given, {**dict(plan.build_labels), **base_labels}, options)
     same, waiting = (
         f"{engine.endpoint.url} {plan.key}",
         f"another tk is building {plan.reference}: waiting for it",
     )
     with exclusively("build", same, waiting=waiting) as waited:
-        if waited and not how.no_cache and (found := find_image(engine, plan)):
+        if waited and not options.no_cache and (found := find_image(engine, plan)):
             return _there(plan, found, "built meanwhile by another tk", started)
         log, name = _build(work, progress or _silent, issues)
     made = find_image(engine, plan)
@@ -244,7 +226,6 @@ class _Work:
 
     engine: Engine
     plan: Plan
-    builder: BuilderName
     secrets: Mapping[str, bytes]
     labels: Mapping[str, str]
     options: BuildOptions
@@ -267,7 +248,7 @@ class _Work:
 def _build(work: _Work, progress: Progress, issues: Iterable[Issue]) -> tuple[Path, str]:
     """Build one image; its log and the builder's name. Raises BuildError."""
     path = load_settings().cache_dir / "logs" / "build" / f"{_file_name(work.plan.reference)}.log"
-    times = step_times(work.plan.name, f"{work.builder} {work.engine.endpoint.url}")
+    times = step_times(work.plan.name, f"{work.options.builder} {work.engine.endpoint.url}")
     with progress(work.plan.reference, times) as listener:
         recorder = _Recorder(listener, times, path)
         try:
@@ -288,15 +269,15 @@ def _file_name(reference: str) -> str:
 
 def _with_some_builder(work: _Work, recorder: _Recorder) -> tuple[str, Failure | None]:
     engine, hear, lines = work.engine, recorder.hear, recorder.lines
-    if engine.kind == "podman" and work.builder == "buildkit":
+    if engine.kind == "podman" and work.options.builder == "buildkit":
         raise HostError(f"cannot build with BuildKit: podman {engine.version} has none; leave out --builder")
-    if engine.kind == "podman" or work.builder == "classic":
+    if engine.kind == "podman" or work.options.builder == "classic":
         return _classic(work, recorder, ())
     client, reasons = builders.find_buildkit()
     if client is not None:
         name = f"BuildKit through {client.program} {client.version}"
         return name, builders.build_with_buildkit(engine, client, work.request(), hear, lines)
-    if work.builder == "buildkit":
+    if work.options.builder == "buildkit":
         raise HostError(
             f"cannot build with BuildKit: {'; '.join(reasons)};"
             " install docker-buildx-plugin, or use --builder classic"

@@ -14,7 +14,7 @@ import tarfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from compiler import UsageError, private_directory, remove_abandoned_directories, run, write_atomic
 from toolchain.engine.client import Engine
@@ -23,8 +23,6 @@ from toolchain.engine.watch import followed
 from toolchain.images.plan import ContextFile
 from toolchain.settings import EngineSettings, engine_settings
 
-BuilderName = Literal["auto", "buildkit", "classic"]
-BUILDERS: tuple[BuilderName, ...] = ("auto", "buildkit", "classic")
 _FIRST_WITHOUT_BUILDKIT = 23
 """The first release of Docker's client that leaves BuildKit to the component buildx."""
 _FOLDER = "tk-build"

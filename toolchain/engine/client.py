@@ -20,6 +20,7 @@ from typing import Any
 
 from compiler import Companion, HostError
 from toolchain.engine import failures, guardian, labels
+from toolchain.engine.choice import EngineChoice
 from toolchain.engine.endpoint import Endpoint, EngineKind, Tls, resolve_endpoint
 from toolchain.engine.watch import PATIENCE, Patience, Watch, WorkLostError, awaited
 from toolchain.settings import python_environment
@@ -273,6 +274,12 @@ class Engine:
                 return self.read_in(container, target, depth + 1)
             stream = archive.extractfile(member) if member is not None and member.isfile() else None
             return stream.read() if stream is not None else None
+
+
+def open_chosen(choice: EngineChoice, *, seconds: float | None = None) -> Engine:
+    """Connect to the engine that is chosen, as `open_engine`."""
+    endpoint = resolve_endpoint(choice.docker_host, kind=choice.kind)
+    return open_engine(endpoint, kind=choice.kind, seconds=seconds)
 
 
 def open_engine(

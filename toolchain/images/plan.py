@@ -324,17 +324,8 @@ class Plan:
 
     @property
     def section(self) -> str:
-        """What its section in a lock is called: `rocm-5.4.3`, `tvm-sycl-rocm@gfx906,gfx90a`.
-
-        Typed as the name of an image it stands for the same plan, so it has the archs that something in the
-        image is built for, and an environment has a section of its own.
-        """
-        name = self.name
-        if self.resolution is not None and self.resolution.environment is not None:
-            added = self.resolution.additions
-            name = self.resolution.environment.name + (f"+with-{added.digits}" if added else "")
-        archs = dict(self.labels).get("tk.archs", "").split()
-        return f"{name}@{','.join(archs)}" if archs else name
+        """What its section in a lock is called, as `Resolution.section`."""
+        return self.name if self.resolution is None else self.resolution.section
 
     @property
     def typed(self) -> str:

@@ -273,12 +273,7 @@ def _tag(resolution: Resolution) -> str:
     """What follows `tk/<stack>:`: version and components, and the archs where something bakes them."""
     own = [resolution.stack.version, *(f"{one.kind}-{one.version}" for one in visible(resolution))]
     added = [f"with-{resolution.additions.digits}"] if resolution.additions else []
-    return "-".join([*own, *added, *(resolution.archs if bakes_arch(resolution) else ())])
-
-
-def bakes_arch(resolution: Resolution) -> bool:
-    """Whether the image is good for its archs only, because something in it is built for them."""
-    return any(getattr(one.row, "bakes_arch", False) for one in resolution.components)
+    return "-".join([*own, *added, *resolution.baked_archs])
 
 
 def visible(resolution: Resolution) -> list[Component]:
@@ -299,7 +294,7 @@ def _labels(setting: Setting) -> tuple[tuple[str, str], ...]:
     own = (
         ("tk.recipe", resolution.recipe_hash),
         ("tk.components", " ".join(f"{one.kind}={one.version}" for one in parts)),
-        *((("tk.archs", " ".join(resolution.archs)),) if bakes_arch(resolution) else ()),
+        *((("tk.archs", " ".join(resolution.baked_archs)),) if resolution.baked_archs else ()),
         *((("tk.allowed", " ".join(resolution.allowed)),) if resolution.allowed else ()),
         *((("tk.with", resolution.additions.label),) if resolution.additions else ()),
     )

@@ -65,11 +65,12 @@ def _folders(bundle: Bundle) -> list[Path]:
 def _difference(bundle: Bundle) -> str:
     """Why the current folder's site, recipes and lock do not make the bundle's plan; empty when they do."""
     from toolchain.images.named import plan_named
+    from toolchain.images.selection import Selection
 
     section = section_of(bundle)
     base = section.base if section.stand_in else None
     try:
-        plan = plan_named(bundle.manifest.name, base=base, lock="locked", ready=False).plan
+        plan = plan_named(bundle.manifest.name, Selection(base=base, lock="locked"), ready=False).plan
     except TkError as error:
         return " ".join(str(error).split())
     if plan.key == bundle.manifest.plan:

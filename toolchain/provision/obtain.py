@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolchain import console
+from toolchain.engine.choice import AS_EVER, BuildOptions
 
 if TYPE_CHECKING:
-    from toolchain.engine.build import BuildOptions, BuiltImage
-    from toolchain.engine.builders import BuilderName
+    from toolchain.engine.build import BuiltImage
     from toolchain.engine.causes import Issue
     from toolchain.engine.client import Engine
     from toolchain.images.named import Named
@@ -47,8 +47,7 @@ def obtain(
     named: Named,
     *,
     trust_first_use: bool = False,
-    builder: BuilderName = "auto",
-    options: BuildOptions | None = None,
+    options: BuildOptions = AS_EVER,
 ) -> Obtained:
     """Make sure that the image is on the engine: locked first where no lock counts, then as `build_image`."""
     from toolchain.engine.build import build_image
@@ -56,13 +55,13 @@ def obtain(
 
     made = locked(engine, named, trust_first_use=trust_first_use)
     plan, site = made.plan, made.site
-    if options is not None and options.network == "none":
+    if options.network == "none":
         from toolchain.provision.seed import plan_offline
 
         plan, site = plan_offline(engine, plan, made.pins, site, say=console.talk)
     with _way_without_internet(named):
         image = build_image(
-            engine, plan, builder=builder, site=site, progress=BuildDisplay, options=options,
+            engine, plan, site=site, progress=BuildDisplay, options=options,
             issues=known_issues(site.recipe_folders),
         )  # fmt: skip
     return Obtained(made, image)
@@ -107,7 +106,7 @@ def _way_without_internet(named: Named) -> Iterator[None]:
         yield
     except UnreachableError as error:
         bundle = (
-            f"without internet: `tk image bundle export {named.unlocked.section} -o FILE` on a machine that"
+            f"without internet: `tk image bundle export {named.plan.section} -o FILE` on a machine that"
             " has it, `tk image bundle import FILE` here, then `--network none`"
         )
         error.hint = "; ".join(filter(None, (error.hint, bundle)))

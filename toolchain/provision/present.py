@@ -13,10 +13,8 @@ from dataclasses import dataclass, replace
 from compiler import HostError
 from toolchain.engine.client import Engine
 from toolchain.engine.store import StoredImage, find_image, list_images
-from toolchain.images.lock.pins import pins_for
-from toolchain.images.named import Named, with_pins
+from toolchain.images.named import Named, plan_resolved
 from toolchain.images.plan import Plan
-from toolchain.images.planner import plan_image
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +80,5 @@ def _on_stand_ins(engine: Engine, named: Named) -> Iterator[Present]:
 
 def _on_base(named: Named, base: str) -> Named:
     """The same name planned on a stand-in base, with the lock that counts there."""
-    assert named.unlocked.resolution is not None  # it was named
-    plan = plan_image(named.unlocked.resolution, site=named.site, base=base)
-    locked = pins_for(plan)
-    again = replace(named, plan=plan, unlocked=plan, pins=None, lock_file=None, stale=locked.stale)
-    return with_pins(again, locked.pins, locked.path, None)
+    again = plan_resolved(named.resolution, named.site, base, ready=False)
+    return replace(again, warnings=named.warnings)

@@ -16,40 +16,31 @@ from toolchain.engine.store import find_image, pull_reference
 from toolchain.images.lock.file import Lock, LockedBuild, LockedImage, read_lock, update_lock
 from toolchain.images.lock.pins import added_to, consult, project_lock, record_build, stale_build, user_lock
 from toolchain.images.named import Named, with_pins
-from toolchain.images.planner import plan_image
 from toolchain.provision.locking import Say, Trust, lock_plan
 
 if TYPE_CHECKING:
     from toolchain.engine.client import Engine
-    from toolchain.images.plan import Pins, Plan
-    from toolchain.site import SiteConfig
+    from toolchain.images.plan import Pins
 
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The section of `plan` in the lock at `path`; the plan was made without a lock."""
+    """The section of a named image in the lock at `path`."""
 
-    plan: Plan
-    site: SiteConfig
+    named: Named
     path: Path
 
     def read(self) -> LockedImage | None:
         """The section as it is now; None when there is none."""
-        return (read_lock(self.path) or Lock()).images.get(self.plan.section)
+        return (read_lock(self.path) or Lock()).images.get(self.named.plan.section)
 
     def is_fresh(self) -> bool:
         """Whether its pins count."""
-        return consult(self.plan, read_lock(self.path)).pins is not None
-
-    def planned(self, pins: Pins) -> Plan:
-        """The plan with pins."""
-        assert self.plan.resolution is not None  # it was named
-        base = self.plan.base.reference if self.plan.base.stand_in else None
-        return plan_image(self.plan.resolution, site=self.site, base=base, lock=pins)
+        return consult(self.named.plan, read_lock(self.path)).pins is not None
 
     def write(self, section: LockedImage) -> None:
         """Put it into the lock, which others may have changed meanwhile."""
-        update_lock(self.path, lambda lock: lock.with_image(self.plan.section, section))
+        update_lock(self.path, lambda lock: lock.with_image(self.named.plan.section, section))
 
     def resolve(
         self,
@@ -66,18 +57,19 @@ class Section:
         """
         from toolchain.engine.build import check_base
 
-        check_base(engine, self.plan)
-        keep = None if update else before
+        unlocked, keep = self.named.unlocked, None if update else before
+        check_base(engine, unlocked)
         return lock_plan(
-            engine, self.plan, self.site, self.planned, keep=keep, before=before, trust=trust, say=say
-        )
+            engine, unlocked, self.named.site, self.named.planned,
+            keep=keep, before=before, trust=trust, say=say,
+        )  # fmt: skip
 
     def drop_stale_build(self) -> str:
         """Take an image of another plan out of the section; why, or nothing."""
         section = self.read()
         if section is None:
             return ""
-        if why := stale_build(self.planned(section.pins), section.built):
+        if why := stale_build(self.named.planned(section.pins), section.built):
             self.write(replace(section, built=None))
         return why
 
@@ -85,7 +77,7 @@ class Section:
         """Pull an image, and name it in the section when it was built from that."""
         section = self.read()
         assert section is not None  # resolved before
-        plan = self.planned(section.pins)
+        plan = self.named.planned(section.pins)
         if pull_reference(engine, plan, reference, digest) is None:
             raise HostError(
                 f"the registry has no {reference}@{digest}", hint="`tk image push` prints what it has"
@@ -100,8 +92,8 @@ def lock_first(engine: Engine, named: Named, *, trust: Trust, say: Say) -> Named
     lock, with which nobody wants an old version: only when the image is there does a project take them over
     as they are. Raises as `lock_plan`.
     """
-    own = Section(named.unlocked, named.site, user_lock())
-    place = None if named.unlocked.base.stand_in else project_lock()
+    own = Section(named, user_lock())
+    place = None if named.base is not None else project_lock()
     section = own if place is None else replace(own, path=place)
     if named.pins is not None and named.lock_file != own.path:
         return named
@@ -110,12 +102,12 @@ def lock_first(engine: Engine, named: Named, *, trust: Trust, say: Say) -> Named
     old = section.read() or own.read()
     unfixed = "no lock fixes its versions yet"
     why = "; ".join(named.stale) or ("no image of what was locked before is here" if named.pins else unfixed)
-    say(f"locking {named.unlocked.section} in {section.path}: {why}")
+    say(f"locking {named.plan.section} in {section.path}: {why}")
     made = section.resolve(engine, before=None if old is None else old.pins, trust=trust)
     if taken := made.pins.base_reference:
-        say(f"its base is {taken}: no registry has {named.unlocked.base.reference} any more")
-    for one in dict.fromkeys((section, own)):
-        _keep(one, made)
+        say(f"its base is {taken}: no registry has {named.resolution.base.reference} any more")
+    for path in dict.fromkeys((section.path, own.path)):
+        _keep(replace(own, path=path), made)
     return with_pins(named, made.pins, section.path, _built(section))
 
 
@@ -123,8 +115,8 @@ def _taken_over(named: Named, own: Section, section: Section, say: Say) -> Named
     """The same with the project's lock in place of the user's."""
     found = own.read()
     assert found is not None  # its pins count
-    section.write(replace(found, added=added_to(named.unlocked, section.path)))
-    say(f"{section.path} has {named.unlocked.section} as it was locked before")
+    section.write(replace(found, added=added_to(named.plan, section.path)))
+    say(f"{section.path} has {named.plan.section} as it was locked before")
     return replace(named, lock_file=section.path)
 
 
@@ -132,7 +124,7 @@ def _keep(section: Section, made: LockedImage) -> None:
     """Write the section; the image that it names stays in it."""
     old = section.read()
     built = None if old is None else old.built
-    section.write(replace(made, built=built, added=added_to(section.plan, section.path)))
+    section.write(replace(made, built=built, added=added_to(section.named.plan, section.path)))
 
 
 def _built(section: Section) -> LockedBuild | None:

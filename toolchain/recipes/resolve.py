@@ -93,6 +93,23 @@ class Resolution:
     fallbacks: tuple[Substitute, ...] = ()
     additions: Additions = NOTHING
 
+    @property
+    def baked_archs(self) -> tuple[str, ...]:
+        """The archs that something in the image is built for; with none it is good for all."""
+        return self.archs if any(getattr(one.row, "bakes_arch", False) for one in self.components) else ()
+
+    @property
+    def section(self) -> str:
+        """What its section in a lock is called: `rocm-5.4.3`, `tvm-sycl-rocm@gfx906,gfx90a`.
+
+        Typed as the name of an image it stands for the same plan, so it has the archs that something in the
+        image is built for, and an environment has a section of its own.
+        """
+        name = self.name
+        if self.environment is not None:
+            name = self.environment.name + (f"+with-{self.additions.digits}" if self.additions else "")
+        return f"{name}@{','.join(self.baked_archs)}" if self.baked_archs else name
+
 
 @dataclass(frozen=True, slots=True)
 class Examination:

@@ -14,11 +14,11 @@ from tests.support.command import Result
 from tests.support.device_trees import machine
 from tests.support.fake_engine import FakeEngine
 from toolchain.containers.host_probe import to_lines
-from toolchain.containers.launch import Launch, Request, prepare, start
-from toolchain.devices.extras import Extras
+from toolchain.containers.launch import Launch, prepare, start
+from toolchain.containers.request import Request
 from toolchain.devices.hosting import Caller
 from toolchain.devices.options import create_arguments
-from toolchain.devices.privileges import Wishes
+from toolchain.devices.wishes import Extras, Wishes
 
 ENGINE = {"Runtimes": {"nvidia": {}, "runc": {}}}
 IMAGE = {"some/image:1": {"Id": "x"}}

@@ -16,13 +16,15 @@ from tests.support.fake_engine import FakeEngine
 from toolchain.containers import place
 from toolchain.containers.host_probe import engine_facts, to_lines
 from toolchain.containers.job import Job, job_options
-from toolchain.containers.needs import Asked, Given, give, needs_of
-from toolchain.containers.place import Place, image_of_target, run_placed
+from toolchain.containers.needs import Given, give, needs_of
+from toolchain.containers.place import image_of_target, run_placed
+from toolchain.containers.request import Asked, Place, Word
 from toolchain.devices.detect import Inventory, detect
 from toolchain.devices.hosting import Caller, EngineFacts
 from toolchain.devices.options import create_arguments
-from toolchain.devices.privileges import Wishes
+from toolchain.devices.wishes import Wishes
 from toolchain.engine.client import Finished
+from toolchain.options import Role
 from toolchain.recipes.book import RecipeBook, load_book
 
 DOCKER = EngineFacts("docker", "28.2.2", runtimes=("nvidia", "runc"))
@@ -238,7 +240,7 @@ def test_the_machine_of_a_remote_engine_is_looked_at_in_the_image(
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     engine = FakeEngine(info={"Runtimes": {"nvidia": {}}})
-    monkeypatch.setattr(place, "open_engine", lambda *_args, **_options: engine)
+    monkeypatch.setattr(place, "open_chosen", lambda *_args, **_options: engine)
     return engine
 
 
@@ -251,15 +253,15 @@ def test_explain_shows_every_option_with_its_reason_and_runs_nothing(
 ) -> None:
     library = library_for("sycl-amd", blank, tmp_path / "model.so")
     where = Place("some/image:1", asked=Asked(assumed=machine_file("amd-mi50")), explain=True)
-    flags = {"library": "", "json": "--json"}
-    assert run_placed("run", {"library": library}, flags, where) == 0
+    words = {"library": Word(role=Role.INPUT), "json": Word("--json")}
+    assert run_placed("run", {"library": library}, words, where) == 0
     said = capsys.readouterr()
     assert "--device /dev/kfd\n      the compute interface that all AMD GPUs share [" in said.out
     assert "--group-add 993\n      the host's group of " in said.out
     assert "--read-only\n      the image is not changed" in said.out
     assert "looked at inside before the work: /dev/kfd, " in said.out
     assert "not built yet" in said.err
-    assert run_placed("run", {"library": library, "json": True}, flags, where) == 0
+    assert run_placed("run", {"library": library, "json": True}, words, where) == 0
     assert '"checked_inside"' in capsys.readouterr().out
     assert fake.asked == []
 
@@ -270,7 +272,7 @@ def test_what_is_missing_is_said_before_anything_is_built(
     library = library_for("cuda-nvidia", blank, tmp_path / "model.so")
     where = Place("cuda-12-pip", build=True, asked=Asked(assumed=machine_file("nvidia-nouveau")))
     with pytest.raises(HostError, match="nouveau"):
-        run_placed("run", {"library": library}, {"library": ""}, where)
+        run_placed("run", {"library": library}, {"library": Word(role=Role.INPUT)}, where)
     assert fake.asked == []
 
 

@@ -13,7 +13,8 @@ from tests.support.device_trees import machine, names
 from toolchain.devices.detect import detect
 from toolchain.devices.hosting import Caller, EngineFacts, read_facts
 from toolchain.devices.options import RunOption, command_line, create_arguments
-from toolchain.devices.privileges import Wishes, asked_options, base_options, run_options
+from toolchain.devices.privileges import asked_options, base_options, run_options
+from toolchain.devices.wishes import Wishes
 
 DOCKER = EngineFacts("docker", "28.2.2", runtimes=("nvidia", "runc"))
 DOCKER_CDI = replace(DOCKER, cdi=True)

@@ -18,8 +18,9 @@ from tests.support.plans import small_plan
 from tests.support.processes import ended
 from toolchain.engine import build as build_module
 from toolchain.engine import builders
-from toolchain.engine.build import BuildOptions, build_image
+from toolchain.engine.build import build_image
 from toolchain.engine.builders import BuildKitClient, BuildRequest, Failure, build_with_api
+from toolchain.engine.choice import BuildOptions
 from toolchain.engine.client import Engine, open_engine
 from toolchain.engine.endpoint import Endpoint
 from toolchain.engine.events import Event
@@ -189,9 +190,7 @@ def test_a_failing_step_is_shown_with_its_last_lines(start: Start) -> None:
 def test_caches_elsewhere_need_buildkit(start: Start) -> None:
     engine = start(images=images, containers=containers, volumes=lambda one: one.answer({"Volumes": []}))
     with pytest.raises(UsageError, match="only BuildKit can take or keep a cache"):
-        build_image(
-            engine, without_stand_in(), builder="classic", options=BuildOptions(cache_to=("type=inline",))
-        )
+        build_image(engine, without_stand_in(), options=BuildOptions("classic", cache_to=("type=inline",)))
 
 
 def test_a_builder_s_program_ends_when_its_engine_hangs(

@@ -17,6 +17,7 @@ from toolchain.images.parse_back import check
 from toolchain.images.plan import Pins, Plan, Run
 from toolchain.images.planner import plan_image
 from toolchain.images.render import context, dockerfile
+from toolchain.images.selection import Selection
 from toolchain.recipes.additions import NOTHING, Additions, Script, read_additions, with_additions
 from toolchain.recipes.resolve import resolve
 
@@ -76,7 +77,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools" / "my.sh").write_bytes(HELLO)
     added = read_additions(["htop"], ["rich"], [Path("tools/my.sh")])
-    plan = plan_named("cpu", additions=added, lock=None).plan
+    plan = plan_named("cpu", Selection(additions=added, lock=None)).plan
     pins = Pins(
         base_digest="sha256:" + "a" * 64,
         apt={one.partition("=")[0]: "1" for one in plan.apt},
@@ -98,10 +99,10 @@ def test_a_lock_has_them_so_that_the_name_is_enough(project: Path, monkeypatch: 
     lock = parse_lock(text.encode(), "tk.lock")
     assert lock_text(lock) == text
     added = read_additions(["htop"], ["rich"], [Path("tools/my.sh")])
-    asked = plan_named("cpu", additions=added, lock="locked")
+    asked = plan_named("cpu", Selection(additions=added, lock="locked"))
     (project / "deep").mkdir()
     monkeypatch.chdir(project / "deep")
-    by_name = plan_named(section_name(project), lock="locked")
+    by_name = plan_named(section_name(project), Selection(lock="locked"))
     assert by_name.pins is not None
     assert by_name.plan.key == asked.plan.key
     assert "htop=1" in dockerfile(by_name.plan)
@@ -129,7 +130,7 @@ def test_digits_that_nothing_explains(project: Path) -> None:
     with pytest.raises(UsageError, match="nothing says what"):
         plan_named("cpu+with-01234567")
     with pytest.raises(UsageError, match="nothing says what"):
-        plan_named(section_name(project), additions=Additions(("jq",)))
+        plan_named(section_name(project), Selection(additions=Additions(("jq",))))
 
 
 @pytest.mark.parametrize(

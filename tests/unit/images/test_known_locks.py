@@ -20,6 +20,7 @@ from toolchain.images.lock.pins import recipe_of
 from toolchain.images.lock.uses import LockUse, uses_of
 from toolchain.images.named import plan_named
 from toolchain.images.plan import Pins, Plan
+from toolchain.images.selection import Selection
 
 PINS = Pins(base_digest="sha256:" + "a" * 64, apt={"g++": "4:12", "libc6-dev": "2", "ca-certificates": "1"})
 
@@ -32,7 +33,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def section(name: str = "cpu", pins: Pins = PINS) -> tuple[str, LockedImage]:
-    plan = plan_named(name, lock=None).plan
+    plan = plan_named(name, Selection(lock=None)).plan
     apt = {one.partition("=")[0]: "1" for one in plan.apt}
     full = dataclasses.replace(pins, apt={**apt, **pins.apt})
     return plan.section, LockedImage(recipe_of(plan), plan.base.reference, full)
@@ -108,7 +109,7 @@ def image_of(plan: Plan, created: int, key: str = "") -> Mapping[str, Any]:
 
 
 def test_images_by_plan_else_by_recipe(tmp_path: Path) -> None:
-    plan = plan_named("cpu", lock=None).plan
+    plan = plan_named("cpu", Selection(lock=None)).plan
     engine = FakeEngine(images={"a": image_of(plan, 1), "b": image_of(plan, 2, "f" * 64)})
     here = list_images(engine)  # type: ignore[arg-type]
     recipe = dict(plan.labels)["tk.recipe"]
@@ -124,7 +125,7 @@ def test_images_by_plan_else_by_recipe(tmp_path: Path) -> None:
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
     """It has the image of another project's lock, and a newer one of the same name."""
     wanted = locked_plan(project(tmp_path / "other"), monkeypatch)
-    newer = plan_named("cpu", lock=None).plan
+    newer = plan_named("cpu", Selection(lock=None)).plan
     made = FakeEngine(images={"a": image_of(wanted, 1), "b": image_of(newer, 2)})
     monkeypatch.setattr("toolchain.commands.image.target.connect", lambda *_: made)
     monkeypatch.setattr("toolchain.engine.store._when_named", lambda _engine, one: ("", one.created))

@@ -11,15 +11,20 @@ import pytest
 
 from compiler import BadInputError, UsageError
 from toolchain.images.lock.file import Lock, LockedBuild, LockedImage, read_lock, write_lock
-from toolchain.images.lock.pins import LockMode, consult, lock_mode, pins_for, publish, record_build
+from toolchain.images.lock.pins import consult, plan_locked, publish, record_build
 from toolchain.images.named import plan_named
 from toolchain.images.plan import Base, Download, GitSource, Pins, Plan
+from toolchain.images.selection import LockMode, Selection, lock_mode
 from toolchain.recipes.additions import NOTHING
 
 RECIPE = "a" * 64
 DIGEST = "sha256:" + "d" * 64
 LLVM = "https://github.com/intel/llvm"
 KEY = "https://repo.radeon.com/rocm/rocm.gpg.key"
+
+
+def resolved(section: str = "rocm-5.4.3+dpcpp-2022-12") -> Any:
+    return SimpleNamespace(recipe_hash=RECIPE, section=section, additions=NOTHING)
 
 
 def plan(**changes: Any) -> Plan:
@@ -34,7 +39,7 @@ def plan(**changes: Any) -> Plan:
         labels=(("tk.recipe", RECIPE),),
         apt=("gcc", "rocm-dev=5.4.3"), pip=("numpy>=1.26", "ml_dtypes"),
         downloads=(Download(KEY, "unresolved", "/k"),), needs=(need,),
-        resolution=SimpleNamespace(recipe_hash=RECIPE, environment=None, additions=NOTHING),  # type: ignore[arg-type]
+        resolution=resolved(),
     )  # fmt: skip
     return dataclasses.replace(whole, **changes)
 
@@ -126,7 +131,7 @@ def test_the_projects_lock_is_found_from_below(tmp_path: Path) -> None:
     write_lock(tmp_path / "tk.lock", lock())
     below = tmp_path / "src"
     below.mkdir()
-    found = pins_for(plan(), "locked", start=below).pins
+    found = plan_locked(plan().section, lambda _pins: plan(), "locked", start=below)[1].pins
     assert found is not None
     assert found.needs["dpcpp"].git == {LLVM: "c" * 40}
 
@@ -189,7 +194,7 @@ def test_an_image_is_recorded_in_its_section(tmp_path: Path) -> None:
 
 def test_archs_that_are_built_in_have_sections_of_their_own() -> None:
     def of(*archs: str) -> Plan:
-        return plan(labels=(("tk.archs", " ".join(archs)),))
+        return plan(resolution=resolved(f"{plan().name}@{','.join(archs)}"))
 
     one, two = of("gfx906"), of("gfx906", "gfx90a")
     assert (one.section, two.section) == (f"{one.name}@gfx906", f"{one.name}@gfx906,gfx90a")
@@ -213,11 +218,11 @@ def test_archs_that_are_built_in_have_sections_of_their_own() -> None:
     ],
 )
 def test_a_section_typed_as_a_name_is_the_same_plan(name: str, section: str) -> None:
-    found = plan_named(name, lock=None).plan
+    found = plan_named(name, Selection(lock=None)).plan
     assert found.section == section
-    assert plan_named(section, lock=None).plan.key == found.key
+    assert plan_named(section, Selection(lock=None)).plan.key == found.key
 
 
 def test_archs_of_another_vendor_in_a_name() -> None:
     with pytest.raises(UsageError, match="sm_80"):
-        plan_named("tvm-sycl-rocm@sm_80", lock=None)
+        plan_named("tvm-sycl-rocm@sm_80", Selection(lock=None))

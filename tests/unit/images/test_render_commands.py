@@ -17,6 +17,7 @@ from toolchain.images.lock.pins import canonical, component_of, recipe_of
 from toolchain.images.named import plan_named
 from toolchain.images.plan import Pins, Plan
 from toolchain.images.render import context, dockerfile
+from toolchain.images.selection import Selection
 
 Tk = Callable[..., command.Result]
 
@@ -58,7 +59,7 @@ def test_what_is_shown_or_asked_for_all_the_same_says_so(tk: Tk, tmp_path: Path)
 
 def test_a_locked_folder_has_nothing_unresolved(tk: Tk, tmp_path: Path) -> None:
     name = open_name()
-    unlocked = plan_named(name, lock=None).plan
+    unlocked = plan_named(name, Selection(lock=None)).plan
     write_lock(tmp_path / "tk.lock", Lock({unlocked.section: locked_by_hand(unlocked)}))
     done = tk("image", "render", name, "-o", "out")
     assert (done.code, "not locked" in done.err) == (0, False), done.err

@@ -18,6 +18,7 @@ from toolchain.images.lock.file import Lock, LockedBuild, LockedImage, lock_text
 from toolchain.images.named import plan_named
 from toolchain.images.plan import Pins
 from toolchain.images.planner import plan_image
+from toolchain.images.selection import Selection
 from toolchain.provision import bundle as bundles
 from toolchain.provision.bundle import (
     MANIFEST,
@@ -380,7 +381,7 @@ def test_recipes_of_a_bundle_go_into_the_project(tmp_path: Path, monkeypatch: py
     (folder,) = done.copied
     assert folder.is_relative_to(project)
     assert (folder / "stacks" / "acme.yaml").read_text() == ACME
-    assert plan_named("acme-2.0", lock="locked").plan.key == found.manifest.plan
+    assert plan_named("acme-2.0", Selection(lock="locked")).plan.key == found.manifest.plan
     again = use_recipes(found, project)
     assert (again.fits, again.copied, again.written) == (True, (), None)
 
@@ -394,7 +395,7 @@ def test_a_site_file_that_is_there_is_not_touched(tmp_path: Path, monkeypatch: p
     assert not done.fits
     assert site.read_text() == "registry: registry.example.com/team\n"
     site.write_text(site.read_text() + done.lines)  # as the command says
-    assert plan_named("acme-2.0", lock="locked").plan.key == found.manifest.plan
+    assert plan_named("acme-2.0", Selection(lock="locked")).plan.key == found.manifest.plan
 
 
 def test_import_keeps_the_image_that_the_lock_names(tmp_path: Path) -> None:

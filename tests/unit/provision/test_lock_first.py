@@ -22,6 +22,7 @@ from toolchain.images.lock.file import Lock, LockedImage, read_lock, update_lock
 from toolchain.images.lock.pins import consult, project_lock, recipe_of, user_lock
 from toolchain.images.named import Named, plan_named
 from toolchain.images.plan import Pins
+from toolchain.images.selection import Selection
 from toolchain.provision import bundle, locking, obtain, section
 from toolchain.provision.resolving import Packages
 from toolchain.recipes.additions import read_additions
@@ -63,7 +64,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def lock(name: str = "cpu", engine: Any = None, **options: Any) -> Named:
-    named = plan_named(name, locks=True, **options)
+    named = plan_named(name, Selection(**options), locks=True)
     return obtain.locked(engine or Engine(), named)
 
 
@@ -151,7 +152,7 @@ def test_what_is_out_of_date_is_brought_up_to_date(
 @pytest.mark.parametrize("mode", ["locked", "frozen"])
 def test_who_insists_on_a_lock_gets_none_by_itself(mode: Any) -> None:
     with pytest.raises(BadInputError, match=f"--{mode} was given"):
-        plan_named("cpu", lock=mode, locks=True)
+        plan_named("cpu", Selection(lock=mode), locks=True)
 
 
 def test_a_stand_in_stays_out_of_the_projects_lock(versions: dict[str, str], here: Path) -> None:
@@ -161,7 +162,7 @@ def test_a_stand_in_stays_out_of_the_projects_lock(versions: dict[str, str], her
     made = lock(base="my/debian:bookworm", engine=_with_base("my/debian:bookworm"))
     assert made.lock_file == user_lock()
     assert (here / "tk.lock").read_bytes() == team
-    again = plan_named("cpu", base="my/debian:bookworm")
+    again = plan_named("cpu", Selection(base="my/debian:bookworm"))
     assert again.plan.key == made.plan.key
 
 
@@ -170,7 +171,7 @@ def test_a_stand_in_that_the_projects_lock_has_is_used_from_there(
 ) -> None:
     """As `tk image lock --base` wrote it; the user's own lock knows nothing of it."""
     base = "my/debian:bookworm"
-    plan = plan_named("cpu", base=base).unlocked
+    plan = plan_named("cpu", Selection(base=base)).unlocked
     pins = Pins(apt=dict.fromkeys(plan.apt, "7"))
     write_lock(here / "tk.lock", Lock({"cpu": LockedImage(recipe_of(plan), base, pins, stand_in=True)}))
     made = lock(base=base, engine=_with_base(base))
@@ -338,7 +339,7 @@ def test_the_lock_notes_what_was_trusted(versions: dict[str, str], monkeypatch: 
 
 def test_what_was_trusted_of_a_component_counts_for_those_that_are_built_with_it() -> None:
     url = "https://github.com/intel/llvm"
-    plan = plan_named("cuda-11.8+dpcpp-nightly-2023-12-06+tvm-sycl+ubuntu-20.04", lock=None).plan
+    plan = plan_named("cuda-11.8+dpcpp-nightly-2023-12-06+tvm-sycl+ubuntu-20.04", Selection(lock=None)).plan
     assert any(need.needs for need in plan.needs)
     assert locking.unvouched(plan, Pins()) == (f"the commit of nightly-2023-12-06 in {url}",)
     assert locking.unvouched(plan, Pins(needs={"dpcpp": Pins(git={url: "c" * 40})})) == ()

@@ -19,6 +19,7 @@ from tests.support.fake_engine import FakeEngine
 from tests.support.plans import small_plan
 from toolchain.commands.image import beside, target
 from toolchain.engine import build
+from toolchain.engine.choice import BuildOptions
 from toolchain.engine.events import Event
 from toolchain.engine.progress import BuildDisplay, StepTimes
 from toolchain.engine.store import StoredImage
@@ -127,10 +128,10 @@ def test_builds_at_a_time_by_memory(gigabytes: int, count: int) -> None:
 
 
 @pytest.fixture
-def beside_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[build.BuildOptions]:
+def beside_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[BuildOptions]:
     """An engine with memory for two builds. Of the processes that build one fails and one is killed; the
     options with which the command itself then looks for what the others built."""
-    looked: list[build.BuildOptions] = []
+    looked: list[BuildOptions] = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     engine = FakeEngine(info={"MemTotal": 32 << 30})
@@ -158,7 +159,7 @@ def beside_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[b
 
 
 def test_what_processes_of_their_own_say_is_in_the_one_document(
-    beside_each_other: list[build.BuildOptions], capsys: pytest.CaptureFixture[str]
+    beside_each_other: list[BuildOptions], capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["image", "build", "llvm-15", "cpu", "llvm-16", "--no-cache", "--json"]
     assert app(words, prog_name="tk", standalone_mode=False) == 5

@@ -13,11 +13,13 @@ from compiler import HostError
 from tests.support.fake_engine import FakeEngine, stored
 from toolchain.commands.image import check, sbom
 from toolchain.commands.image import list as list_images
-from toolchain.containers.launch import Request, prepare
+from toolchain.containers.launch import prepare
+from toolchain.containers.request import Request
 from toolchain.engine import labels
 from toolchain.engine.store import list_images as stored_images
 from toolchain.images.named import Named, plan_named
 from toolchain.images.plan import Plan
+from toolchain.images.selection import Selection
 from toolchain.provision.present import find_present, need_present
 
 BASE = "my/debian:12"
@@ -45,13 +47,13 @@ def present(engine: FakeEngine, named: Named) -> Any:
 
 
 def test_the_image_of_the_plan_comes_first(named: Named) -> None:
-    stand_in = plan_named("cpu", base=BASE).plan
+    stand_in = plan_named("cpu", Selection(base=BASE)).plan
     found = present(engine_with(stored(named.plan), on_stand_in(stand_in)), named)
     assert (found.reference, found.note) == (named.plan.reference, "")
 
 
 def test_else_one_on_a_stand_in_with_its_own_plan(named: Named) -> None:
-    stand_in = plan_named("cpu", base=BASE)
+    stand_in = plan_named("cpu", Selection(base=BASE))
     found = present(engine_with(on_stand_in(stand_in.plan)), named)
     assert found.reference == stand_in.plan.reference
     assert found.named.plan.key == stand_in.plan.key, "what is checked is the plan on that base"
@@ -61,7 +63,7 @@ def test_else_one_on_a_stand_in_with_its_own_plan(named: Named) -> None:
 
 
 def test_one_that_is_not_of_today_is_said_so(named: Named) -> None:
-    stand_in = plan_named("cpu", base=BASE)
+    stand_in = plan_named("cpu", Selection(base=BASE))
     old = dataclasses.replace(stand_in.plan, tag="older", stages=stand_in.plan.stages[:1])
     found = present(engine_with(on_stand_in(old)), named)
     assert (found.reference, found.is_current) == (old.reference, False)
@@ -71,15 +73,15 @@ def test_one_that_is_not_of_today_is_said_so(named: Named) -> None:
 
 
 def test_a_base_that_is_named_is_that_base(named: Named) -> None:
-    other = plan_named("cpu", base="other/base:1")
-    assert present(engine_with(on_stand_in(plan_named("cpu", base=BASE).plan)), other) is None
+    other = plan_named("cpu", Selection(base="other/base:1"))
+    assert present(engine_with(on_stand_in(plan_named("cpu", Selection(base=BASE)).plan)), other) is None
     with pytest.raises(HostError, match="no image of cpu"):
         need_present(engine_with(), named)  # type: ignore[arg-type]
 
 
 def test_check_sbom_and_run_find_the_same(named: Named, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each command, handed an engine that has nothing but an image on a stand-in, takes that."""
-    plan = plan_named("cpu", base=BASE).plan
+    plan = plan_named("cpu", Selection(base=BASE)).plan
     engine = engine_with(on_stand_in(plan))
     seen: list[tuple[str, str]] = []
 
@@ -106,7 +108,7 @@ def test_check_sbom_and_run_find_the_same(named: Named, monkeypatch: pytest.Monk
 def test_the_list_says_what_is_here(
     named: Named, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    engine = engine_with(on_stand_in(plan_named("cpu", base=BASE).plan))
+    engine = engine_with(on_stand_in(plan_named("cpu", Selection(base=BASE)).plan))
     monkeypatch.setattr("toolchain.engine.client.open_engine", lambda *_, **__: engine)
     assert [one.state for one in stored_images(engine)] == ["stand-in"]  # type: ignore[arg-type]
     list_images.list_command()

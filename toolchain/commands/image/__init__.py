@@ -28,6 +28,7 @@ from toolchain.commands.image import (
     why,
 )
 from toolchain.commands.image import list as list_images
+from toolchain.options import spread
 
 app = typer.Typer(help="Images of vendor stacks with the right LLVM and SYCL.", no_args_is_help=True)
 
@@ -38,22 +39,22 @@ def image() -> None:
 
 
 # One line for each subcommand, in the order of `tk image --help`.
-app.command("list")(list_images.list_command)
-app.command("show")(show.show_command)
-app.command("why")(why.why_command)
-app.command("lint")(lint.lint_command)
-app.command("render")(render.render_command)
-app.command("diff")(diff.diff_command)
-app.command("lock")(lock.lock_command)
-app.command("build")(build.build_command)
-app.command("check")(check.check_command)
-app.command("ls")(ls.ls_command)
-app.command("pull")(pull.pull_command)
-app.command("push")(push.push_command)
-app.command("publish")(publish.publish_command)
-app.command("rm")(rm.rm_command)
-app.command("prune")(prune.prune_command)
-app.command("sbom")(sbom.sbom_command)
-app.command("run")(run.run_command)
-app.command("shell")(shell.shell_command)
+app.command("list")(spread(list_images.list_command))
+app.command("show")(spread(show.show_command))
+app.command("why")(spread(why.why_command))
+app.command("lint")(spread(lint.lint_command))
+app.command("render")(spread(render.render_command))
+app.command("diff")(spread(diff.diff_command))
+app.command("lock")(spread(lock.lock_command))
+app.command("build")(spread(build.build_command))
+app.command("check")(spread(check.check_command))
+app.command("ls")(spread(ls.ls_command))
+app.command("pull")(spread(pull.pull_command))
+app.command("push")(spread(push.push_command))
+app.command("publish")(spread(publish.publish_command))
+app.command("rm")(spread(rm.rm_command))
+app.command("prune")(spread(prune.prune_command))
+app.command("sbom")(spread(sbom.sbom_command))
+app.command("run")(spread(run.run_command))
+app.command("shell")(spread(shell.shell_command))
 app.add_typer(bundle.app, name="bundle")

@@ -2,50 +2,33 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from compiler import ExitCode, HostError, TkError, UsageError, did_you_mean
 from toolchain import console, options
 from toolchain.commands.image import beside, common, target
+from toolchain.engine.choice import AS_EVER, BUILDERS, BuildOptions, EngineChoice
 
 if TYPE_CHECKING:
-    from toolchain.engine.build import BuildOptions, BuiltImage
-    from toolchain.engine.builders import BuilderName
+    from toolchain.engine.build import BuiltImage
     from toolchain.engine.client import Engine
     from toolchain.images.named import Named
     from toolchain.images.plan import Plan
     from toolchain.provision.publish import Registry
 
+T = TypeVar("T")
 _NETWORKS = ("default", "none", "host")
-Builder = Annotated[
-    str,
-    typer.Option("--builder", metavar="NAME", help="auto, buildkit, or classic (without BuildKit)."),
-]
 
 
-def build_command(
-    context: typer.Context,
-    names: Annotated[
-        list[str], typer.Argument(metavar="NAME...", help="Images; see `tk image list`.", show_default=False)
-    ],
-    base: common.Base = None,
-    engine: options.EngineName = None,
-    docker_host: options.DockerHost = None,
-    site: options.Site = None,
-    arch: common.Archs = None,
-    allow: common.Allow = None,
-    with_apt: common.WithApt = None,
-    with_pip: common.WithPip = None,
-    with_file: common.WithFile = None,
-    locked: options.Locked = False,
-    frozen: options.Frozen = False,
-    trust_on_first_use: options.TrustOnFirstUse = False,
-    builder: Builder = "auto",
+def build_options(
+    builder: Annotated[
+        str,
+        typer.Option("--builder", metavar="NAME", help="auto, buildkit, or classic (without BuildKit)."),
+    ] = "auto",
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Run every step, also when the image is there.")
     ] = False,
@@ -60,6 +43,31 @@ def build_command(
     network: Annotated[
         str, typer.Option("--network", metavar="NAME", help="Of every step: default, none or host.")
     ] = "default",
+) -> BuildOptions:
+    """How images are built."""
+    caches = tuple(cache_from or ()), tuple(cache_to or ())
+    chosen, net = _one_of("builder", builder, BUILDERS), _one_of("network", network, _NETWORKS)
+    return BuildOptions(chosen, no_cache, *caches, network="" if net == "default" else net)
+
+
+def _one_of(what: str, name: str, known: Sequence[T]) -> T:
+    """The one of `known` that is called so; raises UsageError."""
+    for one in known:
+        if one == name:
+            return one
+    hint = did_you_mean(name, map(str, known)) or ", ".join(map(str, known))
+    raise UsageError(f"no {what} is called `{name}`", where=f"--{what}", hint=hint)
+
+
+def build_command(
+    context: typer.Context,
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME...", help="Images; see `tk image list`.", show_default=False)
+    ],
+    selection: common.Selected = common.NO_SELECTION,
+    engine: common.Engine = common.ANY_ENGINE,
+    trust_on_first_use: options.TrustOnFirstUse = False,
+    how: Annotated[BuildOptions, options.Depends(build_options)] = AS_EVER,
     jobs: Annotated[
         int | None,
         typer.Option(
@@ -84,44 +92,24 @@ def build_command(
     reference goes to standard output. Of several images all are tried, even if one fails; what two of them
     need is built once. The exit code is 5 when a step of a build fails.
     """
-    from toolchain.engine.build import BuildOptions
+    from toolchain.provision.publish import refuse_unredistributable
 
-    chosen = _builder(builder)
-    if network not in _NETWORKS:
-        raise UsageError(
-            f"no network is called `{network}`",
-            where="--network",
-            hint=did_you_mean(network, _NETWORKS) or ", ".join(_NETWORKS),
-        )
-    plan = functools.partial(
-        target.planned, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked,
-        frozen=frozen, additions=common.additions(with_apt, with_pip, with_file), locks=not dry_run,
-    )  # fmt: skip
     names = list(dict.fromkeys(names))
-    images = target.planned_all(names, plan)
+    images = target.planned_all(names, selection, locks=not dry_run)
     if dry_run:
-        _show_intent(_engine_if_any(docker_host, engine), images, json=json)
+        _show_intent(_engine_if_any(engine), images, json=json)
         return
-    connected = target.connect(docker_host, engine)
-    work = _Work(
-        connected,
-        chosen,
-        BuildOptions(
-            no_cache=no_cache,
-            cache_from=tuple(cache_from or ()),
-            cache_to=tuple(cache_to or ()),
-            network="" if network == "default" else network,
-        ),
-        trust_on_first_use,
-        target.push_target(images[0].site, registry, private=private) if push else None,
-    )
-    _refuse_to_push(images, work)
-    count = min(len(images), jobs or beside.fitting(connected))
+    opened = target.connect(engine)
+    where = target.push_target(images[0].site, registry, private=private) if push else None
+    work = _Work(opened, how, trust_on_first_use, where)
+    if where is not None:  # what may not be pushed is said before hours of building
+        refuse_unredistributable([one.plan for one in images], where)
+    count = min(len(images), jobs or beside.fitting(opened))
     tried: dict[str, beside.Document] = {}
     if count > 1:
         tried = beside.build_beside(context, names, count)
-        images = target.planned_all([one for one in names if "error" not in tried[one]], plan)
-        work = replace(work, options=replace(work.options, no_cache=False))  # every step was run now
+        images = target.planned_all([one for one in names if "error" not in tried[one]], selection)
+        work = replace(work, options=replace(how, no_cache=False))  # every step was run now
     _build_all(names, images, work, tried, json=json)
 
 
@@ -130,28 +118,9 @@ class _Work:
     """How images are built, and where they are pushed then, if anywhere."""
 
     engine: Engine
-    builder: BuilderName
     options: BuildOptions
     trust_first_use: bool
     registry: Registry | None
-
-
-def _builder(name: str) -> BuilderName:
-    from toolchain.engine.builders import BUILDERS
-
-    chosen = next((one for one in BUILDERS if one == name), None)
-    if chosen is None:
-        hint = did_you_mean(name, BUILDERS) or ", ".join(BUILDERS)
-        raise UsageError(f"no builder is called `{name}`", where="--builder", hint=hint)
-    return chosen
-
-
-def _refuse_to_push(images: Sequence[Named], work: _Work) -> None:
-    """What may not be pushed is said before hours of building."""
-    if work.registry is not None:
-        from toolchain.provision.publish import refuse_unredistributable
-
-        refuse_unredistributable([one.plan for one in images], work.registry)
 
 
 def _build_all(
@@ -201,7 +170,6 @@ def _build(named: Named, work: _Work, *, json: bool) -> beside.Document:
         work.engine,
         named,
         trust_first_use=work.trust_first_use,
-        builder=work.builder,
         options=work.options,
     )
     if not json:
@@ -226,10 +194,10 @@ def _show(result: BuiltImage) -> None:
     console.data(result.reference)
 
 
-def _engine_if_any(docker_host: str | None, kind: str | None) -> Engine | None:
+def _engine_if_any(choice: EngineChoice) -> Engine | None:
     """The engine; without one a dry run says what it can."""
     try:
-        return target.connect(docker_host, kind)
+        return target.connect(choice)
     except HostError as error:
         console.warn(str(error))
         return None

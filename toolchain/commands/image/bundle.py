@@ -29,16 +29,11 @@ def bundle() -> None:
     """Everything that a build needs as one file."""
 
 
-@app.command("export")
 def export_command(
     name: common.Name,
     output: Output = None,
-    base: common.Base = None,
-    engine: options.EngineName = None,
-    docker_host: options.DockerHost = None,
-    site: options.Site = None,
-    arch: common.Archs = None,
-    allow: common.Allow = None,
+    selection: common.SelectedBase = common.NO_SELECTION,
+    engine: common.Engine = common.ANY_ENGINE,
     json: options.Json = False,
 ) -> None:
     """Write a bundle: base and component images, packages, wheels, downloads, the lock.
@@ -50,8 +45,8 @@ def export_command(
     from toolchain.provision.bundle import export_bundle
 
     options.check_file(output)
-    connected = target.connect(docker_host, engine)
-    made = target.planned(name, site=site, archs=arch or (), allow=allow or (), base=base, ready=False)
+    connected = target.connect(engine)
+    made = target.planned(name, selection, ready=False)
     lock = read_lock(made.lock_file) if made.lock_file is not None else None
     if lock is None:
         raise BadInputError(
@@ -73,11 +68,9 @@ def export_command(
         console.talk(f"{counted(len(manifest.files), 'file')}, {console.size(size)}")
 
 
-@app.command("import")
 def import_command(
     file: Source,
-    engine: options.EngineName = None,
-    docker_host: options.DockerHost = None,
+    engine: common.Engine = common.ANY_ENGINE,
     json: options.Json = False,
 ) -> None:
     """Check a bundle, keep its files, load its images, and write its section into tk.lock.
@@ -90,7 +83,7 @@ def import_command(
     from toolchain.provision.bundled_recipes import use_recipes
 
     options.existing_file(file)
-    connected = target.connect(docker_host, engine)
+    connected = target.connect(engine)
     lock = lock_path()
     found = import_bundle(connected, file, lock, say=console.talk)
     recipes = use_recipes(found, lock.parent)
@@ -115,3 +108,7 @@ def _tell(recipes: Recipes, project: Path) -> None:
         console.data(recipes.lines.rstrip("\n"))
     if not recipes.fits and not recipes.lines:
         console.warn(f"the recipes here are not those of the export: {recipes.problem}")
+
+
+app.command("export")(options.spread(export_command))
+app.command("import")(options.spread(import_command))

@@ -17,17 +17,8 @@ if TYPE_CHECKING:
 
 def check_command(
     name: common.Name,
-    base: common.Base = None,
-    engine: options.EngineName = None,
-    docker_host: options.DockerHost = None,
-    site: options.Site = None,
-    arch: common.Archs = None,
-    allow: common.Allow = None,
-    with_apt: common.WithApt = None,
-    with_pip: common.WithPip = None,
-    with_file: common.WithFile = None,
-    locked: options.Locked = False,
-    frozen: options.Frozen = False,
+    selection: common.Selected = common.NO_SELECTION,
+    engine: common.Engine = common.ANY_ENGINE,
     json: options.Json = False,
 ) -> None:
     """Run an image's smoke tests, without root and network, and compare what is in it with the lock.
@@ -36,11 +27,8 @@ def check_command(
     """
     from toolchain.provision.check import check_image
 
-    connected = target.connect(docker_host, engine)
-    made = target.planned(
-        name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen,
-        additions=common.additions(with_apt, with_pip, with_file),
-    )  # fmt: skip
+    connected = target.connect(engine)
+    made = target.planned(name, selection)
     there = target.present(connected, made)
     with progress_bar(f"checking {there.reference}"):
         report = check_image(connected, there.named.plan, there.named.pins, there.image)

@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolchain import options
+from toolchain.engine.choice import ANY_ENGINE as ANY_ENGINE
+from toolchain.engine.choice import EngineChoice
+from toolchain.images.selection import NO_SELECTION as NO_SELECTION
+from toolchain.images.selection import Selection, lock_mode
+
 if TYPE_CHECKING:
-    from toolchain.recipes.additions import Additions
     from toolchain.recipes.book import RecipeBook
     from toolchain.site import SiteConfig
 
@@ -51,13 +56,42 @@ WithFile = Annotated[
 ]
 
 
-def additions(
-    with_apt: list[str] | None, with_pip: list[str] | None, with_file: list[Path] | None
-) -> Additions:
-    """What `--with-apt`, `--with-pip` and `--with` add to an image."""
-    from toolchain.recipes.additions import read_additions
+def selection(
+    base: Base = None,
+    site: options.Site = None,
+    arch: Archs = None,
+    allow: Allow = None,
+    with_apt: WithApt = None,
+    with_pip: WithPip = None,
+    with_file: WithFile = None,
+    locked: options.Locked = False,
+    frozen: options.Frozen = False,
+) -> Selection:
+    """What the options select beside the name of an image."""
+    additions = None
+    if with_apt or with_pip or with_file:
+        from toolchain.recipes.additions import read_additions
 
-    return read_additions(with_apt or (), with_pip or (), with_file or ())
+        additions = read_additions(with_apt or (), with_pip or (), with_file or ())
+    mode = lock_mode(locked=locked, frozen=frozen)
+    return Selection(site, tuple(arch or ()), tuple(allow or ()), base, additions, mode)
+
+
+def engine_choice(docker_host: options.DockerHost = None, engine: options.EngineName = None) -> EngineChoice:
+    """The engine that the options name."""
+    return EngineChoice(docker_host, engine)
+
+
+_ADDED = ("with_apt", "with_pip", "with_file")
+_LOCKS = ("locked", "frozen")
+Engine = Annotated[EngineChoice, options.Depends(engine_choice)]
+Selected = Annotated[Selection, options.Depends(selection)]
+SelectedUnlocked = Annotated[Selection, options.Depends(selection, without=_LOCKS)]
+SelectedBase = Annotated[Selection, options.Depends(selection, without=(*_ADDED, *_LOCKS))]
+SelectedRecipe = Annotated[Selection, options.Depends(selection, without=("base", *_ADDED, *_LOCKS))]
+SelectedToRun = Annotated[Selection, options.Depends(selection, without=("base",))]
+SelectedPlace = Annotated[Selection, options.Depends(selection, without=("base", "arch", "allow"))]
+SelectedByName = Annotated[Selection, options.Depends(selection, without=("arch", "allow"))]
 
 
 def open_recipes(site: Path | None) -> tuple[RecipeBook, SiteConfig]:

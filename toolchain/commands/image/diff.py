@@ -9,6 +9,7 @@ import typer
 import compiler
 from toolchain import console, options
 from toolchain.commands.image import common
+from toolchain.images.selection import Selection
 
 
 def diff_command(
@@ -22,7 +23,7 @@ def diff_command(
     from toolchain.images.diff import diff_plans
     from toolchain.images.named import plan_named
 
-    plans = [plan_named(name, site_file=site, allow=allow or ()).plan for name in (first, second)]
+    plans = [plan_named(name, Selection(site, allow=tuple(allow or ()))).plan for name in (first, second)]
     found = diff_plans(*plans)
     if json:
         console.data_json(

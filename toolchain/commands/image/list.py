@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from compiler import HostError, TkError
 from toolchain import console, options
 from toolchain.commands.image import common
+from toolchain.engine.choice import EngineChoice
 
 if TYPE_CHECKING:
     from toolchain.recipes.book import RecipeBook
@@ -20,8 +21,7 @@ _SECONDS = 2.0
 
 def list_command(
     site: options.Site = None,
-    docker_host: options.DockerHost = None,
-    engine: options.EngineName = None,
+    engine: common.Engine = common.ANY_ENGINE,
     json: options.Json = False,
 ) -> None:
     """List the images that can be named, their components, and what was shown to work.
@@ -38,7 +38,7 @@ def list_command(
     records = (*load_evidence(), *load_evidence(project_directory() / FILE))
     images = [_rendered(one, book, config) for one in list_images(book, records)]
     components = list_components(book)
-    here = _here(docker_host, engine)
+    here = _here(engine)
     if json:
         found = [{**console.jsonable(one), "here": here.get(one.stands_for, [])} for one in images]
         console.data_json({"images": found, "components": components})
@@ -65,19 +65,17 @@ def list_command(
     console.data(f"another base where one is listed: {systems}")
 
 
-def _here(docker_host: str | None, kind: str | None) -> dict[str, list[dict[str, str]]]:
+def _here(engine: EngineChoice) -> dict[str, list[dict[str, str]]]:
     """Images that an engine has, by the names of their recipes; none where no engine answers at once."""
-    from toolchain.engine.client import open_engine
-    from toolchain.engine.endpoint import resolve_endpoint
+    from toolchain.engine.client import open_chosen
     from toolchain.engine.store import list_images
 
     found: dict[str, list[dict[str, str]]] = {}
     try:
-        connected = open_engine(resolve_endpoint(docker_host, kind=kind), kind=kind, seconds=_SECONDS)
-        for one in list_images(connected):
+        for one in list_images(open_chosen(engine, seconds=_SECONDS)):
             found.setdefault(one.name, []).append({"reference": one.references[0], "state": one.state})
     except HostError:
-        if docker_host is not None or kind is not None:  # it was asked for
+        if engine != common.ANY_ENGINE:  # it was asked for
             raise
     return found
 

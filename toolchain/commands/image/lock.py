@@ -53,15 +53,8 @@ def lock_command(
     image: Image = None,
     dry_run: DryRun = False,
     mirror_list: MirrorList = False,
-    arch: common.Archs = None,
-    allow: common.Allow = None,
-    with_apt: common.WithApt = None,
-    with_pip: common.WithPip = None,
-    with_file: common.WithFile = None,
-    base: common.Base = None,
-    site: options.Site = None,
-    docker_host: options.DockerHost = None,
-    engine_name: options.EngineName = None,
+    selection: common.SelectedUnlocked = common.NO_SELECTION,
+    engine: common.Engine = common.ANY_ENGINE,
     json: options.Json = False,
 ) -> None:
     """Resolve what an image's recipe leaves open and write it into the project's tk.lock.
@@ -71,7 +64,6 @@ def lock_command(
     image that it names stays when it was built from the same plan.
     """
     from toolchain.images.lock.pins import lock_path
-    from toolchain.images.named import plan_named
     from toolchain.provision.obtain import trusting
     from toolchain.provision.section import Section
 
@@ -85,17 +77,12 @@ def lock_command(
             return
         raise UsageError("no image is named", hint="`tk image list` shows what can be named")
     chosen = _image(image)
-    named = plan_named(
-        name, site_file=site, archs=arch or (), allow=allow or (), base=base, lock=None,
-        additions=common.additions(with_apt, with_pip, with_file),
-    )  # fmt: skip
-    for warning in named.warnings:
-        console.warn(warning)
-    section = Section(named.plan, named.site, lock_path())
+    named = target.planned(name, replace(selection, lock=None))
+    section = Section(named, lock_path())
     before = after = section.read()
     if before is None or update or not section.is_fresh():
         made = section.resolve(
-            target.connect(docker_host, engine_name),
+            target.connect(engine),
             before=None if before is None else before.pins,
             update=update,
             trust=trusting(given=trust_on_first_use),
@@ -106,9 +93,9 @@ def lock_command(
             section.write(after)
     assert after is not None  # resolved above
     if not dry_run:
-        after = _with_build(section, after, chosen, lambda: target.connect(docker_host, engine_name))
+        after = _with_build(section, after, chosen, lambda: target.connect(engine))
     if mirror_list:
-        _tell_mirror(section.planned(after.pins), after.pins, path_text=str(section.path), json=json)
+        _tell_mirror(named.planned(after.pins), after.pins, path_text=str(section.path), json=json)
         return
     _tell(before, after, path_text=str(section.path), json=json, dry_run=dry_run)
 

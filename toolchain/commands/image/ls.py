@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolchain import console, options
-from toolchain.commands.image import target
+from toolchain.commands.image import common, target
 
 if TYPE_CHECKING:
     from toolchain.engine.store import StoredImage
@@ -18,14 +18,13 @@ def ls_command(
     untagged: Annotated[
         bool, typer.Option("--all", help="Also those whose name a later build took.")
     ] = False,
-    engine: options.EngineName = None,
-    docker_host: options.DockerHost = None,
+    engine: common.Engine = common.ANY_ENGINE,
     json: options.Json = False,
 ) -> None:
     """List the images that tk built on an engine, the newest first."""
     from toolchain.engine.store import list_images
 
-    connected = target.connect(docker_host, engine)
+    connected = target.connect(engine)
     images = list_images(connected, untagged=untagged)
     if json:
         console.data_json([{"state": one.state, **console.jsonable(one)} for one in images])

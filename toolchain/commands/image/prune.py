@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from compiler import counted
 from toolchain import console, options
-from toolchain.commands.image import removal, target
+from toolchain.commands.image import common, removal, target
 
 
 def prune_command(
     yes: removal.Yes = False,
     dry_run: removal.DryRun = False,
-    engine: options.EngineName = None,
-    docker_host: options.DockerHost = None,
+    engine: common.Engine = common.ANY_ENGINE,
     json: options.Json = False,
 ) -> None:
     """Remove superseded images, and what interrupted runs left: containers, volumes, layers.
@@ -22,7 +21,7 @@ def prune_command(
     """
     from toolchain.engine import store
 
-    connected = target.connect(docker_host, engine)
+    connected = target.connect(engine)
     wanted = removal.wanted_by_locks(store.list_images(connected, untagged=True))
     superseded = store.unused_images(connected)
     unused = [one for one in superseded if one.id not in wanted]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,7 +12,6 @@ import typer
 from compiler import ExitCode, TkError
 from toolchain import console, options
 from toolchain.commands.image import common, push, target
-from toolchain.progress import progress_bar
 
 if TYPE_CHECKING:
     from toolchain.engine.build import BuiltImage
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from toolchain.images.named import Named
     from toolchain.provision.check import Report
     from toolchain.provision.publish import Registry
-    from toolchain.recipes.additions import Additions
     from toolchain.recipes.evidence import Evidence, State
 
 # What the whole command ends with when images fail for several reasons: the first of these.
@@ -59,19 +56,6 @@ class _Work:
     outcomes: list[Outcome] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class Chosen:
-    """The options that decide what a name stands for."""
-
-    site: Path | None = None
-    archs: Sequence[str] = ()
-    allow: Sequence[str] = ()
-    base: str | None = None
-    locked: bool = False
-    frozen: bool = False
-    additions: Additions | None = None
-
-
 def publish_command(
     names: Annotated[
         list[str], typer.Argument(metavar="NAME...", help="Images; see `tk image list`.", show_default=False)
@@ -84,17 +68,8 @@ def publish_command(
             "--evidence", metavar="FILE", help="Where it is written; default: evidence.json beside tk.lock."
         ),
     ] = None,
-    base: common.Base = None,
-    engine: options.EngineName = None,
-    docker_host: options.DockerHost = None,
-    site: options.Site = None,
-    arch: common.Archs = None,
-    allow: common.Allow = None,
-    with_apt: common.WithApt = None,
-    with_pip: common.WithPip = None,
-    with_file: common.WithFile = None,
-    locked: options.Locked = False,
-    frozen: options.Frozen = False,
+    selection: common.Selected = common.NO_SELECTION,
+    engine: common.Engine = common.ANY_ENGINE,
     trust_on_first_use: options.TrustOnFirstUse = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done; no engine is asked.")
@@ -113,9 +88,7 @@ def publish_command(
     from toolchain.site import project_directory
 
     options.check_file(evidence, "--evidence")
-    added = common.additions(with_apt, with_pip, with_file)
-    chosen = Chosen(site, tuple(arch or ()), tuple(allow or ()), base, locked, frozen, added)
-    images = plan_all(names, chosen)
+    images = target.planned_all(names, selection)
     where = target.push_target(images[0].site, registry, private=private)
     refuse_unredistributable([one.plan for one in images], where)
     record = evidence or project_directory() / FILE
@@ -123,7 +96,7 @@ def publish_command(
     if dry_run:
         _show_intent(images, where, record, json=json)
         return
-    work = _Work(target.connect(docker_host, engine), where, record, bool(arch), trust_on_first_use)
+    work = _Work(target.connect(engine), where, record, bool(selection.archs), trust_on_first_use)
     for one in images:
         work.outcomes.append(_publish(one, work))
     _show(work, json=json)
@@ -132,22 +105,13 @@ def publish_command(
         raise typer.Exit(next((one for one in _WORST if one in codes), max(codes)))
 
 
-def plan_all(names: Iterable[str], chosen: Chosen) -> list[Named]:
-    """The plans of all names; raises the one error that there is, or all of them as one."""
-    plan = functools.partial(
-        target.planned, site=chosen.site, archs=chosen.archs, allow=chosen.allow, base=chosen.base,
-        locked=chosen.locked, frozen=chosen.frozen, locks=True, additions=chosen.additions,
-    )  # fmt: skip
-    return target.planned_all(names, plan)
-
-
 def _publish(made: Named, work: _Work) -> Outcome:
     """Take one image as far as it goes; what stops it is shown, and is in the outcome."""
     outcome = Outcome(made.plan.section, made.plan.reference)
     try:
         made, image = _build(made, work)
         outcome = replace(outcome, reference=image.reference, build="done", how=image.how)
-        report = _check(made, work.engine)
+        report = target.checked(work.engine, made)
         if not report.passed:
             problem = _findings(report)
             console.warn(f"{outcome.name} is not pushed: {'; '.join(problem)}")
@@ -183,13 +147,6 @@ def _build(made: Named, work: _Work) -> tuple[Named, BuiltImage]:
     if done.image.note:
         console.warn(done.image.note)
     return done.named, done.image
-
-
-def _check(made: Named, engine: Engine) -> Report:
-    from toolchain.provision.check import check_image
-
-    with progress_bar(f"checking {made.plan.reference}"):
-        return check_image(engine, made.plan, made.pins, target.built(engine, made.plan))
 
 
 def _findings(report: Report) -> tuple[str, ...]:

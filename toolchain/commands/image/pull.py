@@ -25,17 +25,8 @@ def pull_command(
     digest: Annotated[
         str, typer.Option("--digest", metavar="sha256:...", help="Exactly this image; as `push` printed it.")
     ] = "",
-    base: common.Base = None,
-    engine: options.EngineName = None,
-    docker_host: options.DockerHost = None,
-    site: options.Site = None,
-    arch: common.Archs = None,
-    allow: common.Allow = None,
-    with_apt: common.WithApt = None,
-    with_pip: common.WithPip = None,
-    with_file: common.WithFile = None,
-    locked: options.Locked = False,
-    frozen: options.Frozen = False,
+    selection: common.Selected = common.NO_SELECTION,
+    engine: common.Engine = common.ANY_ENGINE,
     json: options.Json = False,
 ) -> None:
     """Pull an image from a registry: by --digest, by the digest in tk.lock, or by its name.
@@ -46,12 +37,8 @@ def pull_command(
 
     if digest and not _DIGEST.fullmatch(digest):
         raise UsageError(f"`{digest}` is no digest", where="--digest", hint="sha256: and 64 hex digits")
-    connected = target.connect(docker_host, engine)
-    made = target.planned(
-        name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen,
-        ready=not digest,
-        additions=common.additions(with_apt, with_pip, with_file),
-    )  # fmt: skip
+    connected = target.connect(engine)
+    made = target.planned(name, selection, ready=not digest)
     where = _source(made, registry, digest)
     shown = f"{where.reference}@{where.digest}" if where.digest else where.reference
     with progress_bar(f"pulling {shown}"):

@@ -18,17 +18,8 @@ def push_command(
     name: common.Name,
     registry: target.Registry = None,
     private: target.Private = False,
-    base: common.Base = None,
-    engine: options.EngineName = None,
-    docker_host: options.DockerHost = None,
-    site: options.Site = None,
-    arch: common.Archs = None,
-    allow: common.Allow = None,
-    with_apt: common.WithApt = None,
-    with_pip: common.WithPip = None,
-    with_file: common.WithFile = None,
-    locked: options.Locked = False,
-    frozen: options.Frozen = False,
+    selection: common.Selected = common.NO_SELECTION,
+    engine: common.Engine = common.ANY_ENGINE,
     json: options.Json = False,
 ) -> None:
     """Push a built image and its component images to a registry; its digest there goes to standard output.
@@ -39,14 +30,10 @@ def push_command(
     """
     from toolchain.provision.publish import refuse_unredistributable
 
-    made = target.planned(
-        name, site=site, archs=arch or (), allow=allow or (), base=base, locked=locked, frozen=frozen,
-        ready=False,
-        additions=common.additions(with_apt, with_pip, with_file),
-    )  # fmt: skip
+    made = target.planned(name, selection, ready=False)
     where = target.push_target(made.site, registry, private=private)
     refuse_unredistributable([made.plan], where)
-    connected = target.connect(docker_host, engine)
+    connected = target.connect(engine)
     target.built(connected, made.plan)
     pushed = push_image(connected, made, where)
     if json:

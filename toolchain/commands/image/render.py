@@ -11,7 +11,8 @@ import typer
 
 import compiler
 from toolchain import console, options
-from toolchain.commands.image import common
+from toolchain.commands.image import common, target
+from toolchain.engine.choice import EngineChoice
 
 if TYPE_CHECKING:
     from toolchain.devices.options import RunOption
@@ -63,37 +64,23 @@ def render_command(
     name: common.Name,
     format: FormatOption = Format.DOCKERFILE,  # noqa: A002 - the option's name
     output: Output = None,
-    arch: common.Archs = None,
-    allow: common.Allow = None,
-    with_apt: common.WithApt = None,
-    with_pip: common.WithPip = None,
-    with_file: common.WithFile = None,
-    base: common.Base = None,
     digest: Digest = "",
     feature: Features = None,
     extension: Extensions = None,
     allow_unresolved: AllowUnresolved = False,
-    site: options.Site = None,
-    docker_host: options.DockerHost = None,
-    engine: options.EngineName = None,
+    selection: common.SelectedUnlocked = common.NO_SELECTION,
+    engine: common.Engine = common.ANY_ENGINE,
 ) -> None:
     """Show the Dockerfile of an image, or the file of another tool; with -o everything that a build reads.
 
     What builds an image or names it is refused (exit code 3) while downloads or commits in it are not locked:
     such files could not be built. A Dockerfile that is only shown says so instead.
     """
-    from toolchain.images.named import plan_named
-
     if output is not None:
         options.check_folder(output)
-    named = plan_named(
-        name, site_file=site, archs=arch or (), allow=allow or (), base=base,
-        additions=common.additions(with_apt, with_pip, with_file),
-    )  # fmt: skip
-    for warning in named.warnings:
-        console.warn(warning)
+    named = target.planned(name, selection)
     if format is Format.APPTAINER:
-        digest = digest or _digest(named, docker_host, engine)
+        digest = digest or _digest(named, engine)
     else:
         shown_only = format is Format.DOCKERFILE and output is None
         _check_resolved(named.plan, shown=shown_only, allowed=allow_unresolved)
@@ -205,13 +192,9 @@ def _run_options(plan: Plan) -> tuple[RunOption, ...]:
         return chosen
 
 
-def _digest(named: Named, docker_host: str | None, kind: str | None) -> str:
+def _digest(named: Named, engine: EngineChoice) -> str:
     """How a registry that the engine knows calls the built image; empty when none does."""
-    from toolchain.engine.client import open_engine
-    from toolchain.engine.endpoint import resolve_endpoint
-
-    engine = open_engine(resolve_endpoint(docker_host, kind=kind), kind=kind)
-    facts = engine.image(named.plan.reference) or {}
+    facts = target.connect(engine).image(named.plan.reference) or {}
     known = [str(one) for one in facts.get("RepoDigests") or ()]
     own = [one for one in known if named.site.registry and one.startswith(f"{named.site.registry}/")]
     return next(iter((*own, *known)), "")

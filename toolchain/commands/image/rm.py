@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from toolchain import console, options
-from toolchain.commands.image import removal, target
+from toolchain.commands.image import common, removal, target
 
 
 def rm_command(
@@ -19,8 +19,7 @@ def rm_command(
     ] = False,
     yes: removal.Yes = False,
     dry_run: removal.DryRun = False,
-    engine: options.EngineName = None,
-    docker_host: options.DockerHost = None,
+    engine: common.Engine = common.ANY_ENGINE,
     json: options.Json = False,
 ) -> None:
     """Remove images that tk built; others are left alone, whatever they are called.
@@ -29,7 +28,7 @@ def rm_command(
     """
     from toolchain.engine.store import list_images, remove_images
 
-    connected = target.connect(docker_host, engine)
+    connected = target.connect(engine)
     images = {one.id: one for name in names for one in target.select(connected, name)}
     wanted = removal.wanted_by_locks(list_images(connected, untagged=True))
     lines = removal.described(images.values(), wanted)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -12,10 +13,13 @@ import typer
 
 from compiler import ExitCode, TkError, UsageError
 from toolchain import console, options
-from toolchain.commands.image import common
+from toolchain.commands.image import common, target
+from toolchain.containers.request import Request
+from toolchain.devices.wishes import Extras, Wishes
+from toolchain.engine.choice import EngineChoice
 
 if TYPE_CHECKING:
-    from toolchain.containers.launch import Launch, Request
+    from toolchain.containers.launch import Launch
 
 FAILED = 125
 """Exit status when tk itself fails, so that it is not taken for the program's (as `docker run` does it)."""
@@ -71,11 +75,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the engine's own 
 Build = Annotated[bool, typer.Option("--build", help="Build the image first when it is missing.")]
 
 
-def run_command(
-    name: common.Name,
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND...", help="The program and its arguments.")
-    ] = None,
+def request_of(
     devices: Devices = None,
     gpus: options.Gpus = None,
     allow_profiling: options.Profiling = False,
@@ -90,20 +90,40 @@ def run_command(
     publish: Ports = None,
     workdir: WorkDir = None,
     assume: options.Assume = None,
-    explain: Explain = False,
-    dry_run: DryRun = False,
     build: Build = False,
     trust_on_first_use: options.TrustOnFirstUse = False,
-    docker_host: options.DockerHost = None,
-    engine: options.EngineName = None,
-    site: options.Site = None,
-    arch: common.Archs = None,
-    allow: common.Allow = None,
-    with_apt: common.WithApt = None,
-    with_pip: common.WithPip = None,
-    with_file: common.WithFile = None,
-    locked: options.Locked = False,
-    frozen: options.Frozen = False,
+    selection: common.SelectedToRun = common.NO_SELECTION,
+) -> Request:
+    """What the options say of a container; its image and program come with the command."""
+    return Request(
+        devices=tuple(devices or ("auto",)),
+        wishes=Wishes(tuple(gpus or ()), allow_profiling, allow_debugging, no_seccomp),
+        network=network,
+        shm_size=shm_size or "",
+        folder=None if no_folder else Path.cwd(),
+        assumed=assume,
+        selection=selection,
+        build=build,
+        trust_first_use=trust_on_first_use,
+        tty=os.isatty(0) and os.isatty(1),
+        as_root=as_root,
+        extras=Extras(tuple(volume or ()), tuple(env or ()), tuple(publish or ()), workdir or ""),
+    )
+
+
+BARE = Request()
+Container = Annotated[Request, options.Depends(request_of)]
+
+
+def run_command(
+    name: common.Name,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- COMMAND...", help="The program and its arguments.")
+    ] = None,
+    container: Container = BARE,
+    explain: Explain = False,
+    dry_run: DryRun = False,
+    engine: common.Engine = common.ANY_ENGINE,
     json: options.Json = False,
 ) -> None:
     """Run a program in an image; its exit status is tk's own, and 125 says that tk failed.
@@ -111,66 +131,38 @@ def run_command(
     The program runs as you, with the current folder at /work, and gets the accelerators of the image's
     vendor and nothing else of the machine. More only when asked for: --explain shows each option.
     """
-    from toolchain.containers.launch import Request
-    from toolchain.devices.extras import Extras
-    from toolchain.devices.privileges import Wishes
-    from toolchain.images.lock.pins import lock_mode
+    request = replace(container, image=name, argv=tuple(command or ()))
+    if explain or dry_run:
+        from toolchain.containers.launch import prepare
 
-    wishes = Wishes(tuple(gpus or ()), allow_profiling, allow_debugging, no_seccomp)
-    show = explain or dry_run
-    with contextlib.nullcontext() if show else failing():
-        if not command and not show:
+        shown = prepare(target.connect(engine), replace(request, build=False))
+        show_launch(shown, explain=explain, json=json)
+        return
+    with failing():
+        if not command:
             raise UsageError(
                 "no program to run", where="tk image run", hint=f"tk image run {name} -- COMMAND"
             )
-        if json and not show:  # standard output is the program's
+        if json:  # standard output is the program's
             raise UsageError(
                 "--json shows what would be run", where="--json", hint="add --explain or --dry-run"
             )
-        request = Request(
-            image=name,
-            argv=tuple(command or ()),
-            devices=tuple(devices or ("auto",)),
-            wishes=wishes,
-            network=network,
-            shm_size=shm_size or "",
-            folder=None if no_folder else Path.cwd(),
-            assumed=assume,
-            site=site,
-            archs=tuple(arch or ()),
-            allow=tuple(allow or ()),
-            additions=common.additions(with_apt, with_pip, with_file),
-            lock=lock_mode(locked=locked, frozen=frozen),
-            build=build and not show,
-            trust_first_use=trust_on_first_use,
-            tty=os.isatty(0) and os.isatty(1),
-            as_root=as_root,
-            extras=Extras(tuple(volume or ()), tuple(env or ()), tuple(publish or ()), workdir or ""),
-        )
-        status = launch_or_show(request, docker_host, engine, explain=explain, show=show, json=json)
+        status = launch(request, engine)
     if status:
         raise typer.Exit(status)
 
 
-def launch_or_show(
-    request: Request, docker_host: str | None, engine: str | None, *, explain: bool, show: bool, json: bool
-) -> int:
-    """Run the request, or show what would be run."""
+def launch(request: Request, choice: EngineChoice) -> int:
+    """Run what is requested on this terminal; its exit status."""
     from toolchain.containers.launch import prepare, start
-    from toolchain.engine.client import open_engine
-    from toolchain.engine.endpoint import resolve_endpoint
     from toolchain.engine.store import sweep
 
-    opened = open_engine(resolve_endpoint(docker_host, kind=engine), kind=engine)
-    if not show:
-        sweep(opened)
-    launch = prepare(opened, request)
-    if show:
-        show_launch(launch, explain=explain, json=json)
-        return 0
-    for note in launch.notes:
+    engine = target.connect(choice)
+    sweep(engine)
+    ready = prepare(engine, request)
+    for note in ready.notes:
         console.warn(note)
-    return start(opened, launch, tty=request.tty)
+    return start(engine, ready, tty=request.tty)
 
 
 def show_launch(launch: Launch, *, explain: bool, json: bool) -> None:

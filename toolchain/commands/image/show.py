@@ -8,17 +8,16 @@ from toolchain.commands.image import common
 
 def show_command(
     name: common.Name,
-    arch: common.Archs = None,
-    allow: common.Allow = None,
-    site: options.Site = None,
+    selection: common.SelectedRecipe = common.NO_SELECTION,
     json: options.Json = False,
 ) -> None:
     """Show what a name stands for: base, packages, components, settings, and the source of each."""
     from toolchain.images.named import resolve_named
     from toolchain.recipes.describe import show_json, show_text
 
-    book, config = common.open_recipes(site)
-    found = resolve_named(name, book, archs=arch or (), allow=(*config.allow, *(allow or ())))
+    book, config = common.open_recipes(selection.site)
+    allow = (*config.allow, *selection.allow)
+    found = resolve_named(name, book, archs=selection.archs, allow=allow)
     if json:
         console.data_json(show_json(found))
     else:

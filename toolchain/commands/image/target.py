@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from compiler import TkError, UsageError, did_you_mean
 from toolchain import console
+from toolchain.progress import progress_bar
 
 if TYPE_CHECKING:
+    from toolchain.engine.choice import EngineChoice
     from toolchain.engine.client import Engine
     from toolchain.engine.store import StoredImage
     from toolchain.images.named import Named
     from toolchain.images.plan import Plan
+    from toolchain.images.selection import Selection
     from toolchain.provision import publish
+    from toolchain.provision.check import Report
     from toolchain.provision.present import Present
-    from toolchain.recipes.additions import Additions
     from toolchain.site import SiteConfig
 
 Registry = Annotated[
@@ -31,52 +33,30 @@ Private = Annotated[
 ]
 
 
-def connect(docker_host: str | None, kind: str | None) -> Engine:
+def connect(choice: EngineChoice) -> Engine:
     """The engine that the options name."""
-    from toolchain.engine.client import open_engine
-    from toolchain.engine.endpoint import resolve_endpoint
+    from toolchain.engine.client import open_chosen
 
-    return open_engine(resolve_endpoint(docker_host, kind=kind), kind=kind)
+    return open_chosen(choice)
 
 
-def planned(
-    name: str,
-    *,
-    site: Path | None,
-    archs: Sequence[str] = (),
-    allow: Sequence[str] = (),
-    base: str | None = None,
-    locked: bool = False,
-    frozen: bool = False,
-    ready: bool = True,
-    additions: Additions | None = None,
-    locks: bool = False,
-) -> Named:
-    """The plan of an image, from the project's lock where that counts; says what was warned about.
-
-    `ready`: the image that the lock names counts, too. `locks`: the caller brings the lock up to date.
-    """
-    from toolchain.images.lock.pins import lock_mode
+def planned(name: str, selection: Selection, *, ready: bool = True, locks: bool = False) -> Named:
+    """The plan of an image, as `plan_named`; says what was warned about."""
     from toolchain.images.named import plan_named
-    from toolchain.recipes.additions import NOTHING
 
-    mode = lock_mode(locked=locked, frozen=frozen)
-    named = plan_named(
-        name, site_file=site, archs=archs, allow=allow, base=base, lock=mode, ready=ready,
-        additions=additions or NOTHING, locks=locks,
-    )  # fmt: skip
+    named = plan_named(name, selection, ready=ready, locks=locks)
     for warning in named.warnings:
         console.warn(warning)
     return named
 
 
-def planned_all(names: Iterable[str], plan: Callable[[str], Named]) -> list[Named]:
+def planned_all(names: Iterable[str], selection: Selection, *, locks: bool = True) -> list[Named]:
     """The plans of all names, each once; raises the one error that there is, or all of them as one."""
     images: list[Named] = []
     errors: dict[str, TkError] = {}
     for name in dict.fromkeys(names):
         try:
-            images.append(plan(name))
+            images.append(planned(name, selection, locks=locks))
         except TkError as error:
             errors[name] = error
     if not errors:
@@ -132,6 +112,14 @@ def built(engine: Engine, plan: Plan) -> StoredImage:
     if found is None:
         raise not_there(engine, plan)
     return found
+
+
+def checked(engine: Engine, named: Named) -> Report:
+    """What checking the image of exactly this plan finds; raises as `built`."""
+    from toolchain.provision.check import check_image
+
+    with progress_bar(f"checking {named.plan.reference}"):
+        return check_image(engine, named.plan, named.pins, built(engine, named.plan))
 
 
 def select(engine: Engine, name: str) -> list[StoredImage]:

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
 def why_command(
     name: common.Name,
-    arch: common.Archs = None,
-    allow: common.Allow = None,
-    site: options.Site = None,
+    selection: common.SelectedRecipe = common.NO_SELECTION,
     json: options.Json = False,
 ) -> None:
     """Explain what a name stands for: each choice, each rule and its source; exit 3 if a rule refuses."""
@@ -29,10 +27,11 @@ def why_command(
     from toolchain.recipes.describe import why_json, why_text
     from toolchain.recipes.resolve import examine
 
-    book, config = common.open_recipes(site)
-    found = examine(split_name(name)[0], book, archs=arch or (), allow=(*config.allow, *(allow or ())))
+    book, config = common.open_recipes(selection.site)
+    allow = (*config.allow, *selection.allow)
+    found = examine(split_name(name)[0], book, archs=selection.archs, allow=allow)
     if found.combination.base.fallbacks and not found.refusing:
-        named = plan_named(name, site_file=site, archs=arch or (), allow=allow or ())
+        named = plan_named(name, selection)
         found = _with_locked_base(found, named.plan)
     if json:
         console.data_json(why_json(found))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
-from compiler import BadInputError, UsageError
+from compiler import BadInputError
 from toolchain.images.lock.file import (
     Lock,
     LockedAdditions,
@@ -18,12 +17,12 @@ from toolchain.images.lock.file import (
 )
 from toolchain.images.lock.known import remember
 from toolchain.images.plan import UNRESOLVED, WHOLE_COMMIT, Pins, Plan, Published
+from toolchain.images.selection import LockMode
 from toolchain.recipes.additions import NOTHING, Additions, read_additions
 from toolchain.site import LOCK_NAME, find_project, project_directory
 
-LockMode = Literal["auto", "locked", "frozen"]
-"""auto: a fresh section is used, a stale one is reported; locked: stale or missing is an error; frozen:
-the section is used as it is, and what it does not pin is an error."""
+Planner = Callable[[Pins | None], Plan]
+"""Plans an image, with the pins of a lock or without."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +36,6 @@ class LockedPins:
     stale: tuple[str, ...] = ()
     built: LockedBuild | None = None
     path: Path | None = None
-
-
-def lock_mode(*, locked: bool, frozen: bool) -> LockMode:
-    """The mode that `--locked` and `--frozen` ask for; raises UsageError when both do."""
-    if locked and frozen:
-        raise UsageError("--locked and --frozen exclude each other", hint="--frozen is the stricter one")
-    return "frozen" if frozen else "locked" if locked else "auto"
 
 
 def lock_path(start: Path | None = None) -> Path:
@@ -64,21 +56,34 @@ def user_lock() -> Path:
     return user_state_path("tk", appauthor=False) / LOCK_NAME
 
 
-def pins_for(plan: Plan, mode: LockMode = "auto", *, start: Path | None = None) -> LockedPins:
-    """What the project's lock says for an unlocked `plan`, or else the user's own; see `consult`."""
-    path = lock_path(start)
-    found = consult(plan, read_lock(path), mode, where=str(path))
-    if found.pins is not None:
-        remember(path)
-        return replace(found, path=path)
-    own = consult(plan, read_lock(user_lock()))
-    if own.pins is None or (found.stale and not plan.base.stand_in):
-        return found
-    return replace(own, path=user_lock())
+def plan_locked(
+    name: str, planned: Planner, mode: LockMode = "auto", *, start: Path | None = None
+) -> tuple[Plan, LockedPins]:
+    """The plan by what the project's lock says in the section `name`, or else the user's own; see `consult`.
+
+    An own one that does not count is passed over; one in place of a stale one counts for stand-in bases only.
+    """
+    stale: tuple[str, ...] = ()
+    own = user_lock()
+    for path in (lock_path(start), own):
+        lock = read_lock(path)
+        section = None if lock is None else lock.images.get(name)
+        if section is None and mode == "auto":
+            continue
+        plan = planned(None if section is None else section.pins)
+        found = consult(plan, lock, mode, where=str(path))
+        if found.pins is not None:
+            if path != own:
+                remember(path)
+            return plan, replace(found, path=path)
+        stale = stale if path == own else found.stale
+        if not plan.base.stand_in:
+            break
+    return planned(None), LockedPins(None, stale)
 
 
 def consult(plan: Plan, lock: Lock | None, mode: LockMode = "auto", *, where: str = LOCK_NAME) -> LockedPins:
-    """What `lock` says for a plan that was made without one.
+    """What `lock` says for a plan, whether or not that was made with its pins.
 
     Raises BadInputError in mode `locked` when there is no section or it is stale, and in mode `frozen` when
     there is none or it leaves open what the plan asks for.
