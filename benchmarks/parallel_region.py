@@ -24,7 +24,7 @@ from compiler.core.cache import ContentCache
 from compiler.core.files import private_directory
 from compiler.core.process import run
 from compiler.core.settings import load_settings
-from compiler.runtime.library import COMPILE_FLAGS, INCLUDE, Contents, Toolchain, link_program
+from compiler.runtime.library import COMPILE_FLAGS, INCLUDE, PROGRAM_FLAGS, Contents, Toolchain, link_library
 
 # pause in us, work in ns, regions
 CASES = ((0, 0, 50_000), (100, 0, 5_000), (0, 2_000, 20_000), (0, 20_000, 4_000), (1_000, 20_000, 500))
@@ -42,7 +42,8 @@ def build(cxx: str, directory: Path) -> Path:
     identity = run([cxx, "--version"]).stdout
     toolchain = Toolchain(cxx, identity, jobs=settings.jobs)
     contents = Contents(b"{}", (), (), lambda stream: stream.write(b""))
-    link_program([compiled], contents, program, toolchain, ContentCache(settings.cache_dir / "objects"))
+    cache = ContentCache(settings.cache_dir / "objects")
+    link_library([compiled], contents, program, toolchain, cache, flags=PROGRAM_FLAGS)
     return program
 
 

@@ -153,11 +153,6 @@ class Graph:
         """The content of `value` where it is known."""
         return self.constants.get(value)
 
-    def only_user(self, value: Value) -> Node | None:
-        """The node that reads `value`, when it is the only one and `value` does not leave the graph."""
-        users = self.users(value)
-        return users[0] if len(users) == 1 and value not in self.output_set else None
-
     def replace(
         self,
         *,

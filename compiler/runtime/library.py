@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from compiler.core.cache import ContentCache, content_key
-from compiler.core.diagnostics import BadInputError, BuildError
+from compiler.core.compilers import run_compiler
+from compiler.core.diagnostics import BadInputError
 from compiler.core.files import private_directory, sha256_file, stream_atomic, write_atomic
-from compiler.core.process import check_host, run
-from compiler.core.settings import child_environment
 from compiler.runtime.elf import CONSTANTS_SECTION, TABLE_SECTION, append_constants
 
 ROOT = Path(__file__).resolve().parent
@@ -43,8 +42,8 @@ LINK_FLAGS = (
     "-Wl,-z,defs,-z,relro,-z,now,-z,noexecstack",
 )
 PROGRAM_FLAGS = ("-pthread", "-Wl,--build-id=none", "-Wl,-z,relro,-z,now,-z,noexecstack")
-_LIMIT_SECONDS = 600.0
-_SHOWN_LINES = 12
+"""Of a program with a `main` among its objects, around its model: for measuring."""
+_DEFECT = "this is a defect of tk: please report it"
 
 # tk_pool_v1: see src/pool.h. `@gnu_unique_object` cannot be written in C++ for every compiler.
 _ASSEMBLER = """\
@@ -133,42 +132,29 @@ class Contents:
 
 
 def link_library(
-    objects: Sequence[Path], contents: Contents, output: Path, toolchain: Toolchain, cache: ContentCache
-) -> int:
-    """Link kernel objects (with `tk_plan_model` among them) into the library `output`; returns its bytes.
-
-    `output` is replaced at the end, in one step. Raises BuildError when the compiler or linker refuses, and
-    BadInputError for a tensor name that no C string can hold.
-    """
-    flags = (*LINK_FLAGS, *toolchain.flags, *toolchain.link_flags)
-    return _link(objects, contents, output, flags, toolchain, cache)
-
-
-def link_program(
-    objects: Sequence[Path], contents: Contents, output: Path, toolchain: Toolchain, cache: ContentCache
-) -> int:
-    """As `link_library`, with a `main` among the objects: a program around its model, for measuring."""
-    flags = (*PROGRAM_FLAGS, *toolchain.flags, *toolchain.link_flags)
-    return _link(objects, contents, output, flags, toolchain, cache)
-
-
-def _link(
     objects: Sequence[Path],
     contents: Contents,
     output: Path,
-    flags: Sequence[str],
     toolchain: Toolchain,
     cache: ContentCache,
+    *,
+    flags: Sequence[str] = LINK_FLAGS,
 ) -> int:
+    """Link kernel objects (with `tk_plan_model` among them) into the library `output`; returns its bytes.
+
+    `output` is replaced at the end, in one step. With PROGRAM_FLAGS it is a program. Raises BuildError when
+    the compiler or linker refuses, and BadInputError for a tensor name that no C string can hold.
+    """
     runtime = runtime_objects(toolchain, cache, contents.devices)
     with private_directory("tk-link") as directory:
         names = _write_inputs(directory, contents, [*objects, *runtime])
         # Assembled on its own: inside a link the compiler would invent a name, which ends up in the library.
         argv = [toolchain.cxx, "-c", "data.s", "-o", "data.o"]
-        _run(argv, directory, "the assembler refused the data of the model library")
+        run_compiler(argv, directory, "the assembler refused the data of the model library", _DEFECT)
         libraries = ["-ldl"] if contents.images else []  # a library of its own before glibc 2.34
-        argv = [toolchain.cxx, *flags, *names, "data.o", *libraries, "-o", "linked"]
-        _run(argv, directory, "the linker refused the model library")
+        options = (*flags, *toolchain.flags, *toolchain.link_flags)
+        argv = [toolchain.cxx, *options, *names, "data.o", *libraries, "-o", "linked"]
+        run_compiler(argv, directory, "the linker refused the model library", _DEFECT)
         linked = (directory / "linked").read_bytes()
         with stream_atomic(output, executable=True) as stream:
             return append_constants(linked, contents.constants, stream)
@@ -181,12 +167,17 @@ def runtime_objects(
 
     Raises BuildError.
     """
-    headers = [*sorted(INCLUDE.glob("*.h")), *sorted(SOURCES.glob("*.h"))]
-    digest = content_key("headers", *(part for path in headers for part in (path.name, sha256_file(path))))
+    digest = headers_digest(INCLUDE, SOURCES)
     compile_one = partial(_runtime_object, toolchain=toolchain, cache=cache, headers=digest)
     with ThreadPoolExecutor(max_workers=toolchain.jobs) as pool:
         sources = [*sorted(SOURCES.glob("*.cpp")), *(SOURCES / "devices" / f"{name}.cpp" for name in devices)]
         return list(pool.map(compile_one, sources))
+
+
+def headers_digest(*folders: Path) -> str:
+    """One digest over every header that sources may include."""
+    headers = (path for folder in folders for path in sorted(folder.glob("*.h")))
+    return content_key("headers", *(part for path in headers for part in (path.name, sha256_file(path))))
 
 
 def _runtime_object(source: Path, *, toolchain: Toolchain, cache: ContentCache, headers: str) -> Path:
@@ -198,19 +189,9 @@ def _runtime_object(source: Path, *, toolchain: Toolchain, cache: ContentCache, 
     with private_directory("tk-runtime") as directory:
         # A copy under a plain name, so that no path of this machine gets into the object.
         write_atomic(directory / source.name, text)
-        argv = [
-            toolchain.cxx,
-            *flags,
-            "-I",
-            str(INCLUDE),
-            "-I",
-            str(SOURCES),
-            "-c",
-            source.name,
-            "-o",
-            "runtime.o",
-        ]
-        _run(argv, directory, f"the C++ compiler rejected the runtime ({source.name})")
+        include = ("-I", str(INCLUDE), "-I", str(SOURCES))
+        argv = [toolchain.cxx, *flags, *include, "-c", source.name, "-o", "runtime.o"]
+        run_compiler(argv, directory, f"the C++ compiler rejected the runtime ({source.name})", _DEFECT)
         return cache.put(key, (directory / "runtime.o").read_bytes(), ".o")
 
 
@@ -256,14 +237,3 @@ def _c_string(name: str) -> bytes:
     if "\0" in name:
         raise BadInputError("the name of a tensor contains a zero byte", where=repr(name))
     return name.encode("utf-8", "surrogateescape") + b"\0"
-
-
-def _run(argv: Sequence[str], directory: Path, what: str) -> None:
-    # The compiler's own temporary files go the way of the directory, also when everything is killed.
-    done = run(argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
-    if done.returncode != 0:
-        check_host(done)
-        shown = "\n".join((done.stderr or done.stdout).splitlines()[:_SHOWN_LINES])
-        raise BuildError(
-            what, where=" ".join(argv), why=shown, hint="this is a defect of tk: please report it"
-        )

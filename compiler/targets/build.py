@@ -9,17 +9,12 @@ from types import TracebackType
 from typing import Self
 
 from compiler.core.cache import ContentCache, content_key
-from compiler.core.diagnostics import BuildError
-from compiler.core.files import private_directory, sha256_file, write_atomic
-from compiler.core.process import check_host, run
-from compiler.core.settings import Settings, child_environment
-from compiler.runtime.library import Toolchain
+from compiler.core.compilers import run_compiler
+from compiler.core.files import private_directory, write_atomic
+from compiler.core.settings import Settings
+from compiler.runtime.library import INCLUDE, Toolchain, headers_digest
 from compiler.targets.target import Target
 from compiler.targets.toolchain import Cxx, find_cxx
-
-INCLUDE = Path(__file__).resolve().parent.parent / "runtime" / "include"
-_LIMIT_SECONDS = 900.0
-_SHOWN_LINES = 12
 
 
 class KernelBuild:
@@ -35,7 +30,7 @@ class KernelBuild:
         self.cache = ContentCache(settings.cache_dir / "objects")
         self.hits: set[str] = set()
         self._pool = ThreadPoolExecutor(max_workers=settings.jobs)
-        self._headers = headers_digest()
+        self._headers = headers_digest(INCLUDE)
 
     def __enter__(self) -> Self:
         return self
@@ -60,33 +55,10 @@ class KernelBuild:
         return self.cache.put(key, compile_object(self.cxx, self.flags, name, text), ".o")
 
 
-def compile_kernels(sources: Sequence[tuple[str, str]], target: Target, settings: Settings) -> list[Path]:
-    """Objects of the (name, text) pairs, in their order; raises BuildError for the first that fails."""
-    with KernelBuild(target, settings) as build:
-        waiting = [build.submit(name, text) for name, text in sources]
-        return [item.result() for item in waiting]
-
-
 def compile_object(cxx: Cxx, flags: Sequence[str], name: str, text: str, *, output: str = "-c") -> bytes:
     """The bytes that the compiler makes of `text`: an object with `-c`, assembly with `-S`."""
     with private_directory("tk-object") as directory:
         write_atomic(directory / "kernel.cpp", text)
         argv = [cxx.path, *flags, "-I", str(INCLUDE), output, "kernel.cpp", "-o", "kernel.out"]
-        # The compiler's own temporary files go the way of the directory, also when everything is killed.
-        done = run(argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
-        if done.returncode != 0:
-            check_host(done)
-            shown = "\n".join(done.stderr.splitlines()[:_SHOWN_LINES])
-            raise BuildError(
-                f"the C++ compiler rejected generated code ({name})",
-                where=" ".join(argv),
-                why=shown,
-                hint="this is a defect of tk: please report it with the output of --dump",
-            )
+        run_compiler(argv, directory, f"the C++ compiler rejected generated code ({name})")
         return (directory / "kernel.out").read_bytes()
-
-
-def headers_digest() -> str:
-    """One digest over every header that kernels may include."""
-    parts = [part for path in sorted(INCLUDE.glob("*.h")) for part in (path.name, sha256_file(path))]
-    return content_key("headers", *parts)

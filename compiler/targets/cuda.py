@@ -12,8 +12,8 @@ from compiler.core.target import TargetFacts
 from compiler.render.vocabulary_cuda import CUDA
 from compiler.targets.cpu import COMMON_FLAGS
 from compiler.targets.cuda_tools import CudaTool, cuda_tools
-from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
-from compiler.targets.gpu import GpuArch, build_archs, chosen_archs, gpu_arch, gpu_facts
+from compiler.targets.device import DeviceLanguage, Images, Module
+from compiler.targets.gpu import GpuArch, build_images, chosen_archs, gpu_arch, gpu_facts
 from compiler.targets.matrix_rates import common_rates
 from compiler.targets.readiness import CUDA as DRIVER
 from compiler.targets.readiness import Readiness, device_arch, device_runs, driver_loads, with_host
@@ -62,21 +62,13 @@ def _host_flags(_facts: TargetFacts, _cxx: Cxx) -> tuple[str, ...]:
     return COMMON_FLAGS
 
 
-def build(module: Module, target: Target, settings: Settings) -> Images:
+def _build(module: Module, target: Target, settings: Settings) -> Images:
     """A cubin for each architecture, PTX of the highest for later ones, and the source.
 
     Raises HostError when no toolchain knows an architecture, BuildError when one refuses the text.
     """
-    tools = [_tool_for(arch, settings) for arch in target.archs]
-    highest = target.archs[-1]
-    built = build_archs(
-        module.text, target.archs, [one.tool for one in tools], settings, intermediate=highest
-    )
-    images = [Image(SOURCE, "", module.text.encode())]
-    images += [image for item in built for image in item.images]
-    resources = tuple(row for item in built for row in item.resources)
-    used = "; ".join(dict.fromkeys(one.tool.description for one in tools))
-    return Images(tuple(images), used, resources)
+    tools = [_tool_for(arch, settings).tool for arch in target.archs]
+    return build_images(module.text, target.archs, tools, settings, intermediate=target.archs[-1])
 
 
 def _tool_for(arch: str, settings: Settings) -> CudaTool:
@@ -97,7 +89,7 @@ def _identity(target: Target, settings: Settings) -> str:
     return " ".join(_tool_for(arch, settings).tool.identity for arch in target.archs)
 
 
-LANGUAGE = DeviceLanguage(("cuda", "gpu", "emulator"), ".cu", build, _identity)
+LANGUAGE = DeviceLanguage(("cuda", "gpu", "emulator"), ".cu", _build, _identity)
 
 
 def _compiles(target: Target, settings: Settings) -> Answer:

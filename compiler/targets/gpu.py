@@ -8,10 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
 from compiler.core.cache import ContentCache, content_key
+from compiler.core.compilers import DEFECT, SHOWN_LINES
 from compiler.core.diagnostics import BuildError, UsageError, did_you_mean
 from compiler.core.settings import Settings
 from compiler.core.target import Cache, TargetFacts
-from compiler.targets.device import Image, Resource
+from compiler.targets.device import SOURCE, Image, Images, Resource
 
 SCOPES = frozenset({"global", "constant", "shared", "scratch", "register", "fragment"})
 GRID = (("grid_x", 2**31 - 1), ("grid_y", 65535), ("grid_z", 65535))
@@ -20,8 +21,6 @@ GRID = (("grid_x", 2**31 - 1), ("grid_y", 65535), ("grid_z", 65535))
 SHUFFLES = frozenset({"subgroup_shuffle_xor"})
 """Intrinsics of all languages in which lanes of a sub-group exchange values."""
 
-DEFECT = "this is a defect of tk: please report it with the output of --dump"
-_SHOWN_LINES = 12
 _VECTOR_BITS = 128
 """The widest load or store of one thread."""
 
@@ -170,10 +169,16 @@ def gpu_facts(
     )
 
 
-def build_archs(
-    text: str, archs: Sequence[str], tools: Sequence[Tool], settings: Settings, *, intermediate: str = ""
-) -> tuple[Built, ...]:
-    """What each tool made of the module for its architecture, at the same time; or what it made before.
+def build_images(
+    text: str,
+    archs: Sequence[str],
+    tools: Sequence[Tool],
+    settings: Settings,
+    *,
+    intermediate: str = "",
+    notes: tuple[str, ...] = (),
+) -> Images:
+    """A module's source, and what each tool made of it for its architecture, at the same time; or before.
 
     `intermediate` is the architecture whose intermediate form is wanted, too. Raises what the tools raise.
     """
@@ -183,7 +188,10 @@ def build_archs(
         return _cached(cache, text, arch, tool, more=arch == intermediate)
 
     with ThreadPoolExecutor(max_workers=max(1, min(settings.jobs, len(archs)))) as pool:
-        return tuple(pool.map(build, archs, tools))
+        built = tuple(pool.map(build, archs, tools))
+    images = (Image(SOURCE, "", text.encode()), *(image for item in built for image in item.images))
+    used = "; ".join(dict.fromkeys(tool.description for tool in tools))
+    return Images(images, used, tuple(row for item in built for row in item.resources), notes)
 
 
 def _cached(cache: ContentCache, text: str, arch: str, tool: Tool, *, more: bool) -> Built:
@@ -221,6 +229,6 @@ def refused(command: str, log: str) -> BuildError:
     return BuildError(
         "the device's compiler rejected generated code",
         where=command,
-        why="\n".join(errors[:_SHOWN_LINES]),
+        why="\n".join(errors[:SHOWN_LINES]),
         hint=DEFECT,
     )

@@ -11,8 +11,8 @@ from compiler.core.settings import Settings
 from compiler.core.target import TargetFacts
 from compiler.render.vocabulary_cuda import HIP
 from compiler.targets.cpu import COMMON_FLAGS
-from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
-from compiler.targets.gpu import GpuArch, Tool, build_archs, chosen_archs, gpu_arch, gpu_facts
+from compiler.targets.device import DeviceLanguage, Images, Module
+from compiler.targets.gpu import GpuArch, Tool, build_images, chosen_archs, gpu_arch, gpu_facts
 from compiler.targets.hip_tools import find_hipcc
 from compiler.targets.makers import AMD, HYGON, device_of_runs, made_by
 from compiler.targets.matrix_rates import common_rates
@@ -71,20 +71,15 @@ def _host_flags(_facts: TargetFacts, _cxx: Cxx) -> tuple[str, ...]:
     return COMMON_FLAGS
 
 
-def build(
-    module: Module, target: Target, settings: Settings, *, install: str = _AMD, notes: tuple[str, ...] = ()
+def _build(
+    module: Module, target: Target, settings: Settings, *, install: str, notes: tuple[str, ...]
 ) -> Images:
     """A code object for each architecture, and the source.
 
     Raises HostError when no toolchain knows an architecture, BuildError when one refuses the text.
     """
     tools = [_tool_for(arch, settings, install) for arch in target.archs]
-    built = build_archs(module.text, target.archs, tools, settings)
-    images = [Image(SOURCE, "", module.text.encode())]
-    images += [image for item in built for image in item.images]
-    resources = tuple(row for item in built for row in item.resources)
-    used = "; ".join(dict.fromkeys(tool.description for tool in tools))
-    return Images(tuple(images), used, resources, notes)
+    return build_images(module.text, target.archs, tools, settings, notes=notes)
 
 
 def _tool_for(arch: str, settings: Settings, install: str) -> Tool:
@@ -110,7 +105,7 @@ def _identity(target: Target, settings: Settings, *, install: str) -> str:
 
 
 def _language(install: str, notes: tuple[str, ...] = ()) -> DeviceLanguage:
-    made = partial(build, install=install, notes=notes)
+    made = partial(_build, install=install, notes=notes)
     return DeviceLanguage(("hip", "gpu", "emulator"), ".hip", made, partial(_identity, install=install))
 
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compiler.core.compilers import DEFECT
 from compiler.core.diagnostics import BuildError
-from compiler.targets.gpu import DEFECT, refused
+from compiler.targets.gpu import refused
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,10 @@ from functools import lru_cache, partial
 
 from compiler.core.answer import Answer
 from compiler.core.cache import ContentCache, content_key
-from compiler.core.diagnostics import BuildError, UsageError, did_you_mean
+from compiler.core.compilers import run_compiler
+from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.core.files import private_directory, write_atomic
-from compiler.core.process import check_host, run
+from compiler.core.process import run
 from compiler.core.settings import Settings, child_environment, search_path
 from compiler.core.target import Cache, TargetFacts
 from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
@@ -29,8 +30,6 @@ from compiler.targets.target import Target, TargetRow
 from compiler.targets.toolchain import Cxx, find_cxx
 
 SPIRV = "spirv"
-_LIMIT_SECONDS = 600.0
-_SHOWN_LINES = 12
 _CLANG_FLAGS = (
     "-x", "cl", "-cl-std=CL1.2", "-target", "spir64",
     "-O2", "-Xclang", "-disable-llvm-passes",  # drivers optimise; LLVM makes what SPIR-V has no words for
@@ -225,17 +224,7 @@ def to_spirv(text: str, tools: SpirvTools, cache: ContentCache) -> bytes:
             [tools.translator, "module.bc", "-o", "module.spv"],
         )
         for argv in steps:
-            done = run(
-                argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS
-            )
-            if done.returncode != 0:
-                check_host(done)
-                raise BuildError(
-                    "the generated OpenCL C was refused",
-                    where=" ".join(argv),
-                    why="\n".join(done.stderr.splitlines()[:_SHOWN_LINES]),
-                    hint="this is a defect of tk: please report it with the output of --dump",
-                )
+            run_compiler(argv, directory, "the generated OpenCL C was refused")
         data = (directory / "module.spv").read_bytes()
     cache.put(key, data, ".spv")
     return data

@@ -11,11 +11,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from compiler.core.cache import ContentCache, content_key
+from compiler.core.compilers import DEFECT, SHOWN_LINES
 from compiler.core.diagnostics import BuildError, HostError
 from compiler.core.files import private_directory, sha256_bytes, sha256_file, write_atomic
 from compiler.core.process import Completed, check_host, run
 from compiler.core.settings import Settings, child_environment, search_path
-from compiler.runtime.library import INCLUDE, ROOT, SOURCES
+from compiler.runtime.library import INCLUDE, ROOT, SOURCES, headers_digest
 from compiler.runtime.vendor_runtimes import IntelRuntime, runtime_environment
 from compiler.targets.features import host_flags
 from compiler.targets.toolchain import Cxx, find_cxx
@@ -24,10 +25,8 @@ SHIM = ROOT / "sycl" / "shim.cpp"
 SHIM_PARTS = (SHIM, SHIM.with_name("shim_devices.h"))
 BUILDER = ROOT / "sycl" / "build.cpp"
 _LIMIT_SECONDS = 900.0
-_SHOWN_LINES = 12
 _PIECE_CHARACTERS = 64_000
 """A piece takes a second of its own to build and milliseconds to load; a larger one more than its share."""
-_DEFECT = "this is a defect of tk: please report it with the output of --dump"
 _HOST_STATUS = (4, 6)  # TK_ERR_HOST, TK_ERR_DEVICE: nothing here can build; anything else is a wrong text
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
 _KERNEL = re.compile(r"^TK_KERNEL\((\w+), (\d+), (\d+), (\d+), (.*)\) \{$", re.MULTILINE)
@@ -78,8 +77,7 @@ def _host_built(
     settings: Settings,
 ) -> Path:
     """What the host's compiler makes of a source of ours, from the cache where it was made before."""
-    headers = [*sorted(INCLUDE.glob("*.h")), *sorted(SOURCES.glob("*.h"))]
-    digests = [sha256_file(path) for path in (*sources, *headers)]
+    digests = [*(sha256_file(path) for path in sources), headers_digest(INCLUDE, SOURCES)]
     cache = ContentCache(settings.cache_dir / "sycl")
     key = content_key(name, cxx.identity, runtime.identity, *argv, *digests)
     if found := cache.get(key, ".bin"):
@@ -296,9 +294,9 @@ def build_ahead(text: str, arch: str, dpcpp: Dpcpp, settings: Settings) -> bytes
     """A shim with the kernels for one architecture; raises BuildError when DPC++ refuses."""
     source = ahead_text(text, arch)
     flags = (*COMMON_AHEAD, *ahead_flags(arch))
-    headers = [*SHIM_PARTS, *sorted(INCLUDE.glob("*.h")), *sorted(SOURCES.glob("*.h"))]
+    digests = [*(sha256_file(path) for path in SHIM_PARTS), headers_digest(INCLUDE, SOURCES)]
     cache = ContentCache(settings.cache_dir / "images")
-    key = content_key("sycl-ahead", source, dpcpp.identity, *flags, *(sha256_file(path) for path in headers))
+    key = content_key("sycl-ahead", source, dpcpp.identity, *flags, *digests)
     if found := cache.get(key, ".shim"):
         return found.read_bytes()
     with private_directory("tk-dpcpp") as directory:
@@ -321,4 +319,4 @@ def _check(done: Completed, what: str, where: str) -> None:
     told = [line for line in lines if "error" in line.lower()] or lines
     if done.returncode < 0:
         told = [f"it was ended by signal {-done.returncode}", *told]
-    raise BuildError(what, where=where, why="\n".join(told[:_SHOWN_LINES]), hint=_DEFECT)
+    raise BuildError(what, where=where, why="\n".join(told[:SHOWN_LINES]), hint=DEFECT)

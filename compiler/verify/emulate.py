@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 
 from compiler.core.cache import ContentCache, content_key
-from compiler.core.diagnostics import BadInputError, BuildError
+from compiler.core.compilers import run_compiler
+from compiler.core.diagnostics import BadInputError
 from compiler.core.files import private_directory, sha256_file, write_atomic
-from compiler.core.process import check_host, run
-from compiler.core.settings import Settings, child_environment
+from compiler.core.settings import Settings
 from compiler.runtime.elf import read_images
 from compiler.runtime.library import SOURCES
 from compiler.targets.device import SOURCE
@@ -65,8 +65,7 @@ _SIZE = re.compile(r"\w+\[\d+\]")
 _UNIT = "kernels.cpp"
 """The name of a source of kernels: the emulator looks for it among the places of a call."""
 _LINES_A_FILE = 1500
-_LIMIT_SECONDS = 900.0
-_SHOWN_LINES = 12
+_HINT = "if the text is tk's own, this is a defect of tk: please report it"
 _DATA = """\
     .section .rodata
     .globl tk_emu_text, tk_emu_text_end
@@ -210,7 +209,7 @@ def _object(
     with private_directory("tk-emulate") as directory:
         write_atomic(directory / name, text)
         argv = [cxx.path, *flags, *includes, "-c", name, "-o", "made.o"]
-        _run(argv, directory, "the C++ compiler rejected kernels for the emulator")
+        run_compiler(argv, directory, "the C++ compiler rejected kernels for the emulator", _HINT)
         return cache.put(key, (directory / "made.o").read_bytes(), ".o")
 
 
@@ -218,20 +217,9 @@ def _link(text: str, objects: Sequence[Path], cxx: Cxx) -> bytes:
     with private_directory("tk-emulate") as directory:
         write_atomic(directory / "module.txt", text)
         write_atomic(directory / "data.s", _DATA)
-        _run([cxx.path, "-c", "data.s", "-o", "data.o"], directory, "the assembler refused the module's text")
+        argv = [cxx.path, "-c", "data.s", "-o", "data.o"]
+        run_compiler(argv, directory, "the assembler refused the module's text", _HINT)
         names = [str(path) for path in objects]
         argv = [cxx.path, *_LINK_FLAGS, *names, "data.o", "-lm", "-ldl", "-o", "made.so"]
-        _run(argv, directory, "the linker refused the kernels for the emulator")
+        run_compiler(argv, directory, "the linker refused the kernels for the emulator", _HINT)
         return (directory / "made.so").read_bytes()
-
-
-def _run(argv: Sequence[str], directory: Path, what: str) -> None:
-    done = run(argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
-    if done.returncode != 0:
-        check_host(done)
-        raise BuildError(
-            what,
-            where=" ".join(argv),
-            why="\n".join((done.stderr or done.stdout).splitlines()[:_SHOWN_LINES]),
-            hint="if the text is tk's own, this is a defect of tk: please report it",
-        )

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from compiler.core.cache import ContentCache
 from compiler.core.process import run
-from compiler.runtime.library import COMPILE_FLAGS, INCLUDE, Contents, Toolchain, link_library, link_program
+from compiler.runtime.library import COMPILE_FLAGS, INCLUDE, PROGRAM_FLAGS, Contents, Toolchain, link_library
 
 FIXTURES = Path(__file__).parents[1] / "runtime" / "fixtures"
 STRICT = ("-Wall", "-Wextra", "-Werror")
@@ -91,5 +91,6 @@ class Builder:
         self, output: Path, sources: Sequence[str], *flags: str, contents: Contents = NOTHING
     ) -> Path:
         objects = [self.compile(FIXTURES / source, *flags) for source in sources]
-        link_program(objects, contents, output, self.toolchain(*flags), self.cache)
+        toolchain = self.toolchain(*flags)
+        link_library(objects, contents, output, toolchain, self.cache, flags=PROGRAM_FLAGS)
         return output

@@ -14,7 +14,7 @@ from compiler.targets import cuda, get_target, hip
 from compiler.targets.code_object import resources, unbundled
 from compiler.targets.cuda_tools import CudaTool, cuda_tools, ptxas_resources
 from compiler.targets.device import Image, Images, Module, Resource
-from compiler.targets.gpu import Built, Tool, build_archs
+from compiler.targets.gpu import Built, Tool, build_images
 from compiler.targets.hip_tools import HipTool, find_hipcc
 
 KERNEL = """
@@ -211,12 +211,12 @@ def test_what_was_built_comes_from_the_cache(settings: Settings) -> None:
         return Built(images, (Resource("k", arch, 7, 0, 4),))
 
     tool = Tool("t", "identity", compile)
-    first = build_archs("text", ("a", "b"), (tool, tool), settings, intermediate="b")
+    first = build_images("text", ("a", "b"), (tool, tool), settings, intermediate="b")
     assert sorted(calls) == ["a False", "b True"]
-    assert build_archs("text", ("a", "b"), (tool, tool), settings, intermediate="b") == first
+    assert build_images("text", ("a", "b"), (tool, tool), settings, intermediate="b") == first
     assert len(calls) == 2
-    build_archs("text", ("b",), (replace(tool, identity="another"),), settings)
-    build_archs("other", ("b",), (tool,), settings)
+    build_images("text", ("b",), (replace(tool, identity="another"),), settings)
+    build_images("other", ("b",), (tool,), settings)
     assert len(calls) == 4
 
 

@@ -1,0 +1,28 @@
+"""Compilers and linkers: each runs in a directory, and what they refuse is one kind of error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from compiler.core.diagnostics import BuildError
+from compiler.core.process import check_host, run
+from compiler.core.settings import child_environment
+
+DEFECT = "this is a defect of tk: please report it with the output of --dump"
+SHOWN_LINES = 12
+"""Of what a compiler says, what a message repeats."""
+_LIMIT_SECONDS = 900.0
+
+
+def run_compiler(argv: Sequence[str], directory: Path, what: str, hint: str = DEFECT) -> None:
+    """Run a compiler, assembler or linker in `directory`.
+
+    Raises BuildError when it refuses (`what`), HostError when the machine lacks space or memory for it.
+    """
+    # The compiler's own temporary files go the way of the directory, also when everything is killed.
+    done = run(argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
+    if done.returncode != 0:
+        check_host(done)
+        shown = "\n".join((done.stderr or done.stdout).splitlines()[:SHOWN_LINES])
+        raise BuildError(what, where=" ".join(argv), why=shown, hint=hint)
