@@ -15,7 +15,7 @@ from compiler.graph.fuse import fuse
 from compiler.graph.ir import Graph, Value
 from compiler.graph.rewrites import rewrite_graph
 from compiler.reports import ModelReport, OpCount, TensorInfo, Unsupported
-from compiler.stages.layouts import TargetLayoutCosts
+from compiler.stages.layout_costs import TargetLayoutCosts
 from compiler.stages.storage import Use, plan_storage
 from compiler.targets import get_target
 

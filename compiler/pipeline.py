@@ -3,7 +3,7 @@
     import      ONNX file -> graph                                   frontend/
     rewrite     graph -> canonical graph, one pass after the other   graph/rewrites/
     fuse        graph -> groups, each one kernel                     graph/fuse.py
-    layout      how each tensor lies in memory; joins without copies  graph/convert.py, layout.py, alias.py
+    layout      each tensor in memory; in-place concatenation        graph/convert.py, choose_layouts.py
     loops       group -> loop function, from the op records' forms   graph/to_loops.py
     schedule    rules and a chooser rearrange the loops, as a trace  schedule/
     lower       scheduled loops -> flat loops                        lower/
@@ -52,7 +52,7 @@ from compiler.stages.dump import (
 )
 from compiler.stages.job import KERNEL_STAGES, STAGES, CompileJob
 from compiler.stages.kernels import Kernel, make_kernels, model_steps
-from compiler.stages.layouts import TargetLayoutCosts
+from compiler.stages.layout_costs import TargetLayoutCosts
 from compiler.stages.manifest import model_manifest
 from compiler.stages.storage import plan_model
 from compiler.stages.text import kernels_text, layouts_text

@@ -15,7 +15,7 @@ from onnx import inliner
 
 from compiler.core.diagnostics import BadInputError
 from compiler.frontend.proto import broken, first_line, schema_of
-from compiler.graph.ops import find
+from compiler.graph.ops import find_op
 
 MOST_NODES = 200_000
 """Functions inlined; the largest networks that people export have some ten thousand."""
@@ -146,7 +146,7 @@ def inlined(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
 
 def _is_derived(item: onnx.NodeProto) -> bool:
     """Whether ONNX itself says what an operator without a record is made of."""
-    if item.domain not in ("", "ai.onnx") or find("", item.op_type) is not None:
+    if item.domain not in ("", "ai.onnx") or find_op("", item.op_type) is not None:
         return False
     schema = schema_of(item.op_type, "", onnx.defs.onnx_opset_version())
     return schema is not None and bool(schema.has_function)  # type: ignore[attr-defined]

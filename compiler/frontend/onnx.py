@@ -28,7 +28,7 @@ from compiler.graph.dtypes import Array
 from compiler.graph.edit import Editor
 from compiler.graph.ir import Graph, Node, TensorType, Value
 from compiler.graph.op import InvalidError, OnnxNode, Op, UnsupportedError
-from compiler.graph.ops import find
+from compiler.graph.ops import find_op
 
 OLDEST_OPSET = 7
 EAGER_FOLD_ELEMENTS = 1 << 16
@@ -226,7 +226,7 @@ class _Importer:
         attrs = {attr.name: self._attribute(attr) for attr in item.attribute}
         if domain == "" and item.op_type == "Constant":
             return (self.editor.constant(_constant(attrs), item.output[0]),)
-        op = find(domain, item.op_type)
+        op = find_op(domain, item.op_type)
         if op is None:
             raise UnsupportedError(why_unknown(domain, item.op_type))
         opset = self._opset(item, domain)

@@ -1,6 +1,6 @@
-"""Joins without copies: the parts of a concatenation are written straight to their place in the result.
+"""In-place concatenation (buffer aliasing): the parts are written straight to their place in the result.
 
-A part may lie inside the result when it is one contiguous run of the result's memory: the joined axis is the
+A part may lie inside the result when it is one contiguous run of the result's memory: the axis is the
 outermost one with more than one step, and blocked channels meet at whole blocks or groups.
 """
 
@@ -23,7 +23,7 @@ class Alias:
 
 
 def find_aliases(fused: FusedGraph, layouts: Mapping[Value, Layout]) -> dict[Value, Alias]:
-    """Parts of joins that need no copy; where all parts of a join are found, its kernel has nothing to do."""
+    """Parts that need no copy; where all parts of a concatenation are found, its kernel has nothing to do."""
     free = _free(fused)
     aliases: dict[Value, Alias] = {}
     for group in fused.groups:
@@ -38,8 +38,8 @@ def find_aliases(fused: FusedGraph, layouts: Mapping[Value, Layout]) -> dict[Val
     return aliases
 
 
-def joinable(fused: FusedGraph) -> dict[Group, bool]:
-    """Every group in order, and whether it is a join whose parts may lie inside its result.
+def may_be_in_place(fused: FusedGraph) -> dict[Group, bool]:
+    """Every group in order, and whether it is a concatenation whose parts may lie inside its result.
 
     That is what is known before there are layouts.
     """
@@ -53,7 +53,7 @@ def joinable(fused: FusedGraph) -> dict[Group, bool]:
     return found
 
 
-def is_join(group: Group, aliases: Mapping[Value, Alias]) -> bool:
+def is_in_place(group: Group, aliases: Mapping[Value, Alias]) -> bool:
     """Whether a group is a concatenation whose parts are all in place already."""
     node = group.nodes[0]
     return _is_concatenation(group) and all(
@@ -62,7 +62,7 @@ def is_join(group: Group, aliases: Mapping[Value, Alias]) -> bool:
 
 
 def lies_inside(group: Group, part: Value, layout: Layout, result: Layout) -> bool:
-    """Whether a part of a join in a layout is a contiguous run of the joined tensor in another layout."""
+    """Whether a part in a layout is a contiguous run of the result of its concatenation in another layout."""
     node = group.nodes[0]
     axis = node.attrs.integer("axis")
     if any(extent != 1 for extent in node.output.type.shape[:axis]):
@@ -87,13 +87,13 @@ def _free(fused: FusedGraph) -> set[Value]:
 
 
 def _steps_before(node: Node, part: Value) -> int:
-    """Where a part begins along the joined axis."""
+    """Where a part begins along the axis."""
     axis = node.attrs.integer("axis")
     return sum(value.type.shape[axis] for value in node.inputs[: node.inputs.index(part)])
 
 
 def _offset(group: Group, part: Value, result: Layout) -> int:
-    """Bytes of the joined tensor's memory before a part that lies inside it."""
+    """Bytes of the result's memory before a part that lies inside it."""
     node = group.nodes[0]
     steps = node.output.type.shape[node.attrs.integer("axis")]
     unit = result.group or result.lanes or 1

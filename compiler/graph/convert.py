@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from compiler.graph.alias import Alias, find_aliases, is_join
+from compiler.graph.alias import Alias, find_aliases, is_in_place
 from compiler.graph.attrs import Attrs
+from compiler.graph.choose_layouts import LayoutCosts, choose_layouts, layout_choices
 from compiler.graph.fuse import FusedGraph, Group, fuse
 from compiler.graph.ir import Graph, Node, Value
-from compiler.graph.layout import LayoutCosts, choose_layouts, layout_choices
 from compiler.graph.op import Kind
 from compiler.graph.ops.movement import COPY
 from compiler.loops.layout import Layout
@@ -40,8 +40,8 @@ class LaidOut:
 
     @property
     def computed(self) -> list[Group]:
-        """The groups that are kernels, in order: all but joins whose parts are in place already."""
-        return [group for group in self.fused.groups if not is_join(group, self.aliases)]
+        """The groups that are kernels, in order: all but concatenations whose parts are in place already."""
+        return [group for group in self.fused.groups if not is_in_place(group, self.aliases)]
 
 
 def lay_out(fused: FusedGraph, costs: LayoutCosts) -> LaidOut:

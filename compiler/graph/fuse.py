@@ -1,4 +1,4 @@
-"""Group operators into kernels.
+"""Operator fusion: group operators into kernels.
 
 A group is computed by one kernel: a heavy operator (anchor or reduction) with the elementwise operators
 that follow it and a padding at the end, or a chain of injective operators. Every group has one result, which

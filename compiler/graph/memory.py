@@ -1,4 +1,4 @@
-"""One memory plan for all intermediates of a model: who lies where in the arena.
+"""Memory planning by liveness: where all intermediates of a model lie in the arena.
 
 Greedy by size: the largest tensors are placed first, each at the lowest offset where it does not meet
 a tensor that is alive at the same time (Pisarchyk and Lee, "Efficient Memory Management for Deep

@@ -200,7 +200,7 @@ class Op:
     channels: bool = False
     """It combines elements over channels or space of (batch, channels, space): worth a layout of its own."""
     keeps_channels: Condition = nowhere
-    """Moves or sums elements along space only, or joins channels: channel blocks stay channel blocks."""
+    """Moves or sums elements along space only, or concatenates channels: blocks of channels stay such."""
     inline: Callable[[NodeInfo, Node], bool] | None = None
     """Says where to read only, so that it is repeated in its readers, if this holds for all of them."""
     reads_once: Condition = nowhere

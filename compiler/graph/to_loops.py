@@ -1,4 +1,4 @@
-"""One fused group of operators -> one loop function.
+"""Lowering to loops: one fused group of operators -> one loop function.
 
 Each record's form writes its blocks into a common Builder. Parameters are named by position, so that equal
 work gives equal functions, whatever the model calls its tensors.

@@ -24,7 +24,7 @@ from compiler.runtime.tensors import (
     DeviceTensor,
     SymbolicDim,
     TensorArray,
-    TensorInfo,
+    TensorSpec,
     aligned_empty,
     as_input,
     dtype_name,
@@ -34,7 +34,7 @@ from compiler.runtime.tensors import (
 )
 from compiler.runtime.vendor_runtimes import reach_runtimes
 
-__all__ = ["BoundRun", "Context", "Model", "StepTime", "SymbolicDim", "TensorInfo", "load", "manifest_of"]
+__all__ = ["BoundRun", "Context", "Model", "StepTime", "SymbolicDim", "TensorSpec", "manifest_of"]
 
 _ERRORS: dict[int, type[TkError]] = {
     Status.ARGUMENT: UsageError,
@@ -59,18 +59,6 @@ class StepTime:
 
     kernel: int
     nanoseconds: int
-
-
-def load(path: Path | str, *, threads: int | None = None, device: str | None = None) -> Model:
-    """Load the model library at `path`; `threads` is what its contexts use unless told otherwise.
-
-    `device` names the device of a library for one (`0`, `gpu:1`, a part of its name ...), by default what
-    TK_DEVICE says, else the first that fits. A library is a program: load only what you trust. Raises
-    BadInputError when the file is no model library or has no code for the device, and HostError when this
-    machine lacks what it needs.
-    """
-    threads = threads if threads is not None else load_settings().threads
-    return Model(Path(path), threads=threads, device=device)
 
 
 class Model:
@@ -167,12 +155,12 @@ class Model:
             context.close()
         self._finalizer()
 
-    def _describe(self, count: Callable[..., int], describe: Callable[..., int]) -> tuple[TensorInfo, ...]:
+    def _describe(self, count: Callable[..., int], describe: Callable[..., int]) -> tuple[TensorSpec, ...]:
         infos = []
         for index in range(count(self._handle)):
             info = abi.TkTensorInfo()
             _check(self._api, describe(self._handle, index, ctypes.byref(info)), str(self.path))
-            infos.append(_tensor_info(info))
+            infos.append(_tensor_spec(info))
         return tuple(infos)
 
 
@@ -316,7 +304,7 @@ class BoundRun:
         _check(self._api, status, str(self.context.model.path))
 
 
-def _output(info: TensorInfo, out: Mapping[str, object] | None) -> Array | DeviceTensor:
+def _output(info: TensorSpec, out: Mapping[str, object] | None) -> Array | DeviceTensor:
     if out is None or info.name not in out:
         return aligned_empty(info.largest_shape, numpy_dtype(info.dtype))
     given = out[info.name]
@@ -329,7 +317,7 @@ def _output(info: TensorInfo, out: Mapping[str, object] | None) -> Array | Devic
     return array
 
 
-def _output_problem(info: TensorInfo, array: Array) -> str:
+def _output_problem(info: TensorSpec, array: Array) -> str:
     """What keeps `array` from taking the largest size of an output; empty when nothing does."""
     if array.dtype != numpy_dtype(info.dtype):
         return f"it holds {array.dtype}, the output is {info.dtype}"
@@ -340,13 +328,13 @@ def _output_problem(info: TensorInfo, array: Array) -> str:
     return ""
 
 
-def _tensor_info(info: abi.TkTensorInfo) -> TensorInfo:
+def _tensor_spec(info: abi.TkTensorInfo) -> TensorSpec:
     shape = tuple(
         dim.min if dim.symbol < 0 else SymbolicDim(dim.symbol, dim.min, dim.max, dim.divisor)
         for dim in (info.dims[: info.rank] if info.rank else ())
     )
     name = cast(bytes, info.name).decode("utf-8", "surrogateescape")
-    return TensorInfo(name, dtype_name(info.dtype), shape, info.bytes)
+    return TensorSpec(name, dtype_name(info.dtype), shape, info.bytes)
 
 
 def _open_library(path: Path) -> ctypes.CDLL:

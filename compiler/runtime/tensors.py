@@ -39,7 +39,7 @@ class SymbolicDim:
 
 
 @dataclass(frozen=True, slots=True)
-class TensorInfo:
+class TensorSpec:
     """An input or output of a model. `dtype` is a numpy name such as `float32`; `nbytes` the largest size."""
 
     name: str
@@ -135,7 +135,7 @@ def lies_on_device(value: object) -> bool:
     return int(value.__dlpack_device__()[0]) not in _HOSTS
 
 
-def as_input(info: TensorInfo, value: object) -> Array | DeviceTensor:
+def as_input(info: TensorSpec, value: object) -> Array | DeviceTensor:
     """A dense array of an input: an array as it is, or what a DLPack object holds. Never converts elements.
 
     Raises BadInputError for anything else.
@@ -149,7 +149,7 @@ def as_input(info: TensorInfo, value: object) -> Array | DeviceTensor:
     return np.ascontiguousarray(value, value.dtype.newbyteorder("="))
 
 
-def _from_dlpack(info: TensorInfo, value: Any) -> Array:
+def _from_dlpack(info: TensorSpec, value: Any) -> Array:
     if isinstance(value, np.generic):
         return np.asarray(value)
     if not hasattr(value, "__dlpack__"):
@@ -168,7 +168,7 @@ def _from_dlpack(info: TensorInfo, value: Any) -> Array:
         ) from error
 
 
-def pick(kind: str, infos: Sequence[TensorInfo], given: Mapping[str, object]) -> None:
+def pick(kind: str, infos: Sequence[TensorSpec], given: Mapping[str, object]) -> None:
     """Check the names in `given`; raises BadInputError for an unknown one or a missing input."""
     names = [info.name for info in infos]
     if len(given) == len(names) and all(name in given for name in names):

@@ -175,7 +175,7 @@ def _lowered(number: int, scheduled: Func, job: CompileJob) -> Func:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PrintedKernel:
     """A kernel as text: a file of its own, or for a device a part of the model's module."""
 
     text: str
@@ -183,13 +183,13 @@ class Source:
     launches: tuple[Launch, ...] = ()
 
 
-def print_kernel(number: int, lowered: Func, target: Target) -> Source:
+def print_kernel(number: int, lowered: Func, target: Target) -> PrintedKernel:
     """The source of a lowered kernel."""
     if target.device is not None:
         made = render_launches(lowered, number, target.vocabulary, target.facts)
-        return Source(made.text, launches=made.launches)
+        return PrintedKernel(made.text, launches=made.launches)
     kernel = render_kernel(lowered, number, target.vocabulary, target.facts)
-    return Source(f"{target.vocabulary.prelude}\n{kernel.text}", kernel.scratch_bytes)
+    return PrintedKernel(f"{target.vocabulary.prelude}\n{kernel.text}", kernel.scratch_bytes)
 
 
 def replay_kernel(number: int, func: Func, trace: Trace, target: Target) -> str:

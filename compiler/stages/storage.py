@@ -1,7 +1,7 @@
 """Where every tensor of a model lies: input, output, constants or arena; the table that the runtime executes.
 
-Views share the memory of what they view, parts of a join lie inside its result. A view of a model output's
-memory is that output, so the kernel that makes it writes to the caller's buffer directly.
+Views share the memory of what they view, parts of a concatenation lie inside its result. A view of a model
+output's memory is that output, so the kernel that makes it writes to the caller's buffer directly.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def plan_storage(laid_out: LaidOut, steps: Sequence[Use]) -> Storage:
 
 
 def _roots(laid_out: LaidOut) -> dict[Value, Alias]:
-    """The memory of each tensor that has none of its own: views and parts of joins, seen through."""
+    """The memory of each tensor that has none of its own: views and parts of concatenations, seen through."""
     inside = {view: Alias(source, 0) for source, view in laid_out.fused.views} | laid_out.aliases
     return {value: _outermost(value, inside) for value in inside}
 

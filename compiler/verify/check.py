@@ -14,7 +14,7 @@ from compiler.core.files import sha256_file
 from compiler.core.progress import Progress, Steps, silent
 from compiler.frontend.functions import check_size
 from compiler.frontend.proto import read_model
-from compiler.runtime.tensors import TensorInfo, numpy_dtype
+from compiler.runtime.tensors import TensorSpec, numpy_dtype
 from compiler.verify.compare import Array, compare, worse
 from compiler.verify.device import load
 from compiler.verify.inputs import read_feeds
@@ -97,7 +97,7 @@ def compare_outputs(
     ]
 
 
-def poisoned(outputs: Sequence[TensorInfo]) -> dict[str, Array]:
+def poisoned(outputs: Sequence[TensorSpec]) -> dict[str, Array]:
     """Output arrays full of values that no result has, so that an element that is never written is found.
 
     Memory fresh from the system is zero, and zero is often right.

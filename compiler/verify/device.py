@@ -8,7 +8,6 @@ from compiler.core.diagnostics import BadInputError
 from compiler.core.settings import Settings, load_settings
 from compiler.runtime.elf import read_images
 from compiler.runtime.loader import Model, manifest_of
-from compiler.runtime.loader import load as load_library
 
 EMULATOR = "emulator"
 
@@ -21,7 +20,9 @@ def load(path: Path | str, *, threads: int | None = None, device: str | None = N
     checks, after compiling them for it. Raises BadInputError when the file is no model library or has no code
     for the device, HostError when this machine cannot run it, and BuildError when a compiler refuses kernels.
     """
-    return load_library(path, threads=threads, device=selector_of(Path(path), device, load_settings()))
+    settings = load_settings()
+    threads = threads if threads is not None else settings.threads
+    return Model(Path(path), threads=threads, device=selector_of(Path(path), device, settings))
 
 
 def selector_of(library: Path, device: str | None, settings: Settings) -> str | None:

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
-from compiler.runtime.tensors import Array, TensorInfo, numpy_dtype
+from compiler.runtime.tensors import Array, TensorSpec, numpy_dtype
 
 
 def read_feeds(
-    specs: Sequence[TensorInfo], texts: Iterable[str], seed: int, run: int = 0
+    specs: Sequence[TensorSpec], texts: Iterable[str], seed: int, run: int = 0
 ) -> dict[str, Array]:
     """Arrays for all `specs`: those that `texts` (NAME=FILE, or an npz FILE) give, the others random.
 
@@ -31,7 +31,7 @@ def read_feeds(
     }
 
 
-def random_array(spec: TensorInfo, seed: int, run: int = 0) -> Array:
+def random_array(spec: TensorSpec, seed: int, run: int = 0) -> Array:
     """Standard normal numbers; whole range for 8-bit integers; 0 or 1 for others, which often are indices.
 
     An array depends on the seed, the run and the input's name alone, not on the other inputs.
@@ -46,7 +46,7 @@ def random_array(spec: TensorInfo, seed: int, run: int = 0) -> Array:
     return generator.integers(low, high, shape).astype(dtype)
 
 
-def _read_text(text: str, by_name: dict[str, TensorInfo]) -> dict[str, Array]:
+def _read_text(text: str, by_name: dict[str, TensorSpec]) -> dict[str, Array]:
     """Split at the `=` that leaves a known name, as names and paths may hold others."""
     splits = [(text[:i], text[i + 1 :]) for i, char in enumerate(text) if char == "="]
     for name, file in splits:
@@ -65,7 +65,7 @@ def _read_text(text: str, by_name: dict[str, TensorInfo]) -> dict[str, Array]:
     )
 
 
-def _read_all(path: Path, by_name: dict[str, TensorInfo]) -> dict[str, Array]:
+def _read_all(path: Path, by_name: dict[str, TensorSpec]) -> dict[str, Array]:
     arrays = _load(path)
     assert isinstance(arrays, dict)
     unknown = [name for name in arrays if name not in by_name]
@@ -78,7 +78,7 @@ def _read_all(path: Path, by_name: dict[str, TensorInfo]) -> dict[str, Array]:
     return {name: _fit(array, by_name[name], path) for name, array in arrays.items()}
 
 
-def _read_file(path: Path, spec: TensorInfo) -> Array:
+def _read_file(path: Path, spec: TensorSpec) -> Array:
     if path.suffix not in (".npy", ".npz"):
         return _read_raw(path, spec)
     loaded = _load(path)
@@ -113,7 +113,7 @@ def _load(path: Path) -> Array | dict[str, Array]:
         ) from error
 
 
-def _read_raw(path: Path, spec: TensorInfo) -> Array:
+def _read_raw(path: Path, spec: TensorSpec) -> Array:
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -130,7 +130,7 @@ def _read_raw(path: Path, spec: TensorInfo) -> Array:
     return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(spec.largest_shape)
 
 
-def _fit(array: Array, spec: TensorInfo, path: Path) -> Array:
+def _fit(array: Array, spec: TensorSpec, path: Path) -> Array:
     """Check shape and type; numbers of a type that the input's type holds exactly are converted."""
     if not _shape_fits(array.shape, spec):
         raise BadInputError(
@@ -150,7 +150,7 @@ def _fit(array: Array, spec: TensorInfo, path: Path) -> Array:
     return np.asarray(array, numpy_dtype(spec.dtype), order="C")
 
 
-def _shape_fits(shape: tuple[int, ...], spec: TensorInfo) -> bool:
+def _shape_fits(shape: tuple[int, ...], spec: TensorSpec) -> bool:
     """Symbolic dimensions are left to the library, which knows how they depend on each other."""
     pairs = zip(shape, spec.shape, strict=False)
     return len(shape) == len(spec.shape) and all(d == s for d, s in pairs if isinstance(s, int))

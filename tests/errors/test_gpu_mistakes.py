@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler import load
 from compiler.core.cache import ContentCache
 from compiler.core.diagnostics import BadInputError, TkError
 from compiler.core.passes import run_passes
@@ -20,7 +21,6 @@ from compiler.lower.verify_launch import problems_of_launches
 from compiler.render.device import render_launches
 from compiler.render.vocabulary_cuda import CUDA
 from compiler.runtime import tensors
-from compiler.runtime.loader import load
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.schedule import Schedule

@@ -12,9 +12,9 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 
+from compiler import load
 from compiler.core.process import run
 from compiler.runtime.library import Contents, link_library
-from compiler.runtime.loader import load
 from tests.support.model_library import FIXTURES, LINKERS, Builder
 
 CHUNK = 1 << 22
@@ -64,7 +64,7 @@ def test_constants_above_2_gib(builder: Builder, tmp_path: Path, link_flags: tup
 FIRST_INFERENCE = """
 import json, sys, time
 import numpy
-from compiler.runtime.loader import load
+from compiler import load
 start = time.perf_counter()
 model = load(sys.argv[1])
 loaded = time.perf_counter()

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compiler import load
 from compiler.core.diagnostics import BadInputError, BuildError, HostError
 from compiler.core.process import run
-from compiler.runtime.loader import load
 from tests.support.model_library import LINKERS, WEIGHTS, Builder
 
 ABI = {

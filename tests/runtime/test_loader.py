@@ -11,17 +11,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from compiler import load
 from compiler.core.diagnostics import BadInputError, TkError, UsageError
 from compiler.core.process import run
-from compiler.runtime.loader import SymbolicDim, TensorInfo, load, manifest_of
+from compiler.runtime.loader import SymbolicDim, TensorSpec, manifest_of
 from tests.support.model_library import WEIGHTS, Builder, Feeds, assert_right, expected
 
 
 def test_describes_itself(library: Path) -> None:
     model = load(library)
     rows = SymbolicDim(0, 1, 4096, 1)
-    assert model.inputs == tuple(TensorInfo(name, "float32", (rows, 8), 4096 * 32) for name in ("x", "z"))
-    assert model.outputs[1] == TensorInfo("total", "float32", (), 4)
+    assert model.inputs == tuple(TensorSpec(name, "float32", (rows, 8), 4096 * 32) for name in ("x", "z"))
+    assert model.outputs[1] == TensorSpec("total", "float32", (), 4)
     assert model.manifest == {"flops": 3, "kernels": []}
 
 
@@ -222,7 +223,7 @@ def test_several_models_share_one_pool(builder: Builder, feeds: Feeds, tmp_path:
     script = f"""
 import numpy as np, os, sys
 from pathlib import Path
-from compiler.runtime.loader import load
+from compiler import load
 x = np.ones((100, 8), np.float32)
 before = len(os.listdir("/proc/self/task"))
 models = [load(path) for path in {[str(first), str(second)]!r}]
@@ -242,7 +243,7 @@ print(names.count("tk-pool"), len(names) - before, *a, *b)
 def test_a_forked_child_runs_too(library: Path) -> None:
     script = f"""
 import numpy as np, os
-from compiler.runtime.loader import load
+from compiler import load
 x = np.ones((4096, 8), np.float32)
 context = load({str(library)!r}).context(2)
 want = context.run({{"x": x, "z": x}})["y"]

@@ -9,15 +9,15 @@ import numpy as np
 
 from compiler.core.target import TargetFacts
 from compiler.core.types import F32
+from compiler.graph.choose_layouts import choose_layouts
 from compiler.graph.edit import Editor
 from compiler.graph.fuse import FusedGraph, fuse
 from compiler.graph.ir import Graph, TensorType, Value, verify
-from compiler.graph.layout import choose_layouts
 from compiler.graph.ops.windows import Windows
 from compiler.graph.to_loops import GroupFunc, group_func
 from compiler.loops.ir import Func
 from compiler.loops.layout import Layout
-from compiler.stages.layouts import TargetLayoutCosts
+from compiler.stages.layout_costs import TargetLayoutCosts
 
 Array = np.ndarray[Any, Any]
 Work = tuple[Func, Mapping[str, Layout]]

@@ -1,4 +1,4 @@
-"""All op records: `OPS` by our name, `find` by ONNX's domain and name."""
+"""All op records: `OPS` by our name, `find_op` by ONNX's domain and name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OPS: Mapping[str, Op] = MappingProxyType({op.name: op for family in FAMILIES.val
 _ONNX = {(op.domain, op.onnx_name or op.name): op for op in OPS.values() if op.signatures}
 
 
-def find(domain: str, name: str) -> Op | None:
+def find_op(domain: str, name: str) -> Op | None:
     """The record of an ONNX operator, or None; `ai.onnx` is the default domain."""
     return _ONNX.get(("" if domain == "ai.onnx" else domain, name))
 

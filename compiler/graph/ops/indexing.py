@@ -168,7 +168,7 @@ SPLIT = Op(
     expand=_split_expand, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 
-# ---------------------------------------------------------------- joins
+# ---------------------------------------------------------------- concatenations
 
 
 def _concat_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:

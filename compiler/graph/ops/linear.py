@@ -33,7 +33,7 @@ from compiler.graph.ops.windows import (
     windows_of,
     zero,
 )
-from compiler.graph.ops.winograd import is_winograd, winograd
+from compiler.graph.ops.winograd import is_winograd, winograd_form
 from compiler.loops.build import Builder
 from compiler.loops.ir import Buffer, Expr
 
@@ -151,7 +151,7 @@ def _conv_depthwise(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buf
 
 
 def _conv_winograd(m: int) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]:
-    form = winograd(m)
+    form = winograd_form(m)
     return lambda b, inputs, info: _with_bias(b, form(b, inputs, info), inputs, info)
 
 

@@ -155,7 +155,7 @@ class _Grid:
         return _Grid(m, m + TAPS - 1, height, width, down, across, batch * down * across)
 
 
-def winograd(m: int) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]:
+def winograd_form(m: int) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]:
     """The form F(m x m, 3 x 3).
 
     Tiles are numbered over all images, row by row. Where they stick out of the image they repeat its last row

@@ -37,7 +37,7 @@ PASSES: tuple[Pass[Graph], ...] = (
     Pass("drop-dead-pads", drop_dead),
     Pass("merge-pads", merge_pads),
     Pass("hoist-pads", hoist_pads),
-    Pass("drop-dead-joins", drop_dead),
+    Pass("drop-dead-concats", drop_dead),
     Pass("merge-pads-again", merge_pads),
     Pass("separate-outputs", separate_outputs),
     Pass("drop-dead-last", drop_dead),

@@ -1,7 +1,7 @@
-"""Move transposes down until they meet their opposite.
+"""Code motion: transposes sink until they meet their opposite.
 
-A transpose goes below elementwise operators, joins, pads, softmax and reductions whose operands are all
-transposed alike (or constant). Two in a row become one, and one that changes nothing vanishes.
+A transpose goes below elementwise operators, concatenations, pads, softmax and reductions whose operands
+are all transposed alike (or constant). Two in a row become one, and one that changes nothing vanishes.
 """
 
 from __future__ import annotations

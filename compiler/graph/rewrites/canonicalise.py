@@ -1,4 +1,4 @@
-"""Canonical form: few operators, written one way.
+"""Canonicalisation and peephole rewrites: few operators, written one way.
 
 The records' expansions turn derived operators into simpler ones (Gemm, normalisations, averages, Resize,
 ...). Here are the forms that concern several records: constants stand second, subtraction and division of

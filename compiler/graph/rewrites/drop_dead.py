@@ -1,4 +1,4 @@
-"""Drop dead code: nodes and constants that no output depends on."""
+"""Dead code elimination (DCE): nodes and constants that no output depends on are dropped."""
 
 from __future__ import annotations
 

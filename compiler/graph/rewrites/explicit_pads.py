@@ -1,4 +1,4 @@
-"""Make the padding of convolutions and pools an operator of its own.
+"""Padding made explicit: that of convolutions and pools becomes an operator of its own.
 
 Afterwards no window reaches outside, so that no inner loop ever asks where it is. The Pad fuses into whatever
 makes the tensor. MaxPool pads with the lowest number, or with 0 where no element is negative, so that

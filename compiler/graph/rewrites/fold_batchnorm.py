@@ -1,4 +1,4 @@
-"""Fold multiplications and additions by constants into convolutions and matrix products.
+"""Batch normalisation folding: multiplications and additions by constants go into convolutions and products.
 
 A BatchNormalization is by now `x * a + b` with known a and b, as is a scale layer after it. Chains of them
 become one multiplication and one addition; behind a convolution, these go into its weights and bias.

@@ -1,4 +1,4 @@
-"""Fold constants: what depends on constants only is computed now."""
+"""Constant folding: what depends on constants only is computed now."""
 
 from __future__ import annotations
 

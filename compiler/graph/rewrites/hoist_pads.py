@@ -1,7 +1,7 @@
-"""Pad the parts of a join instead of the join.
+"""Code motion: pad the parts of a concatenation instead of its result.
 
-Afterwards each part is padded by the kernel that makes it, and the join only puts whole blocks one after
-another, which may need no copy at all.
+Afterwards each part is padded by the kernel that makes it, and the concatenation only puts whole blocks one
+after another, which may need no copy at all.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ def _step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     if item.op.name != "Pad" or item.attrs.text("mode") != "constant":
         return None
     source = item.inputs[0]
-    join = editor.producer(source, "Concat")
-    if join is None or editor.uses[source] != 1:
+    concat = editor.producer(source, "Concat")
+    if concat is None or editor.uses[source] != 1:
         return None
-    axis = join.attrs.integer("axis")
+    axis = concat.attrs.integer("axis")
     if item.attrs.integers("before")[axis] or item.attrs.integers("after")[axis]:
         return None
-    padded = [editor.emit_all(item.op, (part,), item.attrs)[0] for part in join.inputs]
-    return editor.emit_all(join.op, padded, join.attrs)
+    padded = [editor.emit_all(item.op, (part,), item.attrs)[0] for part in concat.inputs]
+    return editor.emit_all(concat.op, padded, concat.attrs)

@@ -1,4 +1,4 @@
-"""Store each tensor once, padded for its hungriest reader.
+"""Redundancy elimination: each tensor is stored once, padded for its hungriest reader.
 
 Where several readers pad one tensor, one Pad with the largest pads is kept; the others, and those that want
 it bare, read a Slice of it, which costs nothing. A tensor that is an input, an output or viewed under

@@ -1,4 +1,4 @@
-"""Recognise layer normalisation that an exporter has spelt out.
+"""Idiom recognition: layer normalisation that an exporter has spelt out.
 
     d = x - mean(x);  d / sqrt(mean(d * d) + epsilon)
 

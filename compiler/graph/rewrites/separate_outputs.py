@@ -1,4 +1,4 @@
-"""Give every output of the model memory of its own.
+"""Copy insertion: give every output of the model memory of its own.
 
 An output that is an input, a constant, another output, or a view of one of these, is copied.
 """

@@ -1,4 +1,4 @@
-"""Compute equal things once: nodes with the same operator, operands and attributes are one."""
+"""Common subexpression elimination (CSE): nodes with the same operator, operands and attributes are one."""
 
 from __future__ import annotations
 

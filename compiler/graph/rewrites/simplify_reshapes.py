@@ -1,4 +1,4 @@
-"""Fewer reshapes, out of the way of fusion.
+"""Peephole rewrites and code motion: fewer reshapes, out of the way of fusion.
 
 Reshapes in a row become one. A reshape goes below elementwise operators and row-wise normalisation, so that
 these fuse with whatever made the tensor, until it meets another reshape or an operator that needs the shape.

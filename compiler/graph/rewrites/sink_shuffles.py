@@ -1,4 +1,4 @@
-"""Move channel shuffles below depthwise convolutions.
+"""Code motion: channel shuffles sink below depthwise convolutions.
 
 A depthwise convolution treats every channel alike, so it may run on the channels in their old order with
 its weights reordered instead. The shuffle then feeds the next convolution, which reads its input channels

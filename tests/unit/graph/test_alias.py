@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pytest
 
-from compiler.graph.alias import Alias, find_aliases, is_join
+from compiler.graph.alias import Alias, find_aliases, is_in_place
 from compiler.graph.fuse import FusedGraph
 from compiler.graph.ir import Value
 from compiler.loops.index_map import IndexMap
@@ -30,7 +30,7 @@ def aliases_of(s: Sketch, *outputs: Value) -> tuple[FusedGraph, dict[Value, Alia
 
 def joins(fused: FusedGraph, aliases: dict[Value, Alias]) -> list[bool]:
     """For every concatenation whether nothing is left to do."""
-    return [is_join(group, aliases) for group in fused.groups if group.nodes[-1].op.name == "Concat"]
+    return [is_in_place(group, aliases) for group in fused.groups if group.nodes[-1].op.name == "Concat"]
 
 
 def assert_in_place(
@@ -40,7 +40,7 @@ def assert_in_place(
     layouts = layouts or layouts_of(fused, LANES)
     source = np.random.default_rng(0)
     for group in fused.groups:
-        if not is_join(group, aliases):
+        if not is_in_place(group, aliases):
             continue
         node = group.nodes[0]
         parts = [source.standard_normal(value.type.shape) for value in node.inputs]

@@ -11,7 +11,7 @@ from compiler.graph.fuse import FusedGraph, fuse
 from compiler.graph.interpret import evaluate
 from compiler.graph.ir import Value, verify
 from compiler.loops.layout import Layout
-from compiler.stages.layouts import TargetLayoutCosts
+from compiler.stages.layout_costs import TargetLayoutCosts
 from tests.support.sketch import Sketch
 
 WIDE = TargetLayoutCosts(TargetFacts("test", "c++", "wide", vector_bits=512, vector_registers=32))

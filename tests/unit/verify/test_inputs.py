@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from compiler.core.diagnostics import BadInputError, TkError, UsageError
-from compiler.runtime.tensors import TensorInfo
+from compiler.runtime.tensors import TensorSpec
 from compiler.verify.inputs import read_feeds
 
-X = TensorInfo("x", "float32", (2, 3), 24)
-EQUALS = TensorInfo("a=b", "int64", (2,), 16)
+X = TensorSpec("x", "float32", (2, 3), 24)
+EQUALS = TensorSpec("a=b", "int64", (2,), 16)
 SPECS = (X, EQUALS)
 ARRAY = np.arange(6, dtype=np.float32).reshape(2, 3)
 
@@ -43,7 +43,7 @@ def test_seed_and_run_change_the_numbers() -> None:
     [("bool", 0, 1), ("int64", 0, 1), ("int32", 0, 1), ("uint8", 0, 255), ("int8", -128, 127)],
 )
 def test_ranges_of_whole_numbers(dtype: str, low: int, high: int) -> None:
-    array = read_feeds((TensorInfo("x", dtype, (10_000,), 0),), (), 0)["x"]
+    array = read_feeds((TensorSpec("x", dtype, (10_000,), 0),), (), 0)["x"]
     assert array.dtype == np.dtype(dtype)
     assert (int(array.min()), int(array.max())) == (low, high)
 
@@ -120,6 +120,6 @@ def test_an_input_given_twice(tmp_path: Path) -> None:
 
 
 def test_raw_and_npy_scalars(tmp_path: Path) -> None:
-    scalar = TensorInfo("s", "float32", (), 4)
+    scalar = TensorSpec("s", "float32", (), 4)
     np.save(tmp_path / "s.npy", np.float32(1.5))
     assert read_feeds((scalar,), (f"s={tmp_path}/s.npy",), 0)["s"].shape == ()

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from compiler.graph.alias import joinable, lies_inside
+from compiler.graph.alias import lies_inside, may_be_in_place
+from compiler.graph.choose_layouts import choose_layouts, layout_choices
 from compiler.graph.fuse import FusedGraph, Group
 from compiler.graph.ir import Value
-from compiler.graph.layout import choose_layouts, layout_choices
 from compiler.loops.layout import Layout
 from tests.support.sketch import Sketch
 
@@ -76,7 +76,7 @@ def chain(s: Sketch, count: int) -> tuple[FusedGraph, list[Value]]:
 def cost(fused: FusedGraph, costs: Toy | Noise, layouts: Mapping[Value, Layout]) -> float:
     """The time of all groups, written down once more: a join is in place where all of its parts are."""
     seconds = 0.0
-    for group, may_join in joinable(fused).items():
+    for group, may_join in may_be_in_place(fused).items():
         result = group.outputs[0]
         reads = [value for value in group.inputs if value in layouts]
         copied = sum(costs.write(group, value, layouts[value]) for value in group.outputs)

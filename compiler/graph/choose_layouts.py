@@ -1,4 +1,4 @@
-"""Layout selection: how each intermediate tensor lies in memory.
+"""Layout selection and propagation: how each intermediate tensor lies in memory.
 
 Image-like tensors (batch, channels, space) may be kept in channel blocks of one vector register,
 `n, c, h, w -> n, c // 16, h, w, c % 16`: kernels read and write whole registers then, whatever the image
@@ -8,8 +8,9 @@ All inputs and outputs of the model, and tensors that are viewed in another shap
 A kernel reads and writes through the maps of its operands, so every layout fits every kernel; they differ
 in how long it takes. What is passed in prices what a kernel does with each operand in each layout,
 conversions included, and the layouts with the least sum over the whole graph are taken. The sum consists of
-tables of two tensors each (an input of a group and its result). A join has a switch beside them, in place
-or copied: in place it costs nothing, and is impossible unless all of its parts lie inside the result.
+tables of two tensors each (an input of a group and its result). A concatenation has a switch beside them,
+in place or copied: in place it costs nothing, and is impossible unless all of its parts lie inside the
+result.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Protocol
 
 import numpy as np
 
-from compiler.graph.alias import joinable, lies_inside
+from compiler.graph.alias import lies_inside, may_be_in_place
 from compiler.graph.fuse import FusedGraph, Group
 from compiler.graph.ir import Node, TensorType, Value
 from compiler.graph.minimise import Table, minimise
@@ -65,12 +66,12 @@ def choose_layouts(
     numbers = {value: number for number, value in enumerate(open_values)}
     sizes = [len(choices[value]) for value in open_values]
     tables: list[Table] = []
-    for group, joins in joinable(fused).items():
+    for group, in_place in may_be_in_place(fused).items():
         if frozenset((*group.inputs, *group.outputs)) in conversions:
             tables.append(_copy_table(group, choices, numbers, costs))
-        elif joins:
+        elif in_place:
             sizes.append(2)
-            tables += _join_tables(group, choices, numbers, len(sizes) - 1, costs)
+            tables += _concat_tables(group, choices, numbers, len(sizes) - 1, costs)
         else:
             tables += _group_tables(group, choices, numbers, costs)
     options = minimise(sizes, tables)
@@ -162,10 +163,10 @@ def _copy_table(group: Group, choices: Choices, numbers: Mapping[Value, int], co
     return _table((value, result), choices, numbers, seconds)
 
 
-def _join_tables(
+def _concat_tables(
     group: Group, choices: Choices, numbers: Mapping[Value, int], switch: int, costs: LayoutCosts
 ) -> Iterator[Table]:
-    """A join is in place (option 0 of its switch) if all of its parts are, else all of it is copied."""
+    """A concatenation is in place (option 0 of its switch) if all of its parts are, else it is copied."""
     result = group.outputs[0]
     write = np.array([costs.write(group, result, item) for item in choices[result]])
     yield _with_switch(_table((result,), choices, numbers, write), np.zeros_like(write), switch)

@@ -40,7 +40,7 @@ class Cycles:
 
 @dataclass(frozen=True, slots=True)
 class TargetLayoutCosts:
-    """The costs of layouts on one target; see `compiler.graph.layout.LayoutCosts`."""
+    """The costs of layouts on one target; see `compiler.graph.choose_layouts.LayoutCosts`."""
 
     facts: TargetFacts
     cycles: Cycles = Cycles()
