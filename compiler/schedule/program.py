@@ -5,15 +5,16 @@ The index is made once for a Func and never changes. TVM calls it the schedule s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 
 from compiler.core.diagnostics import did_you_mean
 from compiler.core.node import IRNode
-from compiler.loops.ir import Block, Buffer, Const, Expr, For, Func, Iter, Let, Load, Region, Stmt, Store, Var
+from compiler.loops.ir import Block, Buffer, Const, Expr, For, Func, Iter, Load, Region, Stmt, Store, Var
 from compiler.loops.names import fresh
 from compiler.loops.queries import int_of, static_shape, variables
+from compiler.loops.regions import variables_of
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.regions import Inner, Span, box, hull, limits_of
@@ -183,11 +184,6 @@ def ranges(items: Iterable[For | Iter]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def substatements(stmt: Stmt) -> Iterator[Stmt]:
-    """The statements directly below a statement (the body and init of a block, too)."""
-    return (child for child in stmt.children() if isinstance(child, Stmt))
-
-
 class Program:
     """A Func with its index: loops and blocks by name, the path to each, and which names are taken."""
 
@@ -204,18 +200,15 @@ class Program:
         if isinstance(stmt, For):
             self.loops[stmt.var.name] = stmt
             self._paths[stmt.var.name], self._around[stmt.var.name] = path, loops
-            self._names.add(stmt.var.name)
             loops = (*loops, stmt)
         elif isinstance(stmt, Block):
             self.sites[stmt.name] = Site(stmt, loops, inside, len(self.sites))
             self._paths[stmt.name], self._around[stmt.name] = path, loops
             self._names.add(stmt.name)
-            self._names.update(item.var.name for item in stmt.iters)
             loops, inside = (), stmt.name
-        elif isinstance(stmt, Let):
-            self._names.add(stmt.var.name)
+        self._names.update(var.name for var in variables_of(stmt))
         below = (*path, stmt)
-        for child in substatements(stmt):
+        for child in stmt.bodies():
             self._index(child, below, loops, inside)
 
     @cached_property
@@ -316,7 +309,7 @@ def outer_blocks(stmt: Stmt) -> tuple[Block, ...]:
     """The blocks in a subtree that are not inside another block of it, in program order."""
     if isinstance(stmt, Block):
         return (stmt,)
-    return tuple(block for child in substatements(stmt) for block in outer_blocks(child))
+    return tuple(block for child in stmt.bodies() for block in outer_blocks(child))
 
 
 def inner_loops(stmt: Stmt) -> tuple[For, ...]:
@@ -324,7 +317,7 @@ def inner_loops(stmt: Stmt) -> tuple[For, ...]:
     if isinstance(stmt, Block):
         return ()
     own = (stmt,) if isinstance(stmt, For) else ()
-    return (*own, *(loop for child in substatements(stmt) for loop in inner_loops(child)))
+    return (*own, *(loop for child in stmt.bodies() for loop in inner_loops(child)))
 
 
 def reduce_blocks(loop: For) -> tuple[Block, ...]:
