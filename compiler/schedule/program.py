@@ -135,15 +135,20 @@ class Site:
         """Whether the body is a single store, which most rules ask for."""
         return isinstance(self.block.body, Store)
 
-    @cached_property
-    def store(self) -> Access:
-        """What the single store of the block writes; ScheduleError when the body is more than that."""
+    @property
+    def body(self) -> Store:
+        """The single store of the block; ScheduleError when the body is more than that."""
         body = self.block.body
         if not isinstance(body, Store):
             raise ScheduleError(
                 f"block {self.name} does more than one store", why="a rule looks for one result"
             )
-        return Access(body.buffer, body.indices)
+        return body
+
+    @cached_property
+    def store(self) -> Access:
+        """What the single store writes."""
+        return Access(self.body.buffer, self.body.indices)
 
     @property
     def target(self) -> str:
@@ -153,11 +158,9 @@ class Site:
     @cached_property
     def loads(self) -> tuple[Access, ...]:
         """What the value of the single store reads, the place that it writes aside."""
-        body, store = self.block.body, self.store
-        assert isinstance(body, Store)
-        loads = (item for item in body.value.walk() if isinstance(item, Load))
+        loads = (item for item in self.body.value.walk() if isinstance(item, Load))
         found = dict.fromkeys(Access(item.buffer, item.indices) for item in loads)
-        found.pop(store, None)
+        found.pop(self.store, None)
         return tuple(found)
 
     def stride(self, access: Access, name: str) -> int | None:

@@ -101,6 +101,23 @@ def wrong_layer(source: Source) -> Iterator[str]:
             yield f"imports {name}: `{own}` may import {sorted(allowed)}"
 
 
+def up_the_schedule(source: Source) -> Iterator[str]:
+    """What primitives are made of knows no primitive, and primitives know nothing of who applies them."""
+    folder, _, rest = source.path.partition("compiler/schedule/")
+    if folder or not rest or rest in {"schedule.py", "trace.py"} or rest.startswith("rules/"):
+        return
+    above = (
+        "schedule",
+        "trace",
+        "rules",
+        "chooser",
+        *(() if rest.startswith("primitives/") else ("primitives",)),
+    )
+    for name in sorted(set(imported(source))):
+        if name.startswith(tuple(f"compiler.schedule.{item}" for item in above)):
+            yield f"imports {name}, which is above it"
+
+
 def behind_the_front_door(source: Source) -> Iterator[str]:
     for node in ast.walk(source.tree()):
         modules = (
@@ -136,6 +153,10 @@ def test_layers() -> None:
     assert violations(wrong_layer, "compiler", "toolchain") == []
 
 
+def test_no_arrow_runs_back_up_in_the_schedule() -> None:
+    assert violations(up_the_schedule, "compiler") == []
+
+
 def test_toolchain_uses_the_front_door_only() -> None:
     assert violations(behind_the_front_door, "toolchain") == []
 
@@ -155,6 +176,16 @@ def test_third_party_packages_stay_in_their_places() -> None:
         (wrong_layer, "toolchain/engine/x.py", "def f():\n    from toolchain import provision"),
         (wrong_layer, "toolchain/commands/x.py", "from toolchain.main import app"),
         (wrong_layer, "toolchain/settings.py", "import toolchain.console"),
+        (
+            up_the_schedule,
+            "compiler/schedule/regions.py",
+            "from compiler.schedule.primitives.base import Value",
+        ),
+        (
+            up_the_schedule,
+            "compiler/schedule/primitives/x.py",
+            "from compiler.schedule.rules import schedule_func",
+        ),
         (behind_the_front_door, "toolchain/x.py", "from compiler.core.files import write_atomic"),
         (behind_the_front_door, "toolchain/x.py", "import compiler.pipeline"),
         (wrong_third_party, "compiler/core/x.py", "import numpy as np"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from compiler.core.node import IRNode
 from compiler.loops.annotations import stage_of
 from compiler.loops.index_map import IndexMap
 from compiler.loops.ir import Binary, Block, Const, Expr, Iter, Store, Var
@@ -47,6 +48,15 @@ def split_iteration(schedule: Schedule, block: str, axis: int, size: int) -> Non
     """Let a block run over groups of `size` and steps inside a group instead of one iteration."""
     rank = len(schedule.block(block).iters)
     schedule.transform_block_layout(block, IndexMap.identity(rank).split(axis, size))
+
+
+def group_sizes(expr: IRNode, var: Var) -> list[int]:
+    """The size of each group `var // size` that an expression tells apart."""
+    return [
+        int(node.b.value)
+        for node in expr.walk()
+        if isinstance(node, Binary) and node.op == "floordiv" and node.a == var and isinstance(node.b, Const)
+    ]
 
 
 def is_lane_of(index: Expr, name: str) -> bool:

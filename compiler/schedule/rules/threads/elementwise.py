@@ -73,15 +73,14 @@ def _whole(access: Access, iters: tuple[Iter, ...]) -> bool:
 
 def _decides(work: Site, name: str) -> list[bool]:
     """Whether conditions of the value depend on a variable; or the value itself, outside of indices."""
-    body = work.block.body
-    found = [name in variables(item.cond) for item in body.walk() if isinstance(item, Select)]
-    return [*found, _computes_with(getattr(body, "value", None), name)]
+    found = [name in variables(item.cond) for item in work.body.walk() if isinstance(item, Select)]
+    return [*found, _computes_with(work.body.value, name)]
 
 
-def _computes_with(expr: Expr | None, name: str) -> bool:
+def _computes_with(expr: Expr, name: str) -> bool:
     if isinstance(expr, Var):
         return expr.name == name
-    if expr is None or isinstance(expr, Load):
+    if isinstance(expr, Load):
         return False
     return any(_computes_with(child, name) for child in expr.children() if isinstance(child, Expr))
 

@@ -21,17 +21,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
-from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import ASYNC
 from compiler.loops.index_map import AXES, IndexMap, fused
-from compiler.loops.ir import CONSTANT, REGISTER, SHARED, Binary, Buffer, Const, Expr, Iter, Load, Select, Var
+from compiler.loops.ir import CONSTANT, REGISTER, SHARED, Buffer, Const, Expr, Iter, Load, Select, Var
 from compiler.loops.queries import extent_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
+from compiler.schedule.rules.common import group_sizes
 from compiler.schedule.rules.threads.common import THREAD
 from compiler.schedule.rules.threads.elementwise import aligned_run
 from compiler.schedule.rules.threads.fetch import by_k_iterations, fetch_coalesced, fetch_transposed, is_plain
@@ -107,24 +107,13 @@ def _group_of(found: Sequence[Expr], item: Iter) -> int:
     """The size of the groups that one factor tells apart along an iteration; 0 for none, -1 for several."""
     sizes: set[int] = set()
     for side in found:
-        groups = [node for node in side.walk() if _divides(node, item)]
-        sizes |= {
-            int(node.b.value) for node in groups if isinstance(node, Binary) and isinstance(node.b, Const)
-        }
+        groups = group_sizes(side, item.var)
+        sizes |= set(groups)
         if groups and sum(node == item.var for node in side.walk()) > len(groups):
             return -1
     if len(sizes) > 1 or any(extent_of(item.extent) % size for size in sizes):
         return -1
     return sizes.pop() if sizes else 0
-
-
-def _divides(node: IRNode, item: Iter) -> bool:
-    return (
-        isinstance(node, Binary)
-        and node.op == "floordiv"
-        and node.a == item.var
-        and isinstance(node.b, Const)
-    )
 
 
 def _parts(number: int, item: Iter, size: int, found: Sequence[Expr]) -> list[tuple[Part, frozenset[int]]]:
@@ -133,7 +122,7 @@ def _parts(number: int, item: Iter, size: int, found: Sequence[Expr]) -> list[tu
     users = frozenset(n for n, side in enumerate(found) if item.var.name in variables(side))
     if not size:
         return [(Part(number, extent, axis), users)]
-    inside = frozenset(n for n in users if not any(_divides(node, item) for node in found[n].walk()))
+    inside = frozenset(n for n in users if not group_sizes(found[n], item.var))
     return [
         (Part(number, extent // size, axis // size), users),
         (Part(number, size, axis % size), inside),

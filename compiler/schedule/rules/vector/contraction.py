@@ -31,10 +31,8 @@ the next one is fetched:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import PARTITION, PREFETCH
 from compiler.loops.index_map import AXES, IndexMap
@@ -47,6 +45,7 @@ from compiler.schedule.rules.common import (
     SMALL,
     blocked_group,
     fuse_all,
+    group_sizes,
     is_lane_of,
     split_iteration,
     strip_mine,
@@ -89,7 +88,8 @@ def find_roles(facts: Site) -> Roles | None:
     if lane is None:
         return None
     shared = [load for load in others if not _varies(load, lane.var.name)]
-    sizes = {size for load in shared for size in _group_sizes(load, lane)}
+    indices = [index for load in shared for index in load.indices]
+    sizes = {size for index in indices for size in group_sizes(index, lane.var)}
     touched = [item for item in (*others, facts.store) if item.indices]
     sizes |= {size for item in touched if (size := blocked_group(item.indices[-1], lane.var.name))}
     if len(sizes) > 1:
@@ -147,20 +147,6 @@ def _without_groups(index: Expr, name: str) -> frozenset[str]:
         if isinstance(child, Expr):
             found |= _without_groups(child, name)
     return found
-
-
-def _group_sizes(load: Access, lane: Iter) -> Iterator[int]:
-    """Sizes of the channel groups that an access tells apart along the lane axis."""
-    for index in load.indices:
-        for item in index.walk():
-            if _divides(item, lane.var):
-                assert isinstance(item, Binary)
-                assert isinstance(item.b, Const)
-                yield int(item.b.value)
-
-
-def _divides(item: IRNode, var: Var) -> bool:
-    return isinstance(item, Binary) and item.op == "floordiv" and item.a == var and isinstance(item.b, Const)
 
 
 def _adjacent(load: Access, name: str) -> bool:

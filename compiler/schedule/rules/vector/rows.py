@@ -66,20 +66,13 @@ def _contiguous(block: Site) -> Iter | None:
         name = item.var.name
         touching = [load for load in (*block.loads, block.store) if name in load.uses]
         plain = all(load.indices and load.indices[-1] == Var(name) for load in touching)
-        if touching and plain and not _computes_with(block, name):
+        if touching and plain and not _computes_with(block.body.value, name):
             return item
     return None
 
 
-def _computes_with(block: Site, name: str) -> bool:
-    """Whether the value uses the iteration variable outside of indices (an arg-reduction does)."""
-
-    def visit(item: Expr) -> bool:
-        if isinstance(item, Var):
-            return item.name == name
-        if not isinstance(item, Binary):
-            return False
-        return visit(item.a) or visit(item.b)
-
-    value = getattr(block.block.body, "value", None)
-    return isinstance(value, Expr) and visit(value)
+def _computes_with(item: Expr, name: str) -> bool:
+    """Whether a value uses an iteration variable outside of indices (an arg-reduction does)."""
+    if isinstance(item, Binary):
+        return _computes_with(item.a, name) or _computes_with(item.b, name)
+    return item == Var(name)
