@@ -46,3 +46,8 @@ def is_small_float(kind: DType) -> bool:
 def accumulate_type(kind: DType) -> DType:
     """The type in which sums over elements of `kind` are kept: f32 for f16, bf16 and f8, else itself."""
     return F32 if is_small_float(kind) else kind
+
+
+def widened_array(x: Array) -> Array:
+    """An array in the type in which sums over its elements are kept."""
+    return x.astype(to_numpy(accumulate_type(from_numpy(x.dtype))), copy=False)

@@ -6,7 +6,7 @@ record in `graph/ops/<family>.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -16,7 +16,7 @@ from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, accumulate_type, from_numpy
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.loops.build import Builder
-from compiler.loops.ir import Buffer
+from compiler.loops.ir import Buffer, Expr
 
 
 class Kind(StrEnum):
@@ -74,8 +74,12 @@ class OnnxNode:
         return self.known[index] if index < len(self.known) else None
 
 
-Imported = tuple[tuple[Value, ...], dict[str, AttrValue]]
-Adapt = Callable[[OnnxNode, tuple[Value, ...], dict[str, AttrValue]], Imported]
+Types = Sequence[TensorType]
+Values = tuple[Value, ...]
+Raw = dict[str, AttrValue]
+"""Attributes as ONNX writes them."""
+Imported = tuple[Values, Raw]
+Adapt = Callable[[OnnxNode, Values, Raw], Imported]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +120,10 @@ class Emitter(Protocol):
         ...
 
 
-Infer = Callable[[Sequence[TensorType], Attrs], tuple[TensorType, ...]]
+Infer = Callable[[Types, Attrs], tuple[TensorType, ...]]
 Reference = Callable[[Sequence[Array], Attrs], Sequence[Array]]
 Build = Callable[[Builder, Sequence[Buffer], NodeInfo], tuple[Buffer, ...]]
-Expand = Callable[[Emitter, Node], "tuple[Value, ...] | None"]
+Expand = Callable[[Emitter, Node], Values | None]
 Flops = Callable[[NodeInfo], int]
 Condition = Callable[[NodeInfo], bool]
 
@@ -287,3 +291,18 @@ def one(
 ) -> Form:
     """A form with a single result."""
     return Form(lambda b, inputs, info: (build(b, inputs, info),), applies)
+
+
+def moved(name: str, place: Callable[[NodeInfo, tuple[Expr, ...]], Iterable[Expr]]) -> Mapping[str, Form]:
+    """The form of an operator that only says where to read: the element of its first operand at `place`."""
+
+    def build(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+        out = info.out_types[0]
+        return b.compute(name, out.shape, lambda *index: inputs[0][tuple(place(info, index))], out.dtype)
+
+    return {"direct": one(build)}
+
+
+def no_change(e: Emitter, item: Node) -> Values | None:  # noqa: ARG001
+    """The expansion of an operator that does nothing here."""
+    return item.inputs[:1] if item.inputs[0].type == item.output.type else None

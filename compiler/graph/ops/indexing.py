@@ -6,11 +6,11 @@ Canonical attributes: axes count from the front; `Slice` has one begin, step and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.graph.op import (
@@ -21,10 +21,15 @@ from compiler.graph.op import (
     Kind,
     OnnxNode,
     Op,
+    Raw,
     Sign,
     Signature,
+    Types,
     UnsupportedError,
+    Values,
     everywhere,
+    moved,
+    no_change,
     no_flops,
     normal_axis,
     one,
@@ -33,10 +38,6 @@ from compiler.graph.op import (
 )
 from compiler.loops.build import Builder
 from compiler.loops.ir import Buffer, Expr, Select, all_of, maximum, minimum, wrap
-
-Types = Sequence[TensorType]
-Raw = dict[str, AttrValue]
-Values = tuple[Value, ...]
 
 # ---------------------------------------------------------------- slices
 
@@ -79,18 +80,9 @@ def slice_index(attrs: Attrs) -> tuple[slice, ...]:
     return tuple(found)
 
 
-def _slice_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+def _sliced(info: NodeInfo, index: Sequence[Expr]) -> Iterator[Expr]:
     begin, step = info.attrs.integers("begin"), info.attrs.integers("step")
-
-    def at(*index: Expr) -> Expr:
-        return inputs[0][tuple(i * by + first for i, by, first in zip(index, step, begin, strict=True))]
-
-    return b.compute("slice", info.out_types[0].shape, at, info.out_types[0].dtype)
-
-
-def no_change(e: Emitter, item: Node) -> Values | None:
-    """The expansion of an operator that does nothing here."""
-    return item.inputs[:1] if item.inputs[0].type == item.output.type else None
+    return (i * by + first for i, by, first in zip(index, step, begin, strict=True))
 
 
 def _slice_expand(e: Emitter, item: Node) -> Values | None:
@@ -107,7 +99,7 @@ SLICE = Op(
         Signature(1, {"starts": None, "ends": None, "axes": None}, adapt=_slice_import),
         Signature(10, known=_ENDS, optional=frozenset({3, 4}), adapt=_slice_import),
     ),
-    forms={"direct": one(_slice_form)}, keeps_channels=everywhere, inline=where_to_read,
+    forms=moved("slice", _sliced), keeps_channels=everywhere, inline=where_to_read,
     expand=_slice_expand, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 

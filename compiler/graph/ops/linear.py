@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
-from compiler.graph.ir import Node, NodeInfo, TensorType, Value
+from compiler.graph.ir import Node, NodeInfo, TensorType
 from compiler.graph.op import (
     Emitter,
     Imported,
@@ -16,14 +16,17 @@ from compiler.graph.op import (
     Kind,
     OnnxNode,
     Op,
+    Raw,
     Signature,
+    Types,
     UnsupportedError,
+    Values,
     broadcast_shape,
     one,
     same_dtype,
 )
-from compiler.graph.ops.elementwise import read_broadcast
-from compiler.graph.ops.reduction import emit_scalar, reduce_block, widened
+from compiler.graph.ops.elementwise import read_broadcast, widen
+from compiler.graph.ops.reduction import emit_scalar, reduce_block
 from compiler.graph.ops.windows import (
     import_windows,
     pad_array,
@@ -36,10 +39,6 @@ from compiler.graph.ops.windows import (
 from compiler.graph.ops.winograd import is_winograd, winograd_form
 from compiler.loops.build import Builder
 from compiler.loops.ir import Buffer, Expr
-
-Types = Sequence[TensorType]
-Raw = dict[str, AttrValue]
-Values = tuple[Value, ...]
 
 # ---------------------------------------------------------------- convolution
 
@@ -123,8 +122,8 @@ def _conv_direct(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
     def at(n: Expr, k: Expr, *rest: Expr) -> Expr:
         spatial, c, taps = rest[: out.rank - 2], rest[out.rank - 2], rest[out.rank - 1 :]
         channel = c if outer == channels else k // outer * per_group + c
-        element = widened(padded[(n, channel, *windows.position(spatial, taps))])
-        return element * widened(inputs[1][(k, c, *taps)])
+        element = widen(padded[(n, channel, *windows.position(spatial, taps))])
+        return element * widen(inputs[1][(k, c, *taps)])
 
     sums = reduce_block(b, "conv", out.shape, (per_group, *windows.kernel), at, "sum", out.dtype)
     return _with_bias(b, sums, inputs, info)
@@ -143,8 +142,8 @@ def _conv_depthwise(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buf
 
     def at(n: Expr, k: Expr, *rest: Expr) -> Expr:
         spatial, taps = rest[: out.rank - 2], rest[out.rank - 2 :]
-        element = widened(padded[(n, k // multiplier, *windows.position(spatial, taps))])
-        return element * widened(inputs[1][(k, 0, *taps)])
+        element = widen(padded[(n, k // multiplier, *windows.position(spatial, taps))])
+        return element * widen(inputs[1][(k, 0, *taps)])
 
     sums = reduce_block(b, "conv", out.shape, windows.kernel, at, "sum", out.dtype)
     return _with_bias(b, sums, inputs, info)
@@ -204,7 +203,7 @@ def _matmul_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
     def at(*index: Expr) -> Expr:
         *batch, m, n, k = index
         a = read_broadcast(inputs[0], left, _matrix_index(batch, m, k))
-        return widened(a) * widened(read_broadcast(inputs[1], right, _matrix_index(batch, k, n)))
+        return widen(a) * widen(read_broadcast(inputs[1], right, _matrix_index(batch, k, n)))
 
     return reduce_block(b, "matmul", out.shape, (left[-1],), at, "sum", out.dtype)
 
@@ -214,7 +213,7 @@ def _gemv_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
     (inner, columns), out = info.in_types[1].shape, info.out_types[0]
 
     def at(n: Expr, k: Expr) -> Expr:
-        return widened(inputs[0][0, k]) * widened(inputs[1][k, n])
+        return widen(inputs[0][0, k]) * widen(inputs[1][k, n])
 
     sums = reduce_block(b, "gemv", (columns,), (inner,), at, "sum", out.dtype)
     return b.compute("row", out.shape, lambda m, n: sums[n], out.dtype)  # noqa: ARG005 - m is 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array
-from compiler.graph.ir import Node, NodeInfo, TensorType, Value
+from compiler.graph.ir import Node, NodeInfo, TensorType
 from compiler.graph.op import (
     Emitter,
     Imported,
@@ -17,33 +17,30 @@ from compiler.graph.op import (
     Kind,
     OnnxNode,
     Op,
+    Raw,
     Sign,
     Signature,
+    Types,
     UnsupportedError,
+    Values,
     array_type,
+    moved,
+    no_change,
     no_flops,
     normal_axes,
     normal_axis,
-    one,
 )
-from compiler.loops.build import Builder
-from compiler.loops.ir import Buffer, Expr, const
-
-Types = Sequence[TensorType]
-Raw = dict[str, AttrValue]
-Values = tuple[Value, ...]
+from compiler.loops.ir import Expr, const
 
 # ---------------------------------------------------------------- views
 
 
-def _view_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
-    """Read the element with the same row-major position."""
-    source, target = info.in_types[0].shape, info.out_types[0].shape
+def _same_position(info: NodeInfo, index: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The element with the same row-major position."""
+    return unravel(ravel(index, info.out_types[0].shape), info.in_types[0].shape)
 
-    def at(*index: Expr) -> Expr:
-        return inputs[0][unravel(ravel(index, target), source)]
 
-    return b.compute("view", target, at, info.out_types[0].dtype)
+_VIEW = moved("view", _same_position)
 
 
 def ravel(index: Sequence[Expr], shape: Sequence[int]) -> Expr:
@@ -104,17 +101,13 @@ def _reshape_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     return inputs, {"shape": resolve_shape(given.integers("shape"), inputs[0].type, allow_zero=literal)}
 
 
-def _no_change(e: Emitter, item: Node) -> Values | None:
-    return item.inputs if item.inputs[0].type == item.output.type else None
-
-
 RESHAPE = Op(
     "Reshape", Kind.VIEW, _reshape_infer, lambda x, a: (x[0].reshape(a.integers("shape")),), (1, 1),
     (
         Signature(5, known={1: "shape"}, adapt=_reshape_import),
         Signature(14, {"allowzero": 0}, known={1: "shape"}, adapt=_reshape_import),
     ),
-    forms={"direct": one(_view_form)}, expand=_no_change, flops=no_flops, sign=Sign.KEEPS,
+    forms=_VIEW, expand=no_change, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 
 
@@ -139,7 +132,7 @@ FLATTEN = Op(
     "Flatten", Kind.VIEW, lambda t, a: (t[0].with_shape(_flatten_shape(t, a)),),
     lambda x, a: (x[0].reshape(math.prod(x[0].shape[: a.integer("axis")]), -1),), (1, 1),
     (Signature(1, {"axis": 1}, adapt=_flatten_import),),
-    forms={"direct": one(_view_form)}, expand=_as_reshape, flops=no_flops, sign=Sign.KEEPS,
+    forms=_VIEW, expand=_as_reshape, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 
 
@@ -166,7 +159,7 @@ SQUEEZE = Op(
         Signature(1, {"axes": None}, adapt=_squeeze_import),
         Signature(13, known={1: "axes"}, optional=frozenset({1}), adapt=_squeeze_import),
     ),
-    forms={"direct": one(_view_form)}, expand=_as_reshape, flops=no_flops, sign=Sign.KEEPS,
+    forms=_VIEW, expand=_as_reshape, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 
 
@@ -189,7 +182,7 @@ UNSQUEEZE = Op(
         Signature(1, {"axes": None}, adapt=_unsqueeze_import),
         Signature(13, known={1: "axes"}, adapt=_unsqueeze_import),
     ),
-    forms={"direct": one(_view_form)}, expand=_as_reshape, flops=no_flops, sign=Sign.KEEPS,
+    forms=_VIEW, expand=_as_reshape, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 
 
@@ -200,21 +193,20 @@ def _first_only(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     return inputs[:1], {}
 
 
-def _copy_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
-    return b.compute("copy", info.out_types[0].shape, lambda *i: inputs[0][i], info.out_types[0].dtype)
+_COPY = moved("copy", lambda _info, index: index)
 
 
 def _identity(name: str, *signatures: Signature) -> Op:
     return Op(
         name, Kind.VIEW, lambda t, _a: (t[0],), lambda x, _a: (x[0],), (1, 1), signatures,
-        forms={"direct": one(_copy_form)}, expand=lambda _e, item: item.inputs, flops=no_flops,
+        forms=_COPY, expand=lambda _e, item: item.inputs, flops=no_flops,
         sign=Sign.KEEPS,
     )  # fmt: skip
 
 
 COPY = Op(
     "Copy", Kind.INJECTIVE, lambda t, _a: (t[0],), lambda x, _a: (x[0],), (1, 1),
-    forms={"direct": one(_copy_form)}, flops=no_flops, sign=Sign.KEEPS, elementwise=True, alone=True,
+    forms=_COPY, flops=no_flops, sign=Sign.KEEPS, elementwise=True, alone=True,
 )  # fmt: skip
 """Ours: the same elements in memory of their own."""
 
@@ -240,13 +232,9 @@ def _transpose_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (types[0].with_shape(tuple(types[0].shape[axis] for axis in perm)),)
 
 
-def _transpose_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+def _transposed(info: NodeInfo, index: Sequence[Expr]) -> Iterator[Expr]:
     perm = info.attrs.integers("perm")
-
-    def at(*index: Expr) -> Expr:
-        return inputs[0][tuple(index[perm.index(axis)] for axis in range(len(perm)))]
-
-    return b.compute("transpose", info.out_types[0].shape, at, info.out_types[0].dtype)
+    return (index[perm.index(axis)] for axis in range(len(perm)))
 
 
 def _transpose_expand(e: Emitter, item: Node) -> Values | None:
@@ -260,7 +248,7 @@ TRANSPOSE = Op(
     "Transpose", Kind.INJECTIVE, _transpose_infer,
     lambda x, a: (np.transpose(x[0], a.integers("perm")),), (1, 1),
     (Signature(1, {"perm": None}, adapt=_transpose_import),),
-    forms={"direct": one(_transpose_form)}, expand=_transpose_expand, flops=no_flops, sign=Sign.KEEPS,
+    forms=moved("transpose", _transposed), expand=_transpose_expand, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 
 

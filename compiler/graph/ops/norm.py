@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from compiler.graph.attrs import Attrs, AttrValue
-from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
+from compiler.graph.attrs import Attrs
+from compiler.graph.dtypes import Array, accumulate_type, widened_array
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.graph.op import (
     Emitter,
@@ -21,24 +21,24 @@ from compiler.graph.op import (
     Kind,
     OnnxNode,
     Op,
+    Raw,
     Sign,
     Signature,
+    Types,
     UnsupportedError,
+    Values,
     broadcast_shape,
     everywhere,
     normal_axis,
     one,
     same_dtype,
 )
-from compiler.graph.ops.reduction import emit_scalar, widened
+from compiler.graph.ops.elementwise import widen
+from compiler.graph.ops.reduction import emit_scalar
 from compiler.loops.annotations import STAGE
 from compiler.loops.build import Builder
 from compiler.loops.ir import Binary, Buffer, Expr, call, const
 from compiler.loops.ir import Cast as CastExpr
-
-Types = Sequence[TensorType]
-Raw = dict[str, AttrValue]
-Values = tuple[Value, ...]
 
 
 def _floats_only(types: Types) -> None:
@@ -49,10 +49,6 @@ def _floats_only(types: Types) -> None:
 def _same_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     _floats_only(types)
     return (types[0],)
-
-
-def _wide(x: Array) -> Array:
-    return x.astype(to_numpy(accumulate_type(from_numpy(x.dtype))), copy=False)
 
 
 def _per_channel(e: Emitter, value: Value, rank: int) -> Value:
@@ -84,7 +80,7 @@ def _batch_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
 
 
 def _batch_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    x, *parameters = (_wide(item) for item in arrays)
+    x, *parameters = (widened_array(item) for item in arrays)
     shape = (-1, *([1] * (x.ndim - 2)))
     scale, bias, mean, var = (item.reshape(shape) for item in parameters)
     found = (x - mean) / np.sqrt(var + attrs.number("epsilon")) * scale + bias
@@ -116,7 +112,7 @@ BATCH = Op(
 
 
 def _standardize_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    x = _wide(arrays[0])
+    x = widened_array(arrays[0])
     axes = tuple(range(attrs.integer("axis"), x.ndim))
     centred = x - x.mean(axes, keepdims=True)
     found = centred / np.sqrt((centred * centred).mean(axes, keepdims=True) + attrs.number("epsilon"))
@@ -130,7 +126,7 @@ def _standardize_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> B
     count, kind = math.prod(inner), accumulate_type(out.dtype)
 
     def element(*index: Expr) -> Expr:
-        return widened(inputs[0][index])
+        return widen(inputs[0][index])
 
     total = b.reduce("total", rows, inner, element, "sum", kind)
     mean = b.compute("mean", rows, lambda *i: total[i] * (1 / count), kind)
@@ -175,7 +171,7 @@ def _layer_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
 
 
 def _layer_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    x, scale, *rest = (_wide(item) for item in arrays)
+    x, scale, *rest = (widened_array(item) for item in arrays)
     (found,) = _standardize_reference([x], attrs)
     found = found * scale + (rest[0] if rest else 0)
     return (found.astype(arrays[0].dtype, copy=False),)
@@ -201,7 +197,7 @@ LAYER = Op(
 
 
 def _rms_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    x, scale = (_wide(item) for item in arrays)
+    x, scale = (widened_array(item) for item in arrays)
     axes = tuple(range(attrs.integer("axis"), x.ndim))
     found = x / np.sqrt((x * x).mean(axes, keepdims=True) + attrs.number("epsilon")) * scale
     return (found.astype(arrays[0].dtype, copy=False),)
@@ -236,7 +232,7 @@ def _grouped(x: Array, group: int, epsilon: float) -> Array:
 
 
 def _instance_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    x, scale, bias = (_wide(item) for item in arrays)
+    x, scale, bias = (widened_array(item) for item in arrays)
     shape = (-1, *([1] * (x.ndim - 2)))
     found = _grouped(x, attrs.integer("num_groups", x.shape[1]), attrs.number("epsilon"))
     if scale.size != x.shape[1]:  # one factor per group
@@ -287,7 +283,7 @@ def _lrn_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
 
 
 def _lrn_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    x, size = _wide(arrays[0]), attrs.integer("size")
+    x, size = widened_array(arrays[0]), attrs.integer("size")
     low = (size - 1) // 2
     squares = np.pad(x * x, [(0, 0), (low, size - 1 - low), *[(0, 0)] * (x.ndim - 2)])
     total = sum(squares[:, at : at + x.shape[1]] for at in range(size))
@@ -316,7 +312,7 @@ def _lrn_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
         for step in range(1, size):
             total = total + squares[(n, c + step, *space)]
         base = total * scale + attrs.number("bias")
-        found = widened(inputs[0][(n, c, *space)]) / _power(base, attrs.number("beta"))
+        found = widen(inputs[0][(n, c, *space)]) / _power(base, attrs.number("beta"))
         return found if kind == out.dtype else CastExpr(out.dtype, found)
 
     return b.compute("lrn", out.shape, result, out.dtype)
@@ -329,7 +325,7 @@ def _padded_squares(b: Builder, source: Buffer, info: NodeInfo) -> Buffer:
     stage = ((STAGE, "window"),)
 
     def inside(n: Expr, c: Expr, *rest: Expr) -> tuple[tuple[Expr, ...], Expr]:
-        element = widened(source[(n, c, *rest)])
+        element = widen(source[(n, c, *rest)])
         return (n, c + low, *rest), element * element
 
     for first, count in ((0, low), (low + channels, size - 1 - low)):
@@ -404,17 +400,17 @@ def _softmax_form(*, log: bool) -> Callable[[Builder, Sequence[Buffer], NodeInfo
         def full(index: Sequence[Expr]) -> tuple[Expr, ...]:
             return (*index[:axis], index[-1], *index[axis:-1])
 
-        top = b.reduce("largest", rows, inner, lambda *i: widened(inputs[0][full(i)]), "max", kind)
+        top = b.reduce("largest", rows, inner, lambda *i: widen(inputs[0][full(i)]), "max", kind)
 
         def power(*index: Expr) -> Expr:
-            return call("exp", widened(inputs[0][index]) - top[row(index)])
+            return call("exp", widen(inputs[0][index]) - top[row(index)])
 
         powers = b.compute("powers", out.shape, power, kind)
         total = b.reduce("total", rows, inner, lambda *i: powers[full(i)], "sum", kind)
 
         def result(*index: Expr) -> Expr:
             if log:
-                found = widened(inputs[0][index]) - top[row(index)] - call("log", total[row(index)])
+                found = widen(inputs[0][index]) - top[row(index)] - call("log", total[row(index)])
             else:
                 found = powers[index] / total[row(index)]
             return found if kind == out.dtype else CastExpr(out.dtype, found)
@@ -430,7 +426,7 @@ def _is_one_axis(info: NodeInfo) -> bool:
 
 def _softmax(name: str, fn: Callable[[Array, tuple[int, ...]], Array], sign: Sign, *, log: bool) -> Op:
     def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-        found = fn(_wide(arrays[0]), _softmax_axes(arrays[0].ndim, attrs))
+        found = fn(widened_array(arrays[0]), _softmax_axes(arrays[0].ndim, attrs))
         return (found.astype(arrays[0].dtype, copy=False),)
 
     return Op(

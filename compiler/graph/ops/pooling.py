@@ -14,10 +14,24 @@ import numpy as np
 
 from compiler.core.types import DType
 from compiler.graph.attrs import Attrs, AttrValue
-from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
+from compiler.graph.dtypes import Array, from_numpy, to_numpy, widened_array
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
-from compiler.graph.op import Emitter, Imported, InvalidError, Kind, OnnxNode, Op, Sign, Signature, one
-from compiler.graph.ops.reduction import emit_scalar, reduce_block, widened
+from compiler.graph.op import (
+    Emitter,
+    Imported,
+    InvalidError,
+    Kind,
+    OnnxNode,
+    Op,
+    Raw,
+    Sign,
+    Signature,
+    Types,
+    Values,
+    one,
+)
+from compiler.graph.ops.elementwise import widen
+from compiler.graph.ops.reduction import emit_scalar, reduce_block
 from compiler.graph.ops.windows import (
     Windows,
     import_windows,
@@ -30,10 +44,6 @@ from compiler.graph.ops.windows import (
 )
 from compiler.loops.build import Builder, identity_of
 from compiler.loops.ir import Buffer, Expr
-
-Types = Sequence[TensorType]
-Raw = dict[str, AttrValue]
-Values = tuple[Value, ...]
 
 
 def _spatial(value: Value) -> tuple[int, ...]:
@@ -91,13 +101,13 @@ def _over_taps(padded: Array, windows: Windows, combine: Callable[[Array, Array]
 
 def _sum_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     windows, x = windows_of(attrs), arrays[0]
-    wide = x.astype(to_numpy(accumulate_type(from_numpy(x.dtype))), copy=False)
+    wide = widened_array(x)
     return (_over_taps(pad_array(wide, windows, 0), windows, np.add).astype(x.dtype, copy=False),)
 
 
 def _average_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     windows, x = windows_of(attrs), arrays[0]
-    wide = x.astype(to_numpy(accumulate_type(from_numpy(x.dtype))), copy=False)
+    wide = widened_array(x)
     total = _over_taps(pad_array(wide, windows, 0), windows, np.add)
     return ((total / _count_table(attrs, x.shape[2:])).astype(x.dtype, copy=False),)
 
@@ -135,7 +145,7 @@ def _window_form(combiner: str) -> Callable[[Builder, Sequence[Buffer], NodeInfo
 
         def at(*index: Expr) -> Expr:
             place = windows.position(index[2 : out.rank], index[out.rank :])
-            return widened(padded[(*index[:2], *place)])
+            return widen(padded[(*index[:2], *place)])
 
         return reduce_block(b, f"pool_{combiner}", out.shape, windows.kernel, at, combiner, out.dtype)
 
@@ -190,7 +200,7 @@ def _global_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
 def _global(name: str, fold: Callable[..., Array], reduction: str) -> Op:
     def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
         x = arrays[0]
-        wide = x.astype(to_numpy(accumulate_type(from_numpy(x.dtype))), copy=False)
+        wide = widened_array(x)
         return (fold(wide, axis=tuple(range(2, x.ndim)), keepdims=True).astype(x.dtype, copy=False),)
 
     def expand(e: Emitter, item: Node) -> Values:

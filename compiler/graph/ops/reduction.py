@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from compiler.core.types import I64, INDEX, DType
-from compiler.graph.attrs import Attrs, AttrValue
-from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
+from compiler.graph.attrs import Attrs
+from compiler.graph.dtypes import Array, accumulate_type, to_numpy, widened_array
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.graph.op import (
     Emitter,
@@ -21,28 +21,22 @@ from compiler.graph.op import (
     Kind,
     OnnxNode,
     Op,
+    Raw,
     Sign,
     Signature,
+    Types,
     UnsupportedError,
+    Values,
     everywhere,
     input_size,
     normal_axes,
     normal_axis,
     one,
 )
+from compiler.graph.ops.elementwise import widen
 from compiler.loops.build import Builder, identity_of
 from compiler.loops.ir import Buffer, Expr, ExprLike, Select, maximum, minimum
 from compiler.loops.ir import Cast as CastExpr
-
-Types = Sequence[TensorType]
-Raw = dict[str, AttrValue]
-Values = tuple[Value, ...]
-
-
-def widened(value: Expr) -> Expr:
-    """An element in the type in which it is accumulated."""
-    wide = accumulate_type(value.dtype)
-    return value if wide == value.dtype else CastExpr(wide, value)
 
 
 def reduce_block(
@@ -100,7 +94,7 @@ def _form(combiner: str) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buff
                         spatial.pop(0)
                 else:
                     found.append(spatial.pop(0))
-            return widened(inputs[0][tuple(found)])
+            return widen(inputs[0][tuple(found)])
 
         extents = [source[axis] for axis in axes]
         return reduce_block(b, f"reduce_{combiner}", out.shape, extents, at, combiner, out.dtype)
@@ -129,7 +123,7 @@ Fold = Callable[..., Array]
 def _fold_reference(fn: Fold) -> Callable[[Sequence[Array], Attrs], Sequence[Array]]:
     def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
         x = arrays[0]
-        wide = x.astype(to_numpy(accumulate_type(from_numpy(x.dtype))), copy=False)
+        wide = widened_array(x)
         with np.errstate(all="ignore"):
             found = fn(wide, axis=attrs.integers("axes"), keepdims=attrs.flag("keepdims"))
         return (np.asarray(found).astype(x.dtype, copy=False),)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from compiler.core.types import INDEX
-from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array
-from compiler.graph.ir import Node, NodeInfo, TensorType, Value
+from compiler.graph.ir import Node, NodeInfo, TensorType
 from compiler.graph.op import (
     Emitter,
     Imported,
@@ -17,24 +17,25 @@ from compiler.graph.op import (
     Kind,
     OnnxNode,
     Op,
+    Raw,
     Sign,
     Signature,
+    Types,
+    Values,
     broadcast_shape,
     everywhere,
+    moved,
+    no_change,
     no_flops,
     normal_axis,
     one,
     where_to_read,
 )
 from compiler.graph.ops.elementwise import read_broadcast
-from compiler.graph.ops.indexing import emit_slice, no_change
+from compiler.graph.ops.indexing import emit_slice
 from compiler.loops.build import Builder
 from compiler.loops.ir import Buffer, Expr, Select, maximum, minimum
 from compiler.loops.ir import Cast as CastExpr
-
-Types = Sequence[TensorType]
-Raw = dict[str, AttrValue]
-Values = tuple[Value, ...]
 
 
 def _gather_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
@@ -130,21 +131,15 @@ def _tile_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (types[0].with_shape(tuple(n * times for n, times in zip(types[0].shape, repeats, strict=True))),)
 
 
-def _tile_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
-    out, source = info.out_types[0], info.in_types[0].shape
-
-    def at(*index: Expr) -> Expr:
-        return inputs[0][
-            tuple(i if n == m else i % n for i, n, m in zip(index, source, out.shape, strict=True))
-        ]
-
-    return b.compute("tile", out.shape, at, out.dtype)
+def _tiled(info: NodeInfo, index: Sequence[Expr]) -> Iterator[Expr]:
+    extents = zip(index, info.in_types[0].shape, info.out_types[0].shape, strict=True)
+    return (i if n == m else i % n for i, n, m in extents)
 
 
 TILE = Op(
     "Tile", Kind.INJECTIVE, _tile_infer, lambda x, a: (np.tile(x[0], a.integers("repeats")),), (1, 1),
     (Signature(6, known={1: "repeats"}),),
-    forms={"direct": one(_tile_form)}, expand=no_change, flops=no_flops, sign=Sign.KEEPS,
+    forms=moved("tile", _tiled), expand=no_change, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 
 
@@ -160,18 +155,13 @@ def _repeat_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     return (x,)
 
 
-def _repeat_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
-    out, repeats = info.out_types[0], info.attrs.integers("repeats")
-
-    def at(*index: Expr) -> Expr:
-        return inputs[0][tuple(i // times for i, times in zip(index, repeats, strict=True))]
-
-    return b.compute("repeat", out.shape, at, out.dtype)
+def _repeated(info: NodeInfo, index: Sequence[Expr]) -> Iterator[Expr]:
+    return (i // times for i, times in zip(index, info.attrs.integers("repeats"), strict=True))
 
 
 REPEAT = Op(
     "Repeat", Kind.INJECTIVE, _repeat_infer, _repeat_reference, (1, 1),
-    forms={"direct": one(_repeat_form)}, keeps_channels=everywhere,
+    forms=moved("repeat", _repeated), keeps_channels=everywhere,
     expand=no_change, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 """Ours: every element repeated in place along each axis (nearest-neighbour enlargement by whole factors)."""
@@ -190,15 +180,11 @@ def _shuffle_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]
     return (apart.swapaxes(axis, axis + 1).reshape(x.shape),)
 
 
-def _shuffle_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
-    out, axis, groups = info.out_types[0], info.attrs.integer("axis"), info.attrs.integer("groups")
-    members = out.shape[axis] // groups
-
-    def at(*index: Expr) -> Expr:
-        source = index[axis] % groups * members + index[axis] // groups
-        return inputs[0][(*index[:axis], source, *index[axis + 1 :])]
-
-    return b.compute("shuffle", out.shape, at, out.dtype)
+def _shuffled(info: NodeInfo, index: Sequence[Expr]) -> tuple[Expr, ...]:
+    axis, groups = info.attrs.integer("axis"), info.attrs.integer("groups")
+    members = info.out_types[0].shape[axis] // groups
+    source = index[axis] % groups * members + index[axis] // groups
+    return (*index[:axis], source, *index[axis + 1 :])
 
 
 def _shuffle_inline(info: NodeInfo, reader: Node) -> bool:
@@ -209,7 +195,7 @@ def _shuffle_inline(info: NodeInfo, reader: Node) -> bool:
 
 SHUFFLE = Op(
     "ChannelShuffle", Kind.INJECTIVE, _shuffle_infer, _shuffle_reference, (1, 1),
-    forms={"direct": one(_shuffle_form)}, flops=no_flops, sign=Sign.KEEPS, inline=_shuffle_inline,
+    forms=moved("shuffle", _shuffled), flops=no_flops, sign=Sign.KEEPS, inline=_shuffle_inline,
 )  # fmt: skip
 """Ours: element i * members + j of an axis, seen as (groups, members), goes to j * groups + i."""
 

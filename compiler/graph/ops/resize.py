@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from compiler.graph.attrs import Attrs, AttrValue
-from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
+from compiler.graph.dtypes import Array, to_numpy, widened_array
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.graph.op import (
     Emitter,
@@ -22,14 +22,13 @@ from compiler.graph.op import (
     Kind,
     OnnxNode,
     Op,
+    Raw,
     Signature,
+    Types,
     UnsupportedError,
+    Values,
     normal_axis,
 )
-
-Types = Sequence[TensorType]
-Raw = dict[str, AttrValue]
-Values = tuple[Value, ...]
 
 Coordinate = Callable[[Array, Any, int, int], Array]
 
@@ -187,7 +186,7 @@ def _reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
         if weights.shape[1] == 1:
             x = np.take(x, indices[:, 0], axis=axis)
             continue
-        wide = x.astype(to_numpy(accumulate_type(from_numpy(x.dtype))), copy=False)
+        wide = widened_array(x)
         shape = [-1 if at == axis else 1 for at in range(x.ndim)]
         taps = zip(indices.T, weights.T.astype(wide.dtype), strict=True)
         x = sum((np.take(wide, i, axis=axis) * w.reshape(shape) for i, w in taps), np.zeros((), wide.dtype))

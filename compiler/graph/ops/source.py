@@ -7,23 +7,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.core.types import F32, I64
-from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array, from_numpy, to_numpy
-from compiler.graph.ir import TensorType, Value
+from compiler.graph.ir import TensorType
 from compiler.graph.op import (
     Imported,
     InvalidError,
     Kind,
     OnnxNode,
     Op,
+    Raw,
     Signature,
     UnsupportedError,
+    Values,
     no_flops,
 )
-
-Types = Sequence[TensorType]
-Raw = dict[str, AttrValue]
-Values = tuple[Value, ...]
 
 
 def _shape_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:

@@ -17,17 +17,16 @@ from compiler.graph.op import (
     Kind,
     OnnxNode,
     Op,
+    Raw,
     Signature,
+    Types,
     UnsupportedError,
+    Values,
     array_type,
     same_dtype,
 )
 from compiler.graph.ops.linear import check_weights
 from compiler.graph.ops.windows import Windows, windows_of
-
-Types = Sequence[TensorType]
-Raw = dict[str, AttrValue]
-Values = tuple[Value, ...]
 
 
 def _transposed_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
