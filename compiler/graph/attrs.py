@@ -47,10 +47,6 @@ class Attrs(Mapping[str, AttrValue]):
         """A copy with some attributes set."""
         return Attrs(self._items, **changes)
 
-    def without(self, *names: str) -> Attrs:
-        """A copy without the given attributes."""
-        return Attrs({name: value for name, value in self._items.items() if name not in names})
-
     def integer(self, name: str, default: int | None = None) -> int:
         """The integer `name`; TypeError when it is something else, KeyError when there is no default."""
         return int(_typed(name, self._get(name, default), (int,)))

@@ -169,11 +169,6 @@ class Graph:
         )
 
     @property
-    def constant_bytes(self) -> int:
-        """Bytes of all constants, stored densely."""
-        return sum(value.type.bytes for value in self.constants)
-
-    @property
     def flops(self) -> int:
         """Floating-point operations of one run, by the records' estimates."""
         return sum(item.op.flops(item.info) for item in self.nodes)

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -181,11 +181,42 @@ def _check_known(features: list[str], cxx: Cxx) -> None:
             )
 
 
+def plan_flags(_facts: TargetFacts, _cxx: Cxx) -> tuple[str, ...]:
+    """Options for the plan around a device's kernels."""
+    return COMMON_FLAGS
+
+
 def _target(arch: str) -> Target:
     facts = cpu_facts(arch)
-    ordered = tuple(name for name in FEATURES if name in facts.features)
-    named = features_text(ordered) if facts.arch.startswith("host") else facts.arch
-    return Target(f"cpu:{named}", facts, CPP, ordered, cpu_flags)
+    return Target(f"cpu:{_named(facts)}", facts, CPP, _ordered(facts), cpu_flags)
+
+
+def behind_device(name: str, language: str, arch: str, shared_bytes: int) -> tuple[str, TargetFacts]:
+    """A target's text and facts for host cores behind a device's interface, with vectors of at most 16 lanes.
+
+    Raises what `cpu_facts` raises.
+    """
+    known = cpu_facts(arch)
+    facts = replace(
+        known,
+        name=name,
+        language=language,
+        features=frozenset(),
+        intrinsics=frozenset(),  # a vector of which some lanes are off is moved lane by lane
+        limits=(*known.limits, ("shared_bytes", shared_bytes)),
+        max_lanes=16,
+        launches=True,
+    )
+    return f"{name}:{_named(known)}", facts
+
+
+def _named(facts: TargetFacts) -> str:
+    """An architecture that means the same processor on any machine."""
+    return features_text(_ordered(facts)) if facts.arch.startswith("host") else facts.arch
+
+
+def _ordered(facts: TargetFacts) -> tuple[str, ...]:
+    return tuple(name for name in FEATURES if name in facts.features)
 
 
 def _loads(_settings: Settings) -> Answer:

@@ -8,9 +8,8 @@ from functools import partial
 from compiler.core.answer import Answer
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
-from compiler.core.target import TargetFacts
 from compiler.render.vocabulary_cuda import CUDA
-from compiler.targets.cpu import COMMON_FLAGS
+from compiler.targets.cpu import plan_flags
 from compiler.targets.cuda_tools import CudaTool, cuda_tools
 from compiler.targets.device import DeviceLanguage, Images, Module
 from compiler.targets.gpu import GpuArch, build_images, chosen_archs, gpu_arch, gpu_facts
@@ -18,7 +17,6 @@ from compiler.targets.matrix_rates import common_rates
 from compiler.targets.readiness import CUDA as DRIVER
 from compiler.targets.readiness import Readiness, device_arch, device_runs, driver_loads, with_host
 from compiler.targets.target import Target, TargetRow
-from compiler.targets.toolchain import Cxx
 
 DEFAULT_ARCH = "sm_70"
 _PACKAGE = "nvidia-cuda-nvrtc-cu12"
@@ -55,11 +53,7 @@ def _target(arch: str) -> Target:
     facts = gpu_facts("cuda-nvidia", "cuda", archs, common_rates(names))
     asked = ("shared_bytes_asked", min(item.shared_most for item in archs))
     facts = replace(facts, limits=(*facts.limits, asked))
-    return Target(f"cuda-nvidia:{','.join(names)}", facts, CUDA, (), _host_flags, LANGUAGE, names)
-
-
-def _host_flags(_facts: TargetFacts, _cxx: Cxx) -> tuple[str, ...]:
-    return COMMON_FLAGS
+    return Target(f"cuda-nvidia:{','.join(names)}", facts, CUDA, (), plan_flags, LANGUAGE, names)
 
 
 def _build(module: Module, target: Target, settings: Settings) -> Images:

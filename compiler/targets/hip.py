@@ -8,9 +8,8 @@ from functools import partial
 from compiler.core.answer import Answer
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
-from compiler.core.target import TargetFacts
 from compiler.render.vocabulary_cuda import HIP
-from compiler.targets.cpu import COMMON_FLAGS
+from compiler.targets.cpu import plan_flags
 from compiler.targets.device import DeviceLanguage, Images, Module
 from compiler.targets.gpu import GpuArch, Tool, build_images, chosen_archs, gpu_arch, gpu_facts
 from compiler.targets.hip_tools import find_hipcc
@@ -19,7 +18,6 @@ from compiler.targets.matrix_rates import common_rates
 from compiler.targets.readiness import HIP as DRIVER
 from compiler.targets.readiness import Readiness, device_arch, driver_loads, with_host
 from compiler.targets.target import Target, TargetRow
-from compiler.targets.toolchain import Cxx
 
 DEFAULT_ARCH = "gfx906"
 
@@ -64,11 +62,7 @@ def _target(arch: str, *, name: str) -> Target:
     facts = gpu_facts(name, "hip", archs, common_rates(names))
     aliased = set(arch.split(",")) & set(aliases)
     language = _ALIASED if aliased else _LANGUAGES[name]
-    return Target(f"{name}:{','.join(names)}", facts, HIP, (), _host_flags, language, names)
-
-
-def _host_flags(_facts: TargetFacts, _cxx: Cxx) -> tuple[str, ...]:
-    return COMMON_FLAGS
+    return Target(f"{name}:{','.join(names)}", facts, HIP, (), plan_flags, language, names)
 
 
 def _build(

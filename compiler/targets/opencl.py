@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from compiler.core.answer import Answer
@@ -20,14 +20,14 @@ from compiler.core.process import run
 from compiler.core.settings import Settings, child_environment, search_path
 from compiler.core.target import Cache, TargetFacts
 from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
-from compiler.targets.cpu import COMMON_FLAGS, cpu_facts
+from compiler.targets.cpu import behind_device, plan_flags
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
-from compiler.targets.features import FEATURES, LEVELS, features_text
+from compiler.targets.features import LEVELS
 from compiler.targets.makers import AMD, HYGON, device_of_runs
 from compiler.targets.probe import ProbedDevice
 from compiler.targets.readiness import OPENCL, Readiness, device_runs, driver_loads, with_host
 from compiler.targets.target import Target, TargetRow
-from compiler.targets.toolchain import Cxx, find_cxx
+from compiler.targets.toolchain import find_cxx
 
 SPIRV = "spirv"
 _CLANG_FLAGS = (
@@ -118,20 +118,8 @@ def _cpu_target(arch: str) -> Target:
 
     Raises what `cpu_facts` raises.
     """
-    known = cpu_facts(arch)
-    facts = replace(
-        known,
-        name="opencl-cpu",
-        language="opencl c",
-        features=frozenset(),
-        intrinsics=frozenset(),  # a vector of which some lanes are off is moved lane by lane
-        limits=(*known.limits, ("shared_bytes", LOCAL_BYTES)),
-        max_lanes=16,
-        launches=True,
-    )
-    ordered = tuple(name for name in FEATURES if name in known.features)
-    named = features_text(ordered) if arch.startswith("host") else arch
-    return Target(f"opencl-cpu:{named}", facts, OPENCL_CPU, (), _host_flags, _language("cpu"), (known.arch,))
+    text, facts = behind_device("opencl-cpu", "opencl c", arch, LOCAL_BYTES)
+    return Target(text, facts, OPENCL_CPU, (), plan_flags, _language("cpu"), (facts.arch,))
 
 
 # ---------------------------------------------------------------- GPUs
@@ -179,11 +167,7 @@ def _gpu_target(arch: str, *, gpu: Gpu) -> Target:
             hint=did_you_mean(arch, [gpu.arch]) or "leave the architecture out",
         )
     text = f"opencl-{gpu.vendor}:{gpu.arch}"
-    return Target(text, _gpu_facts(gpu), OPENCL_GPU, (), _host_flags, _language(gpu.vendor), (gpu.arch,))
-
-
-def _host_flags(_facts: TargetFacts, _cxx: Cxx) -> tuple[str, ...]:
-    return COMMON_FLAGS
+    return Target(text, _gpu_facts(gpu), OPENCL_GPU, (), plan_flags, _language(gpu.vendor), (gpu.arch,))
 
 
 # ---------------------------------------------------------------- images

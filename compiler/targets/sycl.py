@@ -13,13 +13,12 @@ from functools import lru_cache, partial
 from compiler.core.answer import Answer, no, not_known, yes
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
-from compiler.core.target import TargetFacts
 from compiler.render.vocabulary_sycl import SYCL_CPU, SYCL_GPU
 from compiler.runtime.vendor_runtimes import find_intel_runtime, need_sycl
-from compiler.targets.cpu import COMMON_FLAGS, cpu_facts
+from compiler.targets.cpu import behind_device, plan_flags
 from compiler.targets.cuda import ARCHS as NVIDIA_ARCHS
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
-from compiler.targets.features import FEATURES, LEVELS, features_text, host_flags
+from compiler.targets.features import LEVELS, host_flags
 from compiler.targets.gpu import SHUFFLES, GpuArch, chosen_archs, gpu_facts
 from compiler.targets.hip import ARCHS as AMD_ARCHS
 from compiler.targets.makers import AMD, HYGON, device_of_runs, made_by
@@ -44,7 +43,6 @@ from compiler.targets.sycl_tools import (
     module_text,
 )
 from compiler.targets.target import Target, TargetRow
-from compiler.targets.toolchain import Cxx
 
 SHIM = "sycl-shim"
 SUFFIX = "kernel-suffix"
@@ -95,25 +93,9 @@ def _cpu_target(arch: str) -> Target:
 
     Raises what `cpu_facts` raises.
     """
-    known = cpu_facts(arch)
-    facts = replace(
-        known,
-        name="sycl-cpu",
-        language="sycl",
-        features=frozenset(),
-        intrinsics=frozenset(),
-        limits=(*known.limits, ("shared_bytes", LOCAL_BYTES)),
-        max_lanes=16,
-        launches=True,
-    )
-    ordered = tuple(name for name in FEATURES if name in known.features)
-    named = features_text(ordered) if arch.startswith("host") else arch
+    text, facts = behind_device("sycl-cpu", "sycl", arch, LOCAL_BYTES)
     language = DeviceLanguage(("sycl",), ".cpp", _build_cpu, _cpu_identity)
-    return Target(f"sycl-cpu:{named}", facts, SYCL_CPU, (), _host_flags, language, (PROCESSOR,))
-
-
-def _host_flags(_facts: TargetFacts, _cxx: Cxx) -> tuple[str, ...]:
-    return COMMON_FLAGS
+    return Target(text, facts, SYCL_CPU, (), plan_flags, language, (PROCESSOR,))
 
 
 def _build_cpu(module: Module, _target: Target, settings: Settings) -> Images:
@@ -172,7 +154,7 @@ def _gpu_target(arch: str, *, vendor: Vendor) -> Target:
     facts = replace(known, features=frozenset(), intrinsics=SHUFFLES, scopes=known.scopes - {"fragment"})
     names = tuple(item.name for item in archs)
     text = f"{name}:{','.join(names)}"
-    return Target(text, facts, SYCL_GPU, (), _host_flags, _gpu_language(vendor.name), names)
+    return Target(text, facts, SYCL_GPU, (), plan_flags, _gpu_language(vendor.name), names)
 
 
 @lru_cache(maxsize=8)
