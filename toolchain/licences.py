@@ -124,7 +124,7 @@ _OTHERS = """
 """
 
 
-def page(pyproject: Mapping[str, Any]) -> str:
+def licences_page(pyproject: Mapping[str, Any]) -> str:
     """The whole page as Markdown; `pyproject` is that file's content."""
     book = load_book()
     lines = [_INTRODUCTION, *_images(book), _PYTHON]
@@ -203,7 +203,7 @@ def main() -> int:
 
     (path,) = map(Path, sys.argv[1:])
     project = tomllib.loads((path.resolve().parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
-    write_atomic(path, page(project).encode())
+    write_atomic(path, licences_page(project).encode())
     return 0
 
 

@@ -47,7 +47,7 @@ _EXIT_CODES = {
 }
 
 
-def page() -> str:
+def reference_page() -> str:
     """The whole page as Markdown."""
     from toolchain.main import app
 
@@ -119,4 +119,4 @@ def _knobs() -> str:
 
 
 if __name__ == "__main__":
-    write_atomic(Path(sys.argv[1]), page())
+    write_atomic(Path(sys.argv[1]), reference_page())

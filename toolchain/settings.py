@@ -98,7 +98,7 @@ def engine_settings(env: Mapping[str, str] | None = None) -> EngineSettings:
     )
 
 
-def variable(name: str, env: Mapping[str, str] | None = None) -> str | None:
+def environment_variable(name: str, env: Mapping[str, str] | None = None) -> str | None:
     """A variable of ours that a user names to be handed on; None when it is not set."""
     return (os.environ if env is None else env).get(name)
 

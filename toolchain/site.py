@@ -19,7 +19,7 @@ from compiler import BadInputError, HostError
 from toolchain.settings import certificate_settings
 
 if TYPE_CHECKING:
-    from toolchain.recipes.strict_yaml import Node
+    from toolchain.recipes.strict_yaml import YamlNode
     from toolchain.site_schema import SiteFile
 
 T = TypeVar("T")
@@ -216,7 +216,7 @@ def _read(path: Path, problems: list[tuple[str, str]]) -> SiteConfig:
     return SiteConfig() if record is None else _config(path, node, record, problems)
 
 
-def _credentials(node: Node) -> Iterator[tuple[str, str]]:
+def _credentials(node: YamlNode) -> Iterator[tuple[str, str]]:
     advice = "no credentials here: `docker login` keeps those of a registry, ~/.netrc those of pip and git"
     if isinstance(node.content, str):
         if _CREDENTIAL_URL.match(node.content):
@@ -230,7 +230,7 @@ def _credentials(node: Node) -> Iterator[tuple[str, str]]:
         yield from _credentials(one)
 
 
-def _config(path: Path, node: Node, record: SiteFile, problems: list[tuple[str, str]]) -> SiteConfig:
+def _config(path: Path, node: YamlNode, record: SiteFile, problems: list[tuple[str, str]]) -> SiteConfig:
     bundle, source = None, ""
     if record.ca_bundle:
         bundle, source = _local(path, record.ca_bundle), _where(node, "ca_bundle")
@@ -265,7 +265,7 @@ def _local(path: Path, text: str) -> Path:
     return (path.parent / Path(text).expanduser()).absolute()
 
 
-def _where(node: Node, key: str) -> str:
+def _where(node: YamlNode, key: str) -> str:
     return f"{node.file}:{node.key_lines.get(key, node.line)}"
 
 

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError, model_validator
 
 from compiler import BadInputError
-from toolchain.recipes.check import Problems, check
+from toolchain.recipes.check import Problems, validate
 from toolchain.recipes.grammar import Flag, Id
-from toolchain.recipes.strict_yaml import Node
+from toolchain.recipes.strict_yaml import YamlNode
 
 _HOST = r"[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*(:[0-9]{1,5})?"
 _PATH = r"(/[A-Za-z0-9_~%+@.-]*)*"
@@ -124,12 +124,12 @@ def is_registry(text: str) -> bool:
     return True
 
 
-def read_site_file(node: Node, problems: Problems) -> SiteFile | None:
+def read_site_file(node: YamlNode, problems: Problems) -> SiteFile | None:
     """Check a file's content; what is wrong is added to `problems` as (file:line, what)."""
     if not node.entries():
         problems.append((node.where, "expected a mapping at the top of the file"))
         return None
-    return check(SiteFile, node, problems)
+    return validate(SiteFile, node, problems)
 
 
 def problems_error(problems: Sequence[tuple[str, str]]) -> BadInputError:

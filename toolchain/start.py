@@ -16,7 +16,7 @@ def main() -> int:
     """Run `tk`, or say why it cannot run here; returns the exit code."""
     problem = find_problem()
     if problem:
-        show(problem, sys.argv[1:])
+        report(problem, sys.argv[1:])
         return _EXIT_HOST
     from toolchain.main import main as run
 
@@ -31,7 +31,7 @@ def find_problem() -> dict:  # type: ignore[type-arg]
     return {}
 
 
-def show(problem: dict, arguments: list) -> None:  # type: ignore[type-arg]
+def report(problem: dict, arguments: list) -> None:  # type: ignore[type-arg]
     """Write the error as `tk` writes all errors, with `--json` as a document, too."""
     for label, key in (("error", "what"), ("why", "why"), ("hint", "hint")):
         sys.stderr.write(label + ": " + problem[key] + "\n")

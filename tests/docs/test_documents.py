@@ -13,7 +13,7 @@ import pytest
 
 from tests.support import command
 from tests.support.command import ROOT, environment
-from toolchain.reference import page
+from toolchain.reference import reference_page
 
 DOCUMENTS = [
     ROOT / "README.md",
@@ -94,7 +94,7 @@ def test_recipes_that_documents_name_exist() -> None:
 
 
 def test_the_command_line_page_is_current() -> None:
-    assert (ROOT / "docs" / "cli.md").read_text() == page(), "run `bin/just docs`"
+    assert (ROOT / "docs" / "cli.md").read_text() == reference_page(), "run `bin/just docs`"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -107,7 +107,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 def test_readme_lists_every_command() -> None:
     text = (ROOT / "README.md").read_text()
-    commands = re.findall(r"^## `tk (\w+)", page(), re.MULTILINE)
+    commands = re.findall(r"^## `tk (\w+)", reference_page(), re.MULTILINE)
     assert commands
     assert [name for name in commands if f"tk {name}" not in text] == []
 

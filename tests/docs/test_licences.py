@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.command import ROOT
 from tests.support.recipes import book
-from toolchain.licences import DISTRIBUTIONS, distributions, page
+from toolchain.licences import DISTRIBUTIONS, distributions, licences_page
 
 PROJECT: Mapping[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # What metadata without an SPDX expression says, and what that is.
@@ -42,7 +42,7 @@ def stated(name: str) -> set[str]:
 
 
 def test_the_page_is_current() -> None:
-    assert (ROOT / "docs" / "licences.md").read_text() == page(PROJECT), "run `bin/just docs`"
+    assert (ROOT / "docs" / "licences.md").read_text() == licences_page(PROJECT), "run `bin/just docs`"
 
 
 def test_nothing_is_missing() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compiler import BadInputError
-from toolchain.images.parse_back import check
+from toolchain.images.parse_back import check_parses_back
 from toolchain.images.planner import plan_image
 from toolchain.images.render import dockerfile
 from toolchain.recipes.resolve import load_book, resolve
@@ -211,7 +211,7 @@ def taken_as_it_is(folder: Path) -> str:
     name = stack.stack.name.replace("{version}", entry.row.version)
     plan = plan_image(resolve(name, book), site=SiteConfig())
     text = dockerfile(plan)
-    check(plan, text)
+    check_parses_back(plan, text)
     return text
 
 

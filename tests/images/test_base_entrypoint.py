@@ -9,7 +9,7 @@ import pytest
 from tests.support.command import tk
 from tests.support.engine import TestEngine
 from toolchain.engine.build import build_image
-from toolchain.images.plan import Base, ContextFile, Copy, Entrypoint, From, Plan, Stage
+from toolchain.images.plan import BaseImage, ContextFile, Copy, Entrypoint, From, Plan, Stage
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +20,7 @@ def vendors_base(base: str) -> Plan:
     """An image as NVIDIA's are: its entrypoint prints a banner and starts what is asked for."""
     steps = (From(base, "base"), Copy(("banner.sh",), "/opt/banner.sh"), Entrypoint(("/opt/banner.sh",)))
     files = (ContextFile("banner.sh", BANNER.encode(), 0o755),)
-    return Plan("banner", "tk-test/banner", "1", Base(base), (Stage("base", steps),), files)
+    return Plan("banner", "tk-test/banner", "1", BaseImage(base), (Stage("base", steps),), files)
 
 
 def test_no_banner_stands_in_the_output(docker_engine: TestEngine, tmp_path: Path) -> None:

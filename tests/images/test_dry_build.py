@@ -30,7 +30,7 @@ from toolchain.engine import store
 from toolchain.engine.build import build_image
 from toolchain.engine.client import Engine
 from toolchain.images.formats.bake import every_need
-from toolchain.images.plan import UNRESOLVED, Base, ContextFile, Copy, From, Pins, Plan, Run, Stage
+from toolchain.images.plan import UNRESOLVED, BaseImage, ContextFile, Copy, From, Pins, Plan, Run, Stage
 from toolchain.images.planner import plan_image
 from toolchain.recipes.evidence import FILE, Evidence, record_evidence
 from toolchain.recipes.resolve import Component, Resolution, resolve
@@ -202,7 +202,7 @@ def _stand_in(base: str, resolution: Resolution) -> Plan:
         *([Copy(("lists",), "/etc/apt/sources.list.d")] if lists else []),
     )
     tag = f"{system}-{version}{'-outdated' if lists else ''}"
-    return Plan(_STAND_IN, f"tk-test/{_STAND_IN}", tag, Base(base), (Stage("base", steps),), files)
+    return Plan(_STAND_IN, f"tk-test/{_STAND_IN}", tag, BaseImage(base), (Stage("base", steps),), files)
 
 
 def _pythons(resolution: Resolution) -> dict[str, Any]:

@@ -39,7 +39,7 @@ from toolchain.engine.build import build_image
 from toolchain.engine.client import Engine
 from toolchain.images.lock.file import read_lock
 from toolchain.images.named import plan_named
-from toolchain.images.plan import Base, From, Plan, Run, Stage
+from toolchain.images.plan import BaseImage, From, Plan, Run, Stage
 from toolchain.images.selection import Selection
 
 pytestmark = pytest.mark.slow
@@ -120,7 +120,7 @@ def place(one: Round, request: pytest.FixtureRequest) -> Place:
         "full-base",
         "tk-test/full-base",
         "1",
-        Base(under_test.base, os="debian-12", stand_in=True),
+        BaseImage(under_test.base, os="debian-12", stand_in=True),
         (Stage("base", steps),),
     )
     return Place(under_test, engine, build_image(engine, plan).reference)

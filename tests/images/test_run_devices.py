@@ -20,7 +20,7 @@ from toolchain.devices.options import RunOption, create_arguments
 from toolchain.devices.privileges import HOME, asked_options, base_options, run_options
 from toolchain.devices.sysroot import capture
 from toolchain.devices.wishes import Wishes
-from toolchain.engine.attach import Streams, User, groups_of, run_attached
+from toolchain.engine.attach import ContainerUser, Streams, groups_of, run_attached
 from toolchain.engine.client import Engine
 
 pytestmark = pytest.mark.slow
@@ -92,7 +92,7 @@ def inside(
         entry["Source"] = str(hyhal)
     arguments["host"].update({"network_mode": "none", **host})
     groups = groups_of(one.value for one in options if one.flag == "group-add")
-    user = User(CALLER.uid, CALLER.gid, groups, HOME)
+    user = ContainerUser(CALLER.uid, CALLER.gid, groups, HOME)
     empty = os.open(os.devnull, os.O_RDONLY)
     try:
         streams = Streams(stdin=empty, stdout=1, stderr=2)
@@ -189,7 +189,7 @@ def test_a_node_that_does_not_exist_is_an_error_and_leaves_nothing(
             engine,
             docker_engine.base,
             ["true"],
-            user=User(1, 1, (), HOME),
+            user=ContainerUser(1, 1, (), HOME),
             arguments=create_arguments(options),
             streams=Streams(stdin=0),
         )

@@ -69,8 +69,8 @@ def test_a_dockerfile_is_read_back_once(
 ) -> None:
     """`tk image list` renders some sixty."""
     read: list[str] = []
-    plain = parse_back.parse
-    monkeypatch.setattr(parse_back, "parse", lambda text: read.append(text) or plain(text))
+    plain = parse_back.parse_rendered
+    monkeypatch.setattr(parse_back, "parse_rendered", lambda text: read.append(text) or plain(text))
     list_images.list_command(json=True)
     assert len(read) == len(json.loads(capsys.readouterr().out)["images"])
 

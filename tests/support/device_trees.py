@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from toolchain.devices.sysroot import Node, Sysroot, capture
+from toolchain.devices.sysroot import DeviceNode, Sysroot, capture
 
 TREES = Path(__file__).parents[1] / "unit" / "devices" / "trees"
 
@@ -23,7 +23,7 @@ class Tree:
 
     files: dict[str, str] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, DeviceNode] = field(default_factory=dict)
     folders: list[str] = field(default_factory=list)
 
     def build(self, root: Path) -> None:
@@ -71,7 +71,7 @@ def parse(text: str) -> Tree:
                 tree.links["/sys/class/kfd/kfd"] = "/sys/devices/virtual/kfd/kfd"
             case ["node", path, owner, mode]:
                 uid, gid = owner.split(":")
-                tree.nodes[path] = Node(int(uid), int(gid), int(mode, 8))
+                tree.nodes[path] = DeviceNode(int(uid), int(gid), int(mode, 8))
             case ["folder", path]:
                 tree.folders.append(path)
             case ["file", path]:

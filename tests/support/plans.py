@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from toolchain.images.plan import (
     CA_SECRET,
-    Base,
+    BaseImage,
     Cmd,
     ContextFile,
     Copy,
@@ -64,7 +64,7 @@ def small_plan(base: str, *, word: str = "one", fails: bool = False, seconds: st
         name=f"small-{word}",
         repository="tk/small",
         tag=word,
-        base=Base(base, os="debian-12", stand_in=True),
+        base=BaseImage(base, os="debian-12", stand_in=True),
         stages=(build, image),
         files=(ContextFile("tk/step.sh", text.encode(), 0o755),),
         smoke=(SmokeTest("made", ("grep", word, "/made")),),
@@ -79,7 +79,7 @@ def plan_with_component(base: str) -> Plan:
         name="small-part",
         repository="tk/part",
         tag="1",
-        base=Base(base, os="debian-12", stand_in=True),
+        base=BaseImage(base, os="debian-12", stand_in=True),
         stages=(
             Stage("build", (From(base, "build"), made)),
             Stage("image", (From("scratch", "image"), Copy(("/opt/part",), "/opt/part", "build"))),
@@ -91,7 +91,7 @@ def plan_with_component(base: str) -> Plan:
         name="small-whole",
         repository="tk/small",
         tag="whole",
-        base=Base(base, os="debian-12", stand_in=True),
+        base=BaseImage(base, os="debian-12", stand_in=True),
         stages=(Stage("image", (From(base, "image"), copied, User("10000:10000"))),),
         needs=(part,),
     )

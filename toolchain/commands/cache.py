@@ -19,7 +19,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Remove nothing; say wha
 
 
 @app.callback(invoke_without_command=True)
-def show_command(context: typer.Context, json: options.Json = False) -> None:
+def cache_show_command(context: typer.Context, json: options.Json = False) -> None:
     """Show where the cache is and what it holds.
 
     Everything in it is made again when it is missing. After a compile, what was not used for the longest time
@@ -39,7 +39,7 @@ def show_command(context: typer.Context, json: options.Json = False) -> None:
 
 
 @app.command("prune")
-def prune_command(
+def cache_prune_command(
     older_than: Annotated[
         str | None,
         typer.Option(

@@ -43,17 +43,17 @@ def doctor_command(
 
     Nothing is changed. Every warning and problem comes with its cause and what to do.
     """
-    from toolchain.doctor.examine import examine, this_machine
+    from toolchain.doctor.examine import run_checks, this_machine
 
     if capture is not None:
         options.check_file(capture, "--capture")
         _capture(capture, json=json)
         return
-    rows = examine(this_machine(images or (), engine=engine, site=site, assumed=assume))
+    rows = run_checks(this_machine(images or (), engine=engine, site=site, assumed=assume))
     if json:
         console.data_json({**count(rows), "rows": rows})
     else:
-        show(rows)
+        print_rows(rows)
         numbers = count(rows)
         console.talk(f"{counted(numbers['problems'], 'problem')}, {counted(numbers['warnings'], 'warning')}")
     if count(rows)["problems"]:
@@ -77,7 +77,7 @@ def count(rows: Sequence[Row]) -> dict[str, int]:
     return {"problems": states.count("problem"), "warnings": states.count("warning")}
 
 
-def show(rows: Sequence[Row], say: Callable[[str], None] = console.data) -> None:
+def print_rows(rows: Sequence[Row], say: Callable[[str], None] = console.data) -> None:
     """Print rows for people: mark, subject, finding; cause and fix below."""
     width = max((len(one.about) for one in rows), default=0)
     for one in rows:

@@ -92,13 +92,13 @@ def _locked_image() -> str:
 
 def _examine(name: str, engine: EngineChoice, site: Path | None) -> Sequence[Row]:
     """Look at the machine; raises HostError for what keeps the image from being used here."""
-    from toolchain.doctor.examine import examine, this_machine
+    from toolchain.doctor.examine import run_checks, this_machine
 
     console.talk("looking at this machine")
-    rows = examine(this_machine([name], engine=engine, site=site))
+    rows = run_checks(this_machine([name], engine=engine, site=site))
     bad = [one for one in rows if one.state == "problem"]
     unbuilt = [one for one in rows if one.state == "warning" and not one.about.startswith("image ")]
-    doctor.show([*bad, *unbuilt], console.talk)
+    doctor.print_rows([*bad, *unbuilt], console.talk)
     if bad:
         raise HostError(
             f"this machine is not ready for {name}",

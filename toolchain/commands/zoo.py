@@ -24,7 +24,7 @@ Output = Annotated[
 
 
 @app.command("list")
-def list_command(json: options.Json = False) -> None:
+def zoo_list_command(json: options.Json = False) -> None:
     """List the networks."""
     records = list(networks.networks().values())
     if json:

@@ -26,7 +26,7 @@ def engine_facts(engine: Engine) -> EngineFacts:
     return read_facts(engine.kind, engine.version, engine.info, is_local=engine.is_local)
 
 
-def script(root: str = _HOST) -> str:
+def probe_script(root: str = _HOST) -> str:
     """A POSIX shell script that prints what `capture` reads, below `root`, as lines for `from_lines`."""
     files = " ".join(root + one for one in FILES)
     links = " ".join(root + one for one in LINKS)
@@ -53,7 +53,7 @@ def capture_remote(engine: Engine, image: str) -> Sysroot:
     origin = f"the machine of {engine.endpoint.url}"
     done = engine.run(
         image,
-        ["/bin/sh", "-c", script()],
+        ["/bin/sh", "-c", probe_script()],
         timeout=_SECONDS,
         user="65534:65534",
         host={

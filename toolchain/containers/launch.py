@@ -112,7 +112,7 @@ def prepare(engine: Engine, request: Request) -> Launch:
 
 def start(engine: Engine, launch: Launch, *, tty: bool) -> int:
     """Run it on this terminal and return the program's exit status; raises HostError."""
-    from toolchain.engine.attach import Streams, User, groups_of, run_attached
+    from toolchain.engine.attach import ContainerUser, Streams, groups_of, run_attached
 
     if not launch.is_built:
         raise not_built(engine, launch.name)
@@ -122,7 +122,7 @@ def start(engine: Engine, launch: Launch, *, tty: bool) -> int:
         engine,
         launch.reference,
         launch.argv,
-        user=User(int(uid), int(gid), groups, HOME),
+        user=ContainerUser(int(uid), int(gid), groups, HOME),
         arguments=create_arguments(launch.options),
         streams=Streams(tty=tty),
     )

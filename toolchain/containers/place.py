@@ -20,7 +20,7 @@ from toolchain.containers.request import Place, Word
 from toolchain.containers.volumes import cache_name, compiler_name
 from toolchain.devices.detect import detect
 from toolchain.devices.hosting import EngineFacts, this_caller
-from toolchain.devices.options import described
+from toolchain.devices.options import describe_options
 from toolchain.devices.sysroot import capture
 from toolchain.engine.choice import ANY_ENGINE
 from toolchain.engine.client import Engine, open_chosen
@@ -177,7 +177,7 @@ def _explain(
         console.data_json({"job": said})
         return
     console.data(f"image {reference}")
-    for line in described(options):
+    for line in describe_options(options):
         console.data(line)
     if job.present:
         console.data(f"looked at inside before the work: {', '.join(job.present)}")

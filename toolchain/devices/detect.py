@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from toolchain.devices.arch import VENDORS, ChipTable, Vendor, decode_gfx_target_version, load_chips
-from toolchain.devices.sysroot import Node, Sysroot, natural
+from toolchain.devices.sysroot import DeviceNode, Sysroot, natural
 
 PCI_VENDORS: Mapping[int, Vendor] = {0x10DE: "nvidia", 0x1002: "amd", 0x1D94: "hygon", 0x8086: "intel"}
 _DISPLAY, _VGA, _3D, _PROCESSING, _CO_PROCESSOR = 0x0380, 0x0300, 0x0302, 0x1200, 0x0B40
@@ -73,7 +73,7 @@ class Inventory:
 
     origin: str
     devices: tuple[Device, ...]
-    nodes: Mapping[str, Node]
+    nodes: Mapping[str, DeviceNode]
     versions: Mapping[str, str]
     cdi: tuple[CdiSpec, ...]
     profiling_is_restricted: bool
@@ -296,6 +296,6 @@ def _field(text: str, name: str) -> str:
     return ""
 
 
-def order(names: Iterable[str]) -> tuple[str, ...]:
+def natural_order(names: Iterable[str]) -> tuple[str, ...]:
     """Names in the order that people expect: renderD9 before renderD128."""
     return tuple(sorted(dict.fromkeys(names), key=natural))

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from compiler import BadInputError, UsageError
 from toolchain.devices.options import RunOption
 from toolchain.devices.wishes import Extras
-from toolchain.settings import variable
+from toolchain.settings import environment_variable
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _VOLUME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]+")
@@ -101,7 +101,7 @@ def _variable(text: str) -> RunOption:
         )
     if equals:
         return RunOption("env", text, "asked for")
-    if variable(name) is None:
+    if environment_variable(name) is None:
         raise UsageError(f"{name} is not set here", where=f"--env {name}", hint=f"--env {name}=VALUE")
     return RunOption("env", name, "asked for: handed on with the value that it has here")
 

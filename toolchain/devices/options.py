@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from toolchain.settings import variable
+from toolchain.settings import environment_variable
 
 Flag = Literal[
     "init", "user", "userns", "cap-drop", "cap-add", "security-opt", "read-only", "network", "ipc",
@@ -44,7 +44,7 @@ def command_line(
     return shlex.join([*words, image, *argv])
 
 
-def described(options: Iterable[RunOption]) -> Iterable[str]:
+def describe_options(options: Iterable[RunOption]) -> Iterable[str]:
     """Lines for people: each option, then its reason and where that is written."""
     for one in options:
         yield f"  --{one.flag} {one.value}".rstrip()
@@ -97,7 +97,7 @@ def _workdir(result: Arguments, _host: Arguments, value: str) -> None:
 
 def _env(result: Arguments, _host: Arguments, value: str) -> None:
     name, equals, text = value.partition("=")
-    result["environment"][name] = text if equals else variable(name) or ""
+    result["environment"][name] = text if equals else environment_variable(name) or ""
 
 
 def _publish(result: Arguments, host: Arguments, value: str) -> None:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from compiler import HostError, UsageError, did_you_mean
 from toolchain.devices.arch import VENDORS, Vendor
-from toolchain.devices.detect import DRIVERS, Device, Inventory, order
+from toolchain.devices.detect import DRIVERS, Device, Inventory, natural_order
 from toolchain.devices.hosting import Caller, EngineFacts
 from toolchain.devices.options import RunOption
-from toolchain.devices.sysroot import Node
+from toolchain.devices.sysroot import DeviceNode
 from toolchain.devices.wishes import Wishes
 
 HOME = "/tk/home"
@@ -226,16 +226,16 @@ def _groups(
         if node is not None and not is_open(node) and node.gid not in (0, caller.gid):
             by_group.setdefault(node.gid, []).append(path)
     if by_group and engine.is_rootless:
-        paths = " and ".join(order(path for group in by_group.values() for path in group))
+        paths = " and ".join(natural_order(path for group in by_group.values() for path in group))
         yield RunOption("group-add", "keep-groups", f"this user's groups on the host open {paths}",
                         "podman-run(1)")  # fmt: skip
         return
     for gid in sorted(by_group):
-        paths = " and ".join(order(by_group[gid]))
+        paths = " and ".join(natural_order(by_group[gid]))
         yield RunOption("group-add", str(gid), f"the host's group of {paths}, by number", _GROUPS)
 
 
-def is_open(node: Node) -> bool:
+def is_open(node: DeviceNode) -> bool:
     """Whether everybody may read and write a node."""
     return node.mode & 0o006 == 0o006
 

@@ -73,7 +73,7 @@ FOLDERS: tuple[str, ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class DeviceNode:
     """A device node: numeric owner and group, permission bits."""
 
     uid: int
@@ -88,7 +88,7 @@ class Sysroot:
     origin: str = "this machine"
     files: Mapping[str, str] = field(default_factory=dict)
     links: Mapping[str, str] = field(default_factory=dict)
-    nodes: Mapping[str, Node] = field(default_factory=dict)
+    nodes: Mapping[str, DeviceNode] = field(default_factory=dict)
     folders: frozenset[str] = frozenset()
 
     def text(self, path: str) -> str:
@@ -153,7 +153,7 @@ class _Found:
 
     files: dict[str, str] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
-    nodes: dict[str, Node] = field(default_factory=dict)
+    nodes: dict[str, DeviceNode] = field(default_factory=dict)
     folders: set[str] = field(default_factory=set)
 
     def add(self, said: Mapping[str, str]) -> None:
@@ -165,7 +165,7 @@ class _Found:
             self.links[path] = PurePosixPath(_plain(said["text"])).name
         elif kind == "node":
             uid, gid, mode = _plain(said["text"]).split()
-            self.nodes[path] = Node(int(uid), int(gid), int(mode, 8) & 0o777)
+            self.nodes[path] = DeviceNode(int(uid), int(gid), int(mode, 8) & 0o777)
         elif kind == "folder":
             self.folders.add(path)
         else:
@@ -224,11 +224,11 @@ def _target(path: Path) -> str:
         return ""
 
 
-def _node(path: Path, status: Callable[[Path], os.stat_result]) -> Node | None:
+def _node(path: Path, status: Callable[[Path], os.stat_result]) -> DeviceNode | None:
     try:
         found = status(path)
     except OSError:
         return None
     if not stat.S_ISCHR(found.st_mode):
         return None
-    return Node(found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode))
+    return DeviceNode(found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode))

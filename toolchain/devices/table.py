@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from toolchain.devices.arch import Chip, ChipTable, Vendor
-from toolchain.recipes.check import Problems, check, refused
+from toolchain.recipes.check import Problems, refused, validate
 from toolchain.recipes.grammar import FORMS, Arch, Name, Text
 from toolchain.recipes.schema import Model
 from toolchain.recipes.strict_yaml import read_strict
@@ -41,7 +41,7 @@ def read_table(path: Path) -> ChipTable:
     """Chips by vendor and device id; raises BadInputError that lists every problem with its file:line."""
     root = read_strict(path)
     problems: Problems = []
-    document = check(DeviceFile, root, problems)
+    document = validate(DeviceFile, root, problems)
     if document is None:
         raise refused(problems)
     table: dict[tuple[Vendor, int], Chip] = {}

@@ -37,7 +37,7 @@ CHECKS: tuple[Check, ...] = (
     accelerators.fit,
     storage.space,
     storage.caches,
-    sites.site,
+    sites.check_site,
     sites.logins,
     sites.lock,
 )
@@ -45,7 +45,7 @@ CHECKS: tuple[Check, ...] = (
 _PROGRAM_SECONDS = 10.0
 
 
-def examine(patient: Patient, checks: Sequence[Check] = CHECKS) -> tuple[Row, ...]:
+def run_checks(patient: Patient, checks: Sequence[Check] = CHECKS) -> tuple[Row, ...]:
     """All rows; a check that fails itself becomes a row, too."""
     rows: list[Row] = []
     for check in checks:

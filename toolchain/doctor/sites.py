@@ -9,7 +9,7 @@ from compiler import TkError
 from toolchain.doctor.row import Patient, Row, problem
 
 
-def site(patient: Patient) -> Iterable[Row]:
+def check_site(patient: Patient) -> Iterable[Row]:
     """The site's configuration: which files, CA bundle, registry, mirrors."""
     from toolchain.site import load_site
 

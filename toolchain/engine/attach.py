@@ -55,7 +55,7 @@ class Streams:
 
 
 @dataclass(frozen=True, slots=True)
-class User:
+class ContainerUser:
     """Who the program runs as; `groups` are the further ones that it is given; `home` is writable."""
 
     uid: int
@@ -69,7 +69,7 @@ def run_attached(
     image: str,
     argv: Sequence[str],
     *,
-    user: User,
+    user: ContainerUser,
     arguments: Mapping[str, Any],
     streams: Streams,
 ) -> int:
@@ -100,7 +100,7 @@ def _entry_point(engine: Engine, image: str) -> list[str]:
     return [str(one) for one in (facts.get("Config") or {}).get("Entrypoint") or ()]
 
 
-def add_user(engine: Engine, container: str, user: User) -> None:
+def add_user(engine: Engine, container: str, user: ContainerUser) -> None:
     """Give a container names for its user and groups, as many programs ask for them.
 
     A container that was made but not started would stay when `tk` is killed, so this comes after its start.
@@ -118,7 +118,7 @@ def add_user(engine: Engine, container: str, user: User) -> None:
             engine.api.put_archive(container, "/etc", _archive(files))
 
 
-def _entries(user: User) -> dict[str, dict[str, str]]:
+def _entries(user: ContainerUser) -> dict[str, dict[str, str]]:
     """Lines of /etc/passwd and /etc/group, by number."""
     groups = dict.fromkeys((user.gid, *user.groups))
     return {

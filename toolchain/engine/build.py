@@ -23,7 +23,7 @@ from compiler import (
 )
 from toolchain.engine import builders, failures, labels, store
 from toolchain.engine.builders import BuildRequest, Failure
-from toolchain.engine.causes import Issue, known_causes
+from toolchain.engine.causes import KnownIssue, known_causes
 from toolchain.engine.choice import AS_EVER, BuildOptions
 from toolchain.engine.client import Engine
 from toolchain.engine.events import Event, Listener, brief
@@ -41,7 +41,7 @@ _LOG_SECONDS = 10.0
 _OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
 
 
-class Site(Protocol):
+class BuildSite(Protocol):
     """What a build asks of a site."""
 
     @property
@@ -109,11 +109,11 @@ def build_image(
     engine: Engine,
     plan: Plan,
     *,
-    site: Site | None = None,
+    site: BuildSite | None = None,
     secrets: Mapping[str, bytes] | None = None,
     progress: Progress | None = None,
     options: BuildOptions = AS_EVER,
-    issues: Iterable[Issue] = (),
+    issues: Iterable[KnownIssue] = (),
 ) -> BuiltImage:
     """Make sure that an image is on the engine: find it, pull it as the lock or the site says, or build it.
 
@@ -156,7 +156,7 @@ def build_image(
 
 
 def _pulled(
-    engine: Engine, plan: Plan, site: Site | None, how: BuildOptions
+    engine: Engine, plan: Plan, site: BuildSite | None, how: BuildOptions
 ) -> tuple[store.StoredImage | None, str]:
     """The image as the lock or the site's registry has it, and how; or None, and why: it can be built."""
     if not how.pull or how.no_cache:
@@ -211,7 +211,7 @@ def operating_system(engine: Engine, image: str) -> str:
     return f"{system}-{version}" if system and version else system
 
 
-def _secrets(plan: Plan, site: Site | None) -> dict[str, bytes]:
+def _secrets(plan: Plan, site: BuildSite | None) -> dict[str, bytes]:
     """Those of the site's secrets that some step can use and that say something."""
     if site is None:
         return {}
@@ -245,7 +245,7 @@ class _Work:
         )
 
 
-def _build(work: _Work, progress: Progress, issues: Iterable[Issue]) -> tuple[Path, str]:
+def _build(work: _Work, progress: Progress, issues: Iterable[KnownIssue]) -> tuple[Path, str]:
     """Build one image; its log and the builder's name. Raises BuildError."""
     path = load_settings().cache_dir / "logs" / "build" / f"{_file_name(work.plan.reference)}.log"
     times = step_times(work.plan.name, f"{work.options.builder} {work.engine.endpoint.url}")
@@ -319,7 +319,7 @@ def _have_base(work: _Work) -> None:
             store.pull_base(work.engine, reference)
 
 
-def _failed(work: _Work, recorder: _Recorder, failure: Failure, issues: Iterable[Issue]) -> TkError:
+def _failed(work: _Work, recorder: _Recorder, failure: Failure, issues: Iterable[KnownIssue]) -> TkError:
     """A step that failed; what a builder cannot fetch itself, as the base, is no fault of a step."""
     said = recorder.output.get(recorder.failed, [])
     lines = [*said, failure.why]

@@ -224,14 +224,14 @@ def _answer(engine: Engine, query: Mapping[str, Any], context: bytes) -> Iterato
         stream=True,
         timeout=None,
     ) as response:
-        refused = refusal(response)
+        refused = engine_refusal(response)
         if refused is not None:
             yield refused
         else:
             yield from response.iter_content(None)
 
 
-def refusal(response: Any) -> Failure | None:
+def engine_refusal(response: Any) -> Failure | None:
     """Why the engine does not do what it was asked for, if it does not."""
     if response.ok:
         return None

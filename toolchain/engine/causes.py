@@ -11,7 +11,7 @@ LAST_LINES = 200
 """How much of a log is looked at: causes stand near the end, and logs can be long."""
 
 
-class Issue(Protocol):
+class KnownIssue(Protocol):
     """A row of recipes/issues.yaml."""
 
     @property
@@ -42,7 +42,7 @@ class Cause:
         return f"known cause {self.issue}: {self.cause}; {self.action}"
 
 
-def known_causes(lines: Sequence[str], issues: Iterable[Issue]) -> tuple[Cause, ...]:
+def known_causes(lines: Sequence[str], issues: Iterable[KnownIssue]) -> tuple[Cause, ...]:
     """The issues of recipes/issues.yaml whose pattern is in one of the last lines, the latest line first.
 
     A pattern is plain text, in which `*` stands for anything; case counts.

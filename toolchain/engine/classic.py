@@ -24,7 +24,7 @@ from typing import Any
 
 from compiler import InternalError
 from toolchain.engine import labels
-from toolchain.engine.builders import BuildRequest, Failure, archive, build_with_api, refusal
+from toolchain.engine.builders import BuildRequest, Failure, archive, build_with_api, engine_refusal
 from toolchain.engine.client import Engine
 from toolchain.engine.events import Event, Listener, split_lines
 from toolchain.engine.watch import awaited, followed
@@ -190,7 +190,7 @@ class ClassicBuild:
             answer = awaited(
                 lambda: api.post(url, params=query, json=body, timeout=None), self._engine.watch(doing)
             )
-        return refusal(answer) or str(answer.json()["Id"])
+        return engine_refusal(answer) or str(answer.json()["Id"])
 
     def _key(self, step: Run, image: str) -> str:
         """What decides the result of a step: the layers before it, its text, and the files that it reads."""

@@ -13,7 +13,7 @@ from toolchain.images import steps
 from toolchain.images.plan import (
     Copy,
     From,
-    GitSource,
+    GitTree,
     Instruction,
     Label,
     Pins,
@@ -22,7 +22,7 @@ from toolchain.images.plan import (
     Stage,
     settled_commit,
 )
-from toolchain.images.planner import SYSTEM_PYTHON, Part, Setting, assemble, part_of, visible
+from toolchain.images.planner import SYSTEM_PYTHON, OwnedLayer, Setting, assemble, part_of, visible
 
 if TYPE_CHECKING:
     from toolchain.recipes.resolve import Component
@@ -61,7 +61,7 @@ class _Work:
     component: Component
     build: Build
     pins: Pins
-    beside: tuple[Part, ...]
+    beside: tuple[OwnedLayer, ...]
     needs: tuple[Plan, ...]
 
 
@@ -71,8 +71,8 @@ def _component_plan(setting: Setting, work: _Work) -> Plan:
     trees = _trees(component, build, work.pins)
     commit = trees[0].commit
     clones = [("tk.clones", " ".join(f"{one.url}@{one.commit}" for one in trees[1:]))] if trees[1:] else []
-    parts = [Part(f"{stack.kind} {stack.version}", stack.layer), *work.beside]
-    parts += [Part(f"the build of {component.kind}", one) for one in build.layers]
+    parts = [OwnedLayer(f"{stack.kind} {stack.version}", stack.layer), *work.beside]
+    parts += [OwnedLayer(f"the build of {component.kind}", one) for one in build.layers]
     assembly = assemble(setting, parts, work.pins, SYSTEM_PYTHON)
     done: list[Instruction] = [From("system", "build"), *assembly.steps]
     for need in work.needs:
@@ -113,11 +113,11 @@ def _component_plan(setting: Setting, work: _Work) -> Plan:
     )
 
 
-def _trees(component: Component, build: Build, pins: Pins) -> tuple[GitSource, ...]:
+def _trees(component: Component, build: Build, pins: Pins) -> tuple[GitTree, ...]:
     """The sources, and the trees that building them would clone by itself."""
     folders = [component.kind, *(one.url.rpartition("/")[2].removesuffix(".git") for one in build.fetches)]
     return tuple(
-        GitSource(one.url, one.ref, settled_commit(one.commit, pins.git.get(one.url)), f"{_SOURCES}/{folder}")
+        GitTree(one.url, one.ref, settled_commit(one.commit, pins.git.get(one.url)), f"{_SOURCES}/{folder}")
         for one, folder in zip((build.git, *build.fetches), folders, strict=True)
     )
 
@@ -150,7 +150,7 @@ def _stages(build: Build, sources: str) -> list[Instruction]:
 
 
 def _stage(why: str, *words: str) -> Instruction:
-    return steps.compiled([steps.site("run", *words)], why)
+    return steps.compiled([steps.site_step("run", *words)], why)
 
 
 def _python_packages(build: Build) -> list[Instruction]:

@@ -27,7 +27,7 @@ Kind = Literal[
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class PlanChange:
     """One thing that differs: `before` is empty for what was added, `after` for what was removed.
 
     image: which image it is in: `image`, or the name of a component that is built. Instructions and files of
@@ -49,7 +49,7 @@ class Difference:
         return "added" if self.after else "removed"
 
 
-def diff_plans(first: Plan, second: Plan) -> tuple[Difference, ...]:
+def diff_plans(first: Plan, second: Plan) -> tuple[PlanChange, ...]:
     """All differences between two plans and their components; none when they have the same key."""
     if first.key == second.key:
         return ()
@@ -60,22 +60,22 @@ def diff_plans(first: Plan, second: Plan) -> tuple[Difference, ...]:
     return tuple(one for image, (a, b) in pairs.items() for one in _differences(image, a, b))
 
 
-def _differences(image: str, first: Plan | None, second: Plan | None) -> Iterator[Difference]:
+def _differences(image: str, first: Plan | None, second: Plan | None) -> Iterator[PlanChange]:
     before, after = _facts(first), _facts(second)
     for kind in before:
         names = dict.fromkeys((*before[kind], *after[kind]))
         for name in names:
             old, new = before[kind].get(name, ""), after[kind].get(name, "")
             if old != new:
-                yield Difference(kind, image, name, old, new)
+                yield PlanChange(kind, image, name, old, new)
     if first is None or second is None:
         return
     if lines := _lines(dockerfile(first), dockerfile(second)):
-        yield Difference("instructions", image, "Dockerfile", lines=lines)
+        yield PlanChange("instructions", image, "Dockerfile", lines=lines)
     for path in sorted({one.path for plan in (first, second) for one in plan.files}):
         texts = [_file(plan, path) for plan in (first, second)]
         if texts[0] != texts[1]:
-            yield Difference("file", image, path, lines=_lines(*texts))
+            yield PlanChange("file", image, path, lines=_lines(*texts))
 
 
 def _facts(plan: Plan | None) -> dict[Kind, Mapping[str, str]]:

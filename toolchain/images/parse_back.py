@@ -36,7 +36,7 @@ _PAIR = re.compile(r'(?:"((?:[^"\\]|\\.)*)"|([A-Za-z_][A-Za-z0-9_]*))="((?:[^"\\
 _COPY = re.compile(r"(?:--from=(\S+) )?(\S.*) (\S+)")
 
 
-def parse(text: str) -> tuple[Instruction, ...]:
+def parse_rendered(text: str) -> tuple[Instruction, ...]:
     """Read the instructions of a Dockerfile that render.py wrote; raises InternalError for any other form."""
     import dockerfile_parse
 
@@ -53,10 +53,10 @@ def parse(text: str) -> tuple[Instruction, ...]:
     return tuple(found)
 
 
-def check(plan: Plan, text: str) -> None:
+def check_parses_back(plan: Plan, text: str) -> None:
     """Raise InternalError unless the text's instructions are exactly the plan's."""
     expected = [_written(one) for stage in plan.stages for one in stage.instructions]
-    found = parse(text)
+    found = parse_rendered(text)
     for index, (have, want) in enumerate(zip(found, expected, strict=False)):
         if have != want:
             raise InternalError(

@@ -179,7 +179,7 @@ class Download:
 
 
 @dataclass(frozen=True, slots=True)
-class GitSource:
+class GitTree:
     """A git tree: `ref` is a tag or branch, `commit` 40 hex digits, the first of them, or `unresolved`."""
 
     url: str
@@ -202,7 +202,7 @@ class SmokeTest:
 
 
 @dataclass(frozen=True, slots=True)
-class Base:
+class BaseImage:
     """The image that a plan starts from; `digest` is `sha256:<64 hex>` or `unresolved`."""
 
     reference: str
@@ -292,13 +292,13 @@ class Plan:
     name: str
     repository: str
     tag: str
-    base: Base
+    base: BaseImage
     stages: tuple[Stage, ...]
     files: tuple[ContextFile, ...] = ()
     downloads: tuple[Download, ...] = ()
     apt: tuple[str, ...] = ()
     pip: tuple[str, ...] = ()
-    git: tuple[GitSource, ...] = ()
+    git: tuple[GitTree, ...] = ()
     smoke: tuple[SmokeTest, ...] = ()
     needs: tuple[Plan, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()

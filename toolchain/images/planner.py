@@ -15,7 +15,7 @@ from toolchain.images import steps
 from toolchain.images.lock import apt
 from toolchain.images.plan import (
     UNRESOLVED,
-    Base,
+    BaseImage,
     Cmd,
     ContextFile,
     Copy,
@@ -45,7 +45,7 @@ _MAKER = "python3-venv"
 _REQUIREMENTS = "tk/requirements.txt"
 
 
-class Site(Protocol):
+class ImageMirrors(Protocol):
     """What a plan asks of a site: where an image is fetched from."""
 
     def mirrored_image(self, reference: str) -> str:
@@ -57,7 +57,7 @@ class Setting:
     """What all plans of one resolution have in common."""
 
     resolution: Resolution
-    base: Base
+    base: BaseImage
     mirror: str
 
     @property
@@ -72,7 +72,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class OwnedLayer:
     """One layer of an image: `name` says whose it is."""
 
     name: str
@@ -92,7 +92,11 @@ class Assembly:
 
 
 def plan_image(
-    resolution: Resolution, *, site: Site | None = None, lock: Pins | None = None, base: str | None = None
+    resolution: Resolution,
+    *,
+    site: ImageMirrors | None = None,
+    lock: Pins | None = None,
+    base: str | None = None,
 ) -> Plan:
     """The plan of an image.
 
@@ -118,16 +122,16 @@ def with_base(resolution: Resolution, reference: str) -> Resolution:
     return resolution
 
 
-def _base(resolution: Resolution, pins: Pins, stand_in: str | None) -> Base:
+def _base(resolution: Resolution, pins: Pins, stand_in: str | None) -> BaseImage:
     system = f"{resolution.system.system}-{resolution.system.version}"
     if stand_in is not None:
-        return Base(stand_in, os=system, stand_in=True)
-    return Base(resolution.base.reference, settled(resolution.base.digest, pins.base_digest), system)
+        return BaseImage(stand_in, os=system, stand_in=True)
+    return BaseImage(resolution.base.reference, settled(resolution.base.digest, pins.base_digest), system)
 
 
 def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
     resolution = setting.resolution
-    parts = [Part(f"{resolution.stack.kind} {resolution.stack.version}", resolution.stack.layer)]
+    parts = [OwnedLayer(f"{resolution.stack.kind} {resolution.stack.version}", resolution.stack.layer)]
     parts += [part_of(one) for one in resolution.components]
     parts += _added(resolution.additions)
     scripts, script_files = steps.scripts(resolution.additions.scripts)
@@ -141,7 +145,7 @@ def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
     if probes:
         last.append(Copy(tuple(one.path for one in probes), f"{steps.PROBES}/"))
     last += steps.environment(layers)
-    last += steps.selection(_selectors(resolution), resolution.vendor)
+    last += steps.device_selectors(_selectors(resolution), resolution.vendor)
     last += [EnvPath("PYTHONPATH", (one,)) for need in needs for one in need.python_paths]
     last += [*scripts, Label(labels), User(f"{steps.USER_ID}:{steps.USER_ID}")]
     # Nothing of a vendor's own stands between who runs the image and its program: NVIDIA's prints a banner.
@@ -163,20 +167,20 @@ def _plan(setting: Setting, pins: Pins, needs: tuple[Plan, ...]) -> Plan:
     )
 
 
-def _added(wanted: Additions) -> list[Part]:
+def _added(wanted: Additions) -> list[OwnedLayer]:
     """What a user adds beside the recipe, as one more layer."""
     if not wanted.apt and not wanted.pip:
         return []
     path = (f"{steps.VENV}/bin",) if wanted.pip else ()
-    return [Part("what --with adds", Layer(apt=wanted.apt, pip=wanted.pip, path=path))]
+    return [OwnedLayer("what --with adds", Layer(apt=wanted.apt, pip=wanted.pip, path=path))]
 
 
-def part_of(component: Component) -> Part:
+def part_of(component: Component) -> OwnedLayer:
     """The layer of a component."""
-    return Part(f"{component.kind} {component.version}", component.layer)
+    return OwnedLayer(f"{component.kind} {component.version}", component.layer)
 
 
-def assemble(setting: Setting, parts: Sequence[Part], pins: Pins, interpreter: str) -> Assembly:
+def assemble(setting: Setting, parts: Sequence[OwnedLayer], pins: Pins, interpreter: str) -> Assembly:
     """What puts `parts` on the base: package sources, packages, downloads and the Python environment.
 
     interpreter: the Python that the environment is made with.
@@ -212,7 +216,7 @@ def assemble(setting: Setting, parts: Sequence[Part], pins: Pins, interpreter: s
     return Assembly(
         stages=tuple(apt.obeying_stage(one, locked) for one in stages),
         steps=apt.obeying(done, locked),
-        files=(*map(steps.script, scripts), *requirements, *source_files, *locked),
+        files=(*map(steps.step_script, scripts), *requirements, *source_files, *locked),
         downloads=(*keys, *fetched),
         apt=tuple(dict.fromkeys((*(one for layer in layers for one in layer.apt), *makers, *readers))),
         pip=wanted,
@@ -252,7 +256,7 @@ def _packages_stage(
     first: Sequence[Instruction],
 ) -> Stage:
     path = requirements[0].path if requirements else ""
-    done = steps.python_environment(interpreter, packages, path)
+    done = steps.install_python_packages(interpreter, packages, path)
     return Stage(
         "packages", (From("system", "packages"), *first, *done), "The image's own Python environment"
     )

@@ -7,7 +7,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from toolchain.images import quoting
-from toolchain.images.parse_back import check
+from toolchain.images.parse_back import check_parses_back
 from toolchain.images.plan import ContextFile, Copy, From, Instruction, Plan, Run, Stage
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def dockerfile(plan: Plan, *, mounts: bool = True) -> str:
     """
     wanted = plan if mounts else without_mounts(plan)
     text = _template("Dockerfile.j2").render(plan=wanted)
-    check(wanted, text)
+    check_parses_back(wanted, text)
     return text
 
 

@@ -14,7 +14,7 @@ from toolchain.images.plan import (
     Download,
     Env,
     EnvPath,
-    GitSource,
+    GitTree,
     Instruction,
     Mount,
     Pins,
@@ -47,7 +47,7 @@ _DOWNLOADS = Mount("cache", "/var/cache/tk-downloads", id="tk-downloads", shared
 _COMPILER_CACHE = Mount("cache", "/var/cache/tk-ccache", id="tk-ccache", shared=True)
 
 
-def script(name: str) -> ContextFile:
+def step_script(name: str) -> ContextFile:
     """A program that build steps run: `site.sh` gives them what the site says."""
     path = f"tk/{name}"
     return ContextFile(path, (data_directory("dockerfiles") / path).read_bytes(), 0o755)
@@ -58,7 +58,7 @@ def pinned(packages: Sequence[str], pins: Pins) -> list[str]:
     return [one if "=" in one or one not in pins.apt else f"{one}={pins.apt[one]}" for one in packages]
 
 
-def site(step: str, *words: str) -> Command:
+def site_step(step: str, *words: str) -> Command:
     """A step of site.sh: with the site's CA bundle, proxy and mirrors."""
     return ("sh", SITE_SCRIPT, step, *words)
 
@@ -85,7 +85,7 @@ def apt(packages: Sequence[str], system: str, why: str, *mounts: Mount) -> list[
         Mount("cache", "/var/cache/apt", id=f"tk-apt-{system}"),
         Mount("cache", "/var/lib/apt/lists", id=f"tk-apt-lists-{system}"),
     )
-    commands = (site("apt", "update"), site("apt", "install", *packages))
+    commands = (site_step("apt", "update"), site_step("apt", "install", *packages))
     return [networked(commands, *caches, *mounts, why=why)]
 
 
@@ -94,7 +94,9 @@ def rpm(packages: Sequence[str], why: str) -> list[Instruction]:
     if not packages:
         return []
     return [
-        networked((site("run", "yum", "install", "--assumeyes", *packages), ("yum", "clean", "all")), why=why)
+        networked(
+            (site_step("run", "yum", "install", "--assumeyes", *packages), ("yum", "clean", "all")), why=why
+        )
     ]
 
 
@@ -148,10 +150,10 @@ def _key_path(one: AptRepository) -> str:
     return f"/etc/apt/keyrings/tk-{one.name}.asc"
 
 
-def fetch(one: Download, target: str = "") -> Command:
+def download_step(one: Download, target: str = "") -> Command:
     """Download a file to `target`, by default its place below the folder of fetched files."""
     step, pin = ("key", one.fingerprint) if one.fingerprint else ("fetch", one.sha256)
-    return site(step, one.url, pin, target or f"{FETCHED}{one.path}")
+    return site_step(step, one.url, pin, target or f"{FETCHED}{one.path}")
 
 
 def fetched_keys(keys: Sequence[Download], pins: Pins, system: str) -> list[Instruction]:
@@ -159,7 +161,7 @@ def fetched_keys(keys: Sequence[Download], pins: Pins, system: str) -> list[Inst
     reads = pinned([KEY_READER], pins) if any(one.fingerprint for one in keys) else []
     return [
         *apt(reads, system, "What reads signing keys"),
-        networked([fetch(one) for one in keys], _DOWNLOADS, why="Keys of package sources"),
+        networked([download_step(one) for one in keys], _DOWNLOADS, why="Keys of package sources"),
     ]
 
 
@@ -171,7 +173,7 @@ def fetched_files(files: Sequence[DownloadFile], pins: Pins) -> tuple[list[Instr
     commands = [
         command
         for one, download in zip(files, downloads, strict=True)
-        for command in (fetch(download), *_unpack(one, f"{FETCHED}{download.path}"))
+        for command in (download_step(download), *_unpack(one, f"{FETCHED}{download.path}"))
     ]
     return ([networked(commands, _DOWNLOADS)] if commands else []), downloads
 
@@ -204,7 +206,7 @@ def install_fetched(files: Sequence[DownloadFile], system: str) -> list[Instruct
     return apt(packages, system, "Packages that were fetched as files", folder)
 
 
-def python_environment(
+def install_python_packages(
     interpreter: str, packages: Sequence[str], requirements: str = ""
 ) -> tuple[Instruction, ...]:
     """The image's Python environment: without pip, and with packages' hashes checked when they are known."""
@@ -215,9 +217,9 @@ def python_environment(
         mounts.append(Mount("bind", "/run/tk/requirements.txt", source=requirements))
         wanted = ("--require-hashes", "--no-deps", "--requirement", "/run/tk/requirements.txt")
     commands = (
-        site("run", interpreter, "-m", "venv", VENV),
-        site("run", pip, "-m", "pip", "install", *wanted),
-        site("run", pip, "-m", "pip", "uninstall", "--yes", "pip", "setuptools"),
+        site_step("run", interpreter, "-m", "venv", VENV),
+        site_step("run", pip, "-m", "pip", "install", *wanted),
+        site_step("run", pip, "-m", "pip", "uninstall", "--yes", "pip", "setuptools"),
         (interpreter, "/run/tk/link_duplicates.py", VENV),
     )
     return (networked(commands, *mounts, why="Python packages, in an environment of their own"),)
@@ -226,12 +228,12 @@ def python_environment(
 def python_folder(interpreter: str, folder: str, packages: Sequence[str]) -> Instruction:
     """Python packages in a folder of their own; nothing is installed that is not named."""
     pip = (interpreter, "-m", "pip", "install", "--no-deps", "--target", folder)
-    return networked([site("run", *pip, *packages)], _PIP_CACHE, why="Python packages that it imports")
+    return networked([site_step("run", *pip, *packages)], _PIP_CACHE, why="Python packages that it imports")
 
 
-def sources(one: GitSource) -> Instruction:
+def sources(one: GitTree) -> Instruction:
     """A git tree at its commit."""
-    return networked((site("git", one.url, one.ref, one.commit, one.path),), _GIT_CACHE, why="Sources")
+    return networked((site_step("git", one.url, one.ref, one.commit, one.path),), _GIT_CACHE, why="Sources")
 
 
 def compiled(commands: Iterable[Command], why: str) -> Instruction:
@@ -254,7 +256,7 @@ def environment(layers: Sequence[Layer], first: Sequence[str] = ()) -> list[Inst
 _BACKENDS = {"nvidia": "cuda", "amd": "hip", "hygon": "hip", "intel": "level-zero", "none": "opencl"}
 
 
-def selection(selectors: Iterable[Selector], vendor: str) -> list[Instruction]:
+def device_selectors(selectors: Iterable[Selector], vendor: str) -> list[Instruction]:
     """The variable of each compiler's era that makes the stack's own devices the default."""
     backend = _BACKENDS[vendor]
     pairs = [(one.variable, one.values[backend]) for one in selectors if backend in one.values]
@@ -267,7 +269,7 @@ def scripts(own: Sequence[Script]) -> tuple[list[Instruction], tuple[ContextFile
     files = tuple(ContextFile(f"tk/{name}", one.data, 0o755) for name, one in zip(names, own, strict=True))
     done: list[Instruction] = [
         networked(
-            (site("run", f"/run/tk/{name}"),),
+            (site_step("run", f"/run/tk/{name}"),),
             Mount("bind", f"/run/tk/{name}", source=f"tk/{name}"),
             why=f"What --with adds: {one.name}",
         )
@@ -279,7 +281,7 @@ def scripts(own: Sequence[Script]) -> tuple[list[Instruction], tuple[ContextFile
 def user() -> Instruction:
     """The fixed user, for whom no date gets into the image."""
     return Run(
-        (site("user", USER_NAME, USER_ID, USER_HOME),),
+        (site_step("user", USER_NAME, USER_ID, USER_HOME),),
         (_SCRIPT,),
         "A fixed user; who runs a container says at run time as whom",
     )

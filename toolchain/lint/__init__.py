@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from toolchain.lint.github import github_lines
 from toolchain.lint.report import Linted, lint_file, lint_text, rules
-from toolchain.lint.rule import Finding, Rule, Severity
+from toolchain.lint.rule import Finding, LintRule, Severity
 from toolchain.lint.sarif import sarif
 
 __all__ = [
-    "Finding", "Linted", "Rule", "Severity", "github_lines", "lint_file", "lint_text", "rules", "sarif",
+    "Finding", "LintRule", "Linted", "Severity", "github_lines", "lint_file", "lint_text", "rules", "sarif",
 ]  # fmt: skip

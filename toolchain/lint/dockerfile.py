@@ -115,7 +115,7 @@ class Dockerfile:
         return tuple(one for one in self.instructions if one.stage == last)
 
 
-def parse(data: bytes, where: str) -> Dockerfile:
+def parse_dockerfile(data: bytes, where: str) -> Dockerfile:
     """Read a Dockerfile; `where` is how errors name it. Raises BadInputError with file:line."""
     if len(data) > _MOST_BYTES:
         raise BadInputError(

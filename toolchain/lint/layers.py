@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from toolchain.lint import find
 from toolchain.lint.dockerfile import Dockerfile, Instruction
-from toolchain.lint.rule import Hit, Rule
+from toolchain.lint.rule import Hit, LintRule
 from toolchain.lint.shell import ShellCommand
 
 _PYTHON2 = re.compile(
@@ -181,103 +181,103 @@ def _maintainer(dockerfile: Dockerfile) -> Iterator[Hit]:
 _PRACTICE = "https://docs.docker.com/build/building/best-practices/"
 _REFERENCE = "https://docs.docker.com/reference/dockerfile/"
 RULES = (
-    Rule(
+    LintRule(
         "run-without-effect", "error", "a RUN that only sets something in its own shell",
         "each RUN is a process of its own: what `export`, `cd` or `source` set ends with it",
         "ENV for variables, WORKDIR for the folder; or put it before the command that needs it, with &&",
         _REFERENCE + "#run", _no_effect,
     ),
-    Rule(
+    LintRule(
         "apt-lists-left", "note", "the package lists stay in the layer",
         "tens of megabytes that are out of date tomorrow",
         "rm -rf /var/lib/apt/lists/* in the same RUN, or a cache mount on /var/lib/apt",
         _PRACTICE + "#apt-get", _apt_lists,
     ),
-    Rule(
+    LintRule(
         "pip-cache-left", "note", "pip's cache stays in the layer",
         "every wheel is in the image twice",
         "pip install --no-cache-dir, or a cache mount on /root/.cache/pip",
         "https://pip.pypa.io/en/stable/topics/caching/", _pip_cache,
     ),
-    Rule(
+    LintRule(
         "build-tree-left", "note", "sources and objects of a build stay in the image",
         "deleting them in a later layer does not make the image smaller",
         "build in a stage of its own and COPY --from it what was installed, or rm in the same RUN",
         "https://docs.docker.com/build/building/multi-stage/", _build_tree,
     ),
-    Rule(
+    LintRule(
         "make-serial", "note", "make with one process",
         "LLVM or TVM then take hours instead of minutes",
         'make -j"$(nproc)"',
         "https://www.gnu.org/software/make/manual/html_node/Parallel.html", _serial_make,
     ),
-    Rule(
+    LintRule(
         "python2", "error", "Python 2 packages",
         "Python 2 ended in 2020; `python` and `python-dev` are Python 2 on Ubuntu 20.04 and gone after it",
         "python3, python3-dev; `python-is-python3` where something calls `python`",
         "https://www.python.org/doc/sunset-python-2/; Ubuntu 20.04's python-dev-is-python2", _python2,
     ),
-    Rule(
+    LintRule(
         "apt-update-alone", "warning", "apt update in a step of its own",
         "the cached step keeps old lists, and a later install asks for files that are gone",
         "update and install in one RUN",
         _PRACTICE + "#apt-get", _apt_alone,
     ),
-    Rule(
+    LintRule(
         "apt-install-alone", "warning", "apt install without update in the same step",
         "it uses lists of the day an earlier layer was built, or finds none",
         "update and install in one RUN",
         _PRACTICE + "#apt-get", _apt_install_alone,
     ),
-    Rule(
+    LintRule(
         "apt-in-script", "note", "`apt` in a script",
         "its interface is for people and may change; it says so itself",
         "apt-get",
         "apt(8), SCRIPT USAGE AND DIFFERENCES FROM OTHER APT TOOLS", _apt_tool,
     ),
-    Rule(
+    LintRule(
         "apt-asks", "error", "apt install waits for an answer",
         "nobody answers in a build: it ends with an error",
         "apt-get install -y",
         _PRACTICE + "#apt-get", _apt_asks,
     ),
-    Rule(
+    LintRule(
         "apt-recommends", "note", "recommended packages are installed, too",
         "they make the image larger and pull in what nobody asked for",
         "apt-get install --no-install-recommends",
         "https://github.com/hadolint/hadolint/wiki/DL3015", _recommends,
     ),
-    Rule(
+    LintRule(
         "frontend-in-env", "note", "DEBIAN_FRONTEND in ENV",
         "it also applies to people who work in the container later",
         "write DEBIAN_FRONTEND=noninteractive before the command, or ARG",
         "https://docs.docker.com/engine/faq/", _frontend,
     ),
-    Rule(
+    LintRule(
         "path-replaced", "warning", "a search path is replaced, not extended",
         "what the base image had on it is lost: a vendor's tools or libraries are no longer found",
         "ENV PATH=/opt/tool/bin:$PATH",
         _REFERENCE + "#env", _path_replaced,
     ),
-    Rule(
+    LintRule(
         "relative-workdir", "note", "a relative WORKDIR",
         "where it leads depends on the base image",
         "name it from / on",
         _REFERENCE + "#workdir", _cd,
     ),
-    Rule(
+    LintRule(
         "entrypoint-shell-form", "warning", "an ENTRYPOINT that a shell starts",
         "the program is not process 1: it gets neither signals nor arguments",
         'ENTRYPOINT ["program", "argument"]',
         _REFERENCE + "#entrypoint", _shell_form,
     ),
-    Rule(
+    LintRule(
         "pipe-hides-failure", "warning", "a pipe whose first program may fail unseen",
         "the step succeeds when the last program does",
         'SHELL ["/bin/bash", "-o", "pipefail", "-c"] before it, or no pipe',
         "https://github.com/hadolint/hadolint/wiki/DL4006", _no_pipefail,
     ),
-    Rule(
+    LintRule(
         "maintainer", "note", "MAINTAINER",
         "it is deprecated",
         "LABEL org.opencontainers.image.authors=...",

@@ -26,7 +26,7 @@ time or what others will trip over. Made from the rules by `bin/just golden`.
 """
 
 
-def page() -> str:
+def rules_page() -> str:
     """docs/lint.md: what the command does, and a row for each rule."""
     rows = (
         (f"`{one.id}`", one.severity, f"{one.message}; {one.why}", one.fix, one.source) for one in rules()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from toolchain.lint import find
 from toolchain.lint.dockerfile import Dockerfile, Instruction
-from toolchain.lint.rule import Hit, Rule
+from toolchain.lint.rule import Hit, LintRule
 from toolchain.lint.shell import ShellCommand
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -170,80 +170,80 @@ def _conda(dockerfile: Dockerfile) -> Iterator[Hit]:
 
 _DOCKER = "https://docs.docker.com/build/building/best-practices/"
 RULES = (
-    Rule(
+    LintRule(
         "base-latest", "warning", "the base image has no tag, or the tag `latest`",
         "`latest` is another image tomorrow, so the same file builds something else",
         "name a version and its digest: FROM IMAGE:VERSION@sha256:...",
         _DOCKER, _latest,
     ),
-    Rule(
+    LintRule(
         "base-without-digest", "note", "the base image is not named by its digest",
         "vendors rebuild and delete tags; a digest names one image for ever",
         "add @sha256:..., which `docker buildx imagetools inspect IMAGE` prints",
         _DOCKER, _no_digest,
     ),
-    Rule(
+    LintRule(
         "git-unpinned", "warning", "a git clone without the commit that is meant",
         "a branch or tag moves; nobody can tell later what was built",
         "clone, then `git checkout` the 40-digit commit in the same RUN",
         _DOCKER, _git,
     ),
-    Rule(
+    LintRule(
         "pip-unpinned", "warning", "Python packages without exact versions",
         "pip takes the newest on the day of the build, and with -U replaces what the vendor had installed",
         "write name==version, or -r with --require-hashes",
         "https://pip.pypa.io/en/stable/topics/repeatable-installs/", _pip,
     ),
-    Rule(
+    LintRule(
         "setup-py-install", "warning", "`setup.py install` or `develop`",
         "it is deprecated, and fetches the newest of each dependency without pip's checks",
         "python3 -m pip install --no-deps .",
         "https://packaging.python.org/en/latest/discussions/setup-py-deprecated/", _setup_py,
     ),
-    Rule(
+    LintRule(
         "apt-unpinned", "note", "apt packages without versions",
         "a repository keeps the newest only: the same line installs other versions next month",
         "write package=version, or let `tk image lock` record what was installed",
         _DOCKER, _apt,
     ),
-    Rule(
+    LintRule(
         "apt-upgrade", "warning", "the whole base is upgraded",
         "what the vendor tested is replaced by what is newest on that day",
         "take a newer base image instead",
         _DOCKER, _apt_upgrade,
     ),
-    Rule(
+    LintRule(
         "download-without-checksum", "warning", "a download whose content nobody checks",
         "a changed or forged file gets into the image unnoticed",
         'add `echo "SHA256  FILE" | sha256sum -c -` in the same RUN',
         _DOCKER, _download,
     ),
-    Rule(
+    LintRule(
         "download-moving", "warning", "a download from an address whose content changes",
         "`latest` and `nightly` are other files tomorrow",
         "name a version",
         _DOCKER, _moving_download,
     ),
-    Rule(
+    LintRule(
         "add-url", "warning", "ADD from the network without --checksum",
         "the content is neither checked nor cached by what it is",
         "ADD --checksum=sha256:..., or wget with sha256sum -c in a RUN",
         "https://docs.docker.com/reference/dockerfile/#add---checksum", _add_url,
     ),
-    Rule(
+    LintRule(
         "rocm-rolling-suite", "error", "the rolling ROCm suite `debian` or `latest`",
         "it moves to each new ROCm: the packages soon fit neither the base nor, from 5.5 on, DPC++ of 2022",
         "write a list of your own with a version: deb [arch=amd64 signed-by=/etc/apt/keyrings/rocm.gpg] "
         "https://repo.radeon.com/rocm/apt/5.2.3/ ubuntu main",
         "https://github.com/ROCm/ROCm-docker build_all.sh; https://repo.radeon.com/rocm/apt/", _rolling_rocm,
     ),
-    Rule(
+    LintRule(
         "builders-kernel", "error", "the image depends on the kernel of the machine that builds it",
         "`uname -r` answers for the builder, not for the machine that runs the image",
         "leave kernel headers and drivers to the host",
         "https://rocm.docs.amd.com/projects/install-on-linux/en/latest/how-to/docker.html", _builders_kernel,
     ),
-    Rule(
+    LintRule(
         "conda-unpinned", "warning", "conda packages without versions",
         "conda takes the newest on the day of the build",
         "write name=version=build, or install from a lock file",

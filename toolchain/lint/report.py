@@ -8,13 +8,13 @@ from pathlib import Path
 
 from compiler import BadInputError, UsageError, did_you_mean
 from toolchain.lint import layers, pins, security, vendors
-from toolchain.lint.dockerfile import parse
-from toolchain.lint.rule import Finding, Rule
+from toolchain.lint.dockerfile import parse_dockerfile
+from toolchain.lint.rule import Finding, LintRule
 
 _RULES = (*vendors.RULES, *security.RULES, *pins.RULES, *layers.RULES)
 
 
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[LintRule, ...]:
     """Every rule, the gravest first."""
     order = ("error", "warning", "note")
     return tuple(sorted(_RULES, key=lambda rule: (order.index(rule.severity), rule.id)))
@@ -53,7 +53,7 @@ def lint_text(data: bytes | str, *, where: str, ignore: Collection[str] = ()) ->
                 where="--ignore",
                 hint=did_you_mean(one, known) or "see docs/lint.md",
             )
-    dockerfile = parse(data.encode() if isinstance(data, str) else data, where)
+    dockerfile = parse_dockerfile(data.encode() if isinstance(data, str) else data, where)
     found = {
         (line, rule.id, text): _finding(rule, line, text)
         for rule in _RULES
@@ -63,7 +63,7 @@ def lint_text(data: bytes | str, *, where: str, ignore: Collection[str] = ()) ->
     return tuple(found[key] for key in sorted(found))
 
 
-def _finding(rule: Rule, line: int, found: str) -> Finding:
+def _finding(rule: LintRule, line: int, found: str) -> Finding:
     text = " ".join(found.split())
     short = text if len(text) <= 120 else f"{text[:117]}..."
     return Finding(rule.id, rule.severity, line, short, rule.message, rule.why, rule.fix, rule.source)

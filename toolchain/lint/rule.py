@@ -15,7 +15,7 @@ Check = Callable[[Dockerfile], Iterator[Hit]]
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class LintRule:
     """One rule.
 
     `severity`: an error does not work or is unsafe, a warning makes the image drift or surprise, a note is

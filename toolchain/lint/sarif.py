@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from compiler import __version__
 from toolchain.lint.report import Linted, rules
-from toolchain.lint.rule import Finding, Rule
+from toolchain.lint.rule import Finding, LintRule
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _URL = re.compile(r"https://\S+$")
@@ -25,7 +25,7 @@ def sarif(linted: Iterable[Linted]) -> dict[str, Any]:
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: LintRule) -> dict[str, Any]:
     named = {"helpUri": rule.source} if _URL.match(rule.source) else {}
     return {
         "id": rule.id,

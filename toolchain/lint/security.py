@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from toolchain.lint import find
 from toolchain.lint.dockerfile import Dockerfile, Instruction
-from toolchain.lint.rule import Hit, Rule
+from toolchain.lint.rule import Hit, LintRule
 
 _SECRET_NAME = re.compile(
     r"(passw(or)?d|passphrase|secret|token|api_?key|access_?key|private_?key|credential)", re.IGNORECASE
@@ -198,103 +198,103 @@ _APT = "apt-key(8), DEPRECATION"
 _SECRETS = "https://docs.docker.com/build/building/secrets/"
 _RUNNING = "https://docs.docker.com/engine/security/"
 RULES = (
-    Rule(
+    LintRule(
         "apt-key", "error", "a key is trusted for every repository",
         "apt-key is deprecated, gone from Debian 13, and its keys may sign any package of any vendor",
         "put the key into /etc/apt/keyrings, and signed-by=/etc/apt/keyrings/NAME.gpg into the list",
         _APT, _apt_key,
     ),
-    Rule(
+    LintRule(
         "apt-unauthenticated", "error", "packages are taken without checking who signed them",
         "whoever answers in the repository's place decides what is installed",
         "install the repository's key and name it with signed-by=",
         "apt-secure(8)", _unauthenticated,
     ),
-    Rule(
+    LintRule(
         "plain-http", "error", "a download over plain http",
         "anybody on the way can replace it",
         "use https, and check the sha256",
         _SECRETS, _plain_http,
     ),
-    Rule(
+    LintRule(
         "pipe-to-shell", "error", "a download runs as a program unseen",
         "whatever the server sends that day runs as root in the build",
         "download, compare the sha256, then run",
         "https://github.com/hadolint/hadolint/wiki/DL4006", _pipe_to_shell,
     ),
-    Rule(
+    LintRule(
         "tls-off", "error", "certificates are not checked",
         "anybody on the way can answer in the server's name",
         "give the build your CA bundle (RUN --mount=type=secret); with tk: `ca_bundle` in site.yaml",
         _SECRETS, _tls_off,
     ),
-    Rule(
+    LintRule(
         "secret-in-env", "error", "a secret in ENV or ARG",
         "it stays in the image's configuration or history, for everybody who pulls it",
         "RUN --mount=type=secret,id=NAME, and read /run/secrets/NAME there",
         _SECRETS, _secret_in_env,
     ),
-    Rule(
+    LintRule(
         "secret-in-text", "error", "a password, token or key in the file",
         "it stays in the image's history and in the file's",
         "revoke it, then use RUN --mount=type=secret",
         _SECRETS, _secret_in_text,
     ),
-    Rule(
+    LintRule(
         "secret-file", "error", "a file with credentials is copied into the image",
         "deleting it in a later layer does not remove it",
         "RUN --mount=type=secret or --mount=type=ssh, and a .dockerignore",
         _SECRETS, _secret_file,
     ),
-    Rule(
+    LintRule(
         "sudo", "warning", "sudo in an image",
         "build steps are root anyway, and whoever gets into the container becomes root by it",
         "leave sudo out; switch with USER",
         "https://docs.docker.com/build/building/best-practices/#user", _sudo,
     ),
-    Rule(
+    LintRule(
         "privileged", "error", "the image is meant to run with --privileged",
         "that gives the container every device and capability of the host; no GPU needs it",
         "name the devices: `tk image run --explain NAME` prints the few options that are needed, and why",
         _RUNNING, _privileged,
     ),
-    Rule(
+    LintRule(
         "host-network", "warning", "the host's network",
         "all that listens on the host's loopback is reachable, and builds depend on the host's set-up",
         "leave it out, or publish the one port with -p",
         _RUNNING, _host_network,
     ),
-    Rule(
+    LintRule(
         "shared-tmp", "warning", "the host's /tmp in the container",
         "tools of several containers write the same names there (libsycl-*.cubin: Permission denied)",
         "a private temporary folder: --tmpfs /tmp, or TMPDIR on a volume",
         "intel/llvm issues 7677 and 7777", _shared_tmp,
     ),
-    Rule(
+    LintRule(
         "cap-sys-admin", "error", "CAP_SYS_ADMIN or all capabilities",
         "it is nearly root on the host; NVIDIA documents it for reading performance counters only",
         "leave it out; for profiling: `tk image run --allow-profiling`",
         "https://developer.nvidia.com/ERR_NVGPUCTRPERM; intel/llvm issue 7777", _sys_admin,
     ),
-    Rule(
+    LintRule(
         "no-user", "warning", "the image runs as root",
         "a mistake or a break-in inside is root's, and files written into mounted folders belong to root",
         "end with USER and a numeric uid; give the caller's at run time: --user $(id -u):$(id -g)",
         "https://docs.docker.com/build/building/best-practices/#user", _no_user,
     ),
-    Rule(
+    LintRule(
         "open-to-all", "warning", "files that everybody may write",
         "any user of the container can replace what others run",
         "give the folder to the user that needs it (COPY --chown, install -d -o)",
         "https://docs.docker.com/build/building/best-practices/#user", _open_to_all,
     ),
-    Rule(
+    LintRule(
         "remote-login", "warning", "a server for logins, or a password",
         "the same password or host key is in every copy of the image",
         "enter with `docker exec` or `tk image shell`",
         _RUNNING, _ssh_server,
     ),
-    Rule(
+    LintRule(
         "add-instead-of-copy", "note", "ADD for local files",
         "ADD also unpacks and downloads, by rules that depend on the name",
         "use COPY",

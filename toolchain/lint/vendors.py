@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from toolchain.lint import find
 from toolchain.lint.dockerfile import Dockerfile
-from toolchain.lint.rule import Hit, Rule
+from toolchain.lint.rule import Hit, LintRule
 
 _CMAKE_FOR_DPCPP = (3, 20)
 _DPCPP_ERA = re.compile(r"\b(2021|2022)-(\d{2})\b(?!-\d)")
@@ -172,99 +172,99 @@ def _cuda_on_path(dockerfile: Dockerfile) -> Iterator[Hit]:
 
 _SYCL_GUIDE = "https://github.com/intel/llvm/blob/sycl/sycl/doc/GetStartedGuide.md"
 RULES = (
-    Rule(
+    LintRule(
         "cmake-too-old", "error", "a CMake before 3.20",
         "DPC++ (2022-12 and later) does not configure with it",
         "cmake 3.20 or newer, as a pinned archive of Kitware with its sha256 or cmake==VERSION from pip",
         _SYCL_GUIDE, _old_cmake,
     ),
-    Rule(
+    LintRule(
         "dpcpp-runtime-tag", "error", "a YYYY-WWnn tag is no compiler",
         "those releases of intel/llvm hold CPU and FPGA runtimes only",
         "take a compiler release, such as 2022-12, or a nightly",
         "intel/llvm issue 13815", _runtime_tag,
     ),
-    Rule(
+    LintRule(
         "sycl-arch-in-triple", "error", "an arch inside -fsycl-targets",
         "the compiler drops the device code without an error; the program fails when it runs",
         "-fsycl-targets=nvptx64-nvidia-cuda -Xsycl-target-backend --cuda-gpu-arch=sm_80 "
         "(AMD: --offload-arch=gfx906); to silence the warning about expected targets: -Wno-sycl-target",
         "intel/llvm issue 7511", _joined_arch,
     ),
-    Rule(
+    LintRule(
         "sycl-werror", "warning", "-Werror beside -fsycl",
         "the driver's warning `linked binaries do not contain expected target` becomes fatal",
         "leave -Werror out for SYCL, or add -Wno-sycl-target",
         "intel/llvm issues 6636 and 10621", _werror,
     ),
-    Rule(
+    LintRule(
         "amdgcn-without-arch", "error", "SYCL for AMD without an arch",
         "amdgcn has no default: the compiler stops",
         "-Xsycl-target-backend=amdgcn-amd-amdhsa --offload-arch=gfx906",
         _SYCL_GUIDE, _no_offload_arch,
     ),
-    Rule(
+    LintRule(
         "dpcpp-assertions", "warning", "DPC++ is built with assertions",
         "that is the default of configure.py, and lets programs stop with `Kernel sets are not disjoint`",
         "configure.py --no-assertions",
         "intel/llvm issue 7676 and pull request 10551", _assertions,
     ),
-    Rule(
+    LintRule(
         "gfx916", "warning", "gfx916 is no arch of a compiler",
         "the Z100 is gfx906 for compilers; Hygon's own images name gfx906, 926, 928, 936 and 938",
         "gfx906",
         "PaddlePaddle cmake/hip.cmake; AMDGPU_TARGETS of the DTK 23.04 image", _gfx916,
     ),
-    Rule(
+    LintRule(
         "group-in-image", "warning", "group membership for a GPU is fixed inside the image",
         "the kernel compares numbers, and the number of `render` differs from host to host (109, 106, 993)",
         "leave it out; give the number of the device's group at run time, as `tk image run` does",
         "https://github.com/ROCm/ROCm-docker/issues/90", _group,
     ),
-    Rule(
+    LintRule(
         "group-by-name", "warning", "--group-add with a name",
         "the name is looked up in the image, whose number for it is another than the host's",
         "--group-add $(stat -c %g /dev/dri/renderD128)",
         "https://github.com/ROCm/ROCm-docker/issues/90", _group_by_name,
     ),
-    Rule(
+    LintRule(
         "base-does-not-exist", "error", "a ROCm image that was never made",
         "dev-ubuntu-22.04 begins with ROCm 5.3, dev-ubuntu-24.04 with 6.2",
         "rocm/dev-ubuntu-20.04 for the older ones",
         "https://github.com/ROCm/ROCm-docker build_all.sh (20a178c)", _missing_base,
     ),
-    Rule(
+    LintRule(
         "rocm-too-new-for-dpcpp", "error", "DPC++ of 2022 on ROCm 5.5 or newer",
         "the device libraries changed in 5.5; HIP programs do not link",
         "ROCm 5.2 to 5.4.3",
         _SYCL_GUIDE + "; Codeplay's AMD plugin 2023.1 release notes", _rocm_too_new,
     ),
-    Rule(
+    LintRule(
         "arch-too-old", "warning", "an arch that this version of the stack no longer supports",
         "gfx906 ended with ROCm 5.7, Volta and older with CUDA 12",
         "ROCm 5.7 or older for gfx906; CUDA 12 or older for sm_70",
         "https://rocm.docs.amd.com (5.6 and 5.7.0 release notes); CUDA 13.0 release notes", _arch_too_old,
     ),
-    Rule(
+    LintRule(
         "sycl-old-selector", "note", "a device selector of an older DPC++",
         "SYCL_BE ended in 2021, SYCL_DEVICE_FILTER in 2023",
         "ONEAPI_DEVICE_SELECTOR=cuda:* (hip:*, level_zero:*, opencl:*)",
         "https://github.com/intel/llvm/blob/sycl/sycl/doc/EnvironmentVariables.md", _old_selector,
     ),
-    Rule(
+    LintRule(
         "nvidia-env-missing", "warning", "CUDA on a base that does not ask for a GPU",
         "only NVIDIA's images set NVIDIA_VISIBLE_DEVICES; without it the container gets no GPU",
         "ENV NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility",
         "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html",
         _nvidia_env,
     ),
-    Rule(
+    LintRule(
         "kernels-in-shared-tmp", "warning", "kernels that are compiled at run time go to /tmp",
         "several users and containers write the same names there",
         "a private folder, such as a volume of the run",
         "TVM-SYCL src/runtime/sycl/sycl_module.cc; intel/llvm issue 7677", _temporary_kernels,
     ),
-    Rule(
+    LintRule(
         "cuda-headers-on-path", "warning", "CUDA's headers on the search path while DPC++ is built",
         "CUDA's OpenCL headers hide the ones that DPC++ brings",
         "CUDA_LIB_PATH=<cuda>/lib64/stubs and --cmake-opt=-DCUDA_TOOLKIT_ROOT_DIR=<cuda>",

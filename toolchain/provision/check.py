@@ -10,7 +10,7 @@ from typing import Literal
 from toolchain.engine.client import Engine
 from toolchain.engine.store import StoredImage
 from toolchain.images.plan import Pins, Plan, SmokeTest
-from toolchain.provision.inventory import Difference, compare, read_inventory
+from toolchain.provision.inventory import Deviation, compare, read_inventory
 from toolchain.provision.sbom import store_sbom
 
 _SECONDS = 600.0
@@ -40,7 +40,7 @@ class Report:
     user: str
     smoke: tuple[SmokeResult, ...]
     packages: int
-    differences: tuple[Difference, ...]
+    differences: tuple[Deviation, ...]
     locked: bool
     sbom: Path
 

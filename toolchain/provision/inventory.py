@@ -85,7 +85,7 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class Inventory:
+class ImageContents:
     """What an image contains.
 
     `os` are the fields of os-release(5); `files` maps paths of downloads to the sha256 that the image has;
@@ -103,7 +103,7 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class Deviation:
     """One way in which an image is not what was locked or asked for; versions and hashes are texts."""
 
     kind: DifferenceKind
@@ -123,7 +123,7 @@ class _Engine(Protocol):
     ) -> Finished: ...
 
 
-def read_inventory(engine: _Engine, image: str, plan: Plan | None = None) -> Inventory:
+def read_inventory(engine: _Engine, image: str, plan: Plan | None = None) -> ImageContents:
     """Read back what is in `image`; with its `plan` also the downloads, prefixes and commits that it names.
 
     Raises HostError when the engine has no such image and BuildError when nothing can be read from it.
@@ -148,7 +148,7 @@ def read_inventory(engine: _Engine, image: str, plan: Plan | None = None) -> Inv
 
 def parse_inventory(
     text: str, image: str, identity: str, labels: Mapping[str, str], commits: Mapping[str, str]
-) -> Inventory:
+) -> ImageContents:
     """The inventory that the script's output describes; sorted, each entry once."""
     sections = _sections(text)
     packages = {
@@ -157,7 +157,7 @@ def parse_inventory(
         *_python_packages(sections.get("python", ())),
     }
     order = sorted(packages, key=lambda one: (one.kind, one.name, one.version, one.arch, one.where))
-    return Inventory(
+    return ImageContents(
         image=image,
         id=identity,
         os=dict(_os_fields(sections.get("os", ()))),
@@ -170,8 +170,8 @@ def parse_inventory(
 
 
 def compare(
-    inventory: Inventory, plan: Plan, pins: Pins | None = None, *, base: Inventory | None = None
-) -> tuple[Difference, ...]:
+    inventory: ImageContents, plan: Plan, pins: Pins | None = None, *, base: ImageContents | None = None
+) -> tuple[Deviation, ...]:
     """How an image differs from its lock, or without one from what its plan asks for by version.
 
     With the `base`'s inventory, packages that neither the base nor the lock has are found, too.
@@ -255,7 +255,7 @@ def _folders(lines: tuple[str, ...]) -> Iterator[Folder]:
         yield Folder(path, int(files), int(size))
 
 
-def _asked(inventory: Inventory, plan: Plan) -> Iterator[Difference]:
+def _asked(inventory: ImageContents, plan: Plan) -> Iterator[Deviation]:
     """Asked for in the recipes: an apt package by name or version, a download by its sha256."""
     installed = _versions(inventory, "deb", "rpm")
     elsewhere = _for_downloads(plan)
@@ -276,15 +276,15 @@ def _for_downloads(plan: Plan) -> set[str]:
     return {one.partition("=")[0] for one in words[True] - words[False]}
 
 
-def _files(inventory: Inventory, expected: Mapping[str, str]) -> Iterator[Difference]:
+def _files(inventory: ImageContents, expected: Mapping[str, str]) -> Iterator[Deviation]:
     """A download that stays a file has the content that was named; archives are unpacked and gone."""
     for path, digest in expected.items():
         found = inventory.files.get(path)
         if found is not None and digest not in (UNRESOLVED, found):
-            yield Difference("different", "file", path, digest, found)
+            yield Deviation("different", "file", path, digest, found)
 
 
-def _locked_packages(inventory: Inventory, pins: Pins) -> Iterator[Difference]:
+def _locked_packages(inventory: ImageContents, pins: Pins) -> Iterator[Deviation]:
     installed = _versions(inventory, "deb", "rpm")
     for package, version in pins.apt.items():  # what only an earlier stage needed is not in the image
         if found := installed.get(package.partition(":")[0]):
@@ -294,22 +294,22 @@ def _locked_packages(inventory: Inventory, pins: Pins) -> Iterator[Difference]:
         yield from _checked("Python package", package, version, python.get(package, ()))
 
 
-def _locked_sources(inventory: Inventory, plan: Plan, pins: Pins) -> Iterator[Difference]:
+def _locked_sources(inventory: ImageContents, plan: Plan, pins: Pins) -> Iterator[Deviation]:
     for kind_pins in pins.needs.values():
         for url, commit in kind_pins.git.items():
             found = inventory.commits.get(url, "")
             if found and found != commit:
-                yield Difference("different", "commit", url, commit, found)
+                yield Deviation("different", "commit", url, commit, found)
     yield from _files(
         inventory, {one.path: pins.downloads.get(one.url, UNRESOLVED) for one in plan.downloads}
     )
     expected = pins.base_digest
     found = inventory.labels.get("org.opencontainers.image.base.digest", "")
     if expected and found and found != expected:
-        yield Difference("different", "base", plan.base.reference, expected, found)
+        yield Deviation("different", "base", plan.base.reference, expected, found)
 
 
-def _beside(inventory: Inventory, pins: Pins, base: Inventory) -> Iterator[Difference]:
+def _beside(inventory: ImageContents, pins: Pins, base: ImageContents) -> Iterator[Deviation]:
     """Packages that are in the image, and neither in its base nor in the lock.
 
     Of Python packages those of the image's own environment: an interpreter brings some of its own.
@@ -321,13 +321,13 @@ def _beside(inventory: Inventory, pins: Pins, base: Inventory) -> Iterator[Diffe
             continue
         if one.kind == "python" and not one.where.startswith(f"{VENV}/"):
             continue
-        yield Difference("not locked", _WORDS[one.kind], one.name, "", one.version)
+        yield Deviation("not locked", _WORDS[one.kind], one.name, "", one.version)
 
 
 _WORDS: Mapping[PackageKind, str] = {"deb": "apt package", "rpm": "rpm package", "python": "Python package"}
 
 
-def _versions(inventory: Inventory, *kinds: PackageKind) -> dict[str, tuple[str, ...]]:
+def _versions(inventory: ImageContents, *kinds: PackageKind) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for one in inventory.packages:
         if one.kind in kinds:
@@ -335,8 +335,8 @@ def _versions(inventory: Inventory, *kinds: PackageKind) -> dict[str, tuple[str,
     return found
 
 
-def _checked(what: str, name: str, expected: str, found: tuple[str, ...]) -> Iterator[Difference]:
+def _checked(what: str, name: str, expected: str, found: tuple[str, ...]) -> Iterator[Deviation]:
     if not found:
-        yield Difference("missing", what, name, expected, "")
+        yield Deviation("missing", what, name, expected, "")
     elif expected and expected not in found:
-        yield Difference("different", what, name, expected, ", ".join(found))
+        yield Deviation("different", what, name, expected, ", ".join(found))

@@ -16,7 +16,7 @@ from toolchain.engine.choice import AS_EVER, BuildOptions
 
 if TYPE_CHECKING:
     from toolchain.engine.build import BuiltImage
-    from toolchain.engine.causes import Issue
+    from toolchain.engine.causes import KnownIssue
     from toolchain.engine.client import Engine
     from toolchain.images.named import Named
     from toolchain.provision.locking import Trust
@@ -89,7 +89,7 @@ def wants_build(engine: Engine, named: Named) -> bool:
     return bool(console.ask(question, default=True))
 
 
-def known_issues(folders: tuple[Path, ...]) -> Iterator[Issue]:
+def known_issues(folders: tuple[Path, ...]) -> Iterator[KnownIssue]:
     """Known issues of the recipes, read only when a failure is to be explained."""
     from toolchain.recipes.book import load_book
 

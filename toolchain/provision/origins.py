@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from compiler import BuildError, HostError, run, stream_atomic
 from toolchain import web
-from toolchain.images.plan import GitSource
+from toolchain.images.plan import GitTree
 from toolchain.settings import git_environment
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def download(url: str, site: SiteConfig, target: Path | None = None) -> str:
     return digest.hexdigest()
 
 
-def resolve_commit(tree: GitSource, site: SiteConfig) -> str:
+def resolve_commit(tree: GitTree, site: SiteConfig) -> str:
     """The commit that a tag or branch stands for now, as 40 hex digits; an annotated tag's is what it marks.
 
     Raises HostError when git or the repository cannot be used and BuildError when there is no such tag.

@@ -11,7 +11,7 @@ from toolchain.engine.client import Engine
 from toolchain.engine.store import find_image, push_image, registry_reference
 from toolchain.images.formats.bake import every_need
 from toolchain.images.plan import Plan
-from toolchain.recipes.licences import Part, kept_private, parts_of
+from toolchain.recipes.licences import LicencedPart, kept_private, parts_of
 
 Shown = Callable[[str], AbstractContextManager[object]]
 """Shows that something goes on, from its name, until its block ends."""
@@ -52,7 +52,7 @@ def refuse_unredistributable(plans: Iterable[Plan], registry: Registry) -> None:
 
 
 def _private_parts(plan: Plan) -> Iterator[str]:
-    parts: list[Part] = [] if plan.resolution is None else list(parts_of(plan.resolution))
+    parts: list[LicencedPart] = [] if plan.resolution is None else list(parts_of(plan.resolution))
     for one in kept_private(parts):
         yield f"{one.name} ({one.terms})"
     if plan.base.stand_in:

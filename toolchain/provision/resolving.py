@@ -33,7 +33,7 @@ from toolchain.images.plan import (
     Run,
     Stage,
 )
-from toolchain.images.steps import FETCHED, KEY_READER, fetch, site
+from toolchain.images.steps import FETCHED, KEY_READER, download_step, site_step
 from toolchain.provision import origins
 from toolchain.recipes.book import load_book
 from toolchain.web import UnreachableError
@@ -163,8 +163,8 @@ def fetching_script(plan: Plan) -> str:
     lines += _source_lines(plan)
     packages, fetches = _packages(plan)
     if packages:
-        lines += [*fetches, _line(site("apt", "update"))]
-        lines.append(_line(site("apt", "install", "--download-only", *packages)))
+        lines += [*fetches, _line(site_step("apt", "update"))]
+        lines.append(_line(site_step("apt", "install", "--download-only", *packages)))
         lines += [
             f"cp /var/cache/apt/archives/*.deb {_OUT}/archives/",
             f"cp -R /var/lib/apt/lists/. {_OUT}/lists/",
@@ -190,9 +190,9 @@ def _script_lines(plan: Plan) -> Iterator[str]:
     packages, fetches = _packages(plan)
     if packages:
         yield from fetches
-        yield _line(site("apt", "update"))
-        yield f"{_line(site('apt', 'install', '--simulate', *packages))} >{_OUT}/apt.txt"
-        uris = site("apt", "install", "-o", "Acquire::ForceHash=SHA256", "--print-uris", *packages)
+        yield _line(site_step("apt", "update"))
+        yield f"{_line(site_step('apt', 'install', '--simulate', *packages))} >{_OUT}/apt.txt"
+        uris = site_step("apt", "install", "-o", "Acquire::ForceHash=SHA256", "--print-uris", *packages)
         yield f"{_line(uris)} >{_OUT}/uris.txt"
         names = " ".join(shlex.quote(one.partition("=")[0]) for one in _asked_of_apt(plan))
         shown = "dpkg-query --show --showformat='${Package}\\t${Version}\\n'"
@@ -209,7 +209,7 @@ def _script_lines(plan: Plan) -> Iterator[str]:
 def _packages(plan: Plan) -> tuple[list[str], list[str]]:
     """Everything that apt is asked for, files included, and the lines that fetch those files."""
     files = [one for one in plan.downloads if one.path.endswith(".deb")]
-    fetches = [_line(fetch(one)) for one in files]
+    fetches = [_line(download_step(one)) for one in files]
     return [*_asked_of_apt(plan), *(f"{FETCHED}{one.path}" for one in files)], fetches
 
 
@@ -220,15 +220,19 @@ def _instructions(plan: Plan) -> Iterator[Instruction]:
 
 def _asked_of_apt(plan: Plan) -> list[str]:
     """Names of packages that any step of the plan installs, files left out."""
-    installs = [one for stage in plan.stages for one in _commands(stage) if one[:4] == site("apt", "install")]
+    installs = [
+        one for stage in plan.stages for one in _commands(stage) if one[:4] == site_step("apt", "install")
+    ]
     return list(dict.fromkeys(word for one in installs for word in one[4:] if not word.startswith("/")))
 
 
 def _source_lines(plan: Plan) -> list[str]:
     """What makes the package sources those of the plan, with what reads their keys before the first."""
     commands = [command for one in _instructions(plan) for command in _source_commands(plan, one)]
-    first = next((i for i, one in enumerate(commands) if one[:3] == site("key")), len(commands))
-    reader = [site("apt", "update"), site("apt", "install", KEY_READER)] if first < len(commands) else []
+    first = next((i for i, one in enumerate(commands) if one[:3] == site_step("key")), len(commands))
+    reader = (
+        [site_step("apt", "update"), site_step("apt", "install", KEY_READER)] if first < len(commands) else []
+    )
     return [_line(one) for one in (*commands[:first], *reader, *commands[first:])]
 
 
@@ -247,14 +251,14 @@ def _source_commands(plan: Plan, one: Instruction) -> Iterator[Command]:
         yield ("cp", *(f"{_FOLDER}/context/{source}" for source in one.sources), one.target)
     for file in plan.downloads:
         if one.from_stage and one.sources == (f"{FETCHED}{file.path}",):
-            yield fetch(file, one.target)
+            yield download_step(file, one.target)
 
 
 def _python(plan: Plan) -> tuple[list[str], Command]:
     """Lines that make the interpreter and environment that the plan makes, and its call of `pip install`."""
     system, packages = _stage(plan, "system"), _stage(plan, "packages")
     lines = ["echo force-unsafe-io >/etc/dpkg/dpkg.cfg.d/tk 2>&1 || true"]  # nothing outlives the container
-    lines += [_line(command) for command in _commands(system) if command[:4] == site("apt", "install")]
+    lines += [_line(command) for command in _commands(system) if command[:4] == site_step("apt", "install")]
     for one in packages.instructions:
         if isinstance(one, Copy) and one.from_stage == "fetched":
             lines += _fetched_lines(plan, one)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from compiler import __version__, write_atomic
 from toolchain.images.plan import UNRESOLVED, Plan
-from toolchain.provision.inventory import Inventory, Package
+from toolchain.provision.inventory import ImageContents, Package
 
 if TYPE_CHECKING:
     from cyclonedx.model.bom import Bom
@@ -26,7 +26,7 @@ _NAMESPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")  # RFC 4122, name
 _PURL_TYPES = {"deb": "deb", "rpm": "rpm", "python": "pypi"}
 
 
-def sbom_text(inventory: Inventory, plan: Plan) -> str:
+def sbom_text(inventory: ImageContents, plan: Plan) -> str:
     """CycloneDX 1.6 JSON of an image: base, packages, downloads, and what was built from sources."""
     from cyclonedx.output.json import JsonV1Dot6
 
@@ -36,7 +36,7 @@ def sbom_text(inventory: Inventory, plan: Plan) -> str:
     return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
 
 
-def sbom_path(inventory: Inventory) -> Path:
+def sbom_path(inventory: ImageContents) -> Path:
     """Where `tk` keeps the document of an image: in the user's state folder, by the image's id."""
     from platformdirs import user_state_path
 
@@ -44,14 +44,14 @@ def sbom_path(inventory: Inventory) -> Path:
     return user_state_path("tk", appauthor=False) / "sbom" / f"{identity}.cdx.json"
 
 
-def store_sbom(inventory: Inventory, plan: Plan) -> Path:
+def store_sbom(inventory: ImageContents, plan: Plan) -> Path:
     """Write an image's document to its place in the state folder. Raises HostError."""
     path = sbom_path(inventory)
     write_atomic(path, sbom_text(inventory, plan))
     return path
 
 
-def _bom(inventory: Inventory, plan: Plan) -> Bom:
+def _bom(inventory: ImageContents, plan: Plan) -> Bom:
     from cyclonedx.model.bom import Bom
     from cyclonedx.model.component import Component, ComponentType
 
@@ -79,7 +79,7 @@ def _bom(inventory: Inventory, plan: Plan) -> Bom:
     return bom
 
 
-def _properties(inventory: Inventory, plan: Plan) -> list[Any]:
+def _properties(inventory: ImageContents, plan: Plan) -> list[Any]:
     from cyclonedx.model import Property
 
     pairs = {
@@ -91,7 +91,7 @@ def _properties(inventory: Inventory, plan: Plan) -> list[Any]:
     return [Property(name=name, value=value) for name, value in pairs.items() if value]
 
 
-def _base(inventory: Inventory, plan: Plan) -> Iterator[Component]:
+def _base(inventory: ImageContents, plan: Plan) -> Iterator[Component]:
     from cyclonedx.model.component import Component, ComponentType
 
     repository, _, tag = plan.base.reference.rpartition(":")
@@ -112,7 +112,7 @@ def _base(inventory: Inventory, plan: Plan) -> Iterator[Component]:
     )
 
 
-def _packages(inventory: Inventory) -> Iterator[Component]:
+def _packages(inventory: ImageContents) -> Iterator[Component]:
     from cyclonedx.model import Property
     from cyclonedx.model.component import Component, ComponentType
 
@@ -128,7 +128,7 @@ def _packages(inventory: Inventory) -> Iterator[Component]:
         )
 
 
-def _files(inventory: Inventory, plan: Plan) -> Iterator[Component]:
+def _files(inventory: ImageContents, plan: Plan) -> Iterator[Component]:
     """Downloads, with the sha256 that was checked when they were fetched."""
     from cyclonedx.model import ExternalReference, ExternalReferenceType, HashAlgorithm, HashType, XsUri
     from cyclonedx.model.component import Component, ComponentType
@@ -148,7 +148,7 @@ def _files(inventory: Inventory, plan: Plan) -> Iterator[Component]:
         )
 
 
-def _sources(inventory: Inventory, plan: Plan) -> Iterator[Component]:
+def _sources(inventory: ImageContents, plan: Plan) -> Iterator[Component]:
     """What was built from sources: its repository and commit."""
     from cyclonedx.model import ExternalReference, ExternalReferenceType, XsUri
     from cyclonedx.model.component import Component, ComponentType

@@ -12,11 +12,11 @@ from pydantic import BaseModel
 from compiler import BadInputError, did_you_mean
 from toolchain.data import data_directory
 from toolchain.recipes import schema
-from toolchain.recipes.check import Problems, check, refused
+from toolchain.recipes.check import Problems, refused, validate
 from toolchain.recipes.consistency import cross_check
 from toolchain.recipes.fill import LATE, fill, fill_node, overlay, sample
-from toolchain.recipes.strict_yaml import Node, read_strict
-from toolchain.recipes.versions import is_comparable, order
+from toolchain.recipes.strict_yaml import YamlNode, read_strict
+from toolchain.recipes.versions import is_comparable, version_key
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -42,7 +42,7 @@ class Entry(Generic[T]):
     """A checked record and what it was made of, which may hold placeholders and knows where it stands."""
 
     row: T
-    node: Node
+    node: YamlNode
 
     @property
     def where(self) -> str:
@@ -145,8 +145,8 @@ def _files(folder: Path, *, shipped: bool) -> Iterator[tuple[str, Path, str]]:
         yield name, path, shown
 
 
-def _read_all(files: Sequence[tuple[str, Path, str]], problems: Problems) -> list[tuple[str, Node]]:
-    nodes: list[tuple[str, Node]] = []
+def _read_all(files: Sequence[tuple[str, Path, str]], problems: Problems) -> list[tuple[str, YamlNode]]:
+    nodes: list[tuple[str, YamlNode]] = []
     for name, path, shown in files:
         try:
             node = read_strict(path, shown)
@@ -160,13 +160,13 @@ def _read_all(files: Sequence[tuple[str, Path, str]], problems: Problems) -> lis
     return nodes
 
 
-def _table(file: str, nodes: Sequence[tuple[str, Node]], problems: Problems) -> dict[str, Entry[Any]]:
+def _table(file: str, nodes: Sequence[tuple[str, YamlNode]], problems: Problems) -> dict[str, Entry[Any]]:
     model, field, key, replaces = _TABLES[file]
     found: dict[str, Entry[Any]] = {}
     for name, node in nodes:
         if name != file:
             continue
-        whole = check(model, node, problems)
+        whole = validate(model, node, problems)
         if whole is None:
             continue
         for record, one in zip(getattr(whole, field), node.entries()[field].items(), strict=True):
@@ -177,10 +177,10 @@ def _table(file: str, nodes: Sequence[tuple[str, Node]], problems: Problems) -> 
     return found
 
 
-def _joined(kind: str, nodes: Sequence[Node], problems: Problems) -> dict[str, Node]:
+def _joined(kind: str, nodes: Sequence[YamlNode], problems: Problems) -> dict[str, YamlNode]:
     """Files about the same stack or component become one: headers overlaid, rows of a version replaced."""
     rows_of = "rows" if kind == "stack" else "releases"
-    found: dict[str, Node] = {}
+    found: dict[str, YamlNode] = {}
     for node in nodes:
         name = node.entries().get(kind)
         if name is None or not isinstance(name.content, str):
@@ -192,12 +192,14 @@ def _joined(kind: str, nodes: Sequence[Node], problems: Problems) -> dict[str, N
             own = {_version(one) for one in rows}
             rows = [*(one for one in before.entries()[rows_of].items() if _version(one) not in own), *rows]
             node = overlay(before, node)
-        joined = Node(tuple(rows), node.file, node.key_lines.get(rows_of, node.line))
-        found[name.content] = Node({**node.entries(), rows_of: joined}, node.file, node.line, node.key_lines)
+        joined = YamlNode(tuple(rows), node.file, node.key_lines.get(rows_of, node.line))
+        found[name.content] = YamlNode(
+            {**node.entries(), rows_of: joined}, node.file, node.line, node.key_lines
+        )
     return found
 
 
-def _unique(rows: Node | None, problems: Problems) -> list[Node]:
+def _unique(rows: YamlNode | None, problems: Problems) -> list[YamlNode]:
     seen: dict[str, str] = {}
     for one in rows.items() if rows else ():
         version = _version(one)
@@ -207,12 +209,12 @@ def _unique(rows: Node | None, problems: Problems) -> list[Node]:
     return list(rows.items()) if rows else []
 
 
-def _version(row: Node) -> str:
+def _version(row: YamlNode) -> str:
     version = row.entries().get("version")
     return version.content if version and isinstance(version.content, str) else ""
 
 
-def _stack(node: Node, problems: Problems) -> Iterator[StackBook]:
+def _stack(node: YamlNode, problems: Problems) -> Iterator[StackBook]:
     rows = [_filled(node, row, problems) for row in node.entries()["rows"].items()]
     checked = _check_whole(schema.Stack, node, "rows", rows, problems)
     if checked is None:
@@ -225,29 +227,29 @@ def _stack(node: Node, problems: Problems) -> Iterator[StackBook]:
     if problems:
         return
     entries = [Entry(one, row) for one, row in zip(checked.rows, rows, strict=True)]
-    yield StackBook(checked, tuple(sorted(entries, key=lambda one: order(one.row.version))))
+    yield StackBook(checked, tuple(sorted(entries, key=lambda one: version_key(one.row.version))))
 
 
-def _component(node: Node, problems: Problems) -> Iterator[ComponentBook]:
+def _component(node: YamlNode, problems: Problems) -> Iterator[ComponentBook]:
     rows = [_filled(node, row, problems) for row in node.entries()["releases"].items()]
     checked = _check_whole(schema.ComponentFile, node, "releases", rows, problems)
     if checked is None:
         return
     entries = [Entry(one, row) for one, row in zip(checked.releases, rows, strict=True)]
-    yield ComponentBook(checked, tuple(sorted(entries, key=lambda one: order(one.row.released))))
+    yield ComponentBook(checked, tuple(sorted(entries, key=lambda one: version_key(one.row.released))))
 
 
 def _check_whole(
-    model: type[T], node: Node, rows_of: str, rows: Sequence[Node], problems: Problems
+    model: type[T], node: YamlNode, rows_of: str, rows: Sequence[YamlNode], problems: Problems
 ) -> T | None:
     header = {key: one for key, one in node.entries().items() if key not in ("each", rows_of)}
-    body = Node(tuple(rows), node.file, node.key_lines.get(rows_of, node.line))
-    whole = Node({**header, rows_of: body}, node.file, node.line, node.key_lines)
+    body = YamlNode(tuple(rows), node.file, node.key_lines.get(rows_of, node.line))
+    whole = YamlNode({**header, rows_of: body}, node.file, node.line, node.key_lines)
     content = {key: one.plain() for key, one in header.items()}
-    return check(model, whole, problems, {**content, rows_of: [sample(row.plain()) for row in rows]})
+    return validate(model, whole, problems, {**content, rows_of: [sample(row.plain()) for row in rows]})
 
 
-def _filled(file: Node, row: Node, problems: Problems) -> Node:
+def _filled(file: YamlNode, row: YamlNode, problems: Problems) -> YamlNode:
     """A row over the file's `each`, with its own version and parameters filled in."""
     each = file.entries().get("each")
     whole = overlay(each, row) if each is not None else row
@@ -267,13 +269,13 @@ def _filled(file: Node, row: Node, problems: Problems) -> Node:
         for key, one in whole.content.items()
         if key not in taken_away
     }
-    return Node(entries, row.file, row.line, whole.key_lines)
+    return YamlNode(entries, row.file, row.line, whole.key_lines)
 
 
-def _parameters(base: Node) -> Mapping[str, str]:
+def _parameters(base: YamlNode) -> Mapping[str, str]:
     return _texts(base.entries().get("parameters"))
 
 
-def _texts(node: Node | None) -> dict[str, str]:
+def _texts(node: YamlNode | None) -> dict[str, str]:
     entries = node.entries() if node is not None else {}
     return {key: one.content for key, one in entries.items() if isinstance(one.content, str)}

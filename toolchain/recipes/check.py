@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from compiler import BadInputError, did_you_mean
 from toolchain.recipes.grammar import FORMS
-from toolchain.recipes.strict_yaml import Node
+from toolchain.recipes.strict_yaml import YamlNode
 
 M = TypeVar("M", bound=BaseModel)
 Problems = list[tuple[str, str]]
@@ -20,7 +20,7 @@ Problems = list[tuple[str, str]]
 _MOST_SHOWN = 20
 
 
-def check(model: type[M], node: Node, problems: Problems, content: Any = None) -> M | None:
+def validate(model: type[M], node: YamlNode, problems: Problems, content: Any = None) -> M | None:
     """Make a `model` of a node, or add what is wrong to `problems`.
 
     content: what is checked in place of the node's own content (placeholders filled in).
@@ -55,7 +55,7 @@ def refused(problems: Sequence[tuple[str, str]]) -> BadInputError:
     )
 
 
-def _problem(model: type[BaseModel], root: Node, error: Any) -> tuple[str, str]:
+def _problem(model: type[BaseModel], root: YamlNode, error: Any) -> tuple[str, str]:
     path = tuple(error["loc"])
     field = ".".join(str(one) for one in path if one != "[key]")
     if error["type"] == "extra_forbidden":
@@ -77,7 +77,7 @@ def _said(error: Any) -> str:
     return message if message[1:2].isupper() else message[:1].lower() + message[1:]
 
 
-def _where(root: Node, path: tuple[int | str, ...], *, key: bool = False) -> str:
+def _where(root: YamlNode, path: tuple[int | str, ...], *, key: bool = False) -> str:
     """The file:line of the value at a path, or of its key; of the nearest value above where there is none."""
     node = root
     line = root.line

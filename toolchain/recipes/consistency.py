@@ -10,7 +10,7 @@ from toolchain.recipes.check import Problems
 from toolchain.recipes.fill import PLACEHOLDER
 from toolchain.recipes.names import parse_expression
 from toolchain.recipes.schema import Condition
-from toolchain.recipes.strict_yaml import Node
+from toolchain.recipes.strict_yaml import YamlNode
 from toolchain.recipes.versions import is_specifier
 
 if TYPE_CHECKING:
@@ -81,19 +81,19 @@ def _conditions(book: RecipeBook) -> Iterator[tuple[str, Condition]]:
         yield from ((one.where, Condition.model_validate(one.plain())) for one in _whens(node))
 
 
-def _inner(node: Node) -> Iterator[Node]:
+def _inner(node: YamlNode) -> Iterator[YamlNode]:
     yield from node.items()
     yield from node.entries().values()
 
 
-def _whens(node: Node) -> Iterator[Node]:
+def _whens(node: YamlNode) -> Iterator[YamlNode]:
     if "when" in node.entries():
         yield node.entries()["when"]
     for one in _inner(node):
         yield from _whens(one)
 
 
-def _placeholders(node: Node) -> Iterator[tuple[str, str]]:
+def _placeholders(node: YamlNode) -> Iterator[tuple[str, str]]:
     """(file:line, name) of the placeholders in a record."""
     if isinstance(node.content, str):
         yield from ((node.where, match[1]) for match in PLACEHOLDER.finditer(node.content))

@@ -11,9 +11,9 @@ from toolchain.recipes.names import stack_name
 from toolchain.recipes.resolve import (
     Component,
     Examination,
-    Finding,
     RecipeBook,
     Resolution,
+    RuleHit,
     examine,
     resolve,
 )
@@ -36,7 +36,7 @@ class Listed:
     states: dict[str, str]
 
 
-def list_images(book: RecipeBook, records: Sequence[Evidence]) -> list[Listed]:
+def list_recipes(book: RecipeBook, records: Sequence[Evidence]) -> list[Listed]:
     """Every version of every stack, then the environments."""
     names = [stack_name(stack, one.row.version) for stack in book.stacks.values() for one in stack.rows]
     return [_listed(name, "stack", book, records) for name in names] + [
@@ -116,7 +116,7 @@ def _differences(environment: Environment | None) -> list[Any]:
     return [_plain(one) for one in environment.differences] if environment else []
 
 
-def finding_json(finding: Finding) -> dict[str, str]:
+def finding_json(finding: RuleHit) -> dict[str, str]:
     """One finding."""
     return {
         "rule": finding.rule,
@@ -148,7 +148,7 @@ def why_text(found: Examination) -> str:
     return "\n".join([*lines, *_difference_lines(found.combination.environment)])
 
 
-def _verdict(finding: Finding, found: Examination) -> str:
+def _verdict(finding: RuleHit, found: Examination) -> str:
     return f"{finding.verdict} (allowed)" if finding.rule in found.allowed else finding.verdict
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from compiler import did_you_mean
 from toolchain.recipes.check import Problems
-from toolchain.recipes.strict_yaml import Node
+from toolchain.recipes.strict_yaml import YamlNode
 
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile(r"[a-z][a-z0-9-]*(\.(version|prefix))?")
@@ -17,24 +17,26 @@ LATE = ("system", "codename", "arch", "archs")
 _SAMPLES = {"prefix": "/sample", "version": "1"}
 
 
-def overlay(below: Node, above: Node) -> Node:
+def overlay(below: YamlNode, above: YamlNode) -> YamlNode:
     """`above` over `below`: mappings are joined key by key, everything else is replaced."""
     if not isinstance(below.content, Mapping) or not isinstance(above.content, Mapping):
         return above
     joined = dict(below.content)
     for key, node in above.content.items():
         joined[key] = overlay(joined[key], node) if key in joined else node
-    return Node(joined, above.file, above.line, {**below.key_lines, **above.key_lines})
+    return YamlNode(joined, above.file, above.line, {**below.key_lines, **above.key_lines})
 
 
-def fill_node(node: Node, values: Mapping[str, str], late: Container[str] | None, problems: Problems) -> Node:
+def fill_node(
+    node: YamlNode, values: Mapping[str, str], late: Container[str] | None, problems: Problems
+) -> YamlNode:
     """Put known values in; unknown placeholders are added to `problems`.
 
     late: names of placeholders that stay (and `NAME.version`, `NAME.prefix`), as they are known only when a
     combination is resolved; None where none may stay.
     """
 
-    def one(text: str, at: Node) -> str:
+    def one(text: str, at: YamlNode) -> str:
         def put(match: re.Match[str]) -> str:
             name = match[1]
             if name in values:
@@ -70,7 +72,7 @@ def _walk(content: Any, put: Callable[[re.Match[str]], str]) -> Any:
     return content
 
 
-def _mapped(node: Node, change: Callable[[str, Node], str]) -> Node:
+def _mapped(node: YamlNode, change: Callable[[str, YamlNode], str]) -> YamlNode:
     content: Any = node.content
     if isinstance(content, str):
         content = change(content, node)
@@ -78,4 +80,4 @@ def _mapped(node: Node, change: Callable[[str, Node], str]) -> Node:
         content = tuple(_mapped(one, change) for one in content)
     else:
         content = {key: _mapped(one, change) for key, one in content.items()}
-    return Node(content, node.file, node.line, node.key_lines)
+    return YamlNode(content, node.file, node.line, node.key_lines)

@@ -12,7 +12,7 @@ UNKNOWN = "no licence stated"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LicencedPart:
     """A part of an image; its `licence` is None where its recipe states none."""
 
     name: str
@@ -29,19 +29,19 @@ class Part:
         return self.licence is not None and self.licence.redistributable
 
 
-def parts_of(found: Resolution) -> tuple[Part, ...]:
+def parts_of(found: Resolution) -> tuple[LicencedPart, ...]:
     """The system, the stack and the components of a resolution."""
     system = found.system
     return (
-        Part(f"{system.system}-{system.version}", system.licence),
+        LicencedPart(f"{system.system}-{system.version}", system.licence),
         *(_part(one) for one in (found.stack, *found.components)),
     )
 
 
-def kept_private(parts: Iterable[Part]) -> Iterator[Part]:
+def kept_private(parts: Iterable[LicencedPart]) -> Iterator[LicencedPart]:
     """Those that may not be passed on."""
     return (one for one in parts if not one.redistributable)
 
 
-def _part(component: Component) -> Part:
-    return Part(f"{component.kind}-{component.version}", component.row.licence)
+def _part(component: Component) -> LicencedPart:
+    return LicencedPart(f"{component.kind}-{component.version}", component.row.licence)

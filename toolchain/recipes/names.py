@@ -23,7 +23,7 @@ _VERSION = "{version}"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ChosenComponent:
     """One component of a combination; `version` as it is named, which a shape may have matched."""
 
     name: str
@@ -38,7 +38,7 @@ class Combination:
     stack: StackBook
     entry: Entry[StackRow]
     base: Base
-    parts: tuple[Part, ...] = ()
+    parts: tuple[ChosenComponent, ...] = ()
     environment: Environment | None = None
     choices: tuple[tuple[str, str], ...] = ()
 
@@ -55,7 +55,7 @@ class Combination:
             names.append(self.base.system)
         return "+".join(names)
 
-    def with_part(self, part: Part) -> Combination:
+    def with_part(self, part: ChosenComponent) -> Combination:
         """The same with a component added or in place of another release of it."""
         others = [one for one in self.parts if one.name != part.name]
         return replace(self, parts=tuple(sorted([*others, part], key=lambda one: one.name)))
@@ -66,7 +66,7 @@ def stack_name(stack: StackBook, version: str) -> str:
     return stack.stack.name.replace(_VERSION, version)
 
 
-def parse(name: str, book: RecipeBook) -> Combination:
+def parse_name(name: str, book: RecipeBook) -> Combination:
     """Find what a name stands for; raises UsageError with the closest known name."""
     if len(name) > _MOST or not re.fullmatch(r"[0-9A-Za-z._+-]+", name):
         shown = name if len(name) <= _MOST and name.isprintable() else f"{name[:40]!r}..."
@@ -195,21 +195,21 @@ def _full_names(components: Mapping[str, ComponentBook]) -> list[str]:
     return [f"{name}-{one.row.version}" for name, book in components.items() for one in book.releases]
 
 
-def _release(component: ComponentBook, text: str, typed: str) -> tuple[Part, tuple[str, str]]:
+def _release(component: ComponentBook, text: str, typed: str) -> tuple[ChosenComponent, tuple[str, str]]:
     name = component.component.component
     listed = [one for one in component.releases if one.row.shape is None]
     for one in component.releases:
         if one.row.version == typed:
-            return Part(name, typed, one), (f"{name}-{typed}", "named in full")
+            return ChosenComponent(name, typed, one), (f"{name}-{typed}", "named in full")
     matches = [one for one in listed if not typed or starts_with(one.row.version, typed)]
     if matches:
         chosen = matches[-1]
         why = "the newest listed" if len(matches) > 1 else "the only one listed"
         full = f"{name}-{chosen.row.version}"
-        return Part(name, chosen.row.version, chosen), (full, f"`{text}` is {why}")
+        return ChosenComponent(name, chosen.row.version, chosen), (full, f"`{text}` is {why}")
     for one in component.releases:
         if one.row.shape is not None and shape_matches(one.row.shape, typed):
-            return Part(name, typed, one), (f"{name}-{typed}", f"has the form {one.row.shape}")
+            return ChosenComponent(name, typed, one), (f"{name}-{typed}", f"has the form {one.row.shape}")
     versions = [one.row.version for one in component.releases]
     raise UsageError(
         f"no release of {component.component.title} is listed as `{text}`",

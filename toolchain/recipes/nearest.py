@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations, islice, product
 from typing import TYPE_CHECKING
 
-from toolchain.recipes.names import Combination, Part
+from toolchain.recipes.names import ChosenComponent, Combination
 from toolchain.recipes.rules import facts_of, judge
 from toolchain.recipes.schema import Rule
 
@@ -23,7 +23,7 @@ class _Option:
     """One way to set one part of a combination, and how far it is from what was asked."""
 
     distance: int
-    part: Part | None = None
+    part: ChosenComponent | None = None
     row: int = -1
     base: int = -1
 
@@ -129,7 +129,7 @@ def _component_options(combination: Combination, book: RecipeBook) -> Iterator[l
         releases = book.components[part.name].releases
         own = releases.index(part.entry)
         yield [
-            _Option(2 * abs(index - own), part=Part(part.name, one.row.version, one))
+            _Option(2 * abs(index - own), part=ChosenComponent(part.name, one.row.version, one))
             for index, one in enumerate(releases)
             if index != own and one.row.shape is None
         ]
@@ -144,7 +144,8 @@ def _additions(
     for name in missing:
         releases = [one for one in reversed(book.components[name].releases) if one.row.shape is None]
         yield [
-            _Option(2 * index, part=Part(name, one.row.version, one)) for index, one in enumerate(releases)
+            _Option(2 * index, part=ChosenComponent(name, one.row.version, one))
+            for index, one in enumerate(releases)
         ]
 
 

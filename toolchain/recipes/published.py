@@ -148,7 +148,7 @@ def _said(value: Any) -> str:
     return str(value.get("description") or words.get(value.get("type", ""), "text")).replace("|", "\\|")
 
 
-def page(text: str) -> str:
+def recipes_page(text: str) -> str:
     """The page with its tables renewed; what is outside of the markers stays."""
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
@@ -160,7 +160,7 @@ def main() -> int:
     write_atomic(data_directory("recipes") / "schema.json", schema_text().encode())
     for name in sys.argv[1:]:
         path = Path(name)
-        write_atomic(path, page(path.read_text()).encode())
+        write_atomic(path, recipes_page(path.read_text()).encode())
     return 0
 
 

@@ -14,12 +14,12 @@ from compiler import BadInputError, UsageError, did_you_mean
 from toolchain.recipes.additions import NOTHING, Additions
 from toolchain.recipes.book import Entry, RecipeBook, load_book
 from toolchain.recipes.layers import build_of, layer_of, with_layers
-from toolchain.recipes.names import Combination, Part, parse
+from toolchain.recipes.names import ChosenComponent, Combination, parse_name
 from toolchain.recipes.nearest import nearest
 from toolchain.recipes.rules import Facts, facts_of, holds, judge
 from toolchain.recipes.schema import Base, Build, Environment, Layer, Release, Rule, StackRow, System
 
-__all__ = ["Component", "Finding", "RecipeBook", "Resolution", "load_book", "resolve"]
+__all__ = ["Component", "RecipeBook", "Resolution", "RuleHit", "load_book", "resolve"]
 
 # What explains a recipe and does not change the image.
 _EXPLAINS = {"source", "sources", "when", "because", "exceptions", "notes", "title"}
@@ -51,7 +51,7 @@ class Substitute:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class RuleHit:
     """What a rule says about a combination; `nearest` is the closest combination that no rule refuses."""
 
     rule: str
@@ -85,7 +85,7 @@ class Resolution:
     archs: tuple[str, ...]
     provides: Mapping[str, str]
     prefixes: Mapping[str, str]
-    findings: tuple[Finding, ...]
+    findings: tuple[RuleHit, ...]
     allowed: tuple[str, ...]
     choices: tuple[tuple[str, str], ...]
     environment: Environment | None
@@ -122,12 +122,12 @@ class Examination:
     name: str
     combination: Combination
     facts: Facts
-    findings: tuple[Finding, ...]
+    findings: tuple[RuleHit, ...]
     choices: tuple[tuple[str, str], ...]
     allowed: tuple[str, ...]
 
     @property
-    def refusing(self) -> tuple[Finding, ...]:
+    def refusing(self) -> tuple[RuleHit, ...]:
         """The refusals that are not waived."""
         return tuple(one for one in self.findings if one.verdict == "refuse" and one.rule not in self.allowed)
 
@@ -142,7 +142,7 @@ def examine(
     """
     _known_rules(allow, book)
     plain, _, named = name.partition("@")
-    combination = parse(plain, book)
+    combination = parse_name(plain, book)
     asked = _known_archs(archs or [one for one in named.split(",") if one], combination, book)
     if not asked and combination.environment is not None:
         asked = combination.environment.archs
@@ -171,7 +171,7 @@ def resolve(
     """
     found = examine(name, book, archs=archs, allow=allow)
     if found.refusing:
-        raise refusal(found)
+        raise refusal_error(found)
     whole, facts = found.combination, found.facts
     system = book.systems[whole.base.system]
     values = _values(facts, whole, system.row)
@@ -202,7 +202,7 @@ def resolve(
     )
 
 
-def refusal(found: Examination) -> BadInputError:
+def refusal_error(found: Examination) -> BadInputError:
     """The error for a combination that rules refuse: every rule with reason and source, and what works."""
     refusing = found.refusing
     lines = [f"rule {one.rule}: {one.because} (source: {one.source}; {one.where})" for one in refusing]
@@ -251,7 +251,7 @@ def _known_archs(archs: Sequence[str], combination: Combination, book: RecipeBoo
 
 def _findings(
     combination: Combination, asked: tuple[str, ...], facts: Facts, book: RecipeBook, allow: frozenset[str]
-) -> tuple[Finding, ...]:
+) -> tuple[RuleHit, ...]:
     found = judge(facts, book)
     if not any(_refuses(one, allow) for one in found):
         return tuple(_finding(one, "") for one in found)
@@ -263,9 +263,9 @@ def _refuses(entry: Entry[Rule], allow: frozenset[str]) -> bool:
     return entry.row.verdict == "refuse" and entry.row.id not in allow
 
 
-def _finding(entry: Entry[Rule], close: str) -> Finding:
+def _finding(entry: Entry[Rule], close: str) -> RuleHit:
     rule = entry.row
-    return Finding(rule.id, rule.verdict, rule.because, rule.source, close, rule.advice or "", entry.where)
+    return RuleHit(rule.id, rule.verdict, rule.because, rule.source, close, rule.advice or "", entry.where)
 
 
 def _with_automatic(
@@ -277,7 +277,7 @@ def _with_automatic(
         if not any(holds(one, facts) for one in component.component.automatic):
             continue
         entry = [one for one in component.releases if one.row.shape is None][-1]
-        combination = combination.with_part(Part(name, entry.row.version, entry))
+        combination = combination.with_part(ChosenComponent(name, entry.row.version, entry))
         added.append((f"{name}-{entry.row.version}", f"added by itself: {component.component.title}"))
     return combination, added
 

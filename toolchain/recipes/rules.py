@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolchain.recipes.names import Combination, Part
+from toolchain.recipes.names import ChosenComponent, Combination
 from toolchain.recipes.schema import Condition, Rule, System
 from toolchain.recipes.versions import meets
 
@@ -49,7 +49,7 @@ def facts_of(
     return Facts(versions, provides, prefixes, asked, named, row.archs)
 
 
-def _comparable(part: Part, component: ComponentBook) -> str:
+def _comparable(part: ChosenComponent, component: ComponentBook) -> str:
     return part.entry.row.released if component.component.by_date else part.version
 
 
@@ -81,8 +81,3 @@ def judge(facts: Facts, book: RecipeBook) -> list[Entry[Rule]]:
     particular = any(one.row.when.archs and one.row.verdict == "refuse" for one in found)
     kept = [one for one in found if not (particular and one.row.when.unsupported_arch)]
     return sorted(kept, key=lambda one: one.row.verdict != "refuse")
-
-
-def refuses(facts: Facts, book: RecipeBook, allow: frozenset[str] = frozenset()) -> list[Entry[Rule]]:
-    """The rules that refuse and are not allowed to be ignored."""
-    return [one for one in judge(facts, book) if one.row.verdict == "refuse" and one.row.id not in allow]

@@ -28,10 +28,10 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class YamlNode:
     """A scalar's text, a list's items or a mapping's entries; `key_lines` says where each key stands."""
 
-    content: str | tuple[Node, ...] | Mapping[str, Node]
+    content: str | tuple[YamlNode, ...] | Mapping[str, YamlNode]
     file: str
     line: int
     key_lines: Mapping[str, int] = field(default_factory=dict)
@@ -48,16 +48,16 @@ class Node:
             return [one.plain() for one in self.content]
         return {key: one.plain() for key, one in self.content.items()}
 
-    def entries(self) -> Mapping[str, Node]:
+    def entries(self) -> Mapping[str, YamlNode]:
         """The entries of a mapping; none for anything else."""
         return self.content if isinstance(self.content, Mapping) else {}
 
-    def items(self) -> tuple[Node, ...]:
+    def items(self) -> tuple[YamlNode, ...]:
         """The items of a list; none for anything else."""
         return self.content if isinstance(self.content, tuple) else ()
 
 
-def read_strict(path: Path, shown: str | None = None) -> Node:
+def read_strict(path: Path, shown: str | None = None) -> YamlNode:
     """Read a file; `shown` is how messages name it. Raises BadInputError with file:line."""
     name = shown or str(path)
     try:
@@ -75,7 +75,7 @@ def read_strict(path: Path, shown: str | None = None) -> Node:
     return parse_strict(raw, name)
 
 
-def parse_strict(raw: bytes, name: str) -> Node:
+def parse_strict(raw: bytes, name: str) -> YamlNode:
     """Read the bytes of one document called `name`; raises BadInputError with file:line."""
     try:
         text = raw.decode("utf-8")
@@ -113,8 +113,8 @@ class _Reader:
         self._events = events
         self._count = 0
 
-    def document(self) -> Node:
-        root: Node | None = None
+    def document(self) -> YamlNode:
+        root: YamlNode | None = None
         for event in self._events:
             if isinstance(event, yaml.DocumentStartEvent):
                 if event.version or event.tags:
@@ -126,24 +126,24 @@ class _Reader:
             raise BadInputError("a recipe is empty", where=f"{self._name}:1")
         return root
 
-    def _node(self, event: Any, depth: int) -> Node:
+    def _node(self, event: Any, depth: int) -> YamlNode:
         self._check(event, depth)
         if isinstance(event, yaml.ScalarEvent):
             if len(event.value) > MOST_SCALAR:
                 raise _too_much(self._where(event), "a text is too long", MOST_SCALAR, "characters")
-            return Node(event.value, self._name, self._line(event))
+            return YamlNode(event.value, self._name, self._line(event))
         if isinstance(event, yaml.SequenceStartEvent):
-            return Node(tuple(self._items(depth)), self._name, self._line(event))
+            return YamlNode(tuple(self._items(depth)), self._name, self._line(event))
         return self._mapping(event, depth)
 
-    def _items(self, depth: int) -> Iterator[Node]:
+    def _items(self, depth: int) -> Iterator[YamlNode]:
         for event in self._events:
             if isinstance(event, yaml.SequenceEndEvent):
                 return
             yield self._node(event, depth + 1)
 
-    def _mapping(self, start: Any, depth: int) -> Node:
-        entries: dict[str, Node] = {}
+    def _mapping(self, start: Any, depth: int) -> YamlNode:
+        entries: dict[str, YamlNode] = {}
         lines: dict[str, int] = {}
         for event in self._events:
             if isinstance(event, yaml.MappingEndEvent):
@@ -154,7 +154,7 @@ class _Reader:
                 raise BadInputError("a recipe has a duplicate key", where=self._where(event), why=why)
             lines[key] = self._line(event)
             entries[key] = self._node(next(self._events), depth + 1)
-        return Node(entries, self._name, self._line(start), lines)
+        return YamlNode(entries, self._name, self._line(start), lines)
 
     def _key(self, event: Any, depth: int) -> str:
         self._check(event, depth)

@@ -32,7 +32,7 @@ def meets(version: str, specifier: str) -> bool:
     return SpecifierSet(_dated(specifier)).contains(Version(_dated(version)), prereleases=True)
 
 
-def order(version: str) -> Version:
+def version_key(version: str) -> Version:
     """A key to sort versions and dates by."""
     return Version(_dated(version))
 

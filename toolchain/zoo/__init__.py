@@ -88,4 +88,4 @@ def fetch(name: str, path: Path, *, site: SiteConfig, progress: Progress = silen
     record, original = trained(name)
     from toolchain.zoo import download
 
-    return download.fetch(record, original, path, site=site, progress=progress)
+    return download.download_model(record, original, path, site=site, progress=progress)

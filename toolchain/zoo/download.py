@@ -36,7 +36,7 @@ class Fetched:
     verified: bool
 
 
-def fetch(
+def download_model(
     network: Network,
     original: Original,
     path: Path,

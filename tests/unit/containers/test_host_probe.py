@@ -24,7 +24,11 @@ def _texts(sysroot: Sysroot) -> dict[str, str]:
 def test_the_script_prints_what_capture_reads(name: str, tmp_path: Path) -> None:
     direct = machine(name, tmp_path)
     done = subprocess.run(
-        ["sh", "-c", host_probe.script(str(tmp_path))], capture_output=True, text=True, check=True, timeout=60
+        ["sh", "-c", host_probe.probe_script(str(tmp_path))],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     printed = from_lines(done.stdout, "there")
     assert _texts(printed) == _texts(direct)
@@ -43,7 +47,7 @@ def test_a_machine_survives_being_written_down(name: str, tmp_path: Path) -> Non
 
 def test_nodes_are_printed_by_number() -> None:
     done = subprocess.run(
-        ["sh", "-c", host_probe.script("").replace("/dev/kfd", "/dev/null")],
+        ["sh", "-c", host_probe.probe_script("").replace("/dev/kfd", "/dev/null")],
         capture_output=True,
         text=True,
         check=True,
@@ -57,7 +61,7 @@ def test_odd_names_and_texts_are_data(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / 'a"b$(touch x)\nc.json').write_text('{"kind": "`id`"}\n"%s\\')
     done = subprocess.run(
-        ["sh", "-c", host_probe.script(str(tmp_path))],
+        ["sh", "-c", host_probe.probe_script(str(tmp_path))],
         capture_output=True,
         text=True,
         check=True,

@@ -11,7 +11,7 @@ from compiler import BadInputError
 from tests.support.device_trees import machine, names
 from toolchain.devices.arch import decode_gfx_target_version, load_chips
 from toolchain.devices.detect import Inventory, detect
-from toolchain.devices.sysroot import Node, Sysroot, capture, from_lines, natural
+from toolchain.devices.sysroot import DeviceNode, Sysroot, capture, from_lines, natural
 
 Find = Callable[[str], Inventory]
 
@@ -197,7 +197,7 @@ def test_what_a_probe_prints_is_refused_when_it_is_no_answer() -> None:
         with pytest.raises(BadInputError, match="probe"):
             from_lines(line, "there")
     node = '{"kind": "node", "path": "L2Rldi9rZmQ=", "text": "MCA5OTMgMjA2NjA="}'  # /dev/kfd: 0 993 20660
-    assert from_lines(node, "there").nodes == {"/dev/kfd": Node(0, 993, 0o660)}
+    assert from_lines(node, "there").nodes == {"/dev/kfd": DeviceNode(0, 993, 0o660)}
 
 
 def test_natural_order() -> None:

@@ -20,7 +20,7 @@ from toolchain.devices.detect import detect
 from toolchain.devices.hosting import Caller
 from toolchain.devices.sysroot import Sysroot
 from toolchain.doctor import accelerators, engines, host, sites, storage
-from toolchain.doctor.examine import CHECKS, examine
+from toolchain.doctor.examine import CHECKS, run_checks
 from toolchain.doctor.examine import _locked as locked_images
 from toolchain.doctor.row import Patient, Row
 from toolchain.engine import labels
@@ -68,7 +68,7 @@ def states(rows: Any) -> list[str]:
 
 
 def test_a_good_machine_has_no_problems(patient: Patient) -> None:
-    rows = examine(patient)
+    rows = run_checks(patient)
     assert "problem" not in states(rows)
     assert {"system", "processor", "memory", "engine", "accelerators", "space for caches", "site"} <= {
         one.about for one in rows
@@ -78,7 +78,7 @@ def test_a_good_machine_has_no_problems(patient: Patient) -> None:
 def test_no_finding_without_cause_or_fix(on: Callable[..., Patient]) -> None:
     for name in names():
         for engine in (FakeEngine(), NO_ENGINE, FakeEngine(kind="podman", version="4.3.1")):
-            rows = examine(on(name, engine=engine))
+            rows = run_checks(on(name, engine=engine))
             assert not [one for one in rows if one.state == "problem" and not one.fix]
             assert not [one for one in rows if one.state != "ok" and not (one.cause or one.fix)]
 
@@ -91,7 +91,7 @@ def test_nothing_there_is_no_reason_to_fail(patient: Patient, tmp_path: Path) ->
         inventory=HostError("nobody can look", hint="look elsewhere"),
         images=(("x", UsageError("no such image", hint="another")),),
     )
-    rows = examine(bare)
+    rows = run_checks(bare)
     assert [one.about for one in rows if one.state == "problem"] == ["engine", "image x"]
 
 
@@ -102,7 +102,7 @@ def test_a_check_that_fails_is_a_row(patient: Patient) -> None:
     def is_refused(_patient: Patient) -> list[Row]:
         raise HostError("no", hint="yes")
 
-    rows = examine(patient, [cannot_read, is_refused])
+    rows = run_checks(patient, [cannot_read, is_refused])
     assert [(one.about, one.state) for one in rows] == [("cannot read", "warning"), ("is refused", "warning")]
 
 
@@ -295,7 +295,7 @@ def test_a_docker_configuration_that_is_no_json(patient: Patient) -> None:
 def test_a_broken_site_is_a_problem(patient: Patient, tmp_path: Path) -> None:
     path = tmp_path / "site.yaml"
     path.write_text("regisry: x\n")
-    (row,) = sites.site(replace(patient, site=path))
+    (row,) = sites.check_site(replace(patient, site=path))
     assert row.state == "problem"
     assert "site.yaml:1" in row.cause
 

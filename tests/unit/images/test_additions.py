@@ -13,7 +13,7 @@ from tests.support.recipes import book
 from toolchain.images.lock.file import Lock, LockedImage, lock_text, parse_lock, write_lock
 from toolchain.images.lock.pins import added_to, lock_path, recipe_of
 from toolchain.images.named import plan_named
-from toolchain.images.parse_back import check
+from toolchain.images.parse_back import check_parses_back
 from toolchain.images.plan import Pins, Plan, Run
 from toolchain.images.planner import plan_image
 from toolchain.images.render import context, dockerfile
@@ -42,7 +42,7 @@ def test_they_are_one_more_layer_of_another_image() -> None:
     last = [one for one in more.stages[-1].instructions if isinstance(one, Run)][-1]
     assert last.commands == (("sh", "/run/tk/site.sh", "run", "/run/tk/with-1-my-setup.sh"),)
     assert "/opt/venv/bin" in dockerfile(more)
-    check(more, dockerfile(more))
+    check_parses_back(more, dockerfile(more))
 
 
 def test_without_them_nothing_changes() -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tests.support.recipes import book, plan
-from toolchain.images.diff import Difference, diff_plans
+from toolchain.images.diff import PlanChange, diff_plans
 from toolchain.images.plan import Pins
 from toolchain.images.planner import plan_image
 from toolchain.recipes.resolve import resolve
 
 
-def found(first: str, second: str) -> dict[tuple[str, str, str], Difference]:
+def found(first: str, second: str) -> dict[tuple[str, str, str], PlanChange]:
     return {(one.image, one.kind, one.name): one for one in diff_plans(plan(first), plan(second))}
 
 

@@ -13,7 +13,7 @@ from compiler import BadInputError, UsageError
 from toolchain.images.lock.file import Lock, LockedBuild, LockedImage, read_lock, write_lock
 from toolchain.images.lock.pins import consult, plan_locked, publish, record_build
 from toolchain.images.named import plan_named
-from toolchain.images.plan import Base, Download, GitSource, Pins, Plan
+from toolchain.images.plan import BaseImage, Download, GitTree, Pins, Plan
 from toolchain.images.selection import LockMode, Selection, lock_mode
 from toolchain.recipes.additions import NOTHING
 
@@ -30,11 +30,11 @@ def resolved(section: str = "rocm-5.4.3+dpcpp-2022-12") -> Any:
 def plan(**changes: Any) -> Plan:
     need = Plan(
         name="dpcpp-2022-12 on rocm-5.4.3", repository="tk/dpcpp", tag="2022-12",
-        base=Base("rocm:5.4.3"),
-        stages=(), apt=("ninja-build",), git=(GitSource(LLVM, "2022-12", "unresolved", "/src"),),
+        base=BaseImage("rocm:5.4.3"),
+        stages=(), apt=("ninja-build",), git=(GitTree(LLVM, "2022-12", "unresolved", "/src"),),
     )  # fmt: skip
     whole = Plan(
-        name="rocm-5.4.3+dpcpp-2022-12", repository="tk/rocm", tag="5.4.3", base=Base("rocm:5.4.3"),
+        name="rocm-5.4.3+dpcpp-2022-12", repository="tk/rocm", tag="5.4.3", base=BaseImage("rocm:5.4.3"),
         stages=(),
         labels=(("tk.recipe", RECIPE),),
         apt=("gcc", "rocm-dev=5.4.3"), pip=("numpy>=1.26", "ml_dtypes"),
@@ -116,14 +116,14 @@ def test_changed_recipes_make_it_stale_unless_frozen() -> None:
 
 
 def test_another_base_makes_it_stale() -> None:
-    on_a_stand_in = plan(base=Base("local:1", stand_in=True))
+    on_a_stand_in = plan(base=BaseImage("local:1", stand_in=True))
     assert "locked on the base rocm:5.4.3" in consult(on_a_stand_in, lock()).stale[0]
     assert consult(on_a_stand_in, lock(base="local:1", stand_in=True)).pins == PINS
     assert consult(on_a_stand_in, lock(base="other:1", stand_in=True)).stale
 
 
 def test_a_digest_of_the_recipe_needs_no_pin() -> None:
-    pinned = plan(base=Base("rocm:5.4.3", DIGEST))
+    pinned = plan(base=BaseImage("rocm:5.4.3", DIGEST))
     assert consult(pinned, lock(dataclasses.replace(PINS, base_digest=""))).stale == ()
 
 

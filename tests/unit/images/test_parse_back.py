@@ -15,7 +15,7 @@ from toolchain.images import parse_back
 from toolchain.images.plan import (
     PATH_DEFAULT,
     Arg,
-    Base,
+    BaseImage,
     Cmd,
     Copy,
     Entrypoint,
@@ -79,14 +79,14 @@ INSTRUCTION = st.one_of(
 
 def plan_of(*instructions: Instruction, why: str = "") -> Plan:
     stage = Stage("base", (From("debian:bookworm", "base"), *instructions), why)
-    return Plan("test", "tk/test", "1", Base("debian:bookworm"), (stage,))
+    return Plan("test", "tk/test", "1", BaseImage("debian:bookworm"), (stage,))
 
 
 @given(st.lists(INSTRUCTION, max_size=4), WORD)
 def test_instructions_survive(instructions: list[Instruction], why: str) -> None:
     plan = plan_of(*instructions, why=why)
     text = dockerfile(plan)
-    assert parse_back.parse(text) == plan.stages[0].instructions
+    assert parse_back.parse_rendered(text) == plan.stages[0].instructions
 
 
 @pytest.mark.parametrize("word", HOSTILE)
@@ -177,18 +177,18 @@ def test_the_default_path_comes_where_a_base_has_none() -> None:
 )  # fmt: skip
 def test_text_that_the_renderer_never_writes_is_not_read(line: str) -> None:
     with pytest.raises(InternalError):
-        parse_back.parse(f"FROM debian AS base\n{line}\n")
+        parse_back.parse_rendered(f"FROM debian AS base\n{line}\n")
 
 
 def test_a_difference_between_text_and_plan_is_a_defect_of_ours() -> None:
     plan = plan_of(Run((("true",),)))
     text = dockerfile(plan)
     with pytest.raises(InternalError, match="is not what was planned"):
-        parse_back.check(plan, text.replace("RUN true", "RUN false"))
+        parse_back.check_parses_back(plan, text.replace("RUN true", "RUN false"))
     with pytest.raises(InternalError, match="has 3 instructions, the plan 2"):
-        parse_back.check(plan, text + "USER 0\n")
+        parse_back.check_parses_back(plan, text + "USER 0\n")
     with pytest.raises(InternalError):
-        parse_back.check(dataclasses.replace(plan, stages=()), text)
+        parse_back.check_parses_back(dataclasses.replace(plan, stages=()), text)
 
 
 def test_long_commands_are_wrapped_without_a_change() -> None:

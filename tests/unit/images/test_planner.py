@@ -8,7 +8,7 @@ import pytest
 
 from compiler import BadInputError
 from tests.support.recipes import book, plan
-from toolchain.images.parse_back import check
+from toolchain.images.parse_back import check_parses_back
 from toolchain.images.plan import ContextFile, Copy, From, Pins, Plan, Run
 from toolchain.images.planner import plan_image
 from toolchain.images.probes import probe_files
@@ -145,7 +145,7 @@ def test_stages_that_become_the_image_hold_no_secrets_without_mounts() -> None:
     for name in ("cpu-sycl", DPCPP, "tvm-sycl-rocm"):
         for one in (plan(name), *plan(name).needs):
             classic = without_mounts(one)
-            check(classic, dockerfile(one, mounts=False))
+            check_parses_back(classic, dockerfile(one, mounts=False))
             below = {
                 step.stage: step.image
                 for s in one.stages

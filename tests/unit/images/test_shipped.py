@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.recipes import all_plans, book, plan, shipped_names
-from toolchain.images.parse_back import check
+from toolchain.images.parse_back import check_parses_back
 from toolchain.images.plan import Copy, From, Plan, Run, User
 from toolchain.images.render import context, dockerfile, without_mounts
 from toolchain.images.steps import SITE_SCRIPT
@@ -35,8 +35,8 @@ def _files(one: Plan) -> str:
 @pytest.mark.parametrize("name", shipped_names())
 def test_both_forms_say_what_was_planned(name: str) -> None:
     for one in all_plans(name):
-        check(one, dockerfile(one))
-        check(without_mounts(one), dockerfile(one, mounts=False))
+        check_parses_back(one, dockerfile(one))
+        check_parses_back(without_mounts(one), dockerfile(one, mounts=False))
 
 
 @pytest.mark.parametrize("name", shipped_names())

@@ -18,8 +18,8 @@ from compiler import HostError
 from toolchain.data import data_directory
 from toolchain.engine.endpoint import Endpoint
 from toolchain.engine.watch import Patience, Watch, WorkLostError
-from toolchain.images.plan import Base, ContextFile, Plan, Run, Stage
-from toolchain.images.steps import site
+from toolchain.images.plan import BaseImage, ContextFile, Plan, Run, Stage
+from toolchain.images.steps import site_step
 from toolchain.provision.resolving import resolve_packages
 from toolchain.site import SiteConfig
 
@@ -89,9 +89,11 @@ def _nothing(*_arguments: object) -> None:
 
 def test_packages_whose_container_ended_without_a_word() -> None:
     engine: Any = LosingEngine()
-    stage = Stage("system", (Run((site("apt", "install", "gcc"),)),))
+    stage = Stage("system", (Run((site_step("apt", "install", "gcc"),)),))
     files = (ContextFile("tk/site.sh", b""),)
-    plan = Plan(name="x", repository="tk/x", tag="1", base=Base("debian:1"), stages=(stage,), files=files)
+    plan = Plan(
+        name="x", repository="tk/x", tag="1", base=BaseImage("debian:1"), stages=(stage,), files=files
+    )
     with pytest.raises(HostError, match=r"cannot ask for the packages of x: .*tk-run-1 has ended"):
         resolve_packages(engine, plan, SiteConfig())
     engine.never.set()

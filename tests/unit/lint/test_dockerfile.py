@@ -6,12 +6,15 @@ import pytest
 
 from compiler import BadInputError, UsageError
 from toolchain.lint import lint_text
-from toolchain.lint.dockerfile import parse
+from toolchain.lint.dockerfile import parse_dockerfile
 from toolchain.lint.shell import commands
 
 
 def read(text: str) -> list[tuple[str, str, int, int]]:
-    return [(one.name, one.script, one.first, one.last) for one in parse(text.encode(), "D").instructions]
+    return [
+        (one.name, one.script, one.first, one.last)
+        for one in parse_dockerfile(text.encode(), "D").instructions
+    ]
 
 
 def test_continued_lines_with_comments_and_empty_lines() -> None:
@@ -25,7 +28,7 @@ def test_continued_lines_with_comments_and_empty_lines() -> None:
 
 def test_heredoc_is_the_script() -> None:
     text = "FROM a:1\nRUN <<EOF\nexport A=b\nFROM x\nEOF\nUSER 1\n"
-    instructions = parse(text.encode(), "D").instructions
+    instructions = parse_dockerfile(text.encode(), "D").instructions
     assert [one.name for one in instructions] == ["FROM", "RUN", "USER"]
     assert [one.words for one in instructions[1].commands] == [("export", "A=b"), ("FROM", "x")]
     assert (instructions[1].first, instructions[1].last, instructions[2].first) == (2, 5, 6)
@@ -51,7 +54,7 @@ def test_line_of_a_finding_is_that_of_the_word() -> None:
 
 
 def test_flags_are_no_words() -> None:
-    (_, run) = parse(
+    (_, run) = parse_dockerfile(
         b"FROM a:1\nRUN --mount=type=cache,target=/x --network=none make -j2\n", "D"
     ).instructions
     assert run.flags == ("--mount=type=cache,target=/x", "--network=none")

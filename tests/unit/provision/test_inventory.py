@@ -12,12 +12,12 @@ import pytest
 
 from compiler import BuildError, HostError
 from tests.support.recipes import plan
-from toolchain.images.plan import Base, Download, GitSource, Pins, Plan
+from toolchain.images.plan import BaseImage, Download, GitTree, Pins, Plan
 from toolchain.provision import inventory
 from toolchain.provision.inventory import (
-    Difference,
+    Deviation,
     Folder,
-    Inventory,
+    ImageContents,
     compare,
     parse_inventory,
     read_inventory,
@@ -54,11 +54,12 @@ pip\t23\t/usr/local/python/lib/python3.11/site-packages/pip-23.dist-info/METADAT
 LLVM = "https://github.com/intel/llvm"
 KEY = Download("https://repo.radeon.com/rocm.gpg.key", "a" * 64, "/etc/apt/keyrings/tk-rocm.asc")
 NEED = Plan(
-    name="dpcpp-2022-12 on rocm-5.4.3", repository="tk/dpcpp", tag="2022-12", base=Base("x:1"), stages=(),
-    git=(GitSource(LLVM, "2022-12", "c" * 40, "/src"),), provides=("/opt/dpcpp",),
+    name="dpcpp-2022-12 on rocm-5.4.3", repository="tk/dpcpp", tag="2022-12", base=BaseImage("x:1"),
+    stages=(),
+    git=(GitTree(LLVM, "2022-12", "c" * 40, "/src"),), provides=("/opt/dpcpp",),
 )  # fmt: skip
 PLAN = Plan(
-    name="cpu", repository="tk/cpu", tag="1", base=Base("debian:bookworm"), stages=(), apt=("gcc",),
+    name="cpu", repository="tk/cpu", tag="1", base=BaseImage("debian:bookworm"), stages=(), apt=("gcc",),
     pip=("numpy",), downloads=(KEY,), needs=(NEED,),
 )  # fmt: skip
 PINS = Pins(
@@ -69,11 +70,11 @@ PINS = Pins(
 )
 
 
-def read(text: str = OUTPUT, commits: dict[str, str] | None = None, **labels: str) -> Inventory:
+def read(text: str = OUTPUT, commits: dict[str, str] | None = None, **labels: str) -> ImageContents:
     return parse_inventory(text, "tk/cpu:1", "sha256:" + "e" * 64, labels, commits or {LLVM: "c" * 40})
 
 
-def base() -> Inventory:
+def base() -> ImageContents:
     return dataclasses.replace(read(), packages=tuple(p for p in read().packages if p.name == "base-files"))
 
 
@@ -101,35 +102,35 @@ def test_as_locked() -> None:
 @pytest.mark.parametrize(
     ("changes", "difference"),
     [
-        ({"apt": {"gcc": "4:12.3"}}, Difference("different", "apt package", "gcc", "4:12.3", "4:12.2.0-3")),
+        ({"apt": {"gcc": "4:12.3"}}, Deviation("different", "apt package", "gcc", "4:12.3", "4:12.2.0-3")),
         (
             {"pip": {"numpy": ("2.0", ())}},
-            Difference("different", "Python package", "numpy", "2.0", "1.26.4"),
+            Deviation("different", "Python package", "numpy", "2.0", "1.26.4"),
         ),
-        ({"pip": {"scipy": ("1", ())}}, Difference("missing", "Python package", "scipy", "1", "")),
-        ({"downloads": {KEY.url: "b" * 64}}, Difference("different", "file", KEY.path, "b" * 64, "a" * 64)),
+        ({"pip": {"scipy": ("1", ())}}, Deviation("missing", "Python package", "scipy", "1", "")),
+        ({"downloads": {KEY.url: "b" * 64}}, Deviation("different", "file", KEY.path, "b" * 64, "a" * 64)),
         (
             {"needs": {"dpcpp": Pins(git={LLVM: "f" * 40})}},
-            Difference("different", "commit", LLVM, "f" * 40, "c" * 40),
+            Deviation("different", "commit", LLVM, "f" * 40, "c" * 40),
         ),
     ],
 )
-def test_differences(changes: dict[str, Any], difference: Difference) -> None:
+def test_differences(changes: dict[str, Any], difference: Deviation) -> None:
     assert difference in compare(read(), PLAN, dataclasses.replace(PINS, **changes))
 
 
 def test_what_is_asked_for_must_be_there_what_is_pulled_in_need_not() -> None:
     plan = dataclasses.replace(PLAN, apt=("gcc", "clang"))
     pins = dataclasses.replace(PINS, apt={**PINS.apt, "clang": "14", "python3-venv": "3.11"})
-    assert compare(read(), plan, pins) == (Difference("missing", "apt package", "clang", "", ""),)
+    assert compare(read(), plan, pins) == (Deviation("missing", "apt package", "clang", "", ""),)
 
 
 def test_packages_that_nobody_locked() -> None:
     few = dataclasses.replace(PINS, apt={"gcc": "4:12.2.0-3"}, pip={"numpy": ("1.26.4", ())})
     assert compare(read(), PLAN, few) == ()
     assert compare(read(), PLAN, few, base=base()) == (
-        Difference("not locked", "Python package", "ml-dtypes", "", "0.5.0"),
-        Difference("not locked", "apt package", "libc6", "", "2.36-9+deb12u9"),
+        Deviation("not locked", "Python package", "ml-dtypes", "", "0.5.0"),
+        Deviation("not locked", "apt package", "libc6", "", "2.36-9+deb12u9"),
     )
 
 

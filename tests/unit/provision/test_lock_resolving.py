@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from compiler import BadInputError, BuildError, HostError
-from toolchain.images.plan import Base, Deb, Download, GitSource, Pins, Plan
+from toolchain.images.plan import BaseImage, Deb, Download, GitTree, Pins, Plan
 from toolchain.images.planner import plan_image
 from toolchain.provision import locking, origins, resolving
 from toolchain.provision.locking import Change, changes, lock_plan
@@ -222,7 +222,7 @@ def test_what_keeps_a_download_away(path: str, is_away: bool, server: str, tmp_p
 )
 def test_a_repository_that_cannot_be_reached(url: str, is_away: bool, server: str) -> None:
     with pytest.raises(HostError, match="cannot ask") as caught:
-        origins.resolve_commit(GitSource(url or f"{server}/none", "v1", "unresolved", "/s"), SiteConfig())
+        origins.resolve_commit(GitTree(url or f"{server}/none", "v1", "unresolved", "/s"), SiteConfig())
     assert isinstance(caught.value, UnreachableError) is is_away
 
 
@@ -254,28 +254,26 @@ def test_commits_of_tags_and_branches(repository: Path) -> None:
         ["git", "-C", str(repository), "rev-parse", "main"], capture_output=True, text=True, check=True
     ).stdout.strip()
     for ref in ("main", "v1", "v2"):
-        assert (
-            origins.resolve_commit(GitSource("https://example.com/x", ref, "unresolved", "/s"), site) == head
-        )
+        assert origins.resolve_commit(GitTree("https://example.com/x", ref, "unresolved", "/s"), site) == head
     with pytest.raises(BuildError, match="no tag or branch v3"):
-        origins.resolve_commit(GitSource("https://example.com/x", "v3", "unresolved", "/s"), site)
+        origins.resolve_commit(GitTree("https://example.com/x", "v3", "unresolved", "/s"), site)
 
 
 def test_a_repository_that_is_not_there(tmp_path: Path) -> None:
     site = SiteConfig(git_mirrors=(Mirror("https://example.com/", f"file://{tmp_path}/none/"),))
     with pytest.raises(HostError, match="cannot ask"):
-        origins.resolve_commit(GitSource("https://example.com/x", "v1", "unresolved", "/s"), site)
+        origins.resolve_commit(GitTree("https://example.com/x", "v1", "unresolved", "/s"), site)
 
 
 # -- the whole --
 
 URL, KEY = "https://github.com/intel/llvm", "https://repo.radeon.com/k"
 NEED = Plan(
-    name="dpcpp on rocm", repository="tk/dpcpp", tag="1", base=Base("rocm:1"), stages=(),
-    git=(GitSource(URL, "2022-12", "unresolved", "/s"),),
+    name="dpcpp on rocm", repository="tk/dpcpp", tag="1", base=BaseImage("rocm:1"), stages=(),
+    git=(GitTree(URL, "2022-12", "unresolved", "/s"),),
 )  # fmt: skip
 PLAN = Plan(
-    name="rocm+dpcpp", repository="tk/rocm", tag="1", base=Base("rocm:1"), stages=(), needs=(NEED,),
+    name="rocm+dpcpp", repository="tk/rocm", tag="1", base=BaseImage("rocm:1"), stages=(), needs=(NEED,),
     apt=("gcc",),
     downloads=(Download(KEY, "unresolved", "/k", is_key=True),),
     resolution=SimpleNamespace(
@@ -383,7 +381,7 @@ def test_the_snapshot_stays_while_versions_do(asked: list[str]) -> None:
 
 def test_a_stand_in_has_no_digest(asked: list[str]) -> None:
     engine: Any = Engine()
-    local = dataclasses.replace(PLAN, base=Base("local:1", stand_in=True))
+    local = dataclasses.replace(PLAN, base=BaseImage("local:1", stand_in=True))
     section = lock_plan(engine, local, SiteConfig(), lambda _pins: local, trust=trusting)
     assert (section.pins.base_digest, section.stand_in, section.base) == ("", True, "local:1")
     assert engine.pulled == []
@@ -416,7 +414,7 @@ def test_what_nobody_vouches_for_is_told_as_one_list(asked: list[str]) -> None:
 @pytest.mark.parametrize(("begins", "trusted"), [("cccccccc", False), ("dddddddd", True)])
 def test_a_commit_that_is_known_by_its_beginning(begins: str, trusted: bool, asked: list[str]) -> None:
     """The tag's commit must begin so; another one is taken only from who trusts it, and noted."""
-    tree = GitSource(URL, "2022-12", begins, "/s")
+    tree = GitTree(URL, "2022-12", begins, "/s")
     plan = dataclasses.replace(PLAN, downloads=(), needs=(dataclasses.replace(NEED, git=(tree,)),))
     engine: Any = Engine()
     if trusted:

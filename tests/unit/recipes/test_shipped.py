@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from toolchain.data import data_directory
-from toolchain.recipes.published import BEGIN, END, FILES, page, schema_text
+from toolchain.recipes.published import BEGIN, END, FILES, recipes_page, schema_text
 from toolchain.recipes.resolve import Component, RecipeBook, load_book, resolve
 from toolchain.recipes.schema import Build
 
@@ -90,7 +90,7 @@ def test_the_page_is_in_step() -> None:
     text = path.read_text()
     assert BEGIN in text
     assert END in text
-    assert text == page(text), "python -m toolchain.recipes.published docs/recipes.md"
+    assert text == recipes_page(text), "python -m toolchain.recipes.published docs/recipes.md"
 
 
 @pytest.fixture(scope="module")

@@ -187,12 +187,12 @@ def test_fetch_goes_on_to_the_next_source(server: str, tmp_path: Path) -> None:
     """One has gone, one hands out another file (a pointer, say), the third has it."""
     pinned = zoo.Original("m.onnx", hashlib.sha256(b"a model").hexdigest())
     sources = [f"{server}gone", f"{server}other", f"{server}there"]
-    fetched = download.fetch(
+    fetched = download.download_model(
         zoo.network("mnist"), pinned, tmp_path / "m.onnx", sources=sources, site=SiteConfig()
     )
     assert (fetched.url, fetched.verified) == (f"{server}there", True)
     with pytest.raises(BadInputError) as caught:
-        download.fetch(
+        download.download_model(
             zoo.network("mnist"), pinned, tmp_path / "n.onnx", sources=sources[:2], site=SiteConfig()
         )
     assert f"{server}gone: HTTP status 404" in caught.value.why
@@ -271,7 +271,7 @@ def fetch(
 ) -> download.Fetched:
     """Fetch a file of the server's as if it were mnist's original."""
     original = zoo.Original(path, sha256)
-    return download.fetch(
+    return download.download_model(
         zoo.network("mnist"),
         original,
         target,

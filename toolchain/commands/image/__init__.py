@@ -34,7 +34,7 @@ app = typer.Typer(help="Images of vendor stacks with the right LLVM and SYCL.", 
 
 
 @app.callback()
-def image() -> None:
+def image_group() -> None:
     """Images of vendor stacks with the right LLVM and SYCL."""
 
 
@@ -55,6 +55,6 @@ app.command("publish")(spread(publish.publish_command))
 app.command("rm")(spread(rm.rm_command))
 app.command("prune")(spread(prune.prune_command))
 app.command("sbom")(spread(sbom.sbom_command))
-app.command("run")(spread(run.run_command))
+app.command("run")(spread(run.image_run_command))
 app.command("shell")(spread(shell.shell_command))
 app.add_typer(bundle.app, name="bundle")

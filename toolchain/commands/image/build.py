@@ -163,7 +163,7 @@ def _build_one(name: str, named: Named, work: _Work, *, alone: bool, json: bool)
 
 def _build(named: Named, work: _Work, *, json: bool) -> beside.Document:
     """Build one image, push it where that is asked for, and show it; its document."""
-    from toolchain.commands.image.push import push_image
+    from toolchain.commands.image.push import push_named
     from toolchain.provision.obtain import obtain
 
     made = obtain(
@@ -177,7 +177,7 @@ def _build(named: Named, work: _Work, *, json: bool) -> beside.Document:
     built: beside.Document = console.jsonable(made.image)
     if work.registry is None:
         return built
-    pushed = push_image(work.engine, made.named, work.registry)
+    pushed = push_named(work.engine, made.named, work.registry)
     if not json:
         console.data(f"{pushed.reference}@{pushed.digest}")
     return {**built, "pushed": pushed}

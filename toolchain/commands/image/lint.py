@@ -21,7 +21,7 @@ _STDIN = "-"
 _STDIN_NAME = "<stdin>"
 
 
-class Format(StrEnum):
+class LintFormat(StrEnum):
     """How `tk image lint` writes what it found."""
 
     TEXT = "text"
@@ -37,7 +37,7 @@ Ignore = Annotated[
     list[str] | None, typer.Option("--ignore", metavar="RULE", help="Leave out a rule; repeatable.")
 ]
 FormatOption = Annotated[
-    Format | None,
+    LintFormat | None,
     typer.Option("--format", help="How to write findings; sarif and github are for code hosts. [text]"),
 ]
 
@@ -52,10 +52,10 @@ def lint_command(
 
     Nothing is built or fetched. docs/lint.md lists the rules.
     """
-    if json and format not in (None, Format.JSON):
+    if json and format not in (None, LintFormat.JSON):
         raise UsageError("--json and --format exclude each other", where=f"--format {format}")
     linted, unread = _linted(list(dict.fromkeys(dockerfile)), ignore or ())
-    _write(linted, Format.JSON if json else format or Format.TEXT, complete=not unread)
+    _write(linted, LintFormat.JSON if json else format or LintFormat.TEXT, complete=not unread)
     if unread:
         raise _unread(unread)
     if any(one.findings for one in linted):
@@ -88,18 +88,18 @@ def _unread(errors: Sequence[BadInputError]) -> BadInputError:
     return BadInputError(f"{len(errors)} of the files cannot be read as Dockerfiles", why="\n".join(said))
 
 
-def _write(linted: Sequence[Linted], how: Format, *, complete: bool) -> None:
+def _write(linted: Sequence[Linted], how: LintFormat, *, complete: bool) -> None:
     from toolchain.lint import github_lines, sarif
 
     found = [one for file in linted for one in file.findings]
     if not linted and not complete:
         return  # the error says it all
-    if how is Format.SARIF:
+    if how is LintFormat.SARIF:
         console.data_json(sarif(linted))
-    elif how is Format.JSON:
+    elif how is LintFormat.JSON:
         records = [{"file": one.file, **dataclasses.asdict(each)} for one in linted for each in one.findings]
         console.data_json({"files": [one.file for one in linted], "findings": records})
-    elif how is Format.GITHUB:
+    elif how is LintFormat.GITHUB:
         for line in github_lines(linted):
             console.data(line)
     else:

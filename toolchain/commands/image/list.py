@@ -30,13 +30,13 @@ def list_command(
     evidence of an earlier one, no without. Evidence is shipped, or lies beside the project's tk.lock in
     evidence.json, which `tk image publish` writes. built: `here` where the engine has one of that name.
     """
-    from toolchain.recipes.describe import list_components, list_images
+    from toolchain.recipes.describe import list_components, list_recipes
     from toolchain.recipes.evidence import FILE, STATES, load_evidence
     from toolchain.site import project_directory
 
     book, config = common.open_recipes(site)
     records = (*load_evidence(), *load_evidence(project_directory() / FILE))
-    images = [_rendered(one, book, config) for one in list_images(book, records)]
+    images = [_rendered(one, book, config) for one in list_recipes(book, records)]
     components = list_components(book)
     here = _here(engine)
     if json:

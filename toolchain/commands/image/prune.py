@@ -25,7 +25,7 @@ def prune_command(
     wanted = removal.wanted_by_locks(store.list_images(connected, untagged=True))
     superseded = store.unused_images(connected)
     unused = [one for one in superseded if one.id not in wanted]
-    kept = removal.described([one for one in superseded if one.id in wanted], wanted)
+    kept = removal.describe_images([one for one in superseded if one.id in wanted], wanted)
     layers = store.unused_steps(connected)
     left = [*store.abandoned_containers(connected), *store.abandoned_volumes(connected)]
     names = [name for one in unused for name in (one.references or (one.id,))]

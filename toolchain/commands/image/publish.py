@@ -117,7 +117,7 @@ def _publish(made: Named, work: _Work) -> Outcome:
             console.warn(f"{outcome.name} is not pushed: {'; '.join(problem)}")
             return replace(outcome, check="FAILED", code=ExitCode.DIFFERENCES, problem=problem)
         outcome = _noted(replace(outcome, check="done"), made, work, "built")
-        pushed = push.push_image(work.engine, made, work.registry)
+        pushed = push.push_named(work.engine, made, work.registry)
         components = tuple(f"{one.reference}@{one.digest}" for one in pushed.components)
         outcome = replace(
             outcome, push="done", reference=pushed.reference, digest=pushed.digest, components=components

@@ -35,14 +35,14 @@ def push_command(
     refuse_unredistributable([made.plan], where)
     connected = target.connect(engine)
     target.built(connected, made.plan)
-    pushed = push_image(connected, made, where)
+    pushed = push_named(connected, made, where)
     if json:
         console.data_json({**console.jsonable(pushed), "in_lock": made.pins is not None})
     else:
         console.data(f"{pushed.reference}@{pushed.digest}")
 
 
-def push_image(engine: Engine, made: Named, registry: Registry) -> Pushed:
+def push_named(engine: Engine, made: Named, registry: Registry) -> Pushed:
     """Push an image that is on the engine, components first, and name it in the project's lock.
 
     `registry` is what `target.push_target` gives. Raises BadInputError for what may not go there, HostError

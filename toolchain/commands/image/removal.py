@@ -33,7 +33,7 @@ def wanted_by_locks(images: Sequence[StoredImage]) -> Mapping[str, Path]:
     return used_by(images, uses)
 
 
-def described(images: Iterable[StoredImage], wanted: Mapping[str, Path]) -> list[str]:
+def describe_images(images: Iterable[StoredImage], wanted: Mapping[str, Path]) -> list[str]:
     """A line for each image, with the lock that stands for it."""
     lines = []
     for one in images:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolchain.images.plan import ContextFile, Plan
 
 
-class Format(StrEnum):
+class RenderFormat(StrEnum):
     """What `tk image render` writes."""
 
     DOCKERFILE = "dockerfile"
@@ -30,8 +30,8 @@ class Format(StrEnum):
     APPTAINER = "apptainer"
 
 
-_WITH_CONTEXT = (Format.DOCKERFILE, Format.BAKE, Format.COMPOSE)
-FormatOption = Annotated[Format, typer.Option("--format", help="For which tool.")]
+_WITH_CONTEXT = (RenderFormat.DOCKERFILE, RenderFormat.BAKE, RenderFormat.COMPOSE)
+FormatOption = Annotated[RenderFormat, typer.Option("--format", help="For which tool.")]
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -62,7 +62,7 @@ Digest = Annotated[
 
 def render_command(
     name: common.Name,
-    format: FormatOption = Format.DOCKERFILE,  # noqa: A002 - the option's name
+    format: FormatOption = RenderFormat.DOCKERFILE,  # noqa: A002 - the option's name
     output: Output = None,
     digest: Digest = "",
     feature: Features = None,
@@ -79,10 +79,10 @@ def render_command(
     if output is not None:
         options.check_folder(output)
     named = target.planned(name, selection)
-    if format is Format.APPTAINER:
+    if format is RenderFormat.APPTAINER:
         digest = digest or _digest(named, engine)
     else:
-        shown_only = format is Format.DOCKERFILE and output is None
+        shown_only = format is RenderFormat.DOCKERFILE and output is None
         _check_resolved(named.plan, shown=shown_only, allowed=allow_unresolved)
     main = _main_file(named.plan, _Wishes(format, digest, tuple(feature or ()), tuple(extension or ())))
     if output is None:
@@ -102,16 +102,16 @@ def render_command(
 class _Wishes:
     """What was asked for beside the image: the format, and what only some formats have."""
 
-    format: Format
+    format: RenderFormat
     digest: str
     features: tuple[str, ...]
     extensions: tuple[str, ...]
 
     def __post_init__(self) -> None:
         for given, option, wanted in (
-            (self.features, "--feature", Format.DEVCONTAINER),
-            (self.extensions, "--extension", Format.DEVCONTAINER),
-            (self.digest, "--digest", Format.APPTAINER),
+            (self.features, "--feature", RenderFormat.DEVCONTAINER),
+            (self.extensions, "--extension", RenderFormat.DEVCONTAINER),
+            (self.digest, "--digest", RenderFormat.APPTAINER),
         ):
             if given and self.format is not wanted:
                 raise compiler.UsageError(
@@ -140,14 +140,14 @@ def _main_file(plan: Plan, wishes: _Wishes) -> ContextFile:
     from toolchain.images.plan import ContextFile
     from toolchain.images.render import dockerfile
 
-    if wishes.format is Format.DOCKERFILE:
+    if wishes.format is RenderFormat.DOCKERFILE:
         return ContextFile("Dockerfile", dockerfile(plan).encode())
-    if wishes.format is Format.BAKE:
+    if wishes.format is RenderFormat.BAKE:
         return ContextFile(formats.bake.FILE, formats.bake.bake(plan).encode())
-    if wishes.format is Format.APPTAINER:
+    if wishes.format is RenderFormat.APPTAINER:
         return ContextFile(formats.apptainer.FILE, formats.apptainer.apptainer(plan, wishes.digest).encode())
     chosen = _run_options(plan)
-    if wishes.format is Format.COMPOSE:
+    if wishes.format is RenderFormat.COMPOSE:
         return ContextFile(formats.compose.FILE, formats.compose.compose(plan, chosen).encode())
     text = formats.devcontainer.devcontainer(
         plan, chosen, features=wishes.features, extensions=wishes.extensions
@@ -200,18 +200,18 @@ def _digest(named: Named, engine: EngineChoice) -> str:
     return next(iter((*own, *known)), "")
 
 
-def _tell_needs(plan: Plan, format: Format) -> None:  # noqa: A002
-    if plan.needs and format is Format.DOCKERFILE:
+def _tell_needs(plan: Plan, format: RenderFormat) -> None:  # noqa: A002
+    if plan.needs and format is RenderFormat.DOCKERFILE:
         names = ", ".join(one.reference for one in plan.needs)
         console.talk(f"it copies from {names}: -o writes their build contexts, too")
 
 
-def _tell_order(plan: Plan, format: Format, output: Path) -> None:  # noqa: A002
+def _tell_order(plan: Plan, format: RenderFormat, output: Path) -> None:  # noqa: A002
     """How the folder is built: a Dockerfile and a Compose file find components among the engine's images."""
     from toolchain.images.formats.bake import every_need, folder_of
 
-    if format in (Format.DOCKERFILE, Format.COMPOSE):
+    if format in (RenderFormat.DOCKERFILE, RenderFormat.COMPOSE):
         for need in every_need(plan):
             console.talk(f"first: docker build -t {need.reference} {output / folder_of(need)}")
-    if format is Format.DOCKERFILE:
+    if format is RenderFormat.DOCKERFILE:
         console.talk(f"build it with: docker build -t {plan.reference} {output}")

@@ -31,7 +31,7 @@ def rm_command(
     connected = target.connect(engine)
     images = {one.id: one for name in names for one in target.select(connected, name)}
     wanted = removal.wanted_by_locks(list_images(connected, untagged=True))
-    lines = removal.described(images.values(), wanted)
+    lines = removal.describe_images(images.values(), wanted)
     removed: list[str] = []
     if not dry_run and removal.confirmed(lines, yes=yes, command="rm"):
         removed = remove_images(connected, images.values(), force=force)

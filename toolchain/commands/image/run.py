@@ -115,7 +115,7 @@ BARE = Request()
 Container = Annotated[Request, options.Depends(request_of)]
 
 
-def run_command(
+def image_run_command(
     name: common.Name,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- COMMAND...", help="The program and its arguments.")
@@ -167,7 +167,7 @@ def launch(request: Request, choice: EngineChoice) -> int:
 
 def show_launch(launch: Launch, *, explain: bool, json: bool) -> None:
     """Print the options with their reasons, or the command line."""
-    from toolchain.devices.options import described
+    from toolchain.devices.options import describe_options
 
     if json:
         console.data_json({"launch": launch, "command_line": launch.command_line()})
@@ -180,7 +180,7 @@ def show_launch(launch: Launch, *, explain: bool, json: bool) -> None:
         console.data(launch.command_line())
         return
     console.data(f"image {launch.reference}")
-    for line in described(launch.options):
+    for line in describe_options(launch.options):
         console.data(line)
     console.data("never: --privileged, the host's network, more of /dev than these nodes")
     console.data(launch.command_line())

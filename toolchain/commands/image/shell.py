@@ -17,4 +17,4 @@ def shell_command(
     json: options.Json = False,
 ) -> None:
     """Open a shell in an image, as you, with the current folder at /work; its last status is tk's own."""
-    run.run_command(name, list(SHELL), container, explain, dry_run, engine, json)
+    run.image_run_command(name, list(SHELL), container, explain, dry_run, engine, json)
