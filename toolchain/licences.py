@@ -14,7 +14,7 @@ from typing import Any
 
 from compiler import write_atomic
 from toolchain.data import data_directory
-from toolchain.recipes.book import RecipeBook, load_book
+from toolchain.recipes.catalog import RecipeCatalog, load_catalog
 from toolchain.recipes.schema import Licence
 from toolchain.workflows import ACTIONS
 
@@ -126,18 +126,18 @@ _OTHERS = """
 
 def licences_page(pyproject: Mapping[str, Any]) -> str:
     """The whole page as Markdown; `pyproject` is that file's content."""
-    book = load_book()
-    lines = [_INTRODUCTION, *_images(book), _PYTHON]
+    catalog = load_catalog()
+    lines = [_INTRODUCTION, *_images(catalog), _PYTHON]
     lines += [
         f"| {name} | {DISTRIBUTIONS.get(name, UNKNOWN)} | {', '.join(sorted(uses))} |"
-        for name, uses in sorted(distributions(book, pyproject).items())
+        for name, uses in sorted(distributions(catalog, pyproject).items())
     ]
     lines.append(_ACTIONS)
     lines += [f"| {name} | {one.version} | {one.licence} |" for name, one in sorted(ACTIONS.items())]
     return "\n".join([*lines, _OTHERS])
 
 
-def distributions(book: RecipeBook, pyproject: Mapping[str, Any]) -> dict[str, set[str]]:
+def distributions(catalog: RecipeCatalog, pyproject: Mapping[str, Any]) -> dict[str, set[str]]:
     """Every distribution that anything asks for by name, and what for."""
     found: dict[str, set[str]] = {}
     project = pyproject["project"]
@@ -145,7 +145,7 @@ def distributions(book: RecipeBook, pyproject: Mapping[str, Any]) -> dict[str, s
     asked |= {f"`{extra}`" if extra != "dev" else "development": names
               for extra, names in project["optional-dependencies"].items()}  # fmt: skip
     asked["containers"] = _pinned()
-    asked["images"] = _named([one.content for one in book.entries()])
+    asked["images"] = _named([one.content for one in catalog.entries()])
     for use, requirements in asked.items():
         for one in requirements:
             found.setdefault(_name(one), set()).add(use)
@@ -173,17 +173,17 @@ def _name(requirement: str) -> str:
     return re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower().replace("_", "-").replace(".", "-")
 
 
-def _images(book: RecipeBook) -> Iterator[str]:
+def _images(catalog: RecipeCatalog) -> Iterator[str]:
     """A row for each name; for its versions apart only where their licences differ."""
     rows = {
         name: [(one.row.version, one.row.licence) for one in stack.rows]
-        for name, stack in book.stacks.items()
+        for name, stack in catalog.stacks.items()
     }
     rows |= {
         f"+{name}": [(one.row.version, one.row.licence) for one in component.releases]
-        for name, component in book.components.items()
+        for name, component in catalog.components.items()
     }
-    for one in book.systems.values():
+    for one in catalog.systems.values():
         rows.setdefault(one.row.system, []).append((one.row.version, one.row.licence))
     for name, versions in rows.items():
         licences = {licence: [v for v, other in versions if other == licence] for _, licence in versions}

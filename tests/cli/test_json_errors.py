@@ -12,7 +12,7 @@ import typer
 import compiler
 from tests.support.command import Result
 from toolchain import console, main
-from toolchain.commands.several import run_each
+from toolchain.commands.multi_target import run_each
 
 Tk = Callable[..., Result]
 FIELDS = {"what", "where", "why", "hint", "code"}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.command import ROOT
-from tests.support.recipes import book
+from tests.support.recipes import catalog
 from toolchain.licences import DISTRIBUTIONS, distributions, licences_page
 
 PROJECT: Mapping[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -47,7 +47,7 @@ def test_the_page_is_current() -> None:
 
 def test_nothing_is_missing() -> None:
     """A distribution that is asked for needs its licence in toolchain/licences.py."""
-    assert sorted(distributions(book(), PROJECT).keys() - DISTRIBUTIONS.keys()) == []
+    assert sorted(distributions(catalog(), PROJECT).keys() - DISTRIBUTIONS.keys()) == []
 
 
 @pytest.mark.parametrize("name", DISTRIBUTIONS)

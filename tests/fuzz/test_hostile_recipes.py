@@ -10,7 +10,7 @@ from compiler import BadInputError
 from toolchain.images.parse_back import check_parses_back
 from toolchain.images.planner import plan_image
 from toolchain.images.render import dockerfile
-from toolchain.recipes.resolve import load_book, resolve
+from toolchain.recipes.resolve import load_catalog, resolve
 from toolchain.site import SiteConfig
 
 # A complete and harmless recipe; FIELDS says how each field's line begins.
@@ -172,7 +172,7 @@ def alone(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     """No shipped recipes but a system: reading those for each of a thousand cases would take minutes."""
     folder = tmp_path_factory.mktemp("shipped")
     (folder / "systems.yaml").write_text(SYSTEMS)
-    monkeypatch.setattr("toolchain.recipes.book.data_directory", lambda _: folder)
+    monkeypatch.setattr("toolchain.recipes.catalog.data_directory", lambda _: folder)
 
 
 def changed(field: str, payload: str) -> tuple[str, int]:
@@ -194,7 +194,7 @@ def site(folder: Path, text: str, name: str = "stacks/acme.yaml") -> Path:
 
 def refused(folder: Path) -> BadInputError:
     with pytest.raises(BadInputError) as caught:
-        load_book([folder])
+        load_catalog([folder])
     return caught.value
 
 
@@ -205,11 +205,13 @@ def test_the_recipe_itself_is_fine(tmp_path: Path) -> None:
 
 def taken_as_it_is(folder: Path) -> str:
     """Resolve, plan and render; the text read back is the plan."""
-    book = load_book([folder])
-    (stack,) = [one for one in book.stacks.values() if "ACME" in one.stack.title or "acme" in one.stack.name]
+    catalog = load_catalog([folder])
+    (stack,) = [
+        one for one in catalog.stacks.values() if "ACME" in one.stack.title or "acme" in one.stack.name
+    ]
     (entry,) = stack.rows
     name = stack.stack.name.replace("{version}", entry.row.version)
-    plan = plan_image(resolve(name, book), site=SiteConfig())
+    plan = plan_image(resolve(name, catalog), site=SiteConfig())
     text = dockerfile(plan)
     check_parses_back(plan, text)
     return text

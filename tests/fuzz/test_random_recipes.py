@@ -14,29 +14,29 @@ from hypothesis import strategies as st
 
 from compiler import BadInputError, ExitCode, TkError
 from toolchain.data import data_directory
-from toolchain.recipes import book as books
-from toolchain.recipes.resolve import RecipeBook, examine, load_book, resolve
+from toolchain.recipes import catalog as catalogs
+from toolchain.recipes.resolve import RecipeCatalog, examine, load_catalog, resolve
 from toolchain.recipes.strict_yaml import parse_strict
 
 ROUNDS = 150
 
 
 @functools.cache
-def book() -> RecipeBook:
-    return load_book()
+def catalog() -> RecipeCatalog:
+    return load_catalog()
 
 
 def parts() -> list[str]:
     found = ["", "-", "+", "ubuntu-22.04", "debian", "5.4", "2022-12", "2031-WW99", "x", "tvm-sycl-cuda"]
-    for stack in book().stacks.values():
+    for stack in catalog().stacks.values():
         found += [stack.stack.name.replace("{version}", one.row.version) for one in stack.rows]
-    for name, component in book().components.items():
+    for name, component in catalog().components.items():
         found += [name, *(f"{name}-{one.row.version}" for one in component.releases)]
     return found
 
 
 def archs() -> list[str]:
-    rows = [one.row for stack in book().stacks.values() for one in stack.rows]
+    rows = [one.row for stack in catalog().stacks.values() for one in stack.rows]
     return [*sorted({arch for row in rows for arch in (*row.archs, *row.arch_aliases)}), "gfx", "sm_1"]
 
 
@@ -56,18 +56,18 @@ def error_of(action: Callable[[], object]) -> TkError | None:
 )
 def test_a_name_is_resolved_or_refused(names: list[str], wanted: list[str], joint: str) -> None:
     name = joint.join(names)
-    error = error_of(lambda: resolve(name, book(), archs=wanted))
+    error = error_of(lambda: resolve(name, catalog(), archs=wanted))
     if error is None:
-        found = resolve(name, book(), archs=wanted)
-        assert resolve(found.name, book(), archs=wanted).name == found.name
+        found = resolve(name, catalog(), archs=wanted)
+        assert resolve(found.name, catalog(), archs=wanted).name == found.name
         return
     assert error.hint or error.why
     if error.code == ExitCode.USAGE:
         return
-    refusing = examine(name, book(), archs=wanted).refusing
+    refusing = examine(name, catalog(), archs=wanted).refusing
     assert refusing, str(error)
     if refusing[0].nearest:
-        assert not examine(refusing[0].nearest, book(), archs=wanted).refusing
+        assert not examine(refusing[0].nearest, catalog(), archs=wanted).refusing
 
 
 @given(text=st.one_of(st.text(max_size=200).map(str.encode), st.binary(max_size=200)))
@@ -112,13 +112,13 @@ def test_a_changed_recipe_is_read_or_refused(
     shutil.copytree(shipped, tmp_path / "recipes")
     target = tmp_path / "recipes" / path.relative_to(shipped)
     target.write_text(changed(path.read_text(), random_))
-    monkeypatch.setattr(books, "data_directory", lambda _: tmp_path / "recipes")
+    monkeypatch.setattr(catalogs, "data_directory", lambda _: tmp_path / "recipes")
     error = error_of(load_and_resolve)
     assert error is None or ".yaml:" in str(error) or error.hint, str(error)
 
 
 def load_and_resolve() -> None:
-    found = load_book()
+    found = load_catalog()
     for stack in found.stacks.values():
         for one in stack.rows:
             resolve(stack.stack.name.replace("{version}", one.row.version), found)

@@ -23,7 +23,7 @@ import pytest
 from tests.support import stub_mirror, stub_programs
 from tests.support.engine import TestEngine
 from tests.support.python_pins import REQUIRES_PYTHON
-from tests.support.recipes import book, dpcpp_names, plan, shipped_names
+from tests.support.recipes import catalog, dpcpp_names, plan, shipped_names
 from tests.support.stub_mirror import StubMirror
 from toolchain.data import data_directory
 from toolchain.engine import store
@@ -135,7 +135,7 @@ def _add_library(mirror: StubMirror, url: str, ref: str) -> None:
 
 
 def _resolution(name: str) -> Resolution:
-    return resolve(name, book(), allow=tuple(book().rules))
+    return resolve(name, catalog(), allow=tuple(catalog().rules))
 
 
 def _unpinned(resolution: Resolution, mirror: StubMirror) -> Resolution:

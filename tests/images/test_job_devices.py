@@ -21,14 +21,14 @@ from toolchain.containers.needs import Given, give, needs_of
 from toolchain.containers.probe import probe_image
 from toolchain.containers.request import Asked
 from toolchain.devices.detect import detect
-from toolchain.devices.hosting import Caller, EngineFacts
+from toolchain.devices.host_facts import Caller, EngineFacts
 from toolchain.devices.wishes import Wishes
 from toolchain.engine.build import build_image
 from toolchain.engine.client import Engine
 from toolchain.images.named import plan_named
 from toolchain.images.selection import Selection
 from toolchain.main import main
-from toolchain.recipes.book import load_book
+from toolchain.recipes.catalog import load_catalog
 
 pytestmark = pytest.mark.slow
 
@@ -107,7 +107,7 @@ def devices_of(target: str, on: str, kind: str, blank: Path, tmp_path: Path, *nu
     """What `tk run` of a library for `target` gets on a captured machine."""
     library = library_for(target, blank, tmp_path / "model.so")
     asked = Asked(wishes=Wishes(numbers))
-    needs = needs_of("run", {"library": library}, asked, load_book(()))
+    needs = needs_of("run", {"library": library}, asked, load_catalog(()))
     return give(needs, detect(machine(on, tmp_path / on)), FACTS[kind], CALLER, asked.wishes)
 
 

@@ -17,9 +17,9 @@ from toolchain.images.lock.pins import component_of, consult
 from toolchain.images.plan import ContextFile, Pins, Plan
 from toolchain.images.planner import plan_image
 from toolchain.provision.bundle import export_bundle, import_bundle
+from toolchain.provision.cache_prefill import plan_offline
 from toolchain.provision.inventory import compare, read_inventory
 from toolchain.provision.locking import changes, lock_plan
-from toolchain.provision.seed import plan_offline
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from tests.support.engine import TestEngine
 from toolchain.containers import host_probe
 from toolchain.devices.capabilities import keep_capabilities
 from toolchain.devices.detect import detect
-from toolchain.devices.hosting import Caller, EngineFacts
+from toolchain.devices.host_facts import Caller, EngineFacts
 from toolchain.devices.options import RunOption, create_arguments
 from toolchain.devices.privileges import HOME, asked_options, base_options, run_options
 from toolchain.devices.sysroot import capture

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from toolchain.devices.hosting import Caller, EngineFacts
+from toolchain.devices.host_facts import Caller, EngineFacts
 from toolchain.devices.options import RunOption
 from toolchain.devices.privileges import base_options
 

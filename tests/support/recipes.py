@@ -8,7 +8,7 @@ from compiler import BadInputError
 from toolchain.images.formats.bake import every_need
 from toolchain.images.plan import Plan
 from toolchain.images.planner import plan_image
-from toolchain.recipes.book import RecipeBook, load_book
+from toolchain.recipes.catalog import RecipeCatalog, load_catalog
 from toolchain.recipes.resolve import Component, resolve
 
 _DPCPP_STACKS = ("cuda-11.8", "rocm-5.4.3", "dtk-23.04", "oneapi-2023.1")
@@ -27,9 +27,9 @@ _WITH_COMPONENTS = (
 
 
 @functools.cache
-def book() -> RecipeBook:
+def catalog() -> RecipeCatalog:
     """The shipped recipes alone."""
-    return load_book()
+    return load_catalog()
 
 
 @functools.cache
@@ -40,17 +40,17 @@ def shipped_names() -> tuple[str, ...]:
     """
     stacks = {
         one.stack.name.replace("{version}", row.row.version) + suffix
-        for one in book().stacks.values()
+        for one in catalog().stacks.values()
         for row in one.rows
         for suffix in ("", *(f"+{base.system}" for base in row.row.bases[1:]))
     }
-    names = sorted({*stacks, *book().environments, *dpcpp_names(), *_WITH_COMPONENTS})
+    names = sorted({*stacks, *catalog().environments, *dpcpp_names(), *_WITH_COMPONENTS})
     return tuple(name for name in names if not _is_refused(name))
 
 
 def _is_refused(name: str) -> bool:
     try:
-        resolve(name, book())
+        resolve(name, catalog())
     except BadInputError:
         return True
     return False
@@ -59,14 +59,16 @@ def _is_refused(name: str) -> bool:
 @functools.cache
 def dpcpp_names() -> tuple[str, ...]:
     """Every release of DPC++ that is a compiler, on one stack of each vendor that it is made for."""
-    releases = [one.row.version for one in book().components["dpcpp"].releases if one.row.build is not None]
+    releases = [
+        one.row.version for one in catalog().components["dpcpp"].releases if one.row.build is not None
+    ]
     return tuple(f"{stack}+dpcpp-{version}" for stack in _DPCPP_STACKS for version in releases)
 
 
 @functools.cache
 def plan(name: str) -> Plan:
     """The plan of a shipped name."""
-    return plan_image(resolve(name, book()))
+    return plan_image(resolve(name, catalog()))
 
 
 def all_plans(name: str) -> tuple[Plan, ...]:

@@ -11,8 +11,8 @@ import typer
 
 import compiler
 from toolchain import console, options
+from toolchain.commands.multi_target import per_target
 from toolchain.commands.place import placeable
-from toolchain.commands.several import per_target
 from toolchain.progress import progress_bar
 
 

@@ -17,7 +17,7 @@ import compiler
 from compiler import HostError, TkError, UsageError
 from toolchain import console, options
 from toolchain.commands.image import common
-from toolchain.commands.several import Values, run_each
+from toolchain.commands.multi_target import Values, run_each
 from toolchain.containers.request import Asked, Place, Word
 from toolchain.devices.wishes import Wishes
 
@@ -180,12 +180,12 @@ def _naming_the_image(values: Values, site: Path | None) -> Iterator[None]:
 def _image_of(target: str, arch: str | None, site: Path | None) -> str:
     """The image that has a target's toolchain; empty where no recipe names one, or there are no recipes."""
     try:
-        from toolchain.recipes.book import load_book
+        from toolchain.recipes.catalog import load_catalog
         from toolchain.recipes.targets import image_for
         from toolchain.site import load_site
 
         archs = tuple(arch.split(",")) if arch and target != compiler.DEFAULT_TARGET else ()
-        return image_for(target, load_book(load_site(site).recipe_folders), archs=archs).image
+        return image_for(target, load_catalog(load_site(site).recipe_folders), archs=archs).image
     except (TkError, ModuleNotFoundError):
         return ""
 

@@ -44,12 +44,14 @@ def targets_command(json: options.Json = False) -> None:
 
 def _images(targets: Sequence[Report]) -> Mapping[str, str]:
     """The image that has the toolchain of each target, by the recipes; empty where none is listed."""
-    from toolchain.recipes.book import load_book
+    from toolchain.recipes.catalog import load_catalog
     from toolchain.recipes.targets import image_for
     from toolchain.site import load_site
 
-    book = load_book(load_site(None).recipe_folders)
-    return {one.name: image_for(one.name, book).image if one.name in book.targets else "" for one in targets}
+    catalog = load_catalog(load_site(None).recipe_folders)
+    return {
+        one.name: image_for(one.name, catalog).image if one.name in catalog.targets else "" for one in targets
+    }
 
 
 def _reasons(targets: Sequence[Report], ask: Callable[[Report], compiler.Answer]) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from compiler import HostError
-from toolchain.devices.hosting import EngineFacts, read_facts
+from toolchain.devices.host_facts import EngineFacts, read_facts
 from toolchain.devices.sysroot import FILES, FOLDERS, LINKS, MOST_BYTES, NODES, Sysroot, capture, from_lines
 from toolchain.engine.client import Engine
 from toolchain.options import existing_file

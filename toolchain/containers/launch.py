@@ -15,7 +15,7 @@ from toolchain.devices.capabilities import keep_capabilities
 from toolchain.devices.detect import Inventory, detect
 from toolchain.devices.drivers import check_fit, vendor_of
 from toolchain.devices.extras import extra_options
-from toolchain.devices.hosting import EngineFacts, this_caller
+from toolchain.devices.host_facts import EngineFacts, this_caller
 from toolchain.devices.options import RunOption, command_line, create_arguments
 from toolchain.devices.privileges import (
     HOME,

@@ -17,7 +17,7 @@ from toolchain import options
 from toolchain.containers.request import Asked
 from toolchain.devices.arch import VENDORS, Vendor
 from toolchain.devices.detect import Device, Inventory
-from toolchain.devices.hosting import Caller, EngineFacts
+from toolchain.devices.host_facts import Caller, EngineFacts
 from toolchain.devices.options import RunOption
 from toolchain.devices.privileges import (
     PRODUCTS,
@@ -28,7 +28,7 @@ from toolchain.devices.privileges import (
     used_nodes,
 )
 from toolchain.devices.wishes import Wishes
-from toolchain.recipes.book import RecipeBook
+from toolchain.recipes.catalog import RecipeCatalog
 from toolchain.recipes.targets import find_target
 
 _ON_HOST_CORES = ("emulator",)
@@ -71,7 +71,9 @@ class Given:
     notes: tuple[str, ...] = ()
 
 
-def needs_of(command: str, given: Mapping[str, Any], asked: Asked, book: RecipeBook) -> tuple[Need, ...]:
+def needs_of(
+    command: str, given: Mapping[str, Any], asked: Asked, catalog: RecipeCatalog
+) -> tuple[Need, ...]:
     """What `tk command` with the parameters `given` needs.
 
     Raises UsageError for an unknown target or vendor, or options that have no use, and BadInputError for a
@@ -81,9 +83,9 @@ def needs_of(command: str, given: Mapping[str, Any], asked: Asked, book: RecipeB
     if named is not None:
         needs = tuple(Need(one, f"--devices {one} asks for them") for one in named)
     elif command == "compile":
-        needs = tuple(_needs_of_compile(given, book))
+        needs = tuple(_needs_of_compile(given, catalog))
     else:
-        needs = tuple(_needs_of_library(given, book))
+        needs = tuple(_needs_of_library(given, catalog))
     if not needs:
         _check_needless(asked)
     return needs
@@ -103,11 +105,11 @@ def _check_needless(asked: Asked) -> None:
             )
 
 
-def _needs_of_compile(given: Mapping[str, Any], book: RecipeBook) -> Iterable[Need]:
+def _needs_of_compile(given: Mapping[str, Any], catalog: RecipeCatalog) -> Iterable[Need]:
     target = given.get("target")
     if target is None:  # the host's cores
         return
-    row = find_target(str(target), book).row
+    row = find_target(str(target), catalog).row
     vendor, archs = _vendor(row.vendor), archs_of(given)
     wants_arch = "arch" in row.compile_asks and not archs
     if vendor is None or not (wants_arch or "binary" in row.compile_asks):
@@ -127,7 +129,7 @@ def _uses(*, arch: bool, binary: bool) -> str:
     return " and ".join(uses)
 
 
-def _needs_of_library(given: Mapping[str, Any], book: RecipeBook) -> Iterable[Need]:
+def _needs_of_library(given: Mapping[str, Any], catalog: RecipeCatalog) -> Iterable[Need]:
     library = given.get("library")
     if not isinstance(library, Path) or given.get("device") in _ON_HOST_CORES:
         return
@@ -137,7 +139,7 @@ def _needs_of_library(given: Mapping[str, Any], book: RecipeBook) -> Iterable[Ne
             "the library does not say its target", where=str(library), hint="compile it again"
         )
     try:
-        row = find_target(target, book).row
+        row = find_target(target, catalog).row
     except UsageError as error:
         raise BadInputError(
             f"the library is for the target `{target}`, of which the recipes know nothing",

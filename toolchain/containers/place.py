@@ -19,7 +19,7 @@ from toolchain.containers.probe import probe_image
 from toolchain.containers.request import Place, Word
 from toolchain.containers.volumes import cache_name, compiler_name
 from toolchain.devices.detect import detect
-from toolchain.devices.hosting import EngineFacts, this_caller
+from toolchain.devices.host_facts import EngineFacts, this_caller
 from toolchain.devices.options import describe_options
 from toolchain.devices.sysroot import capture
 from toolchain.engine.choice import ANY_ENGINE
@@ -38,7 +38,7 @@ def image_of_target(values: Mapping[str, Any], place: Place) -> str:
     them, else the target's own. Raises UsageError for a target without images, BadInputError when no image
     has all the architectures, HostError where an image was asked for and no engine answers.
     """
-    from toolchain.recipes.book import load_book
+    from toolchain.recipes.catalog import load_catalog
     from toolchain.recipes.targets import find_target, image_for
 
     try:
@@ -50,14 +50,14 @@ def image_of_target(values: Mapping[str, Any], place: Place) -> str:
         if not place.explain:
             return ""
         engine = None
-    book = load_book(load_site(place.selection.site).recipe_folders)
+    catalog = load_catalog(load_site(place.selection.site).recipe_folders)
     target = str(values["target"])
     archs: tuple[str, ...] = ()
-    if find_target(target, book).row.default_archs:
+    if find_target(target, catalog).row.default_archs:
         archs = archs_of(values)
         if not archs and _is_here(engine, place):
-            archs = _given(engine, None, needs_of("compile", values, place.asked, book), place).archs
-    chosen = image_for(target, book, archs=archs)
+            archs = _given(engine, None, needs_of("compile", values, place.asked, catalog), place).archs
+    chosen = image_for(target, catalog, archs=archs)
     console.talk(f"this machine cannot build for {target}: using the image {chosen.image}")
     return chosen.image
 
@@ -69,7 +69,7 @@ def run_placed(command: str, given: Mapping[str, Any], words: Mapping[str, Word]
     by one rename. Raises HostError (no engine, no image, a lost container, accelerators that cannot be used)
     and what resolving a name raises.
     """
-    from toolchain.recipes.book import load_book
+    from toolchain.recipes.catalog import load_catalog
 
     if place.selection.additions and _is_reference(place.image):
         raise UsageError(
@@ -78,7 +78,7 @@ def run_placed(command: str, given: Mapping[str, Any], words: Mapping[str, Word]
             hint="--with-apt, --with-pip and --with go with a name of `tk image list`",
         )
     site = load_site(place.selection.site)
-    needs = needs_of(command, given, place.asked, load_book(site.recipe_folders))
+    needs = needs_of(command, given, place.asked, load_catalog(site.recipe_folders))
     call = call_of(command, _with_output(command, given), words)
     engine = _engine_if_needed(place)
     # What this machine lacks is said before an image is built; elsewhere the look is taken in the image.
@@ -98,7 +98,7 @@ def run_placed(command: str, given: Mapping[str, Any], words: Mapping[str, Word]
     if command == "compile":
         call.argv += [f"--record=image={image.id}", f"--record=libc={image.libc}"]
     remove_abandoned_directories("tk")
-    engine.start_guardian()  # before there is a directory to remove
+    engine.start_reaper()  # before there is a directory to remove
     with private_directory("tk-job") as directory:
         job = Job(
             tuple(call.argv),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from toolchain.devices.hosting import Caller, EngineFacts
+from toolchain.devices.host_facts import Caller, EngineFacts
 from toolchain.devices.options import RunOption
 
 _TO_BECOME = ("SETUID", "SETGID", "SETPCAP")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from compiler import HostError, UsageError, did_you_mean
 from toolchain.devices.arch import VENDORS, Vendor
 from toolchain.devices.detect import DRIVERS, Device, Inventory, natural_order
-from toolchain.devices.hosting import Caller, EngineFacts
+from toolchain.devices.host_facts import Caller, EngineFacts
 from toolchain.devices.options import RunOption
 from toolchain.devices.sysroot import DeviceNode
 from toolchain.devices.wishes import Wishes

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from compiler import TkError
 from toolchain.containers.host_probe import engine_facts
 from toolchain.devices.detect import Device, Inventory
-from toolchain.devices.hosting import EngineFacts
+from toolchain.devices.host_facts import EngineFacts
 from toolchain.devices.privileges import PRODUCTS, find_lacks, is_open
 from toolchain.devices.sysroot import NODES
 from toolchain.doctor.row import Patient, Row, problem

@@ -71,7 +71,7 @@ def this_machine(
     assumed: Path | None = None,
 ) -> Patient:
     """This machine with its engine; `names` are images that it should fit, by default those of the lock."""
-    from toolchain.devices.hosting import this_caller
+    from toolchain.devices.host_facts import this_caller
     from toolchain.settings import engine_settings
 
     opened = _engine(engine)

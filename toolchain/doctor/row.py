@@ -11,7 +11,7 @@ from compiler import TkError
 
 if TYPE_CHECKING:
     from toolchain.devices.detect import Inventory
-    from toolchain.devices.hosting import Caller
+    from toolchain.devices.host_facts import Caller
     from toolchain.engine.client import Engine
     from toolchain.images.named import Named
     from toolchain.settings import EngineSettings

@@ -1,8 +1,8 @@
 """A program in a container on this terminal: input, output, signals and size passed on, its own exit status.
 
-The container ends with `tk`, also when `tk` is killed by kill -9. Standard input cannot
-tell, as its end is no more than the end of the input; so a second process in the container, the leash, reads
-from a connection that `tk` holds open and ends everything when that closes. The program starts once the leash
+The container ends with `tk`, also when `tk` is killed by kill -9. Standard input cannot tell, as its end is
+no more than the end of the input; so a second process in the container, the watchdog, reads from a
+connection that `tk` holds open and ends everything when that closes. The program starts once the watchdog
 is there, and gives up when none comes. The engine removes the container when it has ended.
 """
 
@@ -29,14 +29,14 @@ from toolchain.engine.client import Engine
 from toolchain.engine.sockets import STDERR, closing_stream, never_time_out, raw_socket
 from toolchain.engine.watch import followed
 
-_LEASH_FILE = ".leash"
-_WAIT_FOR_LEASH = (
-    'leash=$1; shift; n=0; while [ ! -e "$leash" ]; do n=$((n+1)); [ "$n" -gt 140 ] && exit 125; '
-    'sleep 0.02; done; rm -f "$leash"; exec "$@"'
+_WATCHDOG_FILE = ".watchdog"
+_WAIT_FOR_WATCHDOG = (
+    'watchdog=$1; shift; n=0; while [ ! -e "$watchdog" ]; do n=$((n+1)); [ "$n" -gt 140 ] && exit 125; '
+    'sleep 0.02; done; rm -f "$watchdog"; exec "$@"'
 )
-"""The program's first words: wait some three seconds at most for the leash, whose file is $1."""
-_LEASH = ': > "$0"; cat > /dev/null; trap "" TERM; kill -TERM -1; sleep 1; kill -KILL -1'
-"""The leash: say that it is there, wait for the end of the connection, end every process of this user."""
+"""The program's first words: wait some three seconds at most for the watchdog, whose file is $1."""
+_WATCHDOG = ': > "$0"; cat > /dev/null; trap "" TERM; kill -TERM -1; sleep 1; kill -KILL -1'
+"""The watchdog: say that it is there, wait for the end of the connection, end every process of this user."""
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that the program gets when `tk` gets them."""
 _PATIENCE_SECONDS = 3.0
@@ -81,15 +81,15 @@ def run_attached(
     """
     given = dict(arguments)
     host = {**given.pop("host", {}), "auto_remove": True, "init": True}
-    leash = f"{user.home}/{_LEASH_FILE}"
-    script = ["/bin/sh", "-c", _WAIT_FOR_LEASH, "tk", leash, *_entry_point(engine, image), *argv]
+    watchdog = f"{user.home}/{_WATCHDOG_FILE}"
+    script = ["/bin/sh", "-c", _WAIT_FOR_WATCHDOG, "tk", watchdog, *_entry_point(engine, image), *argv]
     own = {**given, "stdin_open": True, "tty": streams.tty}
     with engine.container(image, script[1:], entrypoint=script[:1], host=host, **own) as name:
         session = _Session(engine, name, streams)
         with closing_stream(session.attach()):
             session.start()
             add_user(engine, name, user)
-            with closing_stream(session.hold(leash, f"{user.uid}:{user.gid}")):
+            with closing_stream(session.hold(watchdog, f"{user.uid}:{user.gid}")):
                 return session.follow()
 
 
@@ -165,9 +165,9 @@ class _Session:
         with self._engine.guard("start the container"):
             self._engine.api.start(self._name)
 
-    def hold(self, leash: str, user: str) -> Any:
-        """Put it on the leash: the connection that is returned keeps it alive."""
-        argv = ["/bin/sh", "-c", _LEASH, leash]
+    def hold(self, watchdog: str, user: str) -> Any:
+        """Start its watchdog: the connection that is returned keeps it alive."""
+        argv = ["/bin/sh", "-c", _WATCHDOG, watchdog]
         with self._engine.guard("hold the container"):
             made = self._engine.api.exec_create(
                 self._name, argv, stdin=True, stdout=False, stderr=False, user=user

@@ -109,9 +109,9 @@ def build_with_buildkit(
         read(line)
 
     remove_abandoned_directories(_FOLDER)  # of builds that were killed: they hold secrets
-    engine.start_guardian()
+    engine.start_reaper()
     with private_directory(_FOLDER) as folder:
-        argv = [*_leash(settings), str(client.program), *_connection(engine), *client.words]
+        argv = [*_watchdog(settings), str(client.program), *_connection(engine), *client.words]
         argv += [*_options(client, request), *_secret_options(folder, request.secrets), "-"]
         done = run(
             argv,
@@ -172,7 +172,7 @@ def _connection(engine: Engine) -> Iterator[str]:
             yield from (option, str(path))
 
 
-def _leash(settings: EngineSettings) -> list[str]:
+def _watchdog(settings: EngineSettings) -> list[str]:
     """What makes a child die with this process, even when that is killed; part of util-linux."""
     found = (folder / "setpriv" for folder in settings.path)
     program = next((path for path in found if path.is_file()), None)

@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from compiler import Companion, HostError
-from toolchain.engine import failures, guardian, labels
+from toolchain.engine import failures, labels, reaper
 from toolchain.engine.choice import EngineChoice
 from toolchain.engine.endpoint import Endpoint, EngineKind, Tls, resolve_endpoint
 from toolchain.engine.watch import PATIENCE, Patience, Watch, WorkLostError, awaited
@@ -131,7 +131,7 @@ class Engine:
         name = str(options.pop("name", "")) or labels.fresh_name("run")
         host = self.api.create_host_config(**options.pop("host", {}))
         own = {} if name.startswith(labels.STEP_NAME) else labels.owned(options.pop("labels", None))
-        self._guardian.tell(f"+{name}")
+        self._reaper.tell(f"+{name}")
         try:
             with self.guard(f"create a container of {image}"):
                 self.api.create_container(
@@ -146,35 +146,35 @@ class Engine:
             yield name
         except Exception:
             if self._clean_up(name):
-                self._guardian.tell(f"-{name}")
+                self._reaper.tell(f"-{name}")
             raise
-        except BaseException:  # an interrupt: the engine may be about to create it, so the guardian stays
+        except BaseException:  # an interrupt: the engine may be about to create it, so the reaper stays
             self._clean_up(name)
             raise
         else:
             self.remove_container(name)
-            self._guardian.tell(f"-{name}")
+            self._reaper.tell(f"-{name}")
 
     def check_alive(self, doing: str) -> None:
         """Raise HostError when the engine is gone: then that is why something broke off."""
         with self.guard(doing):
             self.api.ping()
 
-    def start_guardian(self) -> None:
+    def start_reaper(self) -> None:
         """Have somebody who removes our containers and private directories should this process be killed."""
-        self._guardian.tell("")
+        self._reaper.tell("")
 
     @cached_property
-    def _guardian(self) -> Companion:
-        companion = Companion([sys.executable, "-P", "-m", guardian.__name__], python_environment())
+    def _reaper(self) -> Companion:
+        companion = Companion([sys.executable, "-P", "-m", reaper.__name__], python_environment())
         weakref.finalize(self, _dismiss, companion)
-        companion.tell(guardian.introduction(self.endpoint))
+        companion.tell(reaper.introduction(self.endpoint))
         return companion
 
     def _clean_up(self, name: str) -> bool:
         """Remove a container after a failure, which is what the user shall hear of: nothing is raised.
 
-        Not for long, as the engine may be the trouble; what stays is left to the guardian.
+        Not for long, as the engine may be the trouble; what stays is left to the reaper.
         """
         before, self.api.timeout = self.api.timeout, self.patience.clean_up
         try:
@@ -335,8 +335,8 @@ def _connect(endpoint: Endpoint, seconds: float, later: float) -> tuple[Any, Map
 
 
 def _dismiss(companion: Companion) -> None:
-    """Tell a guardian that we end in order, with nothing left but what it knows of."""
-    companion.tell(guardian.FAREWELL)
+    """Tell a reaper that we end in order, with nothing left but what it knows of."""
+    companion.tell(reaper.FAREWELL)
     companion.dismiss()
 
 

@@ -36,7 +36,7 @@ class Patience:
     for the answer to that, and from one question to the next; tries: questions in a row without an answer
     until it is given up: two minutes with these numbers, as for any other answer (a machine that swaps while
     it links LLVM may be deaf for one). clean_up: for the removal of what was begun, while a user waits for
-    the end; what stays is the guardian's.
+    the end; what stays is the reaper's.
     """
 
     first: float = 5.0
@@ -55,7 +55,7 @@ Ask = Callable[[float], None]
 
 
 class HungError(HostError):
-    """An engine was given up; what it still has of this `tk` is left to the guardian."""
+    """An engine was given up; what it still has of this `tk` is left to the reaper."""
 
 
 class WorkLostError(HostError):

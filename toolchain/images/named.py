@@ -12,7 +12,7 @@ from toolchain.images.plan import Pins, Plan
 from toolchain.images.planner import plan_image
 from toolchain.images.selection import NO_SELECTION, LockMode, Selection
 from toolchain.recipes.additions import NOTHING, Additions, check_digits, split_name, with_additions
-from toolchain.recipes.book import RecipeBook, load_book
+from toolchain.recipes.catalog import RecipeCatalog, load_catalog
 from toolchain.recipes.resolve import Resolution, resolve
 from toolchain.site import SiteConfig, load_site
 
@@ -59,9 +59,11 @@ def plan_named(
     the lock does not fit.
     """
     site = load_site(selection.site)
-    book = load_book(site.recipe_folders)
+    catalog = load_catalog(site.recipe_folders)
     allow = (*site.allow, *selection.allow)
-    resolution = resolve_named(name, book, archs=selection.archs, allow=allow, additions=selection.additions)
+    resolution = resolve_named(
+        name, catalog, archs=selection.archs, allow=allow, additions=selection.additions
+    )
     return plan_resolved(resolution, site, selection.base, selection.lock, ready=ready, locks=locks)
 
 
@@ -94,7 +96,7 @@ def plan_resolved(
 
 def resolve_named(
     name: str,
-    book: RecipeBook,
+    catalog: RecipeCatalog,
     *,
     archs: Sequence[str],
     allow: Sequence[str],
@@ -106,7 +108,7 @@ def resolve_named(
     if digits:
         additions = additions or locked_additions(name)
         check_digits(name, digits, additions, str(lock_path()))
-    return with_additions(resolve(plain, book, archs=archs, allow=allow), additions)
+    return with_additions(resolve(plain, catalog, archs=archs, allow=allow), additions)
 
 
 def with_pins(named: Named, pins: Pins, lock_file: Path, built: LockedBuild | None) -> Named:

@@ -3,7 +3,7 @@
 A bundle is a tar: `manifest.json` first, then each file that it names with size and sha256: the base image,
 the images of components, downloads, packages with apt's signed lists, wheels, the lock's section and a
 site's own recipes. It is checked while it is read. What a build fetches is then put into the engine's build
-caches (seed.py), from which the build takes it without network.
+caches (cache_prefill.py), from which the build takes it without network.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def section_of(bundle: Bundle) -> LockedImage:
 
 def offline_site(site: SiteConfig, bundle: Bundle) -> SiteConfig:
     """The site for a build without network: the bundle's base, apt's lists, and the wheels as pip's index."""
-    from toolchain.provision.seed import PIP_INDEX
+    from toolchain.provision.cache_prefill import PIP_INDEX
     from toolchain.site import Mirror, Proxy
 
     manifest = bundle.manifest

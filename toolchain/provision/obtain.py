@@ -56,7 +56,7 @@ def obtain(
     made = locked(engine, named, trust_first_use=trust_first_use)
     plan, site = made.plan, made.site
     if options.network == "none":
-        from toolchain.provision.seed import plan_offline
+        from toolchain.provision.cache_prefill import plan_offline
 
         plan, site = plan_offline(engine, plan, made.pins, site, say=console.talk)
     with _way_without_internet(named):
@@ -91,9 +91,9 @@ def wants_build(engine: Engine, named: Named) -> bool:
 
 def known_issues(folders: tuple[Path, ...]) -> Iterator[KnownIssue]:
     """Known issues of the recipes, read only when a failure is to be explained."""
-    from toolchain.recipes.book import load_book
+    from toolchain.recipes.catalog import load_catalog
 
-    for one in load_book(folders).issues.values():
+    for one in load_catalog(folders).issues.values():
         yield one.row
 
 

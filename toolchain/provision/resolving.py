@@ -35,7 +35,7 @@ from toolchain.images.plan import (
 )
 from toolchain.images.steps import FETCHED, KEY_READER, download_step, site_step
 from toolchain.provision import origins
-from toolchain.recipes.book import load_book
+from toolchain.recipes.catalog import load_catalog
 from toolchain.web import UnreachableError
 
 if TYPE_CHECKING:
@@ -388,7 +388,7 @@ def _unsolved(plan: Plan, log: str, site_config: SiteConfig) -> TkError:
             why="\n".join(dict.fromkeys(away[-3:])),
             hint="check the network, or name proxy and mirrors in site.yaml",
         )
-    issues = load_book(site_config.recipe_folders).issues.values()
+    issues = load_catalog(site_config.recipe_folders).issues.values()
     causes = known_causes(lines, (one.row for one in issues))
     return BuildError(
         what,

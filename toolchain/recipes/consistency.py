@@ -14,53 +14,53 @@ from toolchain.recipes.strict_yaml import YamlNode
 from toolchain.recipes.versions import is_specifier
 
 if TYPE_CHECKING:
-    from toolchain.recipes.book import RecipeBook
+    from toolchain.recipes.catalog import RecipeCatalog
 
 
-def cross_check(book: RecipeBook, problems: Problems) -> None:
+def cross_check(catalog: RecipeCatalog, problems: Problems) -> None:
     """Add what is wrong between records to `problems`."""
-    _systems(book, problems)
+    _systems(catalog, problems)
     if problems:
         return
-    known = subjects(book)
-    for where, condition in _conditions(book):
+    known = subjects(catalog)
+    for where, condition in _conditions(catalog):
         for name, specifier in condition.has.items():
             if not is_specifier(specifier):
                 problems.append((where, f"`{specifier}` is no specifier of versions"))
             _known(name, known, where, problems)
         for name in condition.lacks:
             _known(name, known, where, problems)
-    for node in (one.node for one in book.entries()):
+    for node in (one.node for one in catalog.entries()):
         for where, name in _placeholders(node):
             if "." in name:
                 _known(name.partition(".")[0], known, where, problems)
-    _expressions(book, problems)
-    _target_vendors(book, problems)
+    _expressions(catalog, problems)
+    _target_vendors(catalog, problems)
 
 
-def subjects(book: RecipeBook) -> set[str]:
+def subjects(catalog: RecipeCatalog) -> set[str]:
     """Everything that a condition may ask about."""
-    known = {*book.stacks, *book.components, *(one.row.system for one in book.systems.values())}
-    for system in book.systems.values():
+    known = {*catalog.stacks, *catalog.components, *(one.row.system for one in catalog.systems.values())}
+    for system in catalog.systems.values():
         known |= system.row.provides.keys()
-    for stack in book.stacks.values():
+    for stack in catalog.stacks.values():
         for entry in stack.rows:
             known |= entry.row.provides.keys() | entry.row.prefixes.keys()
             known |= {name for base in entry.row.bases for name in base.provides}
-    for component in book.components.values():
+    for component in catalog.components.values():
         for release in component.releases:
             known |= release.row.provides.keys() | release.row.prefixes.keys()
     return known
 
 
-def _systems(book: RecipeBook, problems: Problems) -> None:
-    for stack in book.stacks.values():
+def _systems(catalog: RecipeCatalog, problems: Problems) -> None:
+    for stack in catalog.stacks.values():
         for entry in stack.rows:
             for base in entry.node.entries()["bases"].items():
                 name = base.entries()["system"]
-                if name.content not in book.systems:
+                if name.content not in catalog.systems:
                     text = str(name.content)
-                    hint = did_you_mean(text, book.systems) or f"known: {', '.join(book.systems)}"
+                    hint = did_you_mean(text, catalog.systems) or f"known: {', '.join(catalog.systems)}"
                     problems.append((name.where, f"no system is called `{text}`; {hint}"))
 
 
@@ -70,14 +70,14 @@ def _known(name: str, known: set[str], where: str, problems: Problems) -> None:
         problems.append((where, f"unknown name `{name}`; {hint}"))
 
 
-def _conditions(book: RecipeBook) -> Iterator[tuple[str, Condition]]:
-    for rule in book.rules.values():
+def _conditions(catalog: RecipeCatalog) -> Iterator[tuple[str, Condition]]:
+    for rule in catalog.rules.values():
         yield rule.where, rule.row.when
-    for issue in book.issues.values():
+    for issue in catalog.issues.values():
         yield issue.where, issue.row.when
-    for component in book.components.values():
+    for component in catalog.components.values():
         yield from ((component.releases[0].where, one) for one in component.component.automatic)
-    for node in (one.node for one in book.entries()):
+    for node in (one.node for one in catalog.entries()):
         yield from ((one.where, Condition.model_validate(one.plain())) for one in _whens(node))
 
 
@@ -101,37 +101,37 @@ def _placeholders(node: YamlNode) -> Iterator[tuple[str, str]]:
         yield from _placeholders(one)
 
 
-def _expressions(book: RecipeBook, problems: Problems) -> None:
+def _expressions(catalog: RecipeCatalog, problems: Problems) -> None:
     """Images that environments and targets name can be resolved, and no name means two things."""
-    named = [(one.where, one.row.image) for one in book.environments.values()]
+    named = [(one.where, one.row.image) for one in catalog.environments.values()]
     named += [
         (one.where, image)
-        for one in book.targets.values()
+        for one in catalog.targets.values()
         for image in one.row.images
-        if image not in book.environments
+        if image not in catalog.environments
     ]
     for where, image in named:
         try:
-            parse_expression(image, book)
+            parse_expression(image, catalog)
         except TkError as error:
             problems.append((where, f"{error.what}{'; ' if error.hint else ''}{error.hint}"))
-    for name, entry in book.environments.items():
-        if name in book.stacks or name in book.components:
+    for name, entry in catalog.environments.items():
+        if name in catalog.stacks or name in catalog.components:
             problems.append((entry.where, f"`{name}` is the name of a stack or component, too"))
 
 
-def _target_vendors(book: RecipeBook, problems: Problems) -> None:
+def _target_vendors(catalog: RecipeCatalog, problems: Problems) -> None:
     """A target whose images are a vendor's says whose accelerators it needs: jobs get devices by that."""
-    for entry in book.targets.values():
-        vendors = {vendor for image in entry.row.images if (vendor := _vendor_of(image, book)) != "none"}
+    for entry in catalog.targets.values():
+        vendors = {vendor for image in entry.row.images if (vendor := _vendor_of(image, catalog)) != "none"}
         if entry.row.vendor == "none" and vendors:
             said = f"`{entry.row.target}` has no vendor, and its images are for {', '.join(sorted(vendors))}"
             problems.append((entry.where, said))
 
 
-def _vendor_of(image: str, book: RecipeBook) -> str:
-    named = book.environments.get(image)
+def _vendor_of(image: str, catalog: RecipeCatalog) -> str:
+    named = catalog.environments.get(image)
     try:
-        return parse_expression(named.row.image if named else image, book).stack.stack.vendor
+        return parse_expression(named.row.image if named else image, catalog).stack.stack.vendor
     except TkError:  # said with the expressions
         return "none"

@@ -11,7 +11,7 @@ from toolchain.recipes.names import stack_name
 from toolchain.recipes.resolve import (
     Component,
     Examination,
-    RecipeBook,
+    RecipeCatalog,
     Resolution,
     RuleHit,
     examine,
@@ -36,18 +36,18 @@ class Listed:
     states: dict[str, str]
 
 
-def list_recipes(book: RecipeBook, records: Sequence[Evidence]) -> list[Listed]:
+def list_recipes(catalog: RecipeCatalog, records: Sequence[Evidence]) -> list[Listed]:
     """Every version of every stack, then the environments."""
-    names = [stack_name(stack, one.row.version) for stack in book.stacks.values() for one in stack.rows]
-    return [_listed(name, "stack", book, records) for name in names] + [
-        _listed(name, "environment", book, records) for name in book.environments
+    names = [stack_name(stack, one.row.version) for stack in catalog.stacks.values() for one in stack.rows]
+    return [_listed(name, "stack", catalog, records) for name in names] + [
+        _listed(name, "environment", catalog, records) for name in catalog.environments
     ]
 
 
-def _listed(name: str, kind: str, book: RecipeBook, records: Sequence[Evidence]) -> Listed:
-    found = examine(name, book)
+def _listed(name: str, kind: str, catalog: RecipeCatalog, records: Sequence[Evidence]) -> Listed:
+    found = examine(name, catalog)
     whole = found.combination
-    recipe_hash = "" if found.refusing else resolve(name, book).recipe_hash
+    recipe_hash = "" if found.refusing else resolve(name, catalog).recipe_hash
     title = whole.environment.title if whole.environment else whole.stack.stack.title
     return Listed(
         name=name,
@@ -61,7 +61,7 @@ def _listed(name: str, kind: str, book: RecipeBook, records: Sequence[Evidence])
     )
 
 
-def list_components(book: RecipeBook) -> list[dict[str, Any]]:
+def list_components(catalog: RecipeCatalog) -> list[dict[str, Any]]:
     """Every component with its releases, oldest first."""
     return [
         {
@@ -70,7 +70,7 @@ def list_components(book: RecipeBook) -> list[dict[str, Any]]:
             "automatic": bool(component.component.automatic),
             "releases": [one.row.version for one in component.releases],
         }
-        for name, component in book.components.items()
+        for name, component in catalog.components.items()
     ]
 
 

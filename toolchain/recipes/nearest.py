@@ -12,7 +12,7 @@ from toolchain.recipes.rules import facts_of, judge
 from toolchain.recipes.schema import Rule
 
 if TYPE_CHECKING:
-    from toolchain.recipes.book import RecipeBook
+    from toolchain.recipes.catalog import RecipeCatalog
 
 _MOST_CHANGES = 3
 _MOST_TRIED = 5_000
@@ -29,7 +29,10 @@ class _Option:
 
 
 def nearest(
-    combination: Combination, archs: tuple[str, ...], book: RecipeBook, allow: frozenset[str] = frozenset()
+    combination: Combination,
+    archs: tuple[str, ...],
+    catalog: RecipeCatalog,
+    allow: frozenset[str] = frozenset(),
 ) -> Combination | None:
     """Change the fewest parts, then add the fewest warnings, then move the fewest listed versions.
 
@@ -38,45 +41,45 @@ def nearest(
     left out, or the vendor's other stacks tried. Archs stay: they are the user's device. None where nothing
     works.
     """
-    choices = [_stack_options(combination), *_component_options(combination, book)]
-    choices += _additions(combination, archs, book, allow)
+    choices = [_stack_options(combination), *_component_options(combination, catalog)]
+    choices += _additions(combination, archs, catalog, allow)
     for changes in range(1, min(_MOST_CHANGES, len(choices)) + 1):
         groups = (picked for group in combinations(choices, changes) for picked in product(*group))
         candidates = [
             (sum(one.distance for one in picked), _apply(combination, picked))
             for picked in islice(groups, _MOST_TRIED)
         ]
-        if (best := _best(candidates, archs, book, allow)) is not None:
+        if (best := _best(candidates, archs, catalog, allow)) is not None:
             return best
-    without = _best(list(_without(combination, archs, book, allow)), archs, book, allow)
-    return without or _best(list(_other_stacks(combination, choices[1:], book)), archs, book, allow)
+    without = _best(list(_without(combination, archs, catalog, allow)), archs, catalog, allow)
+    return without or _best(list(_other_stacks(combination, choices[1:], catalog)), archs, catalog, allow)
 
 
 def _best(
     candidates: Sequence[tuple[int, Combination]],
     archs: tuple[str, ...],
-    book: RecipeBook,
+    catalog: RecipeCatalog,
     allow: frozenset[str],
 ) -> Combination | None:
     """The candidate with the fewest warnings, then the shortest distance, that no rule refuses."""
-    judged = [(_warnings(one, archs, book, allow), distance, one) for distance, one in candidates]
+    judged = [(_warnings(one, archs, catalog, allow), distance, one) for distance, one in candidates]
     working = [one for one in judged if one[0] >= 0]
     return min(working, key=lambda one: one[:2])[2] if working else None
 
 
 def _refusing(
-    combination: Combination, archs: tuple[str, ...], book: RecipeBook, allow: frozenset[str]
+    combination: Combination, archs: tuple[str, ...], catalog: RecipeCatalog, allow: frozenset[str]
 ) -> list[Rule]:
-    system = book.systems[combination.base.system].row
-    found = judge(facts_of(combination, system, book, archs), book)
+    system = catalog.systems[combination.base.system].row
+    found = judge(facts_of(combination, system, catalog, archs), catalog)
     return [one.row for one in found if one.row.verdict == "refuse" and one.row.id not in allow]
 
 
 def _without(
-    combination: Combination, archs: tuple[str, ...], book: RecipeBook, allow: frozenset[str]
+    combination: Combination, archs: tuple[str, ...], catalog: RecipeCatalog, allow: frozenset[str]
 ) -> Iterator[tuple[int, Combination]]:
     """One component fewer, where a rule says that two of them exclude each other; the last named stays."""
-    for rule in _refusing(combination, archs, book, allow):
+    for rule in _refusing(combination, archs, catalog, allow):
         meant = [
             one for one in combination.parts if {one.name, *one.entry.row.provides} & rule.when.has.keys()
         ]
@@ -86,14 +89,14 @@ def _without(
 
 
 def _other_stacks(
-    combination: Combination, choices: Sequence[Sequence[_Option]], book: RecipeBook
+    combination: Combination, choices: Sequence[Sequence[_Option]], catalog: RecipeCatalog
 ) -> Iterator[tuple[int, Combination]]:
     """The same components, or one of them changed or added, on the vendor's other stacks; newest first."""
     own = combination.stack.stack
     variants = [(0, combination)]
     for options in choices:
         variants += [(len(own.rows) + one.distance, _apply(combination, [one])) for one in options]
-    for stack in book.stacks.values():
+    for stack in catalog.stacks.values():
         if stack.stack.stack == own.stack or stack.stack.vendor != own.vendor:
             continue
         for (changed, variant), (older, entry) in product(variants, enumerate(reversed(stack.rows))):
@@ -101,10 +104,12 @@ def _other_stacks(
             yield changed + older, replace(variant, stack=stack, entry=entry, base=base, environment=None)
 
 
-def _warnings(candidate: Combination, archs: tuple[str, ...], book: RecipeBook, allow: frozenset[str]) -> int:
+def _warnings(
+    candidate: Combination, archs: tuple[str, ...], catalog: RecipeCatalog, allow: frozenset[str]
+) -> int:
     """How many rules warn; -1 when one refuses."""
-    system = book.systems[candidate.base.system].row
-    found = judge(facts_of(candidate, system, book, archs), book)
+    system = catalog.systems[candidate.base.system].row
+    found = judge(facts_of(candidate, system, catalog, archs), catalog)
     if any(one.row.verdict == "refuse" and one.row.id not in allow for one in found):
         return -1
     return len(found)
@@ -124,9 +129,9 @@ def _stack_options(combination: Combination) -> list[_Option]:
     return options
 
 
-def _component_options(combination: Combination, book: RecipeBook) -> Iterator[list[_Option]]:
+def _component_options(combination: Combination, catalog: RecipeCatalog) -> Iterator[list[_Option]]:
     for part in combination.parts:
-        releases = book.components[part.name].releases
+        releases = catalog.components[part.name].releases
         own = releases.index(part.entry)
         yield [
             _Option(2 * abs(index - own), part=ChosenComponent(part.name, one.row.version, one))
@@ -136,13 +141,15 @@ def _component_options(combination: Combination, book: RecipeBook) -> Iterator[l
 
 
 def _additions(
-    combination: Combination, archs: tuple[str, ...], book: RecipeBook, allow: frozenset[str]
+    combination: Combination, archs: tuple[str, ...], catalog: RecipeCatalog, allow: frozenset[str]
 ) -> Iterator[list[_Option]]:
     """Components that refusing rules miss, newest first."""
-    refusing = _refusing(combination, archs, book, allow)
-    missing = dict.fromkeys(name for rule in refusing for name in rule.when.lacks if name in book.components)
+    refusing = _refusing(combination, archs, catalog, allow)
+    missing = dict.fromkeys(
+        name for rule in refusing for name in rule.when.lacks if name in catalog.components
+    )
     for name in missing:
-        releases = [one for one in reversed(book.components[name].releases) if one.row.shape is None]
+        releases = [one for one in reversed(catalog.components[name].releases) if one.row.shape is None]
         yield [
             _Option(2 * index, part=ChosenComponent(name, one.row.version, one))
             for index, one in enumerate(releases)

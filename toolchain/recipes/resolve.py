@@ -12,14 +12,14 @@ from pydantic import BaseModel
 
 from compiler import BadInputError, UsageError, did_you_mean
 from toolchain.recipes.additions import NOTHING, Additions
-from toolchain.recipes.book import Entry, RecipeBook, load_book
+from toolchain.recipes.catalog import Entry, RecipeCatalog, load_catalog
 from toolchain.recipes.layers import build_of, layer_of, with_layers
 from toolchain.recipes.names import ChosenComponent, Combination, parse_name
 from toolchain.recipes.nearest import nearest
 from toolchain.recipes.rules import Facts, facts_of, holds, judge
 from toolchain.recipes.schema import Base, Build, Environment, Layer, Release, Rule, StackRow, System
 
-__all__ = ["Component", "RecipeBook", "Resolution", "RuleHit", "load_book", "resolve"]
+__all__ = ["Component", "RecipeCatalog", "Resolution", "RuleHit", "load_catalog", "resolve"]
 
 # What explains a recipe and does not change the image.
 _EXPLAINS = {"source", "sources", "when", "because", "exceptions", "notes", "title"}
@@ -133,28 +133,28 @@ class Examination:
 
 
 def examine(
-    name: str, book: RecipeBook, *, archs: Sequence[str] = (), allow: Sequence[str] = ()
+    name: str, catalog: RecipeCatalog, *, archs: Sequence[str] = (), allow: Sequence[str] = ()
 ) -> Examination:
     """Find what a name stands for and ask the rules; refusals are among the findings.
 
     The name may end in its archs, as sections of a lock are named: `NAME@ARCH,ARCH`. Raises UsageError for an
     unknown name, arch or rule.
     """
-    _known_rules(allow, book)
+    _known_rules(allow, catalog)
     plain, _, named = name.partition("@")
-    combination = parse_name(plain, book)
-    asked = _known_archs(archs or [one for one in named.split(",") if one], combination, book)
+    combination = parse_name(plain, catalog)
+    asked = _known_archs(archs or [one for one in named.split(",") if one], combination, catalog)
     if not asked and combination.environment is not None:
         asked = combination.environment.archs
-    system = book.systems[combination.base.system].row
-    facts = facts_of(combination, system, book, asked)
-    findings = _findings(combination, asked, facts, book, frozenset(allow))
-    whole, added = _with_automatic(combination, facts, book)
+    system = catalog.systems[combination.base.system].row
+    facts = facts_of(combination, system, catalog, asked)
+    findings = _findings(combination, asked, facts, catalog, frozenset(allow))
+    whole, added = _with_automatic(combination, facts, catalog)
     return Examination(
         asked=name,
         name=combination.name,
         combination=whole,
-        facts=facts_of(whole, system, book, asked),
+        facts=facts_of(whole, system, catalog, asked),
         findings=findings,
         choices=(*combination.choices, *_choices(combination, facts, asked), *added),
         allowed=tuple(one.rule for one in findings if one.verdict == "refuse" and one.rule in allow),
@@ -162,18 +162,18 @@ def examine(
 
 
 def resolve(
-    name: str, book: RecipeBook, *, archs: Sequence[str] = (), allow: Sequence[str] = ()
+    name: str, catalog: RecipeCatalog, *, archs: Sequence[str] = (), allow: Sequence[str] = ()
 ) -> Resolution:
     """Find what a name stands for and ask the rules.
 
     Raises UsageError for an unknown name, arch or rule, BadInputError when a rule refuses that `allow` does
     not name, or when a recipe has a placeholder that nothing in the combination fills.
     """
-    found = examine(name, book, archs=archs, allow=allow)
+    found = examine(name, catalog, archs=archs, allow=allow)
     if found.refusing:
         raise refusal_error(found)
     whole, facts = found.combination, found.facts
-    system = book.systems[whole.base.system]
+    system = catalog.systems[whole.base.system]
     values = _values(facts, whole, system.row)
     stack = _component(whole.stack.stack.stack, whole.row.version, whole.entry, facts, values)
     components = tuple(_component(one.name, one.version, one.entry, facts, values) for one in whole.parts)
@@ -225,19 +225,19 @@ def _for_archs(archs: Sequence[str]) -> str:
     return f" for {', '.join(archs)}" if archs else ""
 
 
-def _known_rules(allow: Sequence[str], book: RecipeBook) -> None:
+def _known_rules(allow: Sequence[str], catalog: RecipeCatalog) -> None:
     for rule in allow:
-        if rule not in book.rules:
-            hint = did_you_mean(rule, book.rules) or f"rules: {', '.join(sorted(book.rules))}"
+        if rule not in catalog.rules:
+            hint = did_you_mean(rule, catalog.rules) or f"rules: {', '.join(sorted(catalog.rules))}"
             raise UsageError(f"no rule is called `{rule}`", where="--allow", hint=hint)
 
 
-def _known_archs(archs: Sequence[str], combination: Combination, book: RecipeBook) -> tuple[str, ...]:
+def _known_archs(archs: Sequence[str], combination: Combination, catalog: RecipeCatalog) -> tuple[str, ...]:
     """The archs asked for; raises UsageError for one that no stack of this vendor has ever had."""
     vendor = combination.stack.stack.vendor
     known = {
         arch
-        for stack in book.stacks.values()
+        for stack in catalog.stacks.values()
         if stack.stack.vendor == vendor
         for entry in stack.rows
         for arch in (*entry.row.archs, *entry.row.arch_aliases)
@@ -250,12 +250,16 @@ def _known_archs(archs: Sequence[str], combination: Combination, book: RecipeBoo
 
 
 def _findings(
-    combination: Combination, asked: tuple[str, ...], facts: Facts, book: RecipeBook, allow: frozenset[str]
+    combination: Combination,
+    asked: tuple[str, ...],
+    facts: Facts,
+    catalog: RecipeCatalog,
+    allow: frozenset[str],
 ) -> tuple[RuleHit, ...]:
-    found = judge(facts, book)
+    found = judge(facts, catalog)
     if not any(_refuses(one, allow) for one in found):
         return tuple(_finding(one, "") for one in found)
-    close = nearest(combination, asked, book, allow)
+    close = nearest(combination, asked, catalog, allow)
     return tuple(_finding(one, close.name if close and _refuses(one, allow) else "") for one in found)
 
 
@@ -269,11 +273,11 @@ def _finding(entry: Entry[Rule], close: str) -> RuleHit:
 
 
 def _with_automatic(
-    combination: Combination, facts: Facts, book: RecipeBook
+    combination: Combination, facts: Facts, catalog: RecipeCatalog
 ) -> tuple[Combination, list[tuple[str, str]]]:
     """Add what no one names and the image needs: the compiler's own Python where the base has none."""
     added = []
-    for name, component in book.components.items():
+    for name, component in catalog.components.items():
         if not any(holds(one, facts) for one in component.component.automatic):
             continue
         entry = [one for one in component.releases if one.row.shape is None][-1]

@@ -11,7 +11,7 @@ from toolchain.recipes.schema import Condition, Rule, System
 from toolchain.recipes.versions import meets
 
 if TYPE_CHECKING:
-    from toolchain.recipes.book import ComponentBook, Entry, RecipeBook
+    from toolchain.recipes.catalog import ComponentCatalog, Entry, RecipeCatalog
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Facts:
 
 
 def facts_of(
-    combination: Combination, system: System, book: RecipeBook, archs: tuple[str, ...] = ()
+    combination: Combination, system: System, catalog: RecipeCatalog, archs: tuple[str, ...] = ()
 ) -> Facts:
     """Collect what system, base, stack and components provide; what is more particular wins."""
     row = combination.row
@@ -42,14 +42,14 @@ def facts_of(
     for part in combination.parts:
         release = part.entry.row
         provides |= {**release.provides, part.name: part.version}
-        versions |= {**release.provides, part.name: _comparable(part, book.components[part.name])}
+        versions |= {**release.provides, part.name: _comparable(part, catalog.components[part.name])}
         prefixes |= release.prefixes
     asked = archs or (combination.environment.archs if combination.environment else ()) or row.default_archs
     named = tuple(dict.fromkeys(row.arch_aliases.get(one, one) for one in asked))
     return Facts(versions, provides, prefixes, asked, named, row.archs)
 
 
-def _comparable(part: ChosenComponent, component: ComponentBook) -> str:
+def _comparable(part: ChosenComponent, component: ComponentCatalog) -> str:
     return part.entry.row.released if component.component.by_date else part.version
 
 
@@ -72,12 +72,12 @@ def unsupported_archs(facts: Facts) -> tuple[str, ...]:
     return tuple(one for one in facts.archs if facts.listed_archs and one not in facts.listed_archs)
 
 
-def judge(facts: Facts, book: RecipeBook) -> list[Entry[Rule]]:
+def judge(facts: Facts, catalog: RecipeCatalog) -> list[Entry[Rule]]:
     """The rules that have something to say, refusals first.
 
     The general rule on archs is silent where a rule on that very arch gives the better reason.
     """
-    found = [one for one in book.rules.values() if holds(one.row.when, facts)]
+    found = [one for one in catalog.rules.values() if holds(one.row.when, facts)]
     particular = any(one.row.when.archs and one.row.verdict == "refuse" for one in found)
     kept = [one for one in found if not (particular and one.row.when.unsupported_arch)]
     return sorted(kept, key=lambda one: one.row.verdict != "refuse")

@@ -3,7 +3,7 @@
 Words: a *stack* is a vendor's base image in one or more versions; a *component* is added to any stack and
 sees only what the stack *provides*; a *layer* is what either adds to the image; a *system* is an operating
 system.
-Texts with `{version}` and the like are filled in by book.py before anything is checked here.
+Texts with `{version}` and the like are filled in by catalog.py before anything is checked here.
 """
 
 from __future__ import annotations

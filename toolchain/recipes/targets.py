@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler import BadInputError, UsageError, did_you_mean
-from toolchain.recipes.book import Entry, RecipeBook
+from toolchain.recipes.catalog import Entry, RecipeCatalog
 from toolchain.recipes.resolve import Examination, examine
 from toolchain.recipes.schema import TargetImages
 
@@ -21,13 +21,13 @@ class TargetImage:
     because: str
 
 
-def find_target(target: str, book: RecipeBook) -> Entry[TargetImages]:
+def find_target(target: str, catalog: RecipeCatalog) -> Entry[TargetImages]:
     """What the recipes say of a target, by its name or an alias; raises UsageError for an unknown one."""
-    aliases = {alias: one.row.target for one in book.targets.values() for alias in one.row.aliases}
-    found = book.targets.get(aliases.get(target, target))
+    aliases = {alias: one.row.target for one in catalog.targets.values() for alias in one.row.aliases}
+    found = catalog.targets.get(aliases.get(target, target))
     if found is None:
-        known = (*book.targets, *aliases)
-        hint = did_you_mean(target, known) or f"targets: {', '.join(book.targets)}"
+        known = (*catalog.targets, *aliases)
+        hint = did_you_mean(target, known) or f"targets: {', '.join(catalog.targets)}"
         raise UsageError(
             f"no image is listed for the target `{target}`", where="recipes/targets.yaml", hint=hint
         )
@@ -35,18 +35,18 @@ def find_target(target: str, book: RecipeBook) -> Entry[TargetImages]:
 
 
 def image_for(
-    target: str, book: RecipeBook, *, archs: Sequence[str] = (), allow: Sequence[str] = ()
+    target: str, catalog: RecipeCatalog, *, archs: Sequence[str] = (), allow: Sequence[str] = ()
 ) -> TargetImage:
     """Choose the first image of a target that no rule refuses for these archs (by default the target's).
 
     Raises UsageError for an unknown target or arch, BadInputError when no image has all the archs.
     """
-    entry = find_target(target, book)
+    entry = find_target(target, catalog)
     target = entry.row.target
     wanted = tuple(archs) or entry.row.default_archs
     refused: list[str] = []
     for image in entry.row.images:
-        found = examine(image, book, archs=wanted, allow=allow)
+        found = examine(image, catalog, archs=wanted, allow=allow)
         if not found.refusing:
             return TargetImage(target, found.name, found.facts.archs, _because(entry.row.because, refused))
         refused.append(_reason(found))

@@ -17,7 +17,7 @@ import yaml
 
 from tests.support import command
 from tests.support.command import ROOT
-from tests.support.recipes import book, plan
+from tests.support.recipes import catalog, plan
 from toolchain.images.lock.file import Lock, LockedImage, read_lock, write_lock
 from toolchain.images.lock.pins import user_lock
 from toolchain.images.named import plan_named
@@ -200,7 +200,7 @@ def test_the_evidence_of_all_jobs_comes_together(tmp_path: Path) -> None:
 def published(name: str) -> Evidence:
     wanted = plan(name)
     image = f"ghcr.io/o/r/{wanted.reference}@sha256:{'0' * 64}"
-    return Evidence(name, "published", resolve(name, book()).recipe_hash, "a test", wanted.key, image)
+    return Evidence(name, "published", resolve(name, catalog()).recipe_hash, "a test", wanted.key, image)
 
 
 def repository(tmp_path: Path) -> tuple[Path, Path]:
@@ -233,7 +233,7 @@ def test_a_published_image_is_named_in_the_lock(
 ) -> None:
     bare = plan("cpu")
     pins = Pins(base_digest=f"sha256:{'1' * 64}", apt={name.partition("=")[0]: "1" for name in bare.apt})
-    section = LockedImage(resolve("cpu", book()).recipe_hash, bare.base.reference, pins)
+    section = LockedImage(resolve("cpu", catalog()).recipe_hash, bare.base.reference, pins)
     monkeypatch.setenv("XDG_STATE_HOME", str(project / "state"))
     write_lock(user_lock(), Lock({bare.section: section}))  # it counts, but it is not the project's
     own = plan_named("cpu").plan.key

@@ -16,7 +16,7 @@ from tests.support.fake_engine import FakeEngine
 from toolchain.containers.host_probe import to_lines
 from toolchain.containers.launch import Launch, prepare, start
 from toolchain.containers.request import Request
-from toolchain.devices.hosting import Caller
+from toolchain.devices.host_facts import Caller
 from toolchain.devices.options import create_arguments
 from toolchain.devices.wishes import Extras, Wishes
 

@@ -20,12 +20,12 @@ from toolchain.containers.needs import Given, give, needs_of
 from toolchain.containers.place import image_of_target, run_placed
 from toolchain.containers.request import Asked, Place, Word
 from toolchain.devices.detect import Inventory, detect
-from toolchain.devices.hosting import Caller, EngineFacts
+from toolchain.devices.host_facts import Caller, EngineFacts
 from toolchain.devices.options import create_arguments
 from toolchain.devices.wishes import Wishes
 from toolchain.engine.client import Finished
 from toolchain.options import Role
-from toolchain.recipes.book import RecipeBook, load_book
+from toolchain.recipes.catalog import RecipeCatalog, load_catalog
 
 DOCKER = EngineFacts("docker", "28.2.2", runtimes=("nvidia", "runc"))
 PODMAN = EngineFacts("podman", "4.3.1", cdi=True)
@@ -41,8 +41,8 @@ RUNNING = ("run", "verify", "bench")
 
 
 @pytest.fixture(scope="module")
-def book() -> RecipeBook:
-    return load_book(())
+def catalog() -> RecipeCatalog:
+    return load_catalog(())
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +54,7 @@ Find = Callable[..., Given]
 
 
 @pytest.fixture
-def given(book: RecipeBook, blank: Path, tmp_path: Path) -> Find:
+def given(catalog: RecipeCatalog, blank: Path, tmp_path: Path) -> Find:
     """What a command gets for a target on a captured machine."""
 
     def find(
@@ -70,7 +70,7 @@ def given(book: RecipeBook, blank: Path, tmp_path: Path) -> Find:
         own = {"target": target} if command == "compile" else {}
         if command in RUNNING:
             own = {"library": library_for(target, blank, tmp_path / "model.so")}
-        needs = needs_of(command, {**own, **(values or {})}, said, book)
+        needs = needs_of(command, {**own, **(values or {})}, said, catalog)
         return give(needs, on_machine(on, tmp_path), engine, CALLER, said.wishes)
 
     return find
@@ -82,12 +82,12 @@ def on_machine(name: str, tmp_path: Path) -> Inventory:
 
 @pytest.mark.parametrize("command", ["run", "compile"])
 def test_every_target_on_every_machine(
-    command: str, given: Find, book: RecipeBook, golden: Callable[[str, str], None]
+    command: str, given: Find, catalog: RecipeCatalog, golden: Callable[[str, str], None]
 ) -> None:
     lines = []
     for name in names():
         said: dict[str, dict[str, list[str]]] = {}
-        for target in book.targets:
+        for target in catalog.targets:
             for title, engine in ENGINES.items():
                 text = outcome(lambda t=target, n=name, e=engine: given(command, t, n, e))  # type: ignore[misc]
                 text = text.replace(f"is for {target}\n", "is for TARGET\n")
@@ -195,10 +195,10 @@ def test_unknown_targets(given: Find) -> None:
         given("run", "vulkan", "none")
 
 
-def test_a_file_that_is_no_library(book: RecipeBook, tmp_path: Path) -> None:
+def test_a_file_that_is_no_library(catalog: RecipeCatalog, tmp_path: Path) -> None:
     (tmp_path / "x.so").write_text("no")
     with pytest.raises(BadInputError, match="no model library"):
-        needs_of("run", {"library": tmp_path / "x.so"}, Asked(), book)
+        needs_of("run", {"library": tmp_path / "x.so"}, Asked(), catalog)
 
 
 def test_a_driver_s_folder_does_not_hide_the_job_s_own(given: Find) -> None:
@@ -223,12 +223,12 @@ def machine_file(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def test_the_machine_of_a_remote_engine_is_looked_at_in_the_image(
-    blank: Path, book: RecipeBook, tmp_path: Path
+    blank: Path, catalog: RecipeCatalog, tmp_path: Path
 ) -> None:
     library = library_for("rocm-amd", blank, tmp_path / "model.so")
     lines = to_lines(machine("amd-mi50", tmp_path / "there"))
     engine = FakeEngine(url="tcp://10.0.0.1:1", answer=Finished(0, lines))
-    needs = needs_of("run", {"library": library}, Asked(), book)
+    needs = needs_of("run", {"library": library}, Asked(), catalog)
     found = place._given(engine, "some/image:1", needs, Place("some/image:1"))  # type: ignore[arg-type]
     assert found.present[0] == "/dev/kfd"
     assert engine.asked[0][0] == "some/image:1"

@@ -11,7 +11,7 @@ import pytest
 from compiler import HostError, UsageError
 from tests.support.device_trees import machine, names
 from toolchain.devices.detect import detect
-from toolchain.devices.hosting import Caller, EngineFacts, read_facts
+from toolchain.devices.host_facts import Caller, EngineFacts, read_facts
 from toolchain.devices.options import RunOption, command_line, create_arguments
 from toolchain.devices.privileges import asked_options, base_options, run_options
 from toolchain.devices.wishes import Wishes

@@ -17,7 +17,7 @@ from tests.support.device_trees import machine, names
 from tests.support.fake_engine import FakeEngine, stored
 from toolchain.containers.host_probe import to_lines
 from toolchain.devices.detect import detect
-from toolchain.devices.hosting import Caller
+from toolchain.devices.host_facts import Caller
 from toolchain.devices.sysroot import Sysroot
 from toolchain.doctor import accelerators, engines, host, sites, storage
 from toolchain.doctor.examine import CHECKS, run_checks

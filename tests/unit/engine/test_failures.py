@@ -15,7 +15,7 @@ from tests.support.broken_engine import VERSION, Answer, Request, fake_engine, h
 from toolchain.engine import failures, store
 from toolchain.engine.client import lacks_program, open_engine
 from toolchain.engine.endpoint import Endpoint
-from toolchain.recipes.book import load_book
+from toolchain.recipes.catalog import load_catalog
 from toolchain.web import UnreachableError
 
 Start = Callable[[Answer], Endpoint]
@@ -176,7 +176,7 @@ def test_known_causes_that_are_named_are_in_the_recipes() -> None:
         for name in re.findall(r"known cause ([a-z-]+)", meaning)
     }
     assert named
-    assert named <= set(load_book().issues)
+    assert named <= set(load_catalog().issues)
 
 
 def test_it_hangs_later(start: Start) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from compiler import BadInputError, UsageError
 from tests.support.command import tk
-from tests.support.recipes import book
+from tests.support.recipes import catalog
 from toolchain.images.lock.file import Lock, LockedImage, lock_text, parse_lock, write_lock
 from toolchain.images.lock.pins import added_to, lock_path, recipe_of
 from toolchain.images.named import plan_named
@@ -26,7 +26,7 @@ ALL = Additions(("htop", "jq=1.6-2.1"), ("rich==13.7.1",), (Script(Path("my setu
 
 
 def planned(added: Additions, name: str = "cpu") -> Plan:
-    return plan_image(with_additions(resolve(name, book(), allow=tuple(book().rules)), added))
+    return plan_image(with_additions(resolve(name, catalog(), allow=tuple(catalog().rules)), added))
 
 
 def test_they_are_one_more_layer_of_another_image() -> None:
@@ -46,7 +46,7 @@ def test_they_are_one_more_layer_of_another_image() -> None:
 
 
 def test_without_them_nothing_changes() -> None:
-    resolution = resolve("cpu", book())
+    resolution = resolve("cpu", catalog())
     assert with_additions(resolution, NOTHING) is resolution
     assert "tk.with" not in dict(planned(NOTHING).labels)
 
@@ -153,10 +153,10 @@ def test_mistakes(words: list[str], code: int, said: str, tmp_path: Path) -> Non
 def test_packages_of_apt_are_for_systems_that_have_it() -> None:
     name = next(
         stack.stack.name.replace("{version}", row.row.version) + f"+{base.system}"
-        for stack in book().stacks.values()
+        for stack in catalog().stacks.values()
         for row in stack.rows
         for base in row.row.bases
-        if book().systems[base.system].row.family != "debian"
+        if catalog().systems[base.system].row.family != "debian"
     )
     with pytest.raises(BadInputError, match="has no apt"):
         planned(Additions(("htop",)), name)

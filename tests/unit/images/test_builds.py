@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 
 from tests.support.python_pins import REQUIRES_PYTHON, python_installs
-from tests.support.recipes import book, builds, plan, shipped_names
+from tests.support.recipes import builds, catalog, plan, shipped_names
 from toolchain.images.plan import Env, Plan, Run
 from toolchain.images.steps import SITE_SCRIPT
 
@@ -115,7 +115,7 @@ def test_what_a_build_clones_is_locked_with_it() -> None:
 
 def test_every_tvm_can_import_onnx_and_xgboost() -> None:
     for name in ("tvm", "tvm-sycl", "tvm-rocm"):
-        for entry in book().components[name].releases:
+        for entry in catalog().components[name].releases:
             assert entry.row.build is not None
             assert {Requirement(one).name for one in entry.row.build.python_packages} >= WANTED_BY_TVM
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.recipes import book, plan
+from tests.support.recipes import catalog, plan
 from toolchain.images.diff import PlanChange, diff_plans
 from toolchain.images.plan import Pins
 from toolchain.images.planner import plan_image
@@ -42,7 +42,7 @@ def test_other_versions() -> None:
 
 
 def test_what_a_lock_pins_is_a_difference() -> None:
-    resolution = resolve("cuda-12-pip", book())
+    resolution = resolve("cuda-12-pip", catalog())
     pins = Pins(pip={"nvidia-cuda-nvrtc-cu12": ("12.9.86", ("a" * 64,))})
     differences = diff_plans(plan("cuda-12-pip"), plan_image(resolution, lock=pins))
     assert {one.kind for one in differences} == {"instructions", "file"}

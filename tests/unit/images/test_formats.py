@@ -10,7 +10,7 @@ import yaml
 
 from compiler import HostError
 from tests.support.machines import AMD, BASE, HYGON, NVIDIA
-from tests.support.recipes import book, plan
+from tests.support.recipes import catalog, plan
 from toolchain.devices.options import RunOption
 from toolchain.images.formats import apptainer, bake, compose, devcontainer
 from toolchain.images.planner import plan_image
@@ -114,7 +114,7 @@ def test_devcontainer_builds_the_image_that_it_names() -> None:
     """An environment and its archs are typed by the section's name; the plain one is another image."""
     name = "tvm-sycl-rocm"
     command = json.loads(devcontainer.devcontainer(plan(name), BASE))["initializeCommand"]
-    assert plan_image(resolve(command[-1], book())).reference == plan(name).reference
+    assert plan_image(resolve(command[-1], catalog())).reference == plan(name).reference
     assert command[-1].startswith("tvm-sycl-rocm@gfx")
 
 

@@ -8,7 +8,7 @@ from toolchain.images.lock.apt import CHECKSUMS, PREFERENCES, SNAPSHOTS, checksu
 from toolchain.images.plan import Deb, Pins, Run
 from toolchain.images.planner import plan_image
 from toolchain.images.render import context, dockerfile
-from toolchain.recipes.book import load_book
+from toolchain.recipes.catalog import load_catalog
 from toolchain.recipes.resolve import resolve
 
 PINS = Pins(
@@ -26,7 +26,7 @@ def test_only_the_locked_versions_can_be_taken() -> None:
 
 
 def test_every_installation_sees_them() -> None:
-    plan = plan_image(resolve("cpu-sycl", load_book()), lock=PINS)
+    plan = plan_image(resolve("cpu-sycl", load_catalog()), lock=PINS)
     installs = [one for one in plan.runs() if any(words[2:4] == ("apt", "install") for words in one.commands)]
     others = [one for one in plan.runs() if one not in installs]
     assert len(installs) >= 2
@@ -37,14 +37,14 @@ def test_every_installation_sees_them() -> None:
 
 
 def test_without_a_lock_there_is_none() -> None:
-    plan = plan_image(resolve("cpu-sycl", load_book()))
+    plan = plan_image(resolve("cpu-sycl", load_catalog()))
     assert PREFERENCES not in {one.path for one in plan.files}
     assert not any(_sees(one) for one in plan.runs())
 
 
 def test_another_lock_is_another_image() -> None:
-    book = load_book()
-    keys = {plan_image(resolve("cpu", book), lock=Pins(apt={"libasan8": one})).key for one in ("1", "2")}
+    catalog = load_catalog()
+    keys = {plan_image(resolve("cpu", catalog), lock=Pins(apt={"libasan8": one})).key for one in ("1", "2")}
     assert len(keys) == 2
 
 
@@ -58,7 +58,7 @@ def test_snapshots_are_of_the_lock_s_time_and_of_a_day_later() -> None:
         ("cuda-12.1", "*.ubuntu.com/ubuntu https://snapshot.ubuntu.com/ubuntu/"),
     ):
         locked = Pins(apt={"g++": "1"}, snapshot="20261231T203000Z")
-        plan = plan_image(resolve(name, load_book()), lock=locked)
+        plan = plan_image(resolve(name, load_catalog()), lock=locked)
         (text,) = [one.data.decode() for one in plan.files if one.path == SNAPSHOTS]
         lines = text.splitlines()
         assert lines[0] == f"{first}20261231T203000Z"
@@ -70,7 +70,7 @@ def test_snapshots_are_of_the_lock_s_time_and_of_a_day_later() -> None:
 
 
 def test_a_system_without_snapshots_has_none() -> None:
-    plan = plan_image(resolve("cpu", load_book()), lock=Pins(apt={"g++": "1"}))
+    plan = plan_image(resolve("cpu", load_catalog()), lock=Pins(apt={"g++": "1"}))
     assert SNAPSHOTS not in {one.path for one in plan.files}
 
 
@@ -83,6 +83,6 @@ def test_checksums_name_files_as_apt_does() -> None:
     debs = {"g++": Deb("https://x/g.deb", "a" * 64), "libc6:i386": Deb("https://x/c.deb", "b" * 64)}
     locked = Pins(apt={"g++": "4:12.2.0-3", "libc6:i386": "2.36", "other": "1"}, debs=debs)
     assert checksums(locked) == f"{'a' * 64} g++_4%3a12.2.0-3_\n{'b' * 64} libc6_2.36_\n"
-    plan = plan_image(resolve("cpu", load_book()), lock=locked)
+    plan = plan_image(resolve("cpu", load_catalog()), lock=locked)
     assert checksums(locked).encode() in {one.data for one in plan.files if one.path == CHECKSUMS}
     assert checksums(PINS) == ""

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from compiler import BadInputError
-from tests.support.recipes import book, plan
+from tests.support.recipes import catalog, plan
 from toolchain.images.parse_back import check_parses_back
 from toolchain.images.plan import ContextFile, Copy, From, Pins, Plan, Run
 from toolchain.images.planner import plan_image
@@ -23,7 +23,7 @@ LLVM = "https://github.com/intel/llvm"
 
 
 def made(name: str, **options: object) -> Plan:
-    return plan_image(resolve(name, book(), allow=tuple(book().rules)), **options)  # type: ignore[arg-type]
+    return plan_image(resolve(name, catalog(), allow=tuple(catalog().rules)), **options)  # type: ignore[arg-type]
 
 
 def flat(one: Plan) -> str:
@@ -51,7 +51,7 @@ def test_a_component_is_one_image_whatever_is_beside_it() -> None:
 
 def test_archs_count_only_where_something_bakes_them() -> None:
     def key(name: str, arch: str) -> str:
-        return plan_image(resolve(name, book(), archs=[arch], allow=tuple(book().rules))).key
+        return plan_image(resolve(name, catalog(), archs=[arch], allow=tuple(catalog().rules))).key
 
     assert key(DPCPP, "gfx906") == key(DPCPP, "gfx908")
     baked = "rocm-5.4.3+dpcpp-2022-12+llvm-14+tvm-sycl-0.10"

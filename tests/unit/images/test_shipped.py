@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.recipes import all_plans, book, plan, shipped_names
+from tests.support.recipes import all_plans, catalog, plan, shipped_names
 from toolchain.images.parse_back import check_parses_back
 from toolchain.images.plan import Copy, From, Plan, Run, User
 from toolchain.images.render import context, dockerfile, without_mounts
@@ -74,7 +74,7 @@ def test_every_release_of_every_component_is_in_some_name() -> None:
     shown = {(one.kind, one.version) for name in shipped_names() for one in _components(name)}
     releases = {
         (kind, entry.row.version)
-        for kind, component in book().components.items()
+        for kind, component in catalog().components.items()
         for entry in component.releases
         if entry.row.build is not None or entry.row.install
     }

@@ -8,7 +8,7 @@ from toolchain.images.plan import Plan
 from toolchain.images.planner import plan_image
 from toolchain.images.render import dockerfile
 from toolchain.lint import lint_text
-from toolchain.recipes.book import load_book
+from toolchain.recipes.catalog import load_catalog
 from toolchain.recipes.resolve import resolve
 
 NAMES = (
@@ -19,7 +19,7 @@ NAMES = (
 
 @pytest.mark.parametrize("name", NAMES)
 def test_generated_dockerfiles(name: str) -> None:
-    for plan in _with_components(plan_image(resolve(name, load_book()))):
+    for plan in _with_components(plan_image(resolve(name, load_catalog()))):
         found = {one.rule for one in lint_text(dockerfile(plan), where=plan.name)}
         component = {"no-user"} if plan.provides else set()  # FROM scratch: holds files, and is never run
         assert found <= {"base-without-digest", *component}

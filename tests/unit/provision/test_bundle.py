@@ -35,8 +35,8 @@ from toolchain.provision.bundle import (
     section_of,
 )
 from toolchain.provision.bundled_recipes import use_recipes
-from toolchain.provision.seed import _dockerfile, _parts
-from toolchain.recipes.book import load_book
+from toolchain.provision.cache_prefill import _dockerfile, _parts
+from toolchain.recipes.catalog import load_catalog
 from toolchain.recipes.resolve import resolve
 from toolchain.site import Mirror, SiteConfig
 
@@ -282,7 +282,7 @@ def test_an_image_that_is_another_one(tmp_path: Path) -> None:
 
 
 def test_a_bundle_is_found_by_its_plan_only(tmp_path: Path) -> None:
-    plan = plan_image(resolve("cpu", load_book()))
+    plan = plan_image(resolve("cpu", load_catalog()))
     with pytest.raises(HostError, match="no bundle was imported"):
         imported_bundle(plan)
     path, _ = make(tmp_path, plan=plan.key)
@@ -312,22 +312,22 @@ def test_what_goes_into_the_caches(tmp_path: Path) -> None:
     found = imported(tmp_path)
     (part,) = _parts(found)
     assert {one.path for one in part} == {
-        "seed/var/cache/apt/archives/gcc_4%3a12.2.0-3_amd64.deb",
-        "seed/var/lib/apt/lists/deb.example.com_InRelease",
-        f"seed/var/cache/tk-downloads/{'b' * 64}",
-        "seed/var/cache/tk-pip/bundle/wheels/tk_demo-1.0-py3-none-any.whl",
-        "seed/var/cache/tk-pip/bundle/simple/tk-demo/index.html",
+        "prefill/var/cache/apt/archives/gcc_4%3a12.2.0-3_amd64.deb",
+        "prefill/var/lib/apt/lists/deb.example.com_InRelease",
+        f"prefill/var/cache/tk-downloads/{'b' * 64}",
+        "prefill/var/cache/tk-pip/bundle/wheels/tk_demo-1.0-py3-none-any.whl",
+        "prefill/var/cache/tk-pip/bundle/simple/tk-demo/index.html",
     }
-    text = _dockerfile(plan_image(resolve("cpu-sycl", load_book())), found, part)
+    text = _dockerfile(plan_image(resolve("cpu-sycl", load_catalog())), found, part)
     assert text.startswith("FROM tk-bundle/base:111111111111\nRUN --mount=type=cache,id=tk-apt-debian-12,")
     assert "target=/var/cache/tk-pip" in text
-    assert "cp -R /seed/var/lib/apt/lists/. /var/lib/apt/lists/" in text
+    assert "cp -R /prefill/var/lib/apt/lists/. /var/lib/apt/lists/" in text
 
 
 def test_large_bundles_go_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolchain.provision import seed
+    from toolchain.provision import cache_prefill
 
-    monkeypatch.setattr(seed, "_MOST_BYTES", 10)
+    monkeypatch.setattr(cache_prefill, "_MOST_BYTES", 10)
     parts = list(_parts(imported(tmp_path)))
     assert len(parts) == 4
     assert sum(len(part) for part in parts) == 5
@@ -359,7 +359,7 @@ def with_recipes(folder: Path) -> tuple[Bundle, Path]:
     recipes = folder / "bundle" / "recipes" / "0"
     (recipes / "stacks").mkdir(parents=True)
     (recipes / "stacks" / "acme.yaml").write_text(ACME)
-    resolution = resolve("acme-2.0", load_book([recipes]))
+    resolution = resolve("acme-2.0", load_catalog([recipes]))
     apt = dict.fromkeys(plan_image(resolution).apt, "1")
     pins = Pins(base_digest="sha256:" + "2" * 64, apt=apt)
     section = LockedImage(resolution.recipe_hash, "acme.example/base:2.0", pins)

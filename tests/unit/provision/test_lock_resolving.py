@@ -22,7 +22,7 @@ from toolchain.provision import locking, origins, resolving
 from toolchain.provision.locking import Change, changes, lock_plan
 from toolchain.provision.resolving import Packages, parse_apt, parse_pip, parse_uris, resolving_script
 from toolchain.recipes.additions import NOTHING
-from toolchain.recipes.book import load_book
+from toolchain.recipes.catalog import load_catalog
 from toolchain.recipes.resolve import resolve
 from toolchain.site import Mirror, SiteConfig
 from toolchain.web import UnreachableError
@@ -62,7 +62,7 @@ SHA256:{"b" * 64}
 
 def test_files_that_no_snapshot_keeps() -> None:
     site = SiteConfig(apt_mirrors=(Mirror("https://", "http://m/apt/"),))
-    system = load_book().systems["debian-12"].row
+    system = load_catalog().systems["debian-12"].row
     apt = {"hello": "2.10-3", "hip-dev": "5.4+1", "x:i386": "1", "y": "1", "z": "1"}
     assert parse_uris(URIS, apt, system.archives, site.original_apt_url) == {
         "hip-dev": Deb("https://repo.radeon.com/rocm/apt/5.4.3/pool/hip-dev_5.4%2b1_amd64.deb", "b" * 64),
@@ -90,7 +90,7 @@ def _nobody(url: str) -> str:
 
 
 def script(name: str) -> list[str]:
-    return resolving_script(plan_image(resolve(name, load_book()))).splitlines()
+    return resolving_script(plan_image(resolve(name, load_catalog()))).splitlines()
 
 
 def test_the_script_of_an_image_with_python_packages() -> None:
@@ -104,7 +104,7 @@ def test_the_script_of_an_image_with_python_packages() -> None:
 
 
 def test_the_script_of_an_image_with_sources_of_its_own() -> None:
-    plan = plan_image(resolve("rocm-5.4.3", load_book()))
+    plan = plan_image(resolve("rocm-5.4.3", load_catalog()))
     lines = resolving_script(plan).splitlines()
     reader, update = (i for i, line in enumerate(lines) if line.endswith("apt update"))
     key = next(i for i, line in enumerate(lines) if "rocm.gpg.key" in line)
@@ -364,7 +364,7 @@ def test_the_snapshot_stays_while_versions_do(asked: list[str]) -> None:
         environment=None,
         additions=NOTHING,
         fallbacks=(),
-        system=load_book().systems["debian-12"].row,
+        system=load_catalog().systems["debian-12"].row,
     )
     plan = dataclasses.replace(PLAN, resolution=archived)  # type: ignore[arg-type]
 

@@ -10,7 +10,7 @@ import pytest
 
 from compiler import BuildError
 from tests.support.fake_engine import FakeEngine, stored
-from tests.support.recipes import book, plan
+from tests.support.recipes import catalog, plan
 from toolchain.engine.build import BuiltImage
 from toolchain.images.plan import Plan
 from toolchain.main import main
@@ -72,7 +72,7 @@ def test_each_image_gets_as_far_as_it_can(
     assert published.image.startswith(f"{REGISTRY}/{plan('llvm-16').reference}@sha256:")
     assert (published.plan, published.recipe_hash) == (
         plan("llvm-16").key,
-        resolve("llvm-16", book()).recipe_hash,
+        resolve("llvm-16", catalog()).recipe_hash,
     )
 
 
@@ -104,7 +104,7 @@ def test_a_stand_in_is_no_evidence(
 def test_evidence_of_an_environment_is_found_by_its_name(
     engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    wanted = resolve("tvm-sycl-cuda", book())
+    wanted = resolve("tvm-sycl-cuda", catalog())
     file = tmp_path / "found.json"
     assert publish(engine, monkeypatch, {"tvm-sycl-cuda": "built"}, "--private", "--evidence", str(file)) == 0
     shown = states(("tvm-sycl-cuda", wanted.name), wanted.recipe_hash, load_evidence(file))

@@ -8,7 +8,7 @@ import pytest
 
 from compiler import BadInputError, ExitCode, UsageError
 from toolchain.recipes.names import stack_name
-from toolchain.recipes.resolve import RecipeBook, examine, load_book, resolve
+from toolchain.recipes.resolve import RecipeCatalog, examine, load_catalog, resolve
 
 OK, WARN, REFUSE = "ok", "warn", "refuse"
 
@@ -113,8 +113,8 @@ CASES: list[tuple[str, tuple[str, ...], str, tuple[str, ...], str, str]] = [
 
 
 @functools.cache
-def book() -> RecipeBook:
-    return load_book()
+def catalog() -> RecipeCatalog:
+    return load_catalog()
 
 
 def identity(case: object) -> str | None:
@@ -125,18 +125,18 @@ def identity(case: object) -> str | None:
 def test_combination(
     name: str, archs: tuple[str, ...], verdict: str, rules: tuple[str, ...], source: str, nearest: str
 ) -> None:
-    found = examine(name, book(), archs=archs)
+    found = examine(name, catalog(), archs=archs)
     assert tuple(one.rule for one in found.findings) == rules
     if verdict == REFUSE:
         assert found.findings[0].verdict == REFUSE
         assert found.findings[0].nearest == nearest
         with pytest.raises(BadInputError) as caught:
-            resolve(name, book(), archs=archs)
+            resolve(name, catalog(), archs=archs)
         assert caught.value.code == ExitCode.BAD_INPUT
         for part in (rules[0], source, nearest, "recipes/rules.yaml:"):
             assert part in str(caught.value)
         return
-    resolution = resolve(name, book(), archs=archs)
+    resolution = resolve(name, catalog(), archs=archs)
     assert len(resolution.recipe_hash) == 64
     assert {one.verdict for one in found.findings} == ({WARN} if rules else set())
     if rules:
@@ -150,12 +150,12 @@ def test_there_are_enough() -> None:
 
 def test_every_rule_speaks_in_some_case() -> None:
     said = {rule for case in CASES for rule in case[3]}
-    assert book().rules.keys() - said == set()
+    assert catalog().rules.keys() - said == set()
 
 
 @pytest.mark.parametrize("case", [one for one in CASES if one[5]], ids=lambda case: case[0])
 def test_the_nearest_works(case: tuple[str, tuple[str, ...], str, tuple[str, ...], str, str]) -> None:
-    assert resolve(case[5], book(), archs=case[1]).name == case[5]
+    assert resolve(case[5], catalog(), archs=case[1]).name == case[5]
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_the_nearest_works(case: tuple[str, tuple[str, ...], str, tuple[str, ...
     ],
 )
 def test_canonical_name(name: str, canonical: str) -> None:
-    found = resolve(name, book())
+    found = resolve(name, catalog())
     assert found.name == canonical
-    assert resolve(canonical, book(), archs=found.archs).name == canonical
+    assert resolve(canonical, catalog(), archs=found.archs).name == canonical
 
 
 @pytest.mark.parametrize(
@@ -211,27 +211,27 @@ def test_canonical_name(name: str, canonical: str) -> None:
 )
 def test_unknown_name(name: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
-        resolve(name, book())
+        resolve(name, catalog())
     assert caught.value.code == ExitCode.USAGE
     assert hint in str(caught.value)
 
 
 def test_unknown_arch_and_rule() -> None:
     with pytest.raises(UsageError, match="gfx906"):
-        resolve("rocm-5.4", book(), archs=["gfx96"])
+        resolve("rocm-5.4", catalog(), archs=["gfx96"])
     with pytest.raises(UsageError, match=r"rocm-5\.5-dpcpp"):
-        resolve("rocm-5.4", book(), allow=["rocm-5.5-dpccp"])
+        resolve("rocm-5.4", catalog(), allow=["rocm-5.5-dpccp"])
 
 
 def test_a_waiver_is_recorded() -> None:
-    found = resolve("rocm-5.5+dpcpp-2022-12", book(), allow=["rocm-5.5-dpcpp", "gfx906-rocm-6"])
+    found = resolve("rocm-5.5+dpcpp-2022-12", catalog(), allow=["rocm-5.5-dpcpp", "gfx906-rocm-6"])
     assert found.allowed == ("rocm-5.5-dpcpp",)
     assert [one.rule for one in found.findings] == ["rocm-5.5-dpcpp"]
 
 
 def test_the_arch_counts_only_where_it_is_built_in() -> None:
     def hashes(name: str, archs: list[str]) -> set[str]:
-        return {resolve(name, book(), archs=[arch]).recipe_hash for arch in archs}
+        return {resolve(name, catalog(), archs=[arch]).recipe_hash for arch in archs}
 
     assert len(hashes("rocm-5.4+dpcpp-2022-12", ["gfx906", "gfx90a"])) == 1
     assert len(hashes("rocm-5.4+dpcpp-2022-12+tvm-sycl", ["gfx906", "gfx90a"])) == 2
@@ -239,17 +239,19 @@ def test_the_arch_counts_only_where_it_is_built_in() -> None:
 
 def test_every_combination_of_two_is_resolved_or_refused_by_a_rule() -> None:
     """No recipe has a placeholder that nothing fills, unless a rule says first that it cannot work."""
-    stacks = [stack_name(stack, one.row.version) for stack in book().stacks.values() for one in stack.rows]
-    parts = [f"{name}-{one.row.version}" for name, part in book().components.items() for one in part.releases]
+    stacks = [stack_name(stack, one.row.version) for stack in catalog().stacks.values() for one in stack.rows]
+    parts = [
+        f"{name}-{one.row.version}" for name, part in catalog().components.items() for one in part.releases
+    ]
     resolved = 0
     for first in stacks:
         for parts_of in [*((one,) for one in parts), ("dpcpp-2022-12", "llvm-14", "tvm-sycl-0.10")]:
-            found = examine("+".join([first, *parts_of]), book())
+            found = examine("+".join([first, *parts_of]), catalog())
             if found.refusing:
                 alone = found.combination.stack.stack.vendor == "none"
                 alone |= "tvm-rocm-needs-rocm" in {one.rule for one in found.refusing}
                 assert found.refusing[0].nearest or alone, found.name
                 continue
-            resolve(found.name, book())
+            resolve(found.name, catalog())
             resolved += 1
     assert resolved > 300

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.command import Result
 from toolchain.recipes.describe import show_text, why_text
-from toolchain.recipes.resolve import RecipeBook, examine, load_book, resolve
+from toolchain.recipes.resolve import RecipeCatalog, examine, load_catalog, resolve
 
 GOLDENS = Path(__file__).parent / "golden"
 Tk = Callable[..., Result]
@@ -33,8 +33,8 @@ GOLDEN: dict[str, tuple[str, list[str], list[str]]] = {
 
 
 @pytest.fixture(scope="module")
-def book() -> RecipeBook:
-    return load_book()
+def catalog() -> RecipeCatalog:
+    return load_catalog()
 
 
 def without_lines(text: str) -> str:
@@ -43,9 +43,9 @@ def without_lines(text: str) -> str:
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_why(name: str, book: RecipeBook, golden: Callable[[str, str], None]) -> None:
+def test_why(name: str, catalog: RecipeCatalog, golden: Callable[[str, str], None]) -> None:
     asked, archs, allow = GOLDEN[name]
-    found = examine(asked, book, archs=archs, allow=allow)
+    found = examine(asked, catalog, archs=archs, allow=allow)
     assert bool(found.refusing) == name.startswith("refused")
     golden(f"why-{name}.txt", without_lines(why_text(found)) + "\n")
 
@@ -60,8 +60,8 @@ def test_why_as_a_command(name: str, tk: Tk) -> None:
 
 
 @pytest.mark.parametrize("name", ["rocm-5.4.3+dpcpp-2022-12", "tvm-sycl-cuda", "rocm-tvm", "cpu-sycl"])
-def test_show(name: str, book: RecipeBook, golden: Callable[[str, str], None]) -> None:
-    shown = show_text(resolve(name, book)) + "\n"
+def test_show(name: str, catalog: RecipeCatalog, golden: Callable[[str, str], None]) -> None:
+    shown = show_text(resolve(name, catalog)) + "\n"
     golden(f"show-{name}.txt", without_lines(re.sub(r"(recipe +)[0-9a-f]{64}", r"\1HASH", shown)))
 
 
@@ -85,16 +85,16 @@ def test_why_as_json(tk: Tk) -> None:
     assert {"choice", "because"} == set(result.json["choices"][0])
 
 
-def test_why_lists_what_is_other_than_in_the_teams_own_files(book: RecipeBook, tk: Tk) -> None:
-    named = {name for name, one in book.environments.items() if one.row.differences}
+def test_why_lists_what_is_other_than_in_the_teams_own_files(catalog: RecipeCatalog, tk: Tk) -> None:
+    named = {name for name, one in catalog.environments.items() if one.row.differences}
     assert named >= {"rocm-tvm", "tvm-sycl-cuda-reload22", "tvm-sycl-rocm-reload22", "tvm-cpu", "tvm-cuda"}
     for name in named:
-        text = why_text(examine(name, book))
-        for one in book.environments[name].row.differences:
+        text = why_text(examine(name, catalog))
+        for one in catalog.environments[name].row.differences:
             assert f"  - before: {one.before}\n    now: {one.now}\n    because: {one.because}" in text
     told = tk("image", "why", "rocm-tvm", "--json").json["differences"]
     assert [one["before"] for one in told] == [
-        one.before for one in book.environments["rocm-tvm"].row.differences
+        one.before for one in catalog.environments["rocm-tvm"].row.differences
     ]
 
 

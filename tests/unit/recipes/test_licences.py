@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from tests.support.recipes import book
+from tests.support.recipes import catalog
 from toolchain.recipes.licences import kept_private, parts_of
 from toolchain.recipes.resolve import resolve
 
@@ -25,17 +25,17 @@ VENDORS = {
 
 
 def test_every_shipped_row_states_its_licence() -> None:
-    assert [one.where for one in book().entries() if one.row.licence is None] == []
+    assert [one.where for one in catalog().entries() if one.row.licence is None] == []
 
 
 @pytest.mark.parametrize("name", VENDORS)
 def test_what_may_not_be_passed_on(name: str) -> None:
-    found = resolve(name, book())
+    found = resolve(name, catalog())
     assert [one.name for one in kept_private(parts_of(found))] == VENDORS[name]
 
 
 def test_a_part_that_states_none_stays_private() -> None:
-    found = resolve("cpu", book())
+    found = resolve("cpu", catalog())
     bare = found.stack.row.model_copy(update={"licence": None})
     unknown = dataclasses.replace(found, stack=dataclasses.replace(found.stack, row=bare))
     (one,) = kept_private(parts_of(unknown))

@@ -14,7 +14,7 @@ import yaml
 
 from toolchain.data import data_directory
 from toolchain.recipes.published import BEGIN, END, FILES, recipes_page, schema_text
-from toolchain.recipes.resolve import Component, RecipeBook, load_book, resolve
+from toolchain.recipes.resolve import Component, RecipeCatalog, load_catalog, resolve
 from toolchain.recipes.schema import Build
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -59,8 +59,8 @@ PINS = {
 
 
 @pytest.fixture(scope="module")
-def book() -> RecipeBook:
-    return load_book()
+def catalog() -> RecipeCatalog:
+    return load_catalog()
 
 
 def test_every_pin_has_a_source() -> None:
@@ -144,15 +144,15 @@ CONFIGURE = {
 
 
 @pytest.mark.parametrize("name", CONFIGURE)
-def test_configure_arguments_of_dpcpp(name: str, book: RecipeBook) -> None:
-    build = part(name, "dpcpp", book)
+def test_configure_arguments_of_dpcpp(name: str, catalog: RecipeCatalog) -> None:
+    build = part(name, "dpcpp", catalog)
     assert [*words(build.configure)] == [*FIRST, *CONFIGURE[name], *LAST]
     assert [*words(build.compile)] == ["-o", "/build"]
     assert build.prefix == "/opt/dpcpp"
 
 
-def part(name: str, kind: str, book: RecipeBook) -> Build:
-    (component,) = [one for one in resolve(name, book).components if one.kind == kind]
+def part(name: str, kind: str, catalog: RecipeCatalog) -> Build:
+    (component,) = [one for one in resolve(name, catalog).components if one.kind == kind]
     assert component.build is not None
     return component.build
 
@@ -166,15 +166,15 @@ def words(arguments: Any) -> Iterator[str]:
     ("name", "cmake"),
     [("rocm-5.4.3+dpcpp-2022-12", "pip"), ("rocm-5.4+dpcpp-2022-12+ubuntu-22.04", "apt")],
 )
-def test_cmake_is_new_enough_for_dpcpp(name: str, cmake: str, book: RecipeBook) -> None:
-    layers = part(name, "dpcpp", book).layers
+def test_cmake_is_new_enough_for_dpcpp(name: str, cmake: str, catalog: RecipeCatalog) -> None:
+    layers = part(name, "dpcpp", catalog).layers
     assert any("cmake==3.31.10" in one.pip for one in layers) == (cmake == "pip")
     assert any("cmake" in one.apt for one in layers) == (cmake == "apt")
 
 
-def test_tvm_is_built_for_the_arch_that_was_asked_for(book: RecipeBook) -> None:
+def test_tvm_is_built_for_the_arch_that_was_asked_for(catalog: RecipeCatalog) -> None:
     for arch in ("gfx906", "gfx90a"):
-        found = resolve("rocm-5.4+dpcpp-2022-12+llvm-14+tvm-sycl", book, archs=[arch])
+        found = resolve("rocm-5.4+dpcpp-2022-12+llvm-14+tvm-sycl", catalog, archs=[arch])
         build = next(one.build for one in found.components if one.kind == "tvm-sycl")
         assert build is not None
         assert f"-DUSE_SYCL_HIP=amdgcn-amd-amdhsa -Xsycl-target-backend --offload-arch={arch}" in [
@@ -195,8 +195,8 @@ def test_tvm_is_built_for_the_arch_that_was_asked_for(book: RecipeBook) -> None:
         ("6.4.0", "6.4", "6.4"),
     ],
 )
-def test_repositories_of_rocm(version: str, amdgpu: str, apt: str, book: RecipeBook) -> None:
-    found = resolve(f"rocm-{version}", book)
+def test_repositories_of_rocm(version: str, amdgpu: str, apt: str, catalog: RecipeCatalog) -> None:
+    found = resolve(f"rocm-{version}", catalog)
     uris = [one.uri for one in found.stack.layer.repositories]
     assert uris == [
         f"https://repo.radeon.com/rocm/apt/{apt}/",
@@ -216,8 +216,8 @@ def test_repositories_of_rocm(version: str, amdgpu: str, apt: str, book: RecipeB
         ("dtk-25.04", "6.3.8"),
     ],
 )
-def test_driver_floors(name: str, minimum: str, book: RecipeBook) -> None:
-    driver = driver_of(resolve(name, book).stack)
+def test_driver_floors(name: str, minimum: str, catalog: RecipeCatalog) -> None:
+    driver = driver_of(resolve(name, catalog).stack)
     assert driver is not None
     assert driver.minimum == minimum
 
@@ -226,11 +226,11 @@ def driver_of(component: Component) -> Any:
     return getattr(component.row, "driver", None)
 
 
-def test_the_bundled_compiler_has_its_python(book: RecipeBook) -> None:
+def test_the_bundled_compiler_has_its_python(catalog: RecipeCatalog) -> None:
     """3.11 or newer everywhere: the system's own, or one beside it, which then is pinned."""
-    for stack in book.stacks.values():
+    for stack in catalog.stacks.values():
         for entry in stack.rows:
-            found = resolve(stack.stack.name.replace("{version}", entry.row.version), book)
+            found = resolve(stack.stack.name.replace("{version}", entry.row.version), catalog)
             version = tuple(map(int, found.provides["tk-python"].split(".")[:2]))
             assert version >= (3, 11)
             assert "tk-python" in found.prefixes
@@ -239,10 +239,10 @@ def test_the_bundled_compiler_has_its_python(book: RecipeBook) -> None:
             assert all(one.sha256 != "unresolved" for part in own for one in part.layer.downloads)
 
 
-def test_device_variables_of_their_time(book: RecipeBook) -> None:
+def test_device_variables_of_their_time(catalog: RecipeCatalog) -> None:
     selectors = {
         one.row.version: one.row.selector.variable
-        for one in book.components["dpcpp"].releases
+        for one in catalog.components["dpcpp"].releases
         if one.row.selector
     }
     assert selectors == {
@@ -255,19 +255,19 @@ def test_device_variables_of_their_time(book: RecipeBook) -> None:
     }
 
 
-def test_the_stacks_that_must_be_there(book: RecipeBook) -> None:
-    assert book.stacks.keys() == {
+def test_the_stacks_that_must_be_there(catalog: RecipeCatalog) -> None:
+    assert catalog.stacks.keys() == {
         "rocm", "rocm-debian", "cuda", "cuda-pip", "dtk", "oneapi", "llvm", "cpu", "cpu-sycl", "conda",
     }  # fmt: skip
     spans = {"rocm": ("4.5.2", "6.4.1"), "cuda": ("11.2.2", "13.0.0"), "dtk": ("22.10.1", "25.04.2")}
     spans["oneapi"] = ("2022.2", "2025.3.1")
     for name, (first, last) in spans.items():
-        rows = book.stacks[name].rows
+        rows = catalog.stacks[name].rows
         assert (rows[0].row.version, rows[-1].row.version) == (first, last)
 
 
-def test_the_modernised_dockerfile_has_a_note_for_each_difference(book: RecipeBook) -> None:
-    found = resolve("rocm-tvm", book)
+def test_the_modernised_dockerfile_has_a_note_for_each_difference(catalog: RecipeCatalog) -> None:
+    found = resolve("rocm-tvm", catalog)
     assert found.name == "rocm-5.2.3+tvm-rocm-5.2"
     assert found.environment is not None
     said = " ".join(one.before for one in found.environment.differences)

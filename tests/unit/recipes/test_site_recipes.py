@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from compiler import BadInputError, UsageError
-from toolchain.recipes.resolve import examine, load_book, resolve
+from toolchain.recipes.resolve import examine, load_catalog, resolve
 
 
 def write(folder: Path, name: str, text: str) -> None:
@@ -28,7 +28,7 @@ rows:
         source: our registry
         parameters: {suite: ubuntu}
 """)  # fmt: skip
-    found = resolve("rocm-5.4", load_book([tmp_path]))
+    found = resolve("rocm-5.4", load_catalog([tmp_path]))
     assert found.name == "rocm-5.4.4"
     assert found.base.reference == "registry.example:5000/team/rocm:5.4.4"
     assert found.stack.where == f"{tmp_path}/stacks/rocm.yaml:3"
@@ -36,7 +36,7 @@ rows:
     assert found.stack.layer.repositories[0].uri == "https://repo.radeon.com/rocm/apt/5.4.4/"
     assert found.archs == ("gfx906",)
     with pytest.raises(UsageError):
-        resolve("rocm-5.4.4", load_book())
+        resolve("rocm-5.4.4", load_catalog())
 
 
 def test_a_row_replaces_the_shipped_one_of_its_version(tmp_path: Path) -> None:
@@ -48,10 +48,10 @@ rows:
     bases:
       - {system: ubuntu-22.04, reference: "mirror.example/cuda:11.8.0", source: our mirror}
 """)  # fmt: skip
-    book = load_book([tmp_path])
-    assert resolve("cuda-11.8", book).base.reference == "mirror.example/cuda:11.8.0"
-    assert [one.row.version for one in book.stacks["cuda"].rows].count("11.8.0") == 1
-    assert examine("cuda-11.8", book, archs=["sm_80"]).refusing
+    catalog = load_catalog([tmp_path])
+    assert resolve("cuda-11.8", catalog).base.reference == "mirror.example/cuda:11.8.0"
+    assert [one.row.version for one in catalog.stacks["cuda"].rows].count("11.8.0") == 1
+    assert examine("cuda-11.8", catalog, archs=["sm_80"]).refusing
 
 
 def test_a_stack_a_component_and_a_rule_of_the_site(tmp_path: Path) -> None:
@@ -92,15 +92,15 @@ environments:
 targets:
   - {target: cpu, images: [ours], because: "our compiler"}
 """)  # fmt: skip
-    book = load_book([tmp_path])
-    found = resolve("ours", book)
+    catalog = load_catalog([tmp_path])
+    found = resolve("ours", catalog)
     assert found.name == "acme-2.0+tool-1"
     assert found.components[0].layer.env == {"TOOL_ACME": "/opt/acme"}
-    assert resolve("cpu+tool", book).components[0].layer.env == {"TOOL_ACME": "none"}
-    refused = examine("rocm-5.4+tool", book).refusing
+    assert resolve("cpu+tool", catalog).components[0].layer.env == {"TOOL_ACME": "none"}
+    refused = examine("rocm-5.4+tool", catalog).refusing
     assert [(one.rule, one.nearest) for one in refused] == [("tool-rocm", "rocm-6.0.0+tool-1")]
     assert f"{tmp_path}/rules.yaml:2" in refused[0].where
-    assert book.targets["cpu"].row.images == ("ours",)
+    assert catalog.targets["cpu"].row.images == ("ours",)
 
 
 def test_two_folders(tmp_path: Path) -> None:
@@ -109,8 +109,8 @@ def test_two_folders(tmp_path: Path) -> None:
 environments:
   - {{name: {name}, title: {name}, image: cpu, source: us}}
 """)  # fmt: skip
-    book = load_book([tmp_path / "one", tmp_path / "two"])
-    assert resolve("one", book).name == resolve("two", book).name == "cpu"
+    catalog = load_catalog([tmp_path / "one", tmp_path / "two"])
+    assert resolve("one", catalog).name == resolve("two", catalog).name == "cpu"
 
 
 def test_shipped_rules_cannot_be_taken_away(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ rules:
   - {id: rocm-5.5-dpcpp, when: {}, verdict: warn, because: "we know better", source: us}
 """)  # fmt: skip
     with pytest.raises(BadInputError, match=r"already described in recipes/rules\.yaml"):
-        load_book([tmp_path])
+        load_catalog([tmp_path])
 
 
 def test_none_takes_away_what_each_says(tmp_path: Path) -> None:
@@ -131,13 +131,13 @@ rows:
     archs: [sm_70]
     bases: [{system: ubuntu-22.04, reference: "mirror.example/cuda:11.9", source: us}]
 """)  # fmt: skip
-    row = resolve("cuda-11.9", load_book([tmp_path])).stack.row
+    row = resolve("cuda-11.9", load_catalog([tmp_path])).stack.row
     assert getattr(row, "driver", "missing") is None
 
 
 def test_a_missing_folder() -> None:
     with pytest.raises(BadInputError, match="does not exist"):
-        load_book([Path("/nowhere")])
+        load_catalog([Path("/nowhere")])
 
 
 def test_what_a_recipe_leaves_open_is_told_with_its_place(tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ title: needs ROCm and does not say so
 releases:
   - {version: "1", released: "2024-01", source: us, install: [{path: ["{rocm.prefix}/x"]}]}
 """)  # fmt: skip
-    book = load_book([tmp_path])
-    assert resolve("rocm-5.4+open", book).components[0].layer.path == ("/opt/rocm/x",)
+    catalog = load_catalog([tmp_path])
+    assert resolve("rocm-5.4+open", catalog).components[0].layer.path == ("/opt/rocm/x",)
     with pytest.raises(BadInputError, match=r"uses \{rocm.prefix\}, which nothing") as caught:
-        resolve("cpu+open", book)
+        resolve("cpu+open", catalog)
     assert caught.value.where == f"{tmp_path}/components/open.yaml:4"

@@ -9,13 +9,13 @@ import pytest
 from compiler import BadInputError, UsageError
 from toolchain.engine.causes import known_causes
 from toolchain.recipes.evidence import Evidence, load_evidence, record_evidence, states
-from toolchain.recipes.resolve import RecipeBook, load_book, resolve
+from toolchain.recipes.resolve import RecipeCatalog, load_catalog, resolve
 from toolchain.recipes.targets import image_for
 
 
 @pytest.fixture(scope="module")
-def book() -> RecipeBook:
-    return load_book()
+def catalog() -> RecipeCatalog:
+    return load_catalog()
 
 
 @pytest.mark.parametrize(
@@ -45,24 +45,24 @@ def book() -> RecipeBook:
         ("opencl-intel", [], "oneapi-2024.2.1"),
     ],
 )
-def test_image_of_a_target(target: str, archs: list[str], image: str, book: RecipeBook) -> None:
-    found = image_for(target, book, archs=archs)
+def test_image_of_a_target(target: str, archs: list[str], image: str, catalog: RecipeCatalog) -> None:
+    found = image_for(target, catalog, archs=archs)
     assert found.image == image
     assert found.because
-    assert resolve(found.image, book, archs=found.archs).archs == found.archs
+    assert resolve(found.image, catalog, archs=found.archs).archs == found.archs
 
 
-def test_a_passed_over_image_is_told(book: RecipeBook) -> None:
-    assert "not cuda-11.8.0: arch-not-in-stack" in image_for("cuda", book, archs=["sm_120"]).because
+def test_a_passed_over_image_is_told(catalog: RecipeCatalog) -> None:
+    assert "not cuda-11.8.0: arch-not-in-stack" in image_for("cuda", catalog, archs=["sm_120"]).because
 
 
-def test_no_image_has_the_arch(book: RecipeBook) -> None:
+def test_no_image_has_the_arch(catalog: RecipeCatalog) -> None:
     with pytest.raises(BadInputError, match="arch-not-in-stack"):
-        image_for("sycl-hygon", book, archs=["gfx936"])
+        image_for("sycl-hygon", catalog, archs=["gfx936"])
     with pytest.raises(UsageError, match="sycl-nvidia"):
-        image_for("sycl-nvida", book)
+        image_for("sycl-nvida", catalog)
     with pytest.raises(UsageError, match="sm_"):
-        image_for("cuda", book, archs=["sm_7"])
+        image_for("cuda", catalog, archs=["sm_7"])
 
 
 LOGS = {
@@ -101,8 +101,8 @@ LOGS = {
 
 
 @pytest.mark.parametrize("issue", LOGS)
-def test_known_issues_are_found_in_logs(issue: str, book: RecipeBook) -> None:
-    found = known_causes(["building", LOGS[issue], "done"], [one.row for one in book.issues.values()])
+def test_known_issues_are_found_in_logs(issue: str, catalog: RecipeCatalog) -> None:
+    found = known_causes(["building", LOGS[issue], "done"], [one.row for one in catalog.issues.values()])
     assert issue in [one.issue for one in found]
 
 
@@ -114,22 +114,22 @@ def test_known_issues_are_found_in_logs(issue: str, book: RecipeBook) -> None:
         "dial tcp: lookup ghcr.io on 192.0.2.1:53: no such host",
     ],
 )
-def test_an_engine_without_network_is_known(line: str, book: RecipeBook) -> None:
-    found = known_causes([line], [one.row for one in book.issues.values()])
+def test_an_engine_without_network_is_known(line: str, catalog: RecipeCatalog) -> None:
+    found = known_causes([line], [one.row for one in catalog.issues.values()])
     assert [one.issue for one in found] == ["no-name-resolution"]
 
 
-def test_the_problems_of_the_teams_report_are_known(book: RecipeBook) -> None:
-    assert LOGS.keys() - book.issues.keys() == set()
+def test_the_problems_of_the_teams_report_are_known(catalog: RecipeCatalog) -> None:
+    assert LOGS.keys() - catalog.issues.keys() == set()
 
 
-def test_no_known_issue_is_found_in_a_good_log(book: RecipeBook) -> None:
+def test_no_known_issue_is_found_in_a_good_log(catalog: RecipeCatalog) -> None:
     lines = [
         "[100%] Linking CXX executable clang",
         "Successfully built 0123456789ab",
         "warning: unused variable",
     ]
-    assert known_causes(lines, [one.row for one in book.issues.values()]) == ()
+    assert known_causes(lines, [one.row for one in catalog.issues.values()]) == ()
 
 
 def test_evidence_counts_for_the_same_recipe_only(tmp_path: Path) -> None:
@@ -168,8 +168,8 @@ def test_evidence_that_cannot_be_read(tmp_path: Path) -> None:
         load_evidence(tmp_path)
 
 
-def test_shipped_evidence_says_what_is_true(book: RecipeBook) -> None:
+def test_shipped_evidence_says_what_is_true(catalog: RecipeCatalog) -> None:
     """Whatever it claims is of an image that can be named."""
     for record in load_evidence():
-        assert resolve(record.name, book, allow=list(book.rules)).recipe_hash
+        assert resolve(record.name, catalog, allow=list(catalog.rules)).recipe_hash
         assert record.by

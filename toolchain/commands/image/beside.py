@@ -16,7 +16,7 @@ import typer
 
 from compiler import HostError, run
 from toolchain import console
-from toolchain.commands.several import said_inside
+from toolchain.commands.multi_target import said_inside
 from toolchain.settings import python_environment
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from toolchain.images.selection import NO_SELECTION as NO_SELECTION
 from toolchain.images.selection import Selection, lock_mode
 
 if TYPE_CHECKING:
-    from toolchain.recipes.book import RecipeBook
+    from toolchain.recipes.catalog import RecipeCatalog
     from toolchain.site import SiteConfig
 
 Name = Annotated[
@@ -94,10 +94,10 @@ SelectedPlace = Annotated[Selection, options.Depends(selection, without=("base",
 SelectedByName = Annotated[Selection, options.Depends(selection, without=("arch", "allow"))]
 
 
-def open_recipes(site: Path | None) -> tuple[RecipeBook, SiteConfig]:
+def open_recipes(site: Path | None) -> tuple[RecipeCatalog, SiteConfig]:
     """The shipped recipes with the site's own, and the site."""
-    from toolchain.recipes.book import load_book
+    from toolchain.recipes.catalog import load_catalog
     from toolchain.site import load_site
 
     config = load_site(site)
-    return load_book(config.recipe_folders), config
+    return load_catalog(config.recipe_folders), config

@@ -11,7 +11,7 @@ from toolchain.commands.image import common
 from toolchain.engine.choice import EngineChoice
 
 if TYPE_CHECKING:
-    from toolchain.recipes.book import RecipeBook
+    from toolchain.recipes.catalog import RecipeCatalog
     from toolchain.recipes.describe import Listed
     from toolchain.site import SiteConfig
 
@@ -34,10 +34,10 @@ def list_command(
     from toolchain.recipes.evidence import FILE, STATES, load_evidence
     from toolchain.site import project_directory
 
-    book, config = common.open_recipes(site)
+    catalog, config = common.open_recipes(site)
     records = (*load_evidence(), *load_evidence(project_directory() / FILE))
-    images = [_rendered(one, book, config) for one in list_recipes(book, records)]
-    components = list_components(book)
+    images = [_rendered(one, catalog, config) for one in list_recipes(catalog, records)]
+    components = list_components(catalog)
     here = _here(engine)
     if json:
         found = [{**console.jsonable(one), "here": here.get(one.stands_for, [])} for one in images]
@@ -60,7 +60,7 @@ def list_command(
     ]
     console.data(console.table(("component", "releases", "what"), parts))
     console.data("")
-    bases = [base for stack in book.stacks.values() for one in stack.rows for base in one.row.bases]
+    bases = [base for stack in catalog.stacks.values() for one in stack.rows for base in one.row.bases]
     systems = ", ".join(f"+{one}" for one in sorted({base.system for base in bases}))
     console.data(f"another base where one is listed: {systems}")
 
@@ -87,14 +87,14 @@ def _states(image: Listed, here: list[dict[str, str]]) -> list[str]:
     return list({**image.states, **built}.values())
 
 
-def _rendered(image: Listed, book: RecipeBook, site: SiteConfig) -> Listed:
+def _rendered(image: Listed, catalog: RecipeCatalog, site: SiteConfig) -> Listed:
     """The same with what rendering it and reading it back shows."""
     from toolchain.images.planner import plan_image
     from toolchain.images.render import dockerfile
     from toolchain.recipes.resolve import resolve
 
     try:
-        dockerfile(plan_image(resolve(image.name, book, allow=site.allow), site=site))  # and reads it back
+        dockerfile(plan_image(resolve(image.name, catalog, allow=site.allow), site=site))  # and reads it back
     except TkError:
         return replace(image, states={**image.states, "rendered": "no"})
     return replace(image, states={**image.states, "rendered": "yes"})

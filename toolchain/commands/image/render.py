@@ -176,7 +176,7 @@ def _contexts(plan: Plan) -> tuple[ContextFile, ...]:
 def _run_options(plan: Plan) -> tuple[RunOption, ...]:
     """What a container needs on this machine; without the accelerators when it has none that can be used."""
     from toolchain.devices.detect import detect
-    from toolchain.devices.hosting import EngineFacts, this_caller
+    from toolchain.devices.host_facts import EngineFacts, this_caller
     from toolchain.devices.privileges import PRODUCTS, base_options, run_options
     from toolchain.devices.sysroot import capture
 

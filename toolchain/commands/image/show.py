@@ -15,9 +15,9 @@ def show_command(
     from toolchain.images.named import resolve_named
     from toolchain.recipes.describe import show_json, show_text
 
-    book, config = common.open_recipes(selection.site)
+    catalog, config = common.open_recipes(selection.site)
     allow = (*config.allow, *selection.allow)
-    found = resolve_named(name, book, archs=selection.archs, allow=allow)
+    found = resolve_named(name, catalog, archs=selection.archs, allow=allow)
     if json:
         console.data_json(show_json(found))
     else:

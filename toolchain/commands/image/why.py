@@ -27,9 +27,9 @@ def why_command(
     from toolchain.recipes.describe import why_json, why_text
     from toolchain.recipes.resolve import examine
 
-    book, config = common.open_recipes(selection.site)
+    catalog, config = common.open_recipes(selection.site)
     allow = (*config.allow, *selection.allow)
-    found = examine(split_name(name)[0], book, archs=selection.archs, allow=allow)
+    found = examine(split_name(name)[0], catalog, archs=selection.archs, allow=allow)
     if found.combination.base.fallbacks and not found.refusing:
         named = plan_named(name, selection)
         found = _with_locked_base(found, named.plan)

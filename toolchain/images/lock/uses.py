@@ -10,7 +10,7 @@ from toolchain.images.formats.bake import every_need
 from toolchain.images.lock.file import Lock, LockedImage, read_lock
 from toolchain.images.planner import plan_image
 from toolchain.recipes.additions import NOTHING, read_additions, split_name, with_additions
-from toolchain.recipes.book import load_book
+from toolchain.recipes.catalog import load_catalog
 from toolchain.recipes.resolve import resolve
 from toolchain.site import load_site
 
@@ -42,10 +42,10 @@ def _plans(name: str, section: LockedImage, folder: Path) -> set[str]:
     own = section.added
     try:
         site = load_site(start=folder)
-        book = load_book(site.recipe_folders)
+        catalog = load_catalog(site.recipe_folders)
         scripts = [] if own is None else [folder / one for one in own.scripts]
         added = NOTHING if own is None else read_additions(own.apt, own.pip, scripts)
-        resolution = with_additions(resolve(plain, book, allow=tuple(book.rules)), added)
+        resolution = with_additions(resolve(plain, catalog, allow=tuple(catalog.rules)), added)
         base = section.base if section.stand_in else None
         plan = plan_image(resolution, site=site, base=base, lock=section.pins)
     except TkError:

@@ -1,6 +1,6 @@
 """Removes the containers and private directories of a `tk` that was killed: a small process that outlives it.
 
-    python -m toolchain.engine.guardian        # started by Engine, never by a person
+    python -m toolchain.engine.reaper        # started by Engine, never by a person
 
 Its input says where the engine is (one JSON line), then `+NAME` before a container is created and `-NAME`
 once it is removed; `=` at an orderly end. When the input ends, so has `tk`, and what is left is removed, as

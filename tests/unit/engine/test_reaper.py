@@ -17,9 +17,9 @@ import pytest
 from compiler import Companion, HostError
 from tests.support.broken_engine import Request, fake_engine, healthy
 from tests.support.command import ROOT
-from toolchain.engine import guardian
+from toolchain.engine import reaper
 from toolchain.engine.endpoint import Endpoint, Tls
-from toolchain.engine.guardian import endpoint_of, introduction, left
+from toolchain.engine.reaper import endpoint_of, introduction, left
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_it_waits_for_the_engine_and_removes_what_a_killed_process_left(tmp_path
     with tempfile.TemporaryDirectory() as short:
         endpoint = Endpoint(f"unix://{short}/e.sock", "a test")
         child = subprocess.Popen(
-            [sys.executable, "-m", "toolchain.engine.guardian"],
+            [sys.executable, "-m", "toolchain.engine.reaper"],
             stdin=subprocess.PIPE,
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
@@ -118,7 +118,7 @@ def test_a_lock_that_outlives_the_pipe_keeps_no_directory(tmp_path: Path) -> Non
     held.mkdir()
     handle = os.open(held, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
-    argv = [sys.executable, "-P", "-m", "toolchain.engine.guardian"]
+    argv = [sys.executable, "-P", "-m", "toolchain.engine.reaper"]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     with subprocess.Popen(argv, stdin=subprocess.PIPE, text=True, env=env) as child:
         assert child.stdin is not None
@@ -129,12 +129,12 @@ def test_a_lock_that_outlives_the_pipe_keeps_no_directory(tmp_path: Path) -> Non
 
 
 def test_an_orderly_end_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = [introduction(Endpoint("tcp://127.0.0.1:1", "a test")), "+a", "-a", guardian.FAREWELL, ""]
+    told = [introduction(Endpoint("tcp://127.0.0.1:1", "a test")), "+a", "-a", reaper.FAREWELL, ""]
     monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(told)))
-    monkeypatch.setattr(guardian.time, "sleep", lambda _seconds: pytest.fail("it waits"))
-    guardian.main()
+    monkeypatch.setattr(reaper.time, "sleep", lambda _seconds: pytest.fail("it waits"))
+    reaper.main()
 
 
 def test_who_was_told_nothing_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
-    guardian.main()
+    reaper.main()

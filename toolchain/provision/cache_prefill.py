@@ -61,11 +61,11 @@ def plan_offline(
     load_images(engine, bundle, say=say)
     if find_image(engine, again) is None:
         say(f"filling the engine's build caches from {bundle.folder}")
-        seed_caches(engine, again, bundle)
+        prefill_caches(engine, again, bundle)
     return again, offline
 
 
-def seed_caches(engine: Engine, plan: Plan, bundle: Bundle) -> None:
+def prefill_caches(engine: Engine, plan: Plan, bundle: Bundle) -> None:
     """Fill the engine's caches for a build of `plan`.
 
     Raises HostError without BuildKit, whose caches these are, and BuildError when the copying fails.
@@ -79,7 +79,7 @@ def seed_caches(engine: Engine, plan: Plan, bundle: Bundle) -> None:
             why="; ".join(reasons) or f"the engine is {engine.kind}",
             hint="use Docker, and install docker-buildx-plugin",
         )
-    reference = f"tk-bundle/seed:{plan.key[:12]}"
+    reference = f"tk-bundle/prefill:{plan.key[:12]}"
     try:
         for part in _parts(bundle):
             files = (ContextFile("Dockerfile", _dockerfile(plan, bundle, part).encode()), *part)
@@ -101,17 +101,19 @@ def _forget(engine: Engine, reference: str) -> None:
 
 
 def _dockerfile(plan: Plan, bundle: Bundle, part: tuple[ContextFile, ...]) -> str:
-    """Copies each folder of the context's `seed` to the same path, where a cache of the plan is mounted."""
+    """Copies each folder of the context's `prefill` to its path, where a cache of the plan is mounted."""
     caches = _caches(plan)
-    targets = sorted({f"/{one.path.removeprefix('seed/').rpartition('/')[0]}" for one in part})
+    targets = sorted({f"/{one.path.removeprefix('prefill/').rpartition('/')[0]}" for one in part})
     used = [mount for mount in caches if any(target.startswith(mount.target) for target in targets)]
     mounts = [_option(mount) for mount in used]
     copies = [
-        f"mkdir -p {shlex.quote(one)} && cp -R {shlex.quote(f'/seed{one}/.')} {shlex.quote(f'{one}/')}"
+        f"mkdir -p {shlex.quote(one)} && cp -R {shlex.quote(f'/prefill{one}/.')} {shlex.quote(f'{one}/')}"
         for one in targets
         if _is_cached(one, used)
     ]
-    words = " ".join([*mounts, "--mount=type=bind,source=seed,target=/seed", " && ".join(copies) or "true"])
+    words = " ".join(
+        [*mounts, "--mount=type=bind,source=prefill,target=/prefill", " && ".join(copies) or "true"]
+    )
     return f"FROM {bundle.manifest.base_image.reference}\nRUN {words}\n"
 
 
@@ -139,7 +141,7 @@ def _parts(bundle: Bundle) -> Iterator[tuple[ContextFile, ...]]:
         if part and size + len(data) > _MOST_BYTES:
             yield tuple(part)
             part, size = [], 0
-        part.append(ContextFile(f"seed{place}", data))
+        part.append(ContextFile(f"prefill{place}", data))
         size += len(data)
     index = tuple(_index(bundle))
     if part or index:
@@ -163,4 +165,4 @@ def _index(bundle: Bundle) -> Iterator[ContextFile]:
     for name, files in sorted(projects.items()):
         links = "".join(f'<a href="../../wheels/{file}">{file}</a>\n' for file in sorted(files))
         page = f"<!DOCTYPE html>\n<html><body>\n{links}</body></html>\n"
-        yield ContextFile(f"seed{_PIP_FOLDER}/bundle/simple/{name}/index.html", page.encode())
+        yield ContextFile(f"prefill{_PIP_FOLDER}/bundle/simple/{name}/index.html", page.encode())

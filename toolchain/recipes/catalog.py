@@ -54,7 +54,7 @@ class Entry(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class StackBook:
+class StackCatalog:
     """A stack with its versions, oldest first."""
 
     stack: schema.Stack
@@ -62,7 +62,7 @@ class StackBook:
 
 
 @dataclass(frozen=True, slots=True)
-class ComponentBook:
+class ComponentCatalog:
     """A component with its releases, oldest first."""
 
     component: schema.ComponentFile
@@ -70,11 +70,11 @@ class ComponentBook:
 
 
 @dataclass(frozen=True, slots=True)
-class RecipeBook:
+class RecipeCatalog:
     """Everything that the recipes say, by name. `systems` are named `ubuntu-20.04`."""
 
-    stacks: Mapping[str, StackBook]
-    components: Mapping[str, ComponentBook]
+    stacks: Mapping[str, StackCatalog]
+    components: Mapping[str, ComponentCatalog]
     systems: Mapping[str, Entry[schema.System]]
     rules: Mapping[str, Entry[schema.Rule]]
     targets: Mapping[str, Entry[schema.TargetImages]]
@@ -90,7 +90,7 @@ class RecipeBook:
         yield from self.systems.values()
 
 
-def load_book(folders: Sequence[Path] = ()) -> RecipeBook:
+def load_catalog(folders: Sequence[Path] = ()) -> RecipeCatalog:
     """Read the shipped recipes and those in `folders`, which add records and replace versions.
 
     Raises BadInputError that lists every problem of every file with its file:line.
@@ -105,7 +105,7 @@ def load_book(folders: Sequence[Path] = ()) -> RecipeBook:
     tables = {name: _table(name, nodes, problems) for name in _TABLES}
     stacks = _joined("stack", [node for name, node in nodes if name.startswith("stacks/")], problems)
     parts = _joined("component", [node for name, node in nodes if name.startswith("components/")], problems)
-    book = RecipeBook(
+    catalog = RecipeCatalog(
         stacks={name: one for name, node in stacks.items() for one in _stack(node, problems)},
         components={name: one for name, node in parts.items() for one in _component(node, problems)},
         systems=tables["systems.yaml"],
@@ -115,10 +115,10 @@ def load_book(folders: Sequence[Path] = ()) -> RecipeBook:
         environments=tables["environments.yaml"],
     )
     if not problems:
-        cross_check(book, problems)
+        cross_check(catalog, problems)
     if problems:
         raise refused(problems)
-    return book
+    return catalog
 
 
 def _files(folder: Path, *, shipped: bool) -> Iterator[tuple[str, Path, str]]:
@@ -214,7 +214,7 @@ def _version(row: YamlNode) -> str:
     return version.content if version and isinstance(version.content, str) else ""
 
 
-def _stack(node: YamlNode, problems: Problems) -> Iterator[StackBook]:
+def _stack(node: YamlNode, problems: Problems) -> Iterator[StackCatalog]:
     rows = [_filled(node, row, problems) for row in node.entries()["rows"].items()]
     checked = _check_whole(schema.Stack, node, "rows", rows, problems)
     if checked is None:
@@ -227,16 +227,16 @@ def _stack(node: YamlNode, problems: Problems) -> Iterator[StackBook]:
     if problems:
         return
     entries = [Entry(one, row) for one, row in zip(checked.rows, rows, strict=True)]
-    yield StackBook(checked, tuple(sorted(entries, key=lambda one: version_key(one.row.version))))
+    yield StackCatalog(checked, tuple(sorted(entries, key=lambda one: version_key(one.row.version))))
 
 
-def _component(node: YamlNode, problems: Problems) -> Iterator[ComponentBook]:
+def _component(node: YamlNode, problems: Problems) -> Iterator[ComponentCatalog]:
     rows = [_filled(node, row, problems) for row in node.entries()["releases"].items()]
     checked = _check_whole(schema.ComponentFile, node, "releases", rows, problems)
     if checked is None:
         return
     entries = [Entry(one, row) for one, row in zip(checked.releases, rows, strict=True)]
-    yield ComponentBook(checked, tuple(sorted(entries, key=lambda one: version_key(one.row.released))))
+    yield ComponentCatalog(checked, tuple(sorted(entries, key=lambda one: version_key(one.row.released))))
 
 
 def _check_whole(
