@@ -45,10 +45,11 @@ tiny:
 check: lint types
     @python -m pytest -q -m "not slow and not network and not perf" tests/rules tests/unit tests/errors
 
-# formatting and lint
+# formatting, lint, and code that nothing uses
 lint:
     @ruff format --check .
     @ruff check .
+    @vulture
 
 # put the formatting right
 format:

@@ -4,7 +4,7 @@
     model = compiler.load("model.so")
     outputs = model.run({"x": array})
 
-Names are imported on first use, so that `import compiler` costs nothing and needs neither numpy nor onnx.
+What needs numpy, onnx or the passes is imported on first use: `import compiler` is quick and needs none.
 """
 
 from __future__ import annotations
@@ -12,62 +12,63 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from compiler.core.answer import Answer as Answer
+from compiler.core.diagnostics import BadInputError as BadInputError
+from compiler.core.diagnostics import BuildError as BuildError
+from compiler.core.diagnostics import CrashError as CrashError
+from compiler.core.diagnostics import ExitCode as ExitCode
+from compiler.core.diagnostics import HostError as HostError
+from compiler.core.diagnostics import InternalError as InternalError
+from compiler.core.diagnostics import TkError as TkError
+from compiler.core.diagnostics import UsageError as UsageError
+from compiler.core.diagnostics import WrongResultError as WrongResultError
+from compiler.core.diagnostics import did_you_mean as did_you_mean
+from compiler.core.files import private_directory as private_directory
+from compiler.core.files import remove_abandoned_directories as remove_abandoned_directories
+from compiler.core.files import replace_atomic as replace_atomic
+from compiler.core.files import sha256_file as sha256_file
+from compiler.core.files import stream_atomic as stream_atomic
+from compiler.core.files import write_atomic as write_atomic
+from compiler.core.process import Companion as Companion
+from compiler.core.process import run as run
+from compiler.core.process import stop_all as stop_all
+from compiler.core.progress import Progress as Progress
+from compiler.core.progress import Steps as Steps
+from compiler.core.progress import silent as silent
+from compiler.core.settings import KNOBS as KNOBS
+from compiler.core.settings import Knob as Knob
+from compiler.core.settings import Settings as Settings
+from compiler.core.settings import load_settings as load_settings
+from compiler.core.units import counted as counted
+from compiler.core.units import read_bytes as read_bytes
+from compiler.core.visible import cut_numbers as cut_numbers
+from compiler.core.visible import some as some
+from compiler.core.visible import visible as visible
+from compiler.reports import EMITS as EMITS
+from compiler.reports import CompileOptions as CompileOptions
+from compiler.reports import CompileReport as CompileReport
+from compiler.reports import Emit as Emit
+from compiler.reports import KernelInfo as KernelInfo
+from compiler.reports import LibraryReport as LibraryReport
+from compiler.reports import ModelReport as ModelReport
+from compiler.reports import TargetReport as TargetReport
+from compiler.reports import TensorInfo as TensorInfo
+from compiler.reports import Unsupported as Unsupported
+
 if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.compile import arch_here as arch_here
     from compiler.compile import can_compile as can_compile
     from compiler.compile import compile_model as compile_model
     from compiler.compile import list_targets as list_targets
-    from compiler.core.answer import Answer as Answer
     from compiler.core.cache import content_key as content_key
     from compiler.core.cache_space import CacheUsage as CacheUsage
     from compiler.core.cache_space import Pruned as Pruned
     from compiler.core.cache_space import cache_usage as cache_usage
     from compiler.core.cache_space import prune_cache as prune_cache
-    from compiler.core.diagnostics import BadInputError as BadInputError
-    from compiler.core.diagnostics import BuildError as BuildError
-    from compiler.core.diagnostics import CrashError as CrashError
-    from compiler.core.diagnostics import ExitCode as ExitCode
-    from compiler.core.diagnostics import HostError as HostError
-    from compiler.core.diagnostics import InternalError as InternalError
-    from compiler.core.diagnostics import TkError as TkError
-    from compiler.core.diagnostics import UsageError as UsageError
-    from compiler.core.diagnostics import WrongResultError as WrongResultError
-    from compiler.core.diagnostics import did_you_mean as did_you_mean
-    from compiler.core.files import private_directory as private_directory
-    from compiler.core.files import remove_abandoned_directories as remove_abandoned_directories
-    from compiler.core.files import replace_atomic as replace_atomic
-    from compiler.core.files import sha256_file as sha256_file
-    from compiler.core.files import stream_atomic as stream_atomic
-    from compiler.core.files import write_atomic as write_atomic
-    from compiler.core.process import Companion as Companion
-    from compiler.core.process import run as run
-    from compiler.core.process import stop_all as stop_all
-    from compiler.core.progress import Progress as Progress
-    from compiler.core.progress import Steps as Steps
-    from compiler.core.progress import silent as silent
-    from compiler.core.settings import KNOBS as KNOBS
-    from compiler.core.settings import Knob as Knob
-    from compiler.core.settings import Settings as Settings
-    from compiler.core.settings import load_settings as load_settings
-    from compiler.core.units import counted as counted
-    from compiler.core.units import read_bytes as read_bytes
-    from compiler.core.visible import cut_numbers as cut_numbers
-    from compiler.core.visible import some as some
-    from compiler.core.visible import visible as visible
     from compiler.frontend.files import external_files as external_files
     from compiler.frontend.open_dims import OpenDimensionsError as OpenDimensionsError
     from compiler.inspect import inspect_model as inspect_model
     from compiler.library_inspection import inspect_library as inspect_library
-    from compiler.reports import EMITS as EMITS
-    from compiler.reports import CompileOptions as CompileOptions
-    from compiler.reports import CompileReport as CompileReport
-    from compiler.reports import Emit as Emit
-    from compiler.reports import KernelInfo as KernelInfo
-    from compiler.reports import LibraryReport as LibraryReport
-    from compiler.reports import ModelReport as ModelReport
-    from compiler.reports import TargetReport as TargetReport
-    from compiler.reports import TensorInfo as TensorInfo
-    from compiler.reports import Unsupported as Unsupported
     from compiler.runtime.loader import Context as Context
     from compiler.runtime.loader import Model as Model
     from compiler.runtime.manifest import manifest_of as manifest_of
@@ -87,50 +88,12 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "compiler.compile": ("arch_here", "can_compile", "compile_model", "list_targets"),
-    "compiler.core.answer": ("Answer",),
     "compiler.core.cache": ("content_key",),
     "compiler.core.cache_space": ("CacheUsage", "Pruned", "cache_usage", "prune_cache"),
-    "compiler.core.diagnostics": (
-        "BadInputError",
-        "BuildError",
-        "CrashError",
-        "ExitCode",
-        "HostError",
-        "InternalError",
-        "TkError",
-        "UsageError",
-        "WrongResultError",
-        "did_you_mean",
-    ),
-    "compiler.core.files": (
-        "private_directory",
-        "remove_abandoned_directories",
-        "replace_atomic",
-        "sha256_file",
-        "stream_atomic",
-        "write_atomic",
-    ),
-    "compiler.core.process": ("Companion", "run", "stop_all"),
-    "compiler.core.progress": ("Progress", "Steps", "silent"),
-    "compiler.core.settings": ("KNOBS", "Knob", "Settings", "load_settings"),
     "compiler.frontend.files": ("external_files",),
     "compiler.frontend.open_dims": ("OpenDimensionsError",),
-    "compiler.core.units": ("counted", "read_bytes"),
-    "compiler.core.visible": ("cut_numbers", "some", "visible"),
     "compiler.inspect": ("inspect_model",),
     "compiler.library_inspection": ("inspect_library",),
-    "compiler.reports": (
-        "EMITS",
-        "CompileOptions",
-        "CompileReport",
-        "Emit",
-        "KernelInfo",
-        "LibraryReport",
-        "ModelReport",
-        "TargetReport",
-        "TensorInfo",
-        "Unsupported",
-    ),
     "compiler.runtime.loader": ("Context", "Model"),
     "compiler.runtime.manifest": ("manifest_of",),
     "compiler.verify.device": ("load",),

@@ -79,6 +79,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "types-requests": "Apache-2.0",
     "typing-extensions": "PSF-2.0",
     "typing-inspection": "MIT",
+    "vulture": "MIT",
     "xgboost": "Apache-2.0",
     "zizmor": "MIT",
 }
