@@ -21,47 +21,45 @@ from toolchain.commands.multi_target import Values, run_each
 from toolchain.containers.request import Asked, Place, Word
 from toolchain.devices.wishes import Wishes
 
-ImageName = Annotated[
-    str | None,
-    typer.Option("--image", metavar="NAME", help="Do it in a container of this image; see `tk image list`."),
-]
-BuildImage = Annotated[
-    bool, typer.Option("--build", "--yes", "-y", help="Build the image first when it is missing; do not ask.")
-]
-NoContainer = Annotated[
-    bool, typer.Option("--no-container", help="Use this machine's own toolchain, whatever the target.")
-]
-Devices = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--devices",
-        metavar="VENDOR",
-        help="What a container gets: auto (what command and target need), none, nvidia, amd, hygon or intel; "
-        "repeatable.",
-    ),
-]
-Explain = Annotated[
-    bool,
-    typer.Option(
-        "--explain", "--dry-run", help="Show every option of the container with its reason; run nothing."
-    ),
-]
 _HARMLESS = ("image", "no_container", "build", "trust_on_first_use", "explain")
 """What may be given where no container is needed: it says what is done if one is."""
 
 
 def place_of(
-    image: ImageName = None,
-    build: BuildImage = False,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            "--image", metavar="NAME", help="Do it in a container of this image; see `tk image list`."
+        ),
+    ] = None,
+    build: Annotated[
+        bool,
+        typer.Option("--build", "--yes", "-y", help="Build the image first when it is missing; do not ask."),
+    ] = False,
     trust_on_first_use: options.TrustOnFirstUse = False,
-    no_container: NoContainer = False,
+    no_container: Annotated[
+        bool, typer.Option("--no-container", help="Use this machine's own toolchain, whatever the target.")
+    ] = False,
     engine: common.Engine = common.ANY_ENGINE,
     selection: common.SelectedPlace = common.NO_SELECTION,
-    devices: Devices = None,
+    devices: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--devices",
+            metavar="VENDOR",
+            help="What a container gets: auto (what command and target need), none, nvidia, amd, hygon or "
+            "intel; repeatable.",
+        ),
+    ] = None,
     gpus: options.Gpus = None,
     allow_profiling: options.Profiling = False,
     assume: options.Assume = None,
-    explain: Explain = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain", "--dry-run", help="Show every option of the container with its reason; run nothing."
+        ),
+    ] = False,
 ) -> Place:
     """What the options say of the place where a command runs."""
     asked = Asked(tuple(devices or ("auto",)), Wishes(tuple(gpus or ()), allow_profiling), assume)

@@ -14,9 +14,6 @@ from toolchain.progress import progress_bar
 app = typer.Typer(help="Networks to try: list, make, fetch.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A network; see `tk zoo list`.")]
-Trained = Annotated[
-    str, typer.Argument(metavar="NAME", help="A network, or a revision of its file; see `tk zoo list`.")
-]
 Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: NAME.onnx, here."),
@@ -53,7 +50,12 @@ def make_command(name: Name, output: Output = None, json: options.Json = False) 
 
 @app.command("fetch")
 def fetch_command(
-    name: Trained, output: Output = None, site: options.Site = None, json: options.Json = False
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="A network, or a revision of its file; see `tk zoo list`.")
+    ],
+    output: Output = None,
+    site: options.Site = None,
+    json: options.Json = False,
 ) -> None:
     """Download a trained network from the ONNX model zoo and check its pinned sha256.
 

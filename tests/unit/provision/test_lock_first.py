@@ -18,6 +18,7 @@ from toolchain.commands.image import target
 from toolchain.commands.image.bundle import export_command
 from toolchain.commands.image.lock import lock_command
 from toolchain.engine import effort, progress, store
+from toolchain.images import named
 from toolchain.images.lock.file import Lock, LockedImage, read_lock, update_lock, write_lock
 from toolchain.images.lock.pins import consult, project_lock, recipe_of, user_lock
 from toolchain.images.named import Named, plan_named
@@ -100,6 +101,23 @@ def test_the_second_time_nothing_is_asked(versions: dict[str, str], here: Path) 
     first = lock()
     versions["version"] = "2"
     assert lock().plan.key == first.plan.key
+
+
+@pytest.mark.parametrize("where", ["no lock", "the user's lock", "the project's lock"])
+def test_a_name_is_planned_once(
+    where: str, versions: dict[str, str], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if where == "the project's lock":
+        (here / ".git").touch()
+    if where != "no lock":
+        lock()
+    planned: list[object] = []
+    plain = named.plan_image
+    monkeypatch.setattr(
+        named, "plan_image", lambda *args, **options: planned.append(1) or plain(*args, **options)
+    )
+    assert (plan_named("cpu").pins is None) == (where == "no lock")
+    assert len(planned) == 1
 
 
 def test_the_users_own_lock_keeps_nobody_on_old_versions(

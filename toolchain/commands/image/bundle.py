@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Everything that a build needs as one file.", no_args_is_help=True)
 
-Output = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: NAME.tkbundle.tar."),
-]
-Source = Annotated[Path, typer.Argument(metavar="FILE", help="A bundle made by `tk image bundle export`.")]
-
 
 @app.callback()
 def bundle() -> None:
@@ -31,7 +25,10 @@ def bundle() -> None:
 
 def export_command(
     name: common.Name,
-    output: Output = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: NAME.tkbundle.tar."),
+    ] = None,
     selection: common.SelectedBase = common.NO_SELECTION,
     engine: common.Engine = common.ANY_ENGINE,
     json: options.Json = False,
@@ -69,7 +66,7 @@ def export_command(
 
 
 def import_command(
-    file: Source,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A bundle made by `tk image bundle export`.")],
     engine: common.Engine = common.ANY_ENGINE,
     json: options.Json = False,
 ) -> None:

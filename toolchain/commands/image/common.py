@@ -24,46 +24,43 @@ NameOrNone = Annotated[
     str | None,
     typer.Argument(metavar="NAME", help="An image, for example `rocm-5.4+dpcpp-2022-12`; see list."),
 ]
-Archs = Annotated[
-    list[str] | None,
-    typer.Option("--arch", metavar="ARCH", help="An arch to compile for, for example gfx906; repeatable."),
-]
 Allow = Annotated[
     list[str] | None,
     typer.Option("--allow", metavar="RULE", help="Ignore a rule that refuses; recorded; repeatable."),
 ]
-Base = Annotated[
-    str | None,
-    typer.Option("--base", metavar="IMAGE", help="A local image that stands in for the recipe's base."),
-]
-
-
-WithApt = Annotated[
-    list[str] | None,
-    typer.Option("--with-apt", metavar="PACKAGE", help="One more Debian package in the image; repeatable."),
-]
-WithPip = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--with-pip", metavar="PACKAGE", help="One more Python package, as pip names it; repeatable."
-    ),
-]
-WithFile = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--with", metavar="FILE", help="A script that the build runs as root at its end; repeatable."
-    ),
-]
 
 
 def selection(
-    base: Base = None,
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="IMAGE", help="A local image that stands in for the recipe's base."),
+    ] = None,
     site: options.Site = None,
-    arch: Archs = None,
+    arch: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arch", metavar="ARCH", help="An arch to compile for, for example gfx906; repeatable."
+        ),
+    ] = None,
     allow: Allow = None,
-    with_apt: WithApt = None,
-    with_pip: WithPip = None,
-    with_file: WithFile = None,
+    with_apt: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with-apt", metavar="PACKAGE", help="One more Debian package in the image; repeatable."
+        ),
+    ] = None,
+    with_pip: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--with-pip", metavar="PACKAGE", help="One more Python package, as pip names it; repeatable."
+        ),
+    ] = None,
+    with_file: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--with", metavar="FILE", help="A script that the build runs as root at its end; repeatable."
+        ),
+    ] = None,
     locked: options.Locked = False,
     frozen: options.Frozen = False,
 ) -> Selection:

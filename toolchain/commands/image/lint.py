@@ -30,22 +30,18 @@ class LintFormat(StrEnum):
     GITHUB = "github"
 
 
-Files = Annotated[
-    list[str], typer.Argument(metavar="DOCKERFILE...", help="Dockerfiles to look at; - is standard input.")
-]
-Ignore = Annotated[
-    list[str] | None, typer.Option("--ignore", metavar="RULE", help="Leave out a rule; repeatable.")
-]
-FormatOption = Annotated[
-    LintFormat | None,
-    typer.Option("--format", help="How to write findings; sarif and github are for code hosts. [text]"),
-]
-
-
 def lint_command(
-    dockerfile: Files,
-    ignore: Ignore = None,
-    format: FormatOption = None,  # noqa: A002 - the option's name
+    dockerfile: Annotated[
+        list[str],
+        typer.Argument(metavar="DOCKERFILE...", help="Dockerfiles to look at; - is standard input."),
+    ],
+    ignore: Annotated[
+        list[str] | None, typer.Option("--ignore", metavar="RULE", help="Leave out a rule; repeatable.")
+    ] = None,
+    format: Annotated[  # noqa: A002 - the option's name
+        LintFormat | None,
+        typer.Option("--format", help="How to write findings; sarif and github are for code hosts. [text]"),
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Say what drifts, leaks or does not work in Dockerfiles; exit code 1 with findings.

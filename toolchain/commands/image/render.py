@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -31,81 +31,16 @@ class RenderFormat(StrEnum):
 
 
 _WITH_CONTEXT = (RenderFormat.DOCKERFILE, RenderFormat.BAKE, RenderFormat.COMPOSE)
-FormatOption = Annotated[RenderFormat, typer.Option("--format", help="For which tool.")]
-Output = Annotated[
-    Path | None,
-    typer.Option(
-        "-o", "--output", metavar="DIR", help="Write everything that a build reads into this folder."
-    ),
-]
-AllowUnresolved = Annotated[
-    bool,
-    typer.Option("--allow-unresolved", help="Write files also while something in them is not locked."),
-]
-Features = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--feature", metavar="REF", help="A feature put on top of the image (devcontainer); repeatable."
-    ),
-]
-Extensions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--extension", metavar="ID", help="An extension of the editor's (devcontainer); repeatable."
-    ),
-]
-Digest = Annotated[
-    str,
-    typer.Option("--digest", metavar="REF@sha256:...", help="The built image in a registry (apptainer)."),
-]
-
-
-def render_command(
-    name: common.Name,
-    format: FormatOption = RenderFormat.DOCKERFILE,  # noqa: A002 - the option's name
-    output: Output = None,
-    digest: Digest = "",
-    feature: Features = None,
-    extension: Extensions = None,
-    allow_unresolved: AllowUnresolved = False,
-    selection: common.SelectedUnlocked = common.NO_SELECTION,
-    engine: common.Engine = common.ANY_ENGINE,
-) -> None:
-    """Show the Dockerfile of an image, or the file of another tool; with -o everything that a build reads.
-
-    What builds an image or names it is refused (exit code 3) while downloads or commits in it are not locked:
-    such files could not be built. A Dockerfile that is only shown says so instead.
-    """
-    if output is not None:
-        options.check_folder(output)
-    named = target.planned(name, selection)
-    if format is RenderFormat.APPTAINER:
-        digest = digest or _digest(named, engine)
-    else:
-        shown_only = format is RenderFormat.DOCKERFILE and output is None
-        _check_resolved(named.plan, shown=shown_only, allowed=allow_unresolved)
-    main = _main_file(named.plan, _Wishes(format, digest, tuple(feature or ()), tuple(extension or ())))
-    if output is None:
-        console.data(main.data.decode().rstrip("\n"))
-        _tell_needs(named.plan, format)
-        return
-    files = _contexts(named.plan) if format in _WITH_CONTEXT else ()
-    for file in {one.path: one for one in (*files, main)}.values():
-        compiler.write_atomic(output / file.path, file.data, mode=file.mode)
-    console.talk(
-        f"wrote {main.path} and what it needs to {output}" if files else f"wrote {output / main.path}"
-    )
-    _tell_order(named.plan, format, output)
 
 
 @dataclass(frozen=True, slots=True)
 class _Wishes:
     """What was asked for beside the image: the format, and what only some formats have."""
 
-    format: RenderFormat
-    digest: str
-    features: tuple[str, ...]
-    extensions: tuple[str, ...]
+    format: RenderFormat = RenderFormat.DOCKERFILE
+    digest: str = ""
+    features: tuple[str, ...] = ()
+    extensions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for given, option, wanted in (
@@ -117,6 +52,77 @@ class _Wishes:
                 raise compiler.UsageError(
                     f"{option} has no use here", where=option, hint=f"it goes with --format {wanted}"
                 )
+
+
+_WISHES = _Wishes()
+
+
+def rendering(
+    format: Annotated[  # noqa: A002 - the option's name
+        RenderFormat, typer.Option("--format", help="For which tool.")
+    ] = RenderFormat.DOCKERFILE,
+    digest: Annotated[
+        str,
+        typer.Option("--digest", metavar="REF@sha256:...", help="The built image in a registry (apptainer)."),
+    ] = "",
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--feature", metavar="REF", help="A feature put on top of the image (devcontainer); repeatable."
+        ),
+    ] = None,
+    extension: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--extension", metavar="ID", help="An extension of the editor's (devcontainer); repeatable."
+        ),
+    ] = None,
+) -> _Wishes:
+    """What is rendered."""
+    return _Wishes(format, digest, tuple(feature or ()), tuple(extension or ()))
+
+
+def render_command(
+    name: common.Name,
+    wishes: Annotated[_Wishes, options.Depends(rendering)] = _WISHES,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="DIR", help="Write everything that a build reads into this folder."
+        ),
+    ] = None,
+    allow_unresolved: Annotated[
+        bool,
+        typer.Option("--allow-unresolved", help="Write files also while something in them is not locked."),
+    ] = False,
+    selection: common.SelectedUnlocked = common.NO_SELECTION,
+    engine: common.Engine = common.ANY_ENGINE,
+) -> None:
+    """Show the Dockerfile of an image, or the file of another tool; with -o everything that a build reads.
+
+    What builds an image or names it is refused (exit code 3) while downloads or commits in it are not locked:
+    such files could not be built. A Dockerfile that is only shown says so instead.
+    """
+    if output is not None:
+        options.check_folder(output)
+    named = target.planned(name, selection)
+    if wishes.format is RenderFormat.APPTAINER:
+        wishes = replace(wishes, digest=wishes.digest or _digest(named, engine))
+    else:
+        shown_only = wishes.format is RenderFormat.DOCKERFILE and output is None
+        _check_resolved(named.plan, shown=shown_only, allowed=allow_unresolved)
+    main = _main_file(named.plan, wishes)
+    if output is None:
+        console.data(main.data.decode().rstrip("\n"))
+        _tell_needs(named.plan, wishes.format)
+        return
+    files = _contexts(named.plan) if wishes.format in _WITH_CONTEXT else ()
+    for file in {one.path: one for one in (*files, main)}.values():
+        compiler.write_atomic(output / file.path, file.data, mode=file.mode)
+    console.talk(
+        f"wrote {main.path} and what it needs to {output}" if files else f"wrote {output / main.path}"
+    )
+    _tell_order(named.plan, wishes.format, output)
 
 
 def _check_resolved(plan: Plan, *, shown: bool, allowed: bool) -> None:

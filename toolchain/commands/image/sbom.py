@@ -11,15 +11,13 @@ from compiler import write_atomic
 from toolchain import console, options
 from toolchain.commands.image import common, target
 
-Output = Annotated[
-    Path | None,
-    typer.Option("-o", "--output", metavar="FILE", help="Write it there; default: standard output."),
-]
-
 
 def sbom_command(
     name: common.Name,
-    output: Output = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Write it there; default: standard output."),
+    ] = None,
     selection: common.SelectedUnlocked = common.NO_SELECTION,
     engine: common.Engine = common.ANY_ENGINE,
 ) -> None:
