@@ -29,6 +29,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "check-jsonschema": "Apache-2.0",
     "cloudpickle": "BSD-3-Clause",
     "cmake": "Apache-2.0 AND BSD-3-Clause",
+    "coverage": "Apache-2.0",
     "cyclonedx-python-lib": "Apache-2.0",
     "decorator": "BSD-2-Clause",
     "docker": "Apache-2.0",

@@ -16,7 +16,7 @@ GROUPS = dict(merged(CASES, 24))
 GPUS = ("opencl-nvidia", "opencl-amd", "opencl-hygon", "opencl-intel")
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(10)
 @pytest.mark.parametrize("name", GROUPS)
 def test_ops_on_host_cores(name: str, opencl_driver: str, tmp_path: Path) -> None:
     assert_computes(merge(name, GROUPS[name]), "opencl-cpu", tmp_path, opencl_driver)
