@@ -4,6 +4,7 @@ set shell := ["sh", "-eu", "-c"]
 set positional-arguments
 
 demo_dir := justfile_directory() / "build" / "demo"
+quick := '-n auto --dist worksteal -m "not slow and not network and not perf"'
 export COVERAGE_FILE := justfile_directory() / "build" / "coverage" / "data"
 
 # list the recipes
@@ -16,11 +17,11 @@ demo *args:
 
 # the tests: everything that takes seconds, not minutes, and a sample of the rest
 test *args:
-    @python -m pytest -n auto --dist worksteal -m "not slow and not network and not perf" "$@"
+    @python -m pytest {{quick}} "$@"
 
 # of these tests those that a change since main can break, or since another commit
 test-changed base="main":
-    @files=$(python -m tests.changed "{{base}}"); [ -n "$files" ] || { echo "nothing changed since {{base}}"; exit 0; }; python -m pytest -n auto --dist worksteal -m "not slow and not network and not perf" $files
+    @files=$(python -m tests.changed "{{base}}"); [ -n "$files" ] || { echo "nothing changed since {{base}}"; exit 0; }; python -m pytest {{quick}} $files
 
 # the slow tests, too: every network, every float, 2.3 GB of constants, fifty killed compiles
 test-all *args:
@@ -41,7 +42,7 @@ test-devices-parts *args:
 # lines and branches that the tests run, by file: takes twice as long as the tests
 coverage *args:
     @mkdir -p build/coverage; rm -f build/coverage/*
-    @python -m coverage run -m pytest -q -n auto --dist worksteal -m "not slow and not network and not perf" "$@"
+    @python -m coverage run -m pytest -q {{quick}} "$@"
     @python -m coverage combine -q; python -m coverage report --sort=cover --skip-covered
 
 # the ten-second test from end to end

@@ -149,7 +149,7 @@ def _is_derived(item: onnx.NodeProto) -> bool:
     if item.domain not in ("", "ai.onnx") or find_op("", item.op_type) is not None:
         return False
     schema = schema_of(item.op_type, "", onnx.defs.onnx_opset_version())
-    return schema is not None and bool(schema.has_function)  # type: ignore[attr-defined]
+    return schema is not None and bool(schema.has_function)  # type: ignore[attr-defined]  # C++ class
 
 
 def _write_defaults(item: onnx.NodeProto) -> None:

@@ -142,22 +142,22 @@ def input_size(info: NodeInfo) -> int:
     return info.in_types[0].size
 
 
-def no_flops(info: NodeInfo) -> int:  # noqa: ARG001
+def no_flops(info: NodeInfo) -> int:
     """Data movement computes nothing."""
     return 0
 
 
-def everywhere(info: NodeInfo) -> bool:  # noqa: ARG001
+def everywhere(info: NodeInfo) -> bool:
     """What holds for every node of an operator."""
     return True
 
 
-def nowhere(info: NodeInfo) -> bool:  # noqa: ARG001
+def nowhere(info: NodeInfo) -> bool:
     """What holds for no node of an operator."""
     return False
 
 
-def where_to_read(info: NodeInfo, reader: Node) -> bool:  # noqa: ARG001
+def where_to_read(info: NodeInfo, reader: Node) -> bool:
     """Index arithmetic, which any loop that reads the result can do in its place."""
     return reader.op.kind is not Kind.VIEW
 
@@ -303,6 +303,6 @@ def moved(name: str, place: Callable[[NodeInfo, tuple[Expr, ...]], Iterable[Expr
     return {"direct": one(build)}
 
 
-def no_change(e: Emitter, item: Node) -> Values | None:  # noqa: ARG001
+def no_change(e: Emitter, item: Node) -> Values | None:
     """The expansion of an operator that does nothing here."""
     return item.inputs[:1] if item.inputs[0].type == item.output.type else None

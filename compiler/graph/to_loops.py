@@ -46,7 +46,7 @@ ChooseForm = Callable[[str, Mapping[str, GroupFunc]], str]
 """Picks one of several forms, given the name of the decision and the function that each form gives."""
 
 
-def default_form(name: str, candidates: Mapping[str, GroupFunc]) -> str:  # noqa: ARG001
+def default_form(name: str, candidates: Mapping[str, GroupFunc]) -> str:  # noqa: ARG001 - a ChooseForm
     """The form that stands first in the operator's record."""
     return next(iter(candidates))
 
