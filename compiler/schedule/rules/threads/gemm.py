@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from compiler.core.target import TargetFacts
@@ -194,27 +194,31 @@ class ImplicitGemm:
         self.inner = [deep] if apart else [part for part in reduce if part.extent > 1]
 
     def run(self, *, follow: bool) -> None:
-        last = take_result(self.s, self.name, follow=follow)
-        self.total = self.s.site(self.name).target
-        self.repack()
-        self.iterate(last)
-        lanes = self.column_lanes(last)
-        problem = GemmProblem(
-            extent_of_parts(self.axes.batch),
-            extent_of_parts(self.axes.rows),
-            extent_of_parts(self.axes.columns),
-            extent_of_parts(self.inner),
-            extent_of_parts((*self.inner, *self.outer)),
-            lanes,
-            all(is_plain(factor) for factor in factors(self.s.block(self.name)) or ()),
-        )
+        last, problem = self.prepare(follow=follow)
+        plain = all(is_plain(factor) for factor in factors(self.s.block(self.name)) or ())
+        problem = replace(problem, plain=plain)
         options = thread_tiles(problem, self.facts)
         if not options:
             raise ScheduleError("no tile fits the limits of a block of threads")
         tile = ThreadTile(*self.chooser.choose(f"{self.name}.tile", options))
         stages = self.stage()
         stages = self.pad(tile, stages)
-        self.arrange(tile, stages, last, lanes)
+        self.arrange(tile, stages, last, problem.lanes)
+
+    def prepare(self, *, follow: bool) -> tuple[str, GemmProblem]:
+        """Lay out result, constants and axes for tiles; gives the last block, and what tiles depend on."""
+        last = take_result(self.s, self.name, follow=follow)
+        self.total = self.s.site(self.name).target
+        self.repack()
+        self.iterate(last)
+        return last, GemmProblem(
+            extent_of_parts(self.axes.batch),
+            extent_of_parts(self.axes.rows),
+            extent_of_parts(self.axes.columns),
+            extent_of_parts(self.inner),
+            extent_of_parts((*self.inner, *self.outer)),
+            self.column_lanes(last),
+        )
 
     # -- axes
 

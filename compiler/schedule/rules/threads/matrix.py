@@ -41,8 +41,7 @@ from compiler.schedule.rules.threads.gemm import (
     runs_along,
 )
 from compiler.schedule.rules.threads.matrix_tile import MatrixTile, matrix_options
-from compiler.schedule.rules.threads.rows import take_result
-from compiler.schedule.rules.threads.tile import GemmProblem, thread_tiles
+from compiler.schedule.rules.threads.tile import thread_tiles
 from compiler.schedule.schedule import Schedule
 
 assert matrix_intrinsics.MATRIX_INTRINSICS.keys() == UNITS.keys()
@@ -97,18 +96,7 @@ class _MatrixGemm(ImplicitGemm):
 
     def on_units(self, units: Sequence[MatrixUnit], *, follow: bool) -> bool:
         """Apply the rule with the unit and the tile that are chosen; False where none is to be used."""
-        last = take_result(self.s, self.name, follow=follow)
-        self.total = self.s.site(self.name).target
-        self.repack()
-        self.iterate(last)
-        problem = GemmProblem(
-            extent_of_parts(self.axes.batch),
-            extent_of_parts(self.axes.rows),
-            extent_of_parts(self.axes.columns),
-            extent_of_parts(self.inner),
-            extent_of_parts((*self.inner, *self.outer)),
-            self.column_lanes(last),
-        )
+        last, problem = self.prepare(follow=follow)
         tiles = [matrix_options(unit, problem, self.facts) for unit in units]
         plain = thread_tiles(problem, self.facts)
         options = [
