@@ -54,8 +54,8 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
     place = _place(library, context, request)
     feeds = read_feeds(library.inputs, (), request.seed)
     runs: dict[str, Run] = {"tk": context.bind(feeds).run}
-    beside_threads = place.threads or usable_processors()
-    other = _other_engine(request, beside_threads, feeds)
+    baseline_threads = place.threads or usable_processors()
+    other = _other_engine(request, baseline_threads, feeds)
     if other is not None:
         runs[other[0]] = other[1]
     measured = measure(runs, warmup=request.warmup, seconds=request.seconds, progress=progress)
@@ -75,7 +75,9 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
         gflops=rate,
         peak_gflops=peak,
         percent_of_peak=_percent(rate, peak),
-        beside=None if other is None else _times(other[0], beside_threads, measured[other[0]], flops, peak),
+        baseline=None
+        if other is None
+        else _times(other[0], baseline_threads, measured[other[0]], flops, peak),
         kernels=kernel_times(library, context, feeds) if request.profile else (),
         warnings=(*place.warnings, *warnings, *_spread_warning(mine)),
         device=library.device,
@@ -179,14 +181,14 @@ def _repeat(run: Run, seconds: float, fewest: int) -> list[float]:
 
 
 def _other_engine(request: BenchRequest, threads: int, feeds: Mapping[str, Array]) -> tuple[str, Run] | None:
-    if request.beside is None:
+    if request.baseline is None:
         return None
     if not has_onnxruntime():
         raise HostError(
-            "onnxruntime is not installed", where="--beside", hint="pip install 'tk-toolchain[verify]'"
+            "onnxruntime is not installed", where="--baseline", hint="pip install 'tk-toolchain[verify]'"
         )
-    proto = checked_model(request.beside)
-    engine = OnnxRuntime(request.beside, threads)
+    proto = checked_model(request.baseline)
+    engine = OnnxRuntime(request.baseline, threads)
     given = {**feeds, **bound_arrays(proto, request.binds)}
     return engine.name, lambda: engine.run(given)
 

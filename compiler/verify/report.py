@@ -91,7 +91,7 @@ class VerifyReport:
 class BenchRequest:
     """Measure `library` for about `seconds` after `warmup` seconds of runs that do not count.
 
-    `beside` is an ONNX file that onnxruntime runs in turns with the library, so that both see the same
+    `baseline` is an ONNX file that onnxruntime runs in turns with the library, so that both see the same
     machine. `device` is that of `VerifyRequest`.
     """
 
@@ -100,7 +100,7 @@ class BenchRequest:
     seconds: float = 3.0
     warmup: float = 0.5
     profile: bool = False
-    beside: Path | None = None
+    baseline: Path | None = None
     binds: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
     device: str | None = None
@@ -156,7 +156,7 @@ class BenchReport:
     gflops: float | None
     peak_gflops: float | None
     percent_of_peak: float | None
-    beside: EngineTimes | None = None
+    baseline: EngineTimes | None = None
     kernels: tuple[KernelTime, ...] = ()
     warnings: tuple[str, ...] = ()
     device: str = ""

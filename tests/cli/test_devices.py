@@ -289,12 +289,12 @@ def test_bench_names_the_device_and_counts_no_threads_of_it(
 
 
 def test_bench_of_processors_behind_opencl(directory: Path) -> None:
-    args = ("--seconds", "0.1", "--warmup", "0", "--beside", "mnist.onnx")
+    args = ("--seconds", "0.1", "--warmup", "0", "--baseline", "mnist.onnx")
     done = command.tk("bench", "mnist.opencl-cpu.so", *args, "--json", cwd=directory)
     if done.code == 4:
         pytest.skip(done.err)
     assert done.code == 0, done.err
-    assert done.json["threads"] == done.json["beside"]["threads"] >= 1
+    assert done.json["threads"] == done.json["baseline"]["threads"] >= 1
     assert done.json["peak_gflops"] > 0
     assert done.json["device"]
 

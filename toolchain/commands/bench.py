@@ -25,9 +25,9 @@ def bench_command(
         float, typer.Option("--warmup", metavar="SECONDS", min=0.0, help="Seconds to run before measuring.")
     ] = 0.5,
     profile: Annotated[bool, typer.Option("--profile", help="Show the time of every kernel.")] = False,
-    beside: Annotated[
+    baseline: Annotated[
         Path | None,
-        typer.Option("--beside", metavar="MODEL", help="Time onnxruntime on this ONNX file, interleaved."),
+        typer.Option("--baseline", metavar="MODEL", help="Time onnxruntime on this ONNX file, interleaved."),
         options.Role.MODEL,
     ] = None,
     bind: options.Bind = None,
@@ -41,7 +41,7 @@ def bench_command(
         seconds=seconds,
         warmup=warmup,
         profile=profile,
-        beside=None if beside is None else options.existing_file(beside),
+        baseline=None if baseline is None else options.existing_file(baseline),
         binds=options.pairs("--bind", bind, options.read_value),
         seed=seed,
         device=device,
@@ -60,8 +60,8 @@ def _show(report: compiler.BenchReport) -> None:
     header = ("engine", "threads", "p50 ms", "p90 ms", "p99 ms", "runs", "GFLOP/s", "% of peak")
     mine = (report.p50_ms, report.p90_ms, report.p99_ms, report.runs, report.gflops, report.percent_of_peak)
     rows = [(f"tk {report.target}", "" if report.threads is None else report.threads, *mine)]
-    if report.beside is not None:
-        other = report.beside
+    if report.baseline is not None:
+        other = report.baseline
         rows.append((other.engine, other.threads, other.p50_ms, other.p90_ms, other.p99_ms, other.runs,
                      other.gflops, other.percent_of_peak))  # fmt: skip
     console.data(console.table(header, rows))
@@ -70,8 +70,8 @@ def _show(report: compiler.BenchReport) -> None:
     if report.peak_gflops is not None:
         threads = compiler.counted(report.threads or 1, "thread")
         console.data(f"measured peak of this machine: {report.peak_gflops:.0f} GFLOP/s, {threads}")
-    if report.beside is not None:
-        console.data(f"ratio to {report.beside.engine}: {report.p50_ms / report.beside.p50_ms:.2f}")
+    if report.baseline is not None:
+        console.data(f"ratio to {report.baseline.engine}: {report.p50_ms / report.baseline.p50_ms:.2f}")
     if report.kernels:
         console.data("")
         console.data(_kernels(report))

@@ -35,7 +35,7 @@ def demo_command(
     compiled = step("compile", str(model), "-o", str(library), *use)
     ran = step("run", str(library), "--output-dir", str(directory / "outputs"), *use)
     verified = step("verify", str(library), "--model", str(model), *use)
-    timed = step("bench", str(library), "--beside", str(model), *use)
+    timed = step("bench", str(library), "--baseline", str(model), *use)
     rows = [*_costs(compiled), *_proof(verified), *_times(timed), *_files(model, compiled, directory, ran)]
     console.data("")
     console.data(console.table(("what", "result"), rows))
@@ -89,7 +89,7 @@ def _proof(verified: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _times(timed: dict[str, Any]) -> list[tuple[str, str]]:
-    other = timed["beside"]
+    other = timed["baseline"]
     peak = "" if timed["percent_of_peak"] is None else f", {timed['percent_of_peak']:.0f} % of peak"
     return [
         ("latency (median)", f"{timed['p50_ms']:.2f} ms, {counted(timed['threads'], 'thread')}{peak}"),

@@ -11,12 +11,12 @@ from toolchain.devices.detect import Device, Inventory
 from toolchain.devices.host_facts import EngineFacts
 from toolchain.devices.privileges import PRODUCTS, find_lacks, is_open
 from toolchain.devices.sysroot import NODES
-from toolchain.doctor.row import Patient, Row, problem
+from toolchain.doctor.row import CheckContext, Row, problem
 
 
-def devices(patient: Patient) -> Iterable[Row]:
+def devices(context: CheckContext) -> Iterable[Row]:
     """Every accelerator with its architecture and driver."""
-    inventory = patient.inventory
+    inventory = context.inventory
     if isinstance(inventory, TkError):
         yield problem("accelerators", inventory, "warning")
         return
@@ -40,40 +40,40 @@ def _device(inventory: Inventory, device: Device) -> Row:
     return Row(about, "warning", text, cause, "name the arch with --arch, and report the device")
 
 
-def access(patient: Patient) -> Iterable[Row]:
+def access(context: CheckContext) -> Iterable[Row]:
     """Whether a container can be given each vendor's accelerators."""
-    if isinstance(patient.inventory, TkError):
+    if isinstance(context.inventory, TkError):
         return
-    facts = _facts(patient)
-    for vendor in patient.inventory.vendors:
+    facts = _facts(context)
+    for vendor in context.inventory.vendors:
         about = f"{vendor} in containers"
-        lacks = find_lacks(patient.inventory, vendor, facts, patient.caller)
+        lacks = find_lacks(context.inventory, vendor, facts, context.caller)
         if not lacks:
             yield Row(about, "ok", "nodes, groups and runtime are there")
         for one in lacks:
             yield Row(about, "problem", one.what, "containers cannot use it", one.fix)
 
 
-def _facts(patient: Patient) -> EngineFacts:
+def _facts(context: CheckContext) -> EngineFacts:
     """The engine's abilities; without an engine those of an ideal one, so that only the host counts."""
-    if not isinstance(patient.engine, TkError):
+    if not isinstance(context.engine, TkError):
         try:
-            return engine_facts(patient.engine)
+            return engine_facts(context.engine)
         except TkError:
             pass
     return EngineFacts("docker", runtimes=("nvidia",))
 
 
-def groups(patient: Patient) -> Iterable[Row]:
+def groups(context: CheckContext) -> Iterable[Row]:
     """Whether this user may use the nodes without a container."""
-    inventory = patient.inventory
-    if isinstance(inventory, TkError) or patient.caller.uid == 0 or not inventory.devices:
+    inventory = context.inventory
+    if isinstance(inventory, TkError) or context.caller.uid == 0 or not inventory.devices:
         return
     closed: dict[int, list[str]] = {}
     own = {node for one in inventory.devices for node in one.nodes if "/renderD" in node} | {"/dev/kfd"}
     for path in sorted(own & set(inventory.nodes)):
         node = inventory.nodes[path]
-        if node.gid and not is_open(node) and node.gid not in patient.caller.groups:
+        if node.gid and not is_open(node) and node.gid not in context.caller.groups:
             closed.setdefault(node.gid, []).append(path)
     for gid, paths in closed.items():
         yield Row(
@@ -85,13 +85,13 @@ def groups(patient: Patient) -> Iterable[Row]:
         )
 
 
-def specifications(patient: Patient) -> Iterable[Row]:
+def specifications(context: CheckContext) -> Iterable[Row]:
     """CDI specifications that name nodes which are not there, as after a change of the driver."""
-    if isinstance(patient.inventory, TkError):
+    if isinstance(context.inventory, TkError):
         return
-    for spec in patient.inventory.cdi:
+    for spec in context.inventory.cdi:
         known = [one for one in spec.nodes if any(fnmatchcase(one, pattern) for pattern in NODES)]
-        missing = [one for one in known if one not in patient.inventory.nodes]
+        missing = [one for one in known if one not in context.inventory.nodes]
         if missing:
             yield Row(
                 "cdi",
@@ -104,9 +104,9 @@ def specifications(patient: Patient) -> Iterable[Row]:
             )
 
 
-def hygon_libraries(patient: Patient) -> Iterable[Row]:
+def hygon_libraries(context: CheckContext) -> Iterable[Row]:
     """Newer DCU drivers bring libraries that containers need."""
-    inventory = patient.inventory
+    inventory = context.inventory
     if isinstance(inventory, TkError) or not inventory.of("hygon") or inventory.hyhal:
         return
     yield Row(
@@ -118,15 +118,15 @@ def hygon_libraries(patient: Patient) -> Iterable[Row]:
     )
 
 
-def fit(patient: Patient) -> Iterable[Row]:
+def fit(context: CheckContext) -> Iterable[Row]:
     """Driver and architectures against the chosen images."""
     from toolchain.devices.drivers import check_fit
 
-    if isinstance(patient.inventory, TkError):
+    if isinstance(context.inventory, TkError):
         return
-    for name, named in patient.images:
+    for name, named in context.images:
         if isinstance(named, TkError) or named.plan.resolution is None:
             continue
-        for one in check_fit(patient.inventory, named.plan.resolution):
+        for one in check_fit(context.inventory, named.plan.resolution):
             cause = f"{one.cause} [{one.source}]" if one.source and one.state != "ok" else one.cause
             yield Row(f"driver for {name}", one.state, one.what, cause, one.fix)

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from compiler import TkError, counted
-from toolchain.doctor.row import Patient, Row, problem
+from toolchain.doctor.row import CheckContext, Row, problem
 
 if TYPE_CHECKING:
     from toolchain.images.named import Named
 
 
-def engine(patient: Patient) -> Iterable[Row]:
+def engine(context: CheckContext) -> Iterable[Row]:
     """The engine that images are built and run with, and where its address comes from."""
-    if isinstance(patient.engine, TkError):
-        yield _absent(patient.engine)
+    if isinstance(context.engine, TkError):
+        yield _absent(context.engine)
         return
-    found = patient.engine
+    found = context.engine
     where = "" if found.is_local else ", on another machine or in another file system"
     rootless = ", rootless" if found.is_rootless else ""
     yield Row("engine", "ok", f"{found.kind} {found.version} at {found.endpoint}{where}{rootless}")
@@ -32,16 +32,16 @@ def _absent(error: TkError) -> Row:
     return Row("engine", "problem", what, why or error.why, fix or error.hint)
 
 
-def builder(patient: Patient) -> Iterable[Row]:
+def builder(context: CheckContext) -> Iterable[Row]:
     """How images are built: with BuildKit, by podman, or by the classic builder."""
-    if isinstance(patient.engine, TkError):
+    if isinstance(context.engine, TkError):
         return
-    if patient.engine.kind == "podman":
+    if context.engine.kind == "podman":
         yield Row("builder", "ok", "podman builds by itself")
         return
     from toolchain.engine.builders import find_buildkit
 
-    client, reasons = find_buildkit(patient.settings)
+    client, reasons = find_buildkit(context.settings)
     if client is not None:
         yield Row("builder", "ok", f"BuildKit through {client.program} ({client.version})")
     else:
@@ -54,20 +54,20 @@ def builder(patient: Patient) -> Iterable[Row]:
         )
 
 
-def podman(patient: Patient) -> Iterable[Row]:
+def podman(context: CheckContext) -> Iterable[Row]:
     """Podman beside Docker."""
-    path = patient.which("podman")
+    path = context.which("podman")
     if path is not None:
-        yield Row("podman", "ok", f"{patient.version_of(path)}; chosen with --engine podman")
+        yield Row("podman", "ok", f"{context.version_of(path)}; chosen with --engine podman")
 
 
-def leftovers(patient: Patient) -> Iterable[Row]:
+def leftovers(context: CheckContext) -> Iterable[Row]:
     """Containers of runs that were killed."""
-    if isinstance(patient.engine, TkError):
+    if isinstance(context.engine, TkError):
         return
     from toolchain.engine.store import abandoned_containers
 
-    if left := abandoned_containers(patient.engine):
+    if left := abandoned_containers(context.engine):
         yield Row(
             "leftovers",
             "warning",
@@ -77,9 +77,9 @@ def leftovers(patient: Patient) -> Iterable[Row]:
         )
 
 
-def images(patient: Patient) -> Iterable[Row]:
+def images(context: CheckContext) -> Iterable[Row]:
     """Chosen images: whether their names stand for something, and whether the engine has them."""
-    for name, named in patient.images:
+    for name, named in context.images:
         if isinstance(named, TkError):
             yield problem(f"image {name}", named)
             continue
@@ -87,17 +87,17 @@ def images(patient: Patient) -> Iterable[Row]:
             yield Row(
                 f"image {name}", "warning", warning, "a rule of the recipes", f"see `tk image why {name}`"
             )
-        yield from _presence(patient, name, named)
+        yield from _presence(context, name, named)
 
 
-def _presence(patient: Patient, name: str, named: Named) -> Iterable[Row]:
+def _presence(context: CheckContext, name: str, named: Named) -> Iterable[Row]:
     """Whether the engine has the image, as its recipe is now or at least on a stand-in base."""
     from toolchain.provision.present import find_present
 
-    if isinstance(patient.engine, TkError):
+    if isinstance(context.engine, TkError):
         return
     try:
-        there = find_present(patient.engine, named)
+        there = find_present(context.engine, named)
     except TkError as error:
         yield problem(f"image {name}", error)
         return
@@ -110,11 +110,11 @@ def _presence(patient: Patient, name: str, named: Named) -> Iterable[Row]:
         yield Row(f"image {name}", "warning", there.note, "", fix)
 
 
-def engine_folder(patient: Patient) -> Path | None:
+def engine_folder(context: CheckContext) -> Path | None:
     """Where an engine of this machine keeps its images."""
-    if isinstance(patient.engine, TkError) or not patient.engine.is_local:
+    if isinstance(context.engine, TkError) or not context.engine.is_local:
         return None
     with contextlib.suppress(TkError):
-        folder = patient.engine.info.get("DockerRootDir")
+        folder = context.engine.info.get("DockerRootDir")
         return Path(str(folder)) if folder else None
     return None

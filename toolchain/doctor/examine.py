@@ -1,4 +1,4 @@
-"""The list of checks, and this machine as their patient."""
+"""The list of checks, and this machine as their context."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compiler import HostError, TkError, load_settings, run
 from toolchain.doctor import accelerators, engines, host, sites, storage
-from toolchain.doctor.row import Check, Patient, Row, problem
+from toolchain.doctor.row import Check, CheckContext, Row, problem
 from toolchain.engine.choice import ANY_ENGINE, EngineChoice
 
 if TYPE_CHECKING:
@@ -41,16 +41,16 @@ CHECKS: tuple[Check, ...] = (
     sites.logins,
     sites.lock,
 )
-"""In the order in which they are shown; a check is a function from a patient to rows."""
+"""In the order in which they are shown; a check is a function from a context to rows."""
 _PROGRAM_SECONDS = 10.0
 
 
-def run_checks(patient: Patient, checks: Sequence[Check] = CHECKS) -> tuple[Row, ...]:
+def run_checks(context: CheckContext, checks: Sequence[Check] = CHECKS) -> tuple[Row, ...]:
     """All rows; a check that fails itself becomes a row, too."""
     rows: list[Row] = []
     for check in checks:
         try:
-            rows += check(patient)
+            rows += check(context)
         except (TkError, OSError) as error:
             rows.append(_broken(check, error))
     return tuple(rows)
@@ -69,13 +69,13 @@ def this_machine(
     engine: EngineChoice = ANY_ENGINE,
     site: Path | None = None,
     assumed: Path | None = None,
-) -> Patient:
+) -> CheckContext:
     """This machine with its engine; `names` are images that it should fit, by default those of the lock."""
     from toolchain.devices.host_facts import this_caller
     from toolchain.settings import engine_settings
 
     opened = _engine(engine)
-    return Patient(
+    return CheckContext(
         root=Path("/"),
         engine=opened,
         endpoint=engine.docker_host or "",

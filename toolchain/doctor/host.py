@@ -6,23 +6,23 @@ from collections.abc import Iterable
 
 import compiler
 from toolchain.console import size
-from toolchain.doctor.row import Patient, Row, problem
+from toolchain.doctor.row import CheckContext, Row, problem
 
 _LITTLE_MEMORY = 4_000_000_000
 _COMPILERS = ("g++", "clang++", "nvcc", "hipcc", "icpx")
 
 
-def system(patient: Patient) -> Iterable[Row]:
+def system(context: CheckContext) -> Iterable[Row]:
     """Operating system and kernel."""
-    facts = dict(_pairs(_text(patient, "etc/os-release"), "="))
+    facts = dict(_pairs(_text(context, "etc/os-release"), "="))
     name = facts.get("PRETTY_NAME", "").strip('"') or "an unknown system"
-    kernel = _text(patient, "proc/sys/kernel/osrelease").strip() or "unknown"
+    kernel = _text(context, "proc/sys/kernel/osrelease").strip() or "unknown"
     yield Row("system", "ok", f"{name}, kernel {kernel}")
 
 
-def processor(patient: Patient) -> Iterable[Row]:
+def processor(context: CheckContext) -> Iterable[Row]:
     """Processor, and which of its features a library can count on."""
-    facts = dict(_pairs(_text(patient, "proc/cpuinfo"), ":"))
+    facts = dict(_pairs(_text(context, "proc/cpuinfo"), ":"))
     flags = set(facts.get("flags", "").split())
     known = [one for one in ("avx2", "avx512f", "avx512_bf16", "amx_tile") if one in flags]
     name = facts.get("model name", "unknown processor")
@@ -33,9 +33,9 @@ def processor(patient: Patient) -> Iterable[Row]:
         yield Row("processor", "warning", f"{name}: no AVX2", cause, "compile and measure on a newer machine")
 
 
-def memory(patient: Patient) -> Iterable[Row]:
+def memory(context: CheckContext) -> Iterable[Row]:
     """Memory that is free for programs."""
-    facts = dict(_pairs(_text(patient, "proc/meminfo"), ":"))
+    facts = dict(_pairs(_text(context, "proc/meminfo"), ":"))
     text = facts.get("MemAvailable", "").removesuffix(" kB").strip()
     if not text.isdigit():
         yield Row("memory", "ok", "unknown")
@@ -48,7 +48,7 @@ def memory(patient: Patient) -> Iterable[Row]:
         )
 
 
-def targets(_patient: Patient) -> Iterable[Row]:
+def targets(_context: CheckContext) -> Iterable[Row]:
     """What can be compiled for without a container: the host's cores, and which of the devices."""
     try:
         cores, *devices = compiler.list_targets()
@@ -65,16 +65,16 @@ def targets(_patient: Patient) -> Iterable[Row]:
         yield Row(f"devices: {words}", "ok", ", ".join(names) or "none; `tk targets` says what is missing")
 
 
-def compilers(patient: Patient) -> Iterable[Row]:
+def compilers(context: CheckContext) -> Iterable[Row]:
     """Compilers of this machine; those of vendors come with images."""
-    found = [(name, patient.version_of(path)) for name in _COMPILERS if (path := patient.which(name))]
+    found = [(name, context.version_of(path)) for name in _COMPILERS if (path := context.which(name))]
     text = "; ".join(f"{name}: {version}" for name, version in found)
     yield Row("compilers", "ok", text or "none; images bring their own")
 
 
-def _text(patient: Patient, path: str) -> str:
+def _text(context: CheckContext, path: str) -> str:
     try:
-        return (patient.root / path).read_text(errors="replace")
+        return (context.root / path).read_text(errors="replace")
     except OSError:
         return ""
 

@@ -37,7 +37,7 @@ def problem(about: str, error: TkError, state: State = "problem") -> Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Patient:
+class CheckContext:
     """The machine as the checks see it: everything that they ask comes from here, so tests can make one up.
 
     engine: the engine, or the error that says why there is none. inventory: of the engine's machine; None
@@ -60,4 +60,4 @@ class Patient:
     site: Path | None = None
 
 
-Check = Callable[[Patient], Iterable[Row]]
+Check = Callable[[CheckContext], Iterable[Row]]

@@ -6,15 +6,15 @@ import json
 from collections.abc import Iterable
 
 from compiler import TkError
-from toolchain.doctor.row import Patient, Row, problem
+from toolchain.doctor.row import CheckContext, Row, problem
 
 
-def check_site(patient: Patient) -> Iterable[Row]:
+def check_site(context: CheckContext) -> Iterable[Row]:
     """The site's configuration: which files, CA bundle, registry, mirrors."""
     from toolchain.site import load_site
 
     try:
-        config = load_site(patient.site)
+        config = load_site(context.site)
         config.ca_certificates()
     except TkError as error:
         yield problem("site", error)
@@ -28,9 +28,9 @@ def check_site(patient: Patient) -> Iterable[Row]:
     yield Row("site", "ok", "; ".join([files, *parts]))
 
 
-def logins(patient: Patient) -> Iterable[Row]:
+def logins(context: CheckContext) -> Iterable[Row]:
     """Registries that Docker's configuration has logins or helpers for: names, never secrets."""
-    path = patient.settings.config / "config.json"
+    path = context.settings.config / "config.json"
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -72,7 +72,7 @@ def _items(value: object) -> list[tuple[str, object]]:
     return [(str(key), one) for key, one in value.items()] if isinstance(value, dict) else []
 
 
-def lock(_patient: Patient) -> Iterable[Row]:
+def lock(_context: CheckContext) -> Iterable[Row]:
     """The project's lock, and the user's own where there is one: which images they pin."""
     from toolchain.images.lock.file import read_lock
     from toolchain.images.lock.pins import lock_path, user_lock

@@ -45,7 +45,7 @@ def component_plans(setting: Setting, pins: Pins) -> tuple[Plan, ...]:
                 component=one,
                 build=one.build,
                 pins=pins.needs.get(one.kind, Pins()),
-                beside=() if alone else tuple(map(part_of, seen)),
+                other_parts=() if alone else tuple(map(part_of, seen)),
                 needs=() if alone else tuple(plans),
             )
             plans.append(_component_plan(setting, work))
@@ -56,12 +56,12 @@ def component_plans(setting: Setting, pins: Pins) -> tuple[Plan, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What is built, with which pins, and beside which parts and built components."""
+    """What is built, with which pins, and on top of which other parts and built components."""
 
     component: Component
     build: Build
     pins: Pins
-    beside: tuple[OwnedLayer, ...]
+    other_parts: tuple[OwnedLayer, ...]
     needs: tuple[Plan, ...]
 
 
@@ -71,7 +71,7 @@ def _component_plan(setting: Setting, work: _Work) -> Plan:
     trees = _trees(component, build, work.pins)
     commit = trees[0].commit
     clones = [("tk.clones", " ".join(f"{one.url}@{one.commit}" for one in trees[1:]))] if trees[1:] else []
-    parts = [OwnedLayer(f"{stack.kind} {stack.version}", stack.layer), *work.beside]
+    parts = [OwnedLayer(f"{stack.kind} {stack.version}", stack.layer), *work.other_parts]
     parts += [OwnedLayer(f"the build of {component.kind}", one) for one in build.layers]
     assembly = assemble(setting, parts, work.pins, SYSTEM_PYTHON)
     done: list[Instruction] = [From("system", "build"), *assembly.steps]

@@ -22,7 +22,7 @@ from toolchain.devices.sysroot import Sysroot
 from toolchain.doctor import accelerators, engines, host, sites, storage
 from toolchain.doctor.examine import CHECKS, run_checks
 from toolchain.doctor.examine import _locked as locked_images
-from toolchain.doctor.row import Patient, Row
+from toolchain.doctor.row import CheckContext, Row
 from toolchain.engine import labels
 from toolchain.images.named import plan_named
 from toolchain.settings import engine_settings
@@ -31,7 +31,7 @@ NO_ENGINE = HostError("cannot use the container engine: none answers at X; start
 
 
 @pytest.fixture
-def patient(tmp_path: Path) -> Patient:
+def context(tmp_path: Path) -> CheckContext:
     """A small machine without accelerators, with an ordinary Docker."""
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/os-release").write_text('PRETTY_NAME="Test Linux 1"\n')
@@ -39,7 +39,7 @@ def patient(tmp_path: Path) -> Patient:
     (tmp_path / "proc/cpuinfo").write_text("model name\t: Chip\nflags\t\t: sse avx2 avx512f\n")
     (tmp_path / "proc/meminfo").write_text("MemTotal: 9 kB\nMemAvailable:   16000000 kB\n")
     settings = replace(engine_settings({"HOME": str(tmp_path)}), path=())
-    return Patient(
+    return CheckContext(
         root=tmp_path,
         engine=FakeEngine(info={"Runtimes": {"nvidia": {}}}),  # type: ignore[arg-type]  # a stand-in
         endpoint="",
@@ -54,11 +54,11 @@ def patient(tmp_path: Path) -> Patient:
 
 
 @pytest.fixture
-def on(patient: Patient, tmp_path: Path) -> Callable[..., Patient]:
+def on(context: CheckContext, tmp_path: Path) -> Callable[..., CheckContext]:
     """The same with the accelerators of a captured machine."""
 
-    def with_machine(name: str, **changes: Any) -> Patient:
-        return replace(patient, inventory=detect(machine(name, tmp_path / name)), **changes)
+    def with_machine(name: str, **changes: Any) -> CheckContext:
+        return replace(context, inventory=detect(machine(name, tmp_path / name)), **changes)
 
     return with_machine
 
@@ -67,15 +67,15 @@ def states(rows: Any) -> list[str]:
     return [one.state for one in rows]
 
 
-def test_a_good_machine_has_no_problems(patient: Patient) -> None:
-    rows = run_checks(patient)
+def test_a_good_machine_has_no_problems(context: CheckContext) -> None:
+    rows = run_checks(context)
     assert "problem" not in states(rows)
     assert {"system", "processor", "memory", "engine", "accelerators", "space for caches", "site"} <= {
         one.about for one in rows
     }
 
 
-def test_no_finding_without_cause_or_fix(on: Callable[..., Patient]) -> None:
+def test_no_finding_without_cause_or_fix(on: Callable[..., CheckContext]) -> None:
     for name in names():
         for engine in (FakeEngine(), NO_ENGINE, FakeEngine(kind="podman", version="4.3.1")):
             rows = run_checks(on(name, engine=engine))
@@ -83,9 +83,9 @@ def test_no_finding_without_cause_or_fix(on: Callable[..., Patient]) -> None:
             assert not [one for one in rows if one.state != "ok" and not (one.cause or one.fix)]
 
 
-def test_nothing_there_is_no_reason_to_fail(patient: Patient, tmp_path: Path) -> None:
+def test_nothing_there_is_no_reason_to_fail(context: CheckContext, tmp_path: Path) -> None:
     bare = replace(
-        patient,
+        context,
         root=tmp_path / "nowhere",
         engine=NO_ENGINE,
         inventory=HostError("nobody can look", hint="look elsewhere"),
@@ -95,19 +95,19 @@ def test_nothing_there_is_no_reason_to_fail(patient: Patient, tmp_path: Path) ->
     assert [one.about for one in rows if one.state == "problem"] == ["engine", "image x"]
 
 
-def test_a_check_that_fails_is_a_row(patient: Patient) -> None:
-    def cannot_read(_patient: Patient) -> list[Row]:
+def test_a_check_that_fails_is_a_row(context: CheckContext) -> None:
+    def cannot_read(_context: CheckContext) -> list[Row]:
         raise PermissionError(13, "Permission denied")
 
-    def is_refused(_patient: Patient) -> list[Row]:
+    def is_refused(_context: CheckContext) -> list[Row]:
         raise HostError("no", hint="yes")
 
-    rows = run_checks(patient, [cannot_read, is_refused])
+    rows = run_checks(context, [cannot_read, is_refused])
     assert [(one.about, one.state) for one in rows] == [("cannot read", "warning"), ("is refused", "warning")]
 
 
-def test_no_engine_is_a_problem_with_its_fix(patient: Patient) -> None:
-    (row,) = engines.engine(replace(patient, engine=NO_ENGINE))
+def test_no_engine_is_a_problem_with_its_fix(context: CheckContext) -> None:
+    (row,) = engines.engine(replace(context, engine=NO_ENGINE))
     assert row == Row(
         "engine",
         "problem",
@@ -117,27 +117,27 @@ def test_no_engine_is_a_problem_with_its_fix(patient: Patient) -> None:
     )
 
 
-def test_the_engine_says_where_it_is(patient: Patient) -> None:
-    (row,) = engines.engine(patient)
+def test_the_engine_says_where_it_is(context: CheckContext) -> None:
+    (row,) = engines.engine(context)
     assert row.found == "docker 28.2.2 at unix:///var/run/docker.sock (the default)"
     remote = FakeEngine(url="tcp://10.0.0.1:2375")
-    (row,) = engines.engine(replace(patient, engine=remote))  # type: ignore[arg-type]  # a stand-in
+    (row,) = engines.engine(replace(context, engine=remote))  # type: ignore[arg-type]  # a stand-in
     assert "another machine" in row.found
 
 
-def test_without_buildkit_there_is_a_warning(patient: Patient) -> None:
-    (row,) = engines.builder(patient)
+def test_without_buildkit_there_is_a_warning(context: CheckContext) -> None:
+    (row,) = engines.builder(context)
     assert row.state == "warning"
     podman = FakeEngine(kind="podman")
-    assert states(engines.builder(replace(patient, engine=podman))) == ["ok"]  # type: ignore[arg-type]  # a stand-in
+    assert states(engines.builder(replace(context, engine=podman))) == ["ok"]  # type: ignore[arg-type]  # a stand-in
 
 
-def test_what_killed_runs_left_behind(patient: Patient) -> None:
+def test_what_killed_runs_left_behind(context: CheckContext) -> None:
     host_name = labels.owner().rsplit(":", 2)[0]
     dead = {"Names": ["/tk-run-1"], "Labels": {labels.OWNER: f"{host_name}:999999999:1"}}
     alive = {"Names": ["/tk-run-2"], "Labels": {labels.OWNER: labels.owner()}}
     found = FakeEngine(containers=[dead, alive])
-    (row,) = engines.leftovers(replace(patient, engine=found))  # type: ignore[arg-type]  # a stand-in
+    (row,) = engines.leftovers(replace(context, engine=found))  # type: ignore[arg-type]  # a stand-in
     assert "1 container of runs" in row.found
     assert "tk-run-1" in row.found
 
@@ -145,34 +145,34 @@ def test_what_killed_runs_left_behind(patient: Patient) -> None:
 @pytest.mark.parametrize(
     ("flags", "state"), [("avx2", "ok"), ("avx2 avx512f amx_tile", "ok"), ("sse4_2", "warning")]
 )
-def test_processor(patient: Patient, flags: str, state: str) -> None:
-    (patient.root / "proc/cpuinfo").write_text(f"model name : A\nflags : {flags}\n\nmodel name : B\n")
-    (row,) = host.processor(patient)
+def test_processor(context: CheckContext, flags: str, state: str) -> None:
+    (context.root / "proc/cpuinfo").write_text(f"model name : A\nflags : {flags}\n\nmodel name : B\n")
+    (row,) = host.processor(context)
     assert (row.state, row.found.split(":")[0]) == (state, "A")
 
 
 @pytest.mark.parametrize(("text", "state"), [("16000000 kB", "ok"), ("900000 kB", "warning"), ("?", "ok")])
-def test_memory(patient: Patient, text: str, state: str) -> None:
-    (patient.root / "proc/meminfo").write_text(f"MemAvailable: {text}\n")
-    assert states(host.memory(patient)) == [state]
+def test_memory(context: CheckContext, text: str, state: str) -> None:
+    (context.root / "proc/meminfo").write_text(f"MemAvailable: {text}\n")
+    assert states(host.memory(context)) == [state]
 
 
 @pytest.mark.parametrize(
     ("free", "state"), [(50_000_000_000, "ok"), (10_000_000_000, "warning"), (1_000_000_000, "problem")]
 )
-def test_space(patient: Patient, free: int, state: str) -> None:
-    rows = list(storage.space(replace(patient, free=lambda _folder: free)))
+def test_space(context: CheckContext, free: int, state: str) -> None:
+    rows = list(storage.space(replace(context, free=lambda _folder: free)))
     assert states(rows) == [state]
 
 
-def test_space_for_images_only_where_the_engine_is_here(patient: Patient, tmp_path: Path) -> None:
+def test_space_for_images_only_where_the_engine_is_here(context: CheckContext, tmp_path: Path) -> None:
     here = FakeEngine(info={"DockerRootDir": str(tmp_path)})
-    assert len(list(storage.space(replace(patient, engine=here)))) == 2  # type: ignore[arg-type]  # a stand-in
+    assert len(list(storage.space(replace(context, engine=here)))) == 2  # type: ignore[arg-type]  # a stand-in
     there = FakeEngine(info={"DockerRootDir": str(tmp_path)}, url="tcp://10.0.0.1:1")
-    assert len(list(storage.space(replace(patient, engine=there)))) == 1  # type: ignore[arg-type]  # a stand-in
+    assert len(list(storage.space(replace(context, engine=there)))) == 1  # type: ignore[arg-type]  # a stand-in
 
 
-def test_devices_are_listed(on: Callable[..., Patient]) -> None:
+def test_devices_are_listed(on: Callable[..., CheckContext]) -> None:
     rows = list(accelerators.devices(on("nvidia-and-amd")))
     assert [one.about for one in rows] == ["nvidia 0", "amd 0"]
     assert rows[0].found == "NVIDIA Tesla V100-PCIE-32GB at 0000:3b:00.0, sm_70, driver nvidia 525.147.05"
@@ -188,13 +188,15 @@ def test_devices_are_listed(on: Callable[..., Patient]) -> None:
         ("nvidia-nouveau", "nouveau"),
     ],
 )
-def test_what_keeps_containers_from_accelerators(on: Callable[..., Patient], name: str, fix: str) -> None:
+def test_what_keeps_containers_from_accelerators(
+    on: Callable[..., CheckContext], name: str, fix: str
+) -> None:
     rows = list(accelerators.access(on(name)))
     assert set(states(rows)) == {"problem"}
     assert fix in " ".join(one.fix for one in rows)
 
 
-def test_groups_of_the_user(on: Callable[..., Patient]) -> None:
+def test_groups_of_the_user(on: Callable[..., CheckContext]) -> None:
     (row,) = accelerators.groups(on("amd-mi50"))
     assert "group 993 of /dev/dri/renderD128 and /dev/dri/renderD129 and /dev/kfd" in row.found
     assert list(accelerators.groups(on("amd-mi50", caller=Caller(1000, 1000, (1000, 993))))) == []
@@ -202,7 +204,7 @@ def test_groups_of_the_user(on: Callable[..., Patient]) -> None:
     assert list(accelerators.groups(on("intel-arctic-sound"))) == []
 
 
-def test_a_stale_cdi_specification(on: Callable[..., Patient], tmp_path: Path) -> None:
+def test_a_stale_cdi_specification(on: Callable[..., CheckContext], tmp_path: Path) -> None:
     good = on("nvidia-h100-cdi")
     assert list(accelerators.specifications(good)) == []
     nodes = {path: node for path, node in good.inventory.nodes.items() if path != "/dev/nvidia0"}  # type: ignore[union-attr]  # it has one
@@ -212,7 +214,7 @@ def test_a_stale_cdi_specification(on: Callable[..., Patient], tmp_path: Path) -
     assert "nvidia-ctk cdi generate" in row.fix
 
 
-def test_hygons_libraries(on: Callable[..., Patient]) -> None:
+def test_hygons_libraries(on: Callable[..., CheckContext]) -> None:
     assert states(accelerators.hygon_libraries(on("hygon-z100"))) == ["warning"]
     assert states(accelerators.hygon_libraries(on("hygon-k100-ai"))) == []
     assert states(accelerators.hygon_libraries(on("amd-mi50"))) == []
@@ -234,68 +236,68 @@ def _chosen(name: str) -> tuple[str, Any]:
         ("nvidia-h100-cdi", "cuda-13", "ok", "580.95.05 runs cuda-13"),
     ],
 )
-def test_driver_floors(on: Callable[..., Patient], name: str, image: str, state: str, said: str) -> None:
+def test_driver_floors(on: Callable[..., CheckContext], name: str, image: str, state: str, said: str) -> None:
     rows = list(accelerators.fit(on(name, images=(_chosen(image),))))
     assert (rows[0].state, said in rows[0].found) == (state, True), rows[0]
 
 
-def test_an_image_that_does_not_list_an_arch(on: Callable[..., Patient]) -> None:
+def test_an_image_that_does_not_list_an_arch(on: Callable[..., CheckContext]) -> None:
     rows = list(accelerators.fit(on("nvidia-v100", images=(_chosen("cuda-13"),))))
     assert "does not list sm_70" in rows[1].found
 
 
-def test_images_for_other_vendors_and_none_need_no_driver(on: Callable[..., Patient]) -> None:
+def test_images_for_other_vendors_and_none_need_no_driver(on: Callable[..., CheckContext]) -> None:
     assert list(accelerators.fit(on("nvidia-v100", images=(_chosen("cpu"), _chosen("rocm-5.4"))))) == []
 
 
-def test_an_image_that_is_not_built(patient: Patient) -> None:
+def test_an_image_that_is_not_built(context: CheckContext) -> None:
     chosen = _chosen("cpu")
-    (row,) = engines.images(replace(patient, images=(chosen,)))
+    (row,) = engines.images(replace(context, images=(chosen,)))
     assert row.state == "warning"
     built = FakeEngine(images={chosen[1].plan.reference: stored(chosen[1].plan)})
-    (row,) = engines.images(replace(patient, images=(chosen,), engine=built))  # type: ignore[arg-type]  # a stand-in
+    (row,) = engines.images(replace(context, images=(chosen,), engine=built))  # type: ignore[arg-type]  # a stand-in
     assert row.state == "ok"
 
 
-def test_an_unknown_image_is_a_problem(patient: Patient) -> None:
+def test_an_unknown_image_is_a_problem(context: CheckContext) -> None:
     error = UsageError("no stack is called `x`", hint="see list")
-    (row,) = engines.images(replace(patient, images=(("x", error),)))
+    (row,) = engines.images(replace(context, images=(("x", error),)))
     assert (row.state, row.fix) == ("problem", "see list")
 
 
-def _docker_config(patient: Patient, document: object) -> Patient:
-    patient.settings.config.mkdir(exist_ok=True)
-    (patient.settings.config / "config.json").write_text(json.dumps(document))
-    return patient
+def _docker_config(context: CheckContext, document: object) -> CheckContext:
+    context.settings.config.mkdir(exist_ok=True)
+    (context.settings.config / "config.json").write_text(json.dumps(document))
+    return context
 
 
-def test_logins_are_named_and_never_shown(patient: Patient) -> None:
-    assert [one.found for one in sites.logins(patient)] == ["none"]
+def test_logins_are_named_and_never_shown(context: CheckContext) -> None:
+    assert [one.found for one in sites.logins(context)] == ["none"]
     secret = {"auths": {"registry.example": {"auth": "c2VjcmV0"}}}
-    (row,) = sites.logins(_docker_config(patient, secret))
+    (row,) = sites.logins(_docker_config(context, secret))
     assert row.state == "warning"
     assert "registry.example" in row.found
     assert "c2VjcmV0" not in str(row)
     kept = {"auths": {"a": {}}, "credHelpers": {"b": "x"}, "credsStore": "pass"}
-    (row,) = sites.logins(_docker_config(patient, kept))
+    (row,) = sites.logins(_docker_config(context, kept))
     assert (row.state, row.found) == ("ok", "a, b, kept by docker-credential-pass")
 
 
 @pytest.mark.parametrize("document", [[], {"auths": []}, {"auths": {"a": 3}, "credsStore": 7}])
-def test_an_odd_docker_configuration(patient: Patient, document: object) -> None:
-    assert states(sites.logins(_docker_config(patient, document))) == ["ok"]
+def test_an_odd_docker_configuration(context: CheckContext, document: object) -> None:
+    assert states(sites.logins(_docker_config(context, document))) == ["ok"]
 
 
-def test_a_docker_configuration_that_is_no_json(patient: Patient) -> None:
-    patient.settings.config.mkdir()
-    (patient.settings.config / "config.json").write_text("{")
-    assert states(sites.logins(patient)) == ["warning"]
+def test_a_docker_configuration_that_is_no_json(context: CheckContext) -> None:
+    context.settings.config.mkdir()
+    (context.settings.config / "config.json").write_text("{")
+    assert states(sites.logins(context)) == ["warning"]
 
 
-def test_a_broken_site_is_a_problem(patient: Patient, tmp_path: Path) -> None:
+def test_a_broken_site_is_a_problem(context: CheckContext, tmp_path: Path) -> None:
     path = tmp_path / "site.yaml"
     path.write_text("regisry: x\n")
-    (row,) = sites.check_site(replace(patient, site=path))
+    (row,) = sites.check_site(replace(context, site=path))
     assert row.state == "problem"
     assert "site.yaml:1" in row.cause
 
@@ -375,28 +377,28 @@ def test_the_users_own_lock_is_looked_at(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / ".git").mkdir()
     monkeypatch.chdir(tmp_path)
-    patient: Any = None
-    assert [one.about for one in sites.lock(patient)] == ["lock"]
+    context: Any = None
+    assert [one.about for one in sites.lock(context)] == ["lock"]
     section = LockedImage("0" * 64, "debian:bookworm", Pins())
     write_lock(user_lock(), Lock({"llvm-15": section}))
-    assert [one.found for one in sites.lock(patient)][1:] == [f"{user_lock()} pins llvm-15"]
+    assert [one.found for one in sites.lock(context)][1:] == [f"{user_lock()} pins llvm-15"]
     assert locked_images() == ["llvm-15"]
     write_lock(tmp_path / "tk.lock", Lock({"cpu": section}))
     assert locked_images() == ["cpu"]
     user_lock().write_text("<<<<<<< ours\n")
-    assert states(sites.lock(patient)) == ["ok", "warning"]  # the project's does without it
+    assert states(sites.lock(context)) == ["ok", "warning"]  # the project's does without it
 
 
-def test_an_image_of_another_recipe_is_not_the_one(patient: Patient) -> None:
+def test_an_image_of_another_recipe_is_not_the_one(context: CheckContext) -> None:
     """The same rule as for commands that use an image, not the name alone."""
     plan = _chosen("cpu")[1].plan
     own = {**stored(plan)["Labels"], labels.PLAN: "0" * 64}
     older = {**stored(plan), "Labels": own, "Config": {"Labels": own}}
     engine: Any = FakeEngine(images={plan.reference: older})
-    (row,) = engines.images(replace(patient, images=(_chosen("cpu"),), engine=engine))
+    (row,) = engines.images(replace(context, images=(_chosen("cpu"),), engine=engine))
     assert (row.state, "tk image build cpu" in row.fix) == ("warning", True)
 
 
 @pytest.mark.parametrize("error", [NO_ENGINE, UsageError("x"), TkError("y")])
-def test_errors_are_rows(error: TkError, patient: Patient) -> None:
-    assert states(engines.engine(replace(patient, engine=error))) == ["problem"]
+def test_errors_are_rows(error: TkError, context: CheckContext) -> None:
+    assert states(engines.engine(replace(context, engine=error))) == ["problem"]

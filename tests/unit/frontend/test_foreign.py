@@ -110,7 +110,7 @@ def test_verify_says_it_of_its_model(tk: Tk, tmp_path: Path) -> None:
     assert tk("compile", "mnist.onnx").code == 0
     result = tk("verify", "mnist.so", "--model", "m.tflite")
     assert (result.code, "a TensorFlow Lite model" in result.err) == (3, True), result.err
-    result = tk("bench", "mnist.so", "--beside", "m.tflite", "--seconds", "0.1")
+    result = tk("bench", "mnist.so", "--baseline", "m.tflite", "--seconds", "0.1")
     assert (result.code, "a TensorFlow Lite model" in result.err) == (3, True), result.err
 
 

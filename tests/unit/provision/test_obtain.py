@@ -17,7 +17,7 @@ from compiler.core.process import Completed
 from tests.support.command import Result
 from tests.support.fake_engine import FakeEngine
 from tests.support.plans import small_plan
-from toolchain.commands.image import beside, target
+from toolchain.commands.image import parallel, target
 from toolchain.engine import build
 from toolchain.engine.choice import BuildOptions
 from toolchain.engine.events import Event
@@ -124,7 +124,7 @@ def test_what_a_step_prints_commands_no_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("gigabytes", "count"), [(0, 1), (8, 1), (23, 1), (32, 2), (128, 8)])
 def test_builds_at_a_time_by_memory(gigabytes: int, count: int) -> None:
     engine: Any = FakeEngine(info={"MemTotal": gigabytes << 30})
-    assert beside.fitting(engine) == count
+    assert parallel.fitting_jobs(engine) == count
 
 
 @pytest.fixture
@@ -153,7 +153,7 @@ def beside_each_other(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[B
         looked.append(how["options"])
         return Obtained(named, build.BuiltImage("tk/cpu:1", "sha256:1", 0.0, cached=True, how="found"))
 
-    monkeypatch.setattr(beside, "run", run)
+    monkeypatch.setattr(parallel, "run", run)
     monkeypatch.setattr("toolchain.provision.obtain.obtain", obtain)
     return looked
 

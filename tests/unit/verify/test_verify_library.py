@@ -216,7 +216,7 @@ def compiler_json(path: Path) -> dict[str, dict[str, dict[str, object]]]:
 
 
 def test_bench(library: Path, model: Path) -> None:
-    request = BenchRequest(library, threads=1, seconds=0.3, warmup=0.05, profile=True, beside=model)
+    request = BenchRequest(library, threads=1, seconds=0.3, warmup=0.05, profile=True, baseline=model)
     report = compiler.bench_library(request)
     assert report.threads == 1
     assert report.runs >= 10
@@ -224,8 +224,8 @@ def test_bench(library: Path, model: Path) -> None:
     assert report.gflops is not None
     assert report.peak_gflops is not None
     assert report.percent_of_peak == pytest.approx(100 * report.gflops / report.peak_gflops)
-    assert report.beside is not None
-    assert report.beside.engine.startswith("onnxruntime")
+    assert report.baseline is not None
+    assert report.baseline.engine.startswith("onnxruntime")
     assert sorted(one.kernel for one in report.kernels) == [0, 1, 2]
 
 
@@ -234,7 +234,7 @@ def test_bench_command(tk: Tk, library: Path, model: Path) -> None:
     document = tk("bench", library, "--threads", "2", "--json", *quick).json
     assert document["threads"] == 2
     assert {"p50_ms", "p90_ms", "p99_ms", "runs", "threads", "target"} <= document.keys()
-    text = tk("bench", library, "--profile", "--beside", model, *quick)
+    text = tk("bench", library, "--profile", "--baseline", model, *quick)
     assert text.code == 0, text.err
     assert "ratio to onnxruntime" in text.out
     assert "kernel" in text.out

@@ -10,7 +10,7 @@ import typer
 
 from compiler import ExitCode, HostError, TkError, UsageError, did_you_mean
 from toolchain import console, options
-from toolchain.commands.image import beside, common, target
+from toolchain.commands.image import common, parallel, target
 from toolchain.engine.choice import AS_EVER, BUILDERS, BuildOptions, EngineChoice
 
 if TYPE_CHECKING:
@@ -104,10 +104,10 @@ def build_command(
     work = _Work(opened, how, trust_on_first_use, where)
     if where is not None:  # what may not be pushed is said before hours of building
         refuse_unredistributable([one.plan for one in images], where)
-    count = min(len(images), jobs or beside.fitting(opened))
-    tried: dict[str, beside.Document] = {}
+    count = min(len(images), jobs or parallel.fitting_jobs(opened))
+    tried: dict[str, parallel.Document] = {}
     if count > 1:
-        tried = beside.build_beside(context, names, count)
+        tried = parallel.build_parallel(context, names, count)
         images = target.planned_all([one for one in names if "error" not in tried[one]], selection)
         work = replace(work, options=replace(how, no_cache=False))  # every step was run now
     _build_all(names, images, work, tried, json=json)
@@ -127,7 +127,7 @@ def _build_all(
     names: Sequence[str],
     images: Sequence[Named],
     work: _Work,
-    tried: Mapping[str, beside.Document],
+    tried: Mapping[str, parallel.Document],
     *,
     json: bool,
 ) -> None:
@@ -150,7 +150,7 @@ def _build_all(
         raise typer.Exit(codes[0])
 
 
-def _build_one(name: str, named: Named, work: _Work, *, alone: bool, json: bool) -> beside.Document:
+def _build_one(name: str, named: Named, work: _Work, *, alone: bool, json: bool) -> parallel.Document:
     """Build one image; its document, or that of its error where others are to be built, too."""
     try:
         return _build(named, work, json=json)
@@ -161,7 +161,7 @@ def _build_one(name: str, named: Named, work: _Work, *, alone: bool, json: bool)
         return console.failed_document(name, error)
 
 
-def _build(named: Named, work: _Work, *, json: bool) -> beside.Document:
+def _build(named: Named, work: _Work, *, json: bool) -> parallel.Document:
     """Build one image, push it where that is asked for, and show it; its document."""
     from toolchain.commands.image.push import push_named
     from toolchain.provision.obtain import obtain
@@ -174,7 +174,7 @@ def _build(named: Named, work: _Work, *, json: bool) -> beside.Document:
     )
     if not json:
         _show(made.image)
-    built: beside.Document = console.jsonable(made.image)
+    built: parallel.Document = console.jsonable(made.image)
     if work.registry is None:
         return built
     pushed = push_named(work.engine, made.named, work.registry)

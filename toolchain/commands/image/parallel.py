@@ -29,12 +29,12 @@ _OWN = ("jobs", "json", "push", "registry", "private")
 """Options of the command itself."""
 
 
-def fitting(engine: Engine) -> int:
+def fitting_jobs(engine: Engine) -> int:
     """How many builds the engine's machine has memory for; at least one."""
     return max(1, int(engine.info.get("MemTotal") or 0) // _BYTES_EACH)
 
 
-def build_beside(context: typer.Context, names: Sequence[str], jobs: int) -> dict[str, Document]:
+def build_parallel(context: typer.Context, names: Sequence[str], jobs: int) -> dict[str, Document]:
     """Build images, `jobs` at a time, with the options of the command line; what `--json` prints of each.
 
     That of one that failed has its `name`, `exit_code` and `error`. What each says goes to standard error,
