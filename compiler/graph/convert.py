@@ -71,9 +71,7 @@ def possible_copies(fused: FusedGraph) -> dict[Value, Value]:
     anchored = [group for group in fused.groups if group.anchor is not None and group.anchor.op.channels]
     touched = {value for group in anchored for value in (*group.inputs, *group.outputs)}
     images = [v for v in fixed if v in touched and v.type.rank >= 3 and math.prod(v.type.shape[2:]) > 1]
-    values = (*graph.inputs, *graph.constants, *graph.producers)
-    first = 1 + max((value.id for value in values), default=-1)
-    return {value: Value(first + n, value.type, value.name) for n, value in enumerate(images)}
+    return {value: Value(graph.next_id + n, value.type, value.name) for n, value in enumerate(images)}
 
 
 def insert_copies(graph: Graph, copies: Copies) -> Graph:

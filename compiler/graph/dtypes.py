@@ -38,14 +38,9 @@ def from_numpy(kind: np.dtype[Any]) -> DType:
     return dtype(name)
 
 
-def is_small_float(kind: DType) -> bool:
-    """Whether results of this type are computed in f32 and rounded once."""
-    return kind.is_float and kind.bits < 32
-
-
 def accumulate_type(kind: DType) -> DType:
     """The type in which sums over elements of `kind` are kept: f32 for f16, bf16 and f8, else itself."""
-    return F32 if is_small_float(kind) else kind
+    return F32 if kind.is_float and kind.bits < 32 else kind
 
 
 def widened_array(x: Array) -> Array:

@@ -7,7 +7,7 @@ The editor folds what is known as it goes: a node all of whose inputs are consta
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, from_numpy
@@ -31,7 +31,7 @@ class Editor:
         self.origin: tuple[str, ...] = ()
         self.expand = expand
         self._scalars: dict[tuple[str, bytes], Value] = {}
-        self._next = 1 + max((v.id for v in _all_values(graph)), default=-1) if graph else 0
+        self._next = graph.next_id if graph else 0
 
     # ------------------------------------------------------------ adding
 
@@ -117,19 +117,10 @@ class Editor:
         return named
 
 
-def _all_values(graph: Graph) -> Iterable[Value]:
-    yield from graph.inputs
-    yield from graph.constants
-    for item in graph.nodes:
-        yield from item.outputs
-
-
 def _count_uses(graph: Graph) -> Counter[Value]:
     """How many nodes read each value; leaving the graph is a use, too."""
-    uses: Counter[Value] = Counter()
-    for item in graph.nodes:
-        uses.update(set(item.inputs))
-    uses.update(set(graph.outputs))
+    uses = Counter(value for item in graph.nodes for value in set(item.inputs))
+    uses.update(graph.output_set)
     return uses
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from compiler.core.diagnostics import InternalError, UsageError
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array, to_numpy
-from compiler.graph.ir import Graph, Node, TensorType, Value
+from compiler.graph.ir import Graph, TensorType, Value
 from compiler.graph.op import Op
 
 
@@ -24,11 +24,6 @@ def apply(
                 f"reference of {op.name} made {found.dtype}{list(found.shape)}, expected {kind}"
             )
     return results
-
-
-def evaluate_node(item: Node, arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """The results of one node."""
-    return apply(item.op, arrays, item.attrs, [value.type for value in item.outputs])
 
 
 def evaluate(
@@ -47,7 +42,8 @@ def evaluate(
     last = {value: item for item in graph.nodes for value in item.inputs}
     kept = set(graph.outputs) | set(graph.constants)
     for item in graph.nodes:
-        results = evaluate_node(item, [held[value] for value in item.inputs])
+        arrays, types = [held[value] for value in item.inputs], [value.type for value in item.outputs]
+        results = apply(item.op, arrays, item.attrs, types)
         for value, array in zip(item.outputs, results, strict=True):
             held[value] = array
             if observe is not None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -44,10 +45,7 @@ class TensorType:
     @property
     def size(self) -> int:
         """Number of elements."""
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
+        return math.prod(self.shape)
 
     @property
     def bytes(self) -> int:
@@ -149,9 +147,11 @@ class Graph:
         """The nodes that read `value`."""
         return self.consumers.get(value, ())
 
-    def constant(self, value: Value) -> Array | None:
-        """The content of `value` where it is known."""
-        return self.constants.get(value)
+    @property
+    def next_id(self) -> int:
+        """An identity that no value has, nor any higher one."""
+        values = (*self.inputs, *self.constants, *self.producers)
+        return 1 + max((value.id for value in values), default=-1)
 
     def replace(
         self,
@@ -184,13 +184,13 @@ def text_lines(graph: Graph) -> Iterator[str]:
     """The readable dump, one line per value or node; deterministic."""
     yield "graph"
     for value, name in zip(graph.inputs, graph.input_names, strict=True):
-        yield f"  input  {value}: {value.type}  # {_quoted(name)}"
+        yield f"  input  {value}: {value.type}  # {json.dumps(name)}"
     for value, array in graph.constants.items():
         yield f"  const  {value}: {value.type} = {_constant_text(array)}{_comment(value.name)}"
     for item in graph.nodes:
         yield f"  {_node_text(item)}"
     for value, name in zip(graph.outputs, graph.output_names, strict=True):
-        yield f"  output {value}  # {_quoted(name)}"
+        yield f"  output {value}  # {json.dumps(name)}"
 
 
 def _node_text(item: Node) -> str:
@@ -215,11 +215,7 @@ def _constant_text(array: Array) -> str:
 
 
 def _comment(text: str) -> str:
-    return f"  # {_quoted(text)}" if text else ""
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text)
+    return f"  # {json.dumps(text)}" if text else ""
 
 
 # ---------------------------------------------------------------- verification

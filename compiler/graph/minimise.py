@@ -14,6 +14,7 @@ every variable, that is the result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -131,10 +132,7 @@ class _Elimination:
             self.entries[item] = self._entries(item)
 
     def _entries(self, item: int) -> int:
-        count = self.sizes[item]
-        for other in self.neighbours(item):
-            count *= self.sizes[other]
-        return count
+        return math.prod(self.sizes[other] for other in (item, *self.neighbours(item)))
 
 
 def _improved(options: list[int], sizes: Sequence[int], tables: Sequence[Table]) -> list[int]:

@@ -11,9 +11,11 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+import numpy as np
+
 from compiler.core.types import DType
 from compiler.graph.attrs import Attrs, AttrValue
-from compiler.graph.dtypes import Array, accumulate_type, from_numpy
+from compiler.graph.dtypes import Array, from_numpy, widened_array
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.loops.build import Builder
 from compiler.loops.ir import Buffer, Expr
@@ -26,7 +28,6 @@ class Kind(StrEnum):
     INJECTIVE = "injective"  # each output element from a fixed set of input elements
     REDUCTION = "reduction"  # output elements combine many input elements
     ANCHOR = "anchor"  # a reduction heavy enough that a group is scheduled around it
-    OPAQUE = "opaque"  # none of these: no loops can be built
 
 
 class Sign(StrEnum):
@@ -122,7 +123,7 @@ class Emitter(Protocol):
 
 Infer = Callable[[Types, Attrs], tuple[TensorType, ...]]
 Reference = Callable[[Sequence[Array], Attrs], Sequence[Array]]
-Build = Callable[[Builder, Sequence[Buffer], NodeInfo], tuple[Buffer, ...]]
+Build = Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]
 Expand = Callable[[Emitter, Node], Values | None]
 Flops = Callable[[NodeInfo], int]
 Condition = Callable[[NodeInfo], bool]
@@ -164,21 +165,18 @@ def where_to_read(info: NodeInfo, reader: Node) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One way to compute an operator as loops; `applies` says to which nodes it fits."""
+    """One way to compute an operator's one result as loops; `applies` says to which nodes it fits."""
 
     build: Build
-    applies: Callable[[NodeInfo], bool] = everywhere
-
-    def __call__(self, b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> tuple[Buffer, ...]:
-        return self.build(b, inputs, info)
+    applies: Condition = everywhere
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:
     """One operator.
 
-    - `name`: its name in the graph; `domain` and `onnx_name` (default: the same) say what ONNX calls it;
-      without `signatures` it is ours alone (canonical forms).
+    - `name`: its name in the graph and, with `domain`, in ONNX; without `signatures` it is ours alone
+      (canonical forms).
     - `infer`: types of the outputs; raises InvalidError or UnsupportedError.
     - `reference`: numpy meaning. Sums in f16 and bf16 run in f32.
     - `forms`: named ways to compute it as loops; the first that applies is the default.
@@ -194,7 +192,6 @@ class Op:
     inputs: tuple[int, int | None] = (1, 1)
     signatures: tuple[Signature, ...] = ()
     domain: str = ""
-    onnx_name: str = ""
     forms: Mapping[str, Form] = field(default_factory=dict)
     expand: Expand | None = None
     flops: Flops = output_size
@@ -215,7 +212,6 @@ class Op:
     """A kernel of its own: into memory, or a layout, of its own."""
     concatenates: bool = False
     """Lays its operands side by side along its attribute `axis`, and does nothing else."""
-    accumulate: Callable[[DType], DType] = accumulate_type
 
     def __repr__(self) -> str:
         return f"<Op {self.name}>"
@@ -285,12 +281,14 @@ def array_type(array: Array) -> TensorType:
     return TensorType(from_numpy(array.dtype), array.shape)
 
 
-def one(
-    build: Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer],
-    applies: Callable[[NodeInfo], bool] = everywhere,
-) -> Form:
-    """A form with a single result."""
-    return Form(lambda b, inputs, info: (build(b, inputs, info),), applies)
+def rounded_once(compute: Callable[[Sequence[Array], Attrs], Array]) -> Reference:
+    """A reference that computes in the types in which sums are kept; its result has the first operand's."""
+
+    def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+        found = compute([widened_array(item) for item in arrays], attrs)
+        return (np.asarray(found).astype(arrays[0].dtype, copy=False),)
+
+    return reference
 
 
 def moved(name: str, place: Callable[[NodeInfo, tuple[Expr, ...]], Iterable[Expr]]) -> Mapping[str, Form]:
@@ -300,7 +298,7 @@ def moved(name: str, place: Callable[[NodeInfo, tuple[Expr, ...]], Iterable[Expr
         out = info.out_types[0]
         return b.compute(name, out.shape, lambda *index: inputs[0][tuple(place(info, index))], out.dtype)
 
-    return {"direct": one(build)}
+    return {"direct": Form(build)}
 
 
 def no_change(e: Emitter, item: Node) -> Values | None:

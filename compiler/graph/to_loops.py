@@ -86,7 +86,6 @@ def _in_form(
     builder = Builder("kernel")
     buffers = {}
     scalars: dict[str, Const] = {}
-    values: list[Value] = []
     for number, value in enumerate(group.inputs):
         array = constants.get(value)
         if array is None:
@@ -95,17 +94,15 @@ def _in_form(
             buffers[value] = builder.constant(f"w{number}", value.type.shape, value.type.dtype)
         if array is not None and array.size == 1:
             scalars[buffers[value].name] = const(array.item(), value.type.dtype)
-        values.append(value)
     for node in group.nodes:
         form = _form(node, last=pieces and node is group.nodes[-1])
         if chosen is not None and node is group.anchor:
             form = node.op.forms[chosen]
-        made = form(builder, [buffers[value] for value in node.inputs], node.info)
-        buffers.update(zip(node.outputs, made, strict=True))
+        buffers[node.output] = form.build(builder, [buffers[value] for value in node.inputs], node.info)
     attrs = ((FORM, chosen),) if chosen is not None else ()
     func = builder.finish([buffers[value] for value in group.outputs], attrs)
     func = _inline_scalars(func, scalars)
-    kept = [value for value, buffer in zip(values, func_inputs(func, scalars, values), strict=True) if buffer]
+    kept = [value for value in group.inputs if buffers[value].name not in scalars]
     func = func.replace(params=tuple(item for item in func.params if item.name not in scalars))
     return _without_constant_work(func, (*kept, *group.outputs))
 
@@ -141,11 +138,6 @@ def _form(node: Node, *, last: bool) -> Form:
     if last and PIECES in forms:
         return forms[PIECES]
     return next((form for name, form in forms.items() if name != PIECES), next(iter(forms.values())))
-
-
-def func_inputs(func: Func, scalars: Mapping[str, Const], values: list[Value]) -> list[bool]:
-    """For each input value whether it is still a parameter (constants of one element became literals)."""
-    return [item.name not in scalars for item in func.params[: len(values)]]
 
 
 def _inline_scalars(func: Func, scalars: Mapping[str, Const]) -> Func:

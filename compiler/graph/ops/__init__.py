@@ -40,7 +40,7 @@ FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
 
 OPS: Mapping[str, Op] = MappingProxyType({op.name: op for family in FAMILIES.values() for op in family})
 
-_ONNX = {(op.domain, op.onnx_name or op.name): op for op in OPS.values() if op.signatures}
+_ONNX = {(op.domain, op.name): op for op in OPS.values() if op.signatures}
 
 
 def find_op(domain: str, name: str) -> Op | None:

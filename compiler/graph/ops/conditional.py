@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from compiler.graph.attrs import Attrs, AttrValue
+from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
-from compiler.graph.ir import Node, NodeInfo, TensorType, Value
+from compiler.graph.ir import Node, TensorType
 from compiler.graph.op import (
     Emitter,
     Imported,
@@ -18,10 +18,13 @@ from compiler.graph.op import (
     Kind,
     OnnxNode,
     Op,
+    Raw,
     Sign,
     Signature,
+    Types,
+    Values,
     broadcast_shape,
-    one,
+    no_change,
     same_dtype,
 )
 from compiler.graph.ops.elementwise import (
@@ -31,41 +34,28 @@ from compiler.graph.ops.elementwise import (
     elementwise_form,
     elementwise_reference,
     narrow,
-    read_broadcast,
-    widen,
 )
-from compiler.loops.build import Builder
-from compiler.loops.ir import Binary, Buffer, Expr, Select, call, const, maximum, minimum
+from compiler.loops.ir import Binary, Expr, Select, call, const, maximum, minimum
 from compiler.loops.ir import Cast as CastExpr
 
 
-def _power_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
+def _power_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     check_kind("Pow", types[0].dtype, FLOATS + INTS)
     return (TensorType(types[0].dtype, broadcast_shape(types[0].shape, types[1].shape)),)
 
 
 def _power_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     kind = arrays[0].dtype
-    wide = to_numpy(accumulate_type(from_numpy(kind)))
+    wide = np.dtype(np.float64) if kind.kind in "iu" else to_numpy(accumulate_type(from_numpy(kind)))
     with np.errstate(all="ignore"):
-        if kind.kind in "iu":
-            return (np.power(arrays[0].astype(np.float64), arrays[1].astype(np.float64)).astype(kind),)
         return (np.power(arrays[0].astype(wide), arrays[1].astype(wide)).astype(kind),)
 
 
-def _power_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
-    out = info.out_types[0]
-    base, exponent = info.in_types
-
-    def at(*index: Expr) -> Expr:
-        x = widen(read_broadcast(inputs[0], base.shape, index))
-        y = narrow(widen(read_broadcast(inputs[1], exponent.shape, index)), x.dtype)
-        return narrow(Binary("pow", x, y), out.dtype)
-
-    return b.compute("pow", out.shape, at, out.dtype)
+def _power(a: Attrs, x: Expr, y: Expr) -> Expr:
+    return Binary("pow", x, narrow(y, x.dtype))
 
 
-def _power_expand(e: Emitter, item: Node) -> tuple[Value, ...] | None:
+def _power_expand(e: Emitter, item: Node) -> Values | None:
     exponent = e.known(item.inputs[1])
     base = item.inputs[0]
     if exponent is None or exponent.size != 1 or item.output.type.shape != base.type.shape:
@@ -86,12 +76,12 @@ def _power_expand(e: Emitter, item: Node) -> tuple[Value, ...] | None:
 
 POW = Op(
     "Pow", Kind.INJECTIVE, _power_infer, _power_reference, (2, 2), (Signature(7),),
-    forms={"direct": one(_power_form)}, expand=_power_expand, elementwise=True,
+    forms={"direct": elementwise_form("Pow", _power)}, expand=_power_expand, elementwise=True,
     flops=lambda info: 20 * info.out_types[0].size,
 )  # fmt: skip
 
 
-def _modulo_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
+def _modulo_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     kind = same_dtype(types)
     check_kind("Mod", kind, FLOATS + INTS)
     if kind.is_float and not attrs.flag("fmod"):
@@ -115,7 +105,7 @@ MOD = Op(
 )  # fmt: skip
 
 
-def _where_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
+def _where_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     if not types[0].dtype.is_bool:
         raise InvalidError(f"the condition of Where is {types[0].dtype}, not bool")
     return (TensorType(same_dtype(types[1:]), broadcast_shape(*(item.shape for item in types))),)
@@ -128,7 +118,7 @@ WHERE = Op(
 )  # fmt: skip
 
 
-def _cast_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
+def _cast_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (types[0].with_dtype(attrs.dtype("to")),)
 
 
@@ -151,18 +141,14 @@ def _cast(a: Attrs, x: Expr) -> Expr:
     return CastExpr(target, x)
 
 
-def _cast_expand(e: Emitter, item: Node) -> tuple[Value, ...] | None:
-    return item.inputs if item.attrs.dtype("to") == item.inputs[0].type.dtype else None
-
-
 CAST = Op(
     "Cast", Kind.INJECTIVE, _cast_infer, _cast_reference, (1, 1),
     (Signature(6, {"to": None}, ignored=frozenset({"saturate", "round_mode"})),),
-    forms={"direct": elementwise_form("Cast", _cast)}, expand=_cast_expand, elementwise=True, sign=Sign.KEEPS,
+    forms={"direct": elementwise_form("Cast", _cast)}, expand=no_change, elementwise=True, sign=Sign.KEEPS,
 )  # fmt: skip
 
 
-def _cast_like(node: OnnxNode, inputs: tuple[Value, ...], attrs: dict[str, AttrValue]) -> Imported:
+def _cast_like(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     return inputs[:1], {"to": inputs[1].type.dtype}
 
 
@@ -174,7 +160,7 @@ CAST_LIKE = Op(
 )  # fmt: skip
 
 
-def _clip_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
+def _clip_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     check_kind("Clip", types[0].dtype, FLOATS + INTS)
     same_dtype(types)
     for item in types[1:]:
@@ -185,7 +171,7 @@ def _clip_infer(types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, 
     return (types[0],)
 
 
-def _clip_import(node: OnnxNode, inputs: tuple[Value, ...], attrs: dict[str, AttrValue]) -> Imported:
+def _clip_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     """Bounds that are known become attributes, those that are not stay inputs."""
     kept, made = [inputs[0]], dict(attrs)
     for index, name in ((1, "low"), (2, "high")):
@@ -194,24 +180,21 @@ def _clip_import(node: OnnxNode, inputs: tuple[Value, ...], attrs: dict[str, Att
         if known is not None:
             if known.size != 1:
                 raise InvalidError(f"a bound of Clip has shape {list(known.shape)}, expected a scalar")
-            made[name] = known.reshape(-1)[0].item()
-        elif node.has(index):
-            value = node.inputs[index]
-            assert value is not None
+            made[name] = known.item()
+        elif index < len(node.inputs) and (value := node.inputs[index]) is not None:
             kept.append(value)
             made[f"{name}_input"] = True
     return tuple(kept), made
 
 
-def _clip_import_old(node: OnnxNode, inputs: tuple[Value, ...], attrs: dict[str, AttrValue]) -> Imported:
+def _clip_import_old(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     bounds = {new: attrs[old] for old, new in (("min", "low"), ("max", "high")) if old in attrs}
     return inputs, {**bounds, "low_input": False, "high_input": False}
 
 
 def _clip_bounds(attrs: Attrs, extra: Sequence[Any]) -> tuple[Any, Any]:
-    rest = list(extra)
-    low = rest.pop(0) if attrs.flag("low_input") else attrs.get("low")
-    high = rest.pop(0) if attrs.flag("high_input") else attrs.get("high")
+    low = extra[0] if attrs.flag("low_input") else attrs.get("low")
+    high = extra[-1] if attrs.flag("high_input") else attrs.get("high")
     return low, high
 
 
@@ -221,20 +204,13 @@ def _clip_array(a: Attrs, x: Array, *extra: Array) -> Array:
     return x if high is None else np.minimum(x, np.asarray(high, x.dtype).reshape(()))
 
 
-def _clip_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
-    out = info.out_types[0]
-
-    def at(*index: Expr) -> Expr:
-        x = widen(inputs[0][index])
-        pairs = zip(inputs[1:], info.in_types[1:], strict=True)
-        low, high = _clip_bounds(info.attrs, [widen(item[(0,) * kind.rank]) for item, kind in pairs])
-        x = x if low is None else maximum(x, low)
-        return narrow(x if high is None else minimum(x, high), out.dtype)
-
-    return b.compute("clip", out.shape, at, out.dtype)
+def _clip(a: Attrs, x: Expr, *extra: Expr) -> Expr:
+    low, high = _clip_bounds(a, extra)
+    x = x if low is None else maximum(x, low)
+    return x if high is None else minimum(x, high)
 
 
-def _clip_expand(e: Emitter, item: Node) -> tuple[Value, ...] | None:
+def _clip_expand(e: Emitter, item: Node) -> Values | None:
     """A Clip at zero without an upper bound is a Relu; without bounds it is nothing."""
     low, high = item.attrs.get("low"), item.attrs.get("high")
     if len(item.inputs) > 1:
@@ -260,7 +236,7 @@ CLIP = Op(
         Signature(6, {"min": None, "max": None}, adapt=_clip_import_old),
         Signature(11, adapt=_clip_import, optional=frozenset({1, 2})),
     ),
-    forms={"direct": one(_clip_form)}, expand=_clip_expand, elementwise=True, sign=_clip_sign,
+    forms={"direct": elementwise_form("Clip", _clip)}, expand=_clip_expand, elementwise=True, sign=_clip_sign,
     flops=lambda info: 2 * info.out_types[0].size,
 )  # fmt: skip
 

@@ -8,24 +8,29 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
-from compiler.core.types import BOOL, F32, DType
+from compiler.core.types import BOOL, DType
 from compiler.graph.attrs import Attrs, AttrValue
-from compiler.graph.dtypes import Array, accumulate_type, from_numpy, is_small_float, to_numpy
+from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.graph.op import (
     Emitter,
+    Expand,
     Form,
     Kind,
     Op,
+    Reference,
     Sign,
     Signature,
+    Types,
     UnsupportedError,
+    Values,
     broadcast_shape,
-    one,
     same_dtype,
 )
 from compiler.loops.build import Builder
@@ -58,7 +63,7 @@ def read_broadcast(buffer: Buffer, shape: Sequence[int], index: Sequence[Expr]) 
 
 def widen(value: Expr) -> Expr:
     """An element in the type in which it is computed with."""
-    return CastExpr(F32, value) if is_small_float(value.dtype) else value
+    return narrow(value, accumulate_type(value.dtype))
 
 
 def narrow(value: Expr, to: DType) -> Expr:
@@ -79,12 +84,10 @@ def elementwise_form(name: str, loop: Loop) -> Form:
 
         return b.compute(name.lower(), out.shape, at, out.dtype)
 
-    return one(build)
+    return Form(build)
 
 
-def elementwise_reference(
-    fn: Numpy, result: DType | None
-) -> Callable[[Sequence[Array], Attrs], Sequence[Array]]:
+def elementwise_reference(fn: Numpy, result: DType | None) -> Reference:
     """The numpy meaning of an elementwise operator; the result has the type of its last operand."""
 
     def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
@@ -107,7 +110,7 @@ def _make(
     result: DType | None = None,
     **more: Any,
 ) -> Op:
-    def infer(in_types: Sequence[TensorType], attrs: Attrs) -> tuple[TensorType, ...]:
+    def infer(in_types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
         kind = same_dtype(in_types)
         check_kind(name, kind, types)
         return (TensorType(result or kind, broadcast_shape(*(item.shape for item in in_types))),)
@@ -306,54 +309,39 @@ BINARY = (
 # ---------------------------------------------------------------- any number of operands
 
 
-def _expand_chain(op: str) -> Callable[[Emitter, Node], tuple[Value, ...] | None]:
-    def expand(e: Emitter, item: Node) -> tuple[Value, ...] | None:
+def _expand_chain(op: str) -> Expand:
+    def expand(e: Emitter, item: Node) -> Values | None:
         if len(item.inputs) == 2 and item.op.name == op:
             return None
-        result = item.inputs[0]
-        for other in item.inputs[1:]:
-            result = e.emit(op, result, other)
-        return (result,)
+        return (reduce(partial(e.emit, op), item.inputs),)
 
     return expand
 
 
-def _expand_mean(e: Emitter, item: Node) -> tuple[Value, ...]:
-    (total,) = _expand_chain("Add")(e, item) or (item.inputs[0],)
-    scale = np.asarray(1 / len(item.inputs), to_numpy(item.output.type.dtype))
-    return (e.emit("Mul", total, e.constant(scale)),)
+def _expand_mean(e: Emitter, item: Node) -> Values:
+    total = reduce(partial(e.emit, "Add"), item.inputs)
+    return (e.emit("Mul", total, emit_scalar(e, 1 / len(item.inputs), item.output)),)
 
 
-def _fold(fn: Callable[[Array, Array], Array]) -> Numpy:
-    def over_all(a: Attrs, *arrays: Array) -> Array:
-        result = arrays[0]
-        for item in arrays[1:]:
-            result = fn(result, item)
-        return result
-
-    return over_all
+def emit_scalar(e: Emitter, value: float, like: Value) -> Value:
+    """A constant scalar of the element type of `like`."""
+    return e.constant(np.asarray(value, to_numpy(like.type.dtype)))
 
 
-def _fold_loop(fn: Callable[[Expr, Expr], Expr]) -> Loop:
-    def over_all(a: Attrs, *elements: Expr) -> Expr:
-        result = elements[0]
-        for item in elements[1:]:
-            result = fn(result, item)
-        return result
-
-    return over_all
-
-
-def _many(name: str, fn: Numpy, loop: Loop, types: str = FLOATS + INTS, **more: Any) -> Op:
-    return _make(name, fn, loop, (1, None), types, signatures=(Signature(6),), sign=_KEEPS, **more)
+def _many(name: str, fn: Numpy, loop: Loop, expand: Expand, types: str = FLOATS + INTS) -> Op:
+    return _make(
+        name, fn, loop, (1, None), types, signatures=(Signature(6),), sign=_KEEPS, expand=expand,
+    )  # fmt: skip
 
 
 VARIADIC = (
-    _many("Max", _fold(np.maximum), _fold_loop(maximum), expand=_expand_chain("Max")),
-    _many("Min", _fold(np.minimum), _fold_loop(minimum), expand=_expand_chain("Min")),
-    _many("Sum", _fold(np.add), _fold_loop(lambda x, y: x + y), FLOATS, expand=_expand_chain("Add")),
-    _many("Mean", lambda a, *x: _fold(np.add)(a, *x) / len(x),
-          lambda a, *x: _fold_loop(lambda p, q: p + q)(a, *x) * (1 / len(x)), FLOATS, expand=_expand_mean),
+    _many("Max", lambda _a, *x: reduce(np.maximum, x), lambda _a, *x: reduce(maximum, x),
+          _expand_chain("Max")),
+    _many("Min", lambda _a, *x: reduce(np.minimum, x), lambda _a, *x: reduce(minimum, x),
+          _expand_chain("Min")),
+    _many("Sum", lambda _a, *x: reduce(add, x), lambda _a, *x: reduce(add, x), _expand_chain("Add"), FLOATS),
+    _many("Mean", lambda _a, *x: reduce(add, x) / len(x), lambda _a, *x: reduce(add, x) * (1 / len(x)),
+          _expand_mean, FLOATS),
 )  # fmt: skip
 
 

@@ -6,7 +6,8 @@ Canonical attributes: axes count from the front; `Slice` has one begin, step and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.graph.op import (
     PIECES,
     Emitter,
+    Form,
     Imported,
     InvalidError,
     Kind,
@@ -32,7 +34,6 @@ from compiler.graph.op import (
     no_change,
     no_flops,
     normal_axis,
-    one,
     same_dtype,
     where_to_read,
 )
@@ -129,13 +130,11 @@ def _split_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
 
 
 def _split_expand(e: Emitter, item: Node) -> Values:
-    axis, shape = item.attrs.integer("axis"), item.inputs[0].type.shape
-    made, first = [], 0
-    for size in item.attrs.integers("split"):
-        made.append(emit_slice(e, item.inputs[0], axis, first, size))
-        first += size
-    assert first == shape[axis]
-    return tuple(made)
+    axis, sizes = item.attrs.integer("axis"), item.attrs.integers("split")
+    starts = accumulate(sizes[:-1], initial=0)
+    return tuple(
+        emit_slice(e, item.inputs[0], axis, first, size) for first, size in zip(starts, sizes, strict=True)
+    )
 
 
 def emit_slice(e: Emitter, value: Value, axis: int, first: int, size: int) -> Value:
@@ -224,19 +223,19 @@ def _concat_expand(e: Emitter, item: Node) -> Values | None:
 CONCAT = Op(
     "Concat", Kind.INJECTIVE, _concat_infer, lambda x, a: (np.concatenate(x, a.integer("axis")),), (1, None),
     (Signature(4, {"axis": None}, adapt=_concat_import),),
-    forms={PIECES: one(_concat_pieces), "select": one(_concat_select)}, keeps_channels=everywhere,
+    forms={PIECES: Form(_concat_pieces), "select": Form(_concat_select)}, keeps_channels=everywhere,
     reads_once=everywhere, concatenates=True,
     expand=_concat_expand, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- padding
 
-_PAD_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
+_PAD_MODES = ("constant", "edge", "reflect", "wrap")
 
 
 def _pad_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given, rank = Attrs(attrs), inputs[0].type.rank
-    pads = given.integers("pads")
+    pads, mode = given.integers("pads"), given.text("mode")
     axes = tuple(normal_axis(axis, rank) for axis in given.integers("axes", tuple(range(rank))))
     if len(pads) != 2 * len(axes):
         raise InvalidError(f"Pad has {len(pads)} pads for {len(axes)} axes")
@@ -245,15 +244,10 @@ def _pad_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
         before[axis], after[axis] = low, high
     value = given["value"]
     value = value[0] if isinstance(value, tuple) and value else value
-    if given.text("mode") not in _PAD_MODES:
-        raise InvalidError(f"Pad has no mode {given.text('mode')!r}")
+    if mode not in _PAD_MODES:
+        raise InvalidError(f"Pad has no mode {mode!r}")
     assert isinstance(value, (bool, int, float))
-    return inputs, {
-        "before": tuple(before),
-        "after": tuple(after),
-        "mode": given.text("mode"),
-        "value": value,
-    }
+    return inputs, {"before": tuple(before), "after": tuple(after), "mode": mode, "value": value}
 
 
 def _pad_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
@@ -280,8 +274,7 @@ def _pad_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     grown = [(max(low, 0), max(high, 0)) for low, high in pairs]
     if mode == "constant":
         return (np.pad(x[cut], grown, constant_values=x.dtype.type(attrs.number("value"))),)
-    kinds = {"edge": "edge", "reflect": "reflect", "wrap": "wrap"}
-    return (np.pad(x, grown, mode=kinds[mode]),)  # type: ignore[call-overload]  # mode is one of them
+    return (np.pad(x, grown, mode=mode),)  # type: ignore[call-overload]  # mode is one of _PAD_MODES
 
 
 def _pad_at(mode: str, position: Expr, extent: int) -> Expr:
@@ -297,43 +290,51 @@ def _pad_at(mode: str, position: Expr, extent: int) -> Expr:
 def _pad_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
     out, shape, mode = info.out_types[0], info.in_types[0].shape, info.attrs.text("mode")
     before, after = info.attrs.integers("before"), info.attrs.integers("after")
+    if mode == "constant":
+        value = wrap(info.attrs.number("value"), out.dtype)
+        return pad_with(b, inputs[0], shape, before, after, value)
 
     def at(*index: Expr) -> Expr:
-        moved, inside = [], []
-        for i, low, high, extent in zip(index, before, after, shape, strict=True):
-            position = i - low
-            if mode != "constant" and (low or high):
-                position = _pad_at(mode, position, extent)
-            moved.append(position)
-            inside.append(position.ge(0) if low > 0 else None)
-            inside.append(position.lt(extent) if high > 0 else None)
-        guard = all_of(*inside) if mode == "constant" else None
-        if guard is None:
-            return inputs[0][tuple(moved)]
-        return Select(guard, inputs[0][tuple(moved)], wrap(info.attrs.number("value"), out.dtype))
+        rows = zip(index, before, after, shape, strict=True)
+        places = (_pad_at(mode, i - low, extent) if low or high else i for i, low, high, extent in rows)
+        return inputs[0][tuple(places)]
 
     return b.compute("pad", out.shape, at, out.dtype)
 
 
+def pad_with(
+    b: Builder, source: Buffer, shape: Sequence[int], before: Sequence[int], after: Sequence[int], value: Expr
+) -> Buffer:
+    """A buffer with the elements of `source`, which has this shape, and `value` around them; pads may cut."""
+
+    def at(*index: Expr) -> Expr:
+        places = tuple(i - low for i, low in zip(index, before, strict=True))
+        inside = []
+        for place, low, high, extent in zip(places, before, after, shape, strict=True):
+            inside.append(place.ge(0) if low > 0 else None)
+            inside.append(place.lt(extent) if high > 0 else None)
+        guard = all_of(*inside)
+        return source[places] if guard is None else Select(guard, source[places], value)
+
+    full = [low + n + high for low, n, high in zip(before, shape, after, strict=True)]
+    return b.compute("pad", full, at, value.dtype)
+
+
 def _pad_pieces(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
     """Interior and border as disjoint blocks: nothing is decided per element (constant mode, no cuts)."""
-    before, after = info.attrs.integers("before"), info.attrs.integers("after")
-    if info.attrs.text("mode") != "constant" or min((*before, *after), default=0) < 0:
+    if not adds_constants(info):
         return _pad_form(b, inputs, info)
+    before, after = info.attrs.integers("before"), info.attrs.integers("after")
     out, shape = info.out_types[0], info.in_types[0].shape
     target, value = b.local("pad", out.shape, out.dtype), info.attrs.number("value")
     for origin, extents in border_boxes(shape, before, after):
-        b.write("pad_border", target, extents, _fill_at(origin, wrap(value, out.dtype)))
+        b.write("pad_border", target, extents, lambda *i, origin=origin: (_shifted(i, origin), value))
     b.write("pad_inside", target, shape, lambda *i: (_shifted(i, before), inputs[0][i]))
     return target
 
 
 def _shifted(index: Sequence[Expr], by: Sequence[int]) -> tuple[Expr, ...]:
     return tuple(i + offset for i, offset in zip(index, by, strict=True))
-
-
-def _fill_at(origin: Sequence[int], value: Expr) -> Callable[..., tuple[tuple[Expr, ...], Expr]]:
-    return lambda *index: (_shifted(index, origin), value)
 
 
 def border_boxes(
@@ -354,7 +355,8 @@ def _pad_sign(attrs: Attrs) -> Sign:
     return Sign.KEEPS if attrs.text("mode") != "constant" or attrs.number("value") >= 0 else Sign.UNKNOWN
 
 
-def _adds_constants(info: NodeInfo) -> bool:
+def adds_constants(info: NodeInfo) -> bool:
+    """Whether a Pad has a constant around its input, and cuts nothing."""
     pads = (0, *info.attrs.integers("before"), *info.attrs.integers("after"))
     return info.attrs.text("mode") == "constant" and min(pads) >= 0
 
@@ -371,8 +373,8 @@ PAD = Op(
         Signature(11, {"mode": "constant", "value": 0.0}, known={1: "pads", 2: "value", 3: "axes"},
                   optional=frozenset({2, 3}), adapt=_pad_import),
     ),
-    forms={"select": one(_pad_form), PIECES: one(_pad_pieces)}, keeps_channels=everywhere,
-    epilogue=_adds_constants,
+    forms={"select": Form(_pad_form), PIECES: Form(_pad_pieces)}, keeps_channels=everywhere,
+    epilogue=adds_constants,
     expand=_pad_expand, flops=no_flops, sign=_pad_sign,
 )  # fmt: skip
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from compiler.graph.attrs import Attrs, AttrValue
-from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
+from compiler.graph.dtypes import Array
 from compiler.graph.ir import Node, NodeInfo, TensorType
 from compiler.graph.op import (
+    Build,
     Emitter,
+    Form,
     Imported,
     InvalidError,
     Kind,
@@ -22,11 +24,11 @@ from compiler.graph.op import (
     UnsupportedError,
     Values,
     broadcast_shape,
-    one,
+    rounded_once,
     same_dtype,
 )
-from compiler.graph.ops.elementwise import read_broadcast, widen
-from compiler.graph.ops.reduction import emit_scalar, reduce_block
+from compiler.graph.ops.elementwise import emit_scalar, read_broadcast, widen
+from compiler.graph.ops.reduction import reduce_block
 from compiler.graph.ops.windows import (
     import_windows,
     pad_array,
@@ -34,7 +36,6 @@ from compiler.graph.ops.windows import (
     spatial_type,
     window_view,
     windows_of,
-    zero,
 )
 from compiler.graph.ops.winograd import is_winograd, winograd_form
 from compiler.loops.build import Builder
@@ -79,15 +80,14 @@ def _conv_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (spatial_type(types[0], out, windows),)
 
 
-def _conv_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+@rounded_once
+def _conv_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
     x, w, *rest = arrays
     windows, group = windows_of(attrs), attrs.integer("group")
-    wide = to_numpy(accumulate_type(from_numpy(x.dtype)))
-    view = window_view(pad_array(x.astype(wide, copy=False), windows, 0), windows)
-    w = w.astype(wide, copy=False)
+    view = window_view(pad_array(x, windows, 0), windows)
     inner, outer = w.shape[1], w.shape[0] // group
     spatial = view.shape[2 : 2 + len(windows.kernel)]
-    result = np.empty((x.shape[0], w.shape[0], *spatial), wide)
+    result = np.empty((x.shape[0], w.shape[0], *spatial), x.dtype)
     axes = [1, *range(2 + len(spatial), view.ndim)]
     for at in range(group):
         part = view[:, at * inner : (at + 1) * inner]
@@ -95,8 +95,8 @@ def _conv_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
         found = np.tensordot(filters, part, (list(range(1, w.ndim)), axes))
         result[:, at * outer : (at + 1) * outer] = np.moveaxis(found, 0, 1)
     if rest:
-        result += rest[0].astype(wide).reshape(-1, *([1] * len(spatial)))
-    return (result.astype(x.dtype, copy=False),)
+        result += rest[0].reshape(-1, *([1] * len(spatial)))
+    return result
 
 
 def conv_flops(info: NodeInfo) -> int:
@@ -107,17 +107,15 @@ def conv_flops(info: NodeInfo) -> int:
 def _with_bias(b: Builder, sums: Buffer, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
     if len(inputs) < 3:
         return sums
-    return b.compute(
-        "bias", info.out_types[0].shape, lambda *i: sums[i] + inputs[2][i[1]], info.out_types[0].dtype
-    )
+    return b.compute("bias", info.out_types[0].shape, lambda *i: sums[i] + inputs[2][i[1]], sums.dtype)
 
 
 def _conv_direct(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
     """The definition: for each output element the sum over input channels and taps."""
     windows, out = windows_of(info.attrs), info.out_types[0]
-    channels, per_group = info.out_types[0].shape[1], info.in_types[1].shape[1]
+    channels, per_group = out.shape[1], info.in_types[1].shape[1]
     outer = channels // info.attrs.integer("group")
-    padded = padded_buffer(b, inputs[0], info.in_types[0], windows, zero(info.in_types[0]))
+    padded = padded_buffer(b, inputs[0], info.in_types[0], windows)
 
     def at(n: Expr, k: Expr, *rest: Expr) -> Expr:
         spatial, c, taps = rest[: out.rank - 2], rest[out.rank - 2], rest[out.rank - 1 :]
@@ -138,7 +136,7 @@ def _conv_depthwise(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buf
     """One input channel per output channel: nothing to sum but the taps."""
     windows, out = windows_of(info.attrs), info.out_types[0]
     multiplier = out.shape[1] // info.in_types[0].shape[1]
-    padded = padded_buffer(b, inputs[0], info.in_types[0], windows, zero(info.in_types[0]))
+    padded = padded_buffer(b, inputs[0], info.in_types[0], windows)
 
     def at(n: Expr, k: Expr, *rest: Expr) -> Expr:
         spatial, taps = rest[: out.rank - 2], rest[out.rank - 2 :]
@@ -149,7 +147,7 @@ def _conv_depthwise(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buf
     return _with_bias(b, sums, inputs, info)
 
 
-def _conv_winograd(m: int) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]:
+def _conv_winograd(m: int) -> Build:
     form = winograd_form(m)
     return lambda b, inputs, info: _with_bias(b, form(b, inputs, info), inputs, info)
 
@@ -162,10 +160,10 @@ CONV = Op(
     "Conv", Kind.ANCHOR, _conv_infer, _conv_reference, (2, 3),
     (Signature(1, _WINDOW, adapt=_conv_import, optional=frozenset({2})),),
     forms={
-        "depthwise": one(_conv_depthwise, is_depthwise),
-        "direct": one(_conv_direct),
-        "winograd-2": one(_conv_winograd(2), is_winograd),
-        "winograd-4": one(_conv_winograd(4), is_winograd),
+        "depthwise": Form(_conv_depthwise, is_depthwise),
+        "direct": Form(_conv_direct),
+        "winograd-2": Form(_conv_winograd(2), is_winograd),
+        "winograd-4": Form(_conv_winograd(4), is_winograd),
     },
     flops=conv_flops, channels=True,
 )  # fmt: skip
@@ -190,10 +188,9 @@ def _matmul_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (TensorType(kind, _product_shape(types[0].shape, types[1].shape)),)
 
 
-def _matmul_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    wide = to_numpy(accumulate_type(from_numpy(arrays[0].dtype)))
-    found = np.matmul(arrays[0].astype(wide, copy=False), arrays[1].astype(wide, copy=False))
-    return (np.asarray(found).astype(arrays[0].dtype, copy=False),)
+@rounded_once
+def _matmul_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
+    return np.asarray(np.matmul(arrays[0], arrays[1]))
 
 
 def _matmul_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
@@ -202,8 +199,8 @@ def _matmul_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
 
     def at(*index: Expr) -> Expr:
         *batch, m, n, k = index
-        a = read_broadcast(inputs[0], left, _matrix_index(batch, m, k))
-        return widen(a) * widen(read_broadcast(inputs[1], right, _matrix_index(batch, k, n)))
+        a = read_broadcast(inputs[0], left, (*batch, m, k))
+        return widen(a) * widen(read_broadcast(inputs[1], right, (*batch, k, n)))
 
     return reduce_block(b, "matmul", out.shape, (left[-1],), at, "sum", out.dtype)
 
@@ -221,10 +218,6 @@ def _gemv_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
 
 def _is_one_row(info: NodeInfo) -> bool:
     return all(item.rank == 2 for item in info.in_types) and info.in_types[0].shape[0] == 1
-
-
-def _matrix_index(batch: Sequence[Expr], row: Expr, column: Expr) -> tuple[Expr, ...]:
-    return (*batch, row, column)
 
 
 def _is_matrix(info: NodeInfo) -> bool:
@@ -256,7 +249,7 @@ def _matmul_flops(info: NodeInfo) -> int:
 
 MATMUL = Op(
     "MatMul", Kind.ANCHOR, _matmul_infer, _matmul_reference, (2, 2), (Signature(1),),
-    forms={"gemv": one(_gemv_form, _is_one_row), "matmul": one(_matmul_form, _is_matrix)},
+    forms={"gemv": Form(_gemv_form, _is_one_row), "matmul": Form(_matmul_form, _is_matrix)},
     expand=_matmul_expand, flops=_matmul_flops,
 )  # fmt: skip
 
@@ -273,14 +266,12 @@ def _gemm_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (TensorType(kind, shape),)
 
 
-def _gemm_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    wide = to_numpy(accumulate_type(from_numpy(arrays[0].dtype)))
-    a, b, *rest = (item.astype(wide, copy=False) for item in arrays)
+@rounded_once
+def _gemm_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
+    a, b, *rest = arrays
     found = (a.T if attrs.flag("transA") else a) @ (b.T if attrs.flag("transB") else b)
-    found = found * wide.type(attrs.number("alpha"))
-    if rest:
-        found = found + rest[0] * wide.type(attrs.number("beta"))
-    return (found.astype(arrays[0].dtype, copy=False),)
+    found = found * a.dtype.type(attrs.number("alpha"))
+    return np.asarray(found + rest[0] * a.dtype.type(attrs.number("beta")) if rest else found)
 
 
 def _gemm_expand(e: Emitter, item: Node) -> Values:

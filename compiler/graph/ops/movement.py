@@ -30,6 +30,7 @@ from compiler.graph.op import (
     normal_axes,
     normal_axis,
 )
+from compiler.graph.ops.reduction import reduced_shape
 from compiler.loops.ir import Expr, const
 
 # ---------------------------------------------------------------- views
@@ -91,10 +92,6 @@ def resolve_shape(wanted: Sequence[int], source: TensorType, *, allow_zero: bool
     return tuple(shape)
 
 
-def _integers(attrs: Raw, name: str) -> tuple[int, ...]:
-    return Attrs(attrs).integers(name)
-
-
 def _reshape_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given = Attrs(attrs)
     literal = given.flag("allowzero", default=False)
@@ -112,9 +109,7 @@ RESHAPE = Op(
 
 
 def _as_reshape(e: Emitter, item: Node) -> Values:
-    if item.inputs[0].type == item.output.type:
-        return item.inputs
-    return (e.emit("Reshape", item.inputs[0], shape=item.output.type.shape),)
+    return no_change(e, item) or (e.emit("Reshape", item.inputs[0], shape=item.output.type.shape),)
 
 
 def _flatten_shape(types: Types, attrs: Attrs) -> tuple[int, ...]:
@@ -140,20 +135,16 @@ def _squeeze_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     shape = inputs[0].type.shape
     if "axes" not in attrs:
         return inputs, {"axes": tuple(axis for axis, extent in enumerate(shape) if extent == 1)}
-    axes = normal_axes(_integers(attrs, "axes"), len(shape))
+    axes = normal_axes(Attrs(attrs).integers("axes"), len(shape))
     for axis in axes:
         if shape[axis] != 1:
             raise InvalidError(f"axis {axis} of {inputs[0].type} has extent {shape[axis]}, expected 1")
     return inputs, {"axes": axes}
 
 
-def _squeeze_shape(types: Types, attrs: Attrs) -> tuple[int, ...]:
-    gone = attrs.integers("axes")
-    return tuple(extent for axis, extent in enumerate(types[0].shape) if axis not in gone)
-
-
 SQUEEZE = Op(
-    "Squeeze", Kind.VIEW, lambda t, a: (t[0].with_shape(_squeeze_shape(t, a)),),
+    "Squeeze", Kind.VIEW,
+    lambda t, a: (t[0].with_shape(reduced_shape(t[0].shape, a.integers("axes"), keep=False)),),
     lambda x, a: (np.squeeze(x[0], a.integers("axes")),), (1, 1),
     (
         Signature(1, {"axes": None}, adapt=_squeeze_import),
@@ -164,7 +155,7 @@ SQUEEZE = Op(
 
 
 def _unsqueeze_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
-    axes = _integers(attrs, "axes")
+    axes = Attrs(attrs).integers("axes")
     return inputs, {"axes": normal_axes(axes, inputs[0].type.rank, len(axes))}
 
 

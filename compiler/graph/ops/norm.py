@@ -12,10 +12,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from compiler.graph.attrs import Attrs
-from compiler.graph.dtypes import Array, accumulate_type, widened_array
+from compiler.graph.dtypes import Array, accumulate_type
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.graph.op import (
+    Build,
     Emitter,
+    Form,
     Imported,
     InvalidError,
     Kind,
@@ -30,15 +32,14 @@ from compiler.graph.op import (
     broadcast_shape,
     everywhere,
     normal_axis,
-    one,
+    rounded_once,
     same_dtype,
 )
-from compiler.graph.ops.elementwise import widen
-from compiler.graph.ops.reduction import emit_scalar
+from compiler.graph.ops.elementwise import emit_scalar, narrow, widen
+from compiler.graph.ops.repeating import emit_repeated
 from compiler.loops.annotations import STAGE
 from compiler.loops.build import Builder
 from compiler.loops.ir import Binary, Buffer, Expr, call, const
-from compiler.loops.ir import Cast as CastExpr
 
 
 def _floats_only(types: Types) -> None:
@@ -79,12 +80,12 @@ def _batch_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (types[0],)
 
 
-def _batch_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    x, *parameters = (widened_array(item) for item in arrays)
+@rounded_once
+def _batch_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
+    x, *parameters = arrays
     shape = (-1, *([1] * (x.ndim - 2)))
     scale, bias, mean, var = (item.reshape(shape) for item in parameters)
-    found = (x - mean) / np.sqrt(var + attrs.number("epsilon")) * scale + bias
-    return (found.astype(arrays[0].dtype, copy=False),)
+    return (x - mean) / np.sqrt(var + attrs.number("epsilon")) * scale + bias
 
 
 def _batch_expand(e: Emitter, item: Node) -> Values:
@@ -111,12 +112,15 @@ BATCH = Op(
 # ---------------------------------------------------------------- zero mean and unit variance
 
 
-def _standardize_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    x = widened_array(arrays[0])
-    axes = tuple(range(attrs.integer("axis"), x.ndim))
+def _standardized(x: Array, axis: int, epsilon: float) -> Array:
+    axes = tuple(range(axis, x.ndim))
     centred = x - x.mean(axes, keepdims=True)
-    found = centred / np.sqrt((centred * centred).mean(axes, keepdims=True) + attrs.number("epsilon"))
-    return (found.astype(arrays[0].dtype, copy=False),)
+    return np.asarray(centred / np.sqrt((centred * centred).mean(axes, keepdims=True) + epsilon))
+
+
+@rounded_once
+def _standardize_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
+    return _standardized(arrays[0], attrs.integer("axis"), attrs.number("epsilon"))
 
 
 def _standardize_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
@@ -140,15 +144,14 @@ def _standardize_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> B
     scale = b.compute("scale", rows, lambda *i: 1.0 / call("sqrt", spread[i] * (1 / count) + epsilon), kind)
 
     def result(*index: Expr) -> Expr:
-        found = (element(*index) - mean[index[:axis]]) * scale[index[:axis]]
-        return found if kind == out.dtype else CastExpr(out.dtype, found)
+        return narrow((element(*index) - mean[index[:axis]]) * scale[index[:axis]], out.dtype)
 
     return b.compute("standardize", out.shape, result, out.dtype)
 
 
 STANDARDIZE = Op(
     "Standardize", Kind.REDUCTION, _same_infer, _standardize_reference, (1, 1),
-    forms={"direct": one(_standardize_form)}, flops=lambda info: 6 * info.out_types[0].size,
+    forms={"direct": Form(_standardize_form)}, flops=lambda info: 6 * info.out_types[0].size,
     reads_once=everywhere,
 )  # fmt: skip
 """Ours: (x - mean) / sqrt(variance + epsilon) over the axes from `axis` on."""
@@ -170,11 +173,11 @@ def _layer_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (types[0],)
 
 
-def _layer_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    x, scale, *rest = (widened_array(item) for item in arrays)
-    (found,) = _standardize_reference([x], attrs)
-    found = found * scale + (rest[0] if rest else 0)
-    return (found.astype(arrays[0].dtype, copy=False),)
+@rounded_once
+def _layer_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
+    x, scale, *rest = arrays
+    found = _standardized(x, attrs.integer("axis"), attrs.number("epsilon")) * scale
+    return found + rest[0] if rest else found
 
 
 def _scaled(e: Emitter, value: Value, factors: Sequence[Value]) -> Value:
@@ -196,11 +199,12 @@ LAYER = Op(
 )  # fmt: skip
 
 
-def _rms_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    x, scale = (widened_array(item) for item in arrays)
+@rounded_once
+def _rms_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
+    x, scale = arrays
     axes = tuple(range(attrs.integer("axis"), x.ndim))
-    found = x / np.sqrt((x * x).mean(axes, keepdims=True) + attrs.number("epsilon")) * scale
-    return (found.astype(arrays[0].dtype, copy=False),)
+    spread = np.sqrt((x * x).mean(axes, keepdims=True) + attrs.number("epsilon"))
+    return np.asarray(x / spread * scale)
 
 
 def _rms_expand(e: Emitter, item: Node) -> Values:
@@ -225,19 +229,15 @@ def _instance_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (types[0],)
 
 
-def _grouped(x: Array, group: int, epsilon: float) -> Array:
-    flat = x.reshape(x.shape[0], group, -1)
-    (found,) = _standardize_reference([flat], Attrs(axis=2, epsilon=epsilon))
-    return found.reshape(x.shape)
-
-
-def _instance_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    x, scale, bias = (widened_array(item) for item in arrays)
-    shape = (-1, *([1] * (x.ndim - 2)))
-    found = _grouped(x, attrs.integer("num_groups", x.shape[1]), attrs.number("epsilon"))
-    if scale.size != x.shape[1]:  # one factor per group
-        scale, bias = (np.repeat(item, x.shape[1] // item.size) for item in (scale, bias))
-    return ((found * scale.reshape(shape) + bias.reshape(shape)).astype(arrays[0].dtype, copy=False),)
+@rounded_once
+def _instance_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
+    x, *factors = arrays
+    flat = x.reshape(x.shape[0], attrs.integer("num_groups", x.shape[1]), -1)
+    found = _standardized(flat, 2, attrs.number("epsilon")).reshape(x.shape)
+    # Where there are fewer factors than channels there is one per group.
+    each = (np.repeat(item, x.shape[1] // item.size) for item in factors)
+    scale, bias = (item.reshape(-1, *([1] * (x.ndim - 2))) for item in each)
+    return np.asarray(found * scale + bias)
 
 
 def _instance_expand(e: Emitter, item: Node) -> Values:
@@ -252,10 +252,7 @@ def _instance_expand(e: Emitter, item: Node) -> Values:
 
 def _each_channel(e: Emitter, factor: Value, channels: int) -> Value:
     count = factor.type.size
-    if count == channels:
-        return factor
-    column = e.emit("Reshape", factor, shape=(count, 1))
-    return e.emit("Reshape", e.emit("Expand", column, shape=(count, channels // count)), shape=(channels,))
+    return factor if count == channels else emit_repeated(e, factor, channels // count)
 
 
 INSTANCE = Op(
@@ -282,13 +279,14 @@ def _lrn_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     return inputs, attrs
 
 
-def _lrn_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    x, size = widened_array(arrays[0]), attrs.integer("size")
+@rounded_once
+def _lrn_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
+    x, size = arrays[0], attrs.integer("size")
     low = (size - 1) // 2
     squares = np.pad(x * x, [(0, 0), (low, size - 1 - low), *[(0, 0)] * (x.ndim - 2)])
     total = sum(squares[:, at : at + x.shape[1]] for at in range(size))
     base = attrs.number("bias") + attrs.number("alpha") / size * total
-    return ((x / np.power(base, attrs.number("beta"))).astype(arrays[0].dtype, copy=False),)
+    return np.asarray(x / np.power(base, attrs.number("beta")))
 
 
 def _power(base: Expr, exponent: float) -> Expr:
@@ -304,16 +302,14 @@ def _power(base: Expr, exponent: float) -> Expr:
 def _lrn_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
     """Squares with zeros before the first and after the last channel, so that all windows are alike."""
     out, size, attrs = info.out_types[0], info.attrs.integer("size"), info.attrs
-    squares, kind = _padded_squares(b, inputs[0], info), accumulate_type(out.dtype)
-    scale = attrs.number("alpha") / size
+    squares, scale = _padded_squares(b, inputs[0], info), attrs.number("alpha") / size
 
     def result(n: Expr, c: Expr, *space: Expr) -> Expr:
         total: Expr = squares[(n, c, *space)]
         for step in range(1, size):
             total = total + squares[(n, c + step, *space)]
         base = total * scale + attrs.number("bias")
-        found = widen(inputs[0][(n, c, *space)]) / _power(base, attrs.number("beta"))
-        return found if kind == out.dtype else CastExpr(out.dtype, found)
+        return narrow(widen(inputs[0][(n, c, *space)]) / _power(base, attrs.number("beta")), out.dtype)
 
     return b.compute("lrn", out.shape, result, out.dtype)
 
@@ -342,7 +338,7 @@ def _padded_squares(b: Builder, source: Buffer, info: NodeInfo) -> Buffer:
 LRN = Op(
     "LRN", Kind.REDUCTION, _same_infer, _lrn_reference, (1, 1),
     (Signature(1, {"size": None, "alpha": 1e-4, "beta": 0.75, "bias": 1.0}, adapt=_lrn_import),),
-    forms={"direct": one(_lrn_form)}, sign=Sign.KEEPS,
+    forms={"direct": Form(_lrn_form)}, sign=Sign.KEEPS,
     flops=lambda info: (2 * info.attrs.integer("size") + 20) * info.out_types[0].size, channels=True,
 )  # fmt: skip
 
@@ -386,7 +382,7 @@ def _softmax_expand(e: Emitter, item: Node) -> Values | None:
     return (e.emit("Reshape", e.emit(item.op.name, flat, axis=1, flatten=False), shape=shape),)
 
 
-def _softmax_form(*, log: bool) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]:
+def _softmax_form(*, log: bool) -> Build:
     """Largest element of each row, exponentials of the distances from it, their sum, the quotient."""
 
     def form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
@@ -413,7 +409,7 @@ def _softmax_form(*, log: bool) -> Callable[[Builder, Sequence[Buffer], NodeInfo
                 found = widen(inputs[0][index]) - top[row(index)] - call("log", total[row(index)])
             else:
                 found = powers[index] / total[row(index)]
-            return found if kind == out.dtype else CastExpr(out.dtype, found)
+            return narrow(found, out.dtype)
 
         return b.compute("softmax", out.shape, result, out.dtype)
 
@@ -425,9 +421,9 @@ def _is_one_axis(info: NodeInfo) -> bool:
 
 
 def _softmax(name: str, fn: Callable[[Array, tuple[int, ...]], Array], sign: Sign, *, log: bool) -> Op:
-    def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-        found = fn(widened_array(arrays[0]), _softmax_axes(arrays[0].ndim, attrs))
-        return (found.astype(arrays[0].dtype, copy=False),)
+    @rounded_once
+    def reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
+        return fn(arrays[0], _softmax_axes(arrays[0].ndim, attrs))
 
     return Op(
         name, Kind.REDUCTION, _same_infer, reference, (1, 1),
@@ -435,7 +431,7 @@ def _softmax(name: str, fn: Callable[[Array, tuple[int, ...]], Array], sign: Sig
             Signature(1, {"axis": 1}, adapt=_softmax_import_old),
             Signature(13, {"axis": -1}, adapt=_softmax_import),
         ),
-        forms={"direct": one(_softmax_form(log=log), _is_one_axis)}, expand=_softmax_expand,
+        forms={"direct": Form(_softmax_form(log=log), _is_one_axis)}, expand=_softmax_expand,
         flops=lambda info: 12 * info.out_types[0].size, sign=sign, reads_once=everywhere,
     )  # fmt: skip
 

@@ -14,10 +14,12 @@ import numpy as np
 
 from compiler.core.types import DType
 from compiler.graph.attrs import Attrs, AttrValue
-from compiler.graph.dtypes import Array, from_numpy, to_numpy, widened_array
-from compiler.graph.ir import Node, NodeInfo, TensorType, Value
+from compiler.graph.dtypes import Array, from_numpy, to_numpy
+from compiler.graph.ir import Node, NodeInfo, TensorType
 from compiler.graph.op import (
+    Build,
     Emitter,
+    Form,
     Imported,
     InvalidError,
     Kind,
@@ -28,39 +30,38 @@ from compiler.graph.op import (
     Signature,
     Types,
     Values,
-    one,
+    input_size,
+    rounded_once,
 )
-from compiler.graph.ops.elementwise import widen
-from compiler.graph.ops.reduction import emit_scalar, reduce_block
+from compiler.graph.ops.elementwise import emit_scalar, widen
+from compiler.graph.ops.reduction import reduce_block
 from compiler.graph.ops.windows import (
-    Windows,
     import_windows,
     pad_array,
     padded_buffer,
     spatial_type,
     window_view,
     windows_of,
-    zero,
 )
-from compiler.loops.build import Builder, identity_of
+from compiler.loops.build import Builder
 from compiler.loops.ir import Buffer, Expr
 
 
-def _spatial(value: Value) -> tuple[int, ...]:
-    if value.type.rank < 3:
-        raise InvalidError(f"pooling needs batch, channels and spatial axes, got {value.type}")
-    return value.type.shape[2:]
+def _spatial(source: TensorType) -> tuple[int, ...]:
+    if source.rank < 3:
+        raise InvalidError(f"pooling needs batch, channels and spatial axes, got {source}")
+    return source.shape[2:]
 
 
 def _pool_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given = Attrs(attrs)
-    return inputs, import_windows(given, given.integers("kernel_shape"), _spatial(inputs[0])).attrs()
+    return inputs, import_windows(given, given.integers("kernel_shape"), _spatial(inputs[0].type)).attrs()
 
 
 def _average_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     """Padding counts only up to the pads that were asked for, not what ceil_mode adds."""
     given = Attrs(attrs)
-    spatial, kernel = _spatial(inputs[0]), given.integers("kernel_shape")
+    spatial, kernel = _spatial(inputs[0].type), given.integers("kernel_shape")
     windows = import_windows(given, kernel, spatial)
     asked = import_windows(Attrs(attrs, ceil_mode=0), kernel, spatial)
     include = given.flag("count_include_pad")
@@ -81,35 +82,29 @@ def _pool_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
 
 def lowest(kind: DType) -> float | int:
     """The least value of a type: what MaxPool pads with."""
-    if kind.is_float:
-        return -math.inf
-    return int(np.iinfo(to_numpy(kind)).min)
+    return -math.inf if kind.is_float else int(np.iinfo(to_numpy(kind)).min)
 
 
 def _max_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    windows, x = windows_of(attrs), arrays[0]
-    padded = pad_array(x, windows, lowest(from_numpy(x.dtype)))
-    return (_over_taps(padded, windows, np.maximum),)
+    return (_over_taps(arrays[0], attrs, np.maximum, lowest(from_numpy(arrays[0].dtype))),)
 
 
-def _over_taps(padded: Array, windows: Windows, combine: Callable[[Array, Array], Array]) -> Array:
+def _over_taps(x: Array, attrs: Attrs, combine: Callable[[Array, Array], Array], fill: float = 0) -> Array:
     """Combine tap by tap: far fewer numpy steps than window by window."""
-    view = window_view(padded, windows)
+    windows = windows_of(attrs)
+    view = window_view(pad_array(x, windows, fill), windows)
     taps = (view[(..., *tap)] for tap in np.ndindex(*windows.kernel))
     return functools.reduce(combine, taps)
 
 
-def _sum_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    windows, x = windows_of(attrs), arrays[0]
-    wide = widened_array(x)
-    return (_over_taps(pad_array(wide, windows, 0), windows, np.add).astype(x.dtype, copy=False),)
+@rounded_once
+def _sum_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
+    return _over_taps(arrays[0], attrs, np.add)
 
 
-def _average_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    windows, x = windows_of(attrs), arrays[0]
-    wide = widened_array(x)
-    total = _over_taps(pad_array(wide, windows, 0), windows, np.add)
-    return ((total / _count_table(attrs, x.shape[2:])).astype(x.dtype, copy=False),)
+@rounded_once
+def _average_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
+    return _over_taps(arrays[0], attrs, np.add) / _count_table(attrs, arrays[0].shape[2:])
 
 
 def _count_table(attrs: Attrs, spatial: Sequence[int]) -> Array:
@@ -137,11 +132,10 @@ def _average_expand(e: Emitter, item: Node) -> Values:
     return (e.emit("Mul", total, e.constant(table)),)
 
 
-def _window_form(combiner: str) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]:
+def _window_form(combiner: str) -> Build:
     def form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
         windows, source, out = windows_of(info.attrs), info.in_types[0], info.out_types[0]
-        fill = zero(source) if combiner == "sum" else identity_of(combiner, source.dtype)
-        padded = padded_buffer(b, inputs[0], source, windows, fill)
+        padded = padded_buffer(b, inputs[0], source, windows, combiner)
 
         def at(*index: Expr) -> Expr:
             place = windows.position(index[2 : out.rank], index[out.rank :])
@@ -170,7 +164,7 @@ MAX_POOL = Op(
         Signature(1, _SHARED, ignored=_ORDER, adapt=_pool_import),
         Signature(10, _FULL, ignored=_ORDER, adapt=_pool_import),
     ),
-    forms={"direct": one(_window_form("max"))}, channels=True, flops=_pool_flops, sign=Sign.KEEPS,
+    forms={"direct": Form(_window_form("max"))}, channels=True, flops=_pool_flops, sign=Sign.KEEPS,
     reads_once=_apart,
 )  # fmt: skip
 AVERAGE_POOL = Op(
@@ -184,24 +178,21 @@ AVERAGE_POOL = Op(
 )  # fmt: skip
 SUM_POOL = Op(
     "SumPool", Kind.REDUCTION, _pool_infer, _sum_reference, (1, 1),
-    forms={"direct": one(_window_form("sum"))}, channels=True, flops=_pool_flops, sign=Sign.KEEPS,
+    forms={"direct": Form(_window_form("sum"))}, channels=True, flops=_pool_flops, sign=Sign.KEEPS,
     reads_once=_apart,
 )  # fmt: skip
 """Ours: the sum of each window, what AveragePool is made of."""
 
 
 def _global_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
-    shape = types[0].shape
-    if len(shape) < 3:
-        raise InvalidError(f"pooling needs batch, channels and spatial axes, got {types[0]}")
-    return (types[0].with_shape((*shape[:2], *([1] * (len(shape) - 2)))),)
+    ones = (1,) * len(_spatial(types[0]))
+    return (types[0].with_shape((*types[0].shape[:2], *ones)),)
 
 
 def _global(name: str, fold: Callable[..., Array], reduction: str) -> Op:
-    def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-        x = arrays[0]
-        wide = widened_array(x)
-        return (fold(wide, axis=tuple(range(2, x.ndim)), keepdims=True).astype(x.dtype, copy=False),)
+    @rounded_once
+    def reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
+        return fold(arrays[0], axis=tuple(range(2, arrays[0].ndim)), keepdims=True)
 
     def expand(e: Emitter, item: Node) -> Values:
         source = item.inputs[0]
@@ -209,7 +200,7 @@ def _global(name: str, fold: Callable[..., Array], reduction: str) -> Op:
 
     return Op(
         name, Kind.REDUCTION, _global_infer, reference, (1, 1), (Signature(1),), expand=expand,
-        flops=lambda info: info.in_types[0].size, sign=Sign.KEEPS,
+        flops=input_size, sign=Sign.KEEPS,
     )  # fmt: skip
 
 

@@ -13,15 +13,19 @@ import numpy as np
 
 from compiler.core.types import I64, INDEX, DType
 from compiler.graph.attrs import Attrs
-from compiler.graph.dtypes import Array, accumulate_type, to_numpy, widened_array
+from compiler.graph.dtypes import Array, accumulate_type
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.graph.op import (
+    Build,
     Emitter,
+    Expand,
+    Form,
     Imported,
     Kind,
     OnnxNode,
     Op,
     Raw,
+    Reference,
     Sign,
     Signature,
     Types,
@@ -31,12 +35,11 @@ from compiler.graph.op import (
     input_size,
     normal_axes,
     normal_axis,
-    one,
+    rounded_once,
 )
-from compiler.graph.ops.elementwise import widen
+from compiler.graph.ops.elementwise import emit_scalar, narrow, widen
 from compiler.loops.build import Builder, identity_of
 from compiler.loops.ir import Buffer, Expr, ExprLike, Select, maximum, minimum
-from compiler.loops.ir import Cast as CastExpr
 
 
 def reduce_block(
@@ -49,16 +52,14 @@ def reduce_block(
     dtype: DType,
 ) -> Buffer:
     """A reduction in the accumulate type of `dtype`, rounded once at the end where that differs."""
-    wide = accumulate_type(dtype)
-    found = b.reduce(name, shape, extents, fn, combiner, wide)
-    return (
-        found
-        if wide == dtype
-        else b.compute(f"{name}_round", shape, lambda *i: CastExpr(dtype, found[i]), dtype)
-    )
+    found = b.reduce(name, shape, extents, fn, combiner, accumulate_type(dtype))
+    if found.dtype == dtype:
+        return found
+    return b.compute(f"{name}_round", shape, lambda *i: narrow(found[i], dtype), dtype)
 
 
-def _reduced_shape(shape: Sequence[int], axes: Sequence[int], *, keep: bool) -> tuple[int, ...]:
+def reduced_shape(shape: Sequence[int], axes: Sequence[int], *, keep: bool) -> tuple[int, ...]:
+    """The shape without some axes, or (`keep`) with extent 1 in their place."""
     if keep:
         return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
     return tuple(extent for axis, extent in enumerate(shape) if axis not in axes)
@@ -67,7 +68,7 @@ def _reduced_shape(shape: Sequence[int], axes: Sequence[int], *, keep: bool) -> 
 def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     if types[0].dtype.is_bool:
         raise UnsupportedError("reductions of bool are not supported")
-    shape = _reduced_shape(types[0].shape, attrs.integers("axes"), keep=attrs.flag("keepdims"))
+    shape = reduced_shape(types[0].shape, attrs.integers("axes"), keep=attrs.flag("keepdims"))
     return (types[0].with_shape(shape),)
 
 
@@ -79,7 +80,7 @@ def _import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     return inputs, {"axes": axes, "keepdims": given.flag("keepdims")}
 
 
-def _form(combiner: str) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]:
+def _form(combiner: str) -> Build:
     def form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
         axes, source, out = info.attrs.integers("axes"), info.in_types[0].shape, info.out_types[0]
         keep = info.attrs.flag("keepdims")
@@ -120,13 +121,11 @@ def _signatures(axes_input_since: int) -> tuple[Signature, ...]:
 Fold = Callable[..., Array]
 
 
-def _fold_reference(fn: Fold) -> Callable[[Sequence[Array], Attrs], Sequence[Array]]:
-    def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-        x = arrays[0]
-        wide = widened_array(x)
+def _fold_reference(fn: Fold) -> Reference:
+    @rounded_once
+    def reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
         with np.errstate(all="ignore"):
-            found = fn(wide, axis=attrs.integers("axes"), keepdims=attrs.flag("keepdims"))
-        return (np.asarray(found).astype(x.dtype, copy=False),)
+            return fn(arrays[0], axis=attrs.integers("axes"), keepdims=attrs.flag("keepdims"))
 
     return reference
 
@@ -135,32 +134,22 @@ def _keeps_channels(info: NodeInfo) -> bool:
     return info.in_types[0].shape[1:2] == info.out_types[0].shape[1:2]
 
 
-def _reduce(name: str, combiner: str, fn: Fold, sign: Sign, since: int = 18) -> Op:
+def _reduce(
+    name: str, fn: Fold, expand: Expand, sign: Sign = Sign.UNKNOWN, since: int = 18, combiner: str = ""
+) -> Op:
     return Op(
         name, Kind.REDUCTION, _infer, _fold_reference(fn), (1, 1), _signatures(since),
-        forms={"direct": one(_form(combiner))}, expand=_nothing_reduced, flops=input_size, sign=sign,
-        reads_once=everywhere, keeps_channels=_keeps_channels,
+        forms={"direct": Form(_form(combiner))} if combiner else {}, expand=expand, flops=input_size,
+        sign=sign, reads_once=everywhere, keeps_channels=_keeps_channels,
     )  # fmt: skip
 
 
 PRIMITIVE = (
-    _reduce("ReduceSum", "sum", np.sum, Sign.KEEPS, 13),
-    _reduce("ReduceMax", "max", np.max, Sign.KEEPS),
-    _reduce("ReduceMin", "min", np.min, Sign.KEEPS),
-    _reduce("ReduceProd", "prod", np.prod, Sign.KEEPS),
+    _reduce("ReduceSum", np.sum, _nothing_reduced, Sign.KEEPS, 13, "sum"),
+    _reduce("ReduceMax", np.max, _nothing_reduced, Sign.KEEPS, combiner="max"),
+    _reduce("ReduceMin", np.min, _nothing_reduced, Sign.KEEPS, combiner="min"),
+    _reduce("ReduceProd", np.prod, _nothing_reduced, Sign.KEEPS, combiner="prod"),
 )
-
-
-def _derived(name: str, fn: Fold, expand: Callable[[Emitter, Node], Values], sign: Sign = Sign.UNKNOWN) -> Op:
-    return Op(
-        name, Kind.REDUCTION, _infer, _fold_reference(fn), (1, 1), _signatures(18),
-        expand=expand, flops=input_size, sign=sign, reads_once=everywhere, keeps_channels=_keeps_channels,
-    )  # fmt: skip
-
-
-def emit_scalar(e: Emitter, value: float, like: Value) -> Value:
-    """A constant scalar of the element type of `like`."""
-    return e.constant(np.asarray(value, to_numpy(like.type.dtype)))
 
 
 def _sum(e: Emitter, value: Value, item: Node) -> Value:
@@ -207,14 +196,12 @@ def _log_sum_exp_array(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array
 
 
 DERIVED = (
-    _derived("ReduceMean", _mean_array, _mean_expand, Sign.KEEPS),
-    _derived("ReduceL1", lambda x, **k: np.sum(np.abs(x), **k), _sum_of("Abs"), Sign.NONNEGATIVE),
-    _derived(
-        "ReduceL2", lambda x, **k: np.sqrt(np.sum(x * x, **k)), _sum_of("Mul", "Sqrt"), Sign.NONNEGATIVE
-    ),
-    _derived("ReduceSumSquare", lambda x, **k: np.sum(x * x, **k), _sum_of("Mul"), Sign.NONNEGATIVE),
-    _derived("ReduceLogSum", lambda x, **k: np.log(np.sum(x, **k)), _sum_of("", "Log")),
-    _derived("ReduceLogSumExp", _log_sum_exp_array, _log_sum_exp_expand),
+    _reduce("ReduceMean", _mean_array, _mean_expand, Sign.KEEPS),
+    _reduce("ReduceL1", lambda x, **k: np.sum(np.abs(x), **k), _sum_of("Abs"), Sign.NONNEGATIVE),
+    _reduce("ReduceL2", lambda x, **k: np.sqrt(np.sum(x * x, **k)), _sum_of("Mul", "Sqrt"), Sign.NONNEGATIVE),
+    _reduce("ReduceSumSquare", lambda x, **k: np.sum(x * x, **k), _sum_of("Mul"), Sign.NONNEGATIVE),
+    _reduce("ReduceLogSum", lambda x, **k: np.log(np.sum(x, **k)), _sum_of("", "Log")),
+    _reduce("ReduceLogSumExp", _log_sum_exp_array, _log_sum_exp_expand),
 )
 
 # ---------------------------------------------------------------- position of the extreme
@@ -231,7 +218,7 @@ def _arg_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (_infer(types, attrs)[0].with_dtype(I64),)
 
 
-def _arg_reference(fn: Callable[..., Array]) -> Callable[[Sequence[Array], Attrs], Sequence[Array]]:
+def _arg_reference(fn: Callable[..., Array]) -> Reference:
     def reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
         x, (axis,) = arrays[0], attrs.integers("axes")
         if attrs.flag("last"):
@@ -243,7 +230,7 @@ def _arg_reference(fn: Callable[..., Array]) -> Callable[[Sequence[Array], Attrs
     return reference
 
 
-def _arg_form(combiner: str) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]:
+def _arg_form(combiner: str) -> Build:
     """Two reductions: the extreme value, then the first (or last) position that has it."""
 
     def form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
@@ -276,7 +263,7 @@ def _arg(name: str, combiner: str, fn: Callable[..., Array]) -> Op:
             Signature(1, first, adapt=_arg_import),
             Signature(12, {**first, "select_last_index": 0}, adapt=_arg_import),
         ),
-        forms={"direct": one(_arg_form(combiner))}, flops=input_size, sign=Sign.NONNEGATIVE,
+        forms={"direct": Form(_arg_form(combiner))}, flops=input_size, sign=Sign.NONNEGATIVE,
     )  # fmt: skip
 
 

@@ -9,9 +9,10 @@ import numpy as np
 from compiler.core.types import INDEX
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array
-from compiler.graph.ir import Node, NodeInfo, TensorType
+from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.graph.op import (
     Emitter,
+    Form,
     Imported,
     InvalidError,
     Kind,
@@ -28,14 +29,12 @@ from compiler.graph.op import (
     no_change,
     no_flops,
     normal_axis,
-    one,
     where_to_read,
 )
-from compiler.graph.ops.elementwise import read_broadcast
+from compiler.graph.ops.elementwise import narrow, read_broadcast
 from compiler.graph.ops.indexing import emit_slice
 from compiler.loops.build import Builder
 from compiler.loops.ir import Buffer, Expr, Select, maximum, minimum
-from compiler.loops.ir import Cast as CastExpr
 
 
 def _gather_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
@@ -65,8 +64,7 @@ def _gather_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
     extent = info.in_types[0].shape[axis]
 
     def at(*index: Expr) -> Expr:
-        found: Expr = inputs[1][index[axis : axis + count]]
-        found = found if found.dtype == INDEX else CastExpr(INDEX, found)
+        found = narrow(inputs[1][index[axis : axis + count]], INDEX)
         if not info.attrs.flag("safe", default=False):
             found = Select(found.lt(0), found + extent, found)
             found = minimum(maximum(found, 0), extent - 1)
@@ -94,7 +92,7 @@ def _gather_expand(e: Emitter, item: Node) -> Values | None:
 GATHER = Op(
     "Gather", Kind.INJECTIVE, _gather_infer, _gather_reference, (2, 2),
     (Signature(1, {"axis": 0}, adapt=_gather_import),),
-    forms={"direct": one(_gather_form)}, expand=_gather_expand, flops=no_flops,
+    forms={"direct": Form(_gather_form)}, expand=_gather_expand, flops=no_flops,
     keeps_channels=lambda info: info.attrs.integer("axis") > 1 and info.in_types[1].rank == 1,
 )  # fmt: skip
 
@@ -119,16 +117,23 @@ EXPAND = Op(
     "Expand", Kind.INJECTIVE, _expand_infer, lambda x, a: (np.broadcast_to(x[0], a.integers("shape")),),
     (1, 1),
     (Signature(8, known={1: "shape"}, adapt=_expand_import),),
-    forms={"direct": one(_expand_form)}, expand=no_change, flops=no_flops, sign=Sign.KEEPS,
+    forms={"direct": Form(_expand_form)}, expand=no_change, flops=no_flops, sign=Sign.KEEPS,
     inline=where_to_read,
 )  # fmt: skip
+
+
+def emit_repeated(e: Emitter, vector: Value, times: int) -> Value:
+    """Every element of a vector so many times, one after the other."""
+    count = vector.type.size
+    column = e.emit("Reshape", vector, shape=(count, 1))
+    return e.emit("Reshape", e.emit("Expand", column, shape=(count, times)), shape=(count * times,))
 
 
 def _tile_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     repeats = attrs.integers("repeats")
     if len(repeats) != types[0].rank or min(repeats, default=1) < 0:
         raise InvalidError(f"repeats {list(repeats)} do not fit {types[0]}")
-    return (types[0].with_shape(tuple(n * times for n, times in zip(types[0].shape, repeats, strict=True))),)
+    return _repeat_infer(types, attrs)
 
 
 def _tiled(info: NodeInfo, index: Sequence[Expr]) -> Iterator[Expr]:

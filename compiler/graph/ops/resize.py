@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -83,34 +84,28 @@ def _resize_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
         raise InvalidError(
             f"Resize of {source} has {len(wanted or factors)} sizes or scales for {len(axes)} axes"
         )
+    extents = [source.shape[axis] for axis in axes]
     if wanted:
-        wanted = _keep_ratio(given.text("keep_aspect_ratio_policy", "stretch"), wanted, axes, source.shape)
-    for at, axis in enumerate(axes):
-        scales[axis] = wanted[at] / source.shape[axis] if wanted else factors[at]
-        sizes[axis] = wanted[at] if wanted else math.floor(source.shape[axis] * factors[at])
-    policy = given.text("keep_aspect_ratio_policy", "stretch")
-    if wanted and policy != "stretch":
-        ratio = min if policy == "not_larger" else max
-        common = ratio(w / source.shape[axis] for w, axis in zip(_asked(given), axes, strict=True))
-        for axis in axes:
-            scales[axis] = common
+        policy = given.text("keep_aspect_ratio_policy", "stretch")
+        wanted, factors = _keep_ratio(policy, wanted, extents)
+    else:
+        wanted = tuple(math.floor(n * factor) for n, factor in zip(extents, factors, strict=True))
+    for axis, size, factor in zip(axes, wanted, factors, strict=True):
+        sizes[axis], scales[axis] = size, factor
     return inputs, {**_kept(given), "scales": tuple(scales), "sizes": tuple(sizes)}
 
 
-def _asked(given: Attrs) -> tuple[int, ...]:
-    return given.integers("sizes", ())
-
-
 def _keep_ratio(
-    policy: str, wanted: tuple[int, ...], axes: Sequence[int], shape: Sequence[int]
-) -> tuple[int, ...]:
+    policy: str, wanted: tuple[int, ...], extents: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Sizes and scales of axes for the sizes that are wanted."""
+    ratios = tuple(size / n for size, n in zip(wanted, extents, strict=True))
     if policy == "stretch":
-        return wanted
+        return wanted, ratios
     if policy not in ("not_larger", "not_smaller"):
         raise InvalidError(f"Resize has no keep_aspect_ratio_policy {policy!r}")
-    ratios = [w / shape[axis] for w, axis in zip(wanted, axes, strict=True)]
     scale = min(ratios) if policy == "not_larger" else max(ratios)
-    return tuple(math.floor(scale * shape[axis] + 0.5) for axis in axes)
+    return tuple(math.floor(scale * n + 0.5) for n in extents), (scale,) * len(extents)
 
 
 def _kept(given: Attrs) -> Raw:
@@ -226,10 +221,7 @@ def _resize_axis(e: Emitter, value: Value, axis: int, indices: Array, weights: A
             )
             part = e.emit("Mul", part, e.constant(column))
         parts.append(part)
-    result = parts[0]
-    for part in parts[1:]:
-        result = e.emit("Add", result, part)
-    return result
+    return reduce(partial(e.emit, "Add"), parts)
 
 
 def _flops(info: NodeInfo) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from compiler.graph.attrs import Attrs, AttrValue
-from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
+from compiler.graph.dtypes import Array
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.graph.op import (
     Emitter,
@@ -22,11 +22,13 @@ from compiler.graph.op import (
     Types,
     UnsupportedError,
     Values,
-    array_type,
+    rounded_once,
     same_dtype,
 )
+from compiler.graph.ops.indexing import emit_slice
 from compiler.graph.ops.linear import check_weights
-from compiler.graph.ops.windows import Windows, windows_of
+from compiler.graph.ops.repeating import emit_repeated
+from compiler.graph.ops.windows import Windows, share_pads, windows_of
 
 
 def _transposed_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
@@ -39,7 +41,7 @@ def _transposed_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     plain = Windows(kernel, strides, dilations, ones, ones)
     if not len(kernel) == len(strides) == len(dilations) == len(extra):
         raise InvalidError("strides, dilations or output_padding do not fit the kernel")
-    full = [(n - 1) * s + r + x for n, s, r, x in zip(spatial, strides, plain.reach, extra, strict=True)]
+    full = _full_extents(spatial, plain, extra)
     pads = given.integers("pads", (0,) * (2 * len(kernel)))
     before, after = pads[: len(kernel)], pads[len(kernel) :]
     mode = given.text("auto_pad")
@@ -48,20 +50,24 @@ def _transposed_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
         wanted = tuple(n * s for n, s in zip(spatial, strides, strict=True))
     if wanted:
         total = [f - n for f, n in zip(full, wanted[-len(kernel) :], strict=True)]
-        less, more = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
-        before, after = (less, more) if mode == "SAME_UPPER" else (more, less)
+        before, after = share_pads(total, mode)
     if min((*before, *after), default=0) < 0:
         raise UnsupportedError(f"negative pads {[*before, *after]} are not supported")
     windows = Windows(kernel, strides, dilations, before, after)
     return inputs, {**windows.attrs(), "extra": extra, "group": given.integer("group")}
 
 
-def _transposed_shape(types: Types, attrs: Attrs) -> tuple[int, ...]:
-    windows, extra = windows_of(attrs), attrs.integers("extra")
-    parts = zip(
-        types[0].shape[2:], windows.strides, windows.reach, extra, windows.before, windows.after, strict=True
-    )
-    return tuple((n - 1) * stride + reach + more - low - high for n, stride, reach, more, low, high in parts)
+def _full_extents(spatial: Sequence[int], windows: Windows, extra: Sequence[int]) -> list[int]:
+    """Extents of the result before its pads are cut."""
+    parts = zip(spatial, windows.strides, windows.reach, extra, strict=True)
+    return [(n - 1) * stride + reach + more for n, stride, reach, more in parts]
+
+
+def _cut_extents(spatial: Sequence[int], attrs: Attrs) -> tuple[int, ...]:
+    """Extents of the result."""
+    windows = windows_of(attrs)
+    full = _full_extents(spatial, windows, attrs.integers("extra"))
+    return tuple(n - low - high for n, low, high in zip(full, windows.before, windows.after, strict=True))
 
 
 def _transposed_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
@@ -70,24 +76,23 @@ def _transposed_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     source, weights, group = types[0], types[1], attrs.integer("group")
     if source.shape[1] != weights.shape[0] or group < 1 or source.shape[1] % group:
         raise InvalidError(f"{source.shape[1]} channels, {group} groups and weights {weights} do not fit")
-    spatial = _transposed_shape(types, attrs)
+    spatial = _cut_extents(source.shape[2:], attrs)
     if min(spatial) < 1:
         raise InvalidError(f"the result would have shape {list(spatial)}")
     return (source.with_shape((source.shape[0], weights.shape[1] * group, *spatial)),)
 
 
-def _transposed_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+@rounded_once
+def _transposed_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
     """The definition: each input element adds its multiple of the kernel to the result."""
     x, w, *rest = arrays
-    windows, group, extra = windows_of(attrs), attrs.integer("group"), attrs.integers("extra")
-    wide = to_numpy(accumulate_type(from_numpy(x.dtype)))
+    windows, group = windows_of(attrs), attrs.integer("group")
     rank, inner = len(windows.kernel), x.shape[1] // group
-    parts = zip(x.shape[2:], windows.strides, windows.reach, extra, strict=True)
-    sizes = [(n - 1) * stride + reach + more for n, stride, reach, more in parts]
-    result = np.zeros((x.shape[0], w.shape[1] * group, *sizes), wide)
+    sizes = _full_extents(x.shape[2:], windows, attrs.integers("extra"))
+    result = np.zeros((x.shape[0], w.shape[1] * group, *sizes), x.dtype)
     for at in range(group):
-        part = x[:, at * inner : (at + 1) * inner].astype(wide)
-        filters = w[at * inner : (at + 1) * inner].astype(wide)
+        part = x[:, at * inner : (at + 1) * inner]
+        filters = w[at * inner : (at + 1) * inner]
         target = result[:, at * w.shape[1] : (at + 1) * w.shape[1]]
         for tap in np.ndindex(*windows.kernel):
             found = np.moveaxis(np.tensordot(filters[(slice(None), slice(None), *tap)], part, (0, 1)), 0, 1)
@@ -96,12 +101,10 @@ def _transposed_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Arr
                 for t, d, n, s in zip(tap, windows.dilations, x.shape[2:], windows.strides, strict=True)
             )
             target[(slice(None), slice(None), *place)] += found
-    spatial = _transposed_shape([array_type(x), array_type(w)], attrs)
+    spatial = _cut_extents(x.shape[2:], attrs)
     cut = tuple(slice(low, low + n) for low, n in zip(windows.before, spatial, strict=True))
     result = result[(slice(None), slice(None), *cut)]
-    if rest:
-        result = result + rest[0].reshape(-1, *([1] * rank))
-    return (result.astype(x.dtype, copy=False),)
+    return result + rest[0].reshape(-1, *([1] * rank)) if rest else result
 
 
 def _along(shape: Sequence[int], axis: int, extents: Sequence[int]) -> tuple[int, ...]:
@@ -126,16 +129,8 @@ def _spread(e: Emitter, weights: Value, windows: Windows) -> Value:
         apart = e.emit("Reshape", weights, shape=_along(shape, axis, (taps, 1)))
         padded = _pad_end(e, apart, axis + 1, gap - 1)
         joined = e.emit("Reshape", padded, shape=_along(shape, axis, (taps * gap,)))
-        weights = _cut(e, joined, axis, 0, (taps - 1) * gap + 1)
+        weights = emit_slice(e, joined, axis, 0, (taps - 1) * gap + 1)
     return weights
-
-
-def _cut(e: Emitter, value: Value, axis: int, first: int, count: int) -> Value:
-    shape = value.type.shape
-    if first == 0 and count == shape[axis]:
-        return value
-    begin = tuple(first if at == axis else 0 for at in range(len(shape)))
-    return e.emit("Slice", value, begin=begin, step=(1,) * len(shape), size=_along(shape, axis, (count,)))
 
 
 def _phase_weights(e: Emitter, weights: Value, strides: Sequence[int], group: int) -> Value:
@@ -163,12 +158,6 @@ def _phase_weights(e: Emitter, weights: Value, strides: Sequence[int], group: in
     return e.emit("Reshape", moved, shape=(group * outer * math.prod(strides), channels // group, *taps))
 
 
-def _phase_bias(e: Emitter, bias: Value, phases: int) -> Value:
-    channels = bias.type.shape[0]
-    column = e.emit("Reshape", bias, shape=(channels, 1))
-    return e.emit("Reshape", e.emit("Expand", column, shape=(channels, phases)), shape=(channels * phases,))
-
-
 def _expand(e: Emitter, item: Node) -> Values:
     """Phase p of the result, every stride-th element from p on, is a convolution with every stride-th weight.
 
@@ -187,14 +176,14 @@ def _expand(e: Emitter, item: Node) -> Values:
     after = tuple(max(q - (n + low - t + 1), 0) for n, low, t, q in parts)
     ones = (1,) * len(taps)
     shape = Windows(taps, ones, ones, before, after)
-    extra = (_phase_bias(e, item.inputs[2], phases),) if len(item.inputs) > 2 else ()
-    result = e.emit("Conv", source, weights, *extra, **shape.attrs(), group=group)
+    bias = (emit_repeated(e, value, phases) for value in item.inputs[2:])
+    result = e.emit("Conv", source, weights, *bias, **shape.attrs(), group=group)
     for axis, n in enumerate(count, 2):
-        result = _cut(e, result, axis, 0, n)
+        result = emit_slice(e, result, axis, 0, n)
     if phases > 1:
         result = _interleave(e, result, strides)
     for axis, (first, n) in enumerate(zip(offset, out.shape[2:], strict=True), 2):
-        result = _cut(e, result, axis, first, n)
+        result = emit_slice(e, result, axis, first, n)
     return (result,)
 
 

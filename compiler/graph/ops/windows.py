@@ -17,8 +17,9 @@ from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array
 from compiler.graph.ir import TensorType
 from compiler.graph.op import InvalidError, UnsupportedError
-from compiler.loops.build import Builder
-from compiler.loops.ir import Buffer, Expr, Select, all_of, const
+from compiler.graph.ops.indexing import pad_with
+from compiler.loops.build import Builder, identity_of
+from compiler.loops.ir import Buffer, Expr
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +121,11 @@ def _import_pads(
         max((-(-n // stride) - 1) * stride + reach - n, 0)
         for n, stride, reach in zip(spatial, plain.strides, plain.reach, strict=True)
     ]
+    return share_pads(total, mode)
+
+
+def share_pads(total: Sequence[int], mode: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Pads at both ends; what is odd goes to the end with SAME_UPPER, else to the beginning."""
     less, more = tuple(t // 2 for t in total), tuple(t - t // 2 for t in total)
     return (less, more) if mode == "SAME_UPPER" else (more, less)
 
@@ -159,26 +165,11 @@ def window_view(x: Array, windows: Windows) -> Array:
     return found[(slice(None), slice(None), *starts, *taps)]
 
 
-def padded_buffer(b: Builder, source: Buffer, kind: TensorType, windows: Windows, value: Expr) -> Buffer:
-    """A buffer with the padding in place (`source` itself when there is none)."""
+def padded_buffer(
+    b: Builder, source: Buffer, kind: TensorType, windows: Windows, combiner: str = "sum"
+) -> Buffer:
+    """A buffer with padding in place that changes no result of a combiner (`source` where there is none)."""
     if not windows.padded:
         return source
-    spatial = kind.shape[2:]
-    sums = zip(spatial, windows.before, windows.after, strict=True)
-    shape = (*kind.shape[:2], *(n + low + high for n, low, high in sums))
-
-    def at(*index: Expr) -> Expr:
-        moved, inside = list(index[:2]), []
-        for i, n, low, high in zip(index[2:], spatial, windows.before, windows.after, strict=True):
-            moved.append(i - low)
-            inside.append((i - low).ge(0) if low else None)
-            inside.append((i - low).lt(n) if high else None)
-        guard = all_of(*inside)
-        return Select(guard, source[tuple(moved)], value) if guard is not None else source[tuple(moved)]
-
-    return b.compute("pad", shape, at, kind.dtype)
-
-
-def zero(kind: TensorType) -> Expr:
-    """Zero of the element type."""
-    return const(0, kind.dtype)
+    before, after = (0, 0, *windows.before), (0, 0, *windows.after)
+    return pad_with(b, source, kind.shape, before, after, identity_of(combiner, kind.dtype))

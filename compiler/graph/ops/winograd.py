@@ -13,14 +13,16 @@ compiler finds as common subexpressions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache
 
 from compiler.core.types import F32
 from compiler.graph.ir import NodeInfo
-from compiler.graph.ops.windows import padded_buffer, windows_of, zero
+from compiler.graph.op import Build
+from compiler.graph.ops.windows import padded_buffer, windows_of
 from compiler.loops.annotations import CONSTANT_ONLY, STAGE
 from compiler.loops.build import Builder
 from compiler.loops.ir import Buffer, Expr, Select, minimum
@@ -66,10 +68,7 @@ def _roots(roots: Sequence[Fraction], size: int) -> list[Fraction]:
 
 
 def _distance(point: Fraction, others: Sequence[Fraction]) -> Fraction:
-    product = Fraction(1)
-    for other in others:
-        product *= point - other
-    return product
+    return math.prod((point - other for other in others), start=Fraction(1))
 
 
 def _floats(rows: Sequence[Sequence[Fraction]]) -> tuple[Row, ...]:
@@ -155,7 +154,7 @@ class _Grid:
         return _Grid(m, m + TAPS - 1, height, width, down, across, batch * down * across)
 
 
-def winograd_form(m: int) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buffer]:
+def winograd_form(m: int) -> Build:
     """The form F(m x m, 3 x 3).
 
     Tiles are numbered over all images, row by row. Where they stick out of the image they repeat its last row
@@ -164,7 +163,7 @@ def winograd_form(m: int) -> Callable[[Builder, Sequence[Buffer], NodeInfo], Buf
 
     def form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
         grid, (out, inner) = _Grid.of(info, m), info.in_types[1].shape[:2]
-        source = padded_buffer(b, inputs[0], info.in_types[0], windows_of(info.attrs), zero(info.in_types[0]))
+        source = padded_buffer(b, inputs[0], info.in_types[0], windows_of(info.attrs))
         filters = _filters(b, inputs[1], (out, inner), m)
         tiles = _tiles(b, source, inner, grid)
         sums = b.reduce(

@@ -12,6 +12,7 @@ import numpy as np
 from compiler.graph.dtypes import Array
 from compiler.graph.edit import Editor, rewrite
 from compiler.graph.ir import Graph, Node, Value
+from compiler.graph.rewrites.fold_constants import folded_node
 
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
 _NEUTRAL = {"Add": 0, "Mul": 1}
@@ -23,8 +24,7 @@ def canonicalise(graph: Graph) -> Graph:
 
 
 def _step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
-    types = tuple(value.type for value in item.outputs)
-    folded = editor.fold(item.op, item.inputs, item.attrs, types)
+    folded = folded_node(editor, item)
     if folded is not None:
         return folded
     expanded = editor.expanded(item)

@@ -8,9 +8,10 @@ from compiler.graph.ir import Graph, Node, Value
 
 def fold_constants(graph: Graph) -> Graph:
     """Replace every node whose inputs are all known by its results."""
-    return rewrite(graph, _fold)
+    return rewrite(graph, folded_node)
 
 
-def _fold(editor: Editor, item: Node) -> tuple[Value, ...] | None:
+def folded_node(editor: Editor, item: Node) -> tuple[Value, ...] | None:
+    """The results of a node as constants, where its inputs are known."""
     types = tuple(value.type for value in item.outputs)
     return editor.fold(item.op, item.inputs, item.attrs, types)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from compiler.graph.edit import Editor
 from compiler.graph.ir import Graph, Node, Value
 from compiler.graph.op import Kind
+from compiler.graph.ops.indexing import adds_constants
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ def merge_pads(graph: Graph) -> Graph:
 def _plan(graph: Graph, value: Value) -> _Plan | None:
     users = graph.users(value)
     pads = [item for item in users if _is_plain(item)]
-    if not pads or graph.constant(value) is not None:
+    if not pads or value in graph.constants:
         return None
     fill = pads[0].attrs["value"]
     chosen = tuple(item for item in pads if item.attrs["value"] == fill)
@@ -67,9 +68,7 @@ def _plan(graph: Graph, value: Value) -> _Plan | None:
 
 def _is_plain(item: Node) -> bool:
     """A Pad with a constant that cuts nothing."""
-    if item.op.name != "Pad" or item.attrs.text("mode") != "constant":
-        return False
-    return min((0, *_pads(item)[0], *_pads(item)[1])) >= 0
+    return item.op.name == "Pad" and adds_constants(item.info)
 
 
 def _pads(item: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:

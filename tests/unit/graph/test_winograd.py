@@ -64,7 +64,7 @@ def info_of(
 def loops_of(info: NodeInfo, form: str) -> Func:
     b = Builder("kernel")
     x, w, bias = (b.input(n, t.shape) for n, t in zip("xwb", info.in_types, strict=True))
-    return b.finish(CONV.forms[form](b, [x, w, bias], info))
+    return b.finish([CONV.forms[form].build(b, [x, w, bias], info)])
 
 
 @pytest.mark.parametrize("form", ["winograd-2", "winograd-4"])
