@@ -10,9 +10,10 @@ import numpy as np
 
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
-from compiler.graph.ir import Node, TensorType
+from compiler.graph.ir import Node, NodeInfo, TensorType
 from compiler.graph.op import (
     Emitter,
+    Form,
     Imported,
     InvalidError,
     Kind,
@@ -34,8 +35,10 @@ from compiler.graph.ops.elementwise import (
     elementwise_form,
     elementwise_reference,
     narrow,
+    widen,
 )
-from compiler.loops.ir import Binary, Expr, Select, call, const, maximum, minimum
+from compiler.loops.build import Builder
+from compiler.loops.ir import Binary, Buffer, Expr, Select, call, const, maximum, minimum
 from compiler.loops.ir import Cast as CastExpr
 
 
@@ -204,10 +207,17 @@ def _clip_array(a: Attrs, x: Array, *extra: Array) -> Array:
     return x if high is None else np.minimum(x, np.asarray(high, x.dtype).reshape(()))
 
 
-def _clip(a: Attrs, x: Expr, *extra: Expr) -> Expr:
-    low, high = _clip_bounds(a, extra)
-    x = x if low is None else maximum(x, low)
-    return x if high is None else minimum(x, high)
+def _clip_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out, (source, *bounds) = info.out_types[0], inputs
+    extra = [widen(bound[(0,) * len(bound.shape)]) for bound in bounds]
+    low, high = _clip_bounds(info.attrs, extra)
+
+    def at(*index: Expr) -> Expr:
+        x = widen(source[index])
+        x = x if low is None else maximum(x, low)
+        return narrow(x if high is None else minimum(x, high), out.dtype)
+
+    return b.compute("clip", out.shape, at, out.dtype)
 
 
 def _clip_expand(e: Emitter, item: Node) -> Values | None:
@@ -236,7 +246,7 @@ CLIP = Op(
         Signature(6, {"min": None, "max": None}, adapt=_clip_import_old),
         Signature(11, adapt=_clip_import, optional=frozenset({1, 2})),
     ),
-    forms={"direct": elementwise_form("Clip", _clip)}, expand=_clip_expand, elementwise=True, sign=_clip_sign,
+    forms={"direct": Form(_clip_form)}, expand=_clip_expand, elementwise=True, sign=_clip_sign,
     flops=lambda info: 2 * info.out_types[0].size,
 )  # fmt: skip
 
