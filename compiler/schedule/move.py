@@ -8,7 +8,14 @@ from compiler.loops.ir import Expr, ForKind, Func, Stmt
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.injectivity import is_circular
-from compiler.schedule.nest import Nest, Refusal, executed_box, make_nest, own_conditions
+from compiler.schedule.nest import (
+    Conditions,
+    Refusal,
+    executed_box,
+    make_nest,
+    no_conditions,
+    own_conditions,
+)
 from compiler.schedule.program import Program, Site, ranges, reads_itself
 from compiler.schedule.regions import Inner, Span, clip, whole, within
 from compiler.schedule.rewriting import replace_statements, without_block
@@ -79,9 +86,9 @@ class Move:
         return [whole(int_of(n) or 0) if s is None else s for s, n in zip(spans, shape, strict=True)]
 
     def moved(
-        self, spans: dict[str, Span], exact: Callable[[dict[str, Expr], Simplifier], list[Expr]]
-    ) -> Nest:
-        """The block in a new nest for the place under the loop."""
+        self, spans: dict[str, Span], exact: Conditions = no_conditions
+    ) -> tuple[Stmt, tuple[str, ...]]:
+        """The block in a new nest for the place under the loop, and the names of the loops."""
         own = own_conditions(self.site, self.outer_names)
         runs = executed_box(self.site, self.outer_names)
         if own is None or runs is None:
@@ -100,7 +107,7 @@ class Move:
         for name, span in runs.items():
             if name not in spans or span.extent < spans[name].extent:
                 spans = {**spans, name: span}
-        return make_nest(self.site.block, spans, conditions, self.known, Program(self._left()).namer())
+        return make_nest(self.site.block, spans, self.known, Program(self._left()).namer(), conditions)
 
     def rebuilt(self, change: Callable[[Stmt], Stmt]) -> Func:
         """The Func without the block at its old place and with the body of the loop changed."""

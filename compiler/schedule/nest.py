@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from compiler.core.types import INDEX
 from compiler.loops.ir import (
@@ -25,6 +24,10 @@ from compiler.loops.simplify import Simplifier
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.program import Fresh, Site
 from compiler.schedule.regions import Span, executed
+from compiler.schedule.rewriting import nest
+
+Conditions = Callable[[dict[str, Expr], Simplifier], list[Expr]]
+"""Makes conditions of the bindings of a block in a new nest, and of what is known there."""
 
 Refusal = Callable[[str, str, str], ScheduleError]
 """Makes an error of (what, why, hint)."""
@@ -84,30 +87,27 @@ def own_loops(site: Site, refuse: Refusal) -> list[For]:
 # ---------------------------------------------------------------- new nests
 
 
-@dataclass(frozen=True, slots=True)
-class Nest:
-    """A block under new loops, and their names."""
-
-    stmt: Stmt
-    loops: tuple[str, ...]
+def no_conditions(_values: dict[str, Expr], _known: Simplifier) -> list[Expr]:
+    """None but those of the domains."""
+    return []
 
 
 def make_nest(
     block: Block,
     spans: Mapping[str, Span],
-    conditions: Callable[[dict[str, Expr], Simplifier], list[Expr]],
     known: Simplifier,
     fresh: Fresh,
+    conditions: Conditions = no_conditions,
     *,
     unit_loops: bool = False,
-) -> Nest:
-    """The block under one new loop for each iteration variable that runs over more than one value.
+) -> tuple[Stmt, tuple[str, ...]]:
+    """The block under a new loop for each iteration variable with more than one value, and their names.
 
-    spans: where each variable runs; a variable that is missing runs over its whole domain. conditions: more
-    conditions, made from the new bindings. Only what cannot be proved becomes a predicate. unit_loops: make
-    loops of one iteration, too.
+    spans: where each variable runs; a variable that is missing runs over its whole domain. fresh: names a
+    loop; `str` keeps the names that the bindings have. conditions: more conditions, made from the new
+    bindings. Only what cannot be proved becomes a predicate. unit_loops: make loops of one iteration, too.
     """
-    loops: list[tuple[Var, Expr]] = []
+    loops: list[For] = []
     iters: list[Iter] = []
     checks: list[Expr] = []
     for item in block.iters:
@@ -117,7 +117,7 @@ def make_nest(
         binding = known.emit(begin)
         if unit_loops or int_of(extent) != 1:
             var = Var(fresh(loop_name_of(item)))
-            loops.append((var, extent))
+            loops.append(For(var, extent, block))
             length = int_of(extent)
             if length is not None:
                 known = known.bind(var.name, 0, length - 1)
@@ -127,10 +127,8 @@ def make_nest(
             checks.append(known.simplify(binding.lt(item.extent)))
         iters.append(item.replace(binding=binding))
     checks.extend(conditions({item.var.name: item.binding for item in iters}, known))
-    stmt: Stmt = block.replace(iters=tuple(iters), predicate=conjunction(checks))
-    for var, extent in reversed(loops):
-        stmt = For(var, extent, stmt)
-    return Nest(stmt, tuple(var.name for var, _ in loops))
+    new = block.replace(iters=tuple(iters), predicate=conjunction(checks))
+    return nest(loops, new), tuple(loop.var.name for loop in loops)
 
 
 def conjunction(items: Iterable[Expr]) -> Expr | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from math import inf
 
 from compiler.core.types import BOOL
@@ -12,7 +12,7 @@ from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.move import Move, is_narrower
-from compiler.schedule.nest import own_conditions
+from compiler.schedule.nest import Conditions, own_conditions
 from compiler.schedule.program import Site
 from compiler.schedule.regions import Span, covers, is_dense, solve, within
 
@@ -28,9 +28,7 @@ class Provided:
         self.checks: list[tuple[Linear, int, Span]] = []
         self.guards: dict[Expr, None] = {}
 
-    def iterations(
-        self,
-    ) -> tuple[dict[str, Span], Callable[[dict[str, Expr], Simplifier], list[Expr]]]:
+    def iterations(self) -> tuple[dict[str, Span], Conditions]:
         """(spans of the iteration variables, conditions that make them exact)."""
         found: dict[str, Span] = {}
         for region in self.block.reads:

@@ -13,8 +13,11 @@ from compiler.loops.ir import (
     Expr,
     For,
     Func,
+    Iter,
+    Load,
     Seq,
     Stmt,
+    Store,
     Var,
     all_of,
     seq,
@@ -138,17 +141,28 @@ def without_block(body: Stmt, name: str) -> Stmt:
     """The statement without a block and without the loops that only held it."""
     if isinstance(body, Block) and body.name == name:
         return Seq(())
-    if isinstance(body, Seq):
-        kept = [without_block(item, name) for item in body.stmts]
-        if all(a is b for a, b in zip(kept, body.stmts, strict=True)):
-            return body
-        return seq(*kept)
-    if isinstance(body, For | Block):
-        inner = without_block(body.body, name)
-        if inner is body.body:
-            return body
-        return inner if inner == Seq(()) and isinstance(body, For) else body.replace(body=inner)
-    return body.map_bodies(lambda child: without_block(child, name))
+    new = body.map_bodies(lambda child: without_block(child, name))
+    if new is body:
+        return body
+    if isinstance(new, Seq):
+        return seq(*new.stmts)
+    return new.body if isinstance(new, For) and new.body == Seq(()) else new
+
+
+def fresh_iters(fresh: Callable[[str], str], name: str, extents: Iterable[Expr]) -> tuple[Iter, ...]:
+    """New spatial iteration variables, each with a new loop's variable as its value, for a block `name`."""
+    made = []
+    for number, extent in enumerate(extents):
+        loop = Var(fresh(f"{name}_i{number}"))
+        made.append(Iter(Var(fresh(f"v{loop.name}")), extent, "spatial", loop))
+    return tuple(made)
+
+
+def copying(
+    name: str, iters: tuple[Iter, ...], target: Buffer, source: Buffer, at: tuple[Expr, ...]
+) -> Block:
+    """A block that copies an element from one buffer to the same place in another."""
+    return declared(Block(name, iters, (), (), Store(target, at, Load(source, at))))
 
 
 def holds(item: IRNode, names: set[str]) -> bool:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from compiler.core.types import INDEX
-from compiler.loops.ir import Block, Buffer, Expr, For, Func, Iter, Load, Stmt, Store, Var, const, seq
+from compiler.loops.ir import Buffer, Expr, Func, Region, Seq, Stmt, const, seq
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.layout_changes import layouts_of, with_layouts
-from compiler.schedule.nest import conjunction, executed_box, make_nest, own_conditions
+from compiler.schedule.nest import executed_box, make_nest, own_conditions
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, Site, ranges, reads_itself
 from compiler.schedule.regions import Inner, Span, clip, is_dense
 from compiler.schedule.rewriting import (
-    declared,
+    copying,
+    fresh_iters,
     holds,
     nest_of,
     put_after,
@@ -36,29 +36,21 @@ def _cache_of(func: Func, fresh: Fresh, buffer: Buffer, scope: str) -> tuple[Fun
     return with_layouts(func, name, layouts_of(func, buffer.name)), cache
 
 
-def _copy(
-    fresh: Fresh,
-    name: str,
-    domain: Sequence[tuple[str, Expr]],
-    target: tuple[Buffer, tuple[Expr, ...]],
-    source: tuple[Buffer, tuple[Expr, ...]],
-    known: Simplifier,
-) -> Block:
-    """A block that copies; indices are over the names in `domain`, which become its iteration variables."""
-    iters, values = [], {}
-    for number, (old, extent) in enumerate(domain):
-        loop = Var(fresh(f"{name}_i{number}"))
-        var = Var(fresh(f"v{loop.name}"))
-        iters.append(Iter(var, extent, "spatial", loop))
-        values[old] = var
-    for bound_name, (low, high) in ranges(iters).items():
-        known = known.bind(bound_name, low, high)
+def _beside(program: Program, block: str) -> list[Site]:
+    """The other blocks in the outermost statement that holds a block."""
+    body = program.func.body
+    top = next(item for item in (body.stmts if isinstance(body, Seq) else (body,)) if holds(item, {block}))
+    return [site for site in program.sites.values() if site.name != block and holds(top, {site.name})]
 
-    def at(indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple(known.simplify(substitute(item, values)) for item in indices)
 
-    body = Store(target[0], at(target[1]), Load(source[0], at(source[1])))
-    return declared(Block(name, tuple(iters), (), (), body))
+def _check_single(step: Primitive[Any], writes: Sequence[Region]) -> None:
+    """Refuse unless a block writes a buffer at one place in each iteration."""
+    if len(writes) != 1 or any(int_of(item) != 1 for item in writes[0].extent):
+        raise step.refuse(
+            f"it writes more than one element of {step.arguments()['buffer']} at a time",
+            "a copy needs one place for each iteration",
+            "cache before blockize and tensorize",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +91,8 @@ class CacheWrite(Primitive[str]):
     ) -> Stmt:
         """The nest that copies what the block writes, over the spatial iterations that it executes."""
         conditions, runs = own_conditions(site, set()), executed_box(site, set())
-        iters, values = [], {}
-        for number, item in enumerate(item for item in site.block.iters if item.kind == "spatial"):
-            loop = Var(fresh(f"{name}_i{number}"))
-            var = Var(fresh(f"v{loop.name}"))
-            iters.append(Iter(var, item.extent, "spatial", const(0)))
-            values[item.var.name] = var
+        iters = fresh_iters(fresh, name, [item.extent for item in site.spatial])
+        values = {old.var.name: new.var for old, new in zip(site.spatial, iters, strict=True)}
         if conditions is None or runs is None or any(not variables(c) <= values.keys() for c in conditions):
             raise self.refuse(
                 "its loops do not run over a box of iterations",
@@ -113,17 +101,13 @@ class CacheWrite(Primitive[str]):
             )
         known = Simplifier(ranges(iters))
         at = tuple(known.simplify(substitute(item, values)) for item in indices)
-        body = Store(ends[0], at, Load(ends[1], at))
-        copy = declared(Block(name, tuple(iters), (), (), body))
         own = [substitute(item, values) for item in conditions]
 
         def checks(bindings: dict[str, Expr], known: Simplifier) -> list[Expr]:
             return [known.simplify(substitute(item, bindings)) for item in own]
 
         spans = {values[old].name: span for old, span in runs.items()}
-        return make_nest(
-            copy, spans, checks, known, Program(Func(name, (), seq())).namer(), unit_loops=True
-        ).stmt
+        return make_nest(copying(name, iters, *ends, at), spans, known, str, checks, unit_loops=True)[0]
 
     def _indices(self, site: Site) -> tuple[Expr, ...]:
         """Where the block writes the buffer, with literal extents of 1."""
@@ -131,12 +115,7 @@ class CacheWrite(Primitive[str]):
         if not found:
             written = ", ".join(item.buffer.name for item in site.block.writes)
             raise self.refuse(f"it does not write {self.buffer}", f"it writes {written}", f"one of {written}")
-        if len(found) > 1 or any(int_of(item) != 1 for item in found[0].extent):
-            raise self.refuse(
-                f"it writes more than one element of {self.buffer} at a time",
-                "a copy needs one place for each iteration",
-                "cache before blockize and tensorize",
-            )
+        _check_single(self, found)
         return found[0].begin
 
     def _check(self, program: Program, site: Site, indices: tuple[Expr, ...]) -> None:
@@ -152,27 +131,20 @@ class CacheWrite(Primitive[str]):
                 "the cache would not hold what it adds to",
                 "use cache_inplace, or cache before decompose_reduction",
             )
-        spatial = {item.var.name for item in site.block.iters if item.kind == "spatial"}
+        spatial = {item.var.name for item in site.spatial}
         if any(not variables(item) <= spatial for item in indices):
             raise self.refuse(
                 "it writes at places that depend on a reduction",
                 "the copy runs over the spatial iterations only",
                 "make that variable spatial in the block",
             )
-        top = _top_level(program.func, self.block)
-        for other in program.sites.values():
-            if other.name != site.name and other.reads(self.buffer) and holds(top, {other.name}):
+        for other in _beside(program, self.block):
+            if other.reads(self.buffer):
                 raise self.refuse(
                     f"{other.name} reads {self.buffer} in the same loops",
                     "it would read before the copy",
                     f"cache before moving {other.name} there",
                 )
-
-
-def _top_level(func: Func, block: str) -> Stmt:
-    """The outermost statement that holds a block."""
-    parts = func.body.stmts if hasattr(func.body, "stmts") else (func.body,)
-    return next(item for item in parts if holds(item, {block}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +171,11 @@ class CacheRead(Primitive[str]):
         name = fresh(f"{self.buffer}_read")
         spans = self._box(site, buffer)
         func, cache = _cache_of(program.func, fresh, buffer, self.scope)
-        axes = [f"@{number}" for number in range(len(spans))]
-        at = tuple(Var(axis) + const(span.begin.constant) for axis, span in zip(axes, spans, strict=True))
-        domain = [(axis, const(span.extent)) for axis, span in zip(axes, spans, strict=True)]
-        copy = _copy(fresh, name, domain, (cache, at), (buffer, at), Simplifier())
+        iters = fresh_iters(fresh, name, [const(span.extent) for span in spans])
+        known = Simplifier(ranges(iters))
+        begins = [span.begin.constant for span in spans]
+        at = tuple(known.simplify(item.var + begin) for item, begin in zip(iters, begins, strict=True))
+        copy = copying(name, iters, cache, buffer, at)
         moved = replace_statements(func, {self.block: use_buffer(site.block, self.buffer, cache)})
         return moved.replace(body=put_before(moved.body, {self.block}, nest_of(copy))), name
 
@@ -222,9 +195,8 @@ class CacheRead(Primitive[str]):
                 "the copy would have to cross that block",
                 "cache before blockize",
             )
-        top = _top_level(program.func, self.block)
-        for other in program.sites.values():
-            if other.name != site.name and other.writes(self.buffer) and holds(top, {other.name}):
+        for other in _beside(program, self.block):
+            if other.writes(self.buffer):
                 raise self.refuse(
                     f"{other.name} writes {self.buffer} in the same loops",
                     "the copy would be made too early",
@@ -301,16 +273,9 @@ class CacheInplace(Primitive[tuple[str, str]]):
                 "a tile that is loaded has to hold the values so far",
                 "use decompose_reduction first, or cache_write",
             )
-        region = site.writes(self.buffer)
-        if len(region) != 1 or any(int_of(item) != 1 for item in region[0].extent):
-            raise self.refuse(
-                f"it writes more than one element of {self.buffer} at a time",
-                "a copy needs one place for each iteration",
-                "cache before blockize and tensorize",
-            )
+        _check_single(self, site.writes(self.buffer))
         for other in program.sites.values():
-            touched = other.writes(self.buffer) or other.reads(self.buffer)
-            if other.name != site.name and touched and other.under(self.loop):
+            if other.name != site.name and other.uses(self.buffer) and other.under(self.loop):
                 raise self.refuse(
                     f"{other.name} uses {self.buffer} under {self.loop}, too",
                     "it would not see the cache",
@@ -334,22 +299,7 @@ class CacheInplace(Primitive[tuple[str, str]]):
                 "it cannot be loaded and stored by loops",
                 "name another loop, or cache before fusing loops",
             )
-        iters, loops, checks = [], [], []
-        for number, (span, extent) in enumerate(zip(spans, region.buffer.shape, strict=True)):
-            assert span is not None
-            begin, var = known.emit(span.begin), Var(fresh(f"v{name}_i{number}"))
-            binding: Expr = begin
-            if span.extent > 1:
-                loop = Var(fresh(f"{name}_i{number}"))
-                known = known.bind(loop.name, 0, span.extent - 1)
-                loops.append((loop, span.extent))
-                binding = known.simplify(begin + loop)
-            checks.append(known.simplify(binding.ge(const(0, INDEX))))
-            checks.append(known.simplify(binding.lt(extent)))
-            iters.append(Iter(var, extent, "spatial", binding))
-        at = tuple(item.var for item in iters)
-        body = Store(ends[0], at, Load(ends[1], at))
-        stmt: Stmt = declared(Block(name, tuple(iters), (), (), body, None, conjunction(checks)))
-        for loop, count in reversed(loops):
-            stmt = For(loop, const(count), stmt)
-        return stmt
+        iters = fresh_iters(fresh, name, region.buffer.shape)
+        copy = copying(name, iters, *ends, tuple(item.var for item in iters))
+        boxed = {item.var.name: span for item, span in zip(iters, spans, strict=True) if span is not None}
+        return make_nest(copy, boxed, known, str)[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, TypeVar, cast
 
@@ -17,7 +17,6 @@ from compiler.loops.ir import (
     Buffer,
     Const,
     Expr,
-    For,
     Func,
     Indexed,
     Iter,
@@ -29,8 +28,7 @@ from compiler.loops.ir import (
     const,
     seq,
 )
-from compiler.loops.queries import int_of, variables
-from compiler.loops.regions import block_regions
+from compiler.loops.queries import int_of, static_shape, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.loops.walk import AccessRewriter
 from compiler.schedule.errors import ScheduleError
@@ -39,7 +37,15 @@ from compiler.schedule.nest import own_loops
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, Site, ranges
 from compiler.schedule.regions import Inner, relax
-from compiler.schedule.rewriting import name_of, put_after, replace_statements, swap_buffer
+from compiler.schedule.rewriting import (
+    declared,
+    fresh_iters,
+    name_of,
+    nest_of,
+    put_after,
+    replace_statements,
+    swap_buffer,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,17 +166,16 @@ def _fill_padding(func: Func, buffer: Buffer, layout: LayoutChange) -> tuple[Fun
     """Add blocks that write the pad value to the new elements of a written buffer."""
     program = Program(func)
     fresh = program.namer()
-    extents = [int_of(item) or 1 for item in buffer.shape]
     inverse = layout.index_map.inverse(layout.shape)
+    known = Simplifier(inverse.bounds(static_shape(buffer)))
     made: list[str] = []
     nests: list[Stmt] = []
     for axis, size in enumerate(layout.shape):
-        known = Simplifier({name: (0, n - 1) for name, n in zip(inverse.inputs, extents, strict=True)})
         if known.prove(inverse.outputs[axis].lt(size)):
             continue
         name = fresh(f"{buffer.name}_pad{axis}")
         made.append(name)
-        nests.append(_fill(fresh, name, buffer, inverse, axis, layout, extents))
+        nests.append(_fill(fresh, name, buffer, inverse, axis, layout))
     writers = {site.name for site in program.writers(buffer.name)}
     return func.replace(body=put_after(func.body, writers, seq(*nests))), tuple(made)
 
@@ -182,22 +187,13 @@ def _fill(
     inverse: IndexMap,
     axis: int,
     layout: LayoutChange,
-    extents: Sequence[int],
 ) -> Stmt:
-    iters, loops = [], []
-    for number, extent in enumerate(extents):
-        loop = Var(fresh(f"{name}_i{number}"))
-        iters.append(Iter(Var(fresh(f"v{loop.name}")), const(extent), "spatial", loop))
-        loops.append(loop)
-    outside = inverse.apply(loops)[axis].ge(layout.shape[axis])
-    known = Simplifier({loop.name: (0, n - 1) for loop, n in zip(loops, extents, strict=True)})
-    body = Store(buffer, tuple(item.var for item in iters), const(layout.pad or 0, buffer.dtype))
-    reads, writes = block_regions(body)
-    block = Block(name, tuple(iters), reads, writes, body, None, all_of(known.simplify(outside)))
-    stmt: Stmt = block
-    for loop, extent in reversed(list(zip(loops, extents, strict=True))):
-        stmt = For(loop, const(extent), stmt)
-    return stmt
+    iters = fresh_iters(fresh, name, buffer.shape)
+    at = tuple(item.var for item in iters)
+    outside = Simplifier(ranges(iters)).simplify(inverse.apply(at)[axis].ge(layout.shape[axis]))
+    in_loops = substitute(outside, {item.var.name: item.binding for item in iters})
+    body = Store(buffer, at, const(layout.pad or 0, buffer.dtype))
+    return nest_of(declared(Block(name, iters, (), (), body, None, all_of(in_loops))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,10 +233,8 @@ class TransformBlockLayout(Primitive[tuple[str, ...]]):
             for (_, var), extent, kind, loop in zip(names, extents, kinds, loops, strict=True)
         )
         block = self._rewritten(program.func, site, index_map, shape, iters)
-        nest: Stmt = block
-        for loop, extent in reversed(list(zip(loops, extents, strict=True))):
-            nest = For(loop, const(extent), nest)
-        changed = replace_statements(program.func, {name_of(own[0] if own else site.block): nest})
+        place = name_of(own[0] if own else site.block)
+        changed = replace_statements(program.func, {place: nest_of(block)})
         return changed, tuple(loop.name for loop in loops)
 
     def _extent(self, item: Iter) -> int:

@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.core.types import TF32, DType
-from compiler.loops.ir import Binary, Block, Buffer, Cast, Expr, Func, Iter, Load, Store, Var
+from compiler.loops.ir import Binary, Block, Buffer, Cast, Expr, Func, Load, Store
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import substitute
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Program, Site
-from compiler.schedule.rewriting import declared, nest_of, put_before, replace_statements
+from compiler.schedule.rewriting import declared, fresh_iters, nest_of, put_before, replace_statements
 
 
 def factors(block: Block) -> tuple[Expr, Expr] | None:
@@ -61,17 +61,12 @@ class CacheOperand(Primitive[tuple[str, str]]):
         buffer = Buffer(name, kind, tuple(item.extent for item in iters), self.scope)
         loaded = Load(buffer, tuple(item.var for item in iters))
         here = loaded if kind == expr.dtype else Cast(expr.dtype, loaded)
-        own, values = [], {}
-        for number, item in enumerate(iters):
-            loop = Var(fresh(f"{name}_i{number}"))
-            var = Var(fresh(f"v{loop.name}"))
-            own.append(Iter(var, item.extent, "spatial", loop))
-            values[item.var.name] = var
-        value = substitute(expr, values)
+        own = fresh_iters(fresh, name, [item.extent for item in iters])
+        value = substitute(expr, {old.var.name: new.var for old, new in zip(iters, own, strict=True)})
         body = Store(
             buffer, tuple(item.var for item in own), value if kind == expr.dtype else Cast(kind, value)
         )
-        made = declared(Block(name, tuple(own), (), (), body))
+        made = declared(Block(name, own, (), (), body))
         changed = replace_statements(func, {self.block: declared(self._with(block, expr, here))})
         changed = changed.replace(
             body=put_before(changed.body, {self.block}, nest_of(made)), allocs=(*func.allocs, buffer)

@@ -31,7 +31,15 @@ from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import own_loops
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, Site, ranges
-from compiler.schedule.rewriting import declared, name_of, nest_of, replace_statements, use_buffer
+from compiler.schedule.rewriting import (
+    copying,
+    declared,
+    fresh_iters,
+    name_of,
+    nest_of,
+    replace_statements,
+    use_buffer,
+)
 
 Range = tuple[int, int]
 """First value and end."""
@@ -271,7 +279,7 @@ class PadEinsum(Primitive[tuple[str, ...]]):
         """The nest that copies an operand and writes zeros behind its end."""
         name = fresh(f"{access.buffer.name}_pad")
         made.append(name)
-        iters = _fresh_iters(fresh, name, [int_of(n) or 1 for n in padded.shape])
+        iters = fresh_iters(fresh, name, padded.shape)
         at = tuple(item.var for item in iters)
         inside: Expr | None = None
         for index, var, small, large in zip(
@@ -289,18 +297,10 @@ class PadEinsum(Primitive[tuple[str, ...]]):
         name = fresh(f"{body.buffer.name}_unpad")
         made.append(name)
         used = [item for item in block.iters if item.kind == "spatial"]
-        iters = _fresh_iters(fresh, name, [int_of(item.extent) or 1 for item in used])
+        iters = fresh_iters(fresh, name, [item.extent for item in used])
         values: dict[str, Expr] = {old.var.name: item.var for old, item in zip(used, iters, strict=True)}
         at = tuple(substitute(item, values) for item in body.indices)
-        return nest_of(declared(Block(name, iters, (), (), Store(body.buffer, at, Load(padded, at)))))
-
-
-def _fresh_iters(fresh: Fresh, name: str, extents: Sequence[int]) -> tuple[Iter, ...]:
-    made = []
-    for number, extent in enumerate(extents):
-        loop = Var(fresh(f"{name}_i{number}"))
-        made.append(Iter(Var(fresh(f"v{loop.name}")), const(extent), "spatial", loop))
-    return tuple(made)
+        return nest_of(copying(name, iters, body.buffer, padded, at))
 
 
 def _extent_in(block: Block, name: str) -> int | None:

@@ -6,21 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from compiler.loops.ir import Block, Expr, For, Func
+from compiler.loops.ir import Block, Expr, For, Func, Stmt
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.move import Move, check_lifetimes, check_whole, disjoint, is_narrower
-from compiler.schedule.nest import Nest
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Program, Site
 from compiler.schedule.provided import Provided
 from compiler.schedule.regions import Span, clip, covers, hull, solve
 from compiler.schedule.rewriting import put_after, put_before
-
-
-def _no_conditions(_values: dict[str, Expr], _known: Simplifier) -> list[Expr]:
-    return []
-
 
 # ---------------------------------------------------------------- compute_at
 
@@ -46,9 +40,9 @@ class ComputeAt(Primitive[tuple[str, ...]]):
         move = Move(program, self.block, self.loop, self.name, self.refuse)
         consumers = self._consumers(move)
         spans = self._needed(move, consumers)
-        nest = move.moved(spans, _no_conditions)
+        nest, loops = move.moved(spans)
         names = {site.name for site in consumers}
-        return move.rebuilt(lambda body: put_before(body, names, nest.stmt)), nest.loops
+        return move.rebuilt(lambda body: put_before(body, names, nest)), loops
 
     def _consumers(self, move: Move) -> list[Site]:
         """The blocks that read what the block writes; all of them have to be under the loop."""
@@ -154,10 +148,10 @@ class ReverseComputeAt(Primitive[tuple[str, ...]]):
         producers = self._producers(move)
         self._check_order(move, producers)
         spans, exact = Provided(move, producers).iterations()
-        nest = move.moved(spans, exact)
+        nest, loops = move.moved(spans, exact)
         _check_other_inputs(move, producers, nest)
         names = {site.name for site in producers}
-        return move.rebuilt(lambda body: put_after(body, names, nest.stmt)), nest.loops
+        return move.rebuilt(lambda body: put_after(body, names, nest)), loops
 
     def _producers(self, move: Move) -> list[Site]:
         """The blocks under the loop that write what the block reads."""
@@ -212,10 +206,10 @@ class ReverseComputeAt(Primitive[tuple[str, ...]]):
                     )
 
 
-def _check_other_inputs(move: Move, producers: Sequence[Site], nest: Nest) -> None:
+def _check_other_inputs(move: Move, producers: Sequence[Site], nest: Stmt) -> None:
     """Inputs made beside the loop, under a loop around both, have to be complete where the block goes."""
-    block = next(item for item in nest.stmt.walk() if isinstance(item, Block))
-    loops = [item for item in nest.stmt.walk() if isinstance(item, For)]
+    block = next(item for item in nest.walk() if isinstance(item, Block))
+    loops = [item for item in nest.walk() if isinstance(item, For)]
     moved = Site(block, (*move.outer, *loops), None, move.site.order)
     known = moved.known
     for other in move.sites.values():

@@ -13,7 +13,7 @@ from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, inner_loops, outer_blocks, reduce_blocks, trip_count
 from compiler.schedule.races import carried_value
-from compiler.schedule.rewriting import add_predicate, duplicate, map_blocks, rebind, replace_statements
+from compiler.schedule.rewriting import add_predicate, duplicate, map_blocks, nest, rebind, replace_statements
 
 TAILS = ("guard", "partition", "shift", "roundup", "mask")
 
@@ -164,23 +164,17 @@ def _rewrite(tail: str, split: Tail) -> tuple[Stmt, tuple[str, ...]]:
 
 
 def _nest(split: Tail, body: Stmt) -> Stmt:
-    for part in reversed(split.parts[1:]):
-        body = part.replace(body=body)
-    return split.parts[0].replace(body=body, annotations=split.loop.annotations)
+    outer, *inner = split.parts
+    return outer.replace(body=nest(inner, body), annotations=split.loop.annotations)
 
 
 def _guard(split: Tail, *, masked: bool) -> Stmt:
     cond = simplify(split.index().lt(split.loop.extent), split.known)
     body = split.body(split.index())
-    nested = _nest(split, body if isinstance(cond, Const) else add_predicate(body, cond))
-    return _mark_masked(nested, split.parts[-1].var.name) if masked else nested
-
-
-def _mark_masked(stmt: Stmt, loop: str) -> Stmt:
-    assert isinstance(stmt, For)
-    if stmt.var.name == loop:
-        return stmt.replace(annotations=(*stmt.annotations, ("tail", "mask")))
-    return stmt.replace(body=_mark_masked(stmt.body, loop))
+    if masked:
+        *outer, last = split.parts
+        split = replace(split, parts=(*outer, last.replace(annotations=(("tail", "mask"),))))
+    return _nest(split, body if isinstance(cond, Const) else add_predicate(body, cond))
 
 
 def _partition(split: Tail) -> tuple[Stmt, tuple[str, ...]]:

@@ -33,7 +33,7 @@ from compiler.schedule.nest import conjunction
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, inner_loops, outer_blocks, ranges
 from compiler.schedule.regions import Inner, box
-from compiler.schedule.rewriting import duplicate, replace_statements, use_buffer
+from compiler.schedule.rewriting import duplicate, nest, replace_statements, use_buffer
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic, find_tensor_intrinsic, flat_nest, names
 
 
@@ -60,10 +60,7 @@ class Blockize(Primitive[str]):
         known = site.known
         split = _Split(fresh, block, {item.var.name for item in inner}, known, self.refuse)
         before, inside = split.predicate()
-        inner_block = block.replace(iters=split.inner_iters(), predicate=inside)
-        body: Stmt = inner_block
-        for item in reversed(inner):
-            body = item.replace(body=body)
+        body = nest(inner, block.replace(iters=split.inner_iters(), predicate=inside))
         moving = Inner({item.var.name: int_of(item.extent) or 1 for item in inner})
         outer = Block(
             fresh(f"{block.name}_o"),
