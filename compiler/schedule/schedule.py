@@ -8,6 +8,7 @@ from typing import Any, Concatenate, ParamSpec
 
 from compiler.core.diagnostics import BadInputError
 from compiler.loops.ir import Block, For, Func
+from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.base import Made, Primitive, Value
 from compiler.schedule.primitives.cache import CacheInplace, CacheRead, CacheWrite
 from compiler.schedule.primitives.inline import ComputeInline, ReverseComputeInline
@@ -128,6 +129,23 @@ class Schedule:
     def adopt(self, other: Schedule) -> None:
         """Take over the program and the trace of a schedule that was copied from this one."""
         self.func, self.trace, self._program = other.func, other.trace, other._program
+
+    def attempt(
+        self,
+        steps: Callable[Concatenate[Schedule, Arguments], bool | None],
+        /,
+        *args: Arguments.args,
+        **kwargs: Arguments.kwargs,
+    ) -> bool:
+        """Take over what steps do to a copy; False, and no change, where one refuses or they give False."""
+        other = self.copy()
+        try:
+            done = steps(other, *args, **kwargs) is not False
+        except ScheduleError:
+            return False
+        if done:
+            self.adopt(other)
+        return done
 
     # ------------------------------------------------------------ looking
 

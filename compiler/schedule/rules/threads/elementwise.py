@@ -7,13 +7,12 @@ blockIdx.x, threadIdx.x (all axes)
 from __future__ import annotations
 
 import math
-from contextlib import suppress
+from collections.abc import Sequence
 
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Block, Cast, Expr, Iter, Load, Select, Var, binary, const
 from compiler.loops.queries import extent_of, static_shape, variables
 from compiler.loops.simplify import Simplifier
-from compiler.schedule.errors import ScheduleError
 from compiler.schedule.program import Access, Site
 from compiler.schedule.rules.common import fuse_all
 from compiler.schedule.rules.threads.common import bind_grid, most_threads, units
@@ -25,16 +24,17 @@ def elementwise_kernel(schedule: Schedule, name: str, facts: TargetFacts) -> Non
     loops = schedule.loops(name)
     if not loops:
         return
-    for lanes in {vector_lanes(schedule.site(name), facts): None, 1: None}:
-        attempt = schedule.copy()
-        with suppress(ScheduleError):
-            loop = fuse_all(attempt, loops)
-            if lanes > 1:
-                loop, vector = attempt.split(loop, (None, lanes))
-                attempt.vectorize(vector)
-            bind_grid(attempt, loop, facts)
-            schedule.adopt(attempt)
-            return
+    lanes = vector_lanes(schedule.site(name), facts)
+    if not schedule.attempt(_spread, loops, lanes, facts) and lanes > 1:
+        schedule.attempt(_spread, loops, 1, facts)
+
+
+def _spread(schedule: Schedule, loops: Sequence[str], lanes: int, facts: TargetFacts) -> None:
+    loop = fuse_all(schedule, loops)
+    if lanes > 1:
+        loop, vector = schedule.split(loop, (None, lanes))
+        schedule.vectorize(vector)
+    bind_grid(schedule, loop, facts)
 
 
 def vector_lanes(work: Site, facts: TargetFacts) -> int:
@@ -43,7 +43,7 @@ def vector_lanes(work: Site, facts: TargetFacts) -> int:
     if not work.is_store or not block.iters or work.reduce or _converts(block):
         return 1
     count = math.prod(extent_of(item.extent) for item in block.iters)
-    lanes = facts.lanes(max(access.buffer.dtype.bits for access in (work.store, *work.loads)))
+    lanes = widest((work.store, *work.loads), facts)
     while lanes > 1:
         if count >= lanes * units(facts) * most_threads(facts) and _wide(work, block.iters, lanes):
             return lanes
@@ -57,7 +57,8 @@ def _wide(work: Site, iters: tuple[Iter, ...], lanes: int) -> bool:
     if all(_whole(access, iters) for access in accesses if access.uses):
         return math.prod(extent_of(item.extent) for item in iters) % lanes == 0
     last = iters[-1]
-    if extent_of(last.extent) % lanes or any(_decides(work, last.var.name)):
+    name = last.var.name
+    if extent_of(last.extent) % lanes or asks(work, name) or _computes_with(work.body.value, name):
         return False
     known = Simplifier(work.bounds)
     return all(aligned_run(access, last.var, lanes, known) for access in accesses)
@@ -71,10 +72,14 @@ def _whole(access: Access, iters: tuple[Iter, ...]) -> bool:
     )
 
 
-def _decides(work: Site, name: str) -> list[bool]:
-    """Whether conditions of the value depend on a variable; or the value itself, outside of indices."""
-    found = [name in variables(item.cond) for item in work.body.walk() if isinstance(item, Select)]
-    return [*found, _computes_with(work.body.value, name)]
+def widest(accesses: Sequence[Access], facts: TargetFacts) -> int:
+    """Elements of the widest type that a vector has room for."""
+    return facts.lanes(max(access.buffer.dtype.bits for access in accesses))
+
+
+def asks(work: Site, name: str) -> bool:
+    """Whether conditions of the value depend on a variable."""
+    return any(name in variables(item.cond) for item in work.body.walk() if isinstance(item, Select))
 
 
 def _computes_with(expr: Expr, name: str) -> bool:

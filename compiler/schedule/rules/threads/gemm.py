@@ -17,14 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import ASYNC
 from compiler.loops.index_map import AXES, IndexMap, fused
-from compiler.loops.ir import CONSTANT, REGISTER, SHARED, Buffer, Const, Expr, Iter, Load, Select, Var
+from compiler.loops.ir import CONSTANT, REGISTER, SHARED, Buffer, Const, Expr, Iter, Load, Var
 from compiler.loops.queries import extent_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.chooser import Chooser
@@ -33,10 +31,10 @@ from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import group_sizes
 from compiler.schedule.rules.threads.common import THREAD
-from compiler.schedule.rules.threads.elementwise import aligned_run
+from compiler.schedule.rules.threads.elementwise import aligned_run, asks, widest
 from compiler.schedule.rules.threads.fetch import by_k_iterations, fetch_coalesced, fetch_transposed, is_plain
 from compiler.schedule.rules.threads.rows import take_result
-from compiler.schedule.rules.threads.tile import GemmProblem, ThreadTile, thread_tiles
+from compiler.schedule.rules.threads.tile import BlockTile, GemmProblem, ThreadTile, thread_tiles
 from compiler.schedule.schedule import Schedule
 
 _LEAST = 4
@@ -47,9 +45,6 @@ _DEEP = 8
 
 _WRITTEN_OUT = 256
 """Products of a thread between two jumps."""
-
-GRID = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
-"""Tags for the outermost loops of a product, the innermost of them first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,40 +145,20 @@ def implicit_gemm(schedule: Schedule, name: str, facts: TargetFacts, chooser: Ch
         return False
     if min(extent_of_parts(axes.rows), extent_of_parts(axes.columns)) < _LEAST:
         return False
-    for follow in (True, False):
-        attempt = schedule.copy()
-        with suppress(ScheduleError):
-            ImplicitGemm(attempt, name, block, axes, facts, chooser).run(follow=follow)
-            schedule.adopt(attempt)
-            return True
-    return False
-
-
-class BlockTile(Protocol):
-    """What a block of threads makes: results along both axes, and the terms staged at a time."""
-
-    @property
-    def rows(self) -> int: ...
-    @property
-    def columns(self) -> int: ...
-    @property
-    def depth(self) -> int: ...
+    gemm = ImplicitGemm(name, block, axes, facts, chooser)
+    return any(schedule.attempt(gemm.run, follow=follow) for follow in (True, False))
 
 
 class ImplicitGemm:
-    """The steps of the rule, in the order in which they are applied."""
+    """The steps of the rule, in the order in which they are applied.
 
-    def __init__(
-        self,
-        schedule: Schedule,
-        name: str,
-        block: Site,
-        axes: Axes,
-        facts: TargetFacts,
-        chooser: Chooser,
-    ) -> None:
-        self.s, self.name, self.block, self.axes = schedule, name, block, axes
+    `batches` is the number of axes in front of rows and columns: 1 or 0.
+    """
+
+    def __init__(self, name: str, block: Site, axes: Axes, facts: TargetFacts, chooser: Chooser) -> None:
+        self.name, self.block, self.axes = name, block, axes
         self.facts, self.chooser = facts, chooser
+        self.batches = 1 if axes.batch else 0
         reduce = [
             Part(len(block.spatial) + n, extent_of(i.extent), AXES[len(block.spatial) + n])
             for n, i in enumerate(block.reduce)
@@ -193,20 +168,19 @@ class ImplicitGemm:
         self.outer = [part for part in reduce if part != deep and part.extent > 1] if apart else []
         self.inner = [deep] if apart else [part for part in reduce if part.extent > 1]
 
-    def run(self, *, follow: bool) -> None:
-        last, problem = self.prepare(follow=follow)
+    def run(self, schedule: Schedule, *, follow: bool) -> None:
+        last, problem = self.prepare(schedule, follow=follow)
         plain = all(is_plain(factor) for factor in factors(self.s.block(self.name)) or ())
         problem = replace(problem, plain=plain)
         options = thread_tiles(problem, self.facts)
         if not options:
             raise ScheduleError("no tile fits the limits of a block of threads")
         tile = ThreadTile(*self.chooser.choose(f"{self.name}.tile", options))
-        stages = self.stage()
-        stages = self.pad(tile, stages)
-        self.arrange(tile, stages, last, problem.lanes)
+        self.arrange(tile, self.pad(tile, self.stage()), last, problem.lanes)
 
-    def prepare(self, *, follow: bool) -> tuple[str, GemmProblem]:
+    def prepare(self, schedule: Schedule, *, follow: bool) -> tuple[str, GemmProblem]:
         """Lay out result, constants and axes for tiles; gives the last block, and what tiles depend on."""
+        self.s = schedule
         last = take_result(self.s, self.name, follow=follow)
         self.total = self.s.site(self.name).target
         self.repack()
@@ -217,7 +191,7 @@ class ImplicitGemm:
             extent_of_parts(self.axes.columns),
             extent_of_parts(self.inner),
             extent_of_parts((*self.inner, *self.outer)),
-            self.column_lanes(last),
+            min(4, self.wide(self.s.site(last))),
         )
 
     # -- axes
@@ -273,21 +247,18 @@ class ImplicitGemm:
         values: dict[str, Expr] = {AXES[dim].name: AXES[number] for dim, number in places.items()}
         return IndexMap.of(len(reader.spatial), [substitute(role, values) for role in roles])
 
-    def column_lanes(self, last: str) -> int:
-        """Elements along the columns that are stored, and read by the epilogue, as one aligned vector."""
-        reader = self.s.site(last)
-        most = min(4, self.facts.lanes(max(a.buffer.dtype.bits for a in (reader.store, *reader.loads))))
-        while most > 1 and not self.vectors(reader, reader.spatial[-1], most):
-            most //= 2
-        return most
-
-    def vectors(self, block: Site, item: Iter, lanes: int) -> bool:
-        """Whether neighbours along an iteration are whole aligned vectors wherever the block uses them."""
-        if extent_of(item.extent) % lanes or _asks(block, item.var.name):
-            return False
-        known = Simplifier(block.bounds)
-        others = [a for a in (block.store, *block.loads) if a.buffer.name != self.total]
-        return all(aligned_run(access, item.var, lanes, known) for access in others)
+    def wide(self, block: Site) -> int:
+        """Neighbours along the last axis of a block that are an aligned vector wherever it uses them."""
+        item, known = block.spatial[-1], Simplifier(block.bounds)
+        accesses = (block.store, *block.loads)
+        others = [access for access in accesses if access.buffer.name != self.total]
+        lanes = 1 if asks(block, item.var.name) else widest(accesses, self.facts)
+        while lanes > 1 and not (
+            extent_of(item.extent) % lanes == 0
+            and all(aligned_run(access, item.var, lanes, known) for access in others)
+        ):
+            lanes //= 2
+        return lanes
 
     # -- operands
 
@@ -299,7 +270,7 @@ class ImplicitGemm:
         iters = self.s.block(self.name).iters
         found = factors(self.s.block(self.name))
         assert found is not None
-        first = 1 if self.axes.batch else 0
+        first = self.batches
         *taps, terms = range(first + 2, len(iters))
         made = []
         for side, own in ((self.axes.left, first), (1 - self.axes.left, first + 1)):
@@ -311,9 +282,8 @@ class ImplicitGemm:
     def pad(self, tile: BlockTile, stages: list[str]) -> list[str]:
         """Round the axes up to whole tiles, with zeros behind the end of both factors."""
         iters = self.s.block(self.name).iters
-        first = 1 if self.axes.batch else 0
-        multiples = [1] * len(iters)
-        multiples[first], multiples[first + 1], multiples[-1] = tile.rows, tile.columns, tile.depth
+        between = [1] * (len(iters) - self.batches - 3)
+        multiples = [*[1] * self.batches, tile.rows, tile.columns, *between, tile.depth]
         if all(extent_of(i.extent) % n == 0 for i, n in zip(iters, multiples, strict=True)):
             return stages
         made = list(self.s.pad_einsum(self.name, tuple(multiples)))
@@ -341,28 +311,23 @@ class ImplicitGemm:
     # -- loops
 
     def arrange(self, tile: ThreadTile, stages: Sequence[str], last: str, lanes: int) -> None:
-        loops = list(self.s.loops(self.name))
-        first = 1 if self.axes.batch else 0
-        batch, (row, column, *sums) = loops[:first], loops[first:]
+        *batch, row, column = self.s.loops(self.name)[: self.batches + 2]
+        *taps, terms = self.s.loops(self.name)[self.batches + 2 :]
         row_block, row_thread, row_own = self.s.split(row, (None, tile.along_rows, tile.thread_rows))
         col_block, col_thread, col_own = self.s.split(column, (None, tile.along_columns, tile.thread_columns))
-        part, step = self.s.split(sums[-1], (None, tile.depth))
+        part, step = self.s.split(terms, (None, tile.depth))
         grid = [*batch, row_block, col_block]
-        rounds = [*sums[:-1], part]
+        rounds = [*taps, part]
         self.s.reorder(*grid, *rounds, row_thread, col_thread, step, row_own, col_own)
         follow = self.s.reverse_compute_at(last, col_block)
-        thread = self.s.fuse(row_thread, col_thread)
-        self.s.bind(thread, THREAD)
-        self.s.unroll(row_own)
-        (self.s.vectorize if lanes > 1 else self.s.unroll)(col_own)
+        self.give_threads((row_thread, col_thread), row_own, col_own, lanes)
         if tile.stages > 1 and len(rounds) > 1:
             rounds = [self.s.fuse(*rounds)]
         self.s.decompose_reduction(self.name, rounds[0])
         self.s.unroll(self.s.split(step, (None, _steps_written_out(tile)))[1])
         self.epilogue(tile, follow, lanes)
         self.fetch_all(stages, rounds[-1], tile)
-        for tag, loop in zip(GRID, reversed(grid), strict=False):
-            self.s.bind(loop, tag)
+        self.bind_grid(grid)
         if tile.stages > 1:  # last: it parts what fills a buffer from what reads it
             self.overlap(rounds[-1], tile)
 
@@ -371,33 +336,39 @@ class ImplicitGemm:
         row_thread, row_own = self.s.split(row, (tile.along_rows, tile.thread_rows))
         col_thread, col_own = self.s.split(column, (tile.along_columns, tile.thread_columns))
         self.s.reorder(row_thread, col_thread, row_own, col_own)
-        self.s.bind(self.s.fuse(row_thread, col_thread), THREAD)
-        self.s.unroll(row_own)
-        (self.s.vectorize if lanes > 1 else self.s.unroll)(col_own)
+        self.give_threads((row_thread, col_thread), row_own, col_own, lanes)
+
+    def give_threads(self, threads: Sequence[str], rows: str, columns: str, lanes: int) -> None:
+        """A thread for each of its tiles, whose elements are written out or vectors."""
+        self.s.bind(self.s.fuse(*threads), THREAD)
+        self.s.unroll(rows)
+        (self.s.vectorize if lanes > 1 else self.s.unroll)(columns)
+
+    def bind_grid(self, grid: Sequence[str]) -> None:
+        """Give the outermost loops to the axes of the grid, the innermost of them to the first."""
+        for axis, loop in zip("xyz", reversed(grid), strict=False):
+            self.s.bind(loop, f"blockIdx.{axis}")
 
     def fetch_all(self, stages: Sequence[str], rounds: str, tile: ThreadTile) -> None:
         """Fetch both factors in every round; with two stages, while the part before is multiplied.
 
         Each thread keeps what it fetches in registers meanwhile: it reaches shared memory after the products.
         """
-        if tile.stages == 1:
+        if tile.stages == 1 or tile.copied:
             for stage in stages:
                 self.s.compute_at(stage, rounds)
+                if tile.copied:
+                    by_k_iterations(self.s, self.stored_by(stage), self.batches, tile)
                 self.fetch([stage], tile)
-            return
-        if tile.copied:
-            for stage in stages:
-                self.s.compute_at(stage, rounds)
-                by_k_iterations(self.s, self.stored_by(stage), 1 if self.axes.batch else 0, tile)
-                self.fetch([stage], tile)
-                self.s.annotate(stage, ASYNC, tile.stages - 2)
+                if tile.copied:
+                    self.s.annotate(stage, ASYNC, tile.stages - 2)
             return
         stored = [self.s.cache_write(stage, self.stored_by(stage).name, REGISTER) for stage in stages]
         for names in (stored, stages):
             for name in names:
                 self.s.compute_at(name, rounds)
         for stage, store in zip(stages, stored, strict=True):
-            by_k_iterations(self.s, self.stored_by(store), 1 if self.axes.batch else 0, tile)
+            by_k_iterations(self.s, self.stored_by(store), self.batches, tile)
             self.fetch([stage, store], tile)
 
     def overlap(self, rounds: str, tile: ThreadTile) -> None:
@@ -417,20 +388,13 @@ class ImplicitGemm:
         """
         block = self.s.site(names[0])
         if not runs_along(block, block.spatial[-2]) or runs_along(block, block.spatial[-1]):
-            fetch_coalesced(self.s, names, tile, self.fetch_lanes(names[0]))
+            fetch_coalesced(self.s, names, tile, min(4, self.wide(block)))
             return
         shared = self.stored_by(names[-1])
         loads = [load for load in self.s.site(self.name).loads if load.buffer == shared]
-        column = self.s.block(self.name).iters[2 if self.axes.batch else 1].var
+        column = self.s.block(self.name).iters[self.batches + 1].var
         by_vectors = any(load.indices[-1] == column for load in loads)
         fetch_transposed(self.s, names, tile, shared, by_vectors=by_vectors)
-
-    def fetch_lanes(self, stage: str) -> int:
-        block = self.s.site(stage)
-        lanes = min(4, self.facts.lanes(max(a.buffer.dtype.bits for a in (block.store, *block.loads))))
-        while lanes > 1 and not self.vectors(block, block.spatial[-1], lanes):
-            lanes //= 2
-        return lanes
 
 
 def _steps_written_out(tile: ThreadTile) -> int:
@@ -451,8 +415,3 @@ def runs_along(block: Site, item: Iter) -> bool:
 def plainly_indexed(load: Load) -> bool:
     """Whether each index is an iteration by itself, or a constant."""
     return all(isinstance(index, Var | Const) for index in load.indices)
-
-
-def _asks(block: Site, name: str) -> bool:
-    """Whether conditions of the value depend on a variable."""
-    return any(name in variables(item.cond) for item in block.block.body.walk() if isinstance(item, Select))

@@ -33,7 +33,6 @@ from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
 from compiler.schedule.rules.threads.common import THREAD
 from compiler.schedule.rules.threads.gemm import (
-    GRID,
     ImplicitGemm,
     Part,
     extent_of_parts,
@@ -67,10 +66,11 @@ def matrix_gemm(schedule: Schedule, name: str, facts: TargetFacts, chooser: Choo
     sizes = (extent_of_parts(axes.rows), extent_of_parts(axes.columns))
     if not units or min(*sizes, math.prod(extent_of(item.extent) for item in block.reduce)) < _LEAST:
         return False
+    gemm = _MatrixGemm(name, block, axes, facts, chooser)
     for follow in (True, False):
         attempt = schedule.copy()
         with suppress(ScheduleError):
-            if not _MatrixGemm(attempt, name, block, axes, facts, chooser).on_units(units, follow=follow):
+            if not gemm.on_units(attempt, units, follow=follow):
                 return False
             schedule.adopt(attempt)
             return True
@@ -94,9 +94,9 @@ class _MatrixGemm(ImplicitGemm):
 
     unit: MatrixUnit
 
-    def on_units(self, units: Sequence[MatrixUnit], *, follow: bool) -> bool:
+    def on_units(self, schedule: Schedule, units: Sequence[MatrixUnit], *, follow: bool) -> bool:
         """Apply the rule with the unit and the tile that are chosen; False where none is to be used."""
-        last, problem = self.prepare(follow=follow)
+        last, problem = self.prepare(schedule, follow=follow)
         tiles = [matrix_options(unit, problem, self.facts) for unit in units]
         plain = thread_tiles(problem, self.facts)
         options = [
@@ -118,9 +118,8 @@ class _MatrixGemm(ImplicitGemm):
         """Stage the factors and give the tiles to sub-groups."""
         kind = self.unit.factor.name if self.unit.factor == TF32 else None
         stages = self.pad(tile, self.stage(terms_last=True, dtype=kind))
-        first = 1 if self.axes.batch else 0
-        names = [axis.name for axis in AXES[: first + 2]]
-        places = (*names[:first], *self.unit.total_map(*names[first:]))
+        names = [axis.name for axis in AXES[: self.batches + 2]]
+        places = (*names[: self.batches], *self.unit.total_map(*names[self.batches :]))
         self.s.transform_layout(self.total, f"{', '.join(names)} -> {', '.join(places)}")
         self.place(tile, stages, last, lanes)
 
@@ -134,18 +133,19 @@ class _MatrixGemm(ImplicitGemm):
 
     def place(self, tile: MatrixTile, stages: Sequence[str], last: str, lanes: int) -> None:
         unit = tile.unit
-        loops = list(self.s.loops(self.name))
-        first = 1 if self.axes.batch else 0
-        batch, (row, column, *sums) = loops[:first], loops[first:]
-        row_block, row_group, rows, row_digits = self.cut(row, tile.along_rows, tile.own_rows, unit.c.rows)
-        col_block, col_group, columns, col_digits = self.cut(
-            column, tile.along_columns, tile.own_columns, unit.c.columns
+        *batch, row, column = self.s.loops(self.name)[: self.batches + 2]
+        *taps, terms = self.s.loops(self.name)[self.batches + 2 :]
+        row_block, row_group, rows, *row_digits = self.cut(
+            row, (None, tile.along_rows, tile.own_rows), unit.c.rows
+        )
+        col_block, col_group, columns, *col_digits = self.cut(
+            column, (None, tile.along_columns, tile.own_columns), unit.c.columns
         )
         unrolled = tile.unrolled
         deep = tile.depth // unit.steps // unrolled
-        part, more, product, step = self.s.split(sums[-1], (None, deep, unrolled, unit.steps))
+        part, more, product, step = self.s.split(terms, (None, deep, unrolled, unit.steps))
         grid = [*batch, row_block, col_block]
-        rounds = [*sums[:-1], part]
+        rounds = [*taps, part]
         own = [rows, columns, *row_digits, *col_digits]
         self.s.reorder(*grid, *rounds, row_group, col_group, more, product, *own, step)
         follow = self.s.reverse_compute_at(last, col_block)
@@ -160,14 +160,11 @@ class _MatrixGemm(ImplicitGemm):
         for stage in stages:
             self.s.compute_at(stage, part)
             self.fetch_rows(stage, tile)
-        for tag, loop in zip(GRID, reversed(grid), strict=False):
-            self.s.bind(loop, tag)
+        self.bind_grid(grid)
 
-    def cut(self, loop: str, along: int, own: int, digits: Modes) -> tuple[str, str, str, tuple[str, ...]]:
-        """A loop over rows or columns: blocks, sub-groups, the tiles of each, and the digits of a tile."""
-        extents = (None, along, own, *(item.extent for item in digits))
-        block, group, tiles, *inside = self.s.split(loop, extents)
-        return block, group, tiles, tuple(inside)
+    def cut(self, loop: str, tiles: tuple[int | None, ...], digits: Modes) -> tuple[str, ...]:
+        """A loop over rows or columns as loops over tiles, and the digits of the innermost ones."""
+        return self.s.split(loop, (*tiles, *(item.extent for item in digits)))
 
     def start(self, block: str, unit: MatrixUnit) -> None:
         """The sums begin in the registers of the lanes that hold them."""
@@ -189,13 +186,9 @@ class _MatrixGemm(ImplicitGemm):
         """The epilogue, on the elements that each lane holds."""
         unit = tile.unit
         row, column = follow[-2:]
-        sizes = [
-            (tile.along_rows, tile.own_rows, unit.c.rows),
-            (tile.along_columns, tile.own_columns, unit.c.columns),
-        ]
-        (row_group, rows, *row_digits), (col_group, columns, *col_digits) = (
-            self.s.split(loop, (along, own, *(item.extent for item in digits)))
-            for loop, (along, own, digits) in zip((row, column), sizes, strict=True)
+        row_group, rows, *row_digits = self.cut(row, (tile.along_rows, tile.own_rows), unit.c.rows)
+        col_group, columns, *col_digits = self.cut(
+            column, (tile.along_columns, tile.own_columns), unit.c.columns
         )
         self.s.reorder(row_group, col_group, rows, columns, *row_digits, *col_digits)
         registers = self.spread_lanes(unit, row_digits, col_digits)
@@ -220,7 +213,7 @@ class _MatrixGemm(ImplicitGemm):
             more, slow = self.s.split(step, (None, deep))
             vector = None
         else:
-            lanes = self.wide(block, steps)
+            lanes = math.gcd(steps, self.wide(block))
             along = min(tile.threads, steps // lanes)
             deep = min(tile.threads // along, rows)
             more, fast, vector = self.s.split(step, (None, along, lanes))
@@ -234,13 +227,6 @@ class _MatrixGemm(ImplicitGemm):
         buffer = block.store.buffer
         offset = (steps + tile.padding) % _BANK_ELEMENTS
         self.s.storage_align(buffer.name, len(buffer.shape) - 2, _BANK_ELEMENTS, offset)
-
-    def wide(self, block: Site, steps: int) -> int:
-        """Terms of the sum that are fetched, and stored, as one aligned vector."""
-        lanes = self.facts.lanes(max(a.buffer.dtype.bits for a in (block.store, *block.loads)))
-        while lanes > 1 and (steps % lanes or not self.vectors(block, block.spatial[-1], lanes)):
-            lanes //= 2
-        return lanes
 
     def bind_threads(self, loop: str, lanes: int) -> None:
         """Give the iterations of a loop to lanes, and to sub-groups where there are more."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 from compiler.core.target import TargetFacts
 from compiler.loops.matrix_units import MatrixUnit
 from compiler.schedule.chooser import Option
-from compiler.schedule.rules.threads.tile import GemmProblem
+from compiler.schedule.rules.threads.tile import GemmProblem, has_room, k_iterations, occupancy, waves_of
 
 _OTHER_REGISTERS = 48
 """Registers of a thread beside its sums, its operands and what it fetches: addresses, counters."""
@@ -117,26 +117,18 @@ class MatrixTile:
 
 def matrix_options(unit: MatrixUnit, problem: GemmProblem, facts: TargetFacts) -> list[Option]:
     """Tiles that fit the limits of a block, with their estimated cost in cycles of the whole device."""
+    along, own = (1, 2, 4), (1, 2, 4, 8)
+    depths = [depth for depth in (16, 32, 64) if depth % unit.steps == 0]
+    tiles = (MatrixTile(unit, *sizes) for sizes in product(along, along, own, own, depths))
     return [
         Option(tile.value, matrix_tile_cycles(tile, problem, facts))
-        for tile in _tiles(unit)
+        for tile in tiles
         if _fits(tile, problem, facts)
     ]
 
 
-def _tiles(unit: MatrixUnit) -> Iterator[MatrixTile]:
-    for along_rows in (1, 2, 4):
-        for along_columns in (1, 2, 4):
-            for own_rows in (1, 2, 4, 8):
-                for own_columns in (1, 2, 4, 8):
-                    for depth in (16, 32, 64):
-                        if depth % unit.steps == 0:
-                            yield MatrixTile(unit, along_rows, along_columns, own_rows, own_columns, depth)
-
-
 def _fits(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> bool:
     unit = tile.unit
-    per_unit = facts.limit("registers_per_unit")
     too_large = tile.rows >= 2 * max(problem.rows, unit.rows) or tile.columns >= 2 * max(
         problem.columns, unit.columns
     )
@@ -144,8 +136,8 @@ def _fits(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> bool:
         not too_large
         and tile.threads <= min(facts.limit("threads_per_block") or 1024, 512)
         and tile.depth < 2 * max(problem.inner, unit.steps, 16)
-        and tile.registers <= min(_MOST_REGISTERS, facts.limit("registers_per_thread") or 255)
-        and (per_unit is None or tile.registers * tile.threads <= per_unit)
+        and tile.registers <= _MOST_REGISTERS
+        and has_room(tile, facts)
         and tile.shared_bytes <= (facts.limit("shared_bytes") or 0)
     )
 
@@ -153,10 +145,9 @@ def _fits(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> bool:
 def matrix_tile_cycles(tile: MatrixTile, problem: GemmProblem, facts: TargetFacts) -> float:
     """Cycles until the last unit is done."""
     unit, size = tile.unit, tile.unit.factor.bytes
-    grid = problem.batch * math.ceil(problem.rows / tile.rows) * math.ceil(problem.columns / tile.columns)
-    waves = math.ceil(grid / (facts.limit("units") or 1))
-    resident = min(waves, _occupancy(tile, facts))
-    rounds = problem.steps // problem.inner * math.ceil(problem.inner / tile.depth)
+    waves = waves_of(tile, problem, facts)
+    resident = min(waves, _MOST_RESIDENT, occupancy(tile, facts))
+    rounds = k_iterations(tile, problem)
     steps = rounds * tile.depth
     # a sub-group keeps to one part: with fewer sub-groups than parts, some of them have nothing to do
     parts = min(1.0, resident * tile.groups / _PARTS)
@@ -188,19 +179,3 @@ def _conflicts(unit: MatrixUnit) -> float:
     """How often a load of an operand waits for its bank: rows lie four banks apart, modulo all of them."""
     rows = math.prod(item.extent for item in unit.a.rows if item.lane)
     return max(1.0, rows * _PADDING_BYTES / _SHARED_BYTES_A_CYCLE)
-
-
-def _occupancy(tile: MatrixTile, facts: TargetFacts) -> int:
-    """Blocks that a unit works on at the same time."""
-    threads = facts.limit("threads_per_unit") or 2048
-    registers = facts.limit("registers_per_unit") or 65536
-    shared = facts.limit("shared_bytes_most") or facts.limit("shared_bytes") or 1
-    return max(
-        1,
-        min(
-            _MOST_RESIDENT,
-            threads // tile.threads,
-            registers // (tile.registers * tile.threads),
-            shared // max(1, tile.shared_bytes),
-        ),
-    )

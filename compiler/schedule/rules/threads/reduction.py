@@ -11,44 +11,25 @@ Few results of long sums: a block of threads for each, as in the rule for rows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import Protocol
-
 from compiler.core.target import TargetFacts
 from compiler.loops.queries import extent_of
-from compiler.schedule.errors import ScheduleError
 from compiler.schedule.rules.common import fuse_all
 from compiler.schedule.rules.threads.common import bind_grid, most_threads
 from compiler.schedule.rules.threads.rows import fuse_reductions, is_long, parts_of, take_result
 from compiler.schedule.schedule import Schedule
 
 
-class _Step(Protocol):
-    """One way to schedule a sum; raises ScheduleError where it does not fit."""
-
-    def __call__(self, schedule: Schedule, name: str, facts: TargetFacts, *, follow: bool) -> None: ...
-
-
 def reduction(schedule: Schedule, name: str, facts: TargetFacts) -> None:
     """Schedule a sum, and what follows it where that goes along."""
-    steps: list[_Step] = [_across, _alone] if is_long(schedule, name, facts) else [_alone]
-    _first_of(schedule, name, facts, steps)
+    long = is_long(schedule, name, facts)
+    if not long or not any(schedule.attempt(_across, name, facts, follow=way) for way in (True, False)):
+        alone(schedule, name, facts)
 
 
 def alone(schedule: Schedule, name: str, facts: TargetFacts) -> None:
     """Schedule a sum with a thread for each result, and what follows it where that goes along."""
-    _first_of(schedule, name, facts, [_alone])
-
-
-def _first_of(schedule: Schedule, name: str, facts: TargetFacts, steps: Sequence[_Step]) -> None:
-    for step in steps:
-        for follow in (True, False):
-            attempt = schedule.copy()
-            with suppress(ScheduleError):
-                step(attempt, name, facts, follow=follow)
-                schedule.adopt(attempt)
-                return
+    if not schedule.attempt(_alone, name, facts, follow=True):
+        schedule.attempt(_alone, name, facts, follow=False)
 
 
 def _alone(schedule: Schedule, name: str, facts: TargetFacts, *, follow: bool) -> None:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
@@ -58,17 +57,13 @@ def block_reduction(schedule: Schedule, facts: TargetFacts) -> bool:
         return False
     if not all(is_long(schedule, name, facts) for name in sums):
         return False
-    attempt = schedule.copy()
-    with suppress(ScheduleError):
-        for name in sums:
-            total = attempt.site(name).target
-            if total in attempt.program.outputs:
-                return False
-            attempt.set_scope(total, REGISTER)
-        fuse_reductions(attempt, sums, last.name, facts)
-        schedule.adopt(attempt)
-        return True
-    return False
+    return schedule.attempt(_in_registers, sums, last.name, facts)
+
+
+def _in_registers(schedule: Schedule, sums: Sequence[str], last: str, facts: TargetFacts) -> None:
+    for name in sums:
+        schedule.set_scope(schedule.site(name).target, REGISTER)
+    fuse_reductions(schedule, sums, last, facts)
 
 
 def is_long(schedule: Schedule, name: str, facts: TargetFacts) -> bool:

@@ -13,7 +13,6 @@ How many chunks, one among them, is a decision by cost: that of the tiles, of th
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from dataclasses import replace
 
 from compiler.core.target import TargetFacts
@@ -21,7 +20,6 @@ from compiler.loops.index_map import IndexMap
 from compiler.loops.ir import CONSTANT, Const, Var
 from compiler.loops.queries import extent_of
 from compiler.schedule.chooser import Chooser, Option
-from compiler.schedule.errors import ScheduleError
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import split_iteration
 from compiler.schedule.rules.threads.common import units
@@ -70,14 +68,16 @@ def split_k(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser)
     (chunks,) = chooser.choose(f"{name}.chunks", options) if len(options) > 1 else (1,)
     if chunks == 1:
         return False
-    attempt = schedule.copy()
-    with suppress(ScheduleError):
-        parts = _cut(attempt, name, block, chunks)
-        if implicit_gemm(attempt, parts, facts, chooser):
-            alone(attempt, name, facts)
-            schedule.adopt(attempt)
-            return True
-    return False
+    return schedule.attempt(_by_chunks, name, block, chunks, facts, chooser)
+
+
+def _by_chunks(
+    schedule: Schedule, name: str, block: Site, chunks: int, facts: TargetFacts, chooser: Chooser
+) -> bool:
+    if not implicit_gemm(schedule, _cut(schedule, name, block, chunks), facts, chooser):
+        return False
+    alone(schedule, name, facts)
+    return True
 
 
 def _problem(block: Site, facts: TargetFacts) -> GemmProblem | None:
@@ -86,10 +86,8 @@ def _problem(block: Site, facts: TargetFacts) -> GemmProblem | None:
     if axes is None:
         return None
     batch, rows, columns = (extent_of_parts(parts) for parts in (axes.batch, axes.rows, axes.columns))
-    steps = 1
-    for item in block.reduce:
-        steps *= extent_of(item.extent)
-    inner = max(extent_of(item.extent) for item in block.reduce)
+    lengths = [extent_of(item.extent) for item in block.reduce]
+    inner, steps = max(lengths), math.prod(lengths)
     tiles = batch * -(-rows // _TILE) * -(-columns // _TILE)
     if steps < _LEAST_STEPS or inner < 2 * _LEAST_TERMS or tiles >= 2 * units(facts):
         return None

@@ -10,6 +10,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
+from typing import Protocol
 
 from compiler.core.target import TargetFacts
 from compiler.schedule.chooser import Option
@@ -93,6 +95,19 @@ class ThreadTile:
         return self.along_columns * self.thread_columns
 
     @property
+    def registers(self) -> int:
+        """Registers of 32 bits that a thread needs, about."""
+        in_registers = self.stages > 1 and not self.copied
+        fetched = -(-(self.rows + self.columns) * self.depth // self.threads) if in_registers else 0
+        own = self.thread_rows * self.thread_columns + self.thread_rows + self.thread_columns
+        return own + fetched + _OTHER_REGISTERS
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, with padded rows."""
+        return (self.rows + self.columns + 2 * _WORD) * self.depth * self.stages * _WORD
+
+    @property
     def value(self) -> tuple[int, ...]:
         """The tile as a decision."""
         return (
@@ -106,6 +121,23 @@ class ThreadTile:
         )
 
 
+class BlockTile(Protocol):
+    """What a block of threads makes and needs: results along both axes, and the terms staged at a time."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def columns(self) -> int: ...
+    @property
+    def depth(self) -> int: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def registers(self) -> int: ...
+    @property
+    def shared_bytes(self) -> int: ...
+
+
 def thread_tiles(
     problem: GemmProblem, facts: TargetFacts, tiles: Iterable[ThreadTile] | None = None
 ) -> list[Option]:
@@ -115,7 +147,7 @@ def thread_tiles(
         for tile in (_all_tiles() if tiles is None else tiles)
         if _fits(tile, problem, facts)
         for staged in (tile, *_overlapped(tile, problem, facts))
-        if staged is tile or (k_iterations(tile, problem) > staged.stages and _has_room(staged, facts))
+        if staged is tile or (k_iterations(tile, problem) > staged.stages and has_room(staged, facts))
     ]
 
 
@@ -128,22 +160,11 @@ def _overlapped(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> I
             yield ThreadTile(*own, stages=stages, copied=1)
 
 
-def _powers(low: int, high: int) -> list[int]:
-    return [1 << n for n in range(low.bit_length() - 1, high.bit_length()) if low <= 1 << n <= high]
-
-
 @cache
 def _all_tiles() -> tuple[ThreadTile, ...]:
-    return tuple(_tiles())
-
-
-def _tiles() -> Iterator[ThreadTile]:
-    for along_rows in _powers(2, 32):
-        for along_columns in _powers(4, 64):
-            for thread_rows in (1, 2, 4, 8):
-                for thread_columns in (1, 2, 4, 8):
-                    for depth in (4, 8, 16, 32):
-                        yield ThreadTile(along_rows, along_columns, thread_rows, thread_columns, depth)
+    along = (2, 4, 8, 16, 32), (4, 8, 16, 32, 64)
+    own = (1, 2, 4, 8), (1, 2, 4, 8)
+    return tuple(ThreadTile(*sizes) for sizes in product(*along, *own, (4, 8, 16, 32)))
 
 
 def _fits(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> bool:
@@ -156,43 +177,34 @@ def _fits(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> bool:
         return False
     if tile.depth > max(4, problem.inner):
         return False
-    return _has_room(tile, facts)
+    return has_room(tile, facts)
 
 
-def _has_room(tile: ThreadTile, facts: TargetFacts) -> bool:
-    per_unit = facts.limit("registers_per_unit")
-    registers = registers_of(tile)
+def has_room(tile: BlockTile, facts: TargetFacts) -> bool:
+    """Whether registers and shared memory are enough for a block."""
+    per_unit, registers = facts.limit("registers_per_unit"), tile.registers
     return (
-        shared_bytes(tile) <= (facts.shared_limit or 0)
+        tile.shared_bytes <= (facts.shared_limit or 0)
         and registers <= (facts.limit("registers_per_thread") or 255)
         and (per_unit is None or registers * tile.threads <= per_unit)
     )
 
 
-def registers_of(tile: ThreadTile) -> int:
-    """Registers of 32 bits that a thread needs, about."""
-    fetched = (
-        0 if tile.stages == 1 or tile.copied else -(-(tile.rows + tile.columns) * tile.depth // tile.threads)
-    )
-    own = tile.thread_rows * tile.thread_columns + tile.thread_rows + tile.thread_columns
-    return own + fetched + _OTHER_REGISTERS
-
-
-def shared_bytes(tile: ThreadTile) -> int:
-    """Shared memory of a block, with padded rows."""
-    return (tile.rows + tile.columns + 2 * _WORD) * tile.depth * tile.stages * _WORD
-
-
-def k_iterations(tile: ThreadTile, problem: GemmProblem) -> int:
+def k_iterations(tile: BlockTile, problem: GemmProblem) -> int:
     """Parts of a sum that are staged one after the other."""
     return problem.steps // problem.inner * math.ceil(problem.inner / tile.depth)
 
 
+def waves_of(tile: BlockTile, problem: GemmProblem, facts: TargetFacts) -> int:
+    """Blocks that the busiest unit works on, one after the other."""
+    grid = problem.batch * math.ceil(problem.rows / tile.rows) * math.ceil(problem.columns / tile.columns)
+    return math.ceil(grid / units(facts))
+
+
 def tile_cycles(tile: ThreadTile, problem: GemmProblem, facts: TargetFacts) -> float:
     """Cycles until the last unit is done."""
-    grid = problem.batch * math.ceil(problem.rows / tile.rows) * math.ceil(problem.columns / tile.columns)
-    waves = math.ceil(grid / units(facts))
-    resident = min(waves, _occupancy(tile, facts))
+    waves = waves_of(tile, problem, facts)
+    resident = min(waves, occupancy(tile, facts))
     rounds = k_iterations(tile, problem)
     steps = rounds * tile.depth
     lanes = facts.fma_per_cycle * facts.lanes(32)
@@ -218,7 +230,7 @@ def _waits(tile: ThreadTile, round_cycles: float) -> float:
     return _SYNC_CYCLES - hidden * (_SYNC_CYCLES - _MEET_CYCLES)
 
 
-def _occupancy(tile: ThreadTile, facts: TargetFacts) -> int:
+def occupancy(tile: BlockTile, facts: TargetFacts) -> int:
     """Blocks that a unit works on at the same time."""
     threads = facts.limit("threads_per_unit") or 2048
     registers = facts.limit("registers_per_unit") or 65536
@@ -227,7 +239,7 @@ def _occupancy(tile: ThreadTile, facts: TargetFacts) -> int:
         1,
         min(
             threads // tile.threads,
-            registers // (registers_of(tile) * tile.threads),
-            shared // max(1, shared_bytes(tile)),
+            registers // (tile.registers * tile.threads),
+            shared // max(1, tile.shared_bytes),
         ),
     )

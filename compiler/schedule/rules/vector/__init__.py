@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import stage_of
 from compiler.loops.ir import Block, ForKind
 from compiler.schedule.chooser import Chooser
-from compiler.schedule.errors import ScheduleError
 from compiler.schedule.rules.vector.contraction import contraction
 from compiler.schedule.rules.vector.elementwise import elementwise
 from compiler.schedule.rules.vector.rows import rows
@@ -35,13 +32,9 @@ def _reduction(schedule: Schedule, block: Block, facts: TargetFacts, chooser: Ch
     Where a primitive refuses a step (channel groups that two tensors pad differently, say), nothing of the
     contraction is kept: the rule for rows asks less of the structure.
     """
-    if stage_of(block) is None:
-        attempt = schedule.copy()
-        with contextlib.suppress(ScheduleError):
-            if contraction(attempt, block.name, facts, chooser):
-                schedule.adopt(attempt)
-                return
-    rows(schedule, block.name, facts)
+    is_stage = stage_of(block) is not None
+    if is_stage or not schedule.attempt(contraction, block.name, facts, chooser):
+        rows(schedule, block.name, facts)
 
 
 def _placed(schedule: Schedule, name: str) -> bool:
