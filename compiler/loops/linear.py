@@ -136,6 +136,11 @@ def operands(expr: Expr, op: str) -> Iterable[Expr]:
         yield expr
 
 
+def conjuncts(condition: Expr | None) -> Iterable[Expr]:
+    """The conditions that all have to hold for this one to hold; none where there is none."""
+    return () if condition is None else operands(condition, "and")
+
+
 def times(x: float, y: float) -> float:
     """The product of two bounds; nothing times infinity is nothing."""
     return 0 if x == 0 or y == 0 else x * y

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from math import gcd, inf
 
 from compiler.loops.ir import Binary, Block, Const, Expr, Region, Var, const
-from compiler.loops.linear import Linear, divisor, is_division, single
+from compiler.loops.linear import Linear, conjuncts, divisor, is_division, single
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.program import ranges
@@ -40,27 +40,26 @@ def determined(moving: IterDomain, spans: Sequence[tuple[Expr, int]]) -> set[Exp
 
 def is_injective(block: Block, region: Region, names: frozenset[str]) -> bool:
     """Whether a box that a block writes tells the values of some variables, whatever the others are."""
-    spatial = {item.var.name for item in block.iters if item.kind == "spatial" and item.extent != const(1)}
+    spatial = _moving(block)
     lengths = [int_of(length) or 1 << 30 for length in region.extent]
-    moving = IterDomain(block, frozenset(spatial), Simplifier(ranges(block.iters)))
+    moving = IterDomain(block, spatial, Simplifier(ranges(block.iters)))
     found = determined(moving, list(zip(region.begin, lengths, strict=True)))
     return {Var(name) for name in names & spatial} <= found
 
 
 def is_circular(block: Block, region: Region) -> bool:
     """Whether elements that a block writes may hold several values in turn, of different work of it."""
-    spatial = {item.var.name for item in block.iters if item.kind == "spatial" and item.extent != const(1)}
+    spatial = _moving(block)
     plain = {begin.name for begin in region.begin if isinstance(begin, Var)}
     parts = [part for begin in region.begin for part in begin.walk() if isinstance(part, Binary)]
     if spatial <= plain or not any(part.op in ("floordiv", "floormod") for part in parts):
         return False  # sums of variables never come back to an element
-    return not is_injective(block, region, frozenset(spatial))
+    return not is_injective(block, region, spatial)
 
 
-def _conjuncts(condition: Expr | None) -> tuple[Expr, ...]:
-    if isinstance(condition, Binary) and condition.op == "and":
-        return (*_conjuncts(condition.a), *_conjuncts(condition.b))
-    return () if condition is None else (condition,)
+def _moving(block: Block) -> frozenset[str]:
+    """The spatial variables of more than one value."""
+    return frozenset(i.var.name for i in block.iters if i.kind == "spatial" and i.extent != const(1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +105,7 @@ class IterDomain:
     def _most(self, terms: dict[Expr, int]) -> float:
         """The largest value of a sum of terms that are never negative."""
         found: float = sum(factor * self._high(atom) for atom, factor in terms.items())
-        for part in _conjuncts(self.block.predicate):
+        for part in conjuncts(self.block.predicate):
             if isinstance(part, Binary) and part.op == "lt" and isinstance(part.b, Const):
                 found = min(found, self._most_below(terms, self.known.linear(part.a), int(part.b.value)))
         return found

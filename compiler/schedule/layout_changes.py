@@ -16,6 +16,8 @@ from compiler.loops.ir import Binary, Block, Buffer, Const, Expr, Func, Load, Re
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import reads_of, writes_of
 from compiler.loops.simplify import Simplifier
+from compiler.schedule.program import ranges
+from compiler.schedule.rewriting import update_of
 
 _PREFIX = "layout:"
 
@@ -71,16 +73,12 @@ def cannot_round_up(func: Func, block: Block, name: str, extent: int) -> str | N
         return f"the extent of {name} is not a constant"
     if extent <= domain:
         return None
-    beyond = {**_domains(block), name: (domain, extent - 1)}
+    beyond = {**ranges(block.iters), name: (domain, extent - 1)}
     if (found := _leaves_a_buffer(block, name, beyond)) is not None:
         return found
     if item.kind == "spatial":
         return _spoils_writes(func, block, beyond)
     return _spoils_sum(func, block, name, beyond)
-
-
-def _domains(block: Block) -> dict[str, tuple[int, int]]:
-    return {item.var.name: (0, n - 1) for item in block.iters if (n := int_of(item.extent)) is not None}
 
 
 def _boxes(block: Block, *touched: Callable[[IRNode], tuple[Region, ...]]) -> list[Region]:
@@ -136,10 +134,8 @@ def _spoils_sum(func: Func, block: Block, name: str, beyond: Mapping[str, tuple[
     body = block.body
     if not (isinstance(body, Store) and isinstance(body.value, Binary) and body.value.op == "add"):
         return "only sums can take more terms without changing"
-    known = Simplifier(beyond)
-    own = Load(body.buffer, body.indices)
-    terms = [item for item in (body.value.a, body.value.b) if item != own]
-    if len(terms) != 1 or not _is_zero(func, terms[0], name, known):
+    update = update_of(body)
+    if update is None or not _is_zero(func, update[1], name, Simplifier(beyond)):
         return f"the terms beyond the end of {name} are not known to be 0"
     return None
 

@@ -17,7 +17,7 @@ from compiler.schedule.nest import (
     own_conditions,
 )
 from compiler.schedule.program import Program, Site, ranges, reads_itself
-from compiler.schedule.regions import Inner, Span, clip, whole, within
+from compiler.schedule.regions import Inner, Span, clip, keep_smaller, whole, within
 from compiler.schedule.rewriting import replace_statements, without_block
 
 
@@ -104,10 +104,10 @@ class Move:
                 carried.extend(within(known.linear(values[name]), 1, span, known))
             return carried + exact(values, known)
 
+        narrow = dict(spans)
         for name, span in runs.items():
-            if name not in spans or span.extent < spans[name].extent:
-                spans = {**spans, name: span}
-        return make_nest(self.site.block, spans, self.known, Program(self._left()).namer(), conditions)
+            keep_smaller(narrow, name, span)
+        return make_nest(self.site.block, narrow, self.known, Program(self._left()).namer(), conditions)
 
     def rebuilt(self, change: Callable[[Stmt], Stmt]) -> Func:
         """The Func without the block at its old place and with the body of the loop changed."""

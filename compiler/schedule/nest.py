@@ -18,7 +18,7 @@ from compiler.loops.ir import (
     Var,
     const,
 )
-from compiler.loops.linear import Linear, operands
+from compiler.loops.linear import Linear, conjuncts, operands, single
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.errors import ScheduleError
@@ -152,7 +152,7 @@ def own_conditions(site: Site, shared: set[str]) -> list[Expr] | None:
     sums = [(loops, _row_major(members)) for loops, members in binding_sums(site.block.iters, known)]
     allowed = shared | {item.var.name for item in site.block.iters}
     result: list[Expr] = []
-    for cond in operands(site.block.predicate, "and"):
+    for cond in conjuncts(site.block.predicate):
         renamed = _in_iters(cond, sums, known)
         if renamed is None or not variables(renamed) <= allowed:
             return None
@@ -197,7 +197,7 @@ def binding_sums(iters: Sequence[Iter], known: Simplifier) -> list[tuple[Linear,
 def _row_major(members: Sequence[Iter]) -> Linear:
     total, stride = Linear({}, 0), 1
     for item in reversed(members):
-        total = total.plus(Linear({item.var: stride}, 0))
+        total = total.plus(single(item.var), stride)
         stride *= int_of(item.extent) or 1
     return total
 

@@ -5,7 +5,7 @@ The index is made once for a Func and never changes. TVM calls it the schedule s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -17,7 +17,7 @@ from compiler.loops.queries import int_of, static_shape, variables
 from compiler.loops.regions import variables_of
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.errors import ScheduleError
-from compiler.schedule.regions import Inner, Span, box, hull, limits_of
+from compiler.schedule.regions import Inner, Span, box, hulls, limits_of
 
 Fresh = Callable[[str], str]
 """Gives `name`, or `name_1`, `name_2`, ... when it is taken; the result is taken from then on."""
@@ -34,27 +34,6 @@ class Access:
     def uses(self) -> frozenset[str]:
         """Variables that the indices depend on."""
         return frozenset(name for index in self.indices for name in variables(index))
-
-    def stride(self, name: str, known: Simplifier) -> int | None:
-        """Elements between neighbours along variable `name`, row-major; None where it is not affine."""
-        total, step = 0, 1
-        shape = static_shape(self.buffer)
-        for index, extent in zip(reversed(self.indices), reversed(shape), strict=True):
-            coefficient = _coefficient(index, name, known)
-            if coefficient is None:
-                return None
-            total += coefficient * step
-            step *= extent
-        return total
-
-
-def _coefficient(index: Expr, name: str, known: Simplifier) -> int | None:
-    if name not in variables(index):
-        return 0
-    form = known.linear(index)
-    if any(name in variables(atom) and not isinstance(atom, Var) for atom in form.terms):
-        return None
-    return form.coefficient(name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,11 +101,8 @@ class Site:
 
     def box(self, buffer: str, inner: Inner, known: Simplifier, *, write: bool) -> list[Span | None]:
         """The box around all reads or writes of a buffer while inner loops move."""
-        found: list[Span | None] | None = None
-        for region in self.writes(buffer) if write else self.reads(buffer):
-            spans = box(region, self.values, inner, known)
-            found = spans if found is None else [hull(a, b) for a, b in zip(found, spans, strict=True)]
-        return found or []
+        regions = self.writes(buffer) if write else self.reads(buffer)
+        return hulls(box(region, self.values, inner, known) for region in regions)
 
     # ------------------------------------------------------------ blocks of one store
 
@@ -164,8 +140,16 @@ class Site:
         return tuple(found)
 
     def stride(self, access: Access, name: str) -> int | None:
-        """Elements between neighbours along iteration variable `name`; None where it is not affine."""
-        return access.stride(name, Simplifier(self.bounds))
+        """Elements between neighbours along iteration variable `name`, row-major; None where not affine."""
+        known, total, step = Simplifier(self.bounds), 0, 1
+        shape = static_shape(access.buffer)
+        for index, extent in zip(reversed(access.indices), reversed(shape), strict=True):
+            form = known.linear(index)
+            if any(name in variables(atom) and not isinstance(atom, Var) for atom in form.terms):
+                return None
+            total += form.coefficient(name) * step
+            step *= extent
+        return total
 
 
 def reads_itself(body: IRNode, name: str) -> bool:
@@ -266,25 +250,21 @@ class Program:
         """The loops around a loop or block, outermost first, up to the block that contains it, if any."""
         return self._around[name]
 
-    def bounds(self, loops: Iterable[For]) -> dict[str, tuple[int, int]]:
-        """Ranges of the variables of these loops and of the Func's `dim`s; open ones are left out."""
+    def bounds(self, items: Iterable[For | Iter]) -> dict[str, tuple[int, int]]:
+        """Ranges of these variables and of the Func's `dim`s; open ones are left out."""
         known = {dim.var.name: (dim.minimum, dim.maximum) for dim in self.func.dims}
-        for loop in loops:
-            last = Simplifier(known).interval(loop.extent)[1]
+        for item in items:
+            last = Simplifier(known).interval(item.extent)[1]
             if last is not None and last >= 1:
-                known[loop.var.name] = (0, last - 1)
+                known[item.var.name] = (0, last - 1)
         return known
 
     def bounds_at(self, name: str) -> dict[str, tuple[int, int]]:
         """Ranges of all variables visible at the loop or block called `name` (without its own)."""
-        known = self.bounds(())
+        around: list[For | Iter] = []
         for stmt in self._paths[name]:
-            if isinstance(stmt, For):
-                known.update(_range_of(stmt.var, stmt.extent, known))
-            elif isinstance(stmt, Block):
-                for item in stmt.iters:
-                    known.update(_range_of(item.var, item.extent, known))
-        return known
+            around += stmt.iters if isinstance(stmt, Block) else [stmt] if isinstance(stmt, For) else []
+        return self.bounds(around)
 
     def writers(self, buffer: str) -> tuple[Site, ...]:
         """Blocks that write a buffer, in program order (a block around a writer counts, too)."""
@@ -293,11 +273,6 @@ class Program:
     def readers(self, buffer: str) -> tuple[Site, ...]:
         """Blocks that read a buffer which they do not write, in program order."""
         return tuple(item for item in self.sites.values() if item.reads(buffer) and not item.writes(buffer))
-
-
-def _range_of(var: Var, extent: Expr, known: Mapping[str, tuple[int, int]]) -> dict[str, tuple[int, int]]:
-    last = Simplifier(known).interval(extent)[1]
-    return {} if last is None or last < 1 else {var.name: (0, last - 1)}
 
 
 def _unknown(kind: str, name: str, names: Iterable[str], asked: str, *, is_other: bool) -> ScheduleError:

@@ -7,14 +7,23 @@ from math import inf
 
 from compiler.core.types import BOOL
 from compiler.loops.ir import Const, Expr, Region, Var, const
-from compiler.loops.linear import Linear, constant_sum, operands
-from compiler.loops.queries import int_of, variables
+from compiler.loops.linear import Linear, conjuncts, constant_sum
+from compiler.loops.queries import variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.move import Move, is_narrower
 from compiler.schedule.nest import Conditions, own_conditions
 from compiler.schedule.program import Site
-from compiler.schedule.regions import Span, covers, is_dense, solve, within
+from compiler.schedule.regions import (
+    Dimension,
+    Span,
+    covers,
+    dimensions,
+    is_dense,
+    keep_smaller,
+    solve,
+    within,
+)
 
 
 class Provided:
@@ -23,9 +32,8 @@ class Provided:
     def __init__(self, move: Move, producers: Sequence[Site]) -> None:
         self.move, self.producers = move, producers
         self.block = move.site.block
-        self.spatial = [item for item in self.block.iters if item.kind == "spatial"]
-        self.reduce = {item.var.name for item in self.block.iters if item.kind == "reduce"}
-        self.checks: list[tuple[Linear, int, Span]] = []
+        self.reduce = {item.var.name for item in move.site.reduce}
+        self.checks: list[Dimension] = []
         self.guards: dict[Expr, None] = {}
 
     def iterations(self) -> tuple[dict[str, Span], Conditions]:
@@ -54,25 +62,16 @@ class Provided:
         """Take one read into account."""
         move = self.move
         tile = self._tile(region, writers)
-        begins = [move.known.linear(item) for item in region.begin]
-        lengths = [int_of(item) or 1 for item in region.extent]
-        wanted: list[tuple[Linear, int, Span]] = []
-        for begin, length, span in zip(begins, lengths, tile, strict=True):
-            if within(begin, length, span, move.known):
-                wanted.append(self._window(begin, length, span, region))
-        solved = solve(
-            [item[0] for item in wanted],
-            [item[1] for item in wanted],
-            [item[2] for item in wanted],
-            self.spatial,
-            move.known,
-        )
-        for name, span in solved.items():
-            if name not in found or span.extent < found[name].extent:
-                found[name] = span
+        wanted = [
+            self._window(begin, length, span, region)
+            for begin, length, span in dimensions(region, tile, move.known)
+            if within(begin, length, span, move.known)
+        ]
+        for name, span in solve(wanted, move.site.spatial, move.known).items():
+            keep_smaller(found, name, span)
         self.checks.extend(wanted)
 
-    def _window(self, begin: Linear, length: int, span: Span, region: Region) -> tuple[Linear, int, Span]:
+    def _window(self, begin: Linear, length: int, span: Span, region: Region) -> Dimension:
         """One dimension of a read as a condition on spatial variables only."""
         move = self.move
         moving: dict[Expr, int] = {
@@ -131,8 +130,7 @@ class Provided:
 
     def _conditions_beside(self, site: Site, moving: set[str]) -> list[Expr]:
         """What a block's predicate says about loops around the new place that do not move what it makes."""
-        parts = [] if site.block.predicate is None else operands(site.block.predicate, "and")
-        found = ((part, variables(part)) for part in parts)
+        found = ((part, variables(part)) for part in conjuncts(site.block.predicate))
         return [part for part, names in found if names <= self.move.outer_names and not names <= moving]
 
     def _fills(self, site: Site, buffer: str, fixed: set[str] | None) -> bool:

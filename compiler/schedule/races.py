@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import product, zip_longest
-from math import inf
-from typing import TypeAlias
+from itertools import product
+from math import inf, prod
 
 from compiler.loops.ir import (
     GLOBAL,
@@ -37,8 +36,6 @@ from compiler.schedule.program import (
 )
 from compiler.schedule.regions import Inner, Span, box, covers, hull, relax, wraps
 
-Box: TypeAlias = Sequence[Span | None]
-
 
 def check_independent(
     asked: str, program: Program, loop: For, *, private: bool = True, common: str = ""
@@ -52,7 +49,7 @@ def check_independent(
     below = outer_blocks(loop)
     if loop.extent == const(1):
         return
-    known = Simplifier(_bounds_below(program, loop))
+    known = _known_below(program, loop)
     for block in below:
         for region in block.writes:
             own = private and region.buffer.scope != common
@@ -104,18 +101,15 @@ def check_reorder(asked: str, program: Program, chain: Sequence[For], order: Seq
     below = outer_blocks(chain[-1])
     old = {loop.var.name: number for number, loop in enumerate(chain)}
     new = {loop.var.name: number for number, loop in enumerate(order)}
-    for block in below:
-        for outer, inner in product(chain, chain):
-            names = outer.var.name, inner.var.name
-            moved = old[names[0]] > old[names[1]] and new[names[0]] < new[names[1]]
-            if moved and "reduce" in iter_kinds(block, names[0]):
-                _check_sum_once(asked, program, block, names[0], inner)
+    for block, outer, inner in product(below, chain, chain):
+        first, second = outer.var.name, inner.var.name
+        moved = old[first] > old[second] and new[first] < new[second]
+        if moved and "reduce" in iter_kinds(block, first) and "reduce" not in iter_kinds(block, second):
+            _check_sum_once(asked, program, block, first, inner)
     if len(below) == 1:
         return
-    known = Simplifier(_bounds_below(program, chain[0]))
-    pair = _carried(below, _Scope(program, tuple(chain), known))
-    if pair is None:
-        pair = _reduced_and_used(below, chain)
+    scope = _Scope(program, tuple(chain), _known_below(program, chain[0]))
+    pair = _carried(below, scope) or _reduced_and_used(below, chain)
     if pair is not None:
         raise ScheduleError(
             f"{asked}: blocks {pair[0].name} and {pair[1].name} depend on the order of the loops",
@@ -127,16 +121,13 @@ def check_reorder(asked: str, program: Program, chain: Sequence[For], order: Seq
 
 
 def _check_sum_once(asked: str, program: Program, block: Block, outer: str, inner: For) -> None:
-    name = inner.var.name
-    if "reduce" in iter_kinds(block, name):
-        return
     why = repeated_work(program, block, inner)
     if why:
         raise ScheduleError(
-            f"{asked}: reduce loop {outer} cannot go outside of {name}",
+            f"{asked}: reduce loop {outer} cannot go outside of {inner.var.name}",
             where=f"block {block.name}",
             why=f"{why}, so their sums would be added more than once",
-            hint=f"keep {outer} inside {name}",
+            hint=f"keep {outer} inside {inner.var.name}",
         )
 
 
@@ -144,7 +135,7 @@ def repeated_work(program: Program, block: Block, loop: For) -> str:
     """Why two iterations of a loop may do the same work of a block; empty when they cannot."""
     if loop.extent == const(1):
         return ""
-    known = Simplifier(_bounds_below(program, loop))
+    known = _known_below(program, loop)
     shared = (_shared(program, block, region, loop, known) for region in block.writes)
     return _overlap(program, block, loop, known) or next((why for why in shared if why), "")
 
@@ -155,21 +146,17 @@ def unfinished_use(program: Program, block: Block, loop: For) -> tuple[Block, Bu
     Harmless are blocks that touch other elements, and blocks that read what is just finished.
     """
     below = outer_blocks(loop)
-    known = Simplifier(_bounds_below(program, loop))
+    known = _known_below(program, loop)
     around = program.loops_around(block.name)
     for other in below:
-        common = tuple(
-            item for item in around[around.index(loop) :] if item in program.loops_around(other.name)
-        )
         if other.name == block.name:
             continue
+        theirs = program.loops_around(other.name)
+        common = tuple(item for item in around[around.index(loop) :] if item in theirs)
         scope = _Scope(program, common, known)
         behind = below.index(other) > below.index(block)
         for made, used in _conflicts(block, other):
-            spans = zip(
-                scope.box(block, made, relaxed=True), scope.box(other, used, relaxed=True), strict=True
-            )
-            if any(_disjoint(a, b) for a, b in spans):
+            if scope.disjoint((block, made), (other, used)):
                 continue
             if used in other.writes or not behind or not _covers((block, made), (other, used), scope):
                 return other, made.buffer
@@ -190,7 +177,7 @@ def carried_value(program: Program, loop: For) -> tuple[Block, Buffer] | None:
     None says that running an iteration twice gives what running it once gives.
     """
     below = outer_blocks(loop)
-    scope = _Scope(program, (loop,), Simplifier(_bounds_below(program, loop)))
+    scope = _Scope(program, (loop,), _known_below(program, loop))
     written = {region.buffer.name for block in below for region in block.writes}
     for number, block in enumerate(below):
         used = [region for region in block.reads if region.buffer.name in written]
@@ -209,21 +196,8 @@ def _starts(maker: Block, user: tuple[Block, Region], scope: _Scope) -> bool:
     return any(made.buffer.name == name and _covers((maker, made), user, scope) for made in maker.writes)
 
 
-def overlapping_loops(block: Block) -> frozenset[str]:
-    """Loops whose tiles overlap for a block: those inside a minimum or maximum in a spatial binding."""
-    found: set[str] = set()
-    for item in block.iters:
-        if item.kind == "spatial":
-            for part in item.binding.walk():
-                if isinstance(part, Binary) and part.op in {"min", "max"}:
-                    found |= variables(part)
-    return frozenset(found)
-
-
-def _bounds_below(program: Program, loop: For) -> dict[str, tuple[int, int]]:
-    known = program.bounds_at(loop.var.name)
-    known.update(program.bounds(inner_loops(loop)))
-    return known
+def _known_below(program: Program, loop: For) -> Simplifier:
+    return Simplifier({**program.bounds_at(loop.var.name), **program.bounds(inner_loops(loop))})
 
 
 def _lives_inside(program: Program, buffer: Buffer, below: Sequence[Block]) -> bool:
@@ -238,31 +212,39 @@ def _lives_inside(program: Program, buffer: Buffer, below: Sequence[Block]) -> b
     return True
 
 
-def _loops_inside(program: Program, block: Block, loop: For) -> Inner:
+def _loops_inside(program: Program, block: Block, loop: For, *, included: bool = False) -> Inner:
+    """The loops around a block that are inside of a loop, or of which it is the outermost."""
     around = program.loops_around(block.name)
-    names = [item.var.name for item in around]
-    inside = around[names.index(loop.var.name) + 1 :]
-    return Inner({item.var.name: int_of(item.extent) or 1 << 30 for item in inside})
+    first = [item.var.name for item in around].index(loop.var.name) + (not included)
+    return Inner({item.var.name: int_of(item.extent) or 1 << 30 for item in around[first:]})
 
 
 def _overlap(program: Program, block: Block, loop: For, known: Simplifier) -> str:
+    """Why two iterations of a loop may do the same work of a block."""
     name = loop.var.name
-    bindings = [item.binding for item in block.iters if name in variables(item.binding)]
-    if not bindings:
+    places = [(item.binding, 1) for item in block.iters]
+    used = [(binding, length) for binding, length in places if name in variables(binding)]
+    if not used:
         return f"the work of block {block.name} does not depend on {name}"
-    if name in overlapping_loops(block):
+    if any(item.kind == "spatial" and name in _in_extrema(item.binding) for item in block.iters):
         return f"tiles of {name} overlap (tail shift)"
     inner = _loops_inside(program, block, loop)
-    if _is_fused_index(name, bindings, inner, known):
-        return ""
+    return "" if _told_by(places, block, name, inner, known) else _overlap_of_spans(used, loop, inner, known)
+
+
+def _in_extrema(expr: Expr) -> frozenset[str]:
+    """Variables inside a minimum or maximum, as the tail `shift` makes them: tiles of these overlap."""
+    extrema = (part for part in expr.walk() if isinstance(part, Binary) and part.op in {"min", "max"})
+    return frozenset(name for part in extrema for name in variables(part))
+
+
+def _told_by(
+    places: Sequence[tuple[Expr, int]], block: Block, name: str, inner: Inner, known: Simplifier
+) -> bool:
+    """Whether a loop's iteration follows from places, each so many elements long, or from digits of a sum."""
+    used = [begin for begin, _ in places if name in variables(begin)]
     below = IterDomain(block, frozenset({name, *inner.extents}), known)
-    if Var(name) in determined(below, [(item.binding, 1) for item in block.iters]):
-        return ""
-    return _overlap_of_spans(bindings, loop, inner, known)
-
-
-def _has_extremum(expr: Expr) -> bool:
-    return any(isinstance(part, Binary) and part.op in {"min", "max"} for part in expr.walk())
+    return _is_fused_index(name, used, inner, known) or Var(name) in determined(below, places)
 
 
 def _shared(program: Program, block: Block, region: Region, loop: For, known: Simplifier) -> str:
@@ -276,30 +258,25 @@ def _shared(program: Program, block: Block, region: Region, loop: For, known: Si
         return ""
     values = {item.var.name: item.binding for item in block.iters}
     inner = _loops_inside(program, block, loop)
-    begins = [substitute(begin, values) for begin in region.begin]
-    lengths = [int_of(extent) or 1 << 30 for extent in region.extent]
-    if _is_fused_index(loop.var.name, [b for b in begins if loop.var.name in variables(b)], inner, known):
-        return ""
-    below = IterDomain(block, frozenset({loop.var.name, *inner.extents}), known)
-    if Var(loop.var.name) in determined(below, list(zip(begins, lengths, strict=True))):
-        return ""
-    return _overlap_of_spans(begins, loop, inner, known, lengths)
+    places = [
+        (substitute(begin, values), int_of(extent) or 1 << 30)
+        for begin, extent in zip(region.begin, region.extent, strict=True)
+    ]
+    told = _told_by(places, block, loop.var.name, inner, known)
+    return "" if told else _overlap_of_spans(places, loop, inner, known)
 
 
-def _overlap_of_spans(
-    bindings: Sequence[Expr], loop: For, inner: Inner, known: Simplifier, lengths: Sequence[int] = ()
-) -> str:
+def _overlap_of_spans(places: Sequence[tuple[Expr, int]], loop: For, inner: Inner, known: Simplifier) -> str:
     name = loop.var.name
     atoms: dict[Expr, None] = {}
-    for binding, length in zip_longest(bindings, lengths, fillvalue=1):
-        assert isinstance(binding, Expr)
+    for binding, length in places:
         span = relax(known.linear(binding), inner, known)
         if span is None:
             return f"the index {name} is used in is not a sum"
         for atom, factor in span.begin.terms.items():
             if name not in variables(atom):
                 continue
-            if abs(factor) < span.extent + length - 1 or _has_extremum(atom):
+            if abs(factor) < span.extent + length - 1 or _in_extrema(atom):
                 return f"neighbouring iterations of {name} overlap"
             if isinstance(atom, Var):
                 return ""
@@ -309,34 +286,32 @@ def _overlap_of_spans(
 
 def _is_fused_index(name: str, bindings: Sequence[Expr], inner: Inner, known: Simplifier) -> bool:
     """Whether the bindings are the digits of one sum, and that sum differs between iterations of a loop."""
+    forms = [known.linear(binding) for binding in bindings]
+    atoms = [atom for form in forms for atom in form.terms]
     bases: set[Expr] = set()
-    values: float = 1
-    for binding in bindings:
-        form = known.linear(binding)
-        if len(form.terms) != 1:
-            return False
-        (atom,) = form.terms
-        low, high = known.range(single(atom))
-        values *= high - low + 1
+    for atom in atoms:
         while is_division(atom, "floordiv") or is_division(atom, "floormod"):
             atom = atom.a
         bases.add(atom)
-    if len(bases) != 1:
+    if len(bases) != 1 or any(len(form.terms) != 1 for form in forms):
         return False
     total = known.linear(bases.pop())
     low, high = known.range(total)
     span = relax(total, inner, known)
-    return values >= high - low + 1 and span is not None and abs(span.begin.coefficient(name)) >= span.extent
+    whole = _combinations(atoms, known) >= high - low + 1
+    return whole and span is not None and abs(span.begin.coefficient(name)) >= span.extent
+
+
+def _combinations(atoms: Iterable[Expr], known: Simplifier) -> float:
+    """How many values atoms have together at most."""
+    ranges = (known.range(single(atom)) for atom in atoms)
+    return prod(high - low + 1 for low, high in ranges)
 
 
 def _dropped_digits(name: str, atoms: dict[Expr, None], loop: For, known: Simplifier) -> str:
     """Whether quotients and remainders of a variable tell all its values apart."""
-    values: float = 1
-    for atom in atoms:
-        low, high = known.range(single(atom))
-        values *= high - low + 1
     extent = loop.extent.value if isinstance(loop.extent, Const) else inf
-    return "" if values >= extent else f"the work depends on a part of {name} only"
+    return "" if _combinations(atoms, known) >= extent else f"the work depends on a part of {name} only"
 
 
 @dataclass(frozen=True, slots=True)
@@ -360,10 +335,13 @@ class _Scope:
         return any(wraps(atom, inner, self.known) for value in sums for atom in value.terms)
 
     def _inner(self, block: Block, *, relaxed: bool) -> Inner:
-        around = self.program.loops_around(block.name)
-        names = [item.var.name for item in around]
-        first = names.index(self.loops[0].var.name) if relaxed else names.index(self.loops[-1].var.name) + 1
-        return Inner({item.var.name: int_of(item.extent) or 1 << 30 for item in around[first:]})
+        loop = self.loops[0] if relaxed else self.loops[-1]
+        return _loops_inside(self.program, block, loop, included=relaxed)
+
+    def disjoint(self, first: tuple[Block, Region], second: tuple[Block, Region]) -> bool:
+        """Whether two accesses never meet, in whatever iterations of the loops."""
+        spans = zip(self.box(*first, relaxed=True), self.box(*second, relaxed=True), strict=True)
+        return any(_disjoint(a, b) for a, b in spans)
 
 
 def _carried(below: Sequence[Block], scope: _Scope) -> tuple[Block, Block, Buffer] | None:
@@ -385,8 +363,7 @@ def _conflicts(first: Block, second: Block) -> list[tuple[Region, Region]]:
 
 def _harmless(first: tuple[Block, Region], second: tuple[Block, Region], scope: _Scope) -> bool:
     """Whether two accesses meet never, or within one iteration only, or the first makes all anew."""
-    spans = zip(scope.box(*first, relaxed=True), scope.box(*second, relaxed=True), strict=True)
-    if any(_disjoint(a, b) for a, b in spans):
+    if scope.disjoint(first, second):
         return True
     if first[1] in first[0].writes and _covers(first, second, scope):
         return True
@@ -411,7 +388,7 @@ def _told_apart(
         both = hull(a, b)
         if both is not None:
             for atom, factor in both.begin.terms.items():
-                if name in variables(atom) and abs(factor) >= both.extent and not _has_extremum(atom):
+                if name in variables(atom) and abs(factor) >= both.extent and not _in_extrema(atom):
                     atoms[atom] = None
     return Var(name) in atoms or (bool(atoms) and not _dropped_digits(name, atoms, loop, known))
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import gcd, inf, prod
+from functools import reduce
+from math import gcd, inf, isfinite, prod
+from typing import TypeAlias
 
 from compiler.loops.ir import Binary, Const, Expr, Iter, Region, Var, const
-from compiler.loops.linear import Linear, constant_sum, divisor, is_division, operands, single
+from compiler.loops.linear import Linear, conjuncts, constant_sum, divisor, is_division, single
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 
@@ -82,12 +84,9 @@ def _relax_atom(atom: Expr, inner: Inner, known: Simplifier) -> Span | None:
         return _relax_division(atom, inner, known)
     if names <= inner.extents.keys():
         low, high = known.range(single(atom))
-        return None if -inf in (low, high) or inf in (low, high) else _fixed(int(low), int(high))
+        if isfinite(low) and isfinite(high):
+            return Span(constant_sum(low), int(high - low) + 1)
     return None
-
-
-def _fixed(low: int, high: int) -> Span:
-    return Span(constant_sum(low), high - low + 1)
 
 
 def _relax_division(atom: Binary, inner: Inner, known: Simplifier) -> Span | None:
@@ -135,6 +134,11 @@ def hull(first: Span | None, second: Span | None) -> Span | None:
     begin = first.begin if apart.constant >= 0 else second.begin
     ends = max(first.extent, apart.constant + second.extent)
     return Span(begin, ends - min(0, apart.constant))
+
+
+def hulls(boxes: Iterable[list[Span | None]]) -> list[Span | None]:
+    """The box around several boxes; empty for none."""
+    return [reduce(hull, spans) for spans in zip(*boxes, strict=True)]
 
 
 def box(region: Region, values: Mapping[str, Expr], inner: Inner, known: Simplifier) -> list[Span | None]:
@@ -207,7 +211,7 @@ def limits_of(predicate: Expr | None, inner: Mapping[str, int], known: Simplifie
     """The inner variables with what a predicate says about them alone."""
     extents, bounds = dict(inner), dict[str, int]()
     limits: list[tuple[Linear, Var]] = []
-    for cond in operands(predicate, "and") if predicate is not None else ():
+    for cond in conjuncts(predicate):
         found = _upper_bound(cond, known)
         if found is None or not all(isinstance(a, Var) and a.name in inner for a in found[0].terms):
             continue
@@ -243,27 +247,30 @@ def _upper_bound(cond: Expr, known: Simplifier) -> tuple[Linear, int] | None:
 # ---------------------------------------------------------------- iterations that touch a box
 
 
-def solve(
-    begins: Sequence[Linear],
-    lengths: Sequence[int],
-    target: Sequence[Span],
-    iters: Sequence[Iter],
-    known: Simplifier,
-) -> dict[str, Span]:
+Dimension: TypeAlias = tuple[Linear, int, Span]
+"""Where a dimension begins, in terms of iteration variables, how long it is, and the span it is to touch."""
+
+
+def dimensions(region: Region, target: Sequence[Span], known: Simplifier) -> list[Dimension]:
+    """The dimensions of a region that is to touch a box."""
+    pairs = zip(region.begin, region.extent, target, strict=True)
+    return [(known.linear(begin), int_of(extent) or 1, span) for begin, extent, span in pairs]
+
+
+def solve(dims: Iterable[Dimension], iters: Sequence[Iter], known: Simplifier) -> dict[str, Span]:
     """Spans of iteration variables such that every iteration that touches the target box is inside.
 
-    begins, lengths: where each dimension begins, in terms of the iteration variables, and how long it is.
     Variables that the box says nothing about are missing from the result.
     """
     found: dict[str, Span] = {}
     digits: dict[str, dict[str, tuple[int, Span]]] = {}
-    for begin, length, span in zip(begins, lengths, target, strict=True):
+    for begin, length, span in dims:
         wide = Span(span.begin.plus(constant_sum(1 - length)), span.extent + length - 1)
         _solve_dimension(begin, wide, {i.var.name for i in iters}, known, found, digits)
     for name, parts in digits.items():
         joined = _from_digits(parts)
         if joined is not None:
-            _keep_smaller(found, name, joined)
+            keep_smaller(found, name, joined)
     return found
 
 
@@ -276,14 +283,17 @@ def _solve_dimension(
     digits: dict[str, dict[str, tuple[int, Span]]],
 ) -> None:
     for atom, factor in begin.terms.items():
+        solved = _solve_atom(begin, atom, factor, span, known)
+        if solved is None:
+            continue
         if isinstance(atom, Var) and atom.name in names:
-            solved = _solve_atom(begin, atom, factor, span, known)
-            if solved is not None:
-                _keep_smaller(found, atom.name, solved)
-        elif len(begin.terms) == 1 and isinstance(atom, Binary) and isinstance(atom.a, Var):
-            solved = _solve_atom(begin, atom, factor, span, known)
-            if solved is not None and (is_division(atom, "floordiv") or is_division(atom, "floormod")):
-                digits.setdefault(atom.a.name, {})[atom.op] = (divisor(atom), solved)
+            keep_smaller(found, atom.name, solved)
+        elif (
+            len(begin.terms) == 1
+            and (is_division(atom, "floordiv") or is_division(atom, "floormod"))
+            and isinstance(atom.a, Var)
+        ):
+            digits.setdefault(atom.a.name, {})[atom.op] = (divisor(atom), solved)
 
 
 def _solve_atom(begin: Linear, atom: Expr, factor: int, span: Span, known: Simplifier) -> Span | None:
@@ -316,7 +326,8 @@ def _from_digits(parts: Mapping[str, tuple[int, Span]]) -> Span | None:
     return Span(begin, quotient.extent * by)
 
 
-def _keep_smaller(found: dict[str, Span], name: str, span: Span) -> None:
+def keep_smaller(found: dict[str, Span], name: str, span: Span) -> None:
+    """Let a variable run over a span, or over the smaller one that it has already."""
     if name not in found or span.extent < found[name].extent:
         found[name] = span
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import (
+    Binary,
     Block,
     Buffer,
     Expr,
@@ -182,6 +183,15 @@ def put_after(body: Stmt, names: set[str], new: Stmt) -> Stmt:
     parts = body.stmts if isinstance(body, Seq) else (body,)
     at = max(number for number, item in enumerate(parts) if holds(item, names)) + 1
     return seq(*parts[:at], new, *parts[at:])
+
+
+def update_of(body: Stmt) -> tuple[str, Expr] | None:
+    """`(op, x)` of a store `C = C op x`, whatever side C is on; None for any other statement."""
+    if not isinstance(body, Store) or not isinstance(body.value, Binary):
+        return None
+    own = Load(body.buffer, body.indices)
+    others = [item for item in (body.value.a, body.value.b) if item != own]
+    return (body.value.op, others[0]) if len(others) == 1 else None
 
 
 def swap_buffer(func: Func, new: Buffer) -> Func:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
@@ -78,19 +78,15 @@ class ComputeInline(Primitive[None]):
             ) from None
 
     def _check_reader(self, reader: Block, buffer: Buffer) -> None:
-        mentions = [item for item in reader.body.walk() if _mentions(item, buffer)]
-        opaque = not all(isinstance(item, Load | Store) for item in mentions)
-        masked = any(
-            isinstance(item, Load) and item.buffer == buffer and item.mask is not None
-            for item in reader.body.walk()
-        )
-        nested = any(isinstance(item, Block) for item in reader.body.walk())
-        if opaque or masked or nested:
-            why = "its reads are hidden in an intrinsic, a mask or inner blocks"
+        parts = list(reader.body.walk())
+        mentions = [item for item in parts if _mentions(item, buffer)]
+        opaque = any(not isinstance(item, Load | Store) for item in mentions)
+        masked = any(isinstance(item, Load) and item.mask is not None for item in mentions)
+        if opaque or masked or any(isinstance(item, Block) for item in parts):
             raise self.refuse(
                 f"block {reader.name} reads {buffer.name} in a way that cannot be replaced",
                 where=f"block {reader.name}",
-                why=why,
+                why="its reads are hidden in an intrinsic, a mask or inner blocks",
                 hint="inline before tensorize and blockize",
             )
 
@@ -113,7 +109,7 @@ class ComputeInline(Primitive[None]):
         self, reader: Block, use: _Inlined, indices: tuple[Expr, ...], known: Simplifier
     ) -> None:
         for item, index in zip(use.block.iters, indices, strict=True):
-            if not (known.prove(index.ge(0)) and known.prove(index.lt(item.extent))):
+            if not _inside(index, item.extent, known):
                 raise self.refuse(
                     f"block {reader.name} may read padding of {use.store.buffer.name}",
                     where=f"block {reader.name}",
@@ -190,11 +186,10 @@ class ReverseComputeInline(Primitive[None]):
                     loads[item] = makers[0].block
         candidates = {maker.name: maker for maker in loads.values()}
         if len(candidates) != 1:
-            found = ", ".join(candidates) or "none"
             raise self.refuse(
                 f"block {self.block} needs one producer that only it uses",
                 where=f"block {self.block}",
-                why=f"such producers: {found}",
+                why=f"such producers: {', '.join(candidates) or 'none'}",
                 hint="name a block that reads one local buffer which nothing else reads or writes",
             )
         if len(loads) > 1:
@@ -216,12 +211,9 @@ class ReverseComputeInline(Primitive[None]):
 
     def _check_order(self, program: Program, block: Block, producer: Block) -> None:
         """What else the block touches must not change between the producer and the block."""
-        names = list(program.blocks)
-        between = [
-            program.blocks[name] for name in names[names.index(producer.name) + 1 : names.index(block.name)]
-        ]
+        blocks = list(program.blocks.values())
         touched = {region.buffer.name for region in (*block.reads, *block.writes)}
-        for other in between:
+        for other in blocks[blocks.index(producer) + 1 : blocks.index(block)]:
             clash = touched & {region.buffer.name for region in other.writes}
             if clash:
                 raise self.refuse(
@@ -238,16 +230,17 @@ class ReverseComputeInline(Primitive[None]):
             forward = IndexMap(names, load.indices)
             inverse = forward.inverse(tuple(_sizes(item.extent for item in block.iters)))
             known = Simplifier(inverse.bounds(_sizes(load.buffer.shape)))
-            there = substitute_all(forward.outputs, dict(zip(names, inverse.outputs, strict=True)))
+            there = forward.apply(inverse.outputs)
             reaches = Simplifier(ranges(block.iters))
-            inside = all(
-                reaches.prove(item.ge(0)) and reaches.prove(item.lt(extent))
+            inside = (
+                _inside(item, extent, reaches)
                 for item, extent in zip(load.indices, load.buffer.shape, strict=True)
             )
-            if inside and all(
+            same = (
                 known.simplify(item) == known.simplify(Var(name))
                 for item, name in zip(there, inverse.inputs, strict=True)
-            ):
+            )
+            if all(inside) and all(same):
                 return inverse
         except UsageError as error:
             why = error.why or error.what
@@ -262,30 +255,27 @@ class ReverseComputeInline(Primitive[None]):
         """The condition over loop variables that an iteration of the producer has one of the block."""
         known = Simplifier(program.bounds_at(producer.name))
         bindings = {item.var.name: item.binding for item in producer.iters}
+        own = Simplifier(ranges(producer.iters))
         conditions: list[Expr] = []
         for item, index in zip(block.iters, at, strict=True):
-            value = substitute(index, bindings)
-            conditions += [known.simplify(value.ge(0)), known.simplify(value.lt(item.extent))]
-        own = Simplifier(ranges(producer.iters))
-        needed = [
-            own.prove(index.ge(0)) is not True or own.prove(index.lt(item.extent)) is not True
-            for item, index in zip(block.iters, at, strict=True)
-        ]
-        return all_of(*(c for number, c in enumerate(conditions) if needed[number // 2]))
+            if not _inside(index, item.extent, own):
+                value = substitute(index, bindings)
+                conditions += [known.simplify(value.ge(0)), known.simplify(value.lt(item.extent))]
+        return all_of(*conditions)
 
 
 # ---------------------------------------------------------------- shared
+
+
+def _inside(index: Expr, extent: Expr, known: Simplifier) -> bool:
+    """Whether an index provably lies in 0..extent."""
+    return known.prove(index.ge(0)) is True and known.prove(index.lt(extent)) is True
 
 
 def rounded(value: Expr, buffer: Buffer) -> Expr:
     """What a load gives after `value` was stored to the buffer: narrow floats are rounded."""
     narrow = buffer.dtype.is_float and buffer.dtype.bits < 32
     return Cast(buffer.dtype, value) if narrow or value.dtype != buffer.dtype else value
-
-
-def substitute_all(items: tuple[Expr, ...], values: Mapping[str, Expr]) -> tuple[Expr, ...]:
-    """`substitute` for several expressions."""
-    return tuple(substitute(item, values) for item in items)
 
 
 def _pointwise(primitive: Primitive[None], block: Block) -> Store:

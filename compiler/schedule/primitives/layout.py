@@ -33,7 +33,7 @@ from compiler.loops.simplify import Simplifier, substitute
 from compiler.loops.walk import AccessRewriter
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.layout_changes import LayoutChange, cannot_round_up, layouts_of, with_layouts
-from compiler.schedule.nest import own_loops
+from compiler.schedule.nest import loop_name_of, own_loops
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, Site, ranges
 from compiler.schedule.regions import Inner, relax
@@ -94,14 +94,13 @@ class TransformLayout(Primitive[tuple[str, ...]]):
 
     def _shape(self, buffer: Buffer) -> tuple[int, ...]:
         """The shape of a buffer as numbers."""
-        shape = [int_of(item) for item in buffer.shape]
-        if any(item is None for item in shape):
+        if any(int_of(item) is None for item in buffer.shape):
             raise self.refuse(
                 "it has a symbolic extent",
                 "a layout needs extents that are numbers",
                 "compile for a fixed shape",
             )
-        return tuple(item for item in shape if item is not None)
+        return static_shape(buffer)
 
 
 def _text(index_map: IndexMap | str) -> str:
@@ -313,14 +312,10 @@ def _new_names(index_map: IndexMap, block: Block, fresh: Fresh) -> list[tuple[st
             names.append((loop, item.var.name))
             continue
         used = [name for name in index_map.inputs if name in variables(output)]
-        base = "_".join(_base_name(of[name]) for name in used) or f"{block.name}_u"
+        base = "_".join(loop_name_of(of[name]) for name in used) or f"{block.name}_u"
         if len(used) == 1 and parts[used[0]] > 1:
             seen[base] = seen.get(base, -1) + 1
             base = f"{base}_{seen[base]}"
         loop = fresh(base)
         names.append((loop, fresh(f"v{loop}")))
     return names
-
-
-def _base_name(item: Iter) -> str:
-    return item.binding.name if isinstance(item.binding, Var) else item.var.name.removeprefix("v")

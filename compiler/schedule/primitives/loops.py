@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import ClassVar
 
-from compiler.loops.ir import Binary, Block, Expr, For, ForKind, Func, Load, Stmt, Store, Var, const
+from compiler.loops.ir import Binary, Block, Expr, For, ForKind, Func, Load, Store, Var, const
 from compiler.loops.queries import variables
 from compiler.loops.simplify import simplify
 from compiler.schedule.primitives.base import Primitive, Value
@@ -371,7 +371,7 @@ class Bind(Primitive[None]):
 # ---------------------------------------------------------------- annotations
 
 
-def _target(primitive: Primitive[None], program: Program, name: str) -> Stmt:
+def _target(primitive: Primitive[None], program: Program, name: str) -> For | Block:
     return program.loops[name] if name in program.loops else program.block(name, primitive.name)
 
 
@@ -393,16 +393,15 @@ class Annotate(Primitive[None]):
 
     def apply(self, program: Program) -> tuple[Func, None]:
         found = _target(self, program, self.target)
-        assert isinstance(found, Stmt)
-        notes = _notes(found)
-        if self.key in dict(notes):
+        notes = dict(found.annotations)
+        if self.key in notes:
             raise self.refuse(
                 f"{self.target} already has the note {self.key!r}",
                 where=self.target,
-                why=f"its value is {dict(notes)[self.key]!r}",
+                why=f"its value is {notes[self.key]!r}",
                 hint="unannotate it first",
             )
-        new = found.replace(annotations=(*notes, (self.key, self.value)))
+        new = found.replace(annotations=(*found.annotations, (self.key, self.value)))
         return replace_statements(program.func, {self.target: new}), None
 
 
@@ -423,16 +422,10 @@ class Unannotate(Primitive[None]):
 
     def apply(self, program: Program) -> tuple[Func, None]:
         found = _target(self, program, self.target)
-        notes = _notes(found)
-        if self.key not in dict(notes):
-            known = ", ".join(key for key, _ in notes) or "none"
+        kept = tuple(item for item in found.annotations if item[0] != self.key)
+        if kept == found.annotations:
+            known = ", ".join(key for key, _ in kept) or "none"
             raise self.refuse(
                 f"{self.target} has no note {self.key!r}", where=self.target, why=f"its notes: {known}"
             )
-        new = found.replace(annotations=tuple(item for item in notes if item[0] != self.key))
-        return replace_statements(program.func, {self.target: new}), None
-
-
-def _notes(stmt: Stmt) -> tuple[tuple[str, Value], ...]:
-    notes: tuple[tuple[str, Value], ...] = getattr(stmt, "annotations", ())
-    return notes
+        return replace_statements(program.func, {self.target: found.replace(annotations=kept)}), None

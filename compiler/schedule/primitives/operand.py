@@ -5,29 +5,33 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from compiler.core.node import IRNode, rewrite_nodes
+from compiler.core.node import rewrite_nodes
 from compiler.core.types import TF32, DType
 from compiler.loops.ir import Binary, Block, Buffer, Cast, Expr, Func, Load, Store
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import substitute
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Program, Site
-from compiler.schedule.rewriting import declared, fresh_iters, nest_of, put_before, replace_statements
+from compiler.schedule.rewriting import (
+    declared,
+    fresh_iters,
+    nest_of,
+    put_before,
+    replace_statements,
+    update_of,
+)
 
 
 def factors(block: Block) -> tuple[Expr, Expr] | None:
     """The two factors that a block adds to its result, conversions left out; None for other blocks."""
-    body = block.body
-    if not isinstance(body, Store) or not isinstance(body.value, Binary) or body.value.op != "add":
+    op, value = update_of(block.body) or ("", None)
+    if op != "add" or not isinstance(value, Binary) or value.op != "mul":
         return None
-    own = Load(body.buffer, body.indices)
-    parts = [item for item in (body.value.a, body.value.b) if item != own]
-    if len(parts) != 1 or not isinstance(parts[0], Binary) or parts[0].op != "mul":
-        return None
-    return _plain(parts[0].a), _plain(parts[0].b)
+    return unconverted(value.a), unconverted(value.b)
 
 
-def _plain(expr: Expr) -> Expr:
+def unconverted(expr: Expr) -> Expr:
+    """A value before a conversion."""
     return expr.value if isinstance(expr, Cast) else expr
 
 
@@ -67,7 +71,9 @@ class CacheOperand(Primitive[tuple[str, str]]):
             buffer, tuple(item.var for item in own), value if kind == expr.dtype else Cast(kind, value)
         )
         made = declared(Block(name, own, (), (), body))
-        changed = replace_statements(func, {self.block: declared(self._with(block, expr, here))})
+        read = rewrite_nodes(site.body.value, lambda item: here if item == expr else None)
+        new = declared(block.replace(body=site.body.replace(value=read)))
+        changed = replace_statements(func, {self.block: new})
         changed = changed.replace(
             body=put_before(changed.body, {self.block}, nest_of(made)), allocs=(*func.allocs, buffer)
         )
@@ -118,12 +124,3 @@ class CacheOperand(Primitive[tuple[str, str]]):
                 f"give {numbers} in any order",
             )
         return self.axes
-
-    @staticmethod
-    def _with(block: Block, expr: Expr, here: Expr) -> Block:
-        def step(item: IRNode) -> IRNode | None:
-            return here if item == expr else None
-
-        body = block.body
-        assert isinstance(body, Store)
-        return block.replace(body=body.replace(value=rewrite_nodes(body.value, step)))

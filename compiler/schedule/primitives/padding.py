@@ -10,7 +10,6 @@ from compiler.loops.ir import (
     Binary,
     Block,
     Buffer,
-    Cast,
     Const,
     Expr,
     For,
@@ -30,6 +29,7 @@ from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import own_loops
 from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.primitives.operand import unconverted
 from compiler.schedule.program import Fresh, Program, Site, ranges
 from compiler.schedule.rewriting import (
     copying,
@@ -38,6 +38,7 @@ from compiler.schedule.rewriting import (
     name_of,
     nest_of,
     replace_statements,
+    update_of,
     use_buffer,
 )
 
@@ -216,7 +217,9 @@ class PadEinsum(Primitive[tuple[str, ...]]):
         if body.buffer.name in renamed:
             after.append(self._copy_back(fresh, body, renamed[body.buffer.name], site.block, made))
         iters = tuple(item.replace(extent=const(new[item.var.name])) for item in site.block.iters)
-        core = _renamed(site.block.replace(iters=iters), renamed)
+        core = site.block.replace(iters=iters)
+        for old, padded in renamed.items():
+            core = use_buffer(core, old, padded)
         func = program.func.replace(allocs=(*program.func.allocs, *renamed.values()))
         nest = seq(*before, _nest_like(own, core), *after)
         return replace_statements(func, {name_of(own[0] if own else site.block): nest}), tuple(made)
@@ -313,22 +316,10 @@ def _accesses(body: Store) -> list[Load | Store]:
 
 def _is_sum_of_products(body: Store) -> bool:
     """`y[i] = y[i] + a * b * ...` with loads as factors, as they are or converted (zeros stay zeros)."""
-    value = body.value
-    if not isinstance(value, Binary) or value.op != "add":
+    op, value = update_of(body) or ("", None)
+    if op != "add" or value is None:
         return False
-    own = Load(body.buffer, body.indices)
-    terms = [item for item in (value.a, value.b) if item != own]
-    return len(terms) == 1 and all(isinstance(_unconverted(item), Load) for item in operands(terms[0], "mul"))
-
-
-def _unconverted(expr: Expr) -> Expr:
-    return expr.value if isinstance(expr, Cast) else expr
-
-
-def _renamed(block: Block, renamed: Mapping[str, Buffer]) -> Block:
-    for old, new in renamed.items():
-        block = use_buffer(block, old, new)
-    return block
+    return all(isinstance(unconverted(item), Load) for item in operands(value, "mul"))
 
 
 def _nest_like(own: Sequence[For], block: Block) -> Stmt:

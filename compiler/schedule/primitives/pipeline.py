@@ -32,7 +32,7 @@ from compiler.loops.walk import AccessRewriter
 from compiler.schedule.layout_changes import with_layouts
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, Site, outer_blocks, ranges, trip_count
-from compiler.schedule.regions import Span, covers, hull
+from compiler.schedule.regions import Span, covers, hulls
 from compiler.schedule.rewriting import (
     add_predicate,
     duplicate,
@@ -67,7 +67,6 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
 
     def apply(self, program: Program) -> tuple[Func, tuple[str, ...]]:
         loop = program.loop(self.loop, self.name)
-        steps = self._steps(loop)
         order = self._order(program, loop)
         count, depth = trip_count(loop, self.name), max(self.stages)
         if count <= depth:
@@ -157,11 +156,11 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
     def _buffers(self, program: Program, loop: For) -> list[_Circular]:
         """The buffers between stages; refuses what a pipeline would break."""
         stage_of = self._stage_of(loop)
-        found = []
-        for name, users, outside in _touched(program, stage_of):
-            if len({stage_of[s.name] for s in users}) > 1:
-                found.append(self._circular(program, loop, name, users, stage_of, outside))
-        return found
+        return [
+            self._circular(program, loop, name, users, stage_of, outside)
+            for name, users, outside in _touched(program, stage_of)
+            if len({stage_of[s.name] for s in users}) > 1
+        ]
 
     def _own(self, program: Program, loop: For) -> list[Buffer]:
         """Local buffers of one stage that each iteration fills for itself: copies of it have their own."""
@@ -170,9 +169,7 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
         for name, users, outside in _touched(program, stage_of):
             if outside or name in program.outputs or len({stage_of[s.name] for s in users}) > 1:
                 continue
-            made = _spans([s for s in users if s.writes(name)], name, outer, known, write=True)
-            readers = [s for s in users if s.reads(name)]
-            if all(_filled(made, _spans([s], name, outer, known, write=False), known) for s in readers):
+            if not _made_and_missed(users, name, outer, known)[1]:
                 found.append(program.func.buffer(name))
         return found
 
@@ -191,9 +188,7 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
         stage_of: Mapping[str, int],
         outside: Sequence[str],
     ) -> _Circular:
-        writers = [s for s in users if s.writes(name)]
-        readers = [s for s in users if s.reads(name)]
-        first = {stage_of[s.name] for s in writers}
+        first = {stage_of[s.name] for s in users if s.writes(name)}
         if len(first) != 1 or min(stage_of[s.name] for s in users) < min(first):
             raise self.refuse(
                 f"{name} is written in one stage and written or read in an earlier one",
@@ -207,14 +202,13 @@ class SoftwarePipeline(Primitive[tuple[str, ...]]):
                 "use cache_read or cache_write to get a buffer that only lives in the loop",
             )
         known, outer = self._known(program, loop)
-        made = _spans(writers, name, outer, known, write=True)
-        for reader in readers:
-            if not _filled(made, _spans([reader], name, outer, known, write=False), known):
-                raise self.refuse(
-                    f"{reader.name} reads parts of {name} that other iterations make",
-                    "an iteration has to make all that it uses",
-                    "compute the whole region under the loop (compute_at)",
-                )
+        made, missed = _made_and_missed(users, name, outer, known)
+        if missed:
+            raise self.refuse(
+                f"{missed[0].name} reads parts of {name} that other iterations make",
+                "an iteration has to make all that it uses",
+                "compute the whole region under the loop (compute_at)",
+            )
         depth = max(stage_of[s.name] for s in users) - min(first) + 1
         return _circular_of(program.func.buffer(name), made, self.loop, depth)
 
@@ -231,6 +225,12 @@ class _Circular:
     dim: int | None
     size: int
 
+    def put(self, items: tuple[Expr, ...], new: Expr) -> tuple[Expr, ...]:
+        """Indices or extents of the buffer with a new one for the dimension."""
+        if self.dim is None:
+            return (new, *items)
+        return (*items[: self.dim], new, *items[self.dim + 1 :])
+
 
 def _touched(program: Program, inside: Mapping[str, int]) -> Iterator[tuple[str, list[Site], list[str]]]:
     """What some blocks write, in order of names: the buffer, who of them uses it, and who else does."""
@@ -243,17 +243,25 @@ def _touched(program: Program, inside: Mapping[str, int]) -> Iterator[tuple[str,
 def _spans(
     users: Sequence[Site], name: str, fixed: set[str], known: Simplifier, *, write: bool
 ) -> list[Span | None]:
-    found: list[Span | None] | None = None
-    for site in users:
-        spans = site.box(name, site.moving(fixed, known), known, write=write)
-        found = spans if found is None else [hull(a, b) for a, b in zip(found, spans, strict=True)]
-    return found or []
+    return hulls(site.box(name, site.moving(fixed, known), known, write=write) for site in users)
 
 
-def _filled(made: Sequence[Span | None], used: Sequence[Span | None], known: Simplifier) -> bool:
-    """Whether all that is used is made; a dimension that is not known has to be so on both sides."""
+def _made_and_missed(
+    users: Sequence[Site], name: str, fixed: set[str], known: Simplifier
+) -> tuple[list[Span | None], list[Site]]:
+    """The box that is made of a buffer, and those who use more than that, as far as is known."""
+    made = _spans([s for s in users if s.writes(name)], name, fixed, known, write=True)
     complete = [item for item in made if item is not None]
-    return len(complete) == len(made) and covers(complete, used, known)
+    missed = [
+        site
+        for site in users
+        if site.reads(name)
+        and not (
+            len(complete) == len(made)
+            and covers(complete, _spans([site], name, fixed, known, write=False), known)
+        )
+    ]
+    return made, missed
 
 
 def _circular_of(buffer: Buffer, made: Sequence[Span | None], loop: str, depth: int) -> _Circular:
@@ -261,8 +269,7 @@ def _circular_of(buffer: Buffer, made: Sequence[Span | None], loop: str, depth: 
     for dim, span in enumerate(made):
         assert span is not None
         step = span.begin.coefficient(loop)
-        others = [a for a in span.begin.terms if isinstance(a, Var) is False and loop in variables(a)]
-        if step > 0 and not others:
+        if step > 0 and _only_linear(span.begin, loop):
             size = (depth - 1) * step + span.extent
             extent = int_of(buffer.shape[dim])
             return _Circular(buffer, dim, size if extent is not None and size < extent else 0)
@@ -273,17 +280,11 @@ def _made_circular(func: Func, loop: For, found: Sequence[_Circular], fresh: Fre
     for circular in found:
         if circular.size == 0:
             continue
-        strides = circular.buffer.strides
-        if circular.dim is None:
-            shape = (const(circular.size), *circular.buffer.shape)
-            if strides:
-                strides = (strides[0] * circular.buffer.shape[0], *strides)
-        else:
-            shape = tuple(
-                const(circular.size) if number == circular.dim else n
-                for number, n in enumerate(circular.buffer.shape)
-            )
-        new = circular.buffer.replace(shape=shape, strides=strides)
+        old = circular.buffer
+        strides = old.strides
+        if strides and circular.dim is None:
+            strides = (strides[0] * old.shape[0], *strides)
+        new = old.replace(shape=circular.put(old.shape, const(circular.size)), strides=strides)
         change = _CircularAccesses(circular, new, loop, fresh)
         func = with_layouts(swap_buffer(func, new), new.name, ())
         func = func.replace(body=change.visit(func.body))
@@ -303,7 +304,8 @@ class _CircularAccesses(AccessRewriter):
             return item
         if isinstance(item, Region):
             return self._box(item)
-        return item.replace(buffer=self.new, indices=self._mapped(item.indices))
+        indices = self.circular.put(item.indices, self._turn(item.indices))
+        return item.replace(buffer=self.new, indices=indices)
 
     def visit_block(self, item: Block) -> Stmt:
         if not any(isinstance(part, Buffer) and part.name == self.new.name for part in item.walk()):
@@ -326,25 +328,18 @@ class _CircularAccesses(AccessRewriter):
         at = next((n for n, item in enumerate(block.iters) if item.kind == "reduce"), len(block.iters))
         return block.replace(iters=(*block.iters[:at], extra, *block.iters[at:]))
 
-    def _mapped(self, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    def _turn(self, indices: tuple[Expr, ...]) -> Expr:
+        """The index along the dimension: which version, or the old one modulo the size."""
         if self.circular.dim is None:
             assert self.version is not None
-            return (self.version, *indices)
-        return tuple(
-            self.known.simplify(item % self.circular.size) if number == self.circular.dim else item
-            for number, item in enumerate(indices)
-        )
+            return self.version
+        return self.known.simplify(indices[self.circular.dim] % self.circular.size)
 
     def _box(self, region: Region) -> Region:
-        if self.circular.dim is None:
-            assert self.version is not None
-            return Region(self.new, (self.version, *region.begin), (const(1), *region.extent))
-        begin, extent = list(region.begin), list(region.extent)
-        if int_of(extent[self.circular.dim]) == 1:
-            begin[self.circular.dim] = self.known.simplify(begin[self.circular.dim] % self.circular.size)
-        else:
-            begin[self.circular.dim], extent[self.circular.dim] = const(0), const(self.circular.size)
-        return Region(self.new, tuple(begin), tuple(extent))
+        dim, put, begin, length = self.circular.dim, self.circular.put, self._turn(region.begin), const(1)
+        if dim is not None and int_of(region.extent[dim]) != 1:
+            begin, length = const(0), const(self.circular.size)
+        return Region(self.new, put(region.begin, begin), put(region.extent, length))
 
 
 # ---------------------------------------------------------------- vthread

@@ -13,7 +13,7 @@ from compiler.schedule.move import Move, check_lifetimes, check_whole, disjoint,
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Program, Site
 from compiler.schedule.provided import Provided
-from compiler.schedule.regions import Span, clip, covers, hull, solve
+from compiler.schedule.regions import Span, clip, covers, dimensions, hull, solve
 from compiler.schedule.rewriting import put_after, put_before
 
 # ---------------------------------------------------------------- compute_at
@@ -101,19 +101,15 @@ class ComputeAt(Primitive[tuple[str, ...]]):
 
     def _needed(self, move: Move, readers: Sequence[Site]) -> dict[str, Span]:
         found: dict[str, Span] = {}
-        first = True
-        iters = [item for item in move.site.block.iters if item.kind == "spatial"]
-        for region in move.site.block.writes:
+        for number, region in enumerate(move.site.block.writes):
             name = region.buffer.name
             target: list[Span] | None = None
             for reader in (s for s in readers if s.reads(name)):
                 spans = move.read(reader, name)
                 target = spans if target is None else _around(target, spans, region.buffer.shape, move.known)
-            begins = [move.known.linear(item) for item in region.begin]
-            lengths = [int_of(item) or 1 for item in region.extent]
-            solved = solve(begins, lengths, target or [], iters, move.known) if target else {}
-            found = solved if first else _agreed(found, solved)
-            first = False
+            touched = dimensions(region, target, move.known) if target else []
+            solved = solve(touched, move.site.spatial, move.known)
+            found = _agreed(found, solved) if number else solved
         return {name: span for name, span in found.items() if is_narrower(move.site, name, span, move.known)}
 
 

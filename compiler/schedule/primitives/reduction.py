@@ -7,10 +7,8 @@ from typing import Any, ClassVar
 
 from compiler.loops.build import COMBINERS, identity_of
 from compiler.loops.ir import (
-    Binary,
     Block,
     Buffer,
-    Const,
     Expr,
     For,
     ForKind,
@@ -24,14 +22,13 @@ from compiler.loops.ir import (
     const,
     seq,
 )
-from compiler.loops.linear import operands
+from compiler.loops.linear import conjuncts
 from compiler.loops.queries import variables
-from compiler.loops.regions import block_regions
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.primitives.base import Primitive
-from compiler.schedule.program import Fresh, Program, iter_kinds, outer_blocks, trip_count
+from compiler.schedule.program import Fresh, Program, Site, iter_kinds, outer_blocks, trip_count
 from compiler.schedule.races import repeated_work, unfinished_use
-from compiler.schedule.rewriting import map_blocks, nest, replace_statements
+from compiler.schedule.rewriting import declared, map_blocks, nest, replace_statements, update_of
 
 _COMBINERS = {op: name for name, op in COMBINERS.items()}
 
@@ -42,26 +39,26 @@ class _Reduction:
 
     program: Program
     fresh: Fresh
-    block: Block
-    loops: tuple[For, ...]
+    site: Site
+
+    @property
+    def block(self) -> Block:
+        return self.site.block
+
+    @property
+    def loops(self) -> tuple[For, ...]:
+        return self.site.loops
 
     @property
     def reduce_loops(self) -> tuple[For, ...]:
         return tuple(loop for loop in self.loops if "reduce" in iter_kinds(self.block, loop.var.name))
-
-    @property
-    def spatial(self) -> tuple[Iter, ...]:
-        return tuple(item for item in self.block.iters if item.kind == "spatial")
-
-    def known(self) -> Simplifier:
-        return Simplifier(self.program.bounds_at(self.block.name))
 
     def at_start(self, cond: Expr, keep: str = "") -> Expr:
         """A condition where all reduce loops (but `keep`) are at 0."""
         zeros: dict[str, Expr] = {
             loop.var.name: const(0) for loop in self.reduce_loops if loop.var.name != keep
         }
-        return self.known().simplify(substitute(cond, zeros))
+        return Simplifier(self.program.bounds_at(self.block.name)).simplify(substitute(cond, zeros))
 
     def spatial_copies(
         self, first: int, block: Block, suffix: str, *, keep_kinds: bool
@@ -85,12 +82,13 @@ class _Reduction:
 
 
 def _reduction(primitive: Primitive[Any], program: Program, name: str) -> _Reduction:
-    block = program.block(name, primitive.name)
+    site = program.site(name, primitive.name)
+    block = site.block
     if block.init is None or not block.is_reduction:
         why = "it has no init" if block.is_reduction else "it has no reduce iterations"
         hint = "it was decomposed before" if block.is_reduction else "name a block that sums or compares"
         raise primitive.refuse(f"block {name} is no reduction", where=f"block {name}", why=why, hint=hint)
-    found = _Reduction(program, program.namer(), block, program.loops_around(name))
+    found = _Reduction(program, program.namer(), site)
     for item in block.iters:
         if item.kind == "reduce" and found.at_start(item.binding) != const(0):
             raise primitive.refuse(
@@ -172,16 +170,13 @@ class DecomposeReduction(Primitive[str]):
     def _start(self, work: _Reduction) -> Block:
         fresh, block = work.fresh, work.block
         name = fresh(f"{block.name}_init")
-        names: dict[str, Expr] = {item.var.name: Var(fresh(f"{item.var.name}_init")) for item in work.spatial}
-        iters = tuple(item.replace(var=names[item.var.name]) for item in work.spatial)
+        spatial = work.site.spatial
+        names: dict[str, Expr] = {item.var.name: Var(fresh(f"{item.var.name}_init")) for item in spatial}
+        iters = tuple(item.replace(var=names[item.var.name]) for item in spatial)
         assert block.init is not None
         body = substitute(block.init, names)
-        reads, writes = block_regions(body)
-        predicate: Expr | None = None
-        for cond in operands(block.predicate, "and") if block.predicate is not None else ():
-            start = work.at_start(cond)
-            predicate = all_of(predicate, start)
-        return Block(name, iters, reads, writes, body, None, predicate)
+        predicate = all_of(*(work.at_start(cond) for cond in conjuncts(block.predicate)))
+        return declared(Block(name, iters, (), (), body, None, predicate))
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +212,7 @@ class RFactor(Primitive[tuple[str, str]]):
         loops, final = work.spatial_copies(top, self._final(work), "final", keep_kinds=False)
         last = For(Var(work.fresh(f"{self.loop}_final")), const(extent), final)
         factor = Iter(Var(work.fresh(f"v{self.loop}")), last.extent, "reduce", last.var)
-        final = self._add_up(final, factor, buffer, op)
+        final = self._add_up(final, target, factor, buffer, op)
         first = _with_block(work.loops[top], self.block, partial)
         after = nest((*loops, last), final)
         new = replace_statements(program.func, {first.var.name: seq(first, after)})
@@ -228,12 +223,9 @@ class RFactor(Primitive[tuple[str, str]]):
 
     def _update(self, block: Block) -> tuple[Store, Expr, str]:
         """The store `C = C op value` of the block: (store, value, op)."""
-        body = block.body
-        if isinstance(body, Store) and body.mask is None and isinstance(body.value, Binary):
-            own = Load(body.buffer, body.indices)
-            a, b = body.value.a, body.value.b
-            if body.value.op in _COMBINERS and own in {a, b} and a != b:
-                return body, b if a == own else a, body.value.op
+        body, (op, value) = block.body, update_of(block.body) or ("", None)
+        if isinstance(body, Store) and body.mask is None and op in _COMBINERS and value is not None:
+            return body, value, op
         raise self.refuse(
             f"block {self.block} is not of the form C = C op x",
             where=f"block {self.block}",
@@ -253,9 +245,9 @@ class RFactor(Primitive[tuple[str, str]]):
             )
         if not 0 <= self.axis <= rank:
             raise self.refuse(f"axis {self.axis} is out of range", where=where, why=f"0..{rank} is possible")
-        for cond in operands(work.block.predicate, "and") if work.block.predicate is not None else ():
-            inner = {item.var.name for item in work.reduce_loops}
-            if variables(cond) & inner and not _is_true(work.at_start(cond, keep=self.loop)):
+        inner = {item.var.name for item in work.reduce_loops}
+        for cond in conjuncts(work.block.predicate):
+            if variables(cond) & inner and all_of(work.at_start(cond, keep=self.loop)) is not None:
                 raise self.refuse(
                     f"some iterations of {self.loop} have nothing to start with",
                     where=where,
@@ -305,32 +297,27 @@ class RFactor(Primitive[tuple[str, str]]):
                     split[name] = Iter(Var(fresh(f"v{name}")), loop.extent, "reduce", Var(name))
             inner: dict[str, Expr] = {name: it.var for name, it in split.items()}
             values[item.var.name] = substitute(item.binding, {**inner, self.loop: factor.var})
-        target = _store_of(block)
-        at = self._with_axis(target.indices, factor.var)
+        at = self._with_axis(work.site.body.indices, factor.var)
         simplifier = Simplifier({})
         indices = tuple(simplifier.simplify(substitute(item, values)) for item in at)
         new_value = substitute(value, values)
         reduce = (*kept, *split.values())
         start = Store(buffer, indices, identity_of(_COMBINERS[op], buffer.dtype)) if reduce else None
         total = binary(op, Load(buffer, indices), new_value) if reduce else new_value
-        body = Store(buffer, indices, total)
-        reads, writes = block_regions(body)
-        iters = (*spatial, factor, *reduce)
-        return Block(buffer.name, iters, reads, writes, body, start, block.predicate, block.annotations)
+        iters, body = (*spatial, factor, *reduce), Store(buffer, indices, total)
+        made = Block(buffer.name, iters, (), (), body, start, block.predicate, block.annotations)
+        return declared(made)
 
     def _final(self, work: _Reduction) -> Block:
         """The block that will add up the partial results, still without the iteration that does it."""
         block, inner = work.block, {item.var.name for item in work.reduce_loops}
-        conditions = operands(block.predicate, "and") if block.predicate is not None else ()
-        kept = [cond for cond in conditions if not variables(cond) & inner]
-        return Block(block.name, work.spatial, (), (), block.body, block.init, all_of(*kept))
+        kept = [cond for cond in conjuncts(block.predicate) if not variables(cond) & inner]
+        return Block(block.name, work.site.spatial, (), (), block.body, block.init, all_of(*kept))
 
-    def _add_up(self, final: Block, factor: Iter, buffer: Buffer, op: str) -> Block:
-        target = _store_of(final)
+    def _add_up(self, final: Block, target: Store, factor: Iter, buffer: Buffer, op: str) -> Block:
         part = Load(buffer, self._with_axis(target.indices, factor.var))
         body = Store(target.buffer, target.indices, binary(op, Load(target.buffer, target.indices), part))
-        reads, writes = block_regions(body)
-        return final.replace(iters=(*final.iters, factor), reads=reads, writes=writes, body=body)
+        return declared(final.replace(iters=(*final.iters, factor), body=body))
 
 
 def _with_block(loop: For, name: str, block: Block) -> For:
@@ -338,12 +325,3 @@ def _with_block(loop: For, name: str, block: Block) -> For:
     new = map_blocks(loop, lambda item: block if item.name == name else item)
     assert isinstance(new, For)
     return new
-
-
-def _store_of(block: Block) -> Store:
-    assert isinstance(block.body, Store)
-    return block.body
-
-
-def _is_true(cond: Expr) -> bool:
-    return isinstance(cond, Const) and bool(cond.value)

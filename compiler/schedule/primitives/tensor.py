@@ -24,7 +24,7 @@ from compiler.loops.ir import (
     Var,
     const,
 )
-from compiler.loops.linear import Linear, operands
+from compiler.loops.linear import Linear, conjuncts
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.errors import ScheduleError
@@ -151,7 +151,7 @@ class _Split:
     def predicate(self) -> tuple[Expr | None, Expr | None]:
         """The conditions for the new block and for the old one."""
         before, inside = [], []
-        for cond in operands(self.block.predicate, "and") if self.block.predicate is not None else ():
+        for cond in conjuncts(self.block.predicate):
             used = variables(cond)
             if used.isdisjoint(self.inner):
                 before.append(cond)
