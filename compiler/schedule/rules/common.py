@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from compiler.core.node import IRNode
 from compiler.loops.annotations import stage_of
 from compiler.loops.index_map import IndexMap
-from compiler.loops.ir import Binary, Block, Const, Expr, Iter, Store, Var
+from compiler.loops.ir import CONSTANT, Binary, Block, Const, Expr, ForKind, Iter, Store, Var
+from compiler.loops.layout import lanes_last
 from compiler.loops.queries import extent_of
+from compiler.schedule.program import Access, Site
 from compiler.schedule.schedule import Schedule
 
 SMALL = 16_384
@@ -48,6 +50,30 @@ def split_iteration(schedule: Schedule, block: str, axis: int, size: int) -> Non
     """Let a block run over groups of `size` and steps inside a group instead of one iteration."""
     rank = len(schedule.block(block).iters)
     schedule.transform_block_layout(block, IndexMap.identity(rank).split(axis, size))
+
+
+def lone_dim(access: Access, var: Var) -> int | None:
+    """The dimension whose index is a variable by itself; None for no dimension, or for several."""
+    dims = [number for number, index in enumerate(access.indices) if index == var]
+    return dims[0] if len(dims) == 1 else None
+
+
+def lanes_innermost(schedule: Schedule, block: Site, var: Var, lanes: int) -> None:
+    """Constants of a block that run along a variable are kept in blocks of lanes."""
+    for load in block.loads:
+        dim = lone_dim(load, var)
+        if load.buffer.scope == CONSTANT and dim is not None:
+            schedule.transform_layout(load.buffer.name, lanes_last(len(load.indices), dim, lanes))
+
+
+def unroll_inside(schedule: Schedule, block: str, at: str, skip: Sequence[str] = ()) -> None:
+    """Unroll the loops of a block inside of `at` but some, the innermost over lanes."""
+    loops = list(schedule.loops(block))
+    *inner, lane = [loop for loop in loops[loops.index(at) + 1 :] if loop not in skip]
+    for loop in inner:
+        if schedule.loop(loop).kind is ForKind.SERIAL:
+            schedule.unroll(loop)
+    schedule.vectorize(lane)
 
 
 def group_sizes(expr: IRNode, var: Var) -> list[int]:

@@ -21,7 +21,7 @@ from compiler.loops.ir import CONSTANT, Const, Var
 from compiler.loops.queries import extent_of
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Site
-from compiler.schedule.rules.common import split_iteration
+from compiler.schedule.rules.common import lone_dim, split_iteration
 from compiler.schedule.rules.threads.common import units
 from compiler.schedule.rules.threads.gemm import extent_of_parts, find_axes, implicit_gemm
 from compiler.schedule.rules.threads.reduction import alone
@@ -121,10 +121,10 @@ def _cut(schedule: Schedule, name: str, block: Site, chunks: int) -> str:
     axis = block.reduce[number]
     size = extent_of(axis.extent) // chunks
     for load in block.loads:
-        at = [n for n, index in enumerate(load.indices) if index == axis.var]
+        at = lone_dim(load, axis.var)
         plain = all(isinstance(index, Var | Const) for index in load.indices)
-        if load.buffer.scope == CONSTANT and len(at) == 1 and plain:
-            index_map = IndexMap.identity(len(load.indices)).split(at[0], size)
+        if load.buffer.scope == CONSTANT and at is not None and plain:
+            index_map = IndexMap.identity(len(load.indices)).split(at, size)
             schedule.transform_layout(load.buffer.name, index_map)
     split_iteration(schedule, name, count + number, size)
     parts, buffer = schedule.rfactor(name, schedule.loops(name)[count + number])

@@ -33,6 +33,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import PARTITION, PREFETCH
 from compiler.loops.index_map import AXES, IndexMap
@@ -47,8 +48,11 @@ from compiler.schedule.rules.common import (
     fuse_all,
     group_sizes,
     is_lane_of,
+    lanes_innermost,
+    lone_dim,
     split_iteration,
     strip_mine,
+    unroll_inside,
 )
 from compiler.schedule.rules.vector.register_tile import (
     ContractionProblem,
@@ -118,35 +122,22 @@ def _lane_axis(spatial: tuple[Iter, ...], packed: Access | None, others: list[Ac
             return max(free, key=lambda item: extent_of(item.extent))
     for item in reversed(spatial):
         touching = [load for load in others if item.var.name in load.uses]
-        if (
-            touching
-            and all(_adjacent(load, item.var.name) for load in touching)
-            and extent_of(item.extent) > 1
-        ):
+        beside = touching and all(_adjacent(load, item.var.name) for load in touching)
+        if beside and extent_of(item.extent) > 1:
             return item
     return None
 
 
 def _varies(load: Access, name: str) -> bool:
     """Whether neighbours along `name` read different elements (a whole group of channels reads the same)."""
-    for index in load.indices:
-        rest = _without_groups(index, name)
-        if name in rest:
-            return True
-    return False
+    return any(_tells(index, Var(name)) for index in load.indices)
 
 
-def _without_groups(index: Expr, name: str) -> frozenset[str]:
-    """Variables of an index, where `name // size` does not count as a use of `name`."""
-    if isinstance(index, Binary) and index.op == "floordiv" and index.a == Var(name):
-        return frozenset()
-    if isinstance(index, Var):
-        return frozenset({index.name})
-    found: frozenset[str] = frozenset()
-    for child in index.children():
-        if isinstance(child, Expr):
-            found |= _without_groups(child, name)
-    return found
+def _tells(index: IRNode, var: Var) -> bool:
+    """Whether an index uses a variable otherwise than as `var // size`."""
+    if isinstance(index, Binary) and index.op == "floordiv" and index.a == var:
+        return False
+    return index == var or any(_tells(child, var) for child in index.children())
 
 
 def _adjacent(load: Access, name: str) -> bool:
@@ -233,12 +224,13 @@ class _Contraction:
         facts: TargetFacts,
         chooser: Chooser,
     ) -> None:
-        self.s, self.name, self.block, self.roles = schedule, name, block, roles
+        self.s, self.name = schedule, name
         self.lanes, self.facts, self.chooser = lanes, facts, chooser
-        self._name_axes()
+        self._take(block, roles)
 
-    def _name_axes(self) -> None:
-        iters, roles = self.block.block.iters, self.roles
+    def _take(self, block: Site, roles: Roles) -> None:
+        self.block, self.roles = block, roles
+        iters = block.block.iters
         self.lane = iters[roles.lane]
         self.row = iters[roles.row] if roles.row is not None else None
         self.line = iters[roles.line] if roles.line is not None else None
@@ -263,28 +255,28 @@ class _Contraction:
         size = self.roles.group
         store, lane = self.block.store, self.lane.var
         self._split_buffer(accumulator, store, lane, size)
-        for load in self.block.loads:
-            if load.buffer.scope == CONSTANT:
-                self._split_buffer(load.buffer.name, load, lane, size)
+        self._split_constants(self.block, lane, size)
         reader = self.s.site(epilogue)
         runs_along = self._epilogue_lane(reader, accumulator)
-        for load in reader.loads:
-            if load.buffer.scope == CONSTANT and runs_along is not None:
-                self._split_buffer(load.buffer.name, load, runs_along, size)
+        if runs_along is not None:
+            self._split_constants(reader, runs_along, size)
         split_iteration(self.s, self.name, self.roles.lane, size)
         if runs_along is not None:
-            axis = next(n for n, item in enumerate(reader.block.iters) if item.var == runs_along)
-            split_iteration(self.s, epilogue, axis, size)
+            split_iteration(self.s, epilogue, _number_of(reader, runs_along), size)
         block = self.s.site(self.name)
         roles = find_roles(block)
         assert roles is not None
-        self.block, self.roles = block, roles
-        self._name_axes()
+        self._take(block, roles)
+
+    def _split_constants(self, block: Site, var: Var, size: int) -> None:
+        for load in block.loads:
+            if load.buffer.scope == CONSTANT:
+                self._split_buffer(load.buffer.name, load, var, size)
 
     def _split_buffer(self, buffer: str, access: Access, var: Var, size: int) -> None:
-        dims = [n for n, index in enumerate(access.indices) if index == var]
-        if len(dims) == 1:
-            self.s.transform_layout(buffer, IndexMap.identity(len(access.indices)).split(dims[0], size))
+        dim = lone_dim(access, var)
+        if dim is not None:
+            self.s.transform_layout(buffer, IndexMap.identity(len(access.indices)).split(dim, size))
 
     # -- layouts
 
@@ -299,18 +291,11 @@ class _Contraction:
         if not is_lane_of(store.indices[-1], self.lane.var.name):  # else it has a blocked output's layout
             lane_dim = self._dim_of(store, self.lane)
             self.s.transform_layout(accumulator, lanes_last(len(store.indices), lane_dim, self.lanes))
-        for load in reader.loads:
-            if load.buffer.scope == CONSTANT and lane_var is not None:
-                dims = [n for n, index in enumerate(load.indices) if index == lane_var]
-                if len(dims) == 1:
-                    self.s.transform_layout(
-                        load.buffer.name,
-                        lanes_last(len(load.indices), dims[0], self.lanes),
-                    )
+        if lane_var is not None:
+            lanes_innermost(self.s, reader, lane_var, self.lanes)
         strip_mine(self.s, self.name, self.roles.lane, self.lanes)
-        lane_at = next((n for n, item in enumerate(reader.block.iters) if item.var == lane_var), None)
-        if lane_at is not None:
-            strip_mine(self.s, epilogue, lane_at, self.lanes)
+        if lane_var is not None:
+            strip_mine(self.s, epilogue, _number_of(reader, lane_var), self.lanes)
 
     def packed_map(self, packed: Access, vectors: int) -> IndexMap:
         """The order in which the tile reads the constant: lane blocks, reduction, lane."""
@@ -446,7 +431,7 @@ class _Contraction:
         init = s.decompose_reduction(self.name, chunk)
         load, store = s.cache_inplace(self.name, sums, "register", tiles[-1])
         for block in (load, self.name, store):
-            self._unroll(block, tiles[-1], reduce)
+            unroll_inside(s, block, tiles[-1], reduce)
         for block in (init, epilogue):
             s.vectorize(s.loops(block)[-1])
         s.parallel(fused)
@@ -459,14 +444,10 @@ class _Contraction:
         s.reverse_compute_at(epilogue, at)
         init = s.decompose_reduction(self.name, reduce[0])
         for block in (init, self.name, epilogue):
-            self._unroll(block, at, reduce)
+            unroll_inside(s, block, at, reduce)
         if work >= SMALL:
             s.parallel(fused)
 
-    def _unroll(self, block: str, at: str, reduce: list[str]) -> None:
-        """Unroll the loops of a block inside of `at` but those of the reduction; the innermost is lanes."""
-        loops = list(self.s.loops(block))
-        *inner, lane = [loop for loop in loops[loops.index(at) + 1 :] if loop not in reduce]
-        for loop in inner:
-            self.s.unroll(loop)
-        self.s.vectorize(lane)
+
+def _number_of(block: Site, var: Var) -> int:
+    return next(number for number, item in enumerate(block.block.iters) if item.var == var)

@@ -16,17 +16,24 @@ the threads share out the transform of the input first, and then the blocks of o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import APART, PARTITION, PREFETCH, stage_of
-from compiler.loops.ir import CONSTANT, Block, ForKind, Func, Load
+from compiler.loops.ir import CONSTANT, Block, Func, Load
 from compiler.loops.layout import Layout, lanes_last
 from compiler.loops.queries import extent_of, variables
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Program
-from compiler.schedule.rules.common import fuse_all, is_lane, stores_lanes, strip_mine
+from compiler.schedule.rules.common import (
+    fuse_all,
+    is_lane,
+    lanes_innermost,
+    stores_lanes,
+    strip_mine,
+    unroll_inside,
+)
 from compiler.schedule.rules.vector.register_tile import ContractionProblem, register_tiles, uneven
 from compiler.schedule.schedule import Schedule
 
@@ -219,7 +226,7 @@ class _Winograd:
         self._tiles(outer[-1] if self.plan.band != WHOLE else None)
         self._columns_first(self.names["result_rows"])
         for block in (self.names["result_rows"], self.shape.result):
-            self._unroll(block, across)
+            unroll_inside(self.s, block, across)
         self.s.parallel(fuse_all(self.s, outer) if self.plan.band != WHOLE else chunk)
 
     def _layouts(self) -> str:
@@ -234,17 +241,9 @@ class _Winograd:
             s.transform_layout(s.site(name).target, lanes_last(4, 2, self.lanes))
         for name in ("tile_rows", "result_rows"):
             s.set_scope(s.site(self.names[name]).target, "register")
-        self._epilogue_constants()
+        last = s.site(self.shape.result)
+        lanes_innermost(s, last, last.block.iters[1].var, self.lanes)
         return s.cache_write(self.names["products"], s.site(products.name).target, "register")
-
-    def _epilogue_constants(self) -> None:
-        """Constants of the epilogue that run along channels get lanes, too."""
-        last = self.s.site(self.shape.result)
-        channel = last.block.iters[1].var
-        for load in last.loads:
-            dims = [number for number, index in enumerate(load.indices) if index == channel]
-            if load.buffer.scope == CONSTANT and len(dims) == 1:
-                self.s.transform_layout(load.buffer.name, lanes_last(len(load.indices), dims[0], self.lanes))
 
     def _iterations(self, copy: str) -> None:
         for name in (*self.names.values(), copy):
@@ -281,7 +280,7 @@ class _Winograd:
         s.reverse_compute_at(copy, outer)
         init = s.decompose_reduction(name, c_outer)
         for block in (init, name, copy):
-            self._unroll(block, outer, skip=(c_outer, c_inner))
+            unroll_inside(s, block, outer, skip=(c_outer, c_inner))
 
     def _tiles(self, band: str | None) -> None:
         """Transform tile by tile; the rows of p and -p together."""
@@ -295,7 +294,7 @@ class _Winograd:
         s.compute_at(self.names["tile_rows"], pair)
         self._columns_first(self.names["tile_rows"])
         for block in (self.names["tile_rows"], name):
-            self._unroll(block, across)
+            unroll_inside(s, block, across)
         if band is None:
             s.parallel(fuse_all(s, around))
 
@@ -311,12 +310,3 @@ class _Winograd:
         used = variables(self.s.block(block).iters[axis].binding)
         others = {name for other in self.s.blocks() if other != block for name in self.s.loops(other)}
         return tuple(loop for loop in self.s.loops(block) if loop in used and loop not in others)
-
-    def _unroll(self, block: str, at: str, skip: Sequence[str] = ()) -> None:
-        """Unroll the loops of a block inside of `at`, the innermost over lanes."""
-        loops = list(self.s.loops(block))
-        *inner, lane = [loop for loop in loops[loops.index(at) + 1 :] if loop not in skip]
-        for loop in inner:
-            if self.s.loop(loop).kind is ForKind.SERIAL:
-                self.s.unroll(loop)
-        self.s.vectorize(lane)
