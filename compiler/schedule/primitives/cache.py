@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from compiler.loops.ir import Buffer, Expr, Func, Region, Seq, Stmt, const, seq
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.layout_changes import layouts_of, with_layouts
 from compiler.schedule.nest import executed_box, make_nest, own_conditions
-from compiler.schedule.primitives.base import Primitive
+from compiler.schedule.primitives.base import Made, Primitive
 from compiler.schedule.program import Fresh, Program, Site, ranges, reads_itself
 from compiler.schedule.regions import Inner, Span, clip, is_dense
 from compiler.schedule.rewriting import (
@@ -28,12 +28,34 @@ from compiler.schedule.rewriting import (
 # ---------------------------------------------------------------- caches
 
 
-def _cache_of(func: Func, fresh: Fresh, buffer: Buffer, scope: str) -> tuple[Func, Buffer]:
-    """A new local buffer of the same shape and layout; lowering makes it as small as its uses."""
-    name = fresh(f"{buffer.name}_{scope.replace('.', '_')}")
-    cache = Buffer(name, buffer.dtype, buffer.shape, scope)
-    func = func.replace(allocs=(*func.allocs, cache))
-    return with_layouts(func, name, layouts_of(func, buffer.name)), cache
+@dataclass(frozen=True, slots=True)
+class _Caching(Primitive[Made]):
+    """A step that lets a block use a cache in place of a buffer."""
+
+    block: str
+    buffer: str
+    scope: str
+
+    def cached(self, program: Program, fresh: Fresh, old: Buffer) -> tuple[Func, Buffer]:
+        """The Func in which the block uses a new local buffer of the same shape and layout, and that buffer.
+
+        Lowering makes it as small as its uses.
+        """
+        name = fresh(f"{self.buffer}_{self.scope.replace('.', '_')}")
+        cache = Buffer(name, old.dtype, old.shape, self.scope)
+        func = program.func.replace(allocs=(*program.func.allocs, cache))
+        func = with_layouts(func, name, layouts_of(func, self.buffer))
+        new = use_buffer(program.block(self.block), self.buffer, cache)
+        return replace_statements(func, {self.block: new}), cache
+
+    def check_single(self, writes: Sequence[Region]) -> None:
+        """Refuse unless the block writes the buffer at one place in each iteration."""
+        if len(writes) != 1 or any(int_of(item) != 1 for item in writes[0].extent):
+            raise self.refuse(
+                f"it writes more than one element of {self.buffer} at a time",
+                "a copy needs one place for each iteration",
+                "cache before blockize and tensorize",
+            )
 
 
 def _beside(program: Program, block: str) -> list[Site]:
@@ -43,18 +65,8 @@ def _beside(program: Program, block: str) -> list[Site]:
     return [site for site in program.sites.values() if site.name != block and holds(top, {site.name})]
 
 
-def _check_single(step: Primitive[Any], writes: Sequence[Region]) -> None:
-    """Refuse unless a block writes a buffer at one place in each iteration."""
-    if len(writes) != 1 or any(int_of(item) != 1 for item in writes[0].extent):
-        raise step.refuse(
-            f"it writes more than one element of {step.arguments()['buffer']} at a time",
-            "a copy needs one place for each iteration",
-            "cache before blockize and tensorize",
-        )
-
-
 @dataclass(frozen=True, slots=True)
-class CacheWrite(Primitive[str]):
+class CacheWrite(_Caching[str]):
     """Let a block write a cache, and copy from there.
 
     block: the block. buffer: what it writes. scope: where the cache lives. The copy runs over the spatial
@@ -66,19 +78,14 @@ class CacheWrite(Primitive[str]):
 
     name: ClassVar[str] = "cache_write"
 
-    block: str
-    buffer: str
-    scope: str
-
     def apply(self, program: Program) -> tuple[Func, str]:
         buffer, fresh = program.buffer(self.buffer, self.name), program.namer()
         site = program.site(self.block, self.name)
         indices = self._indices(site)
         self._check(program, site, indices)
         name = fresh(f"{self.buffer}_write")
-        func, cache = _cache_of(program.func, fresh, buffer, self.scope)
+        moved, cache = self.cached(program, fresh, buffer)
         nest = self._copy(site, name, (buffer, cache), indices, fresh)
-        moved = replace_statements(func, {self.block: use_buffer(site.block, self.buffer, cache)})
         return moved.replace(body=put_after(moved.body, {self.block}, nest)), name
 
     def _copy(
@@ -115,7 +122,7 @@ class CacheWrite(Primitive[str]):
         if not found:
             written = ", ".join(item.buffer.name for item in site.block.writes)
             raise self.refuse(f"it does not write {self.buffer}", f"it writes {written}", f"one of {written}")
-        _check_single(self, found)
+        self.check_single(found)
         return found[0].begin
 
     def _check(self, program: Program, site: Site, indices: tuple[Expr, ...]) -> None:
@@ -148,7 +155,7 @@ class CacheWrite(Primitive[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class CacheRead(Primitive[str]):
+class CacheRead(_Caching[str]):
     """Let a block read a copy of a buffer.
 
     block: the block. buffer: what it reads. scope: where the copy lives. The copy holds the box that the
@@ -160,23 +167,18 @@ class CacheRead(Primitive[str]):
 
     name: ClassVar[str] = "cache_read"
 
-    block: str
-    buffer: str
-    scope: str
-
     def apply(self, program: Program) -> tuple[Func, str]:
         buffer, fresh = program.buffer(self.buffer, self.name), program.namer()
         site = program.site(self.block, self.name)
         self._check(program, site)
         name = fresh(f"{self.buffer}_read")
         spans = self._box(site, buffer)
-        func, cache = _cache_of(program.func, fresh, buffer, self.scope)
+        moved, cache = self.cached(program, fresh, buffer)
         iters = fresh_iters(fresh, name, [const(span.extent) for span in spans])
         known = Simplifier(ranges(iters))
         begins = [span.begin.constant for span in spans]
         at = tuple(known.simplify(item.var + begin) for item, begin in zip(iters, begins, strict=True))
         copy = copying(name, iters, cache, buffer, at)
-        moved = replace_statements(func, {self.block: use_buffer(site.block, self.buffer, cache)})
         return moved.replace(body=put_before(moved.body, {self.block}, nest_of(copy))), name
 
     def _check(self, program: Program, site: Site) -> None:
@@ -228,7 +230,7 @@ class CacheRead(Primitive[str]):
 
 
 @dataclass(frozen=True, slots=True)
-class CacheInplace(Primitive[tuple[str, str]]):
+class CacheInplace(_Caching[tuple[str, str]]):
     """Load a tile of an accumulator into a cache, update it there, and store it back, under a loop.
 
     block: a block that updates what another one initialised (after decompose_reduction). buffer: the
@@ -241,9 +243,6 @@ class CacheInplace(Primitive[tuple[str, str]]):
 
     name: ClassVar[str] = "cache_inplace"
 
-    block: str
-    buffer: str
-    scope: str
     loop: str
 
     def apply(self, program: Program) -> tuple[Func, tuple[str, str]]:
@@ -252,10 +251,9 @@ class CacheInplace(Primitive[tuple[str, str]]):
         site = program.site(self.block, self.name)
         self._check(program, site)
         load, store = fresh(f"{self.buffer}_load"), fresh(f"{self.buffer}_store")
-        func, cache = _cache_of(program.func, fresh, buffer, self.scope)
+        moved, cache = self.cached(program, fresh, buffer)
         before = self._tile_copy(program, fresh, load, site, (cache, buffer))
         after = self._tile_copy(program, fresh, store, site, (buffer, cache))
-        moved = replace_statements(func, {self.block: use_buffer(site.block, self.buffer, cache)})
         loop = Program(moved).loop(self.loop)
         moved = replace_statements(moved, {self.loop: loop.replace(body=seq(before, loop.body, after))})
         return moved, (load, store)
@@ -273,7 +271,7 @@ class CacheInplace(Primitive[tuple[str, str]]):
                 "a tile that is loaded has to hold the values so far",
                 "use decompose_reduction first, or cache_write",
             )
-        _check_single(self, site.writes(self.buffer))
+        self.check_single(site.writes(self.buffer))
         for other in program.sites.values():
             if other.name != site.name and other.uses(self.buffer) and other.under(self.loop):
                 raise self.refuse(

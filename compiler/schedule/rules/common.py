@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from compiler.core.node import IRNode
 from compiler.loops.annotations import stage_of
 from compiler.loops.index_map import IndexMap
-from compiler.loops.ir import CONSTANT, Binary, Block, Const, Expr, ForKind, Iter, Store, Var
+from compiler.loops.ir import CONSTANT, Binary, Block, Const, Expr, ForKind, Iter, Load, Store, Var
 from compiler.loops.layout import lanes_last
 from compiler.loops.queries import extent_of
 from compiler.schedule.program import Access, Site
@@ -50,6 +50,11 @@ def split_iteration(schedule: Schedule, block: str, axis: int, size: int) -> Non
     """Let a block run over groups of `size` and steps inside a group instead of one iteration."""
     rank = len(schedule.block(block).iters)
     schedule.transform_block_layout(block, IndexMap.identity(rank).split(axis, size))
+
+
+def plainly_indexed(load: Access | Load) -> bool:
+    """Whether each index is an iteration by itself, or a constant."""
+    return all(isinstance(index, Var | Const) for index in load.indices)
 
 
 def lone_dim(access: Access, var: Var) -> int | None:

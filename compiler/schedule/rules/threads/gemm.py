@@ -22,14 +22,14 @@ from dataclasses import dataclass, replace
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import ASYNC
 from compiler.loops.index_map import AXES, IndexMap, fused
-from compiler.loops.ir import CONSTANT, REGISTER, SHARED, Buffer, Const, Expr, Iter, Load, Var
+from compiler.loops.ir import CONSTANT, REGISTER, SHARED, Buffer, Expr, Iter, Load, Var
 from compiler.loops.queries import extent_of, variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.chooser import Chooser
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Site
-from compiler.schedule.rules.common import group_sizes
+from compiler.schedule.rules.common import group_sizes, plainly_indexed
 from compiler.schedule.rules.threads.common import THREAD
 from compiler.schedule.rules.threads.elementwise import aligned_run, asks, widest
 from compiler.schedule.rules.threads.fetch import by_k_iterations, fetch_coalesced, fetch_transposed, is_plain
@@ -410,8 +410,3 @@ def _steps_written_out(tile: ThreadTile) -> int:
 def runs_along(block: Site, item: Iter) -> bool:
     """Whether neighbours along an iteration lie side by side where the block reads."""
     return any(block.stride(load, item.var.name) == 1 for load in block.loads)
-
-
-def plainly_indexed(load: Load) -> bool:
-    """Whether each index is an iteration by itself, or a constant."""
-    return all(isinstance(index, Var | Const) for index in load.indices)

@@ -76,11 +76,6 @@ class MatrixTile:
         return (self.along_rows, self.along_columns, self.own_rows, self.own_columns, self.depth)
 
     @property
-    def row_elements(self) -> int:
-        """From one row of a staged factor to the next."""
-        return self.depth + self.padding
-
-    @property
     def padding(self) -> int:
         """Elements between staged rows."""
         return _PADDING_BYTES // self.unit.factor.bytes
@@ -88,7 +83,7 @@ class MatrixTile:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of a block."""
-        return (self.rows + self.columns) * self.row_elements * self.unit.factor.bytes
+        return (self.rows + self.columns) * (self.depth + self.padding) * self.unit.factor.bytes
 
     @property
     def groups(self) -> int:

@@ -17,11 +17,11 @@ from dataclasses import replace
 
 from compiler.core.target import TargetFacts
 from compiler.loops.index_map import IndexMap
-from compiler.loops.ir import CONSTANT, Const, Var
+from compiler.loops.ir import CONSTANT
 from compiler.loops.queries import extent_of
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Site
-from compiler.schedule.rules.common import lone_dim, split_iteration
+from compiler.schedule.rules.common import lone_dim, plainly_indexed, split_iteration
 from compiler.schedule.rules.threads.common import units
 from compiler.schedule.rules.threads.gemm import extent_of_parts, find_axes, implicit_gemm
 from compiler.schedule.rules.threads.reduction import alone
@@ -122,8 +122,7 @@ def _cut(schedule: Schedule, name: str, block: Site, chunks: int) -> str:
     size = extent_of(axis.extent) // chunks
     for load in block.loads:
         at = lone_dim(load, axis.var)
-        plain = all(isinstance(index, Var | Const) for index in load.indices)
-        if load.buffer.scope == CONSTANT and at is not None and plain:
+        if load.buffer.scope == CONSTANT and at is not None and plainly_indexed(load):
             index_map = IndexMap.identity(len(load.indices)).split(at, size)
             schedule.transform_layout(load.buffer.name, index_map)
     split_iteration(schedule, name, count + number, size)

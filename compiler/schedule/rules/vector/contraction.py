@@ -37,7 +37,7 @@ from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import PARTITION, PREFETCH
 from compiler.loops.index_map import AXES, IndexMap
-from compiler.loops.ir import CONSTANT, Binary, Const, Expr, Iter, Var
+from compiler.loops.ir import CONSTANT, Binary, Expr, Iter, Var
 from compiler.loops.layout import lanes_last
 from compiler.loops.queries import extent_of, static_shape, variables
 from compiler.schedule.chooser import Chooser, Option
@@ -50,6 +50,7 @@ from compiler.schedule.rules.common import (
     is_lane_of,
     lanes_innermost,
     lone_dim,
+    plainly_indexed,
     split_iteration,
     strip_mine,
     unroll_inside,
@@ -85,7 +86,7 @@ def find_roles(facts: Site) -> Roles | None:
     """Recognise a contraction; None when no axis can be spread over lanes."""
     spatial = facts.spatial
     order = {item.var.name: number for number, item in enumerate(facts.block.iters)}
-    constants = [load for load in facts.loads if load.buffer.scope == CONSTANT and _repackable(load)]
+    constants = [load for load in facts.loads if load.buffer.scope == CONSTANT and plainly_indexed(load)]
     others = [load for load in facts.loads if load not in constants]
     packed = constants[0] if len(constants) == 1 else None
     lane = _lane_axis(spatial, packed, others)
@@ -106,11 +107,6 @@ def find_roles(facts: Site) -> Roles | None:
     row = order[rows[-1].var.name] if rows else None
     line = order[rows[-2].var.name] if len(rows) > 1 and packed is not None else None
     return Roles(order[lane.var.name], row, line, packed, sizes.pop() if sizes else 0)
-
-
-def _repackable(load: Access) -> bool:
-    """Every index is one iteration variable of the block, or 0."""
-    return all(isinstance(index, Var | Const) for index in load.indices)
 
 
 def _lane_axis(spatial: tuple[Iter, ...], packed: Access | None, others: list[Access]) -> Iter | None:
@@ -196,12 +192,10 @@ def problem_of(block: Site, roles: Roles, lanes: int) -> ContractionProblem:
 def contraction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule the reduction block `name` and its epilogue; False when the structure does not fit."""
     block = schedule.site(name)
-    if not block.is_store or not block.reduce:
-        return False
-    lanes = facts.lanes(block.store.buffer.dtype.bits)
-    roles = find_roles(block)
+    roles = find_roles(block) if block.is_store and block.reduce else None
     if roles is None:
         return False
+    lanes = facts.lanes(block.store.buffer.dtype.bits)
     epilogue = schedule.program.readers(block.target)
     if len(epilogue) > 1:
         return False
@@ -328,8 +322,6 @@ class _Contraction:
 
     def reduce_split(self) -> int | None:
         """Trips of the innermost part of the first reduction axis, when its operand is blocked along it."""
-        if len(self.block.reduce) == 0:
-            return None
         first = self.block.reduce[0]
         blocked = any(
             is_lane_of(load.indices[-1], first.var.name)

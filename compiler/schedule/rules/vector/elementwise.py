@@ -6,7 +6,7 @@ import math
 
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Binary, Const, Expr, Var
-from compiler.loops.queries import extent_of
+from compiler.loops.queries import extent_of, variables
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import SMALL, fuse_all, split_iteration, strip_mine
@@ -94,9 +94,7 @@ def _vectorize_inner(schedule: Schedule, block: Site, loops: list[str], lanes: i
     last = block.store.indices[-1]
     inner = block.spatial[-1]
     extent = extent_of(inner.extent)
-    contiguous = block.stride(block.store, inner.var.name) == 1 and inner.var.name in {
-        item.name for item in last.walk() if isinstance(item, Var)
-    }
+    contiguous = block.stride(block.store, inner.var.name) == 1 and inner.var.name in variables(last)
     if not contiguous or extent < lanes // 2:
         return
     if extent <= lanes:

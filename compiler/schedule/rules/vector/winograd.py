@@ -215,7 +215,9 @@ class _Winograd:
 
     def run(self) -> None:
         copy = self._layouts()
-        self._iterations(copy)
+        for name in (*self.names.values(), copy):
+            strip_mine(self.s, name, 2, self.lanes)
+        strip_mine(self.s, self.shape.result, 1, self.lanes)
         outer, chunk, across, pair = self._image_loops()
         self.s.compute_at(self.names["result_rows"], pair)
         self.s.compute_at(copy, chunk)
@@ -244,11 +246,6 @@ class _Winograd:
         last = s.site(self.shape.result)
         lanes_innermost(s, last, last.block.iters[1].var, self.lanes)
         return s.cache_write(self.names["products"], s.site(products.name).target, "register")
-
-    def _iterations(self, copy: str) -> None:
-        for name in (*self.names.values(), copy):
-            strip_mine(self.s, name, 2, self.lanes)
-        strip_mine(self.s, self.shape.result, 1, self.lanes)
 
     def _image_loops(self) -> tuple[list[str], str, str, str]:
         """Tile the image: loops around bands, over blocks of channels, over tiles, over pairs of rows."""
