@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
+from math import prod
 
 from compiler.core.diagnostics import InternalError
 from compiler.core.node import IRNode
-from compiler.loops.ir import Buffer, Const, Expr, Var
+from compiler.loops.ir import Buffer, Const, Expr, Iter, Var
 
 
 @lru_cache(maxsize=1 << 14)
@@ -25,6 +27,11 @@ def extent_of(expr: Expr) -> int:
     if not isinstance(expr, Const):
         raise InternalError("an extent is not known at compile time", where=str(expr))
     return int(expr.value)
+
+
+def iterations(iters: Iterable[Iter]) -> int:
+    """Combinations of values of iteration variables whose extents are literals."""
+    return prod(extent_of(item.extent) for item in iters)
 
 
 def static_shape(buffer: Buffer) -> tuple[int, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -86,11 +87,13 @@ def _evaluate(item: Expr, values: dict[str, Array]) -> Any:
     if isinstance(item, Const):
         return int(item.value)
     assert isinstance(item, Binary)
-    a, b = _evaluate(item.a, values), _evaluate(item.b, values)
-    if item.op == "add":
-        return a + b
-    if item.op == "sub":
-        return a - b
-    if item.op == "mul":
-        return a * b
-    return a // b if item.op == "floordiv" else a % b
+    return _OPERATORS[item.op](_evaluate(item.a, values), _evaluate(item.b, values))
+
+
+_OPERATORS: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "floordiv": operator.floordiv,
+    "floormod": operator.mod,
+}

@@ -9,7 +9,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.annotations import stage_of
 from compiler.loops.ir import Binary, Block, Call, Expr, Func, Load, Select, Store, Unary
 from compiler.loops.layout import Layout
-from compiler.loops.queries import extent_of, static_shape
+from compiler.loops.queries import iterations, static_shape
 from compiler.schedule.program import Program, Site
 from compiler.schedule.rules.vector.contraction import cycles
 from compiler.schedule.rules.vector.winograd import estimate as winograd_seconds
@@ -24,12 +24,11 @@ def seconds(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> fl
         return known
     traffic = sum(math.prod(static_shape(item)) * item.dtype.bits / 8 for item in func.params)
     inlined = {item.name for item in func.allocs}
-    kept = [
-        site
+    busy = sum(
+        _block_cycles(site, facts)
         for site in Program(func).sites.values()
         if site.block.is_reduction or not site.is_store or site.target not in inlined
-    ]
-    busy = sum(_block_cycles(site, facts) for site in kept)
+    )
     return max(busy / facts.hertz, traffic / facts.bandwidth)
 
 
@@ -58,23 +57,22 @@ def thread_seconds(func: Func, facts: TargetFacts) -> float:
 
 
 def _thread_cycles(block: Block, facts: TargetFacts) -> float:
-    trips = math.prod(extent_of(item.extent) for item in block.iters)
-    value = block.body.value if isinstance(block.body, Store) else None
-    work = _operations(value) / 2 if value is not None else 1.0
-    return trips * max(work, 1.0) / (facts.fma_per_cycle * facts.lanes(32))
+    work = _work(block) / 2
+    return iterations(block.iters) * max(work, 1.0) / (facts.fma_per_cycle * facts.lanes(32))
 
 
 def _block_cycles(site: Site, facts: TargetFacts) -> float:
     """Cycles for one block: by its register tile where it is a contraction, else by its operations."""
-    block = site.block
     tiled = cycles(site, facts) if site.is_store else None
     if tiled is not None:
         return tiled
-    trips = math.prod(extent_of(item.extent) for item in block.iters)
-    lanes = facts.lanes(32)
-    value = block.body.value if isinstance(block.body, Store) else None
-    work = _operations(value) if value is not None else 1
-    return trips * max(work / facts.fma_per_cycle, 1.0) / lanes
+    work = _work(site.block) / facts.fma_per_cycle
+    return iterations(site.block.iters) * max(work, 1.0) / facts.lanes(32)
+
+
+def _work(block: Block) -> int:
+    """Arithmetic for an iteration of a block."""
+    return _operations(block.body.value) if isinstance(block.body, Store) else 1
 
 
 def _operations(expr: Expr) -> int:

@@ -6,12 +6,11 @@ blockIdx.x, threadIdx.x (all axes)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Block, Cast, Expr, Iter, Load, Select, Var, binary, const
-from compiler.loops.queries import extent_of, static_shape, variables
+from compiler.loops.queries import extent_of, iterations, static_shape, variables
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.program import Access, Site
 from compiler.schedule.rules.common import fuse_all
@@ -42,7 +41,7 @@ def vector_lanes(work: Site, facts: TargetFacts) -> int:
     block = work.block
     if not work.is_store or not block.iters or work.reduce or _converts(block):
         return 1
-    count = math.prod(extent_of(item.extent) for item in block.iters)
+    count = iterations(block.iters)
     lanes = widest((work.store, *work.loads), facts)
     while lanes > 1:
         if count >= lanes * units(facts) * most_threads(facts) and _wide(work, block.iters, lanes):
@@ -55,7 +54,7 @@ def _wide(work: Site, iters: tuple[Iter, ...], lanes: int) -> bool:
     """Whether every access is a whole aligned vector, or one element for all lanes."""
     accesses = (work.store, *work.loads)
     if all(_whole(access, iters) for access in accesses if access.uses):
-        return math.prod(extent_of(item.extent) for item in iters) % lanes == 0
+        return iterations(iters) % lanes == 0
     last = iters[-1]
     name = last.var.name
     if extent_of(last.extent) % lanes or asks(work, name) or _computes_with(work.body.value, name):

@@ -25,7 +25,7 @@ from compiler.core.target import TargetFacts
 from compiler.core.types import F32, TF32
 from compiler.loops.index_map import AXES
 from compiler.loops.matrix_units import UNITS, MatrixUnit, Modes
-from compiler.loops.queries import extent_of
+from compiler.loops.queries import extent_of, iterations
 from compiler.schedule import matrix_intrinsics
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.errors import ScheduleError
@@ -64,7 +64,7 @@ def matrix_gemm(schedule: Schedule, name: str, facts: TargetFacts, chooser: Choo
         return False
     units = usable(block, facts)
     sizes = (extent_of_parts(axes.rows), extent_of_parts(axes.columns))
-    if not units or min(*sizes, math.prod(extent_of(item.extent) for item in block.reduce)) < _LEAST:
+    if not units or min(*sizes, iterations(block.reduce)) < _LEAST:
         return False
     gemm = _MatrixGemm(name, block, axes, facts, chooser)
     for follow in (True, False):

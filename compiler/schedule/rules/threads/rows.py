@@ -13,7 +13,6 @@ lies there, and a few threads make `fewer`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -21,7 +20,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.annotations import LANES
 from compiler.loops.index_map import IndexMap
 from compiler.loops.ir import CONSTANT, REGISTER, SHARED, Const, Load, Var
-from compiler.loops.queries import extent_of, variables
+from compiler.loops.queries import extent_of, iterations, variables
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.rules.common import fuse_all
 from compiler.schedule.rules.threads.common import (
@@ -68,15 +67,13 @@ def _in_registers(schedule: Schedule, sums: Sequence[str], last: str, facts: Tar
 
 def is_long(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
     """Whether a block of threads should share each of the sums of a block."""
-    block = schedule.block(name)
-    results = math.prod(extent_of(item.extent) for item in block.iters if item.kind == "spatial")
-    steps = math.prod(extent_of(item.extent) for item in block.iters if item.kind == "reduce")
-    if steps < (shuffled(facts) or _LONG):
+    site = schedule.site(name)
+    if iterations(site.reduce) < (shuffled(facts) or _LONG):
         return False
-    if results <= _FEW_PER_UNIT * units(facts):
+    if iterations(site.spatial) <= _FEW_PER_UNIT * units(facts):
         return True
-    inner = {item.var for item in block.iters if item.kind == "reduce"}
-    return any(isinstance(n, Load) and n.indices and n.indices[-1] in inner for n in block.body.walk())
+    inner = {item.var for item in site.reduce}
+    return any(isinstance(n, Load) and n.indices and n.indices[-1] in inner for n in site.block.body.walk())
 
 
 def take_result(schedule: Schedule, name: str, *, follow: bool) -> str:
@@ -93,7 +90,7 @@ def take_result(schedule: Schedule, name: str, *, follow: bool) -> str:
 def parts_of(schedule: Schedule, name: str) -> tuple[list[str], list[str]]:
     """The spatial loops of a reduction that no rule has touched, and its reduce loops."""
     loops = list(schedule.loops(name))
-    count = sum(item.kind == "spatial" for item in schedule.block(name).iters)
+    count = len(schedule.site(name).spatial)
     return loops[:count], loops[count:]
 
 
@@ -114,9 +111,9 @@ def fuse_reductions(schedule: Schedule, sums: Sequence[str], last: str, facts: T
     numbered = _are_numbered(schedule, sums, last)
     row, rest = _split_rows(schedule, sums, last)
     along = extent_of(schedule.loop(rest).extent)
-    lengths = [_terms(schedule, name) for name in sums]
+    lengths = [iterations(schedule.site(name).reduce) for name in sums]
     count = extent_of(schedule.loop(row).extent)
-    numbered = numbered and all(_results(schedule, name) == count for name in sums)
+    numbered = numbered and all(iterations(schedule.site(name).spatial) == count for name in sums)
     team = _team(count, along, lengths, facts, numbered=numbered)
     for name in sums:
         _repack(schedule, name)
@@ -136,16 +133,6 @@ def fuse_reductions(schedule: Schedule, sums: Sequence[str], last: str, facts: T
             schedule.decompose_reduction(name, schedule.loops(name)[-1])
     _spread(schedule, inside, rest, team)
     schedule.bind(row, BLOCK)
-
-
-def _results(schedule: Schedule, name: str) -> int:
-    """Sums of a block."""
-    return math.prod(extent_of(item.extent) for item in schedule.site(name).spatial)
-
-
-def _terms(schedule: Schedule, name: str) -> int:
-    """Terms of each sum of a block."""
-    return math.prod(extent_of(item.extent) for item in schedule.site(name).reduce)
 
 
 def _team(rows: int, along: int, lengths: Sequence[int], facts: TargetFacts, *, numbered: bool) -> _Team:
@@ -262,7 +249,7 @@ def _rfactor_lanes(schedule: Schedule, name: str, team: _Team) -> list[str]:
 def _place_part(schedule: Schedule, block: str, row: str, team: _Team) -> None:
     """Compute parts of a sum inside `row`, a thread for each."""
     schedule.compute_at(block, row)
-    spatial = [item for item in schedule.block(block).iters if item.kind == "spatial"]
+    spatial = schedule.site(block).spatial
     inside = schedule.loops(block)[schedule.loops(block).index(row) + 1 :]
     part = next(loop for loop in inside if loop in variables(spatial[-1].binding))
     own = [loop for loop in inside if team.rows > 1 and loop in variables(spatial[0].binding)]

@@ -39,7 +39,7 @@ from compiler.loops.annotations import PARTITION, PREFETCH
 from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import CONSTANT, Binary, Expr, Iter, Var
 from compiler.loops.layout import lanes_last
-from compiler.loops.queries import extent_of, static_shape, variables
+from compiler.loops.queries import extent_of, iterations, static_shape, variables
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Access, Site
 from compiler.schedule.rules.common import (
@@ -178,8 +178,8 @@ def problem_of(block: Site, roles: Roles, lanes: int) -> ContractionProblem:
     return ContractionProblem(
         vectors=-(-extent_of(lane.extent) // lanes),
         rows=extent_of(row.extent) if row else 1,
-        steps=math.prod(extent_of(item.extent) for item in block.reduce),
-        outer=math.prod(extent_of(i.extent) for i in iters if i.kind == "spatial" and i.var.name not in used),
+        steps=iterations(block.reduce),
+        outer=iterations(item for item in block.spatial if item.var.name not in used),
         broadcast=any(lane.var.name not in load.uses or load is not packed for load in block.loads),
         packed_bytes=math.prod(static_shape(packed.buffer)) * 4 if packed else 0,
         lines=extent_of(line.extent) if line else 1,
@@ -337,8 +337,7 @@ class _Contraction:
         s, loops = self.s, list(self.s.loops(self.name))
         reduce = loops[len(loops) - len(self.block.reduce) :]
         lane_loop = loops[len(loops) - len(reduce) - 1]
-        position = [item.var.name for item in self.block.block.iters if item.kind == "spatial"]
-        named = dict(zip(position, loops, strict=False))
+        named = dict(zip([item.var.name for item in self.block.spatial], loops, strict=False))
         block_loop = named.pop(self.lane.var.name)
         k_outer, k_tile = s.split(block_loop, (None, tile.vectors))
         m_outer, rows = self._split_rows(problem, tile, named)
@@ -430,14 +429,13 @@ class _Contraction:
 
     def _finish(self, epilogue: str, outer: list[str], m_outer: str | None, reduce: list[str]) -> None:
         s = self.s
-        work = math.prod(extent_of(item.extent) for item in self.block.block.iters)
         fused = fuse_all(s, outer)
         at = m_outer or fused
         s.reverse_compute_at(epilogue, at)
         init = s.decompose_reduction(self.name, reduce[0])
         for block in (init, self.name, epilogue):
             unroll_inside(s, block, at, reduce)
-        if work >= SMALL:
+        if iterations(self.block.block.iters) >= SMALL:
             s.parallel(fused)
 
 

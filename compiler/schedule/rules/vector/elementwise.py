@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Binary, Const, Expr, Var
-from compiler.loops.queries import extent_of, variables
+from compiler.loops.queries import extent_of, iterations, variables
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import SMALL, fuse_all, split_iteration, strip_mine
@@ -27,8 +25,7 @@ def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
     if loops is None:
         loops = list(schedule.loops(name))
         _vectorize_inner(schedule, block, loops, lanes)
-    work = math.prod(extent_of(item.extent) for item in block.spatial)
-    if loops and work >= SMALL:
+    if loops and iterations(block.spatial) >= SMALL:
         schedule.parallel(fuse_all(schedule, loops))
     return True
 

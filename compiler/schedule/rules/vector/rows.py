@@ -6,11 +6,9 @@ first-level cache between them.
 
 from __future__ import annotations
 
-import math
-
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import Binary, Expr, Iter, Var
-from compiler.loops.queries import extent_of
+from compiler.loops.queries import extent_of, iterations
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import SMALL, blocks_below, fuse_all
 from compiler.schedule.schedule import Schedule
@@ -23,18 +21,15 @@ def rows(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
         return False
     loops = list(schedule.loops(name))
     spatial, reduce = loops[: len(block.spatial)], loops[len(block.spatial) :]
-    work = math.prod(extent_of(item.extent) for item in block.block.iters)
+    lanes = facts.lanes(block.store.buffer.dtype.bits)
     inner = _contiguous(block)
     if inner is not None and inner.kind == "reduce":
         schedule.decompose_reduction(name, reduce[0])
-        _spread(
-            schedule, reduce, reduce[block.reduce.index(inner)], facts.lanes(block.store.buffer.dtype.bits)
-        )
+        _spread(schedule, reduce, reduce[block.reduce.index(inner)], lanes)
     elif inner is not None:
-        lanes = facts.lanes(block.store.buffer.dtype.bits)
         _spread(schedule, [*spatial, *reduce], spatial[block.spatial.index(inner)], lanes)
     outer = [loop for loop in spatial if loop in schedule.loops(name)]
-    if outer and work >= SMALL:
+    if outer and iterations(block.block.iters) >= SMALL:
         schedule.parallel(_widest(schedule, name, outer))
     return True
 
@@ -54,9 +49,8 @@ def _spread(schedule: Schedule, loops: list[str], loop: str, lanes: int) -> None
         return
     outer, vector = schedule.split(loop, (None, lanes), tail="guard" if extent % lanes == 0 else "mask")
     at = loops.index(loop)
-    order = [*loops[:at], outer, *loops[at + 1 :], vector]
-    if order != [*loops[:at], outer, vector, *loops[at + 1 :]]:
-        schedule.reorder(*order)
+    if loops[at + 1 :]:
+        schedule.reorder(*loops[:at], outer, *loops[at + 1 :], vector)
     schedule.vectorize(vector)
 
 
