@@ -45,7 +45,7 @@ def inspect_model(
         ops=_op_counts(graph),
         parameters=sum(array.size for array in graph.constants.values()),
         parameter_bytes=sum(array.nbytes for array in graph.constants.values()),
-        flops=sum(node.op.flops(node.info) for node in graph.nodes),
+        flops=graph.flops,
         arena_bytes=_arena_bytes(graph),
     )
 

@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 from compiler.core.diagnostics import HostError, InternalError
@@ -89,6 +90,10 @@ class ContentCache:
         except HostError as trouble:
             return _SPARE.put(trouble, below, data)
         return self.root / below
+
+    def made(self, key: str, make: Callable[[], bytes], suffix: str = "") -> Path:
+        """Path of the payload of `key`, which `make` makes where there is none; raises what that does."""
+        return self.get(key, suffix) or self.put(key, make(), suffix)
 
     def _below(self, key: str, suffix: str) -> Path:
         if not _KEY.fullmatch(key) or not _SUFFIX.fullmatch(suffix):

@@ -118,32 +118,34 @@ def copy_atomic(source: Path, target: Path) -> None:
         _discard(staged)
 
 
-@contextlib.contextmanager
-def private_directory(prefix: str) -> Iterator[Path]:
+def private_directory(prefix: str) -> contextlib.AbstractContextManager[Path]:
     """A new directory that only this user can enter, removed with its content at the end."""
-    try:
-        directory, handle = _create_directory(lambda: Path(tempfile.mkdtemp(prefix=f"{prefix}-")))
-    except OSError as error:
-        raise _cannot_write(Path(tempfile.gettempdir()), error) from error
-    try:
-        yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
-        os.close(handle)
+    return _held_directory(lambda: Path(tempfile.mkdtemp(prefix=f"{prefix}-")), Path(tempfile.gettempdir()))
 
 
-@contextlib.contextmanager
-def staging_directory(target: Path) -> Iterator[Path]:
+def staging_directory(target: Path) -> contextlib.AbstractContextManager[Path]:
     """A private directory beside `target`: what is made there gets to `target` by one rename.
 
     Removes what killed processes left beside `target`. Raises HostError when the place cannot be written.
     """
-    try:
+
+    def make() -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_abandoned(target.parent, f".{target.name[:64]}.", ".part")
-        directory, handle = _create_directory(lambda: _made(_part_beside(target)))
+        directory = _part_beside(target)
+        directory.mkdir(mode=0o700)
+        return directory
+
+    return _held_directory(make, target)
+
+
+@contextlib.contextmanager
+def _held_directory(make: Callable[[], Path], place: Path) -> Iterator[Path]:
+    """A new directory, locked while it is used and removed with its content at the end."""
+    try:
+        directory, handle = _create_directory(make)
     except OSError as error:
-        raise _cannot_write(target, error) from error
+        raise _cannot_write(place, error) from error
     try:
         yield directory
     finally:
@@ -190,11 +192,6 @@ def _create(path: Path) -> BinaryIO:
         if os.fstat(handle).st_nlink:
             return os.fdopen(handle, "wb")
         os.close(handle)  # taken for abandoned before it was locked
-
-
-def _made(directory: Path) -> Path:
-    directory.mkdir(mode=0o700)
-    return directory
 
 
 def _create_directory(make: Callable[[], Path]) -> tuple[Path, int]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from graphlib import CycleError, TopologicalSorter
 
 import onnx
 from onnx import inliner
@@ -81,27 +82,18 @@ def _count(found: int) -> str:
 
 
 def _function_sizes(functions: Mapping[_Name, onnx.FunctionProto], where: str) -> dict[_Name, _Size]:
-    """What a call of each function stands for; callees before callers, without recursion of our own."""
+    """What a call of each function stands for; callees before callers."""
     callees = {
         name: {_called(node) for node in _all_nodes(item.node)} & functions.keys()
         for name, item in functions.items()
     }
     sizes: dict[_Name, _Size] = {}
-    waiting = list(functions)
-    entered: set[_Name] = set()
-    while waiting:
-        name = waiting[-1]
-        missing = [one for one in callees[name] if one not in sizes]
-        if name in sizes or not missing:
-            waiting.pop()
-            if name not in sizes:
-                size = _counted(functions[name].node, sizes)
-                sizes[name] = _Size(size.nodes, size.values, size.bytes, size.depth + 1)
-        elif name in entered:
-            raise broken(where, f"function {name[1]!r} calls itself")
-        else:
-            entered.add(name)
-            waiting += missing
+    try:
+        for name in TopologicalSorter(callees).static_order():
+            size = _counted(functions[name].node, sizes)
+            sizes[name] = replace(size, depth=size.depth + 1)
+    except CycleError as error:
+        raise broken(where, f"function {error.args[1][0][1]!r} calls itself") from error
     return sizes
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import MappingProxyType
 
@@ -36,7 +37,6 @@ EAGER_FOLD_ELEMENTS = 1 << 16
 
 _TYPE_ATTRIBUTES = frozenset({"to", "dtype"})
 _CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
-_HEADS = {"": "ai.onnx"}
 
 
 def import_model(
@@ -294,13 +294,9 @@ class _Importer:
         return found(attr)
 
 
-def _text(data: bytes) -> str:
-    return data.decode()
-
-
 _PLAIN: Mapping[int, Callable[[AttributeProto], AttrValue]] = {
     AttributeProto.FLOAT: lambda attr: attr.f,
-    AttributeProto.STRING: lambda attr: _text(attr.s),
+    AttributeProto.STRING: lambda attr: attr.s.decode(),
     AttributeProto.INTS: lambda attr: tuple(attr.ints),
     AttributeProto.FLOATS: lambda attr: tuple(attr.floats),
 }
@@ -329,7 +325,7 @@ def _reason(error: BaseException) -> str:
     return first_line(error)
 
 
-def _domain(item: onnx.NodeProto) -> str:
+def _domain(item: onnx.NodeProto | onnx.OperatorSetIdProto) -> str:
     return "" if item.domain == "ai.onnx" else item.domain
 
 
@@ -338,7 +334,7 @@ def _op_text(item: onnx.NodeProto, domain: str) -> str:
 
 
 def _opsets(model: onnx.ModelProto, where: str) -> dict[str, int]:
-    found = {("" if item.domain == "ai.onnx" else item.domain): item.version for item in model.opset_import}
+    found = {_domain(item): item.version for item in model.opset_import}
     if not found and model.ir_version < 3:
         found = {"": 1}
     newest, opset = onnx.defs.onnx_opset_version(), found.get("", OLDEST_OPSET)
@@ -358,25 +354,14 @@ def _in_order(graph: onnx.GraphProto, defined: set[str], where: str) -> list[onn
     if _is_ordered(nodes, defined):
         return nodes
     maker = {output: at for at, item in enumerate(nodes) for output in item.output if output}
-    waiting = [len({maker[name] for name in item.input if name in maker}) for item in nodes]
-    readers: dict[int, set[int]] = {}
+    sorter = TopologicalSorter(dict.fromkeys(range(len(nodes)), ()))  # those that are ready in their order
     for at, item in enumerate(nodes):
-        for name in item.input:
-            if name in maker:
-                readers.setdefault(maker[name], set()).add(at)
-    ready = [at for at, count in enumerate(waiting) if count == 0]
-    ordered: list[int] = []
-    while ready:
-        at = ready.pop(0)
-        ordered.append(at)
-        for reader in sorted(readers.get(at, ())):
-            waiting[reader] -= 1
-            if waiting[reader] == 0:
-                ready.append(reader)
-    if len(ordered) < len(nodes):
-        stuck = next(at for at in range(len(nodes)) if waiting[at])
-        raise broken(where, f"node {nodes[stuck].name or stuck!r} depends on its own result")
-    return [nodes[at] for at in ordered]
+        sorter.add(at, *{maker[name] for name in item.input if name in maker})
+    try:
+        return [nodes[at] for at in sorter.static_order()]
+    except CycleError as error:
+        stuck = min(error.args[1])
+        raise broken(where, f"node {nodes[stuck].name or stuck!r} depends on its own result") from error
 
 
 def _is_ordered(nodes: Sequence[onnx.NodeProto], defined: set[str]) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from compiler.core.cache import ContentCache, content_key
-from compiler.core.compilers import run_compiler
+from compiler.core.compilers import compiled, run_compiler
 from compiler.core.diagnostics import BadInputError
 from compiler.core.files import private_directory, sha256_file, stream_atomic, write_atomic
 from compiler.runtime.elf import CONSTANTS_SECTION, TABLE_SECTION, append_constants
@@ -184,15 +184,12 @@ def _runtime_object(source: Path, *, toolchain: Toolchain, cache: ContentCache, 
     text = source.read_bytes()
     flags = (*COMPILE_FLAGS, *toolchain.flags)
     key = content_key("runtime", source.name, text, headers, toolchain.identity, *flags)
-    if found := cache.get(key, ".o"):
-        return found
-    with private_directory("tk-runtime") as directory:
-        # A copy under a plain name, so that no path of this machine gets into the object.
-        write_atomic(directory / source.name, text)
-        include = ("-I", str(INCLUDE), "-I", str(SOURCES))
-        argv = [toolchain.cxx, *flags, *include, "-c", source.name, "-o", "runtime.o"]
-        run_compiler(argv, directory, f"the C++ compiler rejected the runtime ({source.name})", _DEFECT)
-        return cache.put(key, (directory / "runtime.o").read_bytes(), ".o")
+    include = ("-I", str(INCLUDE), "-I", str(SOURCES))
+    argv = [toolchain.cxx, *flags, *include, "-c", source.name, "-o", "runtime.o"]
+    what = f"the C++ compiler rejected the runtime ({source.name})"
+    # A copy under a plain name, so that no path of this machine gets into the object.
+    make = partial(compiled, argv, {source.name: text}, "runtime.o", what, _DEFECT)
+    return cache.made(key, make, ".o")
 
 
 def _write_inputs(directory: Path, contents: Contents, objects: Sequence[Path]) -> list[str]:

@@ -290,15 +290,14 @@ class BoundRun:
         for index, (info, array) in enumerate(zip(self.context.model.outputs, self._arrays, strict=True)):
             if isinstance(array, DeviceTensor):
                 found[info.name] = array.owner
-            elif info.symbolic and (shape := self._actual_shape(index)) != array.shape:
-                found[info.name] = array.reshape(-1)[: math.prod(shape)].reshape(shape)
+            elif info.symbolic:
+                tensor = self._outputs.tensors[index]
+                shape = tuple(tensor.shape[: tensor.ndim])
+                cut = array.reshape(-1)[: math.prod(shape)].reshape(shape)
+                found[info.name] = array if shape == array.shape else cut
             else:
                 found[info.name] = array
         return found
-
-    def _actual_shape(self, index: int) -> tuple[int, ...]:
-        tensor = self._outputs.tensors[index]
-        return tuple(tensor.shape[: tensor.ndim])
 
     def _fail(self, status: int) -> None:
         _check(self._api, status, str(self.context.model.path))

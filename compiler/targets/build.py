@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
-from typing import Self
 
 from compiler.core.cache import ContentCache, content_key
-from compiler.core.compilers import run_compiler
-from compiler.core.files import private_directory, write_atomic
+from compiler.core.compilers import compiled
 from compiler.core.settings import Settings
 from compiler.runtime.library import INCLUDE, Toolchain, headers_digest
 from compiler.targets.target import Target
 from compiler.targets.toolchain import Cxx, find_cxx
 
 
-class KernelBuild:
+class KernelBuild(AbstractContextManager["KernelBuild"]):
     """Compiles sources in the background; use as a context manager and call `submit` for each source.
 
     `hits` are the names of those whose object came from the cache; `toolchain` links them.
@@ -31,9 +30,6 @@ class KernelBuild:
         self.hits: set[str] = set()
         self._pool = ThreadPoolExecutor(max_workers=settings.jobs)
         self._headers = headers_digest(INCLUDE)
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -57,8 +53,6 @@ class KernelBuild:
 
 def compile_object(cxx: Cxx, flags: Sequence[str], name: str, text: str, *, output: str = "-c") -> bytes:
     """The bytes that the compiler makes of `text`: an object with `-c`, assembly with `-S`."""
-    with private_directory("tk-object") as directory:
-        write_atomic(directory / "kernel.cpp", text)
-        argv = [cxx.path, *flags, "-I", str(INCLUDE), output, "kernel.cpp", "-o", "kernel.out"]
-        run_compiler(argv, directory, f"the C++ compiler rejected generated code ({name})")
-        return (directory / "kernel.out").read_bytes()
+    argv = [cxx.path, *flags, "-I", str(INCLUDE), output, "kernel.cpp", "-o", "kernel.out"]
+    what = f"the C++ compiler rejected generated code ({name})"
+    return compiled(argv, {"kernel.cpp": text}, "kernel.out", what)

@@ -93,6 +93,13 @@ def gpu_arch(
     )
 
 
+INTEL = gpu_arch(
+    "spir64", "Arc A770", 32, 2048, 128, 2.1, 560, 16,
+    lanes=16, static_kib=64, shared_kib=64, registers=128, registers_unit=65536,
+)  # fmt: skip
+"""Any GPU of Intel, by its driver; memory and registers of the oldest supported sub-slice (its GPU Guide)."""
+
+
 @dataclass(frozen=True, slots=True)
 class Built:
     """What a toolchain made of a module for one architecture."""

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from compiler.core.answer import Answer
 from compiler.core.cache import ContentCache, content_key
-from compiler.core.compilers import run_compiler
+from compiler.core.compilers import compiled
 from compiler.core.diagnostics import UsageError, did_you_mean
-from compiler.core.files import private_directory, write_atomic
 from compiler.core.process import run
 from compiler.core.settings import Settings, child_environment, search_path
-from compiler.core.target import Cache, TargetFacts
+from compiler.core.target import TargetFacts
 from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
 from compiler.targets.cpu import behind_device, plan_flags
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
 from compiler.targets.features import LEVELS
+from compiler.targets.gpu import INTEL, GpuArch, gpu_arch, gpu_facts
 from compiler.targets.makers import AMD, HYGON, device_of_runs
 from compiler.targets.probe import ProbedDevice
 from compiler.targets.readiness import OPENCL, Readiness, device_runs, driver_loads, with_host
@@ -40,74 +40,40 @@ _NO_SPIRV = (
 )
 _VERSIONS = ("", "-18", "-17", "-16", "-15", "-14")
 
-_KIB, _MIB = 1 << 10, 1 << 20
-_GRID = (("grid_x", 2**31 - 1), ("grid_y", 65535), ("grid_z", 65535))
-
-LOCAL_BYTES = 256 * _KIB
+LOCAL_BYTES = 256 << 10
 """What runtimes for processors offer a work-group (CL_DEVICE_LOCAL_MEM_SIZE): Intel's this, unless told
 otherwise, and PoCL as much as the processor's second-level cache has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """What all GPUs of a vendor offer through OpenCL; hertz, units, bandwidth and l2 are those of `card`.
+    """What all GPUs of a vendor offer through OpenCL, as far as it is not what CUDA and HIP offer.
 
     arch: the one that facts are for; source suits later ones, too. work_items: largest work-group.
-    local: bytes that it may share. registers: of 32 bits, of one work-item. fma: of a unit in a cycle.
     """
 
     vendor: str
     title: str
-    arch: str
-    card: str
     work_items: int
-    local: int
-    registers: int
-    lanes: int
-    units: int
-    fma: int
-    hertz: float
-    bandwidth: float
-    l2: int
+    arch: GpuArch
 
 
-# work_items, local: as drivers report CL_DEVICE_MAX_WORK_GROUP_SIZE and CL_DEVICE_LOCAL_MEM_SIZE (guides of
-# NVIDIA and AMD to OpenCL; Intel: a sub-slice of the oldest supported GPU). The rest: data sheets.
+_row = partial(gpu_arch, threads=2048, registers_unit=65536)
+
+# work_items, shared memory: as drivers report CL_DEVICE_MAX_WORK_GROUP_SIZE and CL_DEVICE_LOCAL_MEM_SIZE
+# (guides of NVIDIA and AMD to OpenCL). The rest: data sheets.
 GPUS = (
-    # vendor, title, arch, card, work_items, local, registers, lanes, units, fma, hertz, bandwidth, l2
-    Gpu("nvidia", "NVIDIA GPUs", "sm_70", "V100", 1024, 48 * _KIB, 255, 32, 80, 64, 1.53e9, 900e9, 6 * _MIB),
-    Gpu(
-        "amd",
-        "AMD GPUs",
-        "gfx906",
-        "Instinct MI50",
-        256,
-        64 * _KIB,
-        256,
-        64,
-        60,
-        64,
-        1.73e9,
-        1024e9,
-        4 * _MIB,
-    ),
-    Gpu("hygon", "Hygon DCUs", "gfx906", "Z100", 256, 64 * _KIB, 256, 64, 60, 64, 1.70e9, 1024e9, 4 * _MIB),
-    Gpu(
-        "intel",
-        "Intel GPUs",
-        "spir64",
-        "Arc A770",
-        256,
-        64 * _KIB,
-        128,
-        16,
-        32,
-        128,
-        2.10e9,
-        560e9,
-        16 * _MIB,
-    ),
-)
+    Gpu("nvidia", "NVIDIA GPUs", 1024,
+        _row("sm_70", "V100", 80, fma=64, gigahertz=1.53, gigabytes=900, l2_mib=6,
+             lanes=32, static_kib=48, shared_kib=48, registers=255)),
+    Gpu("amd", "AMD GPUs", 256,
+        _row("gfx906", "Instinct MI50", 60, fma=64, gigahertz=1.73, gigabytes=1024, l2_mib=4,
+             lanes=64, static_kib=64, shared_kib=64, registers=256)),
+    Gpu("hygon", "Hygon DCUs", 256,
+        _row("gfx906", "Z100", 60, fma=64, gigahertz=1.70, gigabytes=1024, l2_mib=4,
+             lanes=64, static_kib=64, shared_kib=64, registers=256)),
+    Gpu("intel", "Intel GPUs", 256, INTEL),
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------- processors
@@ -126,48 +92,24 @@ def _cpu_target(arch: str) -> Target:
 
 
 def _gpu_facts(gpu: Gpu) -> TargetFacts:
-    return TargetFacts(
-        name=f"opencl-{gpu.vendor}",
-        language="opencl c",
-        arch=gpu.arch,
-        vector_bits=128,  # the widest load or store of one work-item
-        vector_registers=gpu.registers,
-        fma_per_cycle=gpu.fma / 4,
-        hertz=gpu.hertz,
-        bandwidth=gpu.bandwidth / gpu.units,
-        l1=Cache(gpu.local, 128),
-        l2=Cache(gpu.l2, 128),
-        l3=Cache(0, 128),
-        scopes=frozenset({"global", "constant", "shared", "scratch", "register"}),
-        subgroup_sizes=(gpu.lanes,),
-        limits=(
-            ("threads_per_block", gpu.work_items),
-            ("shared_bytes", gpu.local),
-            ("shared_bytes_most", gpu.local),
-            ("registers_per_thread", gpu.registers),
-            ("registers_per_unit", 65536),
-            ("threads_per_unit", 2048),
-            ("units", gpu.units),
-            ("stack_bytes", 1024),
-            *_GRID,
-        ),
-        max_lanes=16,
-        launches=True,
-        binds_threads=True,
-    )
+    known = gpu_facts(f"opencl-{gpu.vendor}", "opencl c", [gpu.arch])
+    limits = {**dict(known.limits), "threads_per_block": gpu.work_items}
+    scopes = known.scopes - {"fragment"}
+    return replace(known, intrinsics=frozenset(), scopes=scopes, limits=tuple(limits.items()))
 
 
 def _gpu_target(arch: str, *, gpu: Gpu) -> Target:
     """The GPUs of one vendor; raises UsageError for an architecture of another."""
-    if arch != gpu.arch:
+    name, known = f"opencl-{gpu.vendor}", gpu.arch.name
+    if arch != known:
         raise UsageError(
             f"unknown architecture `{arch}`",
-            where=f"target `opencl-{gpu.vendor}`",
-            why=f"OpenCL C is compiled by the driver for the device it finds; the one name is {gpu.arch}",
-            hint=did_you_mean(arch, [gpu.arch]) or "leave the architecture out",
+            where=f"target `{name}`",
+            why=f"OpenCL C is compiled by the driver for the device it finds; the one name is {known}",
+            hint=did_you_mean(arch, [known]) or "leave the architecture out",
         )
-    text = f"opencl-{gpu.vendor}:{gpu.arch}"
-    return Target(text, _gpu_facts(gpu), OPENCL_GPU, (), plan_flags, _language(gpu.vendor), (gpu.arch,))
+    facts, language = _gpu_facts(gpu), _language(gpu.vendor)
+    return Target(f"{name}:{known}", facts, OPENCL_GPU, (), plan_flags, language, (known,))
 
 
 # ---------------------------------------------------------------- images
@@ -198,20 +140,15 @@ def find_spirv_tools(path: str | None = None) -> SpirvTools | None:
 
 def to_spirv(text: str, tools: SpirvTools, cache: ContentCache) -> bytes:
     """SPIR-V of a module's text; raises BuildError when a tool refuses it."""
-    key = content_key("spirv", text, tools.identity)
-    if found := cache.get(key, ".spv"):
-        return found.read_bytes()
-    with private_directory("tk-spirv") as directory:
-        write_atomic(directory / "module.cl", text)
-        steps = (
-            [tools.clang, "-c", *_CLANG_FLAGS, "module.cl", "-o", "module.bc"],
-            [tools.translator, "module.bc", "-o", "module.spv"],
-        )
-        for argv in steps:
-            run_compiler(argv, directory, "the generated OpenCL C was refused")
-        data = (directory / "module.spv").read_bytes()
-    cache.put(key, data, ".spv")
-    return data
+
+    def make() -> bytes:
+        what = "the generated OpenCL C was refused"
+        argv = [tools.clang, "-c", *_CLANG_FLAGS, "module.cl", "-o", "module.bc"]
+        bitcode = compiled(argv, {"module.cl": text}, "module.bc", what)
+        argv = [tools.translator, "module.bc", "-o", "module.spv"]
+        return compiled(argv, {"module.bc": bitcode}, "module.spv", what)
+
+    return cache.made(content_key("spirv", text, tools.identity), make, ".spv").read_bytes()
 
 
 def _build(module: Module, _target: Target, settings: Settings, *, device: str) -> Images:
@@ -285,8 +222,8 @@ ROWS: tuple[TargetRow, ...] = (
         TargetRow(
             f"opencl-{gpu.vendor}",
             f"{gpu.title}, OpenCL C",
-            (gpu.arch,),
-            gpu.arch,
+            (gpu.arch.name,),
+            gpu.arch.name,
             partial(_gpu_target, gpu=gpu),
             readiness=_ready("gpu", gpu.title.removesuffix("s"), _VENDOR_IDS[gpu.vendor]),
         )

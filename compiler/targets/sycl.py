@@ -19,7 +19,7 @@ from compiler.targets.cpu import behind_device, plan_flags
 from compiler.targets.cuda import ARCHS as NVIDIA_ARCHS
 from compiler.targets.device import SOURCE, DeviceLanguage, Image, Images, Module
 from compiler.targets.features import LEVELS, host_flags
-from compiler.targets.gpu import SHUFFLES, GpuArch, chosen_archs, gpu_facts
+from compiler.targets.gpu import INTEL, SHUFFLES, GpuArch, chosen_archs, gpu_facts
 from compiler.targets.hip import ARCHS as AMD_ARCHS
 from compiler.targets.makers import AMD, HYGON, device_of_runs, made_by
 from compiler.targets.probe import ProbedDevice
@@ -53,34 +53,8 @@ PROCESSOR = "spir64_x86_64"
 LOCAL_BYTES = 4 << 20
 """What private arrays of a kernel may take: they lie on a thread's stack, of 8 MB with Intel's runtime."""
 
-_KIB, _MIB = 1 << 10, 1 << 20
-
-
-def _intel(name: str, card: str, *, lanes: int) -> GpuArch:
-    """An Intel GPU. Memory and registers of the oldest supported sub-slice (oneAPI GPU Guide)."""
-    return GpuArch(
-        name=name,
-        card=card,
-        units=32,
-        lanes=lanes,
-        shared=64 * _KIB,
-        shared_most=64 * _KIB,
-        registers=128,
-        registers_unit=65536,
-        threads_unit=2048,
-        fma=128,
-        hertz=2.1e9,
-        bandwidth=560e9,
-        l2=16 * _MIB,
-        features=frozenset(),
-    )
-
-
-INTEL_ARCHS = {
-    row.name: row
-    for row in (_intel("spir64", "Arc A770", lanes=16), _intel(PROCESSOR, "a processor", lanes=16))
-}
-"""`spir64`: for any GPU of Intel, by its driver. The processor takes the same kernels, to check them."""
+INTEL_ARCHS = {INTEL.name: INTEL, PROCESSOR: replace(INTEL, name=PROCESSOR, card="a processor")}
+"""The processor takes the same kernels, to check them."""
 
 _HYGON_ARCHS = {name: AMD_ARCHS[name] for name in ("gfx906",)}
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from compiler.core.cache import ContentCache, content_key
@@ -80,17 +80,23 @@ def _host_built(
     digests = [*(sha256_file(path) for path in sources), headers_digest(INCLUDE, SOURCES)]
     cache = ContentCache(settings.cache_dir / "sycl")
     key = content_key(name, cxx.identity, runtime.identity, *argv, *digests)
-    if found := cache.get(key, ".bin"):
-        return found
+    # Under plain names, so that no path of this machine gets into the object.
+    files: dict[str, str | bytes] = {source.name: source.read_bytes() for source in sources}
+    command = [cxx.path, *argv, "-o", name, library]
+    what = "the C++ compiler rejected the part of the library that speaks SYCL"
+    return cache.made(key, partial(_compiled, command, files, name, what, runtime.source), ".bin")
+
+
+def _compiled(
+    argv: Sequence[str], files: Mapping[str, str | bytes], output: str, what: str, where: str
+) -> bytes:
+    """What a compiler makes of files in a private directory; raises BuildError with what it complains of."""
     with private_directory("tk-sycl") as directory:
-        for source in sources:  # under a plain name, so that no path of this machine gets into the object
-            write_atomic(directory / source.name, source.read_bytes())
-        command = [cxx.path, *argv, "-o", name, library]
-        done = run(
-            command, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS
-        )
-        _check(done, "the C++ compiler rejected the part of the library that speaks SYCL", runtime.source)
-        return cache.put(key, (directory / name).read_bytes(), ".bin")
+        for name, content in files.items():
+            write_atomic(directory / name, content)
+        done = run(argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
+        _check(done, what, where)
+        return (directory / output).read_bytes()
 
 
 # ---------------------------------------------------------------- SYCLBIN
@@ -297,18 +303,14 @@ def build_ahead(text: str, arch: str, dpcpp: Dpcpp, settings: Settings) -> bytes
     digests = [*(sha256_file(path) for path in SHIM_PARTS), headers_digest(INCLUDE, SOURCES)]
     cache = ContentCache(settings.cache_dir / "images")
     key = content_key("sycl-ahead", source, dpcpp.identity, *flags, *digests)
-    if found := cache.get(key, ".shim"):
-        return found.read_bytes()
-    with private_directory("tk-dpcpp") as directory:
-        write_atomic(directory / "module.cpp", source)
-        for part in SHIM_PARTS:
-            write_atomic(directory / part.name, part.read_bytes())
-        argv = [dpcpp.path, *flags, "-I", str(INCLUDE), "-I", str(SOURCES), "module.cpp", "-o", "shim.so"]
-        done = run(argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
-        _check(done, f"DPC++ refused the generated kernels for {arch}", " ".join(argv))
-        data = (directory / "shim.so").read_bytes()
-    cache.put(key, data, ".shim")
-    return data
+    argv = [dpcpp.path, *flags, "-I", str(INCLUDE), "-I", str(SOURCES), "module.cpp", "-o", "shim.so"]
+    files: dict[str, str | bytes] = {
+        "module.cpp": source,
+        **{part.name: part.read_bytes() for part in SHIM_PARTS},
+    }
+    what = f"DPC++ refused the generated kernels for {arch}"
+    make = partial(_compiled, argv, files, "shim.so", what, " ".join(argv))
+    return cache.made(key, make, ".shim").read_bytes()
 
 
 def _check(done: Completed, what: str, where: str) -> None:

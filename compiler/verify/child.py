@@ -10,7 +10,7 @@ import os
 import sys
 
 from compiler.core.diagnostics import TkError
-from compiler.verify.isolate import answer_of, progress_line, report_fields, request_from
+from compiler.verify.isolate import answer_of, plain, progress_line, request_from
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
             line = progress_line(doing, done, total) + "\n"
             os.write(answers.fileno(), line.encode())  # at once and whole, from whatever thread
 
-        answer = report_fields(verify_here(request, tell))
+        answer = plain(verify_here(request, tell))
         code = 0
     except TkError as error:
         answer, code = answer_of(error), int(error.code)

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 
 from compiler.core.cache import ContentCache, content_key
-from compiler.core.compilers import run_compiler
+from compiler.core.compilers import compiled
 from compiler.core.diagnostics import BadInputError
-from compiler.core.files import private_directory, sha256_file, write_atomic
+from compiler.core.files import sha256_file
 from compiler.core.settings import Settings
 from compiler.runtime.elf import read_images
 from compiler.runtime.library import SOURCES
@@ -201,25 +201,18 @@ def _object(
     name: str, text: str, flags: Sequence[str], *, cxx: Cxx, cache: ContentCache, headers: str
 ) -> Path:
     key = content_key("emulated", name, text, headers, cxx.identity, *flags)
-    if found := cache.get(key, ".o"):
-        return found
     includes = ["-I", str(EMULATOR), "-I", str(SOURCES)]
     if name == _UNIT:
         includes += ["-include", "tk_emulator.h"]
-    with private_directory("tk-emulate") as directory:
-        write_atomic(directory / name, text)
-        argv = [cxx.path, *flags, *includes, "-c", name, "-o", "made.o"]
-        run_compiler(argv, directory, "the C++ compiler rejected kernels for the emulator", _HINT)
-        return cache.put(key, (directory / "made.o").read_bytes(), ".o")
+    argv = [cxx.path, *flags, *includes, "-c", name, "-o", "made.o"]
+    what = "the C++ compiler rejected kernels for the emulator"
+    return cache.made(key, partial(compiled, argv, {name: text}, "made.o", what, _HINT), ".o")
 
 
 def _link(text: str, objects: Sequence[Path], cxx: Cxx) -> bytes:
-    with private_directory("tk-emulate") as directory:
-        write_atomic(directory / "module.txt", text)
-        write_atomic(directory / "data.s", _DATA)
-        argv = [cxx.path, "-c", "data.s", "-o", "data.o"]
-        run_compiler(argv, directory, "the assembler refused the module's text", _HINT)
-        names = [str(path) for path in objects]
-        argv = [cxx.path, *_LINK_FLAGS, *names, "data.o", "-lm", "-ldl", "-o", "made.so"]
-        run_compiler(argv, directory, "the linker refused the kernels for the emulator", _HINT)
-        return (directory / "made.so").read_bytes()
+    files = {"module.txt": text, "data.s": _DATA}
+    argv = [cxx.path, "-c", "data.s", "-o", "data.o"]
+    data = compiled(argv, files, "data.o", "the assembler refused the module's text", _HINT)
+    argv = [cxx.path, *_LINK_FLAGS, *map(str, objects), "data.o", "-lm", "-ldl", "-o", "made.so"]
+    what = "the linker refused the kernels for the emulator"
+    return compiled(argv, {"data.o": data}, "made.so", what, _HINT)

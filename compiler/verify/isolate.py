@@ -36,7 +36,7 @@ def verify_library(
         [sys.executable, "-P", "-m", "compiler.verify.child"],
         timeout=timeout,
         env=child_environment(PYTHONPATH=search),
-        input=json.dumps(_plain(request)).encode(),
+        input=json.dumps(plain(request)).encode(),
         on_line=lambda line: _tell(line, progress),
     )
     if done.returncode < 0:
@@ -95,11 +95,6 @@ def request_from(fields: dict[str, Any]) -> VerifyRequest:
     return VerifyRequest(**{**fields, **paths, "inputs": tuple(fields["inputs"])})
 
 
-def report_fields(report: VerifyReport) -> dict[str, Any]:
-    """A report as the child sends it."""
-    return _plain(report)
-
-
 def _report(fields: dict[str, Any]) -> VerifyReport:
     paths = {name: Path(fields[name]) for name in ("library", "model")}
     lists = {name: tuple(_comparison(one) for one in fields[name]) for name in ("outputs", "layers")}
@@ -110,7 +105,8 @@ def _comparison(fields: dict[str, Any]) -> Comparison:
     return Comparison(**{**fields, "shape": tuple(fields["shape"]), "where": tuple(fields["where"])})
 
 
-def _plain(record: VerifyRequest | VerifyReport) -> dict[str, Any]:
+def plain(record: VerifyRequest | VerifyReport) -> dict[str, Any]:
+    """A request or report as it is sent."""
     fields = dataclasses.asdict(record)
     return {name: str(value) if isinstance(value, Path) else value for name, value in fields.items()}
 

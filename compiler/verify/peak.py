@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from compiler.core.cache import ContentCache, content_key
@@ -38,17 +40,19 @@ def _library(settings: Settings) -> Path:
     flags = [*cpu_flags(facts, cxx), *_definitions(facts), "-shared", "-pthread"]
     cache = ContentCache(settings.cache_dir / "peak")
     key = content_key("peak", _SOURCE.read_bytes(), cxx.identity, *flags)
-    if found := cache.get(key, ".so"):
-        return found
+    return cache.made(key, partial(_compiled, cxx.path, flags), ".so")
+
+
+def _compiled(compiler: str, flags: Sequence[str]) -> bytes:
     with private_directory("tk-peak") as directory:
         built = directory / "peak.so"
-        argv = [cxx.path, *flags, str(_SOURCE), "-o", str(built)]
+        argv = [compiler, *flags, str(_SOURCE), "-o", str(built)]
         done = run(argv, env=child_environment(), timeout=_LIMIT_SECONDS)
         if done.returncode != 0:
             raise BuildError(
                 "the C++ compiler refused the peak measurement", where=" ".join(argv), why=done.stderr[:2000]
             )
-        return cache.put(key, built.read_bytes(), ".so")
+        return built.read_bytes()
 
 
 def _definitions(facts: TargetFacts) -> tuple[str, ...]:

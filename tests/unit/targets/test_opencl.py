@@ -61,13 +61,13 @@ def test_one_name_serves_all_gpus_of_a_vendor(gpu: Gpu) -> None:
     """One source for all, so nothing in it may rely on what differs among them: the lanes of a sub-group."""
     facts = get_target(f"opencl-{gpu.vendor}").facts
     assert SHUFFLE_XOR not in facts.intrinsics
-    with pytest.raises(UsageError, match=f"the one name is {gpu.arch}"):
-        get_target(f"opencl-{gpu.vendor}", f"{gpu.arch},other")
+    with pytest.raises(UsageError, match=f"the one name is {gpu.arch.name}"):
+        get_target(f"opencl-{gpu.vendor}", f"{gpu.arch.name},other")
 
 
 @pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.vendor)
 def test_gpus(gpu: Gpu) -> None:
-    vendor, arch = gpu.vendor, gpu.arch
+    vendor, arch = gpu.vendor, gpu.arch.name
     target = get_target(f"opencl-{vendor}")
     facts = target.facts
     assert target.text == f"opencl-{vendor}:{arch}"
