@@ -18,7 +18,7 @@ class Attrs(Mapping[str, AttrValue]):
     def __init__(self, items: Mapping[str, AttrValue] | None = None, **more: AttrValue) -> None:
         merged = {**(items or {}), **more}
         self._items: dict[str, AttrValue] = {name: merged[name] for name in sorted(merged)}
-        self._hash: int | None = None
+        self._hash = hash(tuple(self._items.items()))
 
     def __getitem__(self, name: str) -> AttrValue:
         return self._items[name]
@@ -29,12 +29,7 @@ class Attrs(Mapping[str, AttrValue]):
     def __len__(self) -> int:
         return len(self._items)
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._items
-
     def __hash__(self) -> int:
-        if self._hash is None:
-            self._hash = hash(tuple(self._items.items()))
         return self._hash
 
     def __eq__(self, other: object) -> bool:

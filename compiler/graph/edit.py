@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, from_numpy
@@ -153,6 +154,11 @@ def rewrite(graph: Graph, rule: Rule, *, expand: bool = False) -> Graph:
         return graph
     outputs = tuple(moved.get(value, value) for value in graph.outputs)
     return graph.replace(nodes=editor.nodes, outputs=outputs, constants=editor.constants)
+
+
+def rewriting(*, expand: bool = False) -> Callable[[Rule], Callable[[Graph], Graph]]:
+    """A decorator that makes of a rule for one node what rewrites a graph by it."""
+    return lambda rule: partial(rewrite, rule=rule, expand=expand)
 
 
 def _with_inputs(item: Node, moved: dict[Value, Value]) -> Node:

@@ -15,9 +15,10 @@ import contextlib
 import mmap
 import struct
 from collections.abc import Callable, Iterator
+from ctypes import LittleEndianStructure, c_uint8, c_uint16, c_uint32, c_uint64, sizeof
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, Self
+from typing import BinaryIO, ClassVar, Self
 
 from compiler.core.diagnostics import BadInputError, BuildError, InternalError, TkError
 
@@ -32,55 +33,59 @@ _SHF_ALLOC = 2
 _ALIGNMENT = 64
 
 
-class _Header(NamedTuple):
-    """Elf64_Ehdr after e_ident."""
+class _Header(LittleEndianStructure):
+    """Elf64_Ehdr."""
 
-    e_type: int
-    machine: int
-    version: int
-    entry: int
-    phoff: int
-    shoff: int
-    flags: int
-    ehsize: int
-    phentsize: int
-    phnum: int
-    shentsize: int
-    shnum: int
-    shstrndx: int
+    _fields_: ClassVar = [
+        ("ident", c_uint8 * 16),
+        ("e_type", c_uint16),
+        ("machine", c_uint16),
+        ("version", c_uint32),
+        ("entry", c_uint64),
+        ("phoff", c_uint64),
+        ("shoff", c_uint64),
+        ("flags", c_uint32),
+        ("ehsize", c_uint16),
+        ("phentsize", c_uint16),
+        ("phnum", c_uint16),
+        ("shentsize", c_uint16),
+        ("shnum", c_uint16),
+        ("shstrndx", c_uint16),
+    ]
 
 
-class _Segment(NamedTuple):
+class _Segment(LittleEndianStructure):
     """Elf64_Phdr."""
 
-    p_type: int
-    flags: int
-    offset: int
-    vaddr: int
-    paddr: int
-    filesz: int
-    memsz: int
-    align: int
+    _fields_: ClassVar = [
+        ("p_type", c_uint32),
+        ("flags", c_uint32),
+        ("offset", c_uint64),
+        ("vaddr", c_uint64),
+        ("paddr", c_uint64),
+        ("filesz", c_uint64),
+        ("memsz", c_uint64),
+        ("align", c_uint64),
+    ]
 
 
-class _Section(NamedTuple):
+class _Section(LittleEndianStructure):
     """Elf64_Shdr."""
 
-    name: int
-    sh_type: int
-    flags: int
-    addr: int
-    offset: int
-    size: int
-    link: int
-    info: int
-    addralign: int
-    entsize: int
+    _fields_: ClassVar = [
+        ("name", c_uint32),
+        ("sh_type", c_uint32),
+        ("flags", c_uint64),
+        ("addr", c_uint64),
+        ("offset", c_uint64),
+        ("size", c_uint64),
+        ("link", c_uint32),
+        ("info", c_uint32),
+        ("addralign", c_uint64),
+        ("entsize", c_uint64),
+    ]
 
 
-_HEADER, _HEADER_AT = struct.Struct("<HHIQQQIHHHHHH"), 16
-_SEGMENT = struct.Struct("<IIQQQQQQ")
-_SECTION = struct.Struct("<IIQQQQIIQQ")
 _TABLE = struct.Struct("<qq")  # constants, constants_bytes; the manifest, names and images alike
 _IMAGES = 3  # how many such pairs stand in front of the images
 _IMAGE = struct.Struct("<qqqq")  # tk_blob_image
@@ -99,16 +104,14 @@ class _Image:
     def parse(cls, data: bytes | bytearray | mmap.mmap) -> Self:
         if data[:6] != b"\x7fELF\x02\x01":
             raise BuildError("it is no 64-bit little-endian ELF file")
-        header = _Header._make(_HEADER.unpack_from(data, _HEADER_AT))
+        header = _Header.from_buffer_copy(data)
         if header.machine not in _PAGE:
             raise BuildError("it is neither for x86-64 nor for aarch64", why=f"e_machine is {header.machine}")
         segments = [
-            _Segment._make(_SEGMENT.unpack_from(data, header.phoff + i * header.phentsize))
-            for i in range(header.phnum)
+            _Segment.from_buffer_copy(data, header.phoff + i * header.phentsize) for i in range(header.phnum)
         ]
         sections = [
-            _Section._make(_SECTION.unpack_from(data, header.shoff + i * header.shentsize))
-            for i in range(header.shnum)
+            _Section.from_buffer_copy(data, header.shoff + i * header.shentsize) for i in range(header.shnum)
         ]
         return cls(data, header, segments, sections)
 
@@ -137,9 +140,11 @@ class _Image:
     def stored(self) -> bytearray:
         data = bytearray(self.data)
         for index, segment in enumerate(self.segments):
-            _SEGMENT.pack_into(data, self.header.phoff + index * self.header.phentsize, *segment)
+            at = self.header.phoff + index * self.header.phentsize
+            data[at : at + sizeof(segment)] = bytes(segment)
         for index, section in enumerate(self.sections):
-            _SECTION.pack_into(data, self.header.shoff + index * self.header.shentsize, *section)
+            at = self.header.shoff + index * self.header.shentsize
+            data[at : at + sizeof(section)] = bytes(section)
         return data
 
 
@@ -172,9 +177,9 @@ def _describe(image: _Image, offset: int, size: int) -> tuple[_Section, int]:
     address = _round_up(end, image.page)
     image.add_segment(_Segment(_PT_LOAD, _PF_R, offset, address, address, size, size, image.page))
     index = image.section_index(CONSTANTS_SECTION)
-    image.sections[index] = image.sections[index]._replace(
-        sh_type=_SHT_PROGBITS, flags=_SHF_ALLOC, addr=address, offset=offset, size=size, addralign=_ALIGNMENT
-    )
+    old = image.sections[index]
+    place = (_SHT_PROGBITS, _SHF_ALLOC, address, offset, size)
+    image.sections[index] = _Section(old.name, *place, old.link, old.info, _ALIGNMENT, old.entsize)
     return image.sections[image.section_index(TABLE_SECTION)], address
 
 

@@ -6,11 +6,12 @@ import ctypes
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, cast
 from weakref import WeakSet, finalize
 
 from compiler.core.diagnostics import BadInputError, HostError, InternalError, TkError, UsageError
@@ -61,7 +62,7 @@ class StepTime:
     nanoseconds: int
 
 
-class Model:
+class Model(AbstractContextManager["Model"]):
     """A loaded model; immutable, may be shared by threads. `close`, or a with block, gives memory back."""
 
     def __init__(self, path: Path, *, threads: int | None = None, device: str | None = None) -> None:
@@ -80,9 +81,6 @@ class Model:
         self._lock = threading.Lock()
         self._default: Context | None = None
         self._contexts: WeakSet[Context] = WeakSet()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -164,7 +162,7 @@ class Model:
         return tuple(infos)
 
 
-class Context:
+class Context(AbstractContextManager["Context"]):
     """Arena, scratch and threads of one inference at a time; made by `Model.context`."""
 
     def __init__(
@@ -184,9 +182,6 @@ class Context:
         # The finalizer holds the library, so it outlives this context whatever is collected first.
         self._finalizer = finalize(self, _close_context, self._api, self._handle)
         self._finalizer.atexit = False
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -27,7 +27,7 @@ from compiler.graph.op import (
     rounded_once,
     same_dtype,
 )
-from compiler.graph.ops.elementwise import emit_scalar, read_broadcast, widen
+from compiler.graph.ops.elementwise import FLOATS, check_kind, emit_scalar, read_broadcast, widen
 from compiler.graph.ops.reduction import reduce_block
 from compiler.graph.ops.windows import (
     import_windows,
@@ -66,8 +66,7 @@ def _conv_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
 
 def _conv_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     same_dtype(types)
-    if not types[0].dtype.is_float:
-        raise UnsupportedError(f"convolution of {types[0].dtype} is not supported")
+    check_kind("convolution", types[0].dtype, FLOATS)
     kernel, group = check_weights(types, Attrs()), attrs.integer("group")
     out, per_group = types[1].shape[:2]
     if group < 1 or types[0].shape[1] != per_group * group or out % group:

@@ -35,20 +35,15 @@ from compiler.graph.op import (
     rounded_once,
     same_dtype,
 )
-from compiler.graph.ops.elementwise import emit_scalar, narrow, widen
+from compiler.graph.ops.elementwise import FLOATS, check_kind, emit_scalar, narrow, widen
 from compiler.graph.ops.repeating import emit_repeated
 from compiler.loops.annotations import STAGE
 from compiler.loops.build import Builder
 from compiler.loops.ir import Binary, Buffer, Expr, call, const
 
 
-def _floats_only(types: Types) -> None:
-    if not types[0].dtype.is_float:
-        raise UnsupportedError(f"normalisation of {types[0].dtype} is not supported")
-
-
 def _same_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
-    _floats_only(types)
+    check_kind("normalisation", types[0].dtype, FLOATS)
     return (types[0],)
 
 
@@ -69,7 +64,7 @@ def _batch_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
 
 
 def _batch_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
-    _floats_only(types)
+    found = _same_infer(types, attrs)
     if types[0].rank < 2:
         raise InvalidError(f"BatchNormalization needs batch and channels, got {types[0]}")
     for item in types[1:]:
@@ -77,7 +72,7 @@ def _batch_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
             raise InvalidError(
                 f"a parameter of BatchNormalization is {item}, expected {types[0].shape[1]} elements"
             )
-    return (types[0],)
+    return found
 
 
 @rounded_once
@@ -166,11 +161,11 @@ def _layer_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
 
 
 def _layer_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
-    _floats_only(types)
+    found = _same_infer(types, attrs)
     same_dtype(types)
     if broadcast_shape(*(item.shape for item in types)) != types[0].shape:
         raise InvalidError(f"scale or bias does not broadcast to {types[0]}")
-    return (types[0],)
+    return found
 
 
 @rounded_once
@@ -223,10 +218,10 @@ RMS = Op(
 
 
 def _instance_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
-    _floats_only(types)
+    found = _same_infer(types, attrs)
     if types[0].rank < 3:
         raise InvalidError(f"normalisation over spatial axes of {types[0]}, which has none")
-    return (types[0],)
+    return found
 
 
 @rounded_once

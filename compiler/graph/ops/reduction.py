@@ -86,16 +86,10 @@ def _form(combiner: str) -> Build:
         keep = info.attrs.flag("keepdims")
 
         def at(*index: Expr) -> Expr:
-            spatial, inner = list(index[: out.rank]), list(index[out.rank :])
-            found = []
-            for axis in range(len(source)):
-                if axis in axes:
-                    found.append(inner.pop(0))
-                    if keep:
-                        spatial.pop(0)
-                else:
-                    found.append(spatial.pop(0))
-            return widen(inputs[0][tuple(found)])
+            spatial = (i for at, i in enumerate(index[: out.rank]) if not (keep and at in axes))
+            inner = iter(index[out.rank :])
+            place = (next(inner if axis in axes else spatial) for axis in range(len(source)))
+            return widen(inputs[0][tuple(place)])
 
         extents = [source[axis] for axis in axes]
         return reduce_block(b, f"reduce_{combiner}", out.shape, extents, at, combiner, out.dtype)

@@ -10,18 +10,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.graph.edit import Editor, rewrite
-from compiler.graph.ir import Graph, Node, Value
+from compiler.graph.edit import Editor, rewriting
+from compiler.graph.ir import Node, Value
 
 Perm = tuple[int, ...]
 
 
-def cancel_transposes(graph: Graph) -> Graph:
+@rewriting(expand=True)
+def cancel_transposes(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     """Sink and cancel transposes."""
-    return rewrite(graph, _step, expand=True)
-
-
-def _step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     if len(item.outputs) != 1 or not item.inputs:
         return None
     if item.op.name == "Transpose":

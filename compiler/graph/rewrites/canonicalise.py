@@ -10,20 +10,17 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.graph.dtypes import Array
-from compiler.graph.edit import Editor, rewrite
-from compiler.graph.ir import Graph, Node, Value
+from compiler.graph.edit import Editor, rewriting
+from compiler.graph.ir import Node, Value
 from compiler.graph.rewrites.fold_constants import folded_node
 
 _COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min"})
 _NEUTRAL = {"Add": 0, "Mul": 1}
 
 
-def canonicalise(graph: Graph) -> Graph:
+@rewriting(expand=True)
+def canonicalise(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     """Bring all nodes to canonical form."""
-    return rewrite(graph, _step, expand=True)
-
-
-def _step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     folded = folded_node(editor, item)
     if folded is not None:
         return folded

@@ -7,8 +7,8 @@ one padded tensor serves pools and convolutions.
 
 from __future__ import annotations
 
-from compiler.graph.edit import Editor, rewrite
-from compiler.graph.ir import Graph, Node, Value
+from compiler.graph.edit import Editor, rewriting
+from compiler.graph.ir import Node, Value
 from compiler.graph.op import Sign
 from compiler.graph.ops.pooling import lowest
 from compiler.graph.ops.windows import Windows, windows_of
@@ -17,12 +17,9 @@ _WINDOWED = frozenset({"Conv", "MaxPool", "SumPool"})
 _DEPTH = 64
 
 
-def explicit_pads(graph: Graph) -> Graph:
+@rewriting()
+def explicit_pads(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     """Replace padding attributes by Pad nodes."""
-    return rewrite(graph, _step)
-
-
-def _step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     if item.op.name not in _WINDOWED:
         return None
     windows, source = windows_of(item.attrs), item.inputs[0]

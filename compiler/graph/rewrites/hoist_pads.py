@@ -6,16 +6,13 @@ after another, which may need no copy at all.
 
 from __future__ import annotations
 
-from compiler.graph.edit import Editor, rewrite
-from compiler.graph.ir import Graph, Node, Value
+from compiler.graph.edit import Editor, rewriting
+from compiler.graph.ir import Node, Value
 
 
-def hoist_pads(graph: Graph) -> Graph:
+@rewriting()
+def hoist_pads(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     """Move each Pad above the Concat that it alone reads."""
-    return rewrite(graph, _step)
-
-
-def _step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     if item.op.name != "Pad" or item.attrs.text("mode") != "constant":
         return None
     source = item.inputs[0]

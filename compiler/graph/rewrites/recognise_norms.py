@@ -9,16 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from compiler.graph.edit import Editor, rewrite
-from compiler.graph.ir import Graph, Node, Value
+from compiler.graph.edit import Editor, rewriting
+from compiler.graph.ir import Node, Value
 
 
-def recognise_norms(graph: Graph) -> Graph:
+@rewriting()
+def recognise_norms(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     """Replace spelt-out normalisation by Standardize."""
-    return rewrite(graph, _step)
-
-
-def _step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     centred, spread = _quotient(editor, item)
     difference = editor.producer(centred, "Sub") if centred is not None else None
     root = editor.producer(spread, "Sqrt") if spread is not None else None

@@ -9,18 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compiler.graph.edit import Editor, rewrite
-from compiler.graph.ir import Graph, Node, Value
+from compiler.graph.edit import Editor, rewriting
+from compiler.graph.ir import Node, Value
 
 Shape = Sequence[int]
 
 
-def simplify_reshapes(graph: Graph) -> Graph:
+@rewriting(expand=True)
+def simplify_reshapes(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     """Merge and sink reshapes."""
-    return rewrite(graph, _step, expand=True)
-
-
-def _step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     if item.op.name == "Reshape":
         return _merge(editor, item) or _shuffle(editor, item)
     if item.op.elementwise:

@@ -10,16 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.graph.dtypes import Array
-from compiler.graph.edit import Editor, rewrite
-from compiler.graph.ir import Graph, Node, Value
+from compiler.graph.edit import Editor, rewriting
+from compiler.graph.ir import Node, Value
 
 
-def sink_shuffles(graph: Graph) -> Graph:
+@rewriting()
+def sink_shuffles(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     """Swap each ChannelShuffle with the depthwise convolution that alone reads it."""
-    return rewrite(graph, _step)
-
-
-def _step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     if item.op.name != "Conv" or not _is_depthwise(item):
         return None
     shuffle = editor.producer(item.inputs[0], "ChannelShuffle")
