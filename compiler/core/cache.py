@@ -43,9 +43,9 @@ class _Spare:
         write_atomic(self._root / below, data)
         return self._root / below
 
-    def folder(self, below: Path) -> Path | None:
-        """Where entries of a folder of the cache would be; None as long as there are none."""
-        return None if self._root is None else self._root / below
+    def folders(self, below: Path) -> tuple[Path, ...]:
+        """Where entries of a folder of the cache would be; nowhere as long as there are none."""
+        return () if self._root is None else (self._root / below,)
 
 
 _SPARE = _Spare()
@@ -68,8 +68,7 @@ class ContentCache:
     def get(self, key: str, suffix: str = "") -> Path | None:
         """Path of the payload of `key`, or None; a damaged entry is removed and counts as absent."""
         below = self._below(key, suffix)
-        spare = _SPARE.folder(below)
-        folders = [self.root / below] if spare is None else [self.root / below, spare]
+        folders = (self.root / below, *_SPARE.folders(below))
         for path in (path for folder in folders for path in _entries(folder, suffix)):
             with contextlib.suppress(OSError):
                 if sha256_file(path) == path.name[:_DIGITS]:

@@ -160,11 +160,8 @@ def remove_abandoned_directories(prefix: str) -> None:
 
 def sha256_file(path: Path) -> str:
     """SHA-256 of a file's bytes, as 64 hexadecimal digits."""
-    digest = hashlib.sha256()
     with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def sha256_bytes(data: bytes | memoryview) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -139,11 +138,3 @@ class TkModelApi(Structure):
         ("model_device", CFUNCTYPE(c_char_p, _HANDLE)),
         ("model_native_context", CFUNCTYPE(c_void_p, _HANDLE)),
     ]
-
-
-def api_of(library: ctypes.CDLL) -> TkModelApi | None:
-    """The function table of a library, or None when it is no model library of this interface version."""
-    try:
-        return TkModelApi.in_dll(library, API_SYMBOL)
-    except ValueError:
-        return None

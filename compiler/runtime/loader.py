@@ -363,11 +363,14 @@ def _load_error(path: Path, message: str) -> TkError:
 
 
 def _api_of(library: ctypes.CDLL, path: Path) -> TkModelApi:
-    api = abi.api_of(library)
-    if api is None or api.struct_size < ctypes.sizeof(TkModelApi):
-        why = f"it does not export {abi.API_SYMBOL}" if api is None else "its interface is older"
-        raise BadInputError("this file is no model library of this version", where=str(path), why=why)
-    return api
+    why = "its interface is older"
+    try:
+        api = TkModelApi.in_dll(library, abi.API_SYMBOL)
+        if api.struct_size >= ctypes.sizeof(TkModelApi):
+            return api
+    except ValueError:
+        why = f"it does not export {abi.API_SYMBOL}"
+    raise BadInputError("this file is no model library of this version", where=str(path), why=why)
 
 
 def _check(api: TkModelApi, status: int, where: str) -> None:

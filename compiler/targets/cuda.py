@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from compiler.core.answer import Answer
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
 from compiler.render.vocabulary_cuda import CUDA
@@ -86,14 +85,11 @@ def _identity(target: Target, settings: Settings) -> str:
 LANGUAGE = DeviceLanguage(("cuda", "gpu", "emulator"), ".cu", _build, _identity)
 
 
-def _compiles(target: Target, settings: Settings) -> Answer:
-    def tools() -> str:
-        found = [_tool_for(arch, settings) for arch in target.archs]
-        known = [arch for arch in ARCHS if any(arch in one.archs for one in found)]
-        used = "; ".join(dict.fromkeys(one.tool.description for one in found))
-        return f"{used} ({', '.join(known)})"
-
-    return with_host(target, settings, tools)
+def _tools(target: Target, settings: Settings) -> str:
+    found = [_tool_for(arch, settings) for arch in target.archs]
+    known = [arch for arch in ARCHS if any(arch in one.archs for one in found)]
+    used = "; ".join(dict.fromkeys(one.tool.description for one in found))
+    return f"{used} ({', '.join(known)})"
 
 
 CUDA_NVIDIA = TargetRow(
@@ -104,7 +100,7 @@ CUDA_NVIDIA = TargetRow(
     _target,
     aliases=("cuda",),
     readiness=Readiness(
-        _compiles,
+        with_host(_tools),
         driver_loads(DRIVER),
         device_runs(DRIVER, "NVIDIA GPU", lambda _one: True),
         device_arch(DRIVER, ARCHS),

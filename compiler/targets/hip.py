@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Container
 from functools import partial
 
-from compiler.core.answer import Answer
 from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
 from compiler.render.vocabulary_cuda import HIP
@@ -108,15 +107,12 @@ _ALIASED = _language(_HYGON, (_ALIAS_NOTE,))
 
 
 def _ready(install: str, title: str, maker: int, archs: Container[str]) -> Readiness:
-    def compiles(target: Target, settings: Settings) -> Answer:
-        def tools() -> str:
-            found = [_tool_for(arch, settings, install).description for arch in target.archs]
-            return f"{'; '.join(dict.fromkeys(found))} ({', '.join(target.archs)})"
+    def tools(target: Target, settings: Settings) -> str:
+        found = [_tool_for(arch, settings, install).description for arch in target.archs]
+        return f"{'; '.join(dict.fromkeys(found))} ({', '.join(target.archs)})"
 
-        return with_host(target, settings, tools)
-
-    runs = device_of_runs(DRIVER, title, maker)
-    return Readiness(compiles, driver_loads(DRIVER), runs, device_arch(DRIVER, archs, made_by(maker)))
+    runs, arch = device_of_runs(DRIVER, title, maker), device_arch(DRIVER, archs, made_by(maker))
+    return Readiness(with_host(tools), driver_loads(DRIVER), runs, arch)
 
 
 ROCM = TargetRow(

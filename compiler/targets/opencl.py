@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
-from compiler.core.answer import Answer
 from compiler.core.cache import ContentCache, content_key
 from compiler.core.compilers import compiled
 from compiler.core.diagnostics import UsageError, did_you_mean
@@ -182,16 +181,12 @@ def _language(device: str) -> DeviceLanguage:
 # ---------------------------------------------------------------- readiness
 
 
-def _compiles(target: Target, settings: Settings) -> Answer:
+def _tools(target: Target, settings: Settings) -> str:
     """The host's compiler is enough: the driver compiles the kernels."""
-
-    def tools() -> str:
-        cxx = find_cxx(settings).description
-        if not target.facts.binds_threads:
-            return cxx
-        return f"{cxx}; {_NO_SPIRV if find_spirv_tools() is None else 'SPIR-V by clang'}"
-
-    return with_host(target, settings, tools)
+    cxx = find_cxx(settings).description
+    if not target.facts.binds_threads:
+        return cxx
+    return f"{cxx}; {_NO_SPIRV if find_spirv_tools() is None else 'SPIR-V by clang'}"
 
 
 def _ready(kind: str, title: str, vendors: tuple[int, ...]) -> Readiness:
@@ -202,7 +197,7 @@ def _ready(kind: str, title: str, vendors: tuple[int, ...]) -> Readiness:
     runs = device_runs(OPENCL, title, fits)
     if maker is not None:
         runs = device_of_runs(OPENCL, title, maker, fits)
-    return Readiness(_compiles, driver_loads(OPENCL), runs)
+    return Readiness(with_host(_tools), driver_loads(OPENCL), runs)
 
 
 _VENDOR_IDS = {"nvidia": (0x10DE,), "amd": (0x1002, 0x1022), "hygon": (0x1D94, 0x1002), "intel": (0x8086,)}

@@ -45,18 +45,22 @@ def host_compiles(target: Target, settings: Settings) -> Answer:
     return yes(cxx.description)
 
 
-def with_host(target: Target, settings: Settings, device: Callable[[], str]) -> Answer:
+def with_host(tools: Callable[[Target, Settings], str]) -> Callable[[Target, Settings], Answer]:
     """Whether the host's compiler and a device's toolchain serve a target.
 
-    device: describes the toolchain, or raises HostError.
+    tools: describes the toolchain, or raises HostError.
     """
-    host = host_compiles(target, settings)
-    if not host:
-        return host
-    try:
-        return yes(device())
-    except HostError as error:
-        return refusal(error)
+
+    def compiles(target: Target, settings: Settings) -> Answer:
+        host = host_compiles(target, settings)
+        if not host:
+            return host
+        try:
+            return yes(tools(target, settings))
+        except HostError as error:
+            return refusal(error)
+
+    return compiles
 
 
 # ---------------------------------------------------------------- drivers and devices

@@ -179,23 +179,16 @@ def _gpu_identity(target: Target, settings: Settings, *, vendor: Vendor) -> str:
 # ---------------------------------------------------------------- readiness
 
 
-def _cpu_compiles(target: Target, settings: Settings) -> Answer:
-    return with_host(target, settings, lambda: _runtime_text(settings))
-
-
-def _runtime_text(settings: Settings) -> str:
+def _runtime_text(_target: Target, settings: Settings) -> str:
     runtime = need_sycl(settings)
     check_headers(runtime)
     assert runtime.sycl is not None
     return f"{runtime.sycl.name}, from {runtime.source}"
 
 
-def _gpu_compiles(target: Target, settings: Settings, *, vendor: Vendor) -> Answer:
-    def tools() -> str:
-        dpcpp = _dpcpp_for(target, settings, vendor)
-        return f"{_runtime_text(settings)}, when loaded" if dpcpp is None else dpcpp.description
-
-    return with_host(target, settings, tools)
+def _gpu_tools(target: Target, settings: Settings, *, vendor: Vendor) -> str:
+    dpcpp = _dpcpp_for(target, settings, vendor)
+    return f"{_runtime_text(target, settings)}, when loaded" if dpcpp is None else dpcpp.description
 
 
 def _cpu_runs(settings: Settings) -> Answer:
@@ -231,7 +224,7 @@ def _gpu_ready(vendor: Vendor) -> Readiness:
         return not_known(f"{found.reason}; whether the SYCL runtime reaches it shows when it is loaded")
 
     arch = device_arch(driver, vendor.archs, (lambda _: True) if maker is None else made_by(maker))
-    return Readiness(partial(_gpu_compiles, vendor=vendor), sycl_loads, runs, arch)
+    return Readiness(with_host(partial(_gpu_tools, vendor=vendor)), sycl_loads, runs, arch)
 
 
 _INTEL = 0x8086
@@ -245,7 +238,7 @@ ROWS: tuple[TargetRow, ...] = (
         ("host", *LEVELS),
         "host",
         _cpu_target,
-        readiness=Readiness(_cpu_compiles, sycl_loads, _cpu_runs),
+        readiness=Readiness(with_host(_runtime_text), sycl_loads, _cpu_runs),
     ),
     *(
         TargetRow(

@@ -13,7 +13,6 @@ from compiler.core.diagnostics import BuildError
 from compiler.core.files import private_directory
 from compiler.core.process import run
 from compiler.core.settings import Settings, child_environment
-from compiler.core.target import TargetFacts
 from compiler.targets.cpu import cpu_facts, cpu_flags
 from compiler.targets.toolchain import find_cxx
 
@@ -37,7 +36,11 @@ def peak_gflops(threads: int, settings: Settings, seconds: float = 0.2) -> float
 def _library(settings: Settings) -> Path:
     cxx = find_cxx(settings)
     facts = cpu_facts("host")
-    flags = [*cpu_flags(facts, cxx), *_definitions(facts), "-shared", "-pthread"]
+    sizes = (
+        f"-DTK_VECTOR_BYTES={facts.vector_bits // 8}",
+        f"-DTK_VECTOR_REGISTERS={facts.vector_registers}",
+    )
+    flags = [*cpu_flags(facts, cxx), *sizes, "-shared", "-pthread"]
     cache = ContentCache(settings.cache_dir / "peak")
     key = content_key("peak", _SOURCE.read_bytes(), cxx.identity, *flags)
     return cache.made(key, partial(_compiled, cxx.path, flags), ".so")
@@ -53,10 +56,3 @@ def _compiled(compiler: str, flags: Sequence[str]) -> bytes:
                 "the C++ compiler refused the peak measurement", where=" ".join(argv), why=done.stderr[:2000]
             )
         return built.read_bytes()
-
-
-def _definitions(facts: TargetFacts) -> tuple[str, ...]:
-    return (
-        f"-DTK_VECTOR_BYTES={facts.vector_bits // 8}",
-        f"-DTK_VECTOR_REGISTERS={facts.vector_registers}",
-    )

@@ -283,10 +283,6 @@ def _divide(a: Attrs, x: Expr, y: Expr) -> Expr:
     return Binary("div" if x.dtype.is_float else "truncdiv", x, y)
 
 
-def _logic(op: str) -> Loop:
-    return lambda _a, x, y: Binary(op, x, y)
-
-
 BINARY = (
     binary_op("Add", lambda _a, x, y: x + y, lambda _a, x, y: x + y, sign=_KEEPS),
     binary_op("Sub", lambda _a, x, y: x - y, lambda _a, x, y: x - y),
@@ -297,9 +293,9 @@ BINARY = (
     binary_op("LessOrEqual", lambda _a, x, y: x <= y, lambda _a, x, y: x.le(y), result=BOOL, since=12),
     binary_op("Greater", lambda _a, x, y: x > y, lambda _a, x, y: x.gt(y), result=BOOL),
     binary_op("GreaterOrEqual", lambda _a, x, y: x >= y, lambda _a, x, y: x.ge(y), result=BOOL, since=12),
-    binary_op("And", lambda _a, x, y: x & y, _logic("and"), "b"),
-    binary_op("Or", lambda _a, x, y: x | y, _logic("or"), "b"),
-    binary_op("Xor", lambda _a, x, y: x ^ y, _logic("ne"), "b"),
+    binary_op("And", lambda _a, x, y: x & y, lambda _a, x, y: Binary("and", x, y), "b"),
+    binary_op("Or", lambda _a, x, y: x | y, lambda _a, x, y: Binary("or", x, y), "b"),
+    binary_op("Xor", lambda _a, x, y: x ^ y, lambda _a, x, y: Binary("ne", x, y), "b"),
     binary_op(
         "PRelu", lambda _a, x, y: np.where(x < 0, x * y, x), lambda _a, x, y: Select(x.lt(0), x * y, x)
     ),
