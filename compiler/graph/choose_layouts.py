@@ -85,10 +85,7 @@ def choose_layouts(
 
 def layout_choices(fused: FusedGraph, lanes: int) -> dict[Value, list[Layout]]:
     """The layouts that each tensor may have, row-major first."""
-    graph = fused.graph
-    viewed = (value for pair in fused.views for value in pair)  # another shape over the same bytes
-    fixed = (*graph.inputs, *graph.outputs, *viewed)
-    choices = {value: [row_major(value.type.shape)] for value in fixed}
+    choices = {value: [row_major(value.type.shape)] for value in fused.fixed}
     for group in fused.groups:
         for value in group.outputs:
             if value in choices:

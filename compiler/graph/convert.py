@@ -65,13 +65,11 @@ def lay_out(fused: FusedGraph, costs: LayoutCosts) -> LaidOut:
 
 def possible_copies(fused: FusedGraph) -> dict[Value, Value]:
     """A copy of each fixed image that an operator on channels reads or writes."""
-    graph = fused.graph
-    viewed = (value for pair in fused.views for value in pair)
-    fixed = dict.fromkeys((*graph.inputs, *graph.outputs, *viewed))
+    first = fused.graph.next_id
     anchored = [group for group in fused.groups if group.anchor is not None and group.anchor.op.channels]
     touched = {value for group in anchored for value in (*group.inputs, *group.outputs)}
-    images = [v for v in fixed if v in touched and v.type.rank >= 3 and math.prod(v.type.shape[2:]) > 1]
-    return {value: Value(graph.next_id + n, value.type, value.name) for n, value in enumerate(images)}
+    images = [v for v in fused.fixed if v in touched and v.type.rank >= 3 and math.prod(v.type.shape[2:]) > 1]
+    return {value: Value(first + n, value.type, value.name) for n, value in enumerate(images)}
 
 
 def insert_copies(graph: Graph, copies: Copies) -> Graph:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from compiler.graph.ir import Graph, Node, Value
 from compiler.graph.op import PIECES, Kind
@@ -54,6 +55,11 @@ class FusedGraph:
     graph: Graph
     groups: tuple[Group, ...]
     views: tuple[tuple[Value, Value], ...]
+
+    @property
+    def fixed(self) -> dict[Value, None]:
+        """Tensors whose layout is given, in order: the model's own, and both sides of views."""
+        return dict.fromkeys((*self.graph.inputs, *self.graph.outputs, *chain.from_iterable(self.views)))
 
     def __str__(self) -> str:
         lines = ["fused"]

@@ -48,7 +48,7 @@ def model_manifest(
         "images": [{"kind": one.kind, "arch": one.arch, "bytes": len(one.data)} for one in images.images],
         "resources": [asdict(item) for item in images.resources],
         "kernels": [_kernel(kernel, [s for s in steps if s.kernel == kernel.number]) for kernel in kernels],
-        "steps": [_step(step) for step in steps],
+        "steps": [{"kernel": step.kernel, "nodes": list(step.group.origin)} for step in steps],
     }
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
@@ -81,7 +81,3 @@ def _launch(launch: Launch) -> dict[str, Any]:
         "shared_bytes": launch.shared_bytes,
         "block_bytes": launch.block_bytes,
     }
-
-
-def _step(step: Step) -> dict[str, Any]:
-    return {"kernel": step.kernel, "nodes": list(step.group.origin)}

@@ -8,7 +8,7 @@ shim for each architecture; for Intel's, the runtime builds them at load time wh
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import partial
 
 from compiler.core.answer import Answer, no, not_known, yes
 from compiler.core.diagnostics import HostError
@@ -119,7 +119,7 @@ _VENDORS = (
 )
 
 
-def _gpu_target(arch: str, *, vendor: Vendor) -> Target:
+def _gpu_target(arch: str, *, vendor: Vendor, language: DeviceLanguage) -> Target:
     """The GPUs of one vendor for a list of architectures; raises UsageError for unknown ones."""
     name = f"sycl-{vendor.name}"
     aliases = {"gfx916": "gfx906"} if "gfx906" in vendor.archs else {}
@@ -128,15 +128,12 @@ def _gpu_target(arch: str, *, vendor: Vendor) -> Target:
     facts = replace(known, features=frozenset(), intrinsics=SHUFFLES, scopes=known.scopes - {"fragment"})
     names = tuple(item.name for item in archs)
     text = f"{name}:{','.join(names)}"
-    return Target(text, facts, SYCL_GPU, (), plan_flags, _gpu_language(vendor.name), names)
+    return Target(text, facts, SYCL_GPU, (), plan_flags, language, names)
 
 
-@lru_cache(maxsize=8)
-def _gpu_language(vendor: str) -> DeviceLanguage:
-    row = next(item for item in _VENDORS if item.name == vendor)
-    return DeviceLanguage(
-        ("sycl",), ".cpp", partial(_build_gpu, vendor=row), partial(_gpu_identity, vendor=row)
-    )
+def _gpu_language(vendor: Vendor) -> DeviceLanguage:
+    build, identity = partial(_build_gpu, vendor=vendor), partial(_gpu_identity, vendor=vendor)
+    return DeviceLanguage(("sycl",), ".cpp", build, identity)
 
 
 def _build_gpu(module: Module, target: Target, settings: Settings, *, vendor: Vendor) -> Images:
@@ -246,7 +243,7 @@ ROWS: tuple[TargetRow, ...] = (
             f"{vendor.title}, SYCL",
             tuple(vendor.archs),
             vendor.default,
-            partial(_gpu_target, vendor=vendor),
+            partial(_gpu_target, vendor=vendor, language=_gpu_language(vendor)),
             readiness=_gpu_ready(vendor),
         )
         for vendor in _VENDORS

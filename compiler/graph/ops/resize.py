@@ -7,7 +7,7 @@ weighted sum of `Gather`s whose indices and weights are constants, so that no lo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
 from typing import Any
 
@@ -160,6 +160,14 @@ def axis_table(attrs: Attrs, axis: int, source: int) -> tuple[Array, Array]:
     return indices.clip(0, source - 1), weights
 
 
+def _changed_axes(attrs: Attrs, shape: Sequence[int]) -> Iterator[tuple[int, Array, Array]]:
+    """The axes of a tensor of `shape` that are resized, each with its table."""
+    extents = zip(shape, attrs.integers("sizes"), attrs.numbers("scales"), strict=True)
+    for axis, (source, target, scale) in enumerate(extents):
+        if scale != 1 or target != source:
+            yield axis, *axis_table(attrs, axis, source)
+
+
 def _cubic(part: Array, a: float) -> Array:
     """Weights of the four neighbours (Keys' kernel)."""
 
@@ -174,10 +182,7 @@ def _cubic(part: Array, a: float) -> Array:
 
 def _reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     x, kind = arrays[0], arrays[0].dtype
-    for axis, target in enumerate(attrs.integers("sizes")):
-        if attrs.numbers("scales")[axis] == 1 and target == x.shape[axis]:
-            continue
-        indices, weights = axis_table(attrs, axis, x.shape[axis])
+    for axis, indices, weights in _changed_axes(attrs, x.shape):
         if weights.shape[1] == 1:
             x = np.take(x, indices[:, 0], axis=axis)
             continue
@@ -204,10 +209,8 @@ def _expand(e: Emitter, item: Node) -> Values:
     factors = tuple(_whole_factor(attrs, axis, n) for axis, n in enumerate(shape))
     if all(factors):
         return (e.emit("Repeat", value, repeats=factors),)
-    for axis, target in enumerate(attrs.integers("sizes")):
-        if attrs.numbers("scales")[axis] == 1 and target == shape[axis]:
-            continue
-        value = _resize_axis(e, value, axis, *axis_table(attrs, axis, shape[axis]))
+    for axis, indices, weights in _changed_axes(attrs, shape):
+        value = _resize_axis(e, value, axis, indices, weights)
     return (value,)
 
 
