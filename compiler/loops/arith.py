@@ -67,7 +67,6 @@ class Simplifier:
         self._simple: dict[Expr, Expr] = {}
         self._linear: dict[Expr, Linear] = {}
         self._ranges: dict[Expr, Range] = {}
-        self._keys: dict[Expr, str] = {}
 
     def bind(self, name: str, low: int, high: int) -> Simplifier:
         """This simplifier with one more variable; another one when `name` was known with other bounds."""
@@ -163,7 +162,7 @@ class Simplifier:
         if isinstance(expr, Binary):
             rule = self._SUMS.get(expr.op)
             if rule is not None:
-                return rule(self, self.linear(expr.a), self.linear(expr.b))
+                return rule(self, expr.op, self.linear(expr.a), self.linear(expr.b))
         if isinstance(expr, Select):
             cond = self.simplify(expr.cond)
             if isinstance(cond, Const):
@@ -172,13 +171,10 @@ class Simplifier:
             return self.linear(a) if a == b else single(Select(cond, a, b))
         return single(self._children(expr))
 
-    def _add(self, a: Linear, b: Linear) -> Linear:
-        return self._recombine(a.plus(b))
+    def _add(self, op: str, a: Linear, b: Linear) -> Linear:
+        return self._recombine(a.plus(b, 1 if op == "add" else -1))
 
-    def _subtract(self, a: Linear, b: Linear) -> Linear:
-        return self._recombine(a.plus(b, -1))
-
-    def _multiply(self, a: Linear, b: Linear) -> Linear:
+    def _multiply(self, _op: str, a: Linear, b: Linear) -> Linear:
         if not b.terms:
             return a.times(b.constant)
         if not a.terms:
@@ -188,55 +184,36 @@ class Simplifier:
         total = total.plus(Linear(dict(b.terms), 0), a.constant) if a.constant else total
         for left, c in a.terms.items():
             for right, d in b.terms.items():
-                first, second = sorted((left, right), key=self._key)
+                first, second = sorted((left, right), key=text_key)
                 total = total.plus(single(Binary("mul", first, second)), c * d)
         return total
 
-    def _floordiv(self, a: Linear, b: Linear) -> Linear:
+    def _floor(self, op: str, a: Linear, b: Linear) -> Linear:
+        """Quotient or remainder, rounded down."""
+        quotient = op == "floordiv"
         if not b.terms and b.constant > 0 and not self._opaque(a):
-            return self.divide(a, b.constant)
+            return self.divide(a, b.constant) if quotient else self.modulo(a, b.constant)
         low, high = self.range(a)
         if low >= 0 and high < self.range(b)[0]:
-            return constant_sum(0)
+            return constant_sum(0) if quotient else a
         if a == b and self.range(b)[0] > 0:
-            return constant_sum(1)
-        return single(Binary("floordiv", self.emit(a), self.emit(b)))
+            return constant_sum(1 if quotient else 0)
+        return single(Binary(op, self.emit(a), self.emit(b)))
 
-    def _floormod(self, a: Linear, b: Linear) -> Linear:
-        if not b.terms and b.constant > 0 and not self._opaque(a):
-            return self.modulo(a, b.constant)
-        low, high = self.range(a)
-        if low >= 0 and high < self.range(b)[0]:
-            return a
-        if a == b and self.range(b)[0] > 0:
-            return constant_sum(0)
-        return single(Binary("floormod", self.emit(a), self.emit(b)))
-
-    def _truncdiv(self, a: Linear, b: Linear) -> Linear:
+    def _truncate(self, op: str, a: Linear, b: Linear) -> Linear:
+        """Quotient or remainder, rounded to zero."""
         if self.range(a)[0] >= 0 and self.range(b)[0] > 0:
-            return self._floordiv(a, b)
-        return single(Binary("truncdiv", self.emit(a), self.emit(b)))
-
-    def _truncmod(self, a: Linear, b: Linear) -> Linear:
-        if self.range(a)[0] >= 0 and self.range(b)[0] > 0:
-            return self._floormod(a, b)
-        return single(Binary("truncmod", self.emit(a), self.emit(b)))
-
-    def _minimum(self, a: Linear, b: Linear) -> Linear:
-        low, high = self.range(a.plus(b, -1))
-        if high <= 0:
-            return a
-        return b if low >= 0 else self._extremum("min", a, b)
-
-    def _maximum(self, a: Linear, b: Linear) -> Linear:
-        low, high = self.range(a.plus(b, -1))
-        if low >= 0:
-            return a
-        return b if high <= 0 else self._extremum("max", a, b)
+            return self._floor(op.replace("trunc", "floor"), a, b)
+        return single(Binary(op, self.emit(a), self.emit(b)))
 
     def _extremum(self, op: str, a: Linear, b: Linear) -> Linear:
+        low, high = self.range(a.plus(b, -1) if op == "min" else b.plus(a, -1))
+        if high <= 0:
+            return a
+        if low >= 0:
+            return b
         first, second = sorted(
-            (self.emit(a), self.emit(b)), key=lambda e: (isinstance(e, Const), self._key(e))
+            (self.emit(a), self.emit(b)), key=lambda e: (isinstance(e, Const), text_key(e))
         )
         return single(Binary(op, first, second))
 
@@ -263,11 +240,13 @@ class Simplifier:
             coarse, fine = split_exact(rest, g)
             low, high = self.range(fine)
             if same_multiple(low, high, g):
-                return self._add(quotient, self.divide(coarse.plus(constant_sum(low // g)), q // g))
+                return self._recombine(
+                    quotient.plus(self.divide(coarse.plus(constant_sum(low // g)), q // g))
+                )
         nested = self._divide_nested(rest, q)
         if nested is None:
             nested = single(Binary("floordiv", self.emit(rest), const(q)))
-        return self._add(quotient, nested)
+        return self._recombine(quotient.plus(nested))
 
     def _divide_nested(self, a: Linear, q: int) -> Linear | None:
         if len(a.terms) != 1:
@@ -294,7 +273,7 @@ class Simplifier:
             if same_multiple(low, high, g):
                 count = low // g
                 high_part = self.modulo(coarse.plus(constant_sum(count)), q // g).times(g)
-                return self._add(high_part, fine.plus(constant_sum(count), -g))
+                return self._recombine(high_part.plus(fine).plus(constant_sum(count), -g))
         return single(Binary("floormod", self.emit(rest), const(q)))
 
     def _drop_inner_modulo(self, a: Linear, q: int) -> Linear:
@@ -374,7 +353,7 @@ class Simplifier:
         d = Linear({atom: c // g for atom, c in d.terms.items()}, d.constant // g)
         plus, minus = by_sign(d)
         if not plus.terms or (
-            minus.terms and min(map(self._key, minus.terms)) < min(map(self._key, plus.terms))
+            minus.terms and min(map(text_key, minus.terms)) < min(map(text_key, plus.terms))
         ):
             plus, minus, d = minus, plus, d.times(-1)
         left = plus.plus(constant_sum(max(d.constant, 0) if minus.terms else 0))
@@ -437,16 +416,10 @@ class Simplifier:
     def _children(self, expr: Expr) -> Expr:
         return expr.map_children(lambda child: self.simplify(child) if isinstance(child, Expr) else child)
 
-    def _key(self, expr: Expr) -> str:
-        key = self._keys.get(expr)
-        if key is None:
-            key = self._keys[expr] = text_key(expr)
-        return key
-
     def emit(self, value: Linear) -> Expr:
         """The expression of a sum: large coefficients first, what is subtracted last."""
         ordered = sorted(
-            value.terms.items(), key=lambda item: (item[1] < 0, -abs(item[1]), self._key(item[0]))
+            value.terms.items(), key=lambda item: (item[1] < 0, -abs(item[1]), text_key(item[0]))
         )
         result: Expr | None = None
         for atom, coefficient in ordered:
@@ -463,14 +436,14 @@ class Simplifier:
         op = "add" if value.constant > 0 else "sub"
         return Binary(op, result, const(abs(value.constant)))
 
-    _SUMS: ClassVar[dict[str, Callable[[Simplifier, Linear, Linear], Linear]]] = {
+    _SUMS: ClassVar[dict[str, Callable[[Simplifier, str, Linear, Linear], Linear]]] = {
         "add": _add,
-        "sub": _subtract,
+        "sub": _add,
         "mul": _multiply,
-        "floordiv": _floordiv,
-        "floormod": _floormod,
-        "truncdiv": _truncdiv,
-        "truncmod": _truncmod,
-        "min": _minimum,
-        "max": _maximum,
+        "floordiv": _floor,
+        "floormod": _floor,
+        "truncdiv": _truncate,
+        "truncmod": _truncate,
+        "min": _extremum,
+        "max": _extremum,
     }

@@ -38,7 +38,7 @@ from compiler.loops.interp_races import Monitor
 from compiler.loops.interp_values import PACKED, STORAGE, Array, ProgramError, View, allocate
 from compiler.loops.ir import Buffer, Expr, Func
 
-__all__ = ["ProgramError", "interpret", "python_source"]
+__all__ = ["ProgramError", "interpret"]
 
 
 def interpret(
@@ -78,11 +78,6 @@ def _compiled(func: Func, *, races: bool) -> Code:
         return compile_func(func, races=races)
     except RecursionError:
         raise ProgramError(f"function `{func.name}` is nested too deeply to be interpreted") from None
-
-
-def python_source(func: Func) -> str:
-    """The Python text that the interpreter runs for a function."""
-    return compile_func(func).source
 
 
 def _random_order(seed: int) -> Callable[[int], Sequence[int]]:

@@ -6,6 +6,7 @@ barriers. Atomic updates do not conflict with each other.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,14 @@ import numpy as np
 from compiler.loops.interp_values import PACKED, ProgramError, View
 
 _MANY = -1
-_OUTSIDE, _ITERATION, _THREAD = range(3)
 
 
+@dataclass(slots=True)
 class _Log:
     """Who wrote and who read each address since the last point where all are ordered."""
 
-    __slots__ = ("readers", "writers")
-
-    def __init__(self) -> None:
-        self.writers: dict[int, tuple[int, bool]] = {}
-        self.readers: dict[int, int] = {}
+    writers: dict[int, tuple[int, bool]] = field(default_factory=dict)
+    readers: dict[int, int] = field(default_factory=dict)
 
     def clear(self) -> None:
         self.writers.clear()
@@ -50,17 +48,15 @@ class _Log:
         return None
 
 
+@dataclass(slots=True, eq=False)
 class Monitor:
     """Knows which parallel iteration and which thread of it runs, and what they touched."""
 
-    __slots__ = ("across_iterations", "across_threads", "atomic", "iteration", "thread")
-
-    def __init__(self) -> None:
-        self.iteration: int | None = None
-        self.thread: int | None = None
-        self.atomic = False
-        self.across_iterations = _Log()
-        self.across_threads = _Log()
+    iteration: int | None = None
+    thread: int | None = None
+    atomic: bool = False
+    across_iterations: _Log = field(default_factory=_Log)
+    across_threads: _Log = field(default_factory=_Log)
 
     def enter(self, iteration: int) -> None:
         """An iteration of the outermost parallel loop begins."""
@@ -77,45 +73,40 @@ class Monitor:
 
     def watch(self, view: View) -> View:
         """The same memory, watched; what a thread allocates for itself needs no watching."""
-        level = _OUTSIDE if self.iteration is None else _ITERATION
-        return view if self.thread is not None else _Watched(view, self, level)
+        return view if self.thread is not None else _Watched(view, self, outside=self.iteration is None)
 
-    def note(self, view: View, address: int, level: int, *, write: bool) -> None:
-        """The running iteration and thread touch the element at an address."""
-        found: list[tuple[str, int, int | None]] = []
-        if level == _OUTSIDE and self.iteration is not None:
-            log = self.across_iterations
+    def note(self, view: View, address: int, *, outside: bool, write: bool) -> None:
+        """The running iteration and thread touch an element; `outside`: of memory made outside of the loop."""
+        iteration = self.iteration if outside else None
+        for kind, who, log in (
+            ("iterations", iteration, self.across_iterations),
+            ("threads", self.thread, self.across_threads),
+        ):
             touch = log.write if write else log.read
-            found.append(("iterations", self.iteration, touch(address, self.iteration, self.atomic)))
-        if self.thread is not None:
-            log = self.across_threads
-            touch = log.write if write else log.read
-            found.append(("threads", self.thread, touch(address, self.thread, self.atomic)))
-        for kind, who, other in found:
-            if other is not None:
+            if who is not None and (other := touch(address, who, self.atomic)) is not None:
                 raise _race(view, kind, who, other, "writes" if write else "reads")
 
 
 class _Watched(View):
     """A view that tells a monitor of every access."""
 
-    __slots__ = ("level", "monitor", "start", "width")
+    __slots__ = ("monitor", "outside", "start", "width")
 
-    def __init__(self, view: View, monitor: Monitor, level: int) -> None:
+    def __init__(self, view: View, monitor: Monitor, *, outside: bool) -> None:
         super().__init__(view.buffer, view.data, view.shape, view.strides, view.offset)
         kind = view.buffer.dtype
         self.monitor = monitor
-        self.level = level
+        self.outside = outside
         # addresses count half bytes, so that packed elements have one each
         self.start = int(view.data.ctypes.data) * 2
         self.width = 1 if kind.name in PACKED else int(np.dtype(view.data.dtype).itemsize) * kind.lanes * 2
 
     def get(self, flat: int) -> Any:
-        self.monitor.note(self, self.start + flat * self.width, self.level, write=False)
+        self.monitor.note(self, self.start + flat * self.width, outside=self.outside, write=False)
         return super().get(flat)
 
     def put(self, flat: int, value: Any) -> None:
-        self.monitor.note(self, self.start + flat * self.width, self.level, write=True)
+        self.monitor.note(self, self.start + flat * self.width, outside=self.outside, write=True)
         super().put(flat, value)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,25 +18,25 @@ Program = Generator[Event, Any, None]
 _AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
 
 
+_Copy = tuple[View, list[int], View, list[int], list[Any]]
+"""Target and places in it, source and places in it, and what was there."""
+
+
+@dataclass(slots=True)
 class Copies:
     """The asynchronous copies of one thread and one group number: those started and those committed."""
 
-    __slots__ = ("committed", "open")
-
-    def __init__(self) -> None:
-        self.open: list[tuple[View, list[int], View, list[int], list[Any]]] = []
-        self.committed: list[list[tuple[View, list[int], View, list[int], list[Any]]]] = []
+    open: list[_Copy] = field(default_factory=list)
+    committed: list[list[_Copy]] = field(default_factory=list)
 
 
+@dataclass(slots=True, eq=False)
 class Thread:
     """What one thread has for itself: its place, its copies in flight, and the state of its matrix unit."""
 
-    __slots__ = ("copies", "place", "state")
-
-    def __init__(self, place: dict[str, int] | None = None) -> None:
-        self.place = place or {}
-        self.copies: dict[int, Copies] = {}
-        self.state: dict[str, Any] = {}
+    place: dict[str, int] = field(default_factory=dict)
+    copies: defaultdict[int, Copies] = field(default_factory=lambda: defaultdict(Copies))
+    state: dict[str, Any] = field(default_factory=dict)
 
     # ------------------------------------------------------------ asynchronous copies
 
@@ -50,20 +52,20 @@ class Thread:
         values = [source.get(flat) for flat in out_of]
         for flat in into:
             target.poison(flat)
-        self.copies.setdefault(group, Copies()).open.append((target, into, source, out_of, values))
+        self.copies[group].open.append((target, into, source, out_of, values))
 
     def commit(self, group: int) -> None:
         """Close the open group; a group may be empty."""
-        queue = self.copies.setdefault(group, Copies())
+        queue = self.copies[group]
         queue.committed.append(queue.open)
         queue.open = []
 
     def wait(self, group: int, pending: int) -> None:
         """Let the data of all but the newest `pending` groups arrive."""
-        queue = self.copies.setdefault(group, Copies())
-        while len(queue.committed) > pending:
-            for target, into, source, out_of, values in queue.committed.pop(0):
-                self._arrive(target, into, source, out_of, values)
+        committed = self.copies[group].committed
+        while len(committed) > pending:
+            for copy in committed.pop(0):
+                self._arrive(*copy)
 
     @staticmethod
     def _arrive(target: View, into: list[int], source: View, out_of: list[int], values: list[Any]) -> None:
@@ -76,21 +78,20 @@ class Thread:
             target.put(to, value)
 
 
+@dataclass(slots=True, eq=False)
 class _Task:
     """One running coroutine; `children` while it waits for the loop that it started."""
 
-    __slots__ = ("blocked", "children", "group", "parent", "program", "result", "thread")
-
-    def __init__(self, program: Program, thread: Thread, parent: _Task | None, group: list[_Task]) -> None:
-        self.program = program
-        self.thread = thread
-        self.parent = parent
-        self.group = group
-        self.children = 0
-        self.blocked: Event | None = None
-        self.result: Any = None
+    program: Program
+    thread: Thread
+    parent: _Task | None
+    group: list[_Task]
+    children: int = 0
+    blocked: Event | None = None
+    result: Any = None
 
 
+@dataclass(eq=False)
 class Scheduler:
     """Runs the threads of one block.
 
@@ -99,11 +100,10 @@ class Scheduler:
     A barrier that only some of the threads reach is an error.
     """
 
-    def __init__(self, subgroup: int, monitor: Monitor | None = None) -> None:
-        self.subgroup = subgroup
-        self.monitor = monitor
-        self.extents: dict[str, int] = {}
-        self.tasks: list[_Task] = []
+    subgroup: int
+    monitor: Monitor | None = None
+    extents: dict[str, int] = field(default_factory=dict)
+    tasks: list[_Task] = field(default_factory=list)
 
     def run(
         self, tag: str, extent: int, program: Callable[[int, Thread], Program], order: Sequence[int]
@@ -171,8 +171,9 @@ class Scheduler:
         if any(task.blocked is None and task.children == 0 for task in self.tasks):
             return
         waiting = [task for task in self.tasks if task.blocked is not None]
-        for group in {id(task.group): task.group for task in waiting}.values():
-            self._check_together(group)
+        groups = {id(task.group): task.group for task in waiting}
+        if any(task.blocked == ("finished",) for group in groups.values() for task in group):
+            raise _divergent("some threads of the block have ended without it")
         small = [task for task in waiting if _is_subgroup_event(task.blocked)]
         if small:
             self._release_subgroups(small)
@@ -183,11 +184,6 @@ class Scheduler:
             self.monitor.meet()
         for task in waiting:
             task.blocked = None
-
-    @staticmethod
-    def _check_together(group: list[_Task]) -> None:
-        if any(task.blocked == ("finished",) for task in group):
-            raise _divergent("some threads of the block have ended without it")
 
     def _release_subgroups(self, waiting: list[_Task]) -> None:
         members: dict[int, list[_Task]] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -159,19 +160,15 @@ def _to_float(target: DType) -> Callable[[Any], Any]:
 # ---------------------------------------------------------------- memory
 
 
+@dataclass(slots=True, eq=False)
 class View:
     """A buffer at run time: `data` is its memory as one row of elements (or of bytes where packed)."""
 
-    __slots__ = ("buffer", "data", "offset", "shape", "strides")
-
-    def __init__(
-        self, buffer: Buffer, data: Array, shape: tuple[int, ...], strides: tuple[int, ...], offset: int
-    ) -> None:
-        self.buffer = buffer
-        self.data = data
-        self.shape = shape
-        self.strides = strides
-        self.offset = offset
+    buffer: Buffer
+    data: Array
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
 
     def flat(self, indices: Sequence[int]) -> int:
         """Position of one element; out of bounds is an error."""
@@ -275,14 +272,12 @@ class View:
         return self.data[: self.data.size // lanes * lanes].reshape(-1, lanes)
 
 
+@dataclass(slots=True, eq=False)
 class Address:
     """`&buffer[indices]`: what intrinsics and atomics get."""
 
-    __slots__ = ("flat", "view")
-
-    def __init__(self, view: View, flat: int) -> None:
-        self.view = view
-        self.flat = flat
+    view: View
+    flat: int
 
     @property
     def dtype(self) -> DType:

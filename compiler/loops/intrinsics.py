@@ -27,20 +27,7 @@ class Intrinsic:
     collective: Callable[[Sequence[Thread], Sequence[Sequence[Any]]], Sequence[Any]] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LaneMap:
-    """How a matrix tile is spread over the lanes of a sub-group: (lane, register) -> (row, column)."""
-
-    name: str
-    rows: int
-    columns: int
-    lanes: int
-    registers: int
-    place: Callable[[int, int], tuple[int, int]]
-
-
 _INTRINSICS: dict[str, Intrinsic] = {}
-LANE_MAPS: dict[str, LaneMap] = {}
 
 
 def register_intrinsic(item: Intrinsic) -> Intrinsic:
@@ -50,14 +37,6 @@ def register_intrinsic(item: Intrinsic) -> Intrinsic:
     if (item.single is None) == (item.collective is None):
         raise InternalError(f"the intrinsic {item.name} needs one meaning, single or collective")
     _INTRINSICS[item.name] = item
-    return item
-
-
-def register_lane_map(item: LaneMap) -> LaneMap:
-    """Make a lane map known."""
-    if item.name in LANE_MAPS:
-        raise InternalError(f"the lane map {item.name} is registered twice")
-    LANE_MAPS[item.name] = item
     return item
 
 
@@ -227,63 +206,3 @@ register_intrinsic(Intrinsic("amx.tileload", single=_tileload))
 register_intrinsic(Intrinsic("amx.tilestore", single=_tilestore))
 register_intrinsic(Intrinsic("amx.tdpbf16ps", single=_tile_product(2, "amx.tdpbf16ps")))
 register_intrinsic(Intrinsic("amx.tdpbssd", single=_tile_product(4, "amx.tdpbssd")))
-
-
-# ---------------------------------------------------------------- matrix fragments over a sub-group
-
-
-def _m16n8k8_a(lane: int, register: int) -> tuple[int, int]:
-    return lane // 4 + 8 * (register % 2), lane % 4 + 4 * (register // 2)
-
-
-def _m16n8k8_b(lane: int, register: int) -> tuple[int, int]:
-    return lane % 4 + 4 * register, lane // 4
-
-
-def _m16n8k8_c(lane: int, register: int) -> tuple[int, int]:
-    return lane // 4 + 8 * (register // 2), lane % 4 * 2 + register % 2
-
-
-register_lane_map(LaneMap("m16n8k8.a", 16, 8, 32, 4, _m16n8k8_a))
-register_lane_map(LaneMap("m16n8k8.b", 8, 8, 32, 2, _m16n8k8_b))
-register_lane_map(LaneMap("m16n8k8.c", 16, 8, 32, 4, _m16n8k8_c))
-
-
-def _gather_tile(addresses: Sequence[Address], expected: str) -> list[list[Any]]:
-    place = _lane_map_of(addresses, expected)
-    tile: list[list[Any]] = [[None] * place.columns for _ in range(place.rows)]
-    for lane, address in enumerate(addresses):
-        for number in range(place.registers):
-            row, column = place.place(lane, number)
-            tile[row][column] = address.get(number)
-    return tile
-
-
-def _lane_map_of(addresses: Sequence[Address], expected: str) -> LaneMap:
-    buffer = addresses[0].view.buffer
-    if buffer.lane_map != expected:
-        raise ProgramError(
-            f"the fragment `{buffer.name}` is laid out as {buffer.lane_map or 'nothing'}, not as {expected}"
-        )
-    place = LANE_MAPS[expected]
-    if len(addresses) != place.lanes:
-        raise ProgramError(f"{expected} needs {place.lanes} lanes, the sub-group has {len(addresses)}")
-    return place
-
-
-def _mma_m16n8k8(_threads: _Lanes, args: _Args) -> list[Any]:
-    """`mma.m16n8k8(&c, &a, &b)`: c += a @ b, the tiles spread over the lanes (PTX ISA, mma.m16n8k8)."""
-    a = _gather_tile([own[1] for own in args], "m16n8k8.a")
-    b = _gather_tile([own[2] for own in args], "m16n8k8.b")
-    place = _lane_map_of([own[0] for own in args], "m16n8k8.c")
-    for lane, own in enumerate(args):
-        for number in range(place.registers):
-            row, column = place.place(lane, number)
-            total = own[0].get(number)
-            for k in range(8):
-                total = total + a[row][k] * b[k][column]
-            own[0].put(total, number)
-    return [0] * len(args)
-
-
-register_intrinsic(Intrinsic("mma.m16n8k8", collective=_mma_m16n8k8))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd, inf
 from typing import TypeAlias, TypeGuard
 
@@ -15,20 +17,12 @@ Range: TypeAlias = tuple[float, float]
 OPEN: Range = (-inf, inf)
 
 
+@dataclass(slots=True)
 class Linear:
     """`sum of coefficient * atom + constant`; never changed after it was made."""
 
-    __slots__ = ("constant", "terms")
-
-    def __init__(self, terms: dict[Expr, int], constant: int) -> None:
-        self.terms = terms
-        self.constant = constant
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Linear) and self.constant == other.constant and self.terms == other.terms
-
-    def __hash__(self) -> int:
-        return hash((frozenset(self.terms.items()), self.constant))
+    terms: dict[Expr, int]
+    constant: int
 
     def plus(self, other: Linear, factor: int = 1) -> Linear:
         """`self + factor * other`."""
@@ -54,21 +48,18 @@ class Linear:
         return self.terms.get(Var(name), 0)
 
 
+@lru_cache(maxsize=1 << 14)
 def text_key(expr: IRNode) -> str:
     """A text that orders atoms the same way in every run."""
     if isinstance(expr, Var):
         return expr.name
-    parts = []
-    for name in expr.FIELDS:
-        value = getattr(expr, name)
-        parts.append(text_key(value) if isinstance(value, IRNode) else _value_key(value))
-    return f"~{type(expr).__name__}({','.join(parts)})"
+    return f"~{type(expr).__name__}({','.join(_value_key(getattr(expr, name)) for name in expr.FIELDS)})"
 
 
 def _value_key(value: object) -> str:
-    if isinstance(value, tuple):
-        return "(" + ",".join(text_key(v) if isinstance(v, IRNode) else _value_key(v) for v in value) + ")"
-    return str(value)
+    if isinstance(value, IRNode):
+        return text_key(value)
+    return f"({','.join(map(_value_key, value))})" if isinstance(value, tuple) else str(value)
 
 
 def constant_sum(value: float) -> Linear:

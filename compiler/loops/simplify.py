@@ -6,9 +6,10 @@ The rules are in `arith`. Use one :class:`Simplifier` for many questions under t
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import cast
 
-from compiler.core.node import IRNode, rewrite_nodes
+from compiler.core.node import rewrite_nodes
 from compiler.loops.arith import Bounds, Interval, Simplifier
 from compiler.loops.ir import (
     Block,
@@ -31,10 +32,6 @@ __all__ = [
     "Interval",
     "Linear",
     "Simplifier",
-    "equivalent",
-    "interval",
-    "linear_form",
-    "prove",
     "simplify",
     "simplify_stmt",
     "substitute",
@@ -47,33 +44,6 @@ __all__ = [
 def simplify(expr: Expr, bounds: Bounds | None = None) -> Expr:
     """The canonical form of an expression, given the ranges of its variables."""
     return Simplifier(bounds).simplify(expr)
-
-
-def interval(expr: Expr, bounds: Bounds | None = None) -> Interval:
-    """Smallest and largest value of an integer expression; None where nothing is known."""
-    return Simplifier(bounds).interval(expr)
-
-
-def prove(cond: Expr, bounds: Bounds | None = None) -> bool | None:
-    """Whether a condition always (True) or never (False) holds; None when neither can be shown."""
-    return Simplifier(bounds).prove(cond)
-
-
-def linear_form(expr: Expr, bounds: Bounds | None = None) -> Linear:
-    """The sum `coefficient * atom + constant` that an index expression is."""
-    return Simplifier(bounds).linear(expr)
-
-
-def equivalent(a: IRNode, b: IRNode, bounds: Bounds | None = None) -> bool:
-    """Whether two expressions or statements are the same after simplification (False when not shown)."""
-    if a == b:
-        return True
-    if isinstance(a, Expr) and isinstance(b, Expr):
-        simplifier = Simplifier(bounds)
-        return a.dtype == b.dtype and simplifier.simplify(a) == simplifier.simplify(b)
-    if isinstance(a, Stmt) and isinstance(b, Stmt):
-        return simplify_stmt(a, bounds) == simplify_stmt(b, bounds)
-    return False
 
 
 def substitute(root: N, values: Mapping[str, Expr]) -> N:
@@ -99,13 +69,12 @@ def simplify_stmt(
     of a program that does nothing. With `drop_unit_loops`, serial loops of one iteration go, too.
     """
     known = bounds if isinstance(bounds, Simplifier) else Simplifier(bounds)
-    return _Statements(known, drop_unit_loops=drop_unit_loops).visit(stmt)
+    return _Statements(drop_unit_loops, scope=Scope((), known)).visit(stmt)
 
 
+@dataclass(eq=False)
 class _Statements(Rewriter):
-    def __init__(self, known: Simplifier, *, drop_unit_loops: bool) -> None:
-        super().__init__(Scope((), known))
-        self._drop_unit_loops = drop_unit_loops
+    drop_unit_loops: bool
 
     def part(self, item: N) -> N:
         if not isinstance(item, Expr):
@@ -117,7 +86,7 @@ class _Statements(Rewriter):
         extent = self.known.simplify(item.extent)
         if isinstance(extent, Const) and extent.value <= 0:
             return Seq(())
-        if self._drop_unit_loops and extent == const(1) and item.kind is ForKind.SERIAL:
+        if self.drop_unit_loops and extent == const(1) and item.kind is ForKind.SERIAL:
             return self.visit(substitute(item.body, {item.var.name: const(0)}))
         done = self.parts(item)
         return done.body if is_empty(done.body) else done

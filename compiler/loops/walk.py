@@ -69,6 +69,7 @@ def scoped(
         stack += [(child, here) for child in reversed(item.children())]
 
 
+@dataclass(eq=False)
 class Rewriter:
     """Rebuilds statements; a method `visit_<class>(stmt)` replaces the default, which visits its bodies.
 
@@ -76,8 +77,7 @@ class Rewriter:
     same object comes back.
     """
 
-    def __init__(self, scope: Scope | None = None) -> None:
-        self.scope = scope or Scope()
+    scope: Scope = field(default_factory=Scope, kw_only=True)
 
     @property
     def known(self) -> Simplifier:

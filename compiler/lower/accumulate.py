@@ -6,6 +6,8 @@ loops do not move `i`, the sum of lanes goes behind them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from compiler.core.node import IRNode
 from compiler.core.types import DType
 from compiler.loops.build import identity_of
@@ -27,7 +29,7 @@ from compiler.loops.ir import (
     Var,
     const,
 )
-from compiler.loops.names import fresh
+from compiler.loops.names import fresh, names_in
 from compiler.loops.walk import Rewriter, with_body
 
 _COMBINERS = {"add": "sum", "mul": "prod", "min": "min", "max": "max"}
@@ -40,13 +42,12 @@ def neutral(op: str, dtype: DType) -> Expr:
 
 def accumulate_in_vectors(func: Func) -> Func:
     """Move the combination of lanes out of the loops that only accumulate."""
-    return with_body(func, _Accumulate(func).visit(func.body))
+    return with_body(func, _Accumulate(names_in(func.body)).visit(func.body))
 
 
+@dataclass(eq=False)
 class _Accumulate(Rewriter):
-    def __init__(self, func: Func) -> None:
-        super().__init__()
-        self._names = {item.name for item in func.body.walk() if isinstance(item, Buffer)}
+    names: set[str]
 
     def visit_for(self, item: For) -> Stmt:
         store = _only_store(item)
@@ -57,7 +58,7 @@ class _Accumulate(Rewriter):
         assert isinstance(value.b, ReduceLanes)
         lanes = value.b.value
         vector = lanes.dtype
-        held = Buffer(fresh(f"{store.buffer.name}_lanes", self._names), vector, (const(1),), REGISTER)
+        held = Buffer(fresh(f"{store.buffer.name}_lanes", self.names), vector, (const(1),), REGISTER)
         here = Load(held, (const(0),))
         start = Store(held, here.indices, Broadcast(neutral(value.op, vector), vector.lanes))
         update = Store(held, here.indices, Binary(value.op, here, lanes))

@@ -16,6 +16,7 @@ PTX ISA, cp.async: copies have 4, 8 or 16 bytes, and groups are committed and wa
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import ASYNC
@@ -139,16 +140,16 @@ def _row(indices: tuple[Expr, ...], lanes: int) -> tuple[Expr, ...]:
 # ---------------------------------------------------------------- groups
 
 
+@dataclass(eq=False)
 class _Place:
     """Closes groups of copies behind the statements that start them, and waits for them before barriers."""
 
-    def __init__(self, pending: int) -> None:
-        self._pending = pending
-        self._started = False
+    pending: int
+    started: bool = False
 
     def stmt(self, stmt: Stmt) -> Stmt:
         if isinstance(stmt, Barrier):
-            return seq(AsyncWait(0, self._pending), stmt) if self._started else stmt
+            return seq(AsyncWait(0, self.pending), stmt) if self.started else stmt
         if isinstance(stmt, Seq):
             return seq(*self._seq(stmt))
         return stmt.map_bodies(self.stmt)
@@ -162,7 +163,7 @@ class _Place:
                 yield AsyncCommit()
                 filled = set()
             filled |= own
-            self._started = self._started or bool(own)
+            self.started = self.started or bool(own)
             yield self.stmt(item)
         if filled:
             yield AsyncCommit()

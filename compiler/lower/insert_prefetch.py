@@ -59,10 +59,9 @@ class _Nest:
         return math.prod(int_of(loop.extent) or 1 for loop in self.loops)
 
 
+@dataclass(eq=False)
 class _Insert(Rewriter):
-    def __init__(self, line: int) -> None:
-        super().__init__()
-        self._line = line
+    line: int
 
     def visit_for(self, item: For) -> Stmt:
         done = self.parts(item)
@@ -87,7 +86,7 @@ class _Insert(Rewriter):
 
     def _calls(self, nest: _Nest, buffer: Buffer, first: int, share: int) -> tuple[list[Stmt], For]:
         """The calls of one nest, and the loop at whose beginning they stand: each for a line or less."""
-        line, loops = self._line // buffer.dtype.bytes, list(nest.loops)
+        line, loops = self.line // buffer.dtype.bytes, list(nest.loops)
         while len(loops) > 1 and share * (int_of(loops[-1].extent) or 1) <= line:
             share *= int_of(loops.pop().extent) or 1
         distance: Expr = const(0)
@@ -138,14 +137,13 @@ def _nest(loops: tuple[For, ...], buffer: Buffer, sim: Simplifier) -> _Nest | No
     return None if last - first == math.inf else _Nest(loops, found[0][0], int(first), int(last))
 
 
+@dataclass(eq=False)
 class _Put(Rewriter):
     """Puts calls at the beginning of loop bodies."""
 
-    def __init__(self, calls: dict[For, list[Stmt]]) -> None:
-        super().__init__()
-        self._calls = calls
+    calls: dict[For, list[Stmt]]
 
     def visit_for(self, item: For) -> Stmt:
         done = self.parts(item)
-        calls = self._calls.get(item, ())
+        calls = self.calls.get(item, ())
         return done.replace(body=seq(*calls, done.body)) if calls else done

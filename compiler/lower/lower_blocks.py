@@ -8,6 +8,7 @@ change the result; there the start value stays with the block, under "all reduce
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from compiler.core.node import IRNode
 from compiler.loops.ir import Block, Expr, For, Func, If, Stmt, Var, all_of, const, seq
@@ -22,11 +23,10 @@ def lower_blocks(func: Func) -> Func:
     return with_body(func, simplify_stmt(_LowerBlocks().visit(func.body)))
 
 
+@dataclass(eq=False)
 class _LowerBlocks(Rewriter):
-    def __init__(self) -> None:
-        super().__init__()
-        self._hoisted: set[str] = set()
-        self._inside: set[str] = set()
+    hoisted: set[str] = field(default_factory=set)
+    inside: set[str] = field(default_factory=set)
 
     def visit_for(self, item: For) -> Stmt:
         starts = [_start(item, block) for block in self._reductions(item)]
@@ -34,7 +34,7 @@ class _LowerBlocks(Rewriter):
 
     def visit_block(self, block: Block) -> Stmt:
         body = block.body
-        if block.init is not None and block.name not in self._hoisted:
+        if block.init is not None and block.name not in self.hoisted:
             first = all_of(*(item.var.eq(0) for item in block.iters if item.kind == "reduce"))
             body = seq(_when(first, block.init), body)
         body = self.visit(body)
@@ -44,15 +44,15 @@ class _LowerBlocks(Rewriter):
         """Blocks whose outermost reduction loop is this one and whose start value may move in front of it."""
         found = []
         for block in _blocks(loop):
-            if block.init is None or block.name in self._hoisted:
+            if block.init is None or block.name in self.hoisted:
                 continue
-            if loop.var.name not in _reduce_names(block) or block.name in self._inside:
+            if loop.var.name not in _reduce_names(block) or block.name in self.inside:
                 continue
             if _alone(block, loop):
-                self._hoisted.add(block.name)
+                self.hoisted.add(block.name)
                 found.append(block)
             else:  # a loop further in would store the start value again in each iteration of this one
-                self._inside.add(block.name)
+                self.inside.add(block.name)
         return found
 
 

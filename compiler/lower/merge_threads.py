@@ -42,7 +42,7 @@ from compiler.loops.ir import (
     seq,
     statements,
 )
-from compiler.loops.names import fresh
+from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of
 from compiler.loops.regions import buffers_written
 from compiler.loops.simplify import substitute
@@ -59,7 +59,7 @@ def merge_threads(func: Func, facts: TargetFacts) -> Func:
     """One set of loops over blocks and threads for each outermost statement; BadInputError without one."""
     if not facts.binds_threads:
         return func
-    names = {item.name for item in func.body.walk() if isinstance(item, Var | Buffer)}
+    names = names_in(func.body)
     parts = func.body.stmts if isinstance(func.body, Seq) else (func.body,)
     return with_body(func, seq(*(_Launch(names).merged(part) for part in parts)))
 

@@ -12,6 +12,7 @@ alone: a condition costs them little, and copies of a loop cost registers and in
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 from compiler.core.node import IRNode
@@ -19,7 +20,6 @@ from compiler.core.target import TargetFacts
 from compiler.loops.annotations import PARTITION
 from compiler.loops.ir import (
     Binary,
-    Buffer,
     Const,
     Expr,
     For,
@@ -37,7 +37,7 @@ from compiler.loops.ir import (
     seq,
 )
 from compiler.loops.linear import operands
-from compiler.loops.names import fresh
+from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import variables_of
 from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
@@ -56,14 +56,13 @@ def partition_loops(func: Func, facts: TargetFacts) -> Func:
     body = func.body
     if facts.binds_threads or next(_conditions(body), None) is None:
         return func
-    return with_body(func, _Partition(_names(func), masks=MASKED_MEMORY in facts.intrinsics).visit(body))
+    return with_body(func, _Partition(names_in(body), MASKED_MEMORY in facts.intrinsics).visit(body))
 
 
+@dataclass(eq=False)
 class _Partition(Rewriter):
-    def __init__(self, names: set[str], *, masks: bool) -> None:
-        super().__init__()
-        self._names = names
-        self._masks = masks
+    names: set[str]
+    masks: bool
 
     def visit_for(self, item: For) -> Stmt:
         extent = int_of(item.extent)
@@ -92,7 +91,7 @@ class _Partition(Rewriter):
         body = self._renamed(loop.body) if low else loop.body
         if high - low == 1:
             return self.visit(simplify_stmt(substitute(body, {loop.var.name: const(low)}), self.known))
-        var = Var(fresh(loop.var.name, self._names)) if low else loop.var
+        var = Var(fresh(loop.var.name, self.names)) if low else loop.var
         moved = substitute(body, {loop.var.name: binary("add", var, low)}) if low else body
         piece = simplify_stmt(moved, self.known.bind(var.name, 0, high - low - 1))
         if is_empty(piece):
@@ -108,7 +107,7 @@ class _Partition(Rewriter):
             if isinstance(item, For):
                 sim = bind_loop(sim, item)
         found: set[int] = set()
-        masked = self._masks and loop.kind is ForKind.VECTORIZED
+        masked = self.masks and loop.kind is ForKind.VECTORIZED
         for cond in _conditions(loop.body):
             if not (masked and _is_end(cond, loop.var, sim)):
                 found.update(_changes(cond, loop.var, sim))
@@ -121,8 +120,8 @@ class _Partition(Rewriter):
     def _renamed(self, body: Stmt) -> Stmt:
         """A copy whose loops, lets and buffers have names of their own."""
         bound = [var for item in body.walk() for var in variables_of(item)]
-        own = with_own_buffers(body, self._names)
-        return substitute(own, {var.name: Var(fresh(var.name, self._names), var.type) for var in bound})
+        own = with_own_buffers(body, self.names)
+        return substitute(own, {var.name: Var(fresh(var.name, self.names), var.type) for var in bound})
 
 
 def _unswitched(loop: For) -> Stmt:
@@ -202,7 +201,3 @@ def _weight(root: IRNode, unrolled: frozenset[str] = frozenset()) -> int:
         unrolled, times = unrolled | {root.var.name}, int_of(root.extent) or 1
     below = sum(1 if isinstance(child, Const) else _weight(child, unrolled) for child in root.children())
     return (1 + below) * times
-
-
-def _names(func: Func) -> set[str]:
-    return {item.name for item in func.body.walk() if isinstance(item, Var | Buffer)}

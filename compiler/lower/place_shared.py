@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from compiler.loops.ir import SHARED, Alloc, Buffer, For, Func, Stmt
 from compiler.loops.walk import Rewriter, with_body
 
@@ -11,23 +13,22 @@ def place_shared(func: Func) -> Func:
     return with_body(func, _Place().visit(func.body))
 
 
+@dataclass(eq=False)
 class _Place(Rewriter):
-    def __init__(self) -> None:
-        super().__init__()
-        self._found: list[Buffer] | None = None
+    found: list[Buffer] | None = None
 
     def visit_for(self, item: For) -> Stmt:
-        if not item.over_threads or self._found is not None:
+        if not item.over_threads or self.found is not None:
             return self.parts(item)
-        self._found = []
+        self.found = []
         done: Stmt = self.parts(item)
-        for buffer in reversed(self._found):
+        for buffer in reversed(self.found):
             done = Alloc(buffer, done)
-        self._found = None
+        self.found = None
         return done
 
     def visit_alloc(self, item: Alloc) -> Stmt:
-        if self._found is None or item.buffer.scope != SHARED:
+        if self.found is None or item.buffer.scope != SHARED:
             return self.parts(item)
-        self._found.append(item.buffer)
+        self.found.append(item.buffer)
         return self.visit(item.body)

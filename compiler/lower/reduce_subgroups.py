@@ -15,6 +15,7 @@ variable of each thread is stored by each.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from compiler.core.diagnostics import BadInputError
 from compiler.core.target import TargetFacts
@@ -43,7 +44,7 @@ from compiler.loops.ir import (
     const,
     seq,
 )
-from compiler.loops.names import fresh
+from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of
 from compiler.loops.regions import block_regions
 from compiler.loops.simplify import substitute
@@ -58,15 +59,13 @@ def reduce_subgroups(func: Func, facts: TargetFacts) -> Func:
     """Shuffles in place of loops with the annotation LANES; BadInputError where that cannot be."""
     if not facts.binds_threads:
         return func
-    names = {item.name for item in func.body.walk() if isinstance(item, Var | Buffer)}
-    return with_body(func, _ReduceSubgroups(names, facts).visit(func.body))
+    return with_body(func, _ReduceSubgroups(names_in(func.body), facts).visit(func.body))
 
 
+@dataclass(eq=False)
 class _ReduceSubgroups(Rewriter):
-    def __init__(self, names: set[str], facts: TargetFacts) -> None:
-        super().__init__()
-        self._names = names
-        self._facts = facts
+    names: set[str]
+    facts: TargetFacts
 
     def visit_for(self, item: For) -> Stmt:
         lanes = dict(item.annotations).get(LANES)
@@ -81,8 +80,8 @@ class _ReduceSubgroups(Rewriter):
         return self._exchange(found, groups, lanes, count)
 
     def _check_size(self, loop: For, lanes: int, groups: int) -> None:
-        sizes = self._facts.subgroup_sizes
-        if SHUFFLE_XOR not in self._facts.intrinsics or len(sizes) != 1:
+        sizes = self.facts.subgroup_sizes
+        if SHUFFLE_XOR not in self.facts.intrinsics or len(sizes) != 1:
             raise _refused(loop, "the device has no shuffles, or sub-groups of no certain size")
         if lanes & (lanes - 1) or lanes > sizes[0]:
             raise _refused(loop, f"{lanes} is no power of two up to {sizes[0]}, the lanes of a sub-group")
@@ -94,8 +93,8 @@ class _ReduceSubgroups(Rewriter):
         if not isinstance(block, Block):
             raise _refused(loop, "there is more than one block in it")
         store, value, op = _update(loop, block)
-        thread = Var(fresh(f"{loop.var.name}_thread", self._names))
-        number = Var(fresh(f"v{thread.name}", self._names))
+        thread = Var(fresh(f"{loop.var.name}_thread", self.names))
+        number = Var(fresh(f"v{thread.name}", self.names))
         places: dict[str, Expr] = {loop.var.name: const(0)}
         if groups is not None:
             places[groups.var.name] = thread // lanes
@@ -107,7 +106,7 @@ class _ReduceSubgroups(Rewriter):
             for item in block.iters
             if item.kind == "reduce"
         }
-        own = Buffer(fresh("lane", self._names), store.buffer.dtype, (const(1),), REGISTER)
+        own = Buffer(fresh("lane", self.names), store.buffer.dtype, (const(1),), REGISTER)
         body = _butterfly(own, substitute(value, terms), op, lanes)
         last: Stmt = Store(store.buffer, store.indices, Load(own, (const(0),)))
         if is_shared(store.buffer):

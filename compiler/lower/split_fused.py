@@ -7,6 +7,8 @@ inner part becomes serial.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from compiler.core.node import IRNode
 from compiler.loops.ir import Binary, Const, For, ForKind, Func, Stmt, Var, binary, const
 from compiler.loops.names import fresh
@@ -20,14 +22,12 @@ PARALLEL_ITERATIONS = 96
 
 def split_fused(func: Func) -> Func:
     """Split loops by the divisors of their variables."""
-    names = set(variables(func.body))
-    return with_body(func, _Split(names).visit(func.body))
+    return with_body(func, _Split(set(variables(func.body))).visit(func.body))
 
 
+@dataclass(eq=False)
 class _Split(Rewriter):
-    def __init__(self, names: set[str]) -> None:
-        super().__init__()
-        self._names = names
+    names: set[str]
 
     def visit_for(self, item: For) -> Stmt:
         return self.parts(self._split(item))
@@ -41,10 +41,7 @@ class _Split(Rewriter):
         size = min((n for n in _divisors(loop) if extent % n == 0 and extent // n >= least), default=None)
         if size is None:
             return loop
-        outer, inner = (
-            Var(fresh(f"{loop.var.name}_o", self._names)),
-            Var(fresh(f"{loop.var.name}_i", self._names)),
-        )
+        outer, inner = (Var(fresh(f"{loop.var.name}_{part}", self.names)) for part in "oi")
         value = binary("add", binary("mul", outer, size), inner)
         known = self.known.bind(outer.name, 0, extent // size - 1).bind(inner.name, 0, size - 1)
         body = simplify_stmt(substitute(loop.body, {loop.var.name: value}), known)

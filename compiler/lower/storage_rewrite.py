@@ -47,11 +47,10 @@ class _Life:
     last: int
 
 
+@dataclass(eq=False)
 class _Share(Rewriter):
-    def __init__(self, names: set[str], stack_bytes: int) -> None:
-        super().__init__()
-        self._names = names
-        self._stack_bytes = stack_bytes
+    names: set[str]
+    stack_bytes: int
 
     def visit_alloc(self, item: Alloc) -> Stmt:
         buffers, body = _group(item)
@@ -59,7 +58,7 @@ class _Share(Rewriter):
         stmts = body.stmts if isinstance(body, Seq) else (body,)
         lives = [life for buffer in buffers if (life := _life(buffer, stmts)) is not None]
         needed = sum(_rounded(life.bytes) for life in lives)
-        if len(lives) > 1 and needed > self._stack_bytes:
+        if len(lives) > 1 and needed > self.stack_bytes:
             offsets = _place(lives, stmts)
             total = max(offsets[life.buffer] + _rounded(life.bytes) for life in lives)
             if total < needed:
@@ -70,9 +69,9 @@ class _Share(Rewriter):
 
     def _arena(self, buffers: Sequence[Buffer], body: Stmt, offsets: dict[Buffer, int], total: int) -> Stmt:
         name = "arena"
-        while name in self._names:
+        while name in self.names:
             name += "_"
-        self._names.add(name)
+        self.names.add(name)
         arena = Buffer(name, U8, (const(total),), SCRATCH)
         moved = {
             buffer: buffer.replace(alias_of=name, offset=const(at // buffer.dtype.bytes))

@@ -5,6 +5,8 @@ An accumulator tile of 2 x 14 x 16 floats becomes 28 vectors of 16, which a regi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from compiler.core.node import IRNode
 from compiler.loops.ir import REGISTER, SCRATCH, Alloc, Buffer, Expr, Func, Indexed, Ramp, Region, const
 from compiler.loops.queries import int_of
@@ -28,27 +30,26 @@ class _Retype(Rewriter):
             return self.parts(item)
         count = const(-(-size // lanes))
         vectors = buffer.replace(dtype=buffer.dtype.with_lanes(lanes), shape=(count,))
-        body = _Exchange(buffer, vectors, lanes, self.scope).visit(item.body)
+        body = _Exchange(buffer, vectors, lanes, scope=self.scope).visit(item.body)
         return self.parts(item.replace(buffer=vectors, body=body))
 
 
+@dataclass(eq=False)
 class _Exchange(AccessRewriter):
-    def __init__(self, old: Buffer, new: Buffer, lanes: int, scope: Scope) -> None:
-        super().__init__(scope)
-        self._old = old
-        self._new = new
-        self._lanes = lanes
+    old: Buffer
+    new: Buffer
+    lanes: int
 
     def place(self, item: Indexed | Region) -> IRNode:
-        if not isinstance(item, Indexed) or item.buffer != self._old:
+        if not isinstance(item, Indexed) or item.buffer != self.old:
             return item
-        return item.replace(buffer=self._new, indices=(self._number(item.indices[0]),))
+        return item.replace(buffer=self.new, indices=(self._number(item.indices[0]),))
 
     def _number(self, index: Expr) -> Expr:
         assert isinstance(index, Ramp)
         linear = self.known.linear(index.base)
-        terms = {atom: factor // self._lanes for atom, factor in linear.terms.items()}
-        return self.known.emit(type(linear)(terms, linear.constant // self._lanes))
+        terms = {atom: factor // self.lanes for atom, factor in linear.terms.items()}
+        return self.known.emit(type(linear)(terms, linear.constant // self.lanes))
 
 
 def _common_lanes(alloc: Alloc, scope: Scope) -> int:

@@ -10,6 +10,7 @@ all lanes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
 from compiler.core.node import IRNode
@@ -44,7 +45,7 @@ from compiler.loops.ir import (
     const,
     seq,
 )
-from compiler.loops.names import fresh
+from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
 from compiler.loops.walk import Rewriter, bind_loop, with_body, with_own_buffers
@@ -60,27 +61,26 @@ _REDUCTIONS = frozenset({"add", "mul", "min", "max"})
 
 def vectorize(func: Func, target: TargetFacts) -> Func:
     """Replace the vectorised loops of a Func with flat buffers by vector code for the target's registers."""
-    return with_body(func, simplify_stmt(_Vectorize(target, func).visit(func.body)))
+    return with_body(func, simplify_stmt(_Vectorize(target, names_in(func.body)).visit(func.body)))
 
 
 class _NotVectorizableError(Exception):
     """This loop has to stay a loop."""
 
 
+@dataclass(eq=False)
 class _Vectorize(Rewriter):
-    def __init__(self, target: TargetFacts, func: Func) -> None:
-        super().__init__()
-        self._target = target
-        self._names = {item.name for item in func.body.walk() if isinstance(item, Var | Buffer)}
+    target: TargetFacts
+    names: set[str]
 
     def visit_for(self, item: For) -> Stmt:
         loop = self.parts(item)
         if loop.kind is not ForKind.VECTORIZED:
             return loop
         extent = int_of(loop.extent)
-        if extent is None or self._target.vector_bits == 0:
+        if extent is None or self.target.vector_bits == 0:
             return loop.replace(kind=ForKind.SERIAL)
-        lanes = self._target.lanes(_widest(loop.body))
+        lanes = self.target.lanes(_widest(loop.body))
         try:
             return self._pieces(loop, extent, lanes)
         except _NotVectorizableError:
@@ -93,7 +93,7 @@ class _Vectorize(Rewriter):
         if full == 1:
             done.append(self._vector(loop, const(0), lanes))
         elif full > 1:
-            outer = Var(fresh(f"{loop.var.name}_vec", self._names))
+            outer = Var(fresh(f"{loop.var.name}_vec", self.names))
             self.known.bind(outer.name, 0, full - 1)
             body = self._vector(loop, binary("mul", outer, lanes), lanes)
             kind = ForKind.UNROLLED if full <= UNROLLED_PIECES else ForKind.SERIAL
@@ -111,14 +111,14 @@ class _Vectorize(Rewriter):
         done = []
         while rest:
             size = 1 << (rest.bit_length() - 1)
-            piece = loop.replace(body=with_own_buffers(loop.body, self._names)) if start else loop
+            piece = loop.replace(body=with_own_buffers(loop.body, self.names)) if start else loop
             done.append(self._vector(piece, const(start), size))
             start, rest = start + size, rest - size
         return done
 
     def _masks(self, loop: For) -> bool:
         """Whether masked accesses are cheap, and no private buffer would be accessed under a mask."""
-        if MASKED_MEMORY not in self._target.intrinsics:
+        if MASKED_MEMORY not in self.target.intrinsics:
             return False
         return all(
             item.buffer.scope in (GLOBAL, CONSTANT) and item.buffer.dtype.bits == _MASKED_BITS
@@ -130,7 +130,7 @@ class _Vectorize(Rewriter):
         """The body for iterations base .. base + lanes - 1, or the first `count` of them, all at once."""
         if lanes == 1:
             return substitute(loop.body, {loop.var.name: base})
-        lane = Var(fresh(f"{loop.var.name}_lane", self._names))
+        lane = Var(fresh(f"{loop.var.name}_lane", self.names))
         body = substitute(loop.body, {loop.var.name: binary("add", base, lane)})
         mask = None
         if count is not None:
@@ -143,15 +143,15 @@ def _widest(body: Stmt) -> int:
     return max((item.buffer.dtype.bits for item in body.walk() if isinstance(item, Load | Store)), default=32)
 
 
+@dataclass(eq=False)
 class _Lanes:
     """Turns statements over one lane into statements over all lanes of a piece."""
 
-    def __init__(self, lane: Var, lanes: int, sim: Simplifier) -> None:
-        self._lane = lane
-        self._lanes = lanes
-        self._sim = sim
-        self._private: dict[Buffer, Buffer] = {}
-        self._vectors: dict[str, Var] = {}
+    lane: Var
+    lanes: int
+    sim: Simplifier
+    private: dict[Buffer, Buffer] = field(default_factory=dict)
+    vectors: dict[str, Var] = field(default_factory=dict)
 
     # ------------------------------------------------------------ statements
 
@@ -168,10 +168,10 @@ class _Lanes:
     def _for(self, item: For, mask: Expr | None) -> Stmt:
         if self._varies(item.extent) or item.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
             raise _NotVectorizableError
-        outer = self._sim
-        self._sim = bind_loop(outer, item)
+        outer = self.sim
+        self.sim = bind_loop(outer, item)
         body = self.stmt(item.body, mask)
-        self._sim = outer
+        self.sim = outer
         return item.replace(body=body)
 
     def _if(self, item: If, mask: Expr | None) -> Stmt:
@@ -189,14 +189,14 @@ class _Lanes:
         if value.dtype.lanes == 1:
             return item.replace(value=value, body=self.stmt(item.body, mask))
         var = Var(item.var.name, value.dtype)
-        self._vectors[item.var.name] = var
+        self.vectors[item.var.name] = var
         return Let(var, value, self.stmt(item.body, mask))
 
     def _alloc(self, item: Alloc, mask: Expr | None) -> Stmt:
         """Each lane has its own copy; copies of one element lie side by side."""
         buffer = item.buffer
-        wide = buffer.replace(shape=(binary("mul", buffer.shape[0], self._lanes),))
-        self._private[buffer] = wide
+        wide = buffer.replace(shape=(binary("mul", buffer.shape[0], self.lanes),))
+        self.private[buffer] = wide
         return Alloc(wide, self.stmt(item.body, mask))
 
     def _store(self, item: Store, mask: Expr | None) -> Stmt:
@@ -206,7 +206,7 @@ class _Lanes:
         if index.dtype.lanes == 1:
             return self._combine(item, index, mask)
         value = self._wide(self.expr(item.value, mask))
-        return Store(self._private.get(item.buffer, item.buffer), (index,), value, mask)
+        return Store(self.private.get(item.buffer, item.buffer), (index,), value, mask)
 
     def _combine(self, item: Store, index: Expr, mask: Expr | None) -> Stmt:
         """All lanes meet in one element: their combination is combined with it."""
@@ -221,7 +221,7 @@ class _Lanes:
             raise _NotVectorizableError
         lanes = self._wide(self.expr(other, mask))
         if mask is not None:
-            lanes = Select(mask, lanes, Broadcast(neutral(value.op, other.dtype), self._lanes))
+            lanes = Select(mask, lanes, Broadcast(neutral(value.op, other.dtype), self.lanes))
         total = Binary(value.op, here.replace(indices=(index,)), ReduceLanes(value.op, lanes))
         return Store(item.buffer, (index,), total)
 
@@ -232,7 +232,7 @@ class _Lanes:
         if not self._varies(item):
             if mask is not None and not self._safe(item):
                 raise _NotVectorizableError
-            return self._sim.simplify(item)
+            return self.sim.simplify(item)
         rule = self._EXPRESSIONS.get(type(item))
         if rule is None or item.dtype.lanes != 1:
             raise _NotVectorizableError
@@ -241,9 +241,9 @@ class _Lanes:
     def _varies(self, item: IRNode) -> bool:
         """Whether a value depends on the lane."""
         for part in item.walk():
-            if isinstance(part, Var) and (part == self._lane or part.name in self._vectors):
+            if isinstance(part, Var) and (part == self.lane or part.name in self.vectors):
                 return True
-            if isinstance(part, Load) and part.buffer in self._private:
+            if isinstance(part, Load) and part.buffer in self.private:
                 return True
         return False
 
@@ -253,11 +253,11 @@ class _Lanes:
         return all(self._inside(part.buffer, part.indices[0]) for part in loads)
 
     def _wide(self, item: Expr) -> Expr:
-        return item if item.dtype.lanes > 1 else Broadcast(item, self._lanes)
+        return item if item.dtype.lanes > 1 else Broadcast(item, self.lanes)
 
     def _var(self, item: Var, mask: Expr | None) -> Expr:  # noqa: ARG002 - a rule's
-        known = self._vectors.get(item.name)
-        return Ramp(const(0), const(1), self._lanes) if known is None else known
+        known = self.vectors.get(item.name)
+        return Ramp(const(0), const(1), self.lanes) if known is None else known
 
     def _binary(self, item: Binary, mask: Expr | None) -> Expr:
         if item.dtype.is_int and not any(isinstance(part, Load) for part in item.walk()):
@@ -270,11 +270,11 @@ class _Lanes:
         return Unary(item.op, self.expr(item.a, mask))
 
     def _cast(self, item: Cast, mask: Expr | None) -> Expr:
-        return Cast(item.type.with_lanes(self._lanes), self.expr(item.value, mask))
+        return Cast(item.type.with_lanes(self.lanes), self.expr(item.value, mask))
 
     def _call(self, item: Call, mask: Expr | None) -> Expr:
         args = tuple(self._wide(self.expr(arg, mask)) for arg in item.args)
-        return Call(item.name, args, item.type.with_lanes(self._lanes))
+        return Call(item.name, args, item.type.with_lanes(self.lanes))
 
     def _select(self, item: Select, mask: Expr | None) -> Expr:
         cond = self.expr(item.cond, mask)
@@ -289,7 +289,7 @@ class _Lanes:
     def _load(self, item: Load, mask: Expr | None) -> Expr:
         if item.mask is not None:
             raise _NotVectorizableError
-        buffer = self._private.get(item.buffer, item.buffer)
+        buffer = self.private.get(item.buffer, item.buffer)
         index = self._index(item.buffer, item.indices[0])
         if index.dtype.lanes > 1 and not isinstance(index, Ramp) and mask is None:
             return self._lane_by_lane(item)
@@ -298,47 +298,47 @@ class _Lanes:
         if index.dtype.lanes == 1:
             raise _NotVectorizableError
         zero = const(0, buffer.dtype)
-        return Load(buffer, (index,), mask, Broadcast(zero, self._lanes))
+        return Load(buffer, (index,), mask, Broadcast(zero, self.lanes))
 
     def _lane_by_lane(self, item: Load) -> Expr:
         """A load whose index is computed for each lane on its own, unless it depends on loaded numbers."""
         index = item.indices[0]
         if any(
-            isinstance(part, Load) or (isinstance(part, Var) and part.name in self._vectors)
+            isinstance(part, Load) or (isinstance(part, Var) and part.name in self.vectors)
             for part in index.walk()
         ):
             return Load(item.buffer, (self.expr(index, None),))
-        lanes = range(self._lanes)
-        each = [self._sim.simplify(substitute(index, {self._lane.name: const(lane)})) for lane in lanes]
+        lanes = range(self.lanes)
+        each = [self.sim.simplify(substitute(index, {self.lane.name: const(lane)})) for lane in lanes]
         return Shuffle(tuple(Load(item.buffer, (at,)) for at in each), tuple(lanes))
 
     def _index(self, buffer: Buffer, index: Expr) -> Expr:
-        if buffer in self._private:
+        if buffer in self.private:
             base = self.expr(index, None)
             if base.dtype.lanes > 1:
                 raise _NotVectorizableError
-            return Ramp(binary("mul", base, self._lanes), const(1), self._lanes)
+            return Ramp(binary("mul", base, self.lanes), const(1), self.lanes)
         return self._ramp(index) or self.expr(index, None)
 
     def _ramp(self, index: Expr) -> Expr | None:
         """The index as a ramp (or a scalar), when it is linear in the lane."""
-        linear = self._sim.linear(index)
-        stride = linear.coefficient(self._lane.name)
-        rest = linear.plus(self._sim.linear(self._lane), -stride)
-        base = self._sim.emit(rest)
+        linear = self.sim.linear(index)
+        stride = linear.coefficient(self.lane.name)
+        rest = linear.plus(self.sim.linear(self.lane), -stride)
+        base = self.sim.emit(rest)
         if self._varies(base):
             return None
-        return Ramp(base, const(stride), self._lanes) if stride else base
+        return Ramp(base, const(stride), self.lanes) if stride else base
 
     def _inside(self, buffer: Buffer, index: Expr) -> bool:
         """Whether the access is surely inside the buffer in every lane."""
         size = int_of(buffer.shape[0])
         base, reach = index, 0
         if isinstance(index, Ramp) and isinstance(index.stride, Const):
-            base, reach = index.base, int(index.stride.value) * (self._lanes - 1)
+            base, reach = index.base, int(index.stride.value) * (self.lanes - 1)
         if size is None or base.dtype.lanes > 1:
             return False
-        low, high = self._sim.interval(base)
+        low, high = self.sim.interval(base)
         return (
             low is not None and high is not None and low + min(reach, 0) >= 0 and high + max(reach, 0) < size
         )

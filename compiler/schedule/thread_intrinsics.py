@@ -22,7 +22,7 @@ from compiler.loops.interp_threads import Thread
 from compiler.loops.interp_values import Address, ProgramError
 from compiler.loops.intrinsics import Intrinsic
 from compiler.loops.matrix_units import MatrixUnit, wmma
-from compiler.loops.matrix_units.meaning import multiply, register_fragments
+from compiler.loops.matrix_units.meaning import multiply
 from compiler.schedule import tensor_intrinsics
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic
 
@@ -59,8 +59,6 @@ func dp4a(c: i32[1], a: i8[4], b: i8[4]) -> ()
 
 
 # ---------------------------------------------------------------- opaque fragments
-
-WMMA_MAPS = tuple(item for unit in wmma.OPAQUE.values() for item in register_fragments(unit))
 
 _Threads = Sequence[Thread]
 _Args = Sequence[Sequence[Any]]

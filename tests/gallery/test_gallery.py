@@ -14,8 +14,10 @@ from compiler.loops.interp import interpret
 from compiler.loops.ir import Func
 from compiler.loops.text import parse_func, print_func
 from compiler.loops.verify import Stage, problems_of
+from compiler.schedule import matrix_intrinsics
 
 HERE = Path(__file__).parent
+assert matrix_intrinsics.MATRIX_INTRINSICS  # importing it makes the calls known
 FILES = sorted(HERE.glob("*.loops"))
 Arrays = dict[str, Any]
 Case = Callable[[np.random.Generator], tuple[Arrays, Arrays]]

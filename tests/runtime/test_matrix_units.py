@@ -14,7 +14,7 @@ from compiler.core.settings import load_settings
 from compiler.loops.interp import interpret
 from compiler.loops.interp_values import STORAGE
 from compiler.loops.matrix_units import UNITS
-from compiler.loops.matrix_units.meaning import lane_maps
+from compiler.loops.matrix_units.unit import size_of
 from compiler.loops.verify import verify_func
 from compiler.targets import get_target
 from compiler.targets.device import Module
@@ -27,11 +27,11 @@ _made = cache(product)
 
 @pytest.mark.parametrize("name", UNITS)
 def test_lane_maps_place_every_element(name: str) -> None:
-    for item in lane_maps(UNITS[name]):
-        places = [item.place(lane, reg) for lane in range(item.lanes) for reg in range(item.registers)]
-        assert set(places) == {(row, column) for row in range(item.rows) for column in range(item.columns)}
-    sums = lane_maps(UNITS[name])[-1]
-    assert sums.lanes * sums.registers == sums.rows * sums.columns
+    unit = UNITS[name]
+    for item in (unit.a, unit.b, unit.c):
+        places = [item.place(lane, reg) for lane in range(unit.lanes) for reg in range(item.registers)]
+        assert set(places) == set(np.ndindex(size_of(item.rows), size_of(item.columns)))
+    assert unit.lanes * unit.c.registers == unit.rows * unit.columns
 
 
 @pytest.mark.parametrize("name", UNITS)

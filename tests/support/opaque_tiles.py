@@ -28,7 +28,7 @@ func product(x: {kind}[2, {m}, {k2}], w: {kind}[{k2}, {n}]) -> (y: f32[2, {m}, {
         wmma.mma:i32(&c[0], &a[0], &b[0])
       wmma.store:i32(&y[g, 0, 0], &c[0], {n})
 """
-assert thread_intrinsics.WMMA_MAPS  # importing it makes the calls known
+assert thread_intrinsics.DP4A  # importing it makes the calls known
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,35 +14,14 @@ import numpy as np
 from compiler.loops import intrinsics
 from compiler.loops.interp_threads import Thread
 from compiler.loops.interp_values import COMPUTE, ProgramError
-from compiler.loops.intrinsics import Intrinsic, LaneMap
+from compiler.loops.intrinsics import Intrinsic
 from compiler.loops.matrix_units.unit import Fragment, MatrixUnit, size_of
 
 
 def register_units(units: Iterable[MatrixUnit]) -> None:
-    """Let the interpreter know calls and fragments of these instructions."""
+    """Let the interpreter know the calls of these instructions."""
     for unit in units:
         intrinsics.register_intrinsic(Intrinsic(unit.name, collective=partial(multiply, unit)))
-        register_fragments(unit)
-
-
-def register_fragments(unit: MatrixUnit) -> tuple[LaneMap, ...]:
-    """Let the interpreter know the fragments of an instruction: a, b and c."""
-    return tuple(intrinsics.register_lane_map(item) for item in lane_maps(unit))
-
-
-def lane_maps(unit: MatrixUnit) -> tuple[LaneMap, ...]:
-    """The fragments of an instruction by name: a, b and c."""
-    return tuple(
-        LaneMap(
-            f"{unit.name}.{part}",
-            size_of(item.rows),
-            size_of(item.columns),
-            unit.lanes,
-            item.registers,
-            item.place,
-        )
-        for part, item in (("a", unit.a), ("b", unit.b), ("c", unit.c))
-    )
 
 
 def multiply(unit: MatrixUnit, _threads: Sequence[Thread], args: Sequence[Sequence[Any]]) -> list[Any]:

@@ -11,9 +11,10 @@ import pytest
 
 from compiler.core.diagnostics import BadInputError
 from compiler.core.types import BOOL, F32, I64, DType, dtype, parse_dtype
-from compiler.loops import interp_math, intrinsics
+from compiler.loops import interp_math
 from compiler.loops.build import Builder
-from compiler.loops.interp import ProgramError, interpret, python_source
+from compiler.loops.interp import ProgramError, interpret
+from compiler.loops.interp_emit import compile_func
 from compiler.loops.ir import Buffer, Const, Expr, For, Func, Store, Var, binary, const
 from compiler.loops.text import parse_func
 
@@ -550,13 +551,6 @@ func f() -> (y: f32[2])
         go(outside)  # the configuration belongs to the thread that made it
 
 
-def test_lane_maps_place_every_element_once() -> None:
-    for name in ("m16n8k8.a", "m16n8k8.b", "m16n8k8.c"):
-        place = intrinsics.LANE_MAPS[name]
-        places = {place.place(lane, reg) for lane in range(place.lanes) for reg in range(place.registers)}
-        assert places == {(row, column) for row in range(place.rows) for column in range(place.columns)}
-
-
 def test_atomics_by_address() -> None:
     text = """
 func f(x: i32[8]) -> (y: i32[2])
@@ -630,7 +624,7 @@ def test_no_name_of_a_program_reaches_the_python_text() -> None:
     b = Builder("__import__")
     x = b.input("evil_input", (4,))
     y = b.reduce("evil_sum", (1,), (4,), lambda _i, k: x[k])
-    source = python_source(b.finish([y], attrs=(("evil_attr", 1),)))
+    source = compile_func(b.finish([y], attrs=(("evil_attr", 1),))).source
     assert "evil" not in source
     assert "__import__" not in source
 

@@ -13,12 +13,14 @@ from compiler.core.types import I8, I32
 from compiler.loops.build import Builder
 from compiler.loops.interp import ProgramError, interpret
 from compiler.loops.ir import Call, Cast, Func
+from compiler.loops.matrix_units.unit import size_of
+from compiler.loops.matrix_units.wmma import OPAQUE
 from compiler.loops.text import parse_func
 from compiler.loops.verify import verify_func
 from compiler.render.device import render_launches
 from compiler.render.vocabulary_cuda import CUDA
 from compiler.schedule.schedule import Schedule
-from compiler.schedule.thread_intrinsics import DP4A, WMMA_MAPS
+from compiler.schedule.thread_intrinsics import DP4A
 from compiler.targets import get_target
 from compiler.targets.device import Module
 from tests.support.emulation import Emulated
@@ -65,9 +67,10 @@ def test_dp4a_takes_the_place_of_four_products() -> None:
 
 
 def test_lane_maps_place_every_element() -> None:
-    for item in WMMA_MAPS:
-        places = [item.place(lane, reg) for lane in range(item.lanes) for reg in range(item.registers)]
-        assert set(places) == {(row, column) for row in range(item.rows) for column in range(item.columns)}
+    for unit in OPAQUE.values():
+        for item in (unit.a, unit.b, unit.c):
+            places = [item.place(lane, reg) for lane in range(unit.lanes) for reg in range(item.registers)]
+            assert set(places) == set(np.ndindex(size_of(item.rows), size_of(item.columns)))
 
 
 WMMA = """
