@@ -39,18 +39,20 @@ COMBINERS: dict[str, str] = {"sum": "add", "prod": "mul", "max": "max", "min": "
 """Name of a reduction -> the binary operation that combines two values."""
 
 
-def identity_of(combiner: str, dtype: DType) -> Expr:
-    """The neutral element of a combiner for a type."""
-    if combiner == "sum":
-        return const(0, dtype)
-    if combiner == "prod":
-        return const(1, dtype)
-    sign = -1 if combiner == "max" else 1
+COMBINING = frozenset(COMBINERS.values())
+"""The binary operations that reductions combine values with."""
+
+
+def identity_of(op: str, dtype: DType) -> Expr:
+    """The neutral element of a combining operation for a scalar type."""
+    if op in ("add", "mul"):
+        return const(0 if op == "add" else 1, dtype)
+    sign = -1 if op == "max" else 1
     if dtype.is_float:
         return const(sign * float("inf"), dtype)
     if not dtype.is_signed:
-        return const(0 if combiner == "max" else 2**dtype.bits - 1, dtype)
-    return const(-(2 ** (dtype.bits - 1)) if combiner == "max" else 2 ** (dtype.bits - 1) - 1, dtype)
+        return const(0 if op == "max" else 2**dtype.bits - 1, dtype)
+    return const(-(2 ** (dtype.bits - 1)) if op == "max" else 2 ** (dtype.bits - 1) - 1, dtype)
 
 
 class Builder:
@@ -83,9 +85,8 @@ class Builder:
     ) -> Buffer:
         """A buffer whose element at (i, j, ...) is `fn(i, j, ...)`."""
         spatial = self._iters(name, shape, "spatial")
-        value = fn(*(item.var for item in spatial))
-        value = wrap(value, dtype or F32)
-        target = self._local(name, shape, dtype or value.dtype)
+        value = wrap(fn(*(item.var for item in spatial)), dtype or F32)
+        target = self.local(name, shape, dtype or value.dtype)
         body = Store(target, tuple(item.var for item in spatial), value)
         self._emit(target.name, spatial, body, None, annotations)
         return target
@@ -105,9 +106,9 @@ class Builder:
         spatial = self._iters(name, shape, "spatial")
         inner = self._iters(name, reduce_extents, "reduce")
         value = wrap(fn(*(item.var for item in (*spatial, *inner))), dtype or F32)
-        target = self._local(name, shape, dtype or value.dtype)
+        target = self.local(name, shape, dtype or value.dtype)
         at = tuple(item.var for item in spatial)
-        start = identity_of(combiner, target.dtype) if init is None else init
+        start = identity_of(COMBINERS[combiner], target.dtype) if init is None else init
         body = Store(target, at, binary(COMBINERS[combiner], target[at], value))
         self._emit(target.name, (*spatial, *inner), body, Store(target, at, start), annotations)
         return target
@@ -132,7 +133,9 @@ class Builder:
 
     def local(self, name: str, shape: Sequence[int], dtype: DType = F32) -> Buffer:
         """Declare a buffer that `write` fills."""
-        return self._local(name, shape, dtype)
+        buffer = Buffer(self.fresh(name), dtype, tuple(const(int(n)) for n in shape))
+        self._locals.append(buffer)
+        return buffer
 
     def finish(self, outputs: Sequence[Buffer], attrs: Sequence[tuple[str, Any]] = ()) -> Func:
         """Make the Func; `outputs` become its last parameters in the given order."""
@@ -153,11 +156,6 @@ class Builder:
             var, loop = Var(self.fresh(f"v{index}")), Var(index)
             made.append(Iter(var, const(int(extent)), kind, loop))
         return tuple(made)
-
-    def _local(self, name: str, shape: Sequence[int], dtype: DType) -> Buffer:
-        buffer = Buffer(self.fresh(name), dtype, tuple(const(int(n)) for n in shape))
-        self._locals.append(buffer)
-        return buffer
 
     def _emit(
         self,

@@ -65,12 +65,11 @@ def _maker(func: Func, result: Buffer, fixed: Sequence[Stmt]) -> Func:
 
 def _remaining(func: Func, rest: Sequence[Stmt], written: set[Buffer], needed: Sequence[Buffer]) -> Func:
     used = {buffer for item in rest for buffer in buffers_read(item)}
-    first_output = len(func.params) - func.outputs
-    inputs = [item for item in func.params[:first_output] if item.scope != CONSTANT or item in used]
+    inputs = [item for item in func.inputs if item.scope != CONSTANT or item in used]
     constants = {item: item.replace(scope=CONSTANT) for item in needed}
     body = rewrite_nodes(seq(*rest), lambda item: constants.get(item) if isinstance(item, Buffer) else None)
     return func.replace(
-        params=(*inputs, *constants.values(), *func.params[first_output:]),
+        params=(*inputs, *constants.values(), *func.results),
         allocs=tuple(item for item in func.allocs if item not in written),
         body=body,
     )

@@ -32,16 +32,14 @@ _BINARY: dict[str, Callable[[Any, Any], Any]] = {
 def evaluate_func(func: Func, inputs: Sequence[Array]) -> tuple[Array, ...]:
     """The outputs of `func` for its inputs; raises InternalError for what is no plain form."""
     held: dict[str, Array] = {}
-    first_output = len(func.params) - func.outputs
-    for buffer, array in zip(func.params[:first_output], inputs, strict=True):
+    for buffer, array in zip(func.inputs, inputs, strict=True):
         held[buffer.name] = array.astype(np.float64) if buffer.dtype.is_float else array
-    for buffer in (*func.params[first_output:], *func.allocs):
+    for buffer in (*func.results, *func.allocs):
         kind = np.float64 if buffer.dtype.is_float else STORAGE[buffer.dtype.name]
         held[buffer.name] = np.zeros(static_shape(buffer), kind)
     for block in func.blocks():
         _Evaluation(block, held).run()
-    outputs = func.params[first_output:]
-    return tuple(held[item.name].astype(STORAGE[item.dtype.name]) for item in outputs)
+    return tuple(held[item.name].astype(STORAGE[item.dtype.name]) for item in func.results)
 
 
 class _Evaluation:

@@ -69,8 +69,7 @@ def interpret(
     order = range if shuffle is None else _random_order(shuffle)
     with np.errstate(all="ignore"):
         _enter(func, code, (views, dims, order, subgroup, monitor))
-    outputs = func.params[len(func.params) - func.outputs :]
-    return {item.name: views[item.name].array() for item in outputs}
+    return {item.name: views[item.name].array() for item in func.results}
 
 
 def _compiled(func: Func, *, races: bool) -> Code:
@@ -148,10 +147,9 @@ def _parameter(func: Func, buffer: Buffer, inputs: Mapping[str, Any], dims: Mapp
     strides = tuple(_value(item, dims) for item in buffer.strides) if buffer.strides else None
     offset = 0 if buffer.offset is None else _value(buffer.offset, dims)
     view = allocate(buffer, shape, strides, offset)
-    optional = buffer in func.params[len(func.params) - func.outputs :] or buffer in func.workspace
     if buffer.name in inputs:
         view.fill(_checked_array(buffer, shape, inputs[buffer.name]))
-    elif not optional:
+    elif buffer not in (*func.results, *func.workspace):
         raise BadInputError(f"input `{buffer.name}` of function `{func.name}` is missing")
     return view
 

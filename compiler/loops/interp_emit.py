@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from math import inf
 from typing import Any
@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from compiler.core.node import IRNode
-from compiler.core.types import DType
 from compiler.loops import interp_math, interp_values, intrinsics, ir
 from compiler.loops.interp_expr import Codegen, Place, known_span
 from compiler.loops.interp_threads import Scheduler, Thread
@@ -45,7 +44,7 @@ def compile_func(func: Func, *, races: bool = False) -> Code:
 
     With `races`, memory is watched while parallel iterations run.
     """
-    return _Statements(func, races=races).code()
+    return _Statements(func=func, races=races, space=_base_space()).code()
 
 
 def _base_space() -> dict[str, Any]:
@@ -82,47 +81,44 @@ def _region(view: interp_values.View, begin: Sequence[int], extent: Sequence[int
     return at
 
 
-class _Statements:
+@dataclass(slots=True, kw_only=True)
+class _Statements(Codegen):
     """Writes the lines of one function."""
 
-    def __init__(self, func: Func, *, races: bool) -> None:
-        self.func = func
-        self.races = races
-        self.in_parallel = False
-        self.out = Codegen(space=_base_space())
-        self.text: list[str] = []
-        self.lines: dict[int, Stmt] = {}
-        self.depth = 1
-        self.loops = 0
-        self.meets: dict[int, bool] = {}
+    func: Func
+    races: bool
+    in_parallel: bool = False
+    text: list[str] = field(default_factory=list)
+    lines: dict[int, Stmt] = field(default_factory=dict)
+    depth: int = 1
+    loops: int = 0
 
     # ------------------------------------------------------------ the whole
 
     def code(self) -> Code:
-        out, func = self.out, self.func
+        func = self.func
         self.text.append("def entry(views, dims, order, subgroup, monitor):")
         self.line("t0 = Thread()")
         for dim in func.dims:
-            name = out.names[dim.var.name] = out.fresh("v")
-            out.spans[dim.var.name] = (dim.minimum, dim.maximum)
-            self.line(f"{name} = dims[{out.keep(('name', dim.var.name), dim.var.name)}]")
+            name = self.names[dim.var.name] = self.fresh("v")
+            self.spans[dim.var.name] = (dim.minimum, dim.maximum)
+            self.line(f"{name} = dims[{self.keep(('name', dim.var.name), dim.var.name)}]")
         for buffer in func.params:
             place = self.declare(buffer)
-            self.line(f"{place.view} = views[{out.keep(('name', buffer.name), buffer.name)}]")
+            self.line(f"{place.view} = views[{self.keep(('name', buffer.name), buffer.name)}]")
             self.line(f"{place.data} = {place.view}.data")
         for buffer in _bases_first(func.allocs):
             self.allocate(buffer)
         self.stmt(func.body)
         source = "\n".join(self.text) + "\n"
-        space = out.space
-        exec(compile(source, FILE, "exec"), space)  # noqa: S102 - numbered names only, made above
-        return Code(space["entry"], source, self.lines)
+        exec(compile(source, FILE, "exec"), self.space)  # noqa: S102 - numbered names only, made above
+        return Code(self.space["entry"], source, self.lines)
 
     def line(self, text: str) -> None:
         self.text.append(" " * self.depth + text)
 
     def declare(self, buffer: Buffer) -> Place:
-        self.out.count += 1
+        self.count += 1
         shape = _constants(buffer.shape)
         if buffer.strides:
             strides = _constants(buffer.strides)
@@ -130,24 +126,24 @@ class _Statements:
             strides = dense_strides(shape) if shape is not None else None
         offset = 0 if buffer.offset is None else (_constants((buffer.offset,)) or (None,))[0]
         known = shape is not None and strides is not None and offset is not None
-        place = Place(buffer, self.out.count, shape if known else None, strides, offset, self.races)
-        self.out.places[buffer.name] = place
+        place = Place(buffer, self.count, shape if known else None, strides, offset, self.races)
+        self.places[buffer.name] = place
         return place
 
     def allocate(self, buffer: Buffer) -> None:
         base = "None"
         if buffer.alias_of is not None:
-            found = self.out.places.get(buffer.alias_of)
+            found = self.places.get(buffer.alias_of)
             if found is None:
                 raise ProgramError(
                     f"`{buffer.name}` is an alias of `{buffer.alias_of}`, which does not exist"
                 )
             base = found.view
         place = self.declare(buffer)
-        key = self.out.keep(("buffer", buffer.name), buffer)
-        shape = self.out.tuple(buffer.shape)
-        strides = self.out.tuple(buffer.strides) if buffer.strides else "None"
-        offset = "0" if buffer.offset is None else self.out.expr(buffer.offset)
+        key = self.keep(("buffer", buffer.name), buffer)
+        shape = self.tuple(buffer.shape)
+        strides = self.tuple(buffer.strides) if buffer.strides else "None"
+        offset = "0" if buffer.offset is None else self.expr(buffer.offset)
         made = f"allocate({key}, {shape}, {strides}, {offset}, {base})"
         self.line(f"{place.view} = " + (f"monitor.watch({made})" if self.races else made))
         self.line(f"{place.data} = {place.view}.data")
@@ -176,23 +172,22 @@ class _Statements:
             self.line("pass")
         self.depth -= 1
 
-    def seq(self, stmt: ir.Seq) -> None:
-        for item in stmt.stmts:
+    def seq(self, stmt: ir.Seq | ir.Scoped) -> None:
+        for item in stmt.bodies():
             self.stmt(item)
 
     def loop(self, stmt: ir.For) -> None:
-        if stmt.over_threads and (self.out.in_threads or self.races or self.needs_threads(stmt)):
+        if stmt.over_threads and (self.in_threads or self.races or _meet_inside(stmt)):
             self.thread_loop(stmt)
             return
         if self.loops >= _NESTING:
             self.outline(stmt)
             return
-        out = self.out
-        extent = out.expr(stmt.extent)
-        name = out.names[stmt.var.name] = out.fresh("v")
-        high = span_of(stmt.extent, out.spans)[1] - 1
-        out.spans[stmt.var.name] = known_span(0, high)
-        free = stmt.kind is ir.ForKind.PARALLEL or (stmt.kind is ir.ForKind.BOUND and not out.in_threads)
+        extent = self.expr(stmt.extent)
+        name = self.names[stmt.var.name] = self.fresh("v")
+        high = span_of(stmt.extent, self.spans)[1] - 1
+        self.spans[stmt.var.name] = known_span(0, high)
+        free = stmt.kind is ir.ForKind.PARALLEL or (stmt.kind is ir.ForKind.BOUND and not self.in_threads)
         if isinstance(stmt.extent, ir.Const) and stmt.extent.value == 1:
             self.line(f"{name} = 0")
             self.stmt(stmt.body)
@@ -207,68 +202,60 @@ class _Statements:
 
     def apart(self, stmt: ir.For, name: str) -> None:
         """The body of a loop whose iterations run apart: each has a thread of its own."""
-        outer, self.out.thread = self.out.thread, self.out.fresh("t")
-        self.line(f" {self.out.thread} = Thread()")
+        outer, self.thread = self.thread, self.fresh("t")
+        self.line(f" {self.thread} = Thread()")
         watch = self.races and not self.in_parallel
         if watch:
             self.line(f" monitor.enter({name})")
         inside, self.in_parallel = self.in_parallel, True
         self.suite(stmt.body)
-        self.in_parallel, self.out.thread = inside, outer
+        self.in_parallel, self.thread = inside, outer
         if watch:
             self.line("monitor.leave()")
 
     def outline(self, stmt: Stmt) -> None:
         """A nested Python function for what is nested too deeply for one."""
-        name, loops = self.out.fresh("f"), self.loops
+        name, loops = self.fresh("f"), self.loops
         self.loops = 0
         self.line(f"def {name}():")
         self.suite(stmt)
         self.loops = loops
-        waits = self.out.in_threads and any(
+        waits = self.in_threads and any(
             _meets(item) or (isinstance(item, ir.For) and item.over_threads) for item in stmt.walk()
         )
         self.line(f"yield from {name}()" if waits else f"{name}()")
 
     def thread_loop(self, stmt: ir.For) -> None:
         """A loop over threads that meet: its body becomes a coroutine."""
-        out = self.out
-        outermost = not out.in_threads
+        outermost = not self.in_threads
         if outermost:
             for item in stmt.body.walk():
                 if isinstance(item, ir.Alloc) and item.buffer.scope == ir.SHARED:
                     self.allocate(item.buffer)
-        program, name, thread, loops = out.fresh("p"), out.fresh("v"), out.fresh("t"), self.loops
-        outer, out.in_threads = out.thread, True
-        out.names[stmt.var.name], out.thread, self.loops = name, thread, 0
-        out.spans[stmt.var.name] = known_span(0, span_of(stmt.extent, out.spans)[1] - 1)
-        tag = out.keep(("name", stmt.tag), stmt.tag)
-        extent = out.expr(stmt.extent)
+        program, name, thread, loops = self.fresh("p"), self.fresh("v"), self.fresh("t"), self.loops
+        outer, self.in_threads = self.thread, True
+        self.names[stmt.var.name], self.thread, self.loops = name, thread, 0
+        self.spans[stmt.var.name] = known_span(0, span_of(stmt.extent, self.spans)[1] - 1)
+        tag = self.keep(("name", stmt.tag), stmt.tag)
+        extent = self.expr(stmt.extent)
         self.line(f"def {program}({name}, {thread}):")
         self.line(" if False: yield")
         self.suite(stmt.body)
-        out.thread, self.loops, out.in_threads = outer, loops, not outermost
+        self.thread, self.loops, self.in_threads = outer, loops, not outermost
         if outermost:
             self.line(f"Scheduler(subgroup, monitor).run({tag}, {extent}, {program}, order({extent}))")
         else:
             self.line(f"yield ('spawn', {tag}, {extent}, {program})")
 
-    def needs_threads(self, stmt: Stmt) -> bool:
-        """Whether threads meet somewhere inside: barriers, sub-group operations (or loops that hold them)."""
-        known = self.meets.get(id(stmt))
-        if known is None:
-            known = self.meets[id(stmt)] = any(_meets(item) for item in stmt.walk())
-        return known
-
     def block(self, stmt: ir.Block) -> None:
         depth = self.depth
         if stmt.predicate is not None:
-            self.line(f"if {self.out.expr(stmt.predicate)}:")
+            self.line(f"if {self.expr(stmt.predicate)}:")
             self.depth += 1
         first = []
         for item in stmt.iters:
             name = self.iteration(stmt, item)
-            if item.kind == "reduce" and self.out.spans[item.var.name][1] > 0:
+            if item.kind == "reduce" and self.spans[item.var.name][1] > 0:
                 first.append(f"{name} == 0")
         if stmt.init is not None and first:
             self.line(f"if {' and '.join(first)}:")
@@ -283,54 +270,50 @@ class _Statements:
 
     def iteration(self, block: ir.Block, item: ir.Iter) -> str:
         """Bind one iteration variable and check its domain."""
-        out = self.out
-        binding, extent = out.expr(item.binding), out.expr(item.extent)
-        low, high = span_of(item.binding, out.spans)
-        least, most = span_of(item.extent, out.spans)
-        known = out.names.get(item.binding.name) if isinstance(item.binding, ir.Var) else None
-        name = known or out.fresh("v")
+        binding, extent = self.expr(item.binding), self.expr(item.extent)
+        low, high = span_of(item.binding, self.spans)
+        least, most = span_of(item.extent, self.spans)
+        known = self.names.get(item.binding.name) if isinstance(item.binding, ir.Var) else None
+        name = known or self.fresh("v")
         if known is None:
             self.line(f"{name} = {binding}")
         if low < 0 or high >= least:
             words = (
-                out.keep(("name", block.name), block.name),
-                out.keep(("name", item.var.name), item.var.name),
+                self.keep(("name", block.name), block.name),
+                self.keep(("name", item.var.name), item.var.name),
             )
             self.line(f"if not 0 <= {name} < {extent}: domain({words[0]}, {words[1]}, {name}, {extent})")
-        out.names[item.var.name] = name
-        out.spans[item.var.name] = known_span(max(0, int(low)) if low > -inf else 0, min(high, most - 1))
+        self.names[item.var.name] = name
+        self.spans[item.var.name] = known_span(max(0, int(low)) if low > -inf else 0, min(high, most - 1))
         return name
 
     def store(self, stmt: ir.Store) -> None:
-        out, kind = self.out, stmt.buffer.dtype
-        place = out.place(stmt.buffer)
+        place = self.place(stmt.buffer)
         lanes = max((item.dtype.lanes for item in stmt.indices), default=1)
-        value = out.expr(stmt.value)
+        value = self.expr(stmt.value)
         if lanes > 1:
-            piece = out.contiguous(stmt.buffer, stmt.indices) if stmt.mask is None else None
+            piece = self.contiguous(stmt.buffer, stmt.indices) if stmt.mask is None else None
             if piece is not None:
                 self.line(f"{piece} = {value}")
                 return
-            mask = "None" if stmt.mask is None else out.expr(stmt.mask)
-            self.line(f"{place.view}.store({out.tuple(stmt.indices)}, {lanes}, {mask}, {value})")
+            mask = "None" if stmt.mask is None else self.expr(stmt.mask)
+            self.line(f"{place.view}.store({self.tuple(stmt.indices)}, {lanes}, {mask}, {value})")
             return
         if stmt.mask is not None:
-            self.line(f"if {out.expr(stmt.mask)}:")
+            self.line(f"if {self.expr(stmt.mask)}:")
             self.depth += 1
-        flat = out.flat(stmt.buffer, stmt.indices)
+        flat = self.flat(stmt.buffer, stmt.indices)
+        if place.plain and stmt.value.dtype != stmt.buffer.dtype:
+            raise ProgramError(
+                f"a value of type {stmt.value.dtype} is stored into a buffer of {stmt.buffer.dtype}"
+            )
         if place.plain:
             target = f"{place.data}[{flat}]"
-            self.line(f"{target} = {self.fitting(value, stmt.value, kind)}")
+            self.line(f"{target} = {value}")
         else:
             self.line(f"{place.view}.put({flat}, {value})")
         if stmt.mask is not None:
             self.depth -= 1
-
-    def fitting(self, value: str, expr: Expr, kind: DType) -> str:
-        """A value for a store; a type that differs from the buffer's is an error of the program."""
-        if expr.dtype != kind:
-            raise ProgramError(f"a value of type {expr.dtype} is stored into a buffer of {kind}")
-        return value
 
     def atomic(self, stmt: ir.AtomicUpdate) -> None:
         lanes = max((item.dtype.lanes for item in stmt.indices), default=1)
@@ -344,55 +327,50 @@ class _Statements:
             self.line("monitor.atomic = False")
 
     def branch(self, stmt: ir.If) -> None:
-        self.line(f"if {self.out.expr(stmt.cond)}:")
+        self.line(f"if {self.expr(stmt.cond)}:")
         self.suite(stmt.then)
         if stmt.orelse is not None:
             self.line("else:")
             self.suite(stmt.orelse)
 
     def let(self, stmt: ir.Let) -> None:
-        out = self.out
-        value = out.expr(stmt.value)
-        name = out.names[stmt.var.name] = out.fresh("v")
+        value = self.expr(stmt.value)
+        name = self.names[stmt.var.name] = self.fresh("v")
         if stmt.var.type.is_int:
-            out.spans[stmt.var.name] = wrapped(stmt.value, out.spans)
+            self.spans[stmt.var.name] = wrapped(stmt.value, self.spans)
         self.line(f"{name} = {value}")
         self.stmt(stmt.body)
 
     def alloc(self, stmt: ir.Alloc) -> None:
-        if not (self.out.in_threads and stmt.buffer.scope == ir.SHARED):
+        if not (self.in_threads and stmt.buffer.scope == ir.SHARED):
             self.allocate(stmt.buffer)
         self.stmt(stmt.body)
 
     def evaluate(self, stmt: ir.Evaluate) -> None:
-        self.line(self.out.expr(stmt.value))
-
-    def scoped(self, stmt: ir.Scoped) -> None:
-        for part in (stmt.setup, stmt.body, stmt.teardown):
-            self.stmt(part)
+        self.line(self.expr(stmt.value))
 
     def barrier(self, stmt: ir.Barrier) -> None:
-        if self.out.in_threads:
-            scope = self.out.keep(("name", stmt.scope), stmt.scope)
-            self.out.count += 1
-            self.line(f"yield ('barrier', {scope}, {self.out.count})")
+        if self.in_threads:
+            scope = self.keep(("name", stmt.scope), stmt.scope)
+            self.count += 1
+            self.line(f"yield ('barrier', {scope}, {self.count})")
 
     def copy(self, stmt: ir.AsyncCopy) -> None:
-        target, source = self.out.place(stmt.target.buffer), self.out.place(stmt.source.buffer)
+        target, source = self.place(stmt.target.buffer), self.place(stmt.source.buffer)
         self.line(
-            f"{self.out.thread}.copy({target.view}, {self.box(stmt.target)}, "
+            f"{self.thread}.copy({target.view}, {self.box(stmt.target)}, "
             f"{source.view}, {self.box(stmt.source)}, {stmt.group})"
         )
 
     def box(self, region: Region) -> str:
-        place = self.out.place(region.buffer)
-        return f"region({place.view}, {self.out.tuple(region.begin)}, {self.out.tuple(region.extent)})"
+        place = self.place(region.buffer)
+        return f"region({place.view}, {self.tuple(region.begin)}, {self.tuple(region.extent)})"
 
     def commit(self, stmt: ir.AsyncCommit) -> None:
-        self.line(f"{self.out.thread}.commit({stmt.group})")
+        self.line(f"{self.thread}.commit({stmt.group})")
 
     def wait(self, stmt: ir.AsyncWait) -> None:
-        self.line(f"{self.out.thread}.wait({stmt.group}, {stmt.pending})")
+        self.line(f"{self.thread}.wait({stmt.group}, {stmt.pending})")
 
 
 def _constants(exprs: Sequence[Expr]) -> tuple[int, ...] | None:
@@ -408,6 +386,12 @@ def _bases_first(buffers: Sequence[Buffer]) -> list[Buffer]:
         return [by_name[name] for name in TopologicalSorter(bases).static_order()]
     except CycleError as error:
         raise ProgramError(f"buffer `{error.args[1][0]}` is an alias of itself") from None
+
+
+@functools.lru_cache(maxsize=1 << 10)
+def _meet_inside(stmt: Stmt) -> bool:
+    """Whether threads meet somewhere in a statement, at a barrier or in an operation of a sub-group."""
+    return any(_meets(item) for item in stmt.walk())
 
 
 def _meets(item: IRNode) -> bool:
@@ -436,7 +420,7 @@ _WRITERS: dict[type, Callable[[_Statements, Any], None]] = {
     ir.Let: _Statements.let,
     ir.Alloc: _Statements.alloc,
     ir.Evaluate: _Statements.evaluate,
-    ir.Scoped: _Statements.scoped,
+    ir.Scoped: _Statements.seq,
     ir.Barrier: _Statements.barrier,
     ir.AsyncCopy: _Statements.copy,
     ir.AsyncCommit: _Statements.commit,

@@ -76,7 +76,7 @@ class Monitor:
         return view if self.thread is not None else _Watched(view, self, outside=self.iteration is None)
 
     def note(self, view: View, address: int, *, outside: bool, write: bool) -> None:
-        """The running iteration and thread touch an element; `outside`: of memory made outside of the loop."""
+        """The running iteration and thread touch an element; outside: of memory made outside of the loop."""
         iteration = self.iteration if outside else None
         for kind, who, log in (
             ("iterations", iteration, self.across_iterations),

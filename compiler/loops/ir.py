@@ -361,10 +361,19 @@ class Func(IRNode):
         return self.params + self.allocs
 
     @property
+    def inputs(self) -> tuple[Buffer, ...]:
+        """Parameters before the outputs, workspace among them."""
+        return self.params[: len(self.params) - self.outputs]
+
+    @property
+    def results(self) -> tuple[Buffer, ...]:
+        """The parameters that are outputs."""
+        return self.params[len(self.params) - self.outputs :]
+
+    @property
     def workspace(self) -> tuple[Buffer, ...]:
         """Parameters just before the outputs that are memory to work in (attribute WORKSPACE counts them)."""
-        last = len(self.params) - self.outputs
-        return self.params[last - int(dict(self.attrs).get(WORKSPACE, 0)) : last]
+        return self.inputs[len(self.inputs) - int(dict(self.attrs).get(WORKSPACE, 0)) :]
 
     def buffer(self, name: str) -> Buffer:
         """The parameter or local buffer called `name`; KeyError when there is none."""

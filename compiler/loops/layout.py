@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 
 from compiler.loops.index_map import IndexMap
 
@@ -26,10 +27,7 @@ class Layout:
     @property
     def size(self) -> int:
         """Elements of memory, padding included."""
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
+        return prod(self.shape)
 
 
 def row_major(shape: Sequence[int]) -> Layout:

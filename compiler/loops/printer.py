@@ -273,9 +273,8 @@ class _Printer:
 
     def func(self, func: Func) -> None:
         dims = ", ".join(self._dim(item) for item in func.dims)
-        cut = len(func.params) - func.outputs
-        inputs = [declaration(item) for item in func.params[:cut]]
-        outputs = [declaration(item) for item in func.params[cut:]]
+        inputs = [declaration(item) for item in func.inputs]
+        outputs = [declaration(item) for item in func.results]
         head = f"func {quote(func.name)}" + (f"[{dims}]" if dims else "")
         tail = _notes(func.attrs)
         whole = f"{head}({', '.join(inputs)}) -> ({', '.join(outputs)}){tail}"

@@ -8,13 +8,18 @@ from math import prod
 
 from compiler.core.diagnostics import InternalError
 from compiler.core.node import IRNode
-from compiler.loops.ir import Buffer, Const, Expr, Iter, Var
+from compiler.loops.ir import Block, Buffer, Const, Expr, Iter, Var
 
 
 @lru_cache(maxsize=1 << 14)
 def variables(node: IRNode) -> frozenset[str]:
     """Names of all variables in an expression or statement."""
     return frozenset(item.name for item in node.walk() if isinstance(item, Var))
+
+
+def reduced_over(block: Block) -> set[str]:
+    """Names of the variables that the reduce iterations of a block are bound to."""
+    return {name for item in block.iters if item.kind == "reduce" for name in variables(item.binding)}
 
 
 def int_of(expr: Expr | None) -> int | None:

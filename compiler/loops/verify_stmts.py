@@ -28,8 +28,7 @@ class Checker(ExprChecker):
         self.blocks_allowed = stage in ("imported", "scheduled")
         self.flat = stage == "flat"
         self.names: dict[str, set[str]] = {"variable": set(), "buffer": set(), "block": set()}
-        inputs = func.params[: len(func.params) - func.outputs]
-        self.inputs = {item.name for item in inputs if item not in func.workspace}
+        self.inputs = {item.name for item in func.inputs if item not in func.workspace}
         self.current: Stmt | None = None
         self.loops: list[ir.For] = []
         self.blocks: list[ir.Block] = []
@@ -76,7 +75,7 @@ class Checker(ExprChecker):
         aliased = {item.alias_of for item in func.buffers}
         for name in sorted(self.inputs & self.written):
             self.report(f"input `{name}` is written")
-        for item in func.params[len(func.params) - func.outputs :]:
+        for item in func.results:
             if item.name not in self.written and item.name not in aliased:
                 self.report(f"output `{item.name}` is never written")
         for item in (*func.workspace, *func.allocs):

@@ -6,14 +6,14 @@ of their own: where a node has its parts, and what they are, its declaration say
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.core.types import INDEX
 from compiler.loops.arith import Simplifier
-from compiler.loops.ir import Block, Buffer, Expr, For, Func, If, Indexed, Iter, Let, Region, Seq, Stmt
+from compiler.loops.ir import Alloc, Block, Buffer, Expr, For, Func, If, Indexed, Iter, Let, Region, Seq, Stmt
 from compiler.loops.names import fresh
 from compiler.loops.regions import buffers_of
 
@@ -150,6 +150,13 @@ def with_own_buffers(body: Stmt, taken: set[str]) -> Stmt:
     """A copy whose allocations have names of their own; `taken` grows by them."""
     buffers = [buffer for item in body.walk() for buffer in buffers_of(item)]
     return replace_buffers(body, {item: item.replace(name=fresh(item.name, taken)) for item in buffers})
+
+
+def allocating(buffers: Sequence[Buffer], body: Stmt) -> Stmt:
+    """A statement with the allocations that it needs around it, in order."""
+    for buffer in reversed(buffers):
+        body = Alloc(buffer, body)
+    return body
 
 
 def with_body(func: Func, body: Stmt) -> Func:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.core.node import IRNode
-from compiler.core.types import DType
 from compiler.loops.build import identity_of
 from compiler.loops.ir import (
     REGISTER,
@@ -32,13 +31,6 @@ from compiler.loops.ir import (
 from compiler.loops.names import fresh, names_in
 from compiler.loops.walk import Rewriter, with_body
 
-_COMBINERS = {"add": "sum", "mul": "prod", "min": "min", "max": "max"}
-
-
-def neutral(op: str, dtype: DType) -> Expr:
-    """The neutral element of a combining operation for a scalar type."""
-    return identity_of(_COMBINERS[op], dtype.scalar)
-
 
 def accumulate_in_vectors(func: Func) -> Func:
     """Move the combination of lanes out of the loops that only accumulate."""
@@ -60,7 +52,7 @@ class _Accumulate(Rewriter):
         vector = lanes.dtype
         held = Buffer(fresh(f"{store.buffer.name}_lanes", self.names), vector, (const(1),), REGISTER)
         here = Load(held, (const(0),))
-        start = Store(held, here.indices, Broadcast(neutral(value.op, vector), vector.lanes))
+        start = Store(held, here.indices, Broadcast(identity_of(value.op, vector.scalar), vector.lanes))
         update = Store(held, here.indices, Binary(value.op, here, lanes))
         total = Store(store.buffer, store.indices, value.replace(b=ReduceLanes(value.op, here)))
         return Alloc(held, Seq((start, _with_store(item, update), total)))

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from compiler.core.node import IRNode
 from compiler.loops.ir import Block, Expr, For, Func, If, Stmt, Var, all_of, const, seq
-from compiler.loops.queries import variables
+from compiler.loops.queries import reduced_over, variables
 from compiler.loops.regions import buffers_read, buffers_written
 from compiler.loops.simplify import simplify_stmt, substitute
 from compiler.loops.walk import Rewriter, scoped, with_body
@@ -46,7 +46,7 @@ class _LowerBlocks(Rewriter):
         for block in _blocks(loop):
             if block.init is None or block.name in self.hoisted:
                 continue
-            if loop.var.name not in _reduce_names(block) or block.name in self.inside:
+            if loop.var.name not in reduced_over(block) or block.name in self.inside:
                 continue
             if _alone(block, loop):
                 self.hoisted.add(block.name)
@@ -62,7 +62,7 @@ def _start(loop: For, block: Block) -> Stmt:
     Where a block around the loop carries a part of the reduction, or this block has only the rest of one, the
     loops inside do not tell whether the reduction starts here; its other iterations do.
     """
-    reduced = _reduce_names(block)
+    reduced = reduced_over(block)
     needed = {name for item in block.iters if item.kind == "spatial" for name in variables(item.binding)}
     path = next(scope.loops for item, scope in scoped(loop) if item is block)
     kept = [item for item in path if item.var.name in needed - reduced]
@@ -77,10 +77,6 @@ def _start(loop: For, block: Block) -> Stmt:
         nest = For(var, item.extent, nest, item.kind, item.tag, item.annotations)
     first = [bindings[item.var.name].eq(0) for item in block.iters if item.kind == "reduce"]
     return _when(all_of(*first), nest)
-
-
-def _reduce_names(block: Block) -> set[str]:
-    return {name for item in block.iters if item.kind == "reduce" for name in variables(item.binding)}
 
 
 def _blocks(root: IRNode) -> Iterator[Block]:

@@ -19,7 +19,6 @@ if only of one iteration.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from compiler.core.diagnostics import BadInputError
@@ -46,7 +45,7 @@ from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of
 from compiler.loops.regions import buffers_written
 from compiler.loops.simplify import substitute
-from compiler.loops.walk import with_body
+from compiler.loops.walk import allocating, with_body
 from compiler.lower.insert_barriers import insert_barriers, is_shared
 
 _AXES = ("x", "y", "z")
@@ -96,11 +95,9 @@ class _Launch:
             stmt = stmt.body
         self._check_grid(stmt, grid)
         self._find_axes(stmt)
-        body = insert_barriers(
-            self._spread(stmt, frozenset()), self.leaves, {a.var.name: a.extent for a in self._wide()}
-        )
-        for buffer in reversed(own):
-            body = Alloc(buffer, body)
+        wide = {axis.var.name: axis.extent for axis in self.threads.values() if axis.extent > 1}
+        body = insert_barriers(self._spread(stmt, frozenset()), self.leaves, wide)
+        body = allocating(own, body)
         for tag, axis in sorted(self.threads.items()):
             body = For(axis.var, const(axis.extent), body, ForKind.BOUND, tag)
         for loop in reversed(grid or [self._one_block(body)]):
@@ -119,9 +116,6 @@ class _Launch:
         numbered = Let(loop.var, block * size + thread, body)
         inside = For(thread, const(size), numbered, ForKind.BOUND, THREAD_AXES[0])
         return For(block, const(-(-extent // size)), inside, ForKind.BOUND, loop.tag)
-
-    def _wide(self) -> Iterator[_Axis]:
-        return (axis for axis in self.threads.values() if axis.extent > 1)
 
     def _one_block(self, body: Stmt) -> For:
         return For(Var(fresh("block", self.names)), const(1), body, ForKind.BOUND, BLOCKS[0])

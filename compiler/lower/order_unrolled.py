@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import permutations, product
 
+from compiler.loops.build import COMBINING
 from compiler.loops.ir import Binary, Expr, For, ForKind, Func, Load, Stmt, Store, Var
 from compiler.loops.queries import int_of
 from compiler.loops.walk import Rewriter, with_body
 
-_COMMUTATIVE = frozenset({"add", "mul", "min", "max"})
 _MAX_LOOPS = 4
 _MAX_ITERATIONS = 512
 
@@ -55,7 +55,7 @@ def _nest(item: Stmt) -> tuple[list[For], Stmt]:
 def _accumulates(store: Store) -> bool:
     """Whether the store only combines something with what it stores to."""
     value, here = store.value, Load(store.buffer, store.indices)
-    if not isinstance(value, Binary) or value.op not in _COMMUTATIVE or store.mask is not None:
+    if not isinstance(value, Binary) or value.op not in COMBINING or store.mask is not None:
         return False
     rest = value.b if value.a == here else value.a if value.b == here else None
     return rest is not None and all(load.buffer != store.buffer for load in _loads(rest))

@@ -25,7 +25,7 @@ from compiler.loops.ir import (
     Var,
     statements,
 )
-from compiler.loops.linear import Linear, operands
+from compiler.loops.linear import Linear, divisor, is_division, operands
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import reads_of, writes_of
 from compiler.loops.simplify import Simplifier, substitute
@@ -176,19 +176,10 @@ class Overlap:
 
     def _turn(self, a: Expr, b: Expr) -> tuple[int, ...] | None:
         """The values of a % n - b % n where a - b is a constant."""
-        sizes = [_modulus(a), _modulus(b)]
-        if sizes[0] is None or sizes[0] != sizes[1]:
+        if not (is_division(a, "floormod") and is_division(b, "floormod")) or a.b != b.b:
             return None
-        assert isinstance(a, Binary)
-        assert isinstance(b, Binary)
         apart = self._known.linear(a.a).plus(self._known.linear(b.a), -1)
         if apart.terms:
             return None
-        step = apart.constant % sizes[0]
-        return (step, step - sizes[0]) if step else (0,)
-
-
-def _modulus(atom: Expr) -> int | None:
-    if isinstance(atom, Binary) and atom.op == "floormod" and isinstance(atom.b, Const):
-        return int(atom.b.value)
-    return None
+        step = apart.constant % divisor(a)
+        return (step, step - divisor(a)) if step else (0,)

@@ -19,6 +19,7 @@ from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import PARTITION
 from compiler.loops.ir import (
+    COMPARISONS,
     Binary,
     Const,
     Expr,
@@ -36,7 +37,7 @@ from compiler.loops.ir import (
     const,
     seq,
 )
-from compiler.loops.linear import operands
+from compiler.loops.linear import Linear, operands
 from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import variables_of
@@ -47,8 +48,6 @@ from compiler.lower.capabilities import MASKED_MEMORY
 MAX_PIECES = 6
 MAX_WEIGHT = 6000
 """Nodes (with unrolled loops counted as often as they are printed) that the copies may have together."""
-
-_COMPARED = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
 
 
 def partition_loops(func: Func, facts: TargetFacts) -> Func:
@@ -141,26 +140,25 @@ def _unswitched(loop: For) -> Stmt:
     return If(once, loop.replace(body=branch.then if rest is None else If(rest, branch.then)))
 
 
-def _conditions(root: IRNode) -> Iterator[Expr]:
+def _conditions(root: IRNode) -> Iterator[Binary]:
     """Comparisons inside the conditions of branches and selections below a node."""
     for item in root.walk():
         if isinstance(item, If | Select) and item.cond.dtype.lanes == 1:
             yield from _comparisons(item.cond)
 
 
-def _comparisons(cond: Expr) -> Iterator[Expr]:
+def _comparisons(cond: Expr) -> Iterator[Binary]:
     if isinstance(cond, Binary) and cond.op in ("and", "or"):
         yield from _comparisons(cond.a)
         yield from _comparisons(cond.b)
     elif isinstance(cond, Unary) and cond.op == "not":
         yield from _comparisons(cond.a)
-    elif isinstance(cond, Binary) and cond.op in _COMPARED and cond.a.dtype.is_int:
+    elif isinstance(cond, Binary) and cond.op in COMPARISONS and cond.a.dtype.is_int:
         yield cond
 
 
-def _changes(cond: Expr, var: Var, sim: Simplifier) -> Iterator[int]:
+def _changes(cond: Binary, var: Var, sim: Simplifier) -> Iterator[int]:
     """Where the condition begins or stops to be surely true or surely false, as `var` grows."""
-    assert isinstance(cond, Binary)
     if any(isinstance(item, Load) for item in cond.walk()):
         return
     difference = sim.linear(cond.a).plus(sim.linear(cond.b), -1)
@@ -168,16 +166,15 @@ def _changes(cond: Expr, var: Var, sim: Simplifier) -> Iterator[int]:
     rest = {atom: count for atom, count in difference.terms.items() if atom != var}
     if factor == 0 or any(item == var for atom in rest for item in atom.walk()):
         return
-    low, high = sim.range(type(difference)(rest, difference.constant))
+    low, high = sim.range(Linear(rest, difference.constant))
     for limit in _limits(cond.op):
         for bound in (low, high):
             if abs(bound) != float("inf"):
                 yield _first_above(factor, int(bound) - limit)
 
 
-def _is_end(cond: Expr, var: Var, sim: Simplifier) -> bool:
+def _is_end(cond: Binary, var: Var, sim: Simplifier) -> bool:
     """Whether the condition says that the variable, plus something, is below something."""
-    assert isinstance(cond, Binary)
     difference = sim.linear(cond.a).plus(sim.linear(cond.b), -1)
     return cond.op in ("lt", "le") and difference.coefficient(var.name) == 1
 

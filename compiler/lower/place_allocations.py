@@ -18,7 +18,6 @@ from compiler.loops.ir import (
     REGISTER,
     SCRATCH,
     WORKSPACE,
-    Alloc,
     AtomicUpdate,
     Block,
     Buffer,
@@ -27,9 +26,9 @@ from compiler.loops.ir import (
     Func,
     Seq,
     Stmt,
-    Var,
 )
-from compiler.loops.walk import replace_buffers, scoped
+from compiler.loops.queries import reduced_over, variables
+from compiler.loops.walk import allocating, replace_buffers, scoped
 
 _Path = tuple[Stmt, ...]
 
@@ -58,14 +57,8 @@ def place_allocations(func: Func, *, launches: bool = False) -> Func:
     attrs = tuple(item for item in func.attrs if item[0] != WORKSPACE)
     if workspace:
         attrs += ((WORKSPACE, len(workspace)),)
-    inputs, outputs = _split(func)
-    params = (*inputs, *workspace, *outputs)
+    params = (*func.inputs, *workspace, *func.results)
     return func.replace(body=replace_buffers(body, moved), allocs=(), params=params, attrs=attrs)
-
-
-def _split(func: Func) -> tuple[tuple[Buffer, ...], tuple[Buffer, ...]]:
-    first = len(func.params) - func.outputs
-    return func.params[:first], func.params[first:]
 
 
 def _is_between(path: _Path) -> bool:
@@ -101,40 +94,32 @@ def _paths(func: Func) -> dict[Buffer, list[_Path]]:
     return paths
 
 
-def _of_block(block: Block, whole: _Path, started: dict[Buffer, set[Var]]) -> Iterator[tuple[Buffer, _Path]]:
+def _of_block(block: Block, whole: _Path, started: dict[Buffer, set[str]]) -> Iterator[tuple[Buffer, _Path]]:
     atomic = any(isinstance(item, AtomicUpdate) for item in block.body.walk())
     for region in block.reads:
         yield region.buffer, whole
     for region in block.writes:
-        kept = _reduce_variables(block)
+        kept = reduced_over(block)
         if block.init is None and region.buffer in started:
             kept &= started[region.buffer]
         yield region.buffer, whole[:1] if atomic else _above(whole, kept)
 
 
-def _above(path: _Path, names: set[Var]) -> _Path:
+def _above(path: _Path, names: set[str]) -> _Path:
     """The path that ends at the outermost loop over one of the variables, or the whole."""
     for depth, stmt in enumerate(path):
-        if isinstance(stmt, For) and stmt.var in names:
+        if isinstance(stmt, For) and stmt.var.name in names:
             return path[: depth + 1]
     return path
 
 
-def _reduce_variables(block: Block) -> set[Var]:
-    found: set[Var] = set()
-    for item in block.iters:
-        if item.kind == "reduce":
-            found.update(node for node in item.binding.walk() if isinstance(node, Var))
-    return found
-
-
-def _started(func: Func) -> dict[Buffer, set[Var]]:
+def _started(func: Func) -> dict[Buffer, set[str]]:
     """Buffers that get new values whatever they held, and the variables that say which elements and when."""
-    found: dict[Buffer, set[Var]] = {}
+    found: dict[Buffer, set[str]] = {}
     for block in func.blocks():
         before = {region.buffer for region in block.reads}
         deciding = [item.binding for item in block.iters] + ([block.predicate] if block.predicate else [])
-        names = {item for expr in deciding for item in expr.walk() if isinstance(item, Var)}
+        names = {name for expr in deciding for name in variables(expr)}
         for region in block.writes:
             if region.buffer not in before and not block.is_reduction:
                 found.setdefault(region.buffer, set()).update(names)
@@ -155,9 +140,7 @@ def _common(paths: Iterable[_Path]) -> _Path:
 def _wrap(stmt: Stmt, places: dict[int, list[Buffer]]) -> Stmt:
     """Put allocations around the statements they belong to; the same object where there are none."""
     result = stmt if _is_leaf(stmt) else stmt.map_bodies(lambda item: _wrap(item, places))
-    for buffer in reversed(places.get(id(stmt), [])):
-        result = Alloc(buffer, result)
-    return result
+    return allocating(places.get(id(stmt), []), result)
 
 
 def _is_leaf(item: IRNode) -> bool:

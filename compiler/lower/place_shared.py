@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compiler.loops.ir import SHARED, Alloc, Buffer, For, Func, Stmt
-from compiler.loops.walk import Rewriter, with_body
+from compiler.loops.walk import Rewriter, allocating, with_body
 
 
 def place_shared(func: Func) -> Func:
@@ -21,9 +21,7 @@ class _Place(Rewriter):
         if not item.over_threads or self.found is not None:
             return self.parts(item)
         self.found = []
-        done: Stmt = self.parts(item)
-        for buffer in reversed(self.found):
-            done = Alloc(buffer, done)
+        done = allocating(self.found, self.parts(item))
         self.found = None
         return done
 

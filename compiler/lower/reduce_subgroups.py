@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from compiler.core.diagnostics import BadInputError
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import LANES
-from compiler.loops.build import COMBINERS
+from compiler.loops.build import COMBINING
 from compiler.loops.intrinsics import SHUFFLE_XOR
 from compiler.loops.ir import (
     REGISTER,
@@ -52,7 +52,6 @@ from compiler.loops.walk import Rewriter, with_body
 from compiler.lower.insert_barriers import is_shared
 
 _THREAD = "threadIdx.x"
-_COMBINERS = frozenset(COMBINERS.values())
 
 
 def reduce_subgroups(func: Func, facts: TargetFacts) -> Func:
@@ -151,7 +150,7 @@ def _update(loop: For, block: Block) -> tuple[Store, Expr, str]:
     if isinstance(body, Store) and body.mask is None and isinstance(body.value, Binary):
         own = Load(body.buffer, body.indices)
         a, b = body.value.a, body.value.b
-        if body.value.op in _COMBINERS and own in (a, b) and a != b:
+        if body.value.op in COMBINING and own in (a, b) and a != b:
             return body, b if a == own else a, body.value.op
     raise _refused(loop, f"block {block.name} is not of the form C = C op x")
 

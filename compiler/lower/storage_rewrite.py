@@ -28,7 +28,7 @@ from compiler.loops.ir import (
     const,
 )
 from compiler.loops.queries import int_of
-from compiler.loops.walk import Rewriter, replace_buffers, with_body
+from compiler.loops.walk import Rewriter, allocating, replace_buffers, with_body
 
 _ALIGNMENT = 64
 
@@ -63,9 +63,7 @@ class _Share(Rewriter):
             total = max(offsets[life.buffer] + _rounded(life.bytes) for life in lives)
             if total < needed:
                 return self._arena(buffers, body, offsets, total)
-        for buffer in reversed(buffers):
-            body = Alloc(buffer, body)
-        return body
+        return allocating(buffers, body)
 
     def _arena(self, buffers: Sequence[Buffer], body: Stmt, offsets: dict[Buffer, int], total: int) -> Stmt:
         name = "arena"
@@ -78,9 +76,7 @@ class _Share(Rewriter):
             for buffer, at in offsets.items()
         }
         body = replace_buffers(body, moved)
-        for buffer in reversed(buffers):
-            body = Alloc(moved.get(buffer, buffer), body)
-        return Alloc(arena, body)
+        return allocating([arena, *(moved.get(buffer, buffer) for buffer in buffers)], body)
 
 
 def _group(item: Stmt) -> tuple[list[Buffer], Stmt]:

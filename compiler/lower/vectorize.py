@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast
 
 from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
+from compiler.loops.build import COMBINING, identity_of
 from compiler.loops.ir import (
     CONSTANT,
     GLOBAL,
@@ -41,6 +42,7 @@ from compiler.loops.ir import (
     Store,
     Unary,
     Var,
+    all_of,
     binary,
     const,
     seq,
@@ -49,14 +51,12 @@ from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
 from compiler.loops.walk import Rewriter, bind_loop, with_body, with_own_buffers
-from compiler.lower.accumulate import neutral
 from compiler.lower.capabilities import MASKED_MEMORY
 
 UNROLLED_PIECES = 4
 """Up to so many full vectors one loop is cut into an unrolled loop, beyond that into a serial one."""
 
 _MASKED_BITS = 32
-_REDUCTIONS = frozenset({"add", "mul", "min", "max"})
 
 
 def vectorize(func: Func, target: TargetFacts) -> Func:
@@ -179,9 +179,9 @@ class _Lanes:
         if cond.dtype.lanes == 1:
             orelse = None if item.orelse is None else self.stmt(item.orelse, mask)
             return If(cond, self.stmt(item.then, mask), orelse)
-        done = [self.stmt(item.then, _both(mask, cond))]
+        done = [self.stmt(item.then, all_of(mask, cond))]
         if item.orelse is not None:
-            done.append(self.stmt(item.orelse, _both(mask, Unary("not", cond))))
+            done.append(self.stmt(item.orelse, all_of(mask, Unary("not", cond))))
         return seq(*done)
 
     def _let(self, item: Let, mask: Expr | None) -> Stmt:
@@ -211,7 +211,7 @@ class _Lanes:
     def _combine(self, item: Store, index: Expr, mask: Expr | None) -> Stmt:
         """All lanes meet in one element: their combination is combined with it."""
         value = item.value
-        if not isinstance(value, Binary) or value.op not in _REDUCTIONS:
+        if not isinstance(value, Binary) or value.op not in COMBINING:
             if mask is None and not self._varies(value):
                 return item.replace(indices=(index,), value=self.expr(value, None))
             raise _NotVectorizableError
@@ -221,7 +221,7 @@ class _Lanes:
             raise _NotVectorizableError
         lanes = self._wide(self.expr(other, mask))
         if mask is not None:
-            lanes = Select(mask, lanes, Broadcast(neutral(value.op, other.dtype), self.lanes))
+            lanes = Select(mask, lanes, Broadcast(identity_of(value.op, other.dtype.scalar), self.lanes))
         total = Binary(value.op, here.replace(indices=(index,)), ReduceLanes(value.op, lanes))
         return Store(item.buffer, (index,), total)
 
@@ -280,8 +280,8 @@ class _Lanes:
         cond = self.expr(item.cond, mask)
         if cond.dtype.lanes == 1:
             return Select(cond, self._wide(self.expr(item.a, mask)), self._wide(self.expr(item.b, mask)))
-        a = self._wide(self.expr(item.a, _both(mask, cond)))
-        b = self._wide(self.expr(item.b, _both(mask, Unary("not", cond))))
+        a = self._wide(self.expr(item.a, all_of(mask, cond)))
+        b = self._wide(self.expr(item.b, all_of(mask, Unary("not", cond))))
         if isinstance(a, Load) and a.mask == cond and a.other == b:
             return a
         return Select(cond, a, b)
@@ -360,7 +360,3 @@ class _Lanes:
         Select: _select,
         Load: _load,
     }
-
-
-def _both(a: Expr | None, b: Expr) -> Expr:
-    return b if a is None else Binary("and", a, b)

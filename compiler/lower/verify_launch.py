@@ -37,7 +37,6 @@ from compiler.loops.ir import (
 from compiler.loops.queries import int_of, variables
 from compiler.loops.walk import scoped
 
-_AXES = ("x", "y", "z")
 _WIDEST_BYTES = 16
 """The widest access of one thread, on all devices that bind threads."""
 

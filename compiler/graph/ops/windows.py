@@ -18,7 +18,7 @@ from compiler.graph.dtypes import Array
 from compiler.graph.ir import TensorType
 from compiler.graph.op import InvalidError, UnsupportedError
 from compiler.graph.ops.indexing import pad_with
-from compiler.loops.build import Builder, identity_of
+from compiler.loops.build import COMBINERS, Builder, identity_of
 from compiler.loops.ir import Buffer, Expr
 
 
@@ -172,4 +172,4 @@ def padded_buffer(
     if not windows.padded:
         return source
     before, after = (0, 0, *windows.before), (0, 0, *windows.after)
-    return pad_with(b, source, kind.shape, before, after, identity_of(combiner, kind.dtype))
+    return pad_with(b, source, kind.shape, before, after, identity_of(COMBINERS[combiner], kind.dtype))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from compiler.loops.build import COMBINERS, identity_of
+from compiler.loops.build import COMBINING, identity_of
 from compiler.loops.ir import (
     Block,
     Buffer,
@@ -29,8 +29,6 @@ from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, Site, iter_kinds, outer_blocks, trip_count
 from compiler.schedule.races import repeated_work, unfinished_use
 from compiler.schedule.rewriting import declared, map_blocks, nest, replace_statements, update_of
-
-_COMBINERS = {op: name for name, op in COMBINERS.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,12 +222,12 @@ class RFactor(Primitive[tuple[str, str]]):
     def _update(self, block: Block) -> tuple[Store, Expr, str]:
         """The store `C = C op value` of the block: (store, value, op)."""
         body, (op, value) = block.body, update_of(block.body) or ("", None)
-        if isinstance(body, Store) and body.mask is None and op in _COMBINERS and value is not None:
+        if isinstance(body, Store) and body.mask is None and op in COMBINING and value is not None:
             return body, value, op
         raise self.refuse(
             f"block {self.block} is not of the form C = C op x",
             where=f"block {self.block}",
-            why=f"op has to be one of {', '.join(sorted(_COMBINERS))}, and x may not use C",
+            why=f"op has to be one of {', '.join(sorted(COMBINING))}, and x may not use C",
             hint="rfactor takes sums, products, minima and maxima",
         )
 
@@ -302,7 +300,7 @@ class RFactor(Primitive[tuple[str, str]]):
         indices = tuple(simplifier.simplify(substitute(item, values)) for item in at)
         new_value = substitute(value, values)
         reduce = (*kept, *split.values())
-        start = Store(buffer, indices, identity_of(_COMBINERS[op], buffer.dtype)) if reduce else None
+        start = Store(buffer, indices, identity_of(op, buffer.dtype)) if reduce else None
         total = binary(op, Load(buffer, indices), new_value) if reduce else new_value
         iters, body = (*spatial, factor, *reduce), Store(buffer, indices, total)
         made = Block(buffer.name, iters, (), (), body, start, block.predicate, block.annotations)
