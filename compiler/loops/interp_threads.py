@@ -113,20 +113,11 @@ class Scheduler:
         while self.tasks:
             for task in list(self.tasks):
                 if task.blocked is None and task.children == 0:
-                    self._advance_watched(task)
+                    self._advance(task)
             self._release()
         if self.monitor is not None:
-            self.monitor.meet()
-
-    def _advance_watched(self, task: _Task) -> None:
-        if self.monitor is None:
-            self._advance(task)
-            return
-        self.monitor.thread = self.linear(task.thread)
-        try:
-            self._advance(task)
-        finally:
             self.monitor.thread = None
+            self.monitor.meet()
 
     def _spawn(
         self,
@@ -151,6 +142,8 @@ class Scheduler:
             parent.children = len(group)
 
     def _advance(self, task: _Task) -> None:
+        if self.monitor is not None:
+            self.monitor.thread = self.linear(task.thread)
         try:
             result, task.result = task.result, None
             event = task.program.send(result)

@@ -99,11 +99,7 @@ for _op in ("add", "min", "max", "bitand", "bitor", "bitxor", "exchange"):
     register_intrinsic(Intrinsic(f"atomic_{_op}", single=_atomic(_op)))
 
 
-def _prefetch(_thread: Thread, _args: Sequence[Any]) -> Any:
-    return 0
-
-
-register_intrinsic(Intrinsic("prefetch", single=_prefetch))
+register_intrinsic(Intrinsic("prefetch", single=lambda _thread, _args: 0))
 
 
 # ---------------------------------------------------------------- Intel AMX tiles

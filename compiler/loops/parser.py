@@ -78,23 +78,15 @@ class _Parser(ExprParser):
         fields: dict[str, Any] = {}
         if self.accept("@"):
             fields["scope"] = self.name("a scope such as shared")
-        while self.kind() == NAME:
-            word = self.tokens[self.at][1]
-            read = _BUFFER_FIELDS.get(word)
-            if read is None:
-                break
-            self.at += 1
-            fields[read[0]] = read[1](self)
-        made = Buffer(name, kind, shape, **fields)
-        self.buffers[name] = made
+        while self.kind() == NAME and self.tokens[self.at][1] in _BUFFER_FIELDS:
+            name_of, read = _BUFFER_FIELDS[self.take_kind(NAME, "a property of the buffer")]
+            fields[name_of] = read(self)
+        made = self.buffers[name] = Buffer(name, kind, shape, **fields)
         return made
 
     def strides(self) -> tuple[Expr, ...]:
         self.take("[")
         return tuple(self.commas(self.expr, "]"))
-
-    def regions(self) -> tuple[Region, ...]:
-        return tuple(self.some(self.region))
 
     def notes(self) -> tuple[tuple[str, Any], ...]:
         if not self.accept("{"):
@@ -112,7 +104,7 @@ class _Parser(ExprParser):
         if kind == STRING:
             return self.string(text)
         if kind == OP and text == "(":
-            return tuple(self.commas_trailing(self.value))
+            return tuple(self.commas(self.value, ")", trailing=True))
         sign = "-" if kind == OP and text == "-" else ""
         if sign:
             kind, text, _ = self.tokens[self.at]
@@ -136,14 +128,6 @@ class _Parser(ExprParser):
         except ValueError:
             raise self.wrong("this string is not valid JSON") from None
 
-    def commas_trailing(self, item: Callable[[], Any]) -> list[Any]:
-        items: list[Any] = []
-        while not self.accept(")"):
-            items.append(item())
-            if not (self.accept(",") or self.tokens[self.at][1] == ")"):
-                raise self.expected("`,` or `)`")
-        return items
-
     # ------------------------------------------------------------ statements
 
     def func(self) -> Func:
@@ -160,8 +144,7 @@ class _Parser(ExprParser):
         attrs = self.notes()
         allocs: list[Buffer] = []
         inner = self.indentation(indent)
-        while self.next_line_is(inner, "local"):
-            self.at += 2
+        while self.accept_line(inner, "local"):
             allocs.append(self.buffer())
         if self.kind() != LINE:
             raise self.expected("the end of the line")
@@ -184,13 +167,17 @@ class _Parser(ExprParser):
 
     def variable(self) -> Var:
         name = self.name("the name of a variable")
-        made = Var(name, self.dtype()) if self.accept(":") else Var(name)
-        self.variables[name] = made
+        made = self.variables[name] = Var(name, self.dtype() if self.accept(":") else INDEX)
         return made
 
     def next_line_is(self, indent: int, word: str) -> bool:
         token, after = self.tokens[self.at], self.tokens[self.at + 1 : self.at + 2]
         return token[0] == LINE and len(token[1]) == indent and bool(after) and after[0][:2] == (NAME, word)
+
+    def accept_line(self, indent: int, word: str) -> bool:
+        found = self.next_line_is(indent, word)
+        self.at += 2 * found
+        return found
 
     def indentation(self, outer: int) -> int:
         """The indentation of the suite that starts here; it is deeper than `outer`."""
@@ -281,10 +268,8 @@ class _Parser(ExprParser):
         self.take("..")
         extent = self.expr()
         kind, tag = ForKind.SERIAL, None
-        word = self.tokens[self.at][1]
-        if self.kind() == NAME and word in _KINDS:
-            self.at += 1
-            kind = _KINDS[word]
+        if self.kind() == NAME and self.tokens[self.at][1] in _KINDS:
+            kind = _KINDS[self.take_kind(NAME, "a kind of loop")]
         if kind is ForKind.BOUND or self.accept_word("tag"):
             self.take("(")
             if not self.accept(")"):
@@ -312,10 +297,7 @@ class _Parser(ExprParser):
         return ir.Block(name, iters, reads, writes, body, init, predicate, notes)
 
     def region_line(self, indent: int, word: str) -> tuple[Region, ...]:
-        if not self.next_line_is(indent, word):
-            return ()
-        self.at += 2
-        return self.regions()
+        return tuple(self.some(self.region)) if self.accept_line(indent, word) else ()
 
     def iteration(self) -> ir.Iter:
         name = self.name("the name of an iteration variable")
@@ -333,13 +315,9 @@ class _Parser(ExprParser):
 
     def branch(self, indent: int) -> Stmt:
         arms = [(self.expr(), self.suite(indent))]
-        while self.next_line_is(indent, "elif"):
-            self.at += 2
+        while self.accept_line(indent, "elif"):
             arms.append((self.expr(), self.suite(indent)))
-        result: Stmt | None = None
-        if self.next_line_is(indent, "else"):
-            self.at += 2
-            result = self.suite(indent)
+        result = self.suite(indent) if self.accept_line(indent, "else") else None
         for cond, then in reversed(arms):
             result = ir.If(cond, then, result)
         assert result is not None
@@ -369,9 +347,8 @@ class _Parser(ExprParser):
         return ir.Evaluate(self.expr())
 
     def atomic(self, _indent: int) -> Stmt:
-        token = self.tokens[self.at]
-        op = token[1] if token[1] in syntax.INFIX and token[0] == NAME else ""
-        if op:
+        kind, op, _ = self.tokens[self.at]
+        if kind == NAME and op in syntax.INFIX:
             self.at += 1
         else:
             op = self.name("an operation such as add")
@@ -388,11 +365,10 @@ class _Parser(ExprParser):
             return {name: self.suite(indent) for name in names}
         inner, found = self.indentation(indent), {}
         for name in names:
-            if not self.next_line_is(inner, name):
+            if not self.accept_line(inner, name):
                 self.at += self.kind() == LINE
                 holds = f"{kind.SPELLING.split()[0]} holds {', '.join(names[:-1])} and {names[-1]}"
                 raise self.expected(f"`{name}` ({holds})")
-            self.at += 2
             found[name] = self.suite(inner)
         return found
 

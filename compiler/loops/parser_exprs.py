@@ -66,10 +66,6 @@ class ExprParser:
         if not self.accept(op, kind):
             raise self.expected(f"`{op}`")
 
-    def is_word(self, word: str) -> bool:
-        token = self.tokens[self.at]
-        return token[1] == word and token[0] == NAME
-
     def accept_word(self, word: str) -> bool:
         return self.accept(word, NAME)
 
@@ -99,8 +95,8 @@ class ExprParser:
         self.at += 1
         return found
 
-    def commas(self, item: Callable[[], Any], close: str) -> list[Any]:
-        """Items between commas up to the closing bracket, which is taken."""
+    def commas(self, item: Callable[[], Any], close: str, *, trailing: bool = False) -> list[Any]:
+        """Items between commas, or with one behind the last, up to the closing bracket, which is taken."""
         items: list[Any] = []
         if self.accept(close):
             return items
@@ -110,6 +106,8 @@ class ExprParser:
                 return items
             if not self.accept(","):
                 raise self.expected(f"`,` or `{close}`")
+            if trailing and self.accept(close):
+                return items
 
     # ------------------------------------------------------------ expressions
 
@@ -117,8 +115,7 @@ class ExprParser:
         return self.infix(1)
 
     def infix(self, least: int) -> Expr:
-        if least <= syntax.NOT and self.is_word("not"):
-            self.at += 1
+        if least <= syntax.NOT and self.accept_word("not"):
             left: Expr = ir.Unary("not", self.infix(syntax.NOT))
         else:
             left = self.unary()

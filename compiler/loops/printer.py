@@ -217,11 +217,7 @@ def _note(value: Any) -> str:
 def _notes(annotations: tuple[tuple[str, Any], ...]) -> str:
     if not annotations:
         return ""
-    return " {" + ", ".join(f"{_key(name)} = {_note(value)}" for name, value in annotations) + "}"
-
-
-def _key(name: str) -> str:
-    return quote(name)
+    return " {" + ", ".join(f"{quote(name)} = {_note(value)}" for name, value in annotations) + "}"
 
 
 def _typed(var: ir.Var) -> str:
@@ -282,9 +278,9 @@ class _Printer:
             self.line(0, whole)
         else:
             self.line(0, f"{head}(")
-            self.items(inputs)
+            self.items(2, inputs)
             self.line(0, ") -> (")
-            self.items(outputs)
+            self.items(2, outputs)
             self.line(0, f"){tail}")
         for item in func.allocs:
             self.line(1, f"local {declaration(item)}")
@@ -295,9 +291,9 @@ class _Printer:
         divisor = f" by {item.divisor}" if item.divisor != 1 else ""
         return f"{_typed(item.var)} in {item.minimum}..{item.maximum}{divisor}"
 
-    def items(self, texts: list[str]) -> None:
+    def items(self, depth: int, texts: list[str]) -> None:
         for number, text in enumerate(texts):
-            self.line(2, text + ("," if number + 1 < len(texts) else ""))
+            self.line(depth, text + ("," if number + 1 < len(texts) else ""))
 
     def suite(self, stmt: Stmt, depth: int) -> None:
         """A statement as a list of lines; bindings in tail position reach to the end, without nesting."""
@@ -323,8 +319,7 @@ class _Printer:
         return f"let {quote(stmt.var.name)}: {stmt.var.type} = {_expr(stmt.value)[0]}"
 
     def stmt(self, stmt: Stmt, depth: int) -> None:
-        write = _STMTS.get(type(stmt), _Printer.spelled)
-        write(self, stmt, depth)
+        _STMTS.get(type(stmt), _Printer.spelled)(self, stmt, depth)
 
     def spelled(self, stmt: Stmt, depth: int) -> None:
         self.line(depth, _spelled(stmt))
@@ -364,8 +359,7 @@ class _Printer:
             self.line(depth, f"{head}{', '.join(iters)}){tail}")
         else:
             self.line(depth, head)
-            for number, text in enumerate(iters):
-                self.line(depth + 2, text + ("," if number + 1 < len(iters) else ""))
+            self.items(depth + 2, iters)
             self.line(depth, f"){tail}")
         for word, regions in (("reads", stmt.reads), ("writes", stmt.writes)):
             if regions:
@@ -378,10 +372,8 @@ class _Printer:
     def store(self, stmt: ir.Store, depth: int) -> None:
         target = _access(stmt.buffer, stmt.indices, stmt.mask, None)
         added = _added(stmt)
-        if added is not None:
-            self.line(depth, f"{target} += {_expr(added)[0]}")
-        else:
-            self.line(depth, f"{target} = {_expr(stmt.value)[0]}")
+        sign, value = ("=", stmt.value) if added is None else ("+=", added)
+        self.line(depth, f"{target} {sign} {_expr(value)[0]}")
 
     def atomic(self, stmt: ir.AtomicUpdate, depth: int) -> None:
         target = _access(stmt.buffer, stmt.indices, None, None)

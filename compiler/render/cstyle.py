@@ -43,6 +43,7 @@ from compiler.loops.ir import (
     Var,
     const,
 )
+from compiler.loops.queries import int_of
 from compiler.loops.regions import variables_of, writes_of
 from compiler.loops.simplify import Simplifier
 from compiler.render.expressions import Expressions
@@ -133,9 +134,8 @@ class FunctionPrinter(Expressions):
         self._params(loop.body)
         var = self.writer.fresh("i")
         self.values[loop.var.name] = var
-        self.writer.line(f"for (int64_t {var} = begin; {var} < end; ++{var}) {{")
-        self._scope(loop.body, var)
-        self.writer.line("}")
+        with self.writer.braces(f"for (int64_t {var} = begin; {var} < end; ++{var}) ", var):
+            self.stmt(loop.body)
         self.writer.close()
         head = (
             f"static void {name}(void *const *bufs, const int64_t *env, int64_t begin, int64_t end,\n"
@@ -183,8 +183,8 @@ class FunctionPrinter(Expressions):
         self.stmt(body)
         self.writer.close()
 
-    def _seq(self, item: Seq) -> None:
-        for part in item.stmts:
+    def _seq(self, item: Seq | Scoped) -> None:
+        for part in item.bodies():
             self.stmt(part)
 
     def _for(self, item: For) -> None:
@@ -213,9 +213,8 @@ class FunctionPrinter(Expressions):
                 continue
             if number:
                 self.writer.line(self.words.apart)
-            self.writer.line("{")
-            self._scope(item.body)
-            self.writer.line("}")
+            with self.writer.braces(""):
+                self.stmt(item.body)
 
     def _serial(self, item: For) -> None:
         extent = self(item.extent)
@@ -223,16 +222,15 @@ class FunctionPrinter(Expressions):
         self.values[item.var.name] = var
         if any(isinstance(part, For) and part.kind is ForKind.UNROLLED for part in item.body.walk()):
             self.writer.line(self.words.rolled)
-        self.writer.line(f"for ({self.words.index} {var} = 0; {var} < {extent}; ++{var}) {{")
-        self._scope(item.body, var)
-        self.writer.line("}")
+        with self.writer.braces(f"for ({self.words.index} {var} = 0; {var} < {extent}; ++{var}) ", var):
+            self.stmt(item.body)
 
     def _parallel(self, item: For) -> None:
         parts = self.kernel_parts
         captured = sorted(name for name in _free(item.body, item.var) if name in self.values)
         name = f"{parts.name}_p{len(parts.functions)}"
+        place = len(parts.functions)
         parts.functions.append("")  # its place: before the functions that come after it
-        place = len(parts.functions) - 1
         function = FunctionPrinter(parts, in_body=True)
         parts.functions[place] = function.body(item, name, captured, self.sim)
         env = "nullptr"
@@ -260,14 +258,11 @@ class FunctionPrinter(Expressions):
         if item.var.dtype == INDEX:
             self._let_index(item)
             return
-        self.writer.line("{")
-        self.writer.open()
-        name = self.writer.fresh("x")
-        self.writer.line(f"const {self.words.type_of(item.var.dtype)} {name} = {self(item.value)};")
-        self.values[item.var.name] = name
-        self._scope(item.body, name)
-        self.writer.close()
-        self.writer.line("}")
+        with self.writer.braces(""):
+            name = self.writer.fresh("x")
+            self.writer.line(f"const {self.words.type_of(item.var.dtype)} {name} = {self(item.value)};")
+            self.values[item.var.name] = name
+            self._scope(item.body, name)
 
     def _let_index(self, item: Let) -> None:
         """A position, whose range is known where that of its parts is; it may be a value, too."""
@@ -279,13 +274,10 @@ class FunctionPrinter(Expressions):
             self.sim = self.sim.bind(item.var.name, low, high)
             kind = self.words.index if low >= -_SHORT and high < _SHORT else kind
         name = self.writer.fresh("n")
-        self.writer.line("{")
-        self.writer.open()
-        self.writer.declare(name, f"const {kind} {name} = {text};")
-        self.values[item.var.name] = name
-        self.stmt(item.body)
-        self.writer.close()
-        self.writer.line("}")
+        with self.writer.braces(""):
+            self.writer.declare(name, f"const {kind} {name} = {text};")
+            self.values[item.var.name] = name
+            self.stmt(item.body)
         self.sim = outer
 
     def _store(self, item: Store) -> None:
@@ -373,13 +365,13 @@ class FunctionPrinter(Expressions):
 
     def _alloc(self, item: Alloc) -> None:
         buffer = item.buffer
-        size = int(buffer.shape[0].value) if isinstance(buffer.shape[0], Const) else None
+        size = int_of(buffer.shape[0])
         if size is None:
             raise InternalError("a private buffer has no fixed size", where=buffer.name)
-        used = self._scratch_used
         if buffer.scope == REGISTER:
             self._in_registers(buffer, size, item.body)
             return
+        used = self._scratch_used
         if buffer.alias_of is not None:
             self._declare_alias(buffer)
         elif size * buffer.dtype.bytes <= self.kernel_parts.stack_bytes:
@@ -399,9 +391,13 @@ class FunctionPrinter(Expressions):
         if used := [name for name in names if name in self.used_registers]:
             self.writer.line(f"{kind} {', '.join(used)};", place)
 
+    def _named(self, buffer: Buffer) -> str:
+        """The name of an array or pointer that is a private buffer."""
+        name = self.pointers[buffer] = self.writer.fresh("s")
+        return name
+
     def _declare_array(self, buffer: Buffer, size: int) -> None:
-        name = self.writer.fresh("s")
-        self.pointers[buffer] = name
+        name = self._named(buffer)
         kind = self.element_type(buffer)
         self.writer.declare(name, f"alignas({SCRATCH_ALIGNMENT}) {kind} {name}[{size}];")
 
@@ -410,32 +406,23 @@ class FunctionPrinter(Expressions):
         self._scratch_used = start + size * buffer.dtype.bytes
         parts = self.kernel_parts
         parts.scratch_bytes = max(parts.scratch_bytes, self._scratch_used)
-        self._point(buffer, f"scratch + {start}")
-
-    def _point(self, buffer: Buffer, text: str) -> None:
         self._uses_scratch = True
-        name = self.writer.fresh("s")
-        self.pointers[buffer] = name
+        name = self._named(buffer)
         kind = self.pointer_type(buffer).removeprefix("const ")
-        self.writer.declare(name, f"{kind} {self.words.restrict} {name} = ({kind})({text});")
+        self.writer.declare(name, f"{kind} {self.words.restrict} {name} = ({kind})(scratch + {start});")
 
     def _declare_alias(self, buffer: Buffer) -> None:
         """A part of another private buffer; not `restrict`, because what they share may change owners."""
         base = next(name for item, name in self.pointers.items() if item.name == buffer.alias_of)
-        name = self.writer.fresh("s")
-        self.pointers[buffer] = name
+        name = self._named(buffer)
         kind = self.pointer_type(buffer).removeprefix("const ")
-        offset = 0 if buffer.offset is None else int(getattr(buffer.offset, "value", 0)) * buffer.dtype.bytes
+        offset = (int_of(buffer.offset) or 0) * buffer.dtype.bytes
         self.writer.declare(name, f"{kind} {name} = ({kind})((unsigned char *){base} + {offset});")
 
     # ------------------------------------------------------------ effects
 
     def _evaluate(self, item: Evaluate) -> None:
         self.writer.line(f"{stripped(self(item.value))};")
-
-    def _scoped(self, item: Scoped) -> None:
-        for part in (item.setup, item.body, item.teardown):
-            self.stmt(part)
 
     STATEMENTS: ClassVar[dict[type[IRNode], Callable[..., Any]]] = {
         Seq: _seq,
@@ -445,7 +432,7 @@ class FunctionPrinter(Expressions):
         Store: _store,
         Alloc: _alloc,
         Evaluate: _evaluate,
-        Scoped: _scoped,
+        Scoped: _seq,
     }
 
 

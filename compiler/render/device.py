@@ -134,7 +134,8 @@ class _LaunchPrinter(FunctionPrinter):
         params = [f"{self.pointer_type(item)}{self.words.restrict} b{n}" for n, item in numbered]
         self.pointers.update({item: f"b{n}" for n, item in numbered})
         if self._block_bytes:
-            params.append(f"{self._to_global(self.words.memory['u8'])}{self.words.restrict} {_OWN}")
+            bytes_there = self.device.pointer(self.words.memory["u8"], GLOBAL)
+            params.append(f"{bytes_there}{self.words.restrict} {_OWN}")
         self.writer.open(*(f"b{n}" for n, _ in numbered))
         if _is_grid(nest):
             assert isinstance(nest, For)
@@ -164,11 +165,6 @@ class _LaunchPrinter(FunctionPrinter):
         own = [_bytes(item) for item in arrays if item.scope == SCRATCH and item.alias_of is None]
         return sum(_room(size) for size in own if size > self.kernel_parts.stack_bytes)
 
-    def _to_global(self, element: str) -> str:
-        """The type of a pointer to global memory that is written."""
-        constant = False
-        return self.device.pointer(element, GLOBAL, constant)
-
     def _bind(self, nest: Stmt) -> None:
         """Learn the extents of the launch."""
         if _is_grid(nest):
@@ -195,11 +191,8 @@ class _LaunchPrinter(FunctionPrinter):
         if extent == self._extents[item.tag]:
             self._along(item.tag, item)
         else:
-            self.writer.line(f"if ({self.device.axes[item.tag]} < {extent}) {{")
-            self.writer.open()
-            self._along(item.tag, item)
-            self.writer.close()
-            self.writer.line("}")
+            with self.writer.braces(f"if ({self.device.axes[item.tag]} < {extent}) "):
+                self._along(item.tag, item)
         self.sim = outer
 
     def _dealt(self, item: For) -> None:
@@ -211,9 +204,8 @@ class _LaunchPrinter(FunctionPrinter):
         block, blocks = axes["blockIdx.x"], axes["gridDim.x"]
         first, last = (f"{number} * {extent} / {blocks}" for number in (block, f"({block} + 1)"))
         head = f"{self.words.index} {var} = {first}, {end} = {last}; {var} < {end}; ++{var}"
-        self.writer.line(f"for ({head}) {{")
-        self._scope(item.body, var)
-        self.writer.line("}")
+        with self.writer.braces(f"for ({head}) ", var):
+            self.stmt(item.body)
 
     def _along(self, tag: str, item: For) -> None:
         """The body of a loop at this thread's or block's position along an axis."""
@@ -257,8 +249,8 @@ class _LaunchPrinter(FunctionPrinter):
     # ------------------------------------------------------------ buffers
 
     def pointer_type(self, buffer: Buffer) -> str:
-        constant = buffer not in self.kernel_parts.written
-        return self.device.pointer(self.element_type(buffer), self._scope_of(buffer), constant)
+        const = "" if buffer in self.kernel_parts.written else "const "
+        return self.device.pointer(f"{const}{self.element_type(buffer)}", self._scope_of(buffer))
 
     def _scope_of(self, buffer: Buffer) -> str:
         return self._scopes.get(buffer, buffer.scope)
@@ -274,8 +266,7 @@ class _LaunchPrinter(FunctionPrinter):
         super()._alloc(item)
 
     def _declare_array(self, buffer: Buffer, size: int) -> None:
-        name = self.writer.fresh("s")
-        self.pointers[buffer] = name
+        name = self._named(buffer)
         if buffer.scope == FRAGMENT:
             check_tile(buffer.lane_map or "", self.words.name)
             if self.device.fragment is not None:
@@ -298,17 +289,15 @@ class _LaunchPrinter(FunctionPrinter):
     def _part_of_block(self, buffer: Buffer, size: int) -> None:
         """A private buffer in the global memory that a block has to itself: together they need too much."""
         self._scopes[buffer] = GLOBAL
-        name = self.writer.fresh("s")
-        self.pointers[buffer] = name
-        kind = self._to_global(self.element_type(buffer))
+        name = self._named(buffer)
+        kind = self.device.pointer(self.element_type(buffer), GLOBAL)
         block = f"({self.words.memory['i64']}){self.device.axes['blockIdx.x']} * {self._block_bytes}"
         start = f"({kind.rstrip()})({_OWN} + {block} + {self._block_used})"
         self._block_used += _room(size * buffer.dtype.bytes)
         self.writer.declare(name, f"{kind}{self.words.restrict} {name} = {start};")
 
     def _shared_array(self, buffer: Buffer, size: int, scope: str) -> None:
-        name = self.writer.fresh("s")
-        self.pointers[buffer] = name
+        name = self._named(buffer)
         place = self.writer.scopes[0 if self.device.shared_first else -1]
         place.variables.add(name)
         ctype = self.element_type(buffer)
@@ -321,14 +310,11 @@ class _LaunchPrinter(FunctionPrinter):
     def _declare_alias(self, buffer: Buffer) -> None:
         """A part of another private buffer, in the same kind of memory."""
         base, text = next((b, text) for b, text in self.pointers.items() if b.name == buffer.alias_of)
-        scope = self._scope_of(base)
-        self._scopes[buffer] = scope
-        name = self.writer.fresh("s")
-        self.pointers[buffer] = name
-        constant = False
-        kind = self.device.pointer(self.element_type(buffer), scope, constant)
-        raw = self.device.pointer(self.words.memory["u8"], scope, constant)
-        offset = 0 if buffer.offset is None else int(getattr(buffer.offset, "value", 0)) * buffer.dtype.bytes
+        scope = self._scopes[buffer] = self._scope_of(base)
+        name = self._named(buffer)
+        kind = self.device.pointer(self.element_type(buffer), scope)
+        raw = self.device.pointer(self.words.memory["u8"], scope)
+        offset = (int_of(buffer.offset) or 0) * buffer.dtype.bytes
         self.writer.declare(name, f"{kind}{name} = ({kind.rstrip()})(({raw.rstrip()}){text} + {offset});")
 
     STATEMENTS: ClassVar[dict[type[IRNode], Callable[..., Any]]] = {

@@ -65,16 +65,11 @@ class Expressions:
         base = self.base(buffer)
         if not terms:
             return base, str(offset)
-        text = _sum_text(terms)
         if any(isinstance(part, Load) for part in index.walk()):
-            return base, f"{text} + {offset}" if offset else text
-        used = {name for part in index.walk() if isinstance(part, Var) for name in self._names(part)}
-        kind = self.pointer_type(buffer)
-        return self.writer.pointer(base, text, used, kind), str(offset)
-
-    def _names(self, var: Var) -> list[str]:
-        value = self.values[var.name]
-        return [value] if isinstance(value, str) else []
+            return base, _sum_text(terms, offset)
+        held = {self.values[part.name] for part in index.walk() if isinstance(part, Var)}
+        names = {value for value in held if isinstance(value, str)}
+        return self.writer.pointer(base, _sum_text(terms), names, self.pointer_type(buffer)), str(offset)
 
     def base(self, buffer: Buffer) -> str:
         """The pointer to the beginning of a buffer."""
@@ -151,18 +146,14 @@ class Expressions:
         """The text of a value; composite texts are in parentheses or are calls."""
         if expr.dtype == INDEX and isinstance(expr, Binary) and expr.op in ("add", "sub", "mul"):
             terms, offset = self._sum(expr)
-            text = _sum_text(terms)
-            if not terms:
-                return self.literal(offset, INDEX)
-            return f"({text} + {offset})" if offset else f"({text})"
+            return f"({_sum_text(terms, offset)})" if terms else self.literal(offset, INDEX)
         rule = self._EXPRESSIONS.get(type(expr))
         if rule is None:
             raise InternalError(f"cannot print {type(expr).__name__}")
         return str(rule(self, expr))
 
     def _var(self, expr: Var) -> str:
-        value = self.values[expr.name]
-        return value if isinstance(value, str) else str(value)
+        return str(self.values[expr.name])
 
     def _const(self, expr: Const) -> str:
         return self.literal(expr.value, expr.type)
@@ -385,10 +376,7 @@ class Expressions:
         if mask.a.stride != const(1) or not isinstance(mask.b, Broadcast):
             return None
         terms, offset = self._sum(mask.b.value - mask.a.base)
-        if not terms:
-            return offset
-        text = _sum_text(terms)
-        return f"{text} + {offset}" if offset else text
+        return _sum_text(terms, offset) if terms else offset
 
     def mask(self, expr: Expr, bits: int) -> str:
         """A vector of bool as a vector of integers (0 or -1) of the given width."""
@@ -451,7 +439,7 @@ def _is_zero(expr: Expr) -> bool:
     return isinstance(expr, Const) and expr.value == 0
 
 
-def _sum_text(terms: dict[str, int]) -> str:
+def _sum_text(terms: dict[str, int], offset: int = 0) -> str:
     parts: list[str] = []
     for text, factor in terms.items():
         size = abs(factor)
@@ -460,7 +448,7 @@ def _sum_text(terms: dict[str, int]) -> str:
             parts.append(f"{'-' if factor < 0 else '+'} {term}")
         else:
             parts.append(f"-{term}" if factor < 0 else term)
-    return " ".join(parts)
+    return " ".join([*parts, f"+ {offset}"] if offset else parts)
 
 
 def literal(expr: Const) -> str:

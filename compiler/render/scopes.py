@@ -6,6 +6,8 @@ A load that occurs more than once between two stores is given a name where it oc
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 _TOKEN = re.compile(r"\x01(\d+)\x02")
@@ -66,6 +68,15 @@ class Writer:
         body = self._resolve(self.lines[scope.start :], scope.indent)
         declarations = [f"{scope.indent}{text}" for text in scope.declarations]
         self.lines[scope.start :] = [*declarations, *body]
+
+    @contextmanager
+    def braces(self, head: str, *variables: str) -> Iterator[None]:
+        """A scope in braces behind a head, for what is written meanwhile."""
+        self.line(f"{head}{{")
+        self.open(*variables)
+        yield
+        self.close()
+        self.line("}")
 
     def pointer(self, base: str, offset: str, used: set[str], kind: str) -> str:
         """The pointer base + offset, declared in the outermost scope that knows the variables used."""

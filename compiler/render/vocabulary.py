@@ -18,7 +18,7 @@ class DeviceWords:
     """What a language of devices says beside computing.
 
     kernel: the head of a device function without the brace, from its name, parameters and threads per block.
-    pointer: a pointer to elements of a C type in the memory of a scope; const where nothing writes to them.
+    pointer: a pointer to elements of a C type, const or not, in the memory of a scope.
     axes: the position along `blockIdx.x` ... `threadIdx.z`. array: declaration of an array: (C type, name,
     elements, scope). barriers: by scope. atomic: a statement: (operator, element type, address, value).
     copies: asynchronous ones into shared memory: a statement that starts one, (to, from, bytes), one that
@@ -33,7 +33,7 @@ class DeviceWords:
     """
 
     kernel: Callable[[str, Sequence[str], Dim3], str]
-    pointer: Callable[[str, str, bool], str]
+    pointer: Callable[[str, str], str]
     axes: Mapping[str, str]
     array: Callable[[str, str, int, str], str]
     barriers: Mapping[str, str]

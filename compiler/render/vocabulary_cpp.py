@@ -47,13 +47,24 @@ def _gather(kind: DType, pointer: str, index: str) -> str:
     return f"tk_gather<{_vector(memory_type(kind))}>({pointer}, {index})"
 
 
+def load_aligned(kind: DType, pointer: str) -> str:
+    """A whole vector at a multiple of its length, where a language moves those apart."""
+    return f"tk_load_aligned<{_vector(memory_type(kind))}>({pointer})"
+
+
+def store_aligned(_kind: DType, pointer: str, value: str) -> str:
+    """The same the other way."""
+    return f"tk_store_aligned({pointer}, {value})"
+
+
 def _widen(kind: DType, value: str) -> str:
     if kind.name in NARROW_FLOATS:
         return f"tk_{kind.name}_to_f32({value})"
     return f"({value} != 0)" if kind.is_bool else value
 
 
-def _narrow(kind: DType, value: str) -> str:
+def narrow(kind: DType, value: str) -> str:
+    """A value as it lies in memory; languages of devices have the same."""
     return f"tk_f32_to_{kind.name}({value})" if kind.name in NARROW_FLOATS else value
 
 
@@ -95,7 +106,7 @@ CPP = Vocabulary(
     reduce=lambda op, value: f"tk_reduce_{op}({value})",
     shuffle=_shuffle,
     widen=_widen,
-    narrow=_narrow,
+    narrow=narrow,
     math=_math,
     typed=_typed,
     build=lambda kind, parts: f"{_vector(kind)}{{{', '.join(parts)}}}",

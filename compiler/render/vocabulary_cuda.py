@@ -13,17 +13,13 @@ from types import MappingProxyType
 from compiler.core.types import DType
 from compiler.loops.ir import SHARED
 from compiler.render.matrix_text import matrix_helpers, wmma_helpers
-from compiler.render.vocabulary import DeviceWords, Dim3, memory_type
-from compiler.render.vocabulary_cpp import CPP
+from compiler.render.vocabulary import DeviceWords, Dim3
+from compiler.render.vocabulary_cpp import CPP, load_aligned, store_aligned
 
 _FOLDER = Path(__file__).resolve().parent.parent / "runtime" / "device"
 _HEADERS = ("tk_simt.h", "tk_simt_math.h", "tk_simt_threads.h")
 _ARRAY_ALIGNMENT = 16
 """Of arrays: the widest access of a thread."""
-
-
-def _load_aligned(kind: DType, pointer: str) -> str:
-    return f"tk_load_aligned<{CPP.vector(memory_type(kind))}>({pointer})"
 
 
 def _math(name: str) -> str:
@@ -58,7 +54,7 @@ def _atomic(op: str, kind: DType, address: str, value: str) -> str:
 
 _DEVICE = DeviceWords(
     kernel=_kernel,
-    pointer=lambda ctype, _scope, constant: f"const {ctype} *" if constant else f"{ctype} *",
+    pointer=lambda ctype, _scope: f"{ctype} *",
     axes=MappingProxyType(
         {f"{unit}.{axis}": f"(int){unit}.{axis}" for unit in ("blockIdx", "threadIdx") for axis in "xyz"}
     ),
@@ -79,8 +75,8 @@ _CUDA = replace(
     name="cuda",
     restrict="__restrict__",
     prelude="\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in _HEADERS),
-    load_aligned=_load_aligned,
-    store_aligned=lambda _, pointer, value: f"tk_store_aligned({pointer}, {value})",
+    load_aligned=load_aligned,
+    store_aligned=store_aligned,
     math=_math,
     typed=_typed,
     literal=_literal,

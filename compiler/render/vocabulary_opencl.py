@@ -18,6 +18,7 @@ from compiler.render.vocabulary import (
     computed,
     memory_type,
 )
+from compiler.render.vocabulary_cpp import narrow
 
 HEADER = Path(__file__).resolve().parent.parent / "runtime" / "device" / "tk_opencl.h"
 
@@ -77,10 +78,6 @@ def _widen(kind: DType, value: str) -> str:
     return value
 
 
-def _narrow(kind: DType, value: str) -> str:
-    return f"tk_f32_to_{kind.name}({value})" if kind.name in NARROW_FLOATS else value
-
-
 def _math(name: str) -> str:
     if name == "round":
         return "rint"  # halves to even
@@ -105,10 +102,6 @@ def _kernel(name: str, params: Sequence[str], block: Dim3) -> str:
     return f"__kernel __attribute__((reqd_work_group_size({size}))) void {name}({', '.join(params)})"
 
 
-def _pointer(element: str, scope: str, constant: bool) -> str:  # noqa: FBT001 - the contract of DeviceWords
-    return f"{_SPACES.get(scope, '__private')} {'const ' if constant else ''}{element} *"
-
-
 def _array(element: str, name: str, size: int, scope: str) -> str:
     space = "__local " if scope in _SPACES else ""
     return f"{space}{element} {name}[{size}] __attribute__((aligned({_ALIGNMENT})));"
@@ -122,7 +115,7 @@ _UNITS = ("blockIdx", "get_group_id"), ("threadIdx", "get_local_id"), ("gridDim"
 
 _DEVICE = DeviceWords(
     kernel=_kernel,
-    pointer=_pointer,
+    pointer=lambda element, scope: f"{_SPACES.get(scope, '__private')} {element} *",
     axes=MappingProxyType(
         {
             f"{unit}.{axis}": f"({{}}){function}({number})"
@@ -173,7 +166,7 @@ def _vocabulary(index: str) -> Vocabulary:
         reduce=lambda op, value: f"tk_reduce_{op}({value})",
         shuffle=_shuffle,
         widen=_widen,
-        narrow=_narrow,
+        narrow=narrow,
         math=_math,
         typed=_typed,
         build=lambda kind, parts: f"({_vector(kind)})({', '.join(parts)})",

@@ -11,11 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from compiler.core.types import DType
 from compiler.loops.ir import SHARED
 from compiler.render.matrix_text import WMMA_CALLS, joint_matrix_type
-from compiler.render.vocabulary import LOCAL, DeviceWords, Dim3, Vocabulary, memory_type
-from compiler.render.vocabulary_cpp import CPP
+from compiler.render.vocabulary import LOCAL, DeviceWords, Dim3, Vocabulary
+from compiler.render.vocabulary_cpp import CPP, load_aligned, store_aligned
 
 _RUNTIME = Path(__file__).resolve().parent.parent / "runtime"
 HEADER = _RUNTIME / "device" / "tk_sycl.h"
@@ -53,7 +52,7 @@ def _array(element: str, name: str, size: int, scope: str) -> str:
 def _device(index: str) -> DeviceWords:
     return DeviceWords(
         kernel=_kernel,
-        pointer=lambda element, _scope, constant: f"{'const ' if constant else ''}{element} *",
+        pointer=lambda element, _scope: f"{element} *",
         axes=MappingProxyType(
             {
                 f"{unit}.{axis}": f"({index})TK_{word}_{axis.upper()}"
@@ -69,10 +68,6 @@ def _device(index: str) -> DeviceWords:
     )
 
 
-def _load_aligned(kind: DType, pointer: str) -> str:
-    return f"tk_load_aligned<{CPP.vector(memory_type(kind))}>({pointer})"
-
-
 SYCL_CPU: Vocabulary = replace(CPP, name="sycl", apart="", prelude=prelude(), device=_device("int64_t"))
 """For the cores of a processor: explicit vectors of up to 16 lanes, offsets as wide as pointers."""
 
@@ -84,7 +79,7 @@ SYCL_GPU: Vocabulary = replace(
     device=replace(_device("int"), fragment=joint_matrix_type),
     math=lambda name: CPP.math(name.replace(".", "_")),
     helpers=dict.fromkeys(WMMA_CALLS, _JOINT_MATRIX),
-    load_aligned=_load_aligned,
-    store_aligned=lambda _, pointer, value: f"tk_store_aligned({pointer}, {value})",
+    load_aligned=load_aligned,
+    store_aligned=store_aligned,
 )
 """For GPUs: offsets of 64 bits cost registers, vectors move in one piece only where they are aligned."""

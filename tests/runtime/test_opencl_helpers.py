@@ -76,7 +76,8 @@ def build(opencl_library: Path, opencl_driver: str) -> Iterator[Build]:
 def pointer(kind: str, number: int, *, constant: bool = True) -> str:
     """A parameter that points to elements of a type."""
     assert WORDS.device is not None
-    return f"{WORDS.device.pointer(WORDS.memory[kind], 'global', constant)}restrict b{number}"
+    element = f"{'const ' if constant else ''}{WORDS.memory[kind]}"
+    return f"{WORDS.device.pointer(element, 'global')}restrict b{number}"
 
 
 def lanes_of(kind: str, lanes: int) -> DType:
@@ -458,9 +459,9 @@ def test_blocks_threads_shared_memory_and_atomics(opencl_library: Path, opencl_d
     device = OPENCL_GPU.device
     assert device is not None
     params = [
-        f"{device.pointer('float', 'global', True)}restrict b0",
-        f"{device.pointer('float', 'global', False)}restrict b1",
-        f"{device.pointer('int', 'global', False)}restrict b2",
+        f"{device.pointer('const float', 'global')}restrict b0",
+        f"{device.pointer('float', 'global')}restrict b1",
+        f"{device.pointer('int', 'global')}restrict b2",
     ]
     aligned = OPENCL_GPU.load_aligned
     assert aligned is not None

@@ -141,10 +141,10 @@ def test_words_that_differ_for_gpus() -> None:
     device = OPENCL_GPU.device
     assert device is not None
     assert device.axes["threadIdx.y"] == "(int)get_local_id(1)"
-    assert device.pointer("float", "shared", True) == "__local const float *"
-    assert device.pointer("float", "local-scratch", False) == "__local float *"
-    assert device.pointer("float", "scratch", False) == "__private float *"
-    assert device.pointer("float", "constant", True) == "__global const float *"
+    assert device.pointer("const float", "shared") == "__local const float *"
+    assert device.pointer("float", "local-scratch") == "__local float *"
+    assert device.pointer("float", "scratch") == "__private float *"
+    assert device.pointer("const float", "constant") == "__global const float *"
     assert device.array("float", "s0", 8, "shared") == "__local float s0[8] __attribute__((aligned(64)));"
     assert device.array("float", "s0", 8, "scratch") == "float s0[8] __attribute__((aligned(64)));"
 
