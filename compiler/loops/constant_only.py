@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.core.diagnostics import InternalError
-from compiler.core.node import rewrite_nodes
 from compiler.loops.annotations import is_constant_only
 from compiler.loops.ir import CONSTANT, Block, Buffer, Func, Seq, Stmt, seq
 from compiler.loops.regions import buffers_read, buffers_written
+from compiler.loops.walk import replace_buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,10 @@ def _remaining(func: Func, rest: Sequence[Stmt], written: set[Buffer], needed: S
     used = {buffer for item in rest for buffer in buffers_read(item)}
     inputs = [item for item in func.inputs if item.scope != CONSTANT or item in used]
     constants = {item: item.replace(scope=CONSTANT) for item in needed}
-    body = rewrite_nodes(seq(*rest), lambda item: constants.get(item) if isinstance(item, Buffer) else None)
     return func.replace(
         params=(*inputs, *constants.values(), *func.results),
         allocs=tuple(item for item in func.allocs if item not in written),
-        body=body,
+        body=replace_buffers(seq(*rest), constants),
     )
 
 

@@ -102,6 +102,11 @@ class Indexed(IRNode):
     indices: tuple[Expr, ...]
 
     @property
+    def width(self) -> int:
+        """How many elements are accessed at once."""
+        return max((index.dtype.lanes for index in self.indices), default=1)
+
+    @property
     def element(self) -> Region:
         """The box of that one element."""
         return Region(self.buffer, self.indices, tuple(const(1) for _ in self.indices))
@@ -232,8 +237,7 @@ class Load(Expr, Indexed):
 
     @property
     def dtype(self) -> DType:
-        lanes = max((index.dtype.lanes for index in self.indices), default=1)
-        return self.buffer.dtype.with_lanes(self.buffer.dtype.lanes * lanes)
+        return self.buffer.dtype.with_lanes(self.buffer.dtype.lanes * self.width)
 
 
 @node

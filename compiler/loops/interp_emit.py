@@ -289,15 +289,14 @@ class _Statements(Codegen):
 
     def store(self, stmt: ir.Store) -> None:
         place = self.place(stmt.buffer)
-        lanes = max((item.dtype.lanes for item in stmt.indices), default=1)
         value = self.expr(stmt.value)
-        if lanes > 1:
+        if stmt.width > 1:
             piece = self.contiguous(stmt.buffer, stmt.indices) if stmt.mask is None else None
             if piece is not None:
                 self.line(f"{piece} = {value}")
                 return
             mask = "None" if stmt.mask is None else self.expr(stmt.mask)
-            self.line(f"{place.view}.store({self.tuple(stmt.indices)}, {lanes}, {mask}, {value})")
+            self.line(f"{place.view}.store({self.tuple(stmt.indices)}, {stmt.width}, {mask}, {value})")
             return
         if stmt.mask is not None:
             self.line(f"if {self.expr(stmt.mask)}:")
@@ -316,8 +315,7 @@ class _Statements(Codegen):
             self.depth -= 1
 
     def atomic(self, stmt: ir.AtomicUpdate) -> None:
-        lanes = max((item.dtype.lanes for item in stmt.indices), default=1)
-        if lanes > 1:
+        if stmt.width > 1:
             raise ProgramError("an atomic update takes one element; reduce the lanes, or loop over them")
         load = ir.Load(stmt.buffer, stmt.indices)
         if self.races:

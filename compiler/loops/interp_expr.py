@@ -154,13 +154,11 @@ class Codegen:
     def unary(self, expr: ir.Unary) -> str:
         a = self.expr(expr.a)
         kind = expr.dtype
-        if expr.op == "not":
+        if expr.op == "not" or (expr.op == "bitnot" and kind.is_bool):
             return f"(~{a})" if kind.lanes > 1 else f"(not {a})"
         if expr.op == "neg":
             return f"(-{a})" if kind.is_float else self._wrap(f"(-{a})", expr)
         if expr.op == "bitnot":
-            if kind.is_bool:
-                return f"(~{a})" if kind.lanes > 1 else f"(not {a})"
             return self._wrap(f"(~{a})", expr)
         raise ProgramError(f"the unary operation `{expr.op}` has no meaning")
 
@@ -304,9 +302,8 @@ class Codegen:
         buffer, kind = expr.buffer, expr.buffer.dtype
         place = self.place(buffer)
         self._check_rank(buffer, expr.indices)
-        lanes = max((item.dtype.lanes for item in expr.indices), default=1)
-        if lanes > 1:
-            return self._load_lanes(expr, place, lanes)
+        if expr.width > 1:
+            return self._load_lanes(expr, place)
         flat = self.flat(buffer, expr.indices)
         text = self._element(place, flat)
         if expr.mask is not None:
@@ -330,13 +327,13 @@ class Codegen:
             return f"{place.data}.item({flat})"
         return f"float32({place.data}[{flat}])" if kind.name in NARROW else f"{place.data}[{flat}]"
 
-    def _load_lanes(self, expr: ir.Load, place: Place, lanes: int) -> str:
+    def _load_lanes(self, expr: ir.Load, place: Place) -> str:
         piece = self.contiguous(expr.buffer, expr.indices) if expr.mask is None else None
         if piece is not None:
             return f"{piece}.astype(float32)" if place.buffer.dtype.name in NARROW else f"{piece}.copy()"
         mask = self._both(self.expr(expr.mask) if expr.mask is not None else None)
         other = "None" if expr.other is None else self.expr(expr.other)
-        return f"{place.view}.load({self.tuple(expr.indices)}, {lanes}, {mask}, {other})"
+        return f"{place.view}.load({self.tuple(expr.indices)}, {expr.width}, {mask}, {other})"
 
     def _both(self, mask: str | None) -> str:
         if self.mask is None:

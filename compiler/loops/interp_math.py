@@ -127,14 +127,11 @@ REDUCERS: dict[str, Callable[[Any, Any], Any]] = {
 
 def reduce_lanes(op: str, dtype: DType) -> Callable[[Any], Any]:
     """Combine all lanes, first to last, into a scalar of the type."""
-    combine = REDUCERS[op]
     wrap = wrapper(dtype.scalar) if dtype.is_int else None
 
     def apply(vector: Any) -> Any:
         items = list(vector) if dtype.is_float else vector.tolist()
-        result = items[0]
-        for item in items[1:]:
-            result = combine(result, item)
+        result = functools.reduce(REDUCERS[op], items)
         return wrap(result) if wrap is not None else result
 
     return apply

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import product
 from typing import Any
 
@@ -63,10 +64,7 @@ def _pick(source: Callable[[int, Sequence[Any]], int]) -> Callable[[_Lanes, _Arg
 
 def _combine(op: str) -> Callable[[_Lanes, _Args], list[Any]]:
     def run(_threads: _Lanes, args: _Args) -> list[Any]:
-        total = args[0][0]
-        for own in args[1:]:
-            total = REDUCERS[op](total, own[0])
-        return [total] * len(args)
+        return [reduce(REDUCERS[op], (own[0] for own in args))] * len(args)
 
     return run
 
@@ -107,14 +105,6 @@ register_intrinsic(Intrinsic("prefetch", single=lambda _thread, _args: 0))
 _TILE_ROWS, _TILE_BYTES = 16, 64
 
 
-def _configured(thread: Thread, name: str) -> None:
-    if not thread.state.get("amx"):
-        raise ProgramError(
-            f"{name} runs while the tile unit is not configured",
-            hint="put it into the body of `scoped`, with amx.ldtilecfg as setup",
-        )
-
-
 def _tile(address: Address, name: str) -> Address:
     view = address.view
     if view.buffer.scope != "amx.tile":
@@ -135,70 +125,69 @@ def _ldtilecfg(thread: Thread, _args: Sequence[Any]) -> Any:
     return 0
 
 
-def _tilerelease(thread: Thread, _args: Sequence[Any]) -> Any:
-    _configured(thread, "amx.tilerelease")
+def _tilerelease(thread: Thread, _name: str, _args: Sequence[Any]) -> None:
     thread.state["amx"] = False
-    return 0
 
 
-def _tilezero(thread: Thread, args: Sequence[Any]) -> Any:
-    _configured(thread, "amx.tilezero")
-    tile = _tile(args[0], "amx.tilezero")
+def _tilezero(_thread: Thread, name: str, args: Sequence[Any]) -> None:
+    tile = _tile(args[0], name)
     rows, columns = tile.view.shape
     for index in range(rows * columns):
         tile.put(0, index)
-    return 0
 
 
-def _tileload(thread: Thread, args: Sequence[Any]) -> Any:
+def _tileload(_thread: Thread, name: str, args: Sequence[Any]) -> None:
     """`amx.tileload(&tile, &memory, stride in elements)`."""
-    _configured(thread, "amx.tileload")
-    tile, memory, stride = _tile(args[0], "amx.tileload"), args[1], int(args[2])
+    tile, memory, stride = _tile(args[0], name), args[1], int(args[2])
     rows, columns = tile.view.shape
-    for row in range(rows):
-        for column in range(columns):
-            tile.put(memory.get(row * stride + column), row * columns + column)
-    return 0
+    for row, column in product(range(rows), range(columns)):
+        tile.put(memory.get(row * stride + column), row * columns + column)
 
 
-def _tilestore(thread: Thread, args: Sequence[Any]) -> Any:
+def _tilestore(_thread: Thread, name: str, args: Sequence[Any]) -> None:
     """`amx.tilestore(&memory, &tile, stride in elements)`."""
-    _configured(thread, "amx.tilestore")
-    memory, tile, stride = args[0], _tile(args[1], "amx.tilestore"), int(args[2])
+    memory, tile, stride = args[0], _tile(args[1], name), int(args[2])
     rows, columns = tile.view.shape
-    for row in range(rows):
-        for column in range(columns):
-            memory.put(tile.get(row * columns + column), row * stride + column)
-    return 0
+    for row, column in product(range(rows), range(columns)):
+        memory.put(tile.get(row * columns + column), row * stride + column)
 
 
-def _tile_product(pairs: int, name: str) -> Callable[[Thread, Sequence[Any]], Any]:
+def _tile_product(pairs: int, _thread: Thread, name: str, args: Sequence[Any]) -> None:
     """c[m, n] += sum over k, p of a[m, k * pairs + p] * b[k, n * pairs + p] (Intel SDM, TDPBF16PS)."""
+    c, a, b = (_tile(item, name) for item in args)
+    (rows, columns), depth = c.view.shape, a.view.shape[1] // pairs
+    if b.view.shape != (depth, columns * pairs) or a.view.shape != (rows, depth * pairs):
+        raise ProgramError(
+            f"the tiles of {name} do not fit together",
+            why=f"c {c.view.shape}, a {a.view.shape}, b {b.view.shape}",
+        )
+    for m, n in product(range(rows), range(columns)):
+        total = c.get(m * columns + n)
+        for k, p in product(range(depth), range(pairs)):
+            left = a.get((m * depth + k) * pairs + p)
+            total = total + left * b.get((k * columns + n) * pairs + p)
+        c.put(total, m * columns + n)
 
-    def run(thread: Thread, args: Sequence[Any]) -> Any:
-        _configured(thread, name)
-        c, a, b = (_tile(item, name) for item in args)
-        (rows, columns), depth = c.view.shape, a.view.shape[1] // pairs
-        if b.view.shape != (depth, columns * pairs) or a.view.shape != (rows, depth * pairs):
+
+def _register_tile_call(name: str, run: Callable[[Thread, str, Sequence[Any]], None]) -> None:
+    """Make an instruction known that needs a configured tile unit."""
+
+    def checked(thread: Thread, args: Sequence[Any]) -> Any:
+        if not thread.state.get("amx"):
             raise ProgramError(
-                f"the tiles of {name} do not fit together",
-                why=f"c {c.view.shape}, a {a.view.shape}, b {b.view.shape}",
+                f"{name} runs while the tile unit is not configured",
+                hint="put it into the body of `scoped`, with amx.ldtilecfg as setup",
             )
-        for m, n in product(range(rows), range(columns)):
-            total = c.get(m * columns + n)
-            for k, p in product(range(depth), range(pairs)):
-                left = a.get((m * depth + k) * pairs + p)
-                total = total + left * b.get((k * columns + n) * pairs + p)
-            c.put(total, m * columns + n)
+        run(thread, name, args)
         return 0
 
-    return run
+    register_intrinsic(Intrinsic(name, single=checked))
 
 
 register_intrinsic(Intrinsic("amx.ldtilecfg", single=_ldtilecfg))
-register_intrinsic(Intrinsic("amx.tilerelease", single=_tilerelease))
-register_intrinsic(Intrinsic("amx.tilezero", single=_tilezero))
-register_intrinsic(Intrinsic("amx.tileload", single=_tileload))
-register_intrinsic(Intrinsic("amx.tilestore", single=_tilestore))
-register_intrinsic(Intrinsic("amx.tdpbf16ps", single=_tile_product(2, "amx.tdpbf16ps")))
-register_intrinsic(Intrinsic("amx.tdpbssd", single=_tile_product(4, "amx.tdpbssd")))
+_register_tile_call("amx.tilerelease", _tilerelease)
+_register_tile_call("amx.tilezero", _tilezero)
+_register_tile_call("amx.tileload", _tileload)
+_register_tile_call("amx.tilestore", _tilestore)
+_register_tile_call("amx.tdpbf16ps", partial(_tile_product, 2))
+_register_tile_call("amx.tdpbssd", partial(_tile_product, 4))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from compiler.core.node import IRNode
@@ -16,7 +16,6 @@ from compiler.loops.verify_blocks import check_block_regions
 from compiler.loops.verify_exprs import ExprChecker
 
 _MEMORY = frozenset({ir.GLOBAL, ir.CONSTANT, ir.SHARED, ir.SCRATCH, ir.REGISTER})
-_LAUNCHED_APART = ("blockIdx.",)
 
 
 class Checker(ExprChecker):
@@ -155,11 +154,8 @@ class Checker(ExprChecker):
         if isinstance(stmt.extent, ir.Const) and not self.guarded:
             self.exact.add(name)
         self.loops.append(stmt)
-        self.conditions.append(self.sources(stmt.extent))
-        outer, self.guarded = self.guarded, self.guarded or low < 1
-        self.stmt(stmt.body)
-        self.guarded = outer
-        self.conditions.pop()
+        with self.under(stmt.extent, guarded=self.guarded or low < 1):
+            self.stmt(stmt.body)
         self.loops.pop()
         del self.variables[name]
         if not self.loops:
@@ -197,12 +193,9 @@ class Checker(ExprChecker):
                 self.stmt(stmt.orelse)
 
     @contextmanager
-    def under(self, cond: Expr | None) -> Iterator[None]:
-        """Inside a condition ranges say nothing, and threads may have parted."""
-        if cond is None:
-            yield
-            return
-        outer, self.guarded = self.guarded, True
+    def under(self, cond: Expr, *, guarded: bool = True) -> Iterator[None]:
+        """Below a condition, or a loop of unknown length: ranges say nothing, threads may have parted."""
+        outer, self.guarded = self.guarded, guarded
         self.conditions.append(self.sources(cond))
         yield
         self.conditions.pop()
@@ -240,7 +233,7 @@ class Checker(ExprChecker):
         sources = frozenset().union(*(self.sources(item) for item in stmt.indices), *self.conditions)
         if stmt.mask is not None:
             sources |= self.sources(stmt.mask)
-        apart = stmt.buffer.scope == ir.SHARED and (loop.tag or "").startswith(_LAUNCHED_APART)
+        apart = stmt.buffer.scope == ir.SHARED and loop.over_blocks
         return name in sources or apart or self.private(stmt.buffer)  # each block of threads has its own
 
     @staticmethod
@@ -322,7 +315,7 @@ class Checker(ExprChecker):
             self.bind(stmt, item)
         check_block_regions(self, stmt)
         self.blocks.append(stmt)
-        with self.under(stmt.predicate):
+        with nullcontext() if stmt.predicate is None else self.under(stmt.predicate):
             if stmt.init is not None:
                 self.stmt(stmt.init)
             self.stmt(stmt.body)
@@ -350,9 +343,7 @@ class Checker(ExprChecker):
         """The loops that a reduction runs over cannot run at the same time."""
         used = self.sources(item.binding)
         for loop in self.loops:
-            apart = loop.kind is ForKind.PARALLEL or (
-                loop.kind is ForKind.BOUND and (loop.tag or "").startswith(_LAUNCHED_APART)
-            )
+            apart = loop.kind is ForKind.PARALLEL or loop.over_blocks
             many = not (isinstance(loop.extent, ir.Const) and loop.extent.value <= 1)
             if apart and many and loop.var.name in used:
                 self.report(

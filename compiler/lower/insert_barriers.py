@@ -95,8 +95,6 @@ class _Insert:
             return self._leaf(stmt, pending)
         if isinstance(stmt, Barrier):
             return stmt, ()
-        if isinstance(stmt, Seq):
-            return self._seq(stmt, pending)
         if isinstance(stmt, For):
             return self._loop(stmt, pending)
         if isinstance(stmt, If):
@@ -110,13 +108,6 @@ class _Insert:
         if self._parted:
             raise _divergent(self._parted[-1])
         return seq(Barrier("shared"), stmt), (own,)
-
-    def _seq(self, stmt: Seq, pending: _Pending) -> tuple[Stmt, _Pending]:
-        done = []
-        for item in stmt.stmts:
-            new, pending = self.stmt(item, pending)
-            done.append(new)
-        return seq(*done), pending
 
     def _loop(self, loop: For, pending: _Pending) -> tuple[Stmt, _Pending]:
         leaf, names = self._only_leaf(loop)
@@ -190,7 +181,8 @@ class _Insert:
             new, pending = self.stmt(child, pending)
             return new
 
-        return stmt.map_bodies(one), pending
+        done = stmt.map_bodies(one)
+        return seq(*done.stmts) if isinstance(done, Seq) else done, pending
 
     def _differs(self, cond: Expr) -> str:
         """The thread variable by which a condition differs between threads, if any."""

@@ -47,7 +47,7 @@ from compiler.loops.queries import int_of
 from compiler.loops.regions import variables_of, writes_of
 from compiler.loops.simplify import Simplifier
 from compiler.render.expressions import Expressions
-from compiler.render.vocabulary import Vocabulary, memory_type
+from compiler.render.vocabulary import Vocabulary, memory_type, narrow
 
 _COMPOUND = {"add": "+=", "sub": "-=", "mul": "*="}
 SCRATCH_ALIGNMENT = 64
@@ -69,7 +69,9 @@ def render_kernel(func: Func, number: int, words: Vocabulary, facts: TargetFacts
     The argument `bufs[i]` of the kernel is the memory of `func.params[i]`. The text needs `words.prelude` in
     front of it once per file.
     """
-    return KernelPrinter(func, f"tk_k{number}", words, facts).render()
+    kernel = KernelPrinter(func, f"tk_k{number}", words, facts)
+    kernel.functions.append(FunctionPrinter(kernel, in_body=False).kernel())
+    return KernelText(kernel.name, "\n".join(kernel.functions), kernel.scratch_bytes)
 
 
 class KernelPrinter:
@@ -83,11 +85,6 @@ class KernelPrinter:
         self.written = {buffer for item in func.body.walk() for buffer in _written(item, words)}
         self.functions: list[str] = []
         self.scratch_bytes = 0
-
-    def render(self) -> KernelText:
-        main = FunctionPrinter(self, in_body=False)
-        self.functions.append(main.kernel())
-        return KernelText(self.name, "\n".join(self.functions), self.scratch_bytes)
 
 
 def _written(item: IRNode, words: Vocabulary) -> tuple[Buffer, ...]:
@@ -291,7 +288,7 @@ class FunctionPrinter(Expressions):
         else:
             self._store_vector(item)
         if name is None:
-            self.writer.stored(self.base(buffer))
+            self.writer.stored(self.pointers[buffer])
 
     def _assign(self, target: str, item: Store, value: Expr) -> None:
         """`target = value`, or `target += rest` where the value says so."""
@@ -315,7 +312,7 @@ class FunctionPrinter(Expressions):
         """A value as it lies in memory."""
         if buffer.dtype.is_bool and value.dtype.lanes > 1:
             return f"(-{self.mask(value, 8)})"
-        return self.words.narrow(value.dtype, self(value))
+        return narrow(value.dtype, self(value))
 
     def _store_vector(self, item: Store) -> None:
         buffer, index = item.buffer, item.indices[0]
@@ -333,7 +330,7 @@ class FunctionPrinter(Expressions):
             base = self.address(buffer, index.base)
             text = self.words.store_strided(kind, base, self(index.stride), value)
         else:
-            text = self.words.scatter(kind, self.base(buffer), self(index), value)
+            text = self.words.scatter(kind, self.pointers[buffer], self(index), value)
         self.writer.line(f"{text};")
 
     def _store_masked(self, item: Store) -> None:

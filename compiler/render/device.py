@@ -227,7 +227,7 @@ class _LaunchPrinter(FunctionPrinter):
             raise InternalError("a copy has no fixed size", where=item.target.buffer.name)
         to, source = (self.address(box.buffer, box.begin[0]) for box in (item.target, item.source))
         self.writer.line(starts(to, source, lanes * item.target.buffer.dtype.bytes))
-        self.writer.stored(self.base(item.target.buffer))
+        self.writer.stored(self.pointers[item.target.buffer])
 
     def _async_commit(self, _item: AsyncCommit) -> None:
         self.writer.line(self._copies()[1])
@@ -244,7 +244,7 @@ class _LaunchPrinter(FunctionPrinter):
         address = self.address(item.buffer, item.indices[0])
         text = self.device.atomic(item.op, item.buffer.dtype, address, stripped(self(item.value)))
         self.writer.line(f"{text};")
-        self.writer.stored(self.base(item.buffer))
+        self.writer.stored(self.pointers[item.buffer])
 
     # ------------------------------------------------------------ buffers
 
@@ -298,7 +298,7 @@ class _LaunchPrinter(FunctionPrinter):
 
     def _shared_array(self, buffer: Buffer, size: int, scope: str) -> None:
         name = self._named(buffer)
-        place = self.writer.scopes[0 if self.device.shared_first else -1]
+        place = self.writer.scopes[0]
         place.variables.add(name)
         ctype = self.element_type(buffer)
         if self._asks and self.device.shared_at is not None:

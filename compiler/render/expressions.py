@@ -31,7 +31,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.render.scopes import Writer
-from compiler.render.vocabulary import Vocabulary, computed, memory_type
+from compiler.render.vocabulary import Vocabulary, computed, memory_type, narrow
 
 Value: TypeAlias = int | str
 """A variable while printing: a number (its loop is being unrolled) or a C identifier."""
@@ -62,7 +62,7 @@ class Expressions:
     def place(self, buffer: Buffer, index: Expr) -> tuple[str, str]:
         """(pointer, offset) of a scalar index: the offset is a number where the pointer takes the rest."""
         terms, offset = self._sum(index)
-        base = self.base(buffer)
+        base = self.pointers[buffer]
         if not terms:
             return base, str(offset)
         if any(isinstance(part, Load) for part in index.walk()):
@@ -70,10 +70,6 @@ class Expressions:
         held = {self.values[part.name] for part in index.walk() if isinstance(part, Var)}
         names = {value for value in held if isinstance(value, str)}
         return self.writer.pointer(base, _sum_text(terms), names, self.pointer_type(buffer)), str(offset)
-
-    def base(self, buffer: Buffer) -> str:
-        """The pointer to the beginning of a buffer."""
-        return self.pointers[buffer]
 
     def pointer_type(self, buffer: Buffer) -> str:
         """`const float *`, without const where the function writes to the buffer."""
@@ -230,9 +226,7 @@ class Expressions:
     def _cast(self, expr: Cast) -> str:
         source, target = computed(expr.value.dtype), computed(expr.type)
         if expr.type != target and expr.value.dtype != expr.type:  # rounds to a narrow float
-            return self.words.widen(
-                expr.type, self.words.narrow(expr.type, self._cast_plain(expr, source, target))
-            )
+            return self.words.widen(expr.type, narrow(expr.type, self._cast_plain(expr, source, target)))
         return self._cast_plain(expr, source, target)
 
     def _cast_plain(self, expr: Cast, source: DType, target: DType) -> str:
@@ -284,7 +278,7 @@ class Expressions:
         return text
 
     def _reduce_lanes(self, expr: ReduceLanes) -> str:
-        return self.words.reduce(expr.op, self(expr.value))
+        return f"tk_reduce_{expr.op}({self(expr.value)})"
 
     def _shuffle(self, expr: Shuffle) -> str:
         if all(item.dtype.lanes == 1 for item in expr.vectors):
@@ -316,7 +310,7 @@ class Expressions:
             return (aligned or self.words.load)(expr.dtype, self.address(buffer, index.base))
         if isinstance(index, Ramp):
             return self.words.load_strided(expr.dtype, self.address(buffer, index.base), self(index.stride))
-        return self.words.gather(expr.dtype, self.base(buffer), self(index))
+        return self.words.gather(expr.dtype, self.pointers[buffer], self(index))
 
     def whole_vectors(self, index: Ramp) -> bool:
         """Whether consecutive lanes begin at a multiple of their number."""
@@ -356,7 +350,7 @@ class Expressions:
         if isinstance(index, Ramp):
             return [self.element(buffer, index.base + index.stride * lane) for lane in range(lanes)]
         name = self.named(index)
-        return [f"{self.base(buffer)}[{self.words.lane(name, lane)}]" for lane in range(lanes)]
+        return [f"{self.pointers[buffer]}[{self.words.lane(name, lane)}]" for lane in range(lanes)]
 
     def named(self, expr: Expr) -> str:
         """A value that is written more than once: a variable in front of the statement."""
@@ -365,7 +359,7 @@ class Expressions:
         return name
 
     def _share(self, buffer: Buffer, kind: DType, text: str) -> str:
-        return self.writer.shared_load(self.base(buffer), self.words.type_of(kind), text)
+        return self.writer.shared_load(self.pointers[buffer], self.words.type_of(kind), text)
 
     # ------------------------------------------------------------ masks
 
@@ -469,15 +463,10 @@ def _int_literal(value: int, kind: DType) -> str:
 
 def _float_literal(value: float, kind: DType) -> str:
     double = kind.name == "f64"
-    if value != value:
-        return '__builtin_nan("")' if double else '__builtin_nanf("")'
-    if value in (float("inf"), float("-inf")):
-        text = "__builtin_inf()" if double else "__builtin_inff()"
-        return f"(-{text})" if value < 0 else text
-    text = repr(value if double else _as_f32(value))
-    if text in ("inf", "-inf"):
-        return "__builtin_inff()" if text == "inf" else "(-__builtin_inff())"
-    text = text if double else f"{text}f"
+    text, suffix = repr(value if double else _as_f32(value)), "" if double else "f"
+    if text == "nan":
+        return f'__builtin_nan{suffix}("")'
+    text = text.replace("inf", f"__builtin_inf{suffix}()") if "inf" in text else f"{text}{suffix}"
     return f"({text})" if text.startswith("-") else text
 
 

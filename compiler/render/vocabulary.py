@@ -25,7 +25,6 @@ class DeviceWords:
     closes a group, one that waits until so many are left; None where the language has none.
     shared_at: an array in the memory that a launch asks for, at so many bytes of it, (C type, name, elements,
     offset); None where all arrays have memory of their own.
-    shared_first: arrays that a block shares are declared at the top of the function.
     fragment: the type of an opaque tile of a matrix unit, (lane map, elements of a lane); None where it is
     an array of elements like any other.
 
@@ -40,7 +39,6 @@ class DeviceWords:
     atomic: Callable[[str, DType, str, str], str]
     copies: tuple[Callable[[str, str, int], str], str, Callable[[int], str]] | None = None
     shared_at: Callable[[str, str, int, int], str] | None = None
-    shared_first: bool = True
     fragment: Callable[[str, int], str] | None = None
 
 
@@ -58,7 +56,7 @@ class Vocabulary:
     gather, scatter: lanes at a pointer plus a vector of indices; the strided ones: at every n-th element.
     rolled: what stands before a loop that the compiler must not unroll.
     apart: what stands between statements that must not share loaded values.
-    convert: conversion of each lane. widen, narrow: between a value in memory and what is computed with.
+    convert: conversion of each lane. widen: a value in memory as what is computed with.
     math: name of a function of the IR -> name of the function to call, for scalars and vectors alike.
     typed: name of a function whose operands have to be of one given type.
     build: a vector from the texts of its lanes. lane: one lane of a vector.
@@ -90,10 +88,8 @@ class Vocabulary:
     scatter: Callable[[DType, str, str, str], str]
     convert: Callable[[DType, str], str]
     select: Callable[[str, str, str], str]
-    reduce: Callable[[str, str], str]
     shuffle: Callable[[tuple[int, ...], str, str], str]
     widen: Callable[[DType, str], str]
-    narrow: Callable[[DType, str], str]
     math: Callable[[str], str]
     typed: Callable[[str, DType], str]
     build: Callable[[DType, Sequence[str]], str]
@@ -121,6 +117,11 @@ def memory_type(kind: DType) -> DType:
     if kind.name in NARROW_FLOATS:
         return dtype(f"u{kind.bits}", kind.lanes)
     return dtype("u8", kind.lanes) if kind.is_bool else kind
+
+
+def narrow(kind: DType, value: str) -> str:
+    """A value that was computed as it lies in memory."""
+    return f"tk_f32_to_{kind.name}({value})" if kind.name in NARROW_FLOATS else value
 
 
 def computed(kind: DType) -> DType:

@@ -63,11 +63,6 @@ def _widen(kind: DType, value: str) -> str:
     return f"({value} != 0)" if kind.is_bool else value
 
 
-def narrow(kind: DType, value: str) -> str:
-    """A value as it lies in memory; languages of devices have the same."""
-    return f"tk_f32_to_{kind.name}({value})" if kind.name in NARROW_FLOATS else value
-
-
 def _math(name: str) -> str:
     return f"tk_libm_{name}" if name in _LIBM else f"tk_{name}"
 
@@ -103,10 +98,8 @@ CPP = Vocabulary(
     scatter=lambda _, pointer, index, value: f"tk_scatter({pointer}, {index}, {value})",
     convert=lambda kind, value: f"tk_convert<{_MEMORY[kind.name]}>({value})",
     select=lambda mask, a, b: f"tk_select({mask}, {a}, {b})",
-    reduce=lambda op, value: f"tk_reduce_{op}({value})",
     shuffle=_shuffle,
     widen=_widen,
-    narrow=narrow,
     math=_math,
     typed=_typed,
     build=lambda kind, parts: f"{_vector(kind)}{{{', '.join(parts)}}}",

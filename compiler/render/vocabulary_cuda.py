@@ -67,7 +67,6 @@ _DEVICE = DeviceWords(
         "tk_async_commit();",
         lambda pending: f"tk_async_wait<{pending}>();",
     ),
-    shared_first=True,
 )
 
 _CUDA = replace(

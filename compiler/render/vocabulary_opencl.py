@@ -18,7 +18,6 @@ from compiler.render.vocabulary import (
     computed,
     memory_type,
 )
-from compiler.render.vocabulary_cpp import narrow
 
 HEADER = Path(__file__).resolve().parent.parent / "runtime" / "device" / "tk_opencl.h"
 
@@ -163,10 +162,8 @@ def _vocabulary(index: str) -> Vocabulary:
         ),
         convert=lambda kind, value: f"convert_{_vector(kind)}({value})",
         select=lambda mask, a, b: f"({mask} ? {a} : {b})",
-        reduce=lambda op, value: f"tk_reduce_{op}({value})",
         shuffle=_shuffle,
         widen=_widen,
-        narrow=narrow,
         math=_math,
         typed=_typed,
         build=lambda kind, parts: f"({_vector(kind)})({', '.join(parts)})",

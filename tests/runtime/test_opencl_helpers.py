@@ -13,6 +13,7 @@ import pytest
 
 from compiler.core.types import DType, dtype
 from compiler.loops.interp_math import FLOAT_FUNCTIONS
+from compiler.render.vocabulary import narrow
 from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
 from tests.support.opencl_host import Array, open_program
 
@@ -250,7 +251,7 @@ def memory_kernels(kind: str, lanes: int) -> Texts:
     index = WORDS.load(dtype("i64", lanes), "b1")
     whole = WORDS.load(vector, "b0")
     put = partial(WORDS.store, vector, "b2")
-    reduced = (f"b2[{n}] = {WORDS.reduce(op, whole)};" for n, op in enumerate(("add", "mul", "max", "min")))
+    reduced = (f"b2[{n}] = tk_reduce_{op}({whole});" for n, op in enumerate(("add", "mul", "max", "min")))
     odd = tuple(range(1, 2 * lanes, 2))
     backwards = WORDS.build(vector, [f"b0[{lanes - 1 - n}]" for n in range(lanes)])
     bodies = {
@@ -420,7 +421,7 @@ def test_narrow_floats(build: Build, kind: str) -> None:
         widened = WORDS.widen(dtype(kind, lanes), load(kind, lanes))
         params = [pointer(kind, 0), pointer("f32", 1, constant=False)]
         texts[f"widen_{lanes}"] = (params, over(codes.size, lanes, store("f32", lanes, 1, widened)))
-        narrowed = WORDS.narrow(dtype(kind, lanes), load("f32", lanes))
+        narrowed = narrow(dtype(kind, lanes), load("f32", lanes))
         params = [pointer("f32", 0), pointer(kind, 1, constant=False)]
         texts[f"narrow_{lanes}"] = (params, over(values.size, lanes, store(kind, lanes, 1, narrowed)))
     program = build(texts)
