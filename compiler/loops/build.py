@@ -99,7 +99,6 @@ class Builder:
         fn: Callable[..., ExprLike],
         combiner: str = "sum",
         dtype: DType | None = None,
-        init: Expr | None = None,
         annotations: Sequence[tuple[str, Any]] = (),
     ) -> Buffer:
         """A buffer that combines `fn(*spatial, *reduce)` over the reduce extents."""
@@ -108,7 +107,7 @@ class Builder:
         value = wrap(fn(*(item.var for item in (*spatial, *inner))), dtype or F32)
         target = self.local(name, shape, dtype or value.dtype)
         at = tuple(item.var for item in spatial)
-        start = identity_of(COMBINERS[combiner], target.dtype) if init is None else init
+        start = identity_of(COMBINERS[combiner], target.dtype)
         body = Store(target, at, binary(COMBINERS[combiner], target[at], value))
         self._emit(target.name, (*spatial, *inner), body, Store(target, at, start), annotations)
         return target

@@ -45,8 +45,8 @@ class ExprParser:
         token = self.tokens[self.at]
         return self.source.error(f"expected {what}, found {token_text(token)}", token[2])
 
-    def wrong(self, what: str, back: int = 1) -> BadInputError:
-        return self.source.error(what, self.tokens[self.at - back][2])
+    def wrong(self, what: str) -> BadInputError:
+        return self.source.error(what, self.tokens[self.at - 1][2])
 
     def take_kind(self, kind: str, what: str) -> str:
         token = self.tokens[self.at]

@@ -431,9 +431,9 @@ def test_narrow_floats(build: Build, kind: str) -> None:
         wide = np.empty(codes.size, np.float32)
         program.run(f"widen_{lanes}", [codes, wide])
         np.testing.assert_array_equal(wide, codes.view(NARROW[kind]).astype(np.float32), f"{lanes} lanes")
-        narrow = np.empty(values.size, codes.dtype)
-        program.run(f"narrow_{lanes}", [values, narrow])
-        got = narrow.view(NARROW[kind])
+        rounded = np.empty(values.size, codes.dtype)
+        program.run(f"narrow_{lanes}", [values, rounded])
+        got = rounded.view(NARROW[kind])
         np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32), f"{lanes} lanes")
 
 
