@@ -73,9 +73,7 @@ class Simplifier:
         known = self._bounds.get(name)
         if known == (low, high):
             return self
-        if known is not None:
-            return Simplifier({**self._bounds, name: (low, high)})
-        if Var(name) in self._simple or Var(name) in self._linear:
+        if known is not None or Var(name) in self._simple or Var(name) in self._linear:
             return Simplifier({**self._bounds, name: (low, high)})
         self._bounds[name] = (low, high)
         return self

@@ -47,7 +47,7 @@ def identity_of(op: str, dtype: DType) -> Expr:
     """The neutral element of a combining operation for a scalar type."""
     if op in ("add", "mul"):
         return const(0 if op == "add" else 1, dtype)
-    sign = -1 if op == "max" else 1
+    sign = {"max": -1, "min": 1}[op]
     if dtype.is_float:
         return const(sign * float("inf"), dtype)
     if not dtype.is_signed:

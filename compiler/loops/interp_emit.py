@@ -166,11 +166,15 @@ class _Statements(Codegen):
 
     def suite(self, stmt: Stmt) -> None:
         self.depth += 1
+        self.inside(stmt)
+        self.depth -= 1
+
+    def inside(self, stmt: Stmt) -> None:
+        """A statement where Python wants one."""
         before = len(self.text)
         self.stmt(stmt)
         if len(self.text) == before:
             self.line("pass")
-        self.depth -= 1
 
     def seq(self, stmt: ir.Seq | ir.Scoped) -> None:
         for item in stmt.bodies():
@@ -206,7 +210,7 @@ class _Statements(Codegen):
         self.line(f" {self.thread} = Thread()")
         watch = self.races and not self.in_parallel
         if watch:
-            self.line(f" monitor.enter({name})")
+            self.line(f" monitor.iteration = {name}")
         inside, self.in_parallel = self.in_parallel, True
         self.suite(stmt.body)
         self.in_parallel, self.thread = inside, outer
@@ -262,10 +266,7 @@ class _Statements(Codegen):
             self.suite(stmt.init)
         elif stmt.init is not None:
             self.stmt(stmt.init)
-        before = len(self.text)
-        self.stmt(stmt.body)
-        if len(self.text) == before:
-            self.line("pass")
+        self.inside(stmt.body)
         self.depth = depth
 
     def iteration(self, block: ir.Block, item: ir.Iter) -> str:

@@ -50,17 +50,13 @@ class _Log:
 
 @dataclass(slots=True, eq=False)
 class Monitor:
-    """Knows which parallel iteration and which thread of it runs, and what they touched."""
+    """Knows which iteration of the outermost parallel loop runs, which thread of it, what they touched."""
 
     iteration: int | None = None
     thread: int | None = None
     atomic: bool = False
     across_iterations: _Log = field(default_factory=_Log)
     across_threads: _Log = field(default_factory=_Log)
-
-    def enter(self, iteration: int) -> None:
-        """An iteration of the outermost parallel loop begins."""
-        self.iteration = iteration
 
     def leave(self) -> None:
         """The parallel loop is over: what follows it sees all of it."""

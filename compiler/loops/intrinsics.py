@@ -31,14 +31,13 @@ class Intrinsic:
 _INTRINSICS: dict[str, Intrinsic] = {}
 
 
-def register_intrinsic(item: Intrinsic) -> Intrinsic:
+def register_intrinsic(item: Intrinsic) -> None:
     """Make an intrinsic known; a name has one meaning."""
     if item.name in _INTRINSICS:
         raise InternalError(f"the intrinsic {item.name} is registered twice")
     if (item.single is None) == (item.collective is None):
         raise InternalError(f"the intrinsic {item.name} needs one meaning, single or collective")
     _INTRINSICS[item.name] = item
-    return item
 
 
 def intrinsic(name: str) -> Intrinsic | None:

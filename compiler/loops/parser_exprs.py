@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any, cast
 
 from compiler.core.diagnostics import BadInputError, did_you_mean
@@ -14,15 +15,12 @@ from compiler.loops.lexer import NAME, NUMBER, OP, QUOTED, SourceText, Token, to
 from compiler.loops.spelling import spelling_of
 
 _INFIX: dict[str, tuple[str, int]] = {symbol: (op, level) for op, (symbol, level) in syntax.INFIX.items()}
-_DTYPES: dict[str, DType] = {}
 
 
+@lru_cache(maxsize=1 << 12)
 def dtype_of(text: str) -> DType | None:
     """The element type that a word names, or None."""
-    found = _DTYPES.get(text)
-    if found is None and syntax.DTYPE.fullmatch(text):
-        found = _DTYPES[text] = parse_dtype(text)
-    return found
+    return parse_dtype(text) if syntax.DTYPE.fullmatch(text) else None
 
 
 class ExprParser:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, cast
 
 from compiler.core.diagnostics import InternalError
@@ -14,7 +15,6 @@ from compiler.loops.ir import Buffer, Const, Expr, Func, Region, Stmt
 from compiler.loops.spelling import spelling_of
 
 WIDTH = 110
-_SAFE_UNQUOTED: dict[str, bool] = {}
 
 
 def print_func(func: Func) -> str:
@@ -51,17 +51,14 @@ def print_expr(expr: Expr) -> str:
     return _expr(expr)[0]
 
 
+@cache
 def quote(name: str) -> str:
     """A name as it is written: bare where possible, between backticks where it would be a keyword."""
-    safe = _SAFE_UNQUOTED.get(name)
-    if safe is None:
-        safe = syntax.NAME.fullmatch(name) is not None and name not in syntax.KEYWORDS
-        if not safe and ("`" in name or not name.isprintable() or not name):
-            raise InternalError(
-                f"the name {name!r} has no text form", why="it is empty or holds ` or a control"
-            )
-        _SAFE_UNQUOTED[name] = safe
-    return name if safe else f"`{name}`"
+    if syntax.NAME.fullmatch(name) and name not in syntax.KEYWORDS:
+        return name
+    if "`" in name or not name.isprintable() or not name:
+        raise InternalError(f"the name {name!r} has no text form", why="it is empty or holds ` or a control")
+    return f"`{name}`"
 
 
 # ---------------------------------------------------------------- expressions: (text, precedence)

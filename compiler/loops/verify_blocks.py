@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
 
 from compiler.core.node import IRNode
 from compiler.loops import ir
@@ -11,20 +10,12 @@ from compiler.loops.intervals import Span, span_of
 from compiler.loops.ir import Buffer, Expr, Region, Stmt, statements
 from compiler.loops.queries import variables
 from compiler.loops.regions import buffers_of, reads_of, variables_of, writes_of
-
-
-class _Report(Protocol):
-    spans: dict[str, Span]
-
-    def report(self, sentence: str) -> None: ...
-
-    def region(self, region: Region) -> None: ...
-
+from compiler.loops.verify_exprs import ExprChecker
 
 _Access = tuple[Buffer, tuple[Expr, ...], dict[str, Span]]
 
 
-def check_block_regions(checker: _Report, block: ir.Block) -> None:
+def check_block_regions(checker: ExprChecker, block: ir.Block) -> None:
     """Regions are well formed and cover the accesses; a reduction writes one place for all its iterations."""
     for region in (*block.reads, *block.writes):
         checker.region(region)
@@ -37,14 +28,14 @@ def check_block_regions(checker: _Report, block: ir.Block) -> None:
             checker.report(
                 f"block `{block.name}` writes `{region.buffer.name}` at a place that is reduced over"
             )
-    own = _allocated(block)
+    own = {buffer.name for item in statements(block) for buffer in buffers_of(item)}
     for access, kind in _accesses(block, checker.spans):
         if access[0].name in own:
             continue
         _check_covered(checker, block, access, kind)
 
 
-def _check_covered(checker: _Report, block: ir.Block, access: _Access, kind: str) -> None:
+def _check_covered(checker: ExprChecker, block: ir.Block, access: _Access, kind: str) -> None:
     buffer, indices, spans = access
     declared = block.writes if kind == "writes" else (*block.reads, *block.writes)
     regions = [item for item in declared if item.buffer.name == buffer.name]
@@ -94,10 +85,6 @@ def _sum_of(expr: Expr) -> dict[str, int] | None:
         return {name: value * a[""] for name, value in b.items()} if set(a) == {""} else None
     sign = 1 if expr.op == "add" else -1
     return {name: a.get(name, 0) + sign * b.get(name, 0) for name in a.keys() | b.keys()}
-
-
-def _allocated(block: ir.Block) -> set[str]:
-    return {buffer.name for item in statements(block) for buffer in buffers_of(item)}
 
 
 def _accesses(block: ir.Block, spans: Mapping[str, Span]) -> Iterator[tuple[_Access, str]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from compiler.loops import ir
 from compiler.loops.intervals import Span, span_of
-from compiler.loops.ir import Buffer, Expr
+from compiler.loops.ir import Buffer, Expr, Region
 from compiler.loops.printer import print_expr
 
 
@@ -134,6 +134,12 @@ class ExprChecker:
             self.report(f"buffer `{buffer.name}` is used where it does not exist")
         elif known is not buffer and known != buffer:
             self.report(f"buffer `{buffer.name}` is not used as it was declared")
+
+    def region(self, region: Region) -> None:
+        self.known_buffer(region.buffer)
+        self.exprs((*region.begin, *region.extent))
+        if not len(region.begin) == len(region.extent) == len(region.buffer.shape):
+            self.report(f"the region of `{region.buffer.name}` has another rank than the buffer")
 
     def in_range(self, buffer: Buffer, indices: Sequence[Expr]) -> None:
         if self.guarded:

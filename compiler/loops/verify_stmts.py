@@ -380,12 +380,6 @@ class Checker(ExprChecker):
             self.report("an asynchronous copy cannot change the type")
         self.open_groups.add(stmt.group)
 
-    def region(self, region: Region) -> None:
-        self.known_buffer(region.buffer)
-        self.exprs((*region.begin, *region.extent))
-        if not len(region.begin) == len(region.extent) == len(region.buffer.shape):
-            self.report(f"the region of `{region.buffer.name}` has another rank than the buffer")
-
     def commit(self, stmt: ir.AsyncCommit) -> None:
         self.open_groups.discard(stmt.group)
         self.committed.add(stmt.group)

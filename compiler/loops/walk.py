@@ -43,12 +43,11 @@ class Scope:
     @property
     def deciding(self) -> tuple[Expr, ...]:
         """Conditions of branches and extents of loops: whether and how often the place is reached."""
-        found = (
+        return tuple(
             item.cond if isinstance(item, If) else item.extent
             for item in self.around
             if isinstance(item, If | For)
         )
-        return tuple(found)
 
 
 def scoped(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.core.node import IRNode
 from compiler.loops.build import identity_of
 from compiler.loops.ir import (
     REGISTER,
@@ -16,7 +15,6 @@ from compiler.loops.ir import (
     Binary,
     Broadcast,
     Buffer,
-    Expr,
     For,
     ForKind,
     Func,
@@ -25,10 +23,10 @@ from compiler.loops.ir import (
     Seq,
     Stmt,
     Store,
-    Var,
     const,
 )
 from compiler.loops.names import fresh, names_in
+from compiler.loops.queries import variables
 from compiler.loops.walk import Rewriter, with_body
 
 
@@ -64,15 +62,10 @@ class _Accumulate(Rewriter):
             return False
         if value.a != Load(store.buffer, store.indices) or store.mask is not None:
             return False
-        moved = {item.var for item in loop.walk() if isinstance(item, For)}
-        steady = not any(part in moved for part in _variables(store.indices[0]))
-        return steady and not any(
+        moved = {item.var.name for item in loop.walk() if isinstance(item, For)}
+        return moved.isdisjoint(variables(store.indices[0])) and not any(
             isinstance(part, Load) and part.buffer == store.buffer for part in value.b.walk()
         )
-
-
-def _variables(expr: Expr) -> set[IRNode]:
-    return {item for item in expr.walk() if isinstance(item, Var)}
 
 
 def _only_store(loop: For) -> Store | None:

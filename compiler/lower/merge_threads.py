@@ -178,9 +178,7 @@ class _Launch:
     def _thread_loop(self, loop: For, active: frozenset[str]) -> Stmt:
         assert loop.tag is not None
         axis = self.threads[loop.tag]
-        body = loop.body
-        if loop.var != axis.var:
-            body = substitute(body, {loop.var.name: axis.var})
+        body = substitute(loop.body, {loop.var.name: axis.var})
         done = self._spread(body, active | {loop.tag})
         if int_of(loop.extent) == axis.extent:
             return done

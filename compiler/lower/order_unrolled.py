@@ -7,8 +7,9 @@ into the registers beside the tile. The iterations of such a nest may run in any
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from itertools import permutations, product
+from itertools import accumulate, permutations, product
 
 from compiler.loops.build import COMBINING
 from compiler.loops.ir import Binary, Expr, For, ForKind, Func, Load, Stmt, Store, Var
@@ -81,15 +82,9 @@ def _alive(order: Sequence[For], store: Store) -> int:
             key = (which, tuple(point[dim] for dim in dims))
             first.setdefault(key, time)
             last[key] = time
-    changes: dict[int, int] = {}
-    for key, start in first.items():
-        changes[start] = changes.get(start, 0) + 1
-        changes[last[key] + 1] = changes.get(last[key] + 1, 0) - 1
-    alive = most = 0
-    for time in sorted(changes):
-        alive += changes[time]
-        most = max(most, alive)
-    return most
+    changes = Counter(first.values())
+    changes.subtract(time + 1 for time in last.values())
+    return max(accumulate(changes[time] for time in sorted(changes)), default=0)
 
 
 def _variables(load: Load) -> set[Var]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.core.node import IRNode
-from compiler.loops.ir import Binary, Const, For, ForKind, Func, Stmt, Var, binary, const
+from compiler.loops.ir import Expr, For, ForKind, Func, Stmt, Var, binary, const
+from compiler.loops.linear import divisor, is_division
 from compiler.loops.names import fresh
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import simplify_stmt, substitute
@@ -51,12 +51,9 @@ class _Split(Rewriter):
 
 def _divisors(loop: For) -> set[int]:
     """Numbers above 1 by which the variable itself is divided."""
-
-    def divides(item: IRNode) -> bool:
-        return isinstance(item, Binary) and item.op in ("floordiv", "floormod") and item.a == loop.var
-
-    return {
-        int(item.b.value)
+    divisions = (
+        item
         for item in loop.body.walk()
-        if divides(item) and isinstance(item, Binary) and isinstance(item.b, Const) and item.b.value > 1
-    }
+        if isinstance(item, Expr) and (is_division(item, "floordiv") or is_division(item, "floormod"))
+    )
+    return {divisor(item) for item in divisions if item.a == loop.var and divisor(item) > 1}

@@ -114,7 +114,8 @@ class _Launch:
         return found
 
     def _axes(self) -> Iterator[LaunchProblem]:
-        for loop in (*self._loops("blockIdx."), *self._loops("threadIdx.")):
+        loops = (*self._loops("blockIdx."), *self._loops("threadIdx."))
+        for loop in loops:
             if not isinstance(loop.extent, Const):
                 yield LaunchProblem(
                     f"the extent of {loop.tag} is not known",
@@ -122,11 +123,8 @@ class _Launch:
                     "the size of a launch is fixed when the kernel is compiled",
                     "split the loop by a constant and bind the inner part",
                 )
-        yield from self._inconsistent()
-
-    def _inconsistent(self) -> Iterator[LaunchProblem]:
         seen: dict[str, For] = {}
-        for loop in (*self._loops("blockIdx."), *self._loops("threadIdx.")):
+        for loop in loops:
             assert loop.tag is not None
             first = seen.setdefault(loop.tag, loop)
             if first.extent != loop.extent:
@@ -219,12 +217,14 @@ class _Launch:
 
     def _private(self) -> Iterator[LaunchProblem]:
         """Memory of one thread cannot be indexed by threads: each would see its own copy."""
-        outside = {param.buffer for param in statements(self.body) if isinstance(param, Alloc)}
+        own = {
+            item.buffer
+            for item in statements(self.body)
+            if isinstance(item, Alloc) and item.buffer.scope in (REGISTER, SCRATCH)
+        }
         numbered = self._thread_variables()
         for item in self.body.walk():
-            if not isinstance(item, Load | Store) or item.buffer not in outside:
-                continue
-            if item.buffer.scope not in (REGISTER, SCRATCH):
+            if not isinstance(item, Load | Store) or item.buffer not in own:
                 continue
             used = sorted(name for index in item.indices for name in variables(index) & numbered)
             if used:

@@ -43,11 +43,12 @@ from compiler.loops.ir import (
     Var,
     const,
 )
-from compiler.loops.queries import int_of
+from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import variables_of, writes_of
 from compiler.loops.simplify import Simplifier
+from compiler.loops.walk import scoped
 from compiler.render.expressions import Expressions
-from compiler.render.vocabulary import Vocabulary, memory_type, narrow
+from compiler.render.vocabulary import Vocabulary, memory_type, narrowed
 
 _COMPOUND = {"add": "+=", "sub": "-=", "mul": "*="}
 SCRATCH_ALIGNMENT = 64
@@ -147,7 +148,7 @@ class FunctionPrinter(Expressions):
 
     def _params(self, body: Stmt) -> None:
         """Pointers for those parameters that the function itself accesses."""
-        used = direct_buffers(body)
+        used = _direct_buffers(body)
         for number, buffer in enumerate(self.kernel_parts.func.params):
             if buffer in used:
                 kind = self.pointer_type(buffer)
@@ -312,7 +313,7 @@ class FunctionPrinter(Expressions):
         """A value as it lies in memory."""
         if buffer.dtype.is_bool and value.dtype.lanes > 1:
             return f"(-{self.mask(value, 8)})"
-        return narrow(value.dtype, self(value))
+        return narrowed(value.dtype, self(value))
 
     def _store_vector(self, item: Store) -> None:
         buffer, index = item.buffer, item.indices[0]
@@ -451,22 +452,15 @@ def stripped(text: str) -> str:
     return text[1:-1]
 
 
-def direct_buffers(root: IRNode, *, within_parallel: bool = False) -> set[Buffer]:
-    """Buffers that are accessed outside of parallel loops, or anywhere."""
-    found: set[Buffer] = set()
-    stack: list[IRNode] = [root]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, For) and item.kind is ForKind.PARALLEL and not within_parallel:
-            continue
-        if isinstance(item, Buffer):
-            found.add(item)
-        else:
-            stack.extend(item.children())
-    return found
+def _direct_buffers(root: Stmt) -> set[Buffer]:
+    """Buffers that are accessed outside of parallel loops."""
+    return {item for item, _ in scoped(root, closed=_is_parallel) if isinstance(item, Buffer)}
+
+
+def _is_parallel(item: IRNode) -> bool:
+    return isinstance(item, For) and item.kind is ForKind.PARALLEL
 
 
 def _free(body: Stmt, var: Var) -> set[str]:
     bound = {bound.name for item in body.walk() for bound in variables_of(item)}
-    used = {item.name for item in body.walk() if isinstance(item, Var)}
-    return used - bound - {var.name}
+    return set(variables(body) - bound - {var.name})

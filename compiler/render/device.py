@@ -39,7 +39,7 @@ from compiler.loops.ir import (
     statements,
 )
 from compiler.loops.queries import int_of
-from compiler.render.cstyle import SCRATCH_ALIGNMENT, FunctionPrinter, KernelPrinter, direct_buffers, stripped
+from compiler.render.cstyle import SCRATCH_ALIGNMENT, FunctionPrinter, KernelPrinter, stripped
 from compiler.render.matrix_text import check_tile
 from compiler.render.vocabulary import LOCAL, DeviceWords, Dim3, Vocabulary
 
@@ -129,7 +129,7 @@ class _LaunchPrinter(FunctionPrinter):
         self._asks = self._shared_of(nest) > room
         scratch = self._scratch_of(nest)
         self._block_bytes = scratch if scratch > room else 0
-        used = direct_buffers(nest, within_parallel=True)
+        used = {item for item in nest.walk() if isinstance(item, Buffer)}
         numbered = [(n, item) for n, item in enumerate(self.kernel_parts.func.params) if item in used]
         params = [f"{self.pointer_type(item)}{self.words.restrict} b{n}" for n, item in numbered]
         self.pointers.update({item: f"b{n}" for n, item in numbered})

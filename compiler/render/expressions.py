@@ -31,7 +31,7 @@ from compiler.loops.ir import (
 )
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.render.scopes import Writer
-from compiler.render.vocabulary import Vocabulary, computed, memory_type, narrow
+from compiler.render.vocabulary import Vocabulary, computed, memory_type, narrowed
 
 Value: TypeAlias = int | str
 """A variable while printing: a number (its loop is being unrolled) or a C identifier."""
@@ -226,7 +226,7 @@ class Expressions:
     def _cast(self, expr: Cast) -> str:
         source, target = computed(expr.value.dtype), computed(expr.type)
         if expr.type != target and expr.value.dtype != expr.type:  # rounds to a narrow float
-            return self.words.widen(expr.type, narrow(expr.type, self._cast_plain(expr, source, target)))
+            return self.words.widen(expr.type, narrowed(expr.type, self._cast_plain(expr, source, target)))
         return self._cast_plain(expr, source, target)
 
     def _cast_plain(self, expr: Cast, source: DType, target: DType) -> str:

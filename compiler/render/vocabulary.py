@@ -119,7 +119,7 @@ def memory_type(kind: DType) -> DType:
     return dtype("u8", kind.lanes) if kind.is_bool else kind
 
 
-def narrow(kind: DType, value: str) -> str:
+def narrowed(kind: DType, value: str) -> str:
     """A value that was computed as it lies in memory."""
     return f"tk_f32_to_{kind.name}({value})" if kind.name in NARROW_FLOATS else value
 

@@ -13,7 +13,7 @@ import pytest
 
 from compiler.core.types import DType, dtype
 from compiler.loops.interp_math import FLOAT_FUNCTIONS
-from compiler.render.vocabulary import narrow
+from compiler.render.vocabulary import narrowed
 from compiler.render.vocabulary_opencl import OPENCL_CPU, OPENCL_GPU
 from tests.support.opencl_host import Array, open_program
 
@@ -421,9 +421,9 @@ def test_narrow_floats(build: Build, kind: str) -> None:
         widened = WORDS.widen(dtype(kind, lanes), load(kind, lanes))
         params = [pointer(kind, 0), pointer("f32", 1, constant=False)]
         texts[f"widen_{lanes}"] = (params, over(codes.size, lanes, store("f32", lanes, 1, widened)))
-        narrowed = narrow(dtype(kind, lanes), load("f32", lanes))
+        rounded = narrowed(dtype(kind, lanes), load("f32", lanes))
         params = [pointer("f32", 0), pointer(kind, 1, constant=False)]
-        texts[f"narrow_{lanes}"] = (params, over(values.size, lanes, store(kind, lanes, 1, narrowed)))
+        texts[f"narrow_{lanes}"] = (params, over(values.size, lanes, store(kind, lanes, 1, rounded)))
     program = build(texts)
     with np.errstate(all="ignore"):
         want = values.astype(NARROW[kind])
