@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from compiler.loops.ir import Expr, ForKind, Func, Stmt
+from compiler.loops.ir import Expr, ForKind, Func, Stmt, Var
+from compiler.loops.linear import single
 from compiler.loops.queries import int_of
-from compiler.loops.simplify import Simplifier, substitute
+from compiler.loops.simplify import Simplifier
 from compiler.schedule.injectivity import is_circular
-from compiler.schedule.nest import (
-    Conditions,
-    Refusal,
-    executed_box,
-    make_nest,
-    no_conditions,
-    own_conditions,
-)
+from compiler.schedule.nest import Refusal, executed_box, make_nest, own_conditions
 from compiler.schedule.program import Program, Site, ranges, reads_itself
 from compiler.schedule.regions import Inner, Span, clip, keep_smaller, whole, within
 from compiler.schedule.rewriting import replace_statements, without_block
@@ -85,10 +79,11 @@ class Move:
         spans = site.box(buffer, self.inner_of(site, fixed), self.known, write=True)
         return [whole(int_of(n) or 0) if s is None else s for s, n in zip(spans, shape, strict=True)]
 
-    def moved(
-        self, spans: dict[str, Span], exact: Conditions = no_conditions
-    ) -> tuple[Stmt, tuple[str, ...]]:
-        """The block in a new nest for the place under the loop, and the names of the loops."""
+    def moved(self, spans: dict[str, Span], exact: Sequence[Expr] = ()) -> tuple[Stmt, tuple[str, ...]]:
+        """The block in a new nest for the place under the loop, and the names of the loops.
+
+        spans, exact: where iteration variables run, and conditions over them that say it exactly.
+        """
         own = own_conditions(self.site, self.outer_names)
         runs = executed_box(self.site, self.outer_names)
         if own is None or runs is None:
@@ -98,16 +93,12 @@ class Move:
                 "move the block before splitting and fusing its loops",
             )
 
-        def conditions(values: dict[str, Expr], known: Simplifier) -> list[Expr]:
-            carried = [known.simplify(substitute(item, values)) for item in own]
-            for name, span in runs.items():
-                carried.extend(within(known.linear(values[name]), 1, span, known))
-            return carried + exact(values, known)
-
-        narrow = dict(spans)
+        narrow, conditions = dict(spans), list(own)
         for name, span in runs.items():
             keep_smaller(narrow, name, span)
-        return make_nest(self.site.block, narrow, self.known, Program(self._left()).namer(), conditions)
+            conditions += within(single(Var(name)), 1, span, self.known)
+        fresh = Program(self._left()).namer()
+        return make_nest(self.site.block, narrow, self.known, fresh, (*conditions, *exact))
 
     def rebuilt(self, change: Callable[[Stmt], Stmt]) -> Func:
         """The Func without the block at its old place and with the body of the loop changed."""

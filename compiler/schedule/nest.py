@@ -20,14 +20,11 @@ from compiler.loops.ir import (
 )
 from compiler.loops.linear import Linear, conjuncts, operands, single
 from compiler.loops.queries import int_of, variables
-from compiler.loops.simplify import Simplifier
+from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.program import Fresh, Site
 from compiler.schedule.regions import Span, executed
 from compiler.schedule.rewriting import nest
-
-Conditions = Callable[[dict[str, Expr], Simplifier], list[Expr]]
-"""Makes conditions of the bindings of a block in a new nest, and of what is known there."""
 
 Refusal = Callable[[str, str, str], ScheduleError]
 """Makes an error of (what, why, hint)."""
@@ -87,25 +84,21 @@ def own_loops(site: Site, refuse: Refusal) -> list[For]:
 # ---------------------------------------------------------------- new nests
 
 
-def no_conditions(_values: dict[str, Expr], _known: Simplifier) -> list[Expr]:
-    """None but those of the domains."""
-    return []
-
-
 def make_nest(
     block: Block,
     spans: Mapping[str, Span],
     known: Simplifier,
     fresh: Fresh,
-    conditions: Conditions = no_conditions,
+    conditions: Iterable[Expr] = (),
     *,
     unit_loops: bool = False,
 ) -> tuple[Stmt, tuple[str, ...]]:
     """The block under a new loop for each iteration variable with more than one value, and their names.
 
     spans: where each variable runs; a variable that is missing runs over its whole domain. fresh: names a
-    loop; `str` keeps the names that the bindings have. conditions: more conditions, made from the new
-    bindings. Only what cannot be proved becomes a predicate. unit_loops: make loops of one iteration, too.
+    loop; `str` keeps the names that the bindings have. conditions: more conditions, over iteration and
+    outer loop variables. Only what cannot be proved becomes a predicate. unit_loops: make loops of one
+    iteration, too.
     """
     loops: list[For] = []
     iters: list[Iter] = []
@@ -126,7 +119,8 @@ def make_nest(
             checks.append(known.simplify(binding.ge(const(0, INDEX))))
             checks.append(known.simplify(binding.lt(item.extent)))
         iters.append(item.replace(binding=binding))
-    checks.extend(conditions({item.var.name: item.binding for item in iters}, known))
+    values = {item.var.name: item.binding for item in iters}
+    checks.extend(known.simplify(substitute(item, values)) for item in conditions)
     new = block.replace(iters=tuple(iters), predicate=conjunction(checks))
     return nest(loops, new), tuple(loop.var.name for loop in loops)
 

@@ -12,7 +12,7 @@ from compiler.loops.queries import variables
 from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.move import Move, is_narrower
-from compiler.schedule.nest import Conditions, own_conditions
+from compiler.schedule.nest import own_conditions
 from compiler.schedule.program import Site
 from compiler.schedule.regions import (
     Dimension,
@@ -33,10 +33,10 @@ class Provided:
         self.move, self.producers = move, producers
         self.block = move.site.block
         self.reduce = {item.var.name for item in move.site.reduce}
-        self.checks: list[Dimension] = []
+        self.checks: list[Expr] = []
         self.guards: dict[Expr, None] = {}
 
-    def iterations(self) -> tuple[dict[str, Span], Conditions]:
+    def iterations(self) -> tuple[dict[str, Span], list[Expr]]:
         """(spans of the iteration variables, conditions that make them exact)."""
         found: dict[str, Span] = {}
         for region in self.block.reads:
@@ -48,15 +48,7 @@ class Provided:
             for name, span in found.items()
             if is_narrower(self.move.site, name, span, self.move.known)
         }
-        return narrow, self._exact
-
-    def _exact(self, values: dict[str, Expr], known: Simplifier) -> list[Expr]:
-        conditions: list[Expr] = []
-        for begin, length, span in self.checks:
-            conditions.extend(
-                within(known.linear(substitute(known.emit(begin), values)), length, span, known)
-            )
-        return [*conditions, *self.guards]
+        return narrow, [*self.checks, *self.guards]
 
     def _one(self, region: Region, writers: Sequence[Site], found: dict[str, Span]) -> None:
         """Take one read into account."""
@@ -69,7 +61,7 @@ class Provided:
         ]
         for name, span in solve(wanted, move.site.spatial, move.known).items():
             keep_smaller(found, name, span)
-        self.checks.extend(wanted)
+        self.checks += [cond for window in wanted for cond in within(*window, move.known)]
 
     def _window(self, begin: Linear, length: int, span: Span, region: Region) -> Dimension:
         """One dimension of a read as a condition on spatial variables only."""

@@ -109,12 +109,8 @@ class CacheWrite(_Caching[str]):
         known = Simplifier(ranges(iters))
         at = tuple(known.simplify(substitute(item, values)) for item in indices)
         own = [substitute(item, values) for item in conditions]
-
-        def checks(bindings: dict[str, Expr], known: Simplifier) -> list[Expr]:
-            return [known.simplify(substitute(item, bindings)) for item in own]
-
         spans = {values[old].name: span for old, span in runs.items()}
-        return make_nest(copying(name, iters, *ends, at), spans, known, str, checks, unit_loops=True)[0]
+        return make_nest(copying(name, iters, *ends, at), spans, known, str, own, unit_loops=True)[0]
 
     def _indices(self, site: Site) -> tuple[Expr, ...]:
         """Where the block writes the buffer, with literal extents of 1."""
