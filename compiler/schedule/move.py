@@ -50,6 +50,31 @@ class Move:
                 "a block stays in the block around it",
                 "name a loop beside the block",
             )
+        self._check_whole()
+        self._check_lifetimes()
+
+    def _check_whole(self) -> None:
+        """A block that adds to what another one wrote cannot move alone."""
+        block = self.site.block
+        written = {region.buffer.name for region in block.writes}
+        if block.init is None and any(reads_itself(block.body, name) for name in written):
+            raise self.refuse(
+                f"{block.name} updates what another block started",
+                "the two would come apart",
+                "move the block before decompose_reduction",
+            )
+
+    def _check_lifetimes(self) -> None:
+        """A block stays in its loops if it touches a circular buffer, whose elements hold several values."""
+        for other in self.sites.values():
+            for region in other.block.writes:
+                name = region.buffer.name
+                if self.site.uses(name) and is_circular(other.block, region):
+                    raise self.refuse(
+                        f"{name} is a circular buffer: {other.name} writes its elements in turn",
+                        "what is read or written at another time is another value",
+                        "move the block before software_pipeline",
+                    )
 
     def inside(self) -> list[Site]:
         """The blocks under the loop, in program order."""
@@ -108,32 +133,6 @@ class Move:
 
     def _left(self) -> Func:
         return self.func.replace(body=without_block(self.func.body, self.site.name))
-
-
-def check_whole(move: Move) -> None:
-    """A block that adds to what another one wrote cannot move alone."""
-    block = move.site.block
-    written = {region.buffer.name for region in block.writes}
-    if block.init is None and any(reads_itself(block.body, name) for name in written):
-        raise move.refuse(
-            f"{block.name} updates what another block started",
-            "the two would come apart",
-            "move the block before decompose_reduction",
-        )
-
-
-def check_lifetimes(move: Move) -> None:
-    """A block stays in its loops if it touches a circular buffer, whose elements hold several values."""
-    block = move.site.block
-    touched = {region.buffer.name for region in (*block.reads, *block.writes)}
-    for other in move.sites.values():
-        for region in other.block.writes:
-            if region.buffer.name in touched and is_circular(other.block, region):
-                raise move.refuse(
-                    f"{region.buffer.name} is a circular buffer: {other.name} writes its elements in turn",
-                    "what is read or written at another time is another value",
-                    "move the block before software_pipeline",
-                )
 
 
 def disjoint(move: Move, a: Site, b: Site, buffer: str) -> bool:

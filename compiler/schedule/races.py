@@ -202,14 +202,10 @@ def _known_below(program: Program, loop: For) -> Simplifier:
 
 def _lives_inside(program: Program, buffer: Buffer, below: Sequence[Block]) -> bool:
     """Whether all that touches a local buffer is among the given blocks (or inside them)."""
-    if buffer not in program.func.allocs:
-        return False
-    names = {block.name for block in below}
-    for user in (*program.writers(buffer.name), *program.readers(buffer.name)):
-        around = {item.name for item in program.path(user.name) if isinstance(item, Block)}
-        if user.name not in names and not around & names:
-            return False
-    return True
+    users = (site for site in program.sites.values() if site.uses(buffer.name))
+    return buffer in program.func.allocs and all(
+        site.block in below or any(item in below for item in program.path(site.name)) for site in users
+    )
 
 
 def _loops_inside(program: Program, block: Block, loop: For, *, included: bool = False) -> Inner:

@@ -57,11 +57,10 @@ class ComputeInline(Primitive[None]):
             raise self.refuse(
                 f"nothing reads {store.buffer.name}", where=f"block {self.block}", hint="leave the block out"
             )
-        use = _Inlined(block, store, inverse, padded)
         new: dict[str, Stmt] = {}
         for reader in readers:
             self._check_reader(reader, store.buffer)
-            new[reader.name] = self._into(reader, use)
+            new[reader.name] = self._into(reader, block, store, inverse, padded=padded)
         func = replace_statements(program.func, new)
         return _without(func, self.block, store.buffer), None
 
@@ -90,46 +89,32 @@ class ComputeInline(Primitive[None]):
                 hint="inline before tensorize and blockize",
             )
 
-    def _into(self, reader: Block, use: _Inlined) -> Block:
-        known = Simplifier(ranges(reader.iters))
+    def _into(self, reader: Block, block: Block, store: Store, inverse: IndexMap, *, padded: bool) -> Block:
+        known, value = Simplifier(ranges(reader.iters)), rounded(store.value, store.buffer)
 
         def swap(item: IRNode) -> IRNode | None:
-            if not isinstance(item, Load) or item.buffer != use.store.buffer:
+            if not isinstance(item, Load) or item.buffer != store.buffer:
                 return None
-            indices = tuple(known.simplify(at) for at in use.inverse.apply(item.indices))
-            if use.padded:
-                self._check_inside(reader, use, indices, known)
-            names = (it.var.name for it in use.block.iters)
-            return known.simplify(substitute(use.value, dict(zip(names, indices, strict=True))))
+            indices = tuple(known.simplify(at) for at in inverse.apply(item.indices))
+            if padded:
+                self._check_inside(reader, block, store.buffer, indices, known)
+            values = {it.var.name: index for it, index in zip(block.iters, indices, strict=True)}
+            return known.simplify(substitute(value, values))
 
         init = None if reader.init is None else rewrite_nodes(reader.init, swap)
         return declared(reader.replace(body=rewrite_nodes(reader.body, swap), init=init))
 
     def _check_inside(
-        self, reader: Block, use: _Inlined, indices: tuple[Expr, ...], known: Simplifier
+        self, reader: Block, block: Block, buffer: Buffer, indices: tuple[Expr, ...], known: Simplifier
     ) -> None:
-        for item, index in zip(use.block.iters, indices, strict=True):
+        for item, index in zip(block.iters, indices, strict=True):
             if not _inside(index, item.extent, known):
                 raise self.refuse(
-                    f"block {reader.name} may read padding of {use.store.buffer.name}",
+                    f"block {reader.name} may read padding of {buffer.name}",
                     where=f"block {reader.name}",
                     why=f"{item.var.name} of block {self.block} would leave 0..{_sizes([item.extent])[0]}",
                     hint="inline before padding the buffer",
                 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Inlined:
-    """A pointwise block, and which iteration of it made the element at given indices."""
-
-    block: Block
-    store: Store
-    inverse: IndexMap
-    padded: bool
-
-    @property
-    def value(self) -> Expr:
-        return rounded(self.store.value, self.store.buffer)
 
 
 @dataclass(frozen=True, slots=True)

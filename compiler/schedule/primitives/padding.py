@@ -30,7 +30,7 @@ from compiler.loops.simplify import Simplifier, substitute
 from compiler.schedule.nest import own_loops
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.primitives.operand import unconverted
-from compiler.schedule.program import Fresh, Program, Site, ranges
+from compiler.schedule.program import Fresh, Program, Site, outer_blocks, ranges
 from compiler.schedule.rewriting import (
     copying,
     declared,
@@ -204,7 +204,6 @@ class PadEinsum(Primitive[tuple[str, ...]]):
         body, new = self._checked(site)
         renamed: dict[str, Buffer] = {}
         before: list[Stmt] = []
-        made: list[str] = []
         grown = {name for name, extent in new.items() if extent != _extent_in(site.block, name)}
         for access in _accesses(body):
             if access.buffer.name in renamed or not any(variables(i) & grown for i in access.indices):
@@ -212,17 +211,18 @@ class PadEinsum(Primitive[tuple[str, ...]]):
             padded = self._padded(fresh, access, new)
             renamed[access.buffer.name] = padded
             if access.buffer != body.buffer:
-                before.append(self._fill(fresh, access, padded, site.block, made))
+                before.append(self._fill(fresh, access, padded, site.block))
         after: list[Stmt] = []
         if body.buffer.name in renamed:
-            after.append(self._copy_back(fresh, body, renamed[body.buffer.name], site.block, made))
+            after.append(self._copy_back(fresh, body, renamed[body.buffer.name], site))
         iters = tuple(item.replace(extent=const(new[item.var.name])) for item in site.block.iters)
         core = site.block.replace(iters=iters)
         for old, padded in renamed.items():
             core = use_buffer(core, old, padded)
         func = program.func.replace(allocs=(*program.func.allocs, *renamed.values()))
         nest = seq(*before, _nest_like(own, core), *after)
-        return replace_statements(func, {name_of(own[0] if own else site.block): nest}), tuple(made)
+        made = tuple(block.name for part in (*before, *after) for block in outer_blocks(part))
+        return replace_statements(func, {name_of(own[0] if own else site.block): nest}), made
 
     def _checked(self, site: Site) -> tuple[Store, dict[str, int]]:
         """(the body, the new extents)."""
@@ -276,12 +276,9 @@ class PadEinsum(Primitive[tuple[str, ...]]):
         name = fresh(f"{access.buffer.name}_padded")
         return Buffer(name, access.buffer.dtype, shape)
 
-    def _fill(
-        self, fresh: Fresh, access: Load | Store, padded: Buffer, block: Block, made: list[str]
-    ) -> Stmt:
+    def _fill(self, fresh: Fresh, access: Load | Store, padded: Buffer, block: Block) -> Stmt:
         """The nest that copies an operand and writes zeros behind its end."""
         name = fresh(f"{access.buffer.name}_pad")
-        made.append(name)
         iters = fresh_iters(fresh, name, padded.shape)
         at = tuple(item.var for item in iters)
         inside: Expr | None = None
@@ -296,12 +293,10 @@ class PadEinsum(Primitive[tuple[str, ...]]):
             value = Select(inside, value, const(0, padded.dtype))
         return nest_of(declared(Block(name, iters, (), (), Store(padded, at, value))))
 
-    def _copy_back(self, fresh: Fresh, body: Store, padded: Buffer, block: Block, made: list[str]) -> Stmt:
+    def _copy_back(self, fresh: Fresh, body: Store, padded: Buffer, site: Site) -> Stmt:
         name = fresh(f"{body.buffer.name}_unpad")
-        made.append(name)
-        used = [item for item in block.iters if item.kind == "spatial"]
-        iters = fresh_iters(fresh, name, [item.extent for item in used])
-        values: dict[str, Expr] = {old.var.name: item.var for old, item in zip(used, iters, strict=True)}
+        iters = fresh_iters(fresh, name, [item.extent for item in site.spatial])
+        values = {old.var.name: item.var for old, item in zip(site.spatial, iters, strict=True)}
         at = tuple(substitute(item, values) for item in body.indices)
         return nest_of(copying(name, iters, body.buffer, padded, at))
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from compiler.loops.ir import Block, Expr, For, Func, Stmt
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
-from compiler.schedule.move import Move, check_lifetimes, check_whole, disjoint, is_narrower
+from compiler.schedule.move import Move, disjoint, is_narrower
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Program, Site
 from compiler.schedule.provided import Provided
@@ -48,8 +48,6 @@ class ComputeAt(Primitive[tuple[str, ...]]):
         """The blocks that read what the block writes; all of them have to be under the loop."""
         site = move.site
         written = {region.buffer.name for region in site.block.writes}
-        check_whole(move)
-        check_lifetimes(move)
         if outputs := written & move.program.outputs:
             raise move.refuse(
                 f"{', '.join(sorted(outputs))} is an output of the kernel",
@@ -151,8 +149,6 @@ class ReverseComputeAt(Primitive[tuple[str, ...]]):
 
     def _producers(self, move: Move) -> list[Site]:
         """The blocks under the loop that write what the block reads."""
-        check_whole(move)
-        check_lifetimes(move)
         read = {region.buffer.name for region in move.site.block.reads}
         found = [s for s in move.inside() if any(s.writes(name) for name in read)]
         if not found:
