@@ -12,7 +12,7 @@ from functools import reduce
 from math import gcd, inf, isfinite, prod
 from typing import TypeAlias
 
-from compiler.loops.ir import Binary, Const, Expr, Iter, Region, Var, const
+from compiler.loops.ir import Binary, Buffer, Const, Expr, Iter, Region, Var, const
 from compiler.loops.linear import Linear, conjuncts, constant_sum, divisor, is_division, single
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier, substitute
@@ -148,6 +148,14 @@ def box(region: Region, values: Mapping[str, Expr], inner: Inner, known: Simplif
         span, length = relax(known.linear(substitute(begin, values)), inner, known), int_of(extent)
         spans.append(None if span is None or length is None else Span(span.begin, span.extent + length - 1))
     return spans
+
+
+def region_of(buffer: Buffer, spans: Sequence[Span | None], known: Simplifier) -> Region:
+    """A box of a buffer; all of a dimension whose span is not known."""
+    begin = tuple(const(0) if span is None else known.emit(span.begin) for span in spans)
+    pairs = zip(spans, buffer.shape, strict=True)
+    extent = tuple(size if span is None else const(span.extent) for span, size in pairs)
+    return Region(buffer, begin, extent)
 
 
 def is_dense(region: Region, values: Mapping[str, Expr], inner: Inner, known: Simplifier) -> bool:

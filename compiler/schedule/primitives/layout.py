@@ -36,7 +36,7 @@ from compiler.schedule.layout_changes import LayoutChange, cannot_round_up, layo
 from compiler.schedule.nest import loop_name_of, own_loops
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, Site, ranges
-from compiler.schedule.regions import Inner, relax
+from compiler.schedule.regions import Inner, region_of, relax
 from compiler.schedule.rewriting import (
     declared,
     fresh_iters,
@@ -138,12 +138,13 @@ class _Accesses(AccessRewriter):
         if item.buffer.name != self.old.name:
             return item
         if isinstance(item, Region):
-            return self._box(item, self.known)
+            return self._box(item)
         indices = tuple(self.known.simplify(index) for index in self.map.apply(item.indices))
         return item.replace(buffer=self.new, indices=indices)
 
-    def _box(self, region: Region, known: Simplifier) -> Region:
+    def _box(self, region: Region) -> Region:
         """The box around the new places of a box."""
+        known = self.known
         inside = [Var(f"@{number}") for number in range(len(region.begin))]
         sizes = [int_of(item) or 1 for item in region.extent]
         for var, size in zip(inside, sizes, strict=True):
@@ -153,12 +154,8 @@ class _Accesses(AccessRewriter):
             begin + var if size > 1 else begin
             for begin, var, size in zip(region.begin, inside, sizes, strict=True)
         )
-        begins, extents = [], []
-        for index, whole in zip(self.map.apply(at), self.new.shape, strict=True):
-            span = relax(known.linear(index), moving, known)
-            begins.append(const(0) if span is None else known.emit(span.begin))
-            extents.append(whole if span is None else const(span.extent))
-        return Region(self.new, tuple(begins), tuple(extents))
+        spans = [relax(known.linear(index), moving, known) for index in self.map.apply(at)]
+        return region_of(self.new, spans, known)
 
 
 def _fill_padding(func: Func, buffer: Buffer, layout: LayoutChange) -> tuple[Func, tuple[str, ...]]:

@@ -76,22 +76,20 @@ class DecomposePadding(Primitive[tuple[str, ...]]):
         kept = {loop.var.name for loop in own}
         interior = body.replace(value=body.value.a)
         nests = [self._part(site.block, self.block, inside, interior, fresh, kept)]
-        made: list[str] = []
         limits: dict[str, Range] = {name: (0, extent) for name, extent in extents.items()}
         for number, item in enumerate(site.block.iters):
             name = item.var.name
             low, high = inside[name]
             for side, part in (("before", (0, low)), ("behind", (high, extents[name]))):
                 if part[0] < part[1]:
-                    border = fresh(f"{self.block}_{side}{number}")
-                    made.append(border)
-                    filled = {**limits, name: part}
+                    border, filled = fresh(f"{self.block}_{side}{number}"), {**limits, name: part}
                     nests.append(
                         self._part(site.block, border, filled, body.replace(value=body.value.b), fresh)
                     )
             limits[name] = inside[name]
         place = name_of(own[0] if own else site.block)
-        return replace_statements(program.func, {place: seq(*nests)}), tuple(made)
+        made = tuple(block.name for part in nests[1:] for block in outer_blocks(part))
+        return replace_statements(program.func, {place: seq(*nests)}), made
 
     def _select(self, block: Block) -> tuple[Store, dict[str, int]]:
         body, extents = block.body, _extents(block)

@@ -65,14 +65,10 @@ class _Reduction:
         used = variables(block.predicate) if block.predicate is not None else frozenset()
         used = used.union(*(variables(item.binding) for item in block.iters))
         copied = [loop for loop in self.loops[first:] if loop.var.name in used]
-        names: dict[str, Expr] = {
-            loop.var.name: Var(self.fresh(f"{loop.var.name}_{suffix}")) for loop in copied
-        }
+        names = {loop.var.name: Var(self.fresh(f"{loop.var.name}_{suffix}")) for loop in copied}
         loops = []
         for loop in copied:
-            var = names[loop.var.name]
-            assert isinstance(var, Var)
-            new = loop.replace(var=var, extent=substitute(loop.extent, names))
+            new = loop.replace(var=names[loop.var.name], extent=substitute(loop.extent, names))
             loops.append(new if keep_kinds else new.replace(kind=ForKind.SERIAL, tag=None, annotations=()))
         iters = tuple(item.replace(binding=substitute(item.binding, names)) for item in block.iters)
         predicate = None if block.predicate is None else substitute(block.predicate, names)

@@ -32,7 +32,7 @@ from compiler.schedule.match import Places, match
 from compiler.schedule.nest import conjunction
 from compiler.schedule.primitives.base import Primitive
 from compiler.schedule.program import Fresh, Program, inner_loops, outer_blocks, ranges
-from compiler.schedule.regions import Inner, box
+from compiler.schedule.regions import Inner, box, region_of
 from compiler.schedule.rewriting import duplicate, nest, replace_statements, use_buffer
 from compiler.schedule.tensor_intrinsics import TensorIntrinsic, find_tensor_intrinsic, flat_nest, names
 
@@ -169,12 +169,7 @@ class _Split:
         found: dict[Region, None] = {}
         for region in declared:
             spans = box(region, self.values, moving, self.known)
-            begin = tuple(const(0) if span is None else self.known.emit(span.begin) for span in spans)
-            extent = tuple(
-                whole if span is None else const(span.extent)
-                for span, whole in zip(spans, region.buffer.shape, strict=True)
-            )
-            found[Region(region.buffer, begin, extent)] = None
+            found[region_of(region.buffer, spans, self.known)] = None
         return tuple(found)
 
 

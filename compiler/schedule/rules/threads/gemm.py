@@ -75,17 +75,16 @@ def find_axes(block: Site) -> Axes | None:
     sizes = [_group_of(found, item) for item in spatial]
     if any(size < 0 for size in sizes):
         return None
-    sides: list[tuple[Part, frozenset[int]]] = []
-    for number, (item, size) in enumerate(zip(spatial, sizes, strict=True)):
-        sides += _parts(number, item, size, found)
-    last = [side for part, side in sides if part.extent > 1]
-    if not last or len(last[-1]) != 1:
-        return None
-    (right,) = last[-1]
     roles: dict[frozenset[int], list[Part]] = {}
-    for part, side in sides:
-        if part.extent > 1:
-            roles.setdefault(side, []).append(part)
+    last: frozenset[int] = frozenset()
+    for number, (item, size) in enumerate(zip(spatial, sizes, strict=True)):
+        for part, side in _parts(number, item, size, found):
+            if part.extent > 1:
+                roles.setdefault(side, []).append(part)
+                last = side
+    if len(last) != 1:
+        return None
+    (right,) = last
     batch, columns = roles.pop(frozenset({0, 1}), []), roles.pop(frozenset({right}))
     rows = roles.pop(frozenset({1 - right}), [])
     return None if roles else Axes(tuple(batch), tuple(rows), tuple(columns), 1 - right)
@@ -293,7 +292,7 @@ class ImplicitGemm:
         """Factors are padded where they are computed; what follows reads the padded result."""
         result = []
         for stage in stages:
-            padded = [name for name in made if self.reads(name, stage)]
+            padded = [name for name in made if stage in {a.buffer.name for a in self.s.site(name).loads}]
             if padded:
                 self.s.compute_inline(stage)
                 self.s.set_scope(self.s.site(padded[0]).target, SHARED)
@@ -304,9 +303,6 @@ class ImplicitGemm:
             self.total = self.s.site(self.name).target
             self.s.set_scope(self.total, REGISTER)
         return result
-
-    def reads(self, name: str, buffer: str) -> bool:
-        return any(load.buffer.name == buffer for load in self.s.site(name).loads)
 
     # -- loops
 

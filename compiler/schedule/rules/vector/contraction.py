@@ -67,7 +67,7 @@ from compiler.schedule.schedule import Schedule
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Which axis of a reduction block does what (indices into the block's iterations).
+    """Which spatial axis of a reduction block does what.
 
     lane: the spatial axis spread over vector lanes; row: the spatial axis tiled in registers beside it
     (None: none); line: the spatial axis whose steps are rows of the same kind, one after the other (None:
@@ -75,9 +75,9 @@ class Roles:
     along the lane axis that read different inputs, 0 when there is one group.
     """
 
-    lane: int
-    row: int | None
-    line: int | None
+    lane: Iter
+    row: Iter | None
+    line: Iter | None
     packed: Access | None
     group: int = 0
 
@@ -85,7 +85,6 @@ class Roles:
 def find_roles(facts: Site) -> Roles | None:
     """Recognise a contraction; None when no axis can be spread over lanes."""
     spatial = facts.spatial
-    order = {item.var.name: number for number, item in enumerate(facts.block.iters)}
     constants = [load for load in facts.loads if load.buffer.scope == CONSTANT and plainly_indexed(load)]
     others = [load for load in facts.loads if load not in constants]
     packed = constants[0] if len(constants) == 1 else None
@@ -104,9 +103,9 @@ def find_roles(facts: Site) -> Roles | None:
         for item in spatial
         if item is not lane and extent_of(item.extent) > 1 and _is_row(item, packed, facts.loads, lane)
     ]
-    row = order[rows[-1].var.name] if rows else None
-    line = order[rows[-2].var.name] if len(rows) > 1 and packed is not None else None
-    return Roles(order[lane.var.name], row, line, packed, sizes.pop() if sizes else 0)
+    row = rows[-1] if rows else None
+    line = rows[-2] if len(rows) > 1 and packed is not None else None
+    return Roles(lane, row, line, packed, sizes.pop() if sizes else 0)
 
 
 def _lane_axis(spatial: tuple[Iter, ...], packed: Access | None, others: list[Access]) -> Iter | None:
@@ -170,9 +169,7 @@ def cycles(block: Site, facts: TargetFacts) -> float | None:
 
 def problem_of(block: Site, roles: Roles, lanes: int) -> ContractionProblem:
     """The sizes of a contraction."""
-    iters = block.block.iters
-    lane, row = iters[roles.lane], iters[roles.row] if roles.row is not None else None
-    line = iters[roles.line] if roles.line is not None else None
+    lane, row, line = roles.lane, roles.row, roles.line
     used = {item.var.name for item in (lane, row, line) if item is not None}
     packed = roles.packed
     return ContractionProblem(
@@ -218,16 +215,8 @@ class _Contraction:
         facts: TargetFacts,
         chooser: Chooser,
     ) -> None:
-        self.s, self.name = schedule, name
+        self.s, self.name, self.block, self.roles = schedule, name, block, roles
         self.lanes, self.facts, self.chooser = lanes, facts, chooser
-        self._take(block, roles)
-
-    def _take(self, block: Site, roles: Roles) -> None:
-        self.block, self.roles = block, roles
-        iters = block.block.iters
-        self.lane = iters[roles.lane]
-        self.row = iters[roles.row] if roles.row is not None else None
-        self.line = iters[roles.line] if roles.line is not None else None
 
     def run(self, epilogue: str | None) -> None:
         accumulator = self.block.target
@@ -247,20 +236,20 @@ class _Contraction:
     def split_groups(self, accumulator: str, epilogue: str) -> None:
         """Make the channel group an axis of its own; the rest of the rule sees one group at a time."""
         size = self.roles.group
-        store, lane = self.block.store, self.lane.var
+        store, lane = self.block.store, self.roles.lane.var
         self._split_buffer(accumulator, store, lane, size)
         self._split_constants(self.block, lane, size)
         reader = self.s.site(epilogue)
         runs_along = self._epilogue_lane(reader, accumulator)
         if runs_along is not None:
             self._split_constants(reader, runs_along, size)
-        split_iteration(self.s, self.name, self.roles.lane, size)
+        split_iteration(self.s, self.name, _number_of(self.block, lane), size)
         if runs_along is not None:
             split_iteration(self.s, epilogue, _number_of(reader, runs_along), size)
         block = self.s.site(self.name)
         roles = find_roles(block)
         assert roles is not None
-        self._take(block, roles)
+        self.block, self.roles = block, roles
 
     def _split_constants(self, block: Site, var: Var, size: int) -> None:
         for load in block.loads:
@@ -282,12 +271,14 @@ class _Contraction:
         reader = self.s.site(epilogue)
         lane_var = self._epilogue_lane(reader, accumulator)
         store = self.block.store
-        if not is_lane_of(store.indices[-1], self.lane.var.name):  # else it has a blocked output's layout
-            lane_dim = self._dim_of(store, self.lane)
+        if not is_lane_of(
+            store.indices[-1], self.roles.lane.var.name
+        ):  # else it has a blocked output's layout
+            lane_dim = self._dim_of(store, self.roles.lane)
             self.s.transform_layout(accumulator, lanes_last(len(store.indices), lane_dim, self.lanes))
         if lane_var is not None:
             lanes_innermost(self.s, reader, lane_var, self.lanes)
-        strip_mine(self.s, self.name, self.roles.lane, self.lanes)
+        strip_mine(self.s, self.name, _number_of(self.block, self.roles.lane.var), self.lanes)
         if lane_var is not None:
             strip_mine(self.s, epilogue, _number_of(reader, lane_var), self.lanes)
 
@@ -296,7 +287,7 @@ class _Contraction:
         axes = AXES[: len(packed.indices)]
         pairs = zip(axes, packed.indices, strict=True)
         place = {index.name: axis for axis, index in pairs if isinstance(index, Var)}
-        lane = place.get(self.lane.var.name)
+        lane = place.get(self.roles.lane.var.name)
         if lane is None:
             return IndexMap.identity(len(axes))
         reduce = [place[item.var.name] for item in self.block.reduce if item.var.name in place]
@@ -316,7 +307,7 @@ class _Contraction:
     def _epilogue_lane(self, reader: Site, accumulator: str) -> Var | None:
         """The epilogue's variable that runs along the lane axis of the accumulator."""
         load = next(item for item in reader.loads if item.buffer.name == accumulator)
-        uses = variables(load.indices[self._dim_of(self.block.store, self.lane)])
+        uses = variables(load.indices[self._dim_of(self.block.store, self.roles.lane)])
         found = [item.var for item in reader.spatial if item.var.name in uses]
         return found[0] if len(found) == 1 else None
 
@@ -338,7 +329,7 @@ class _Contraction:
         reduce = loops[len(loops) - len(self.block.reduce) :]
         lane_loop = loops[len(loops) - len(reduce) - 1]
         named = dict(zip([item.var.name for item in self.block.spatial], loops, strict=False))
-        block_loop = named.pop(self.lane.var.name)
+        block_loop = named.pop(self.roles.lane.var.name)
         k_outer, k_tile = s.split(block_loop, (None, tile.vectors))
         m_outer, rows = self._split_rows(problem, tile, named)
         reduce = self._split_reduce(reduce)
@@ -359,11 +350,12 @@ class _Contraction:
         self, problem: ContractionProblem, tile: RegisterTile, named: dict[str, str]
     ) -> tuple[str | None, list[str]]:
         """(loop over tiles of rows or lines, loops inside a tile); takes the loops it uses out of `named`."""
-        if self.row is None:
+        row, line = self.roles.row, self.roles.line
+        if row is None:
             return None, []
-        row_loop = named.pop(self.row.var.name)
-        if tile.lines > 1 and self.line is not None:
-            outer, lines = self.s.split(named.pop(self.line.var.name), (None, tile.lines))
+        row_loop = named.pop(row.var.name)
+        if tile.lines > 1 and line is not None:
+            outer, lines = self.s.split(named.pop(line.var.name), (None, tile.lines))
             self.s.annotate(outer, PARTITION, 1)
             return outer, [lines, row_loop]
         tail = "guard" if problem.rows % tile.rows == 0 else "shift"
