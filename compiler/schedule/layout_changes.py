@@ -7,7 +7,7 @@ these maps; steps that round loops up use them to see which elements are padding
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from compiler.core.node import IRNode
@@ -73,12 +73,12 @@ def cannot_round_up(func: Func, block: Block, name: str, extent: int) -> str | N
         return f"the extent of {name} is not a constant"
     if extent <= domain:
         return None
-    beyond = {**ranges(block.iters), name: (domain, extent - 1)}
-    if (found := _leaves_a_buffer(block, name, beyond)) is not None:
+    known = Simplifier({**ranges(block.iters), name: (domain, extent - 1)})
+    if (found := _leaves_a_buffer(block, name, known)) is not None:
         return found
     if item.kind == "spatial":
-        return _spoils_writes(func, block, beyond)
-    return _spoils_sum(func, block, name, beyond)
+        return _spoils_writes(func, block, known)
+    return _spoils_sum(func, block, name, known)
 
 
 def _boxes(block: Block, *touched: Callable[[IRNode], tuple[Region, ...]]) -> list[Region]:
@@ -90,8 +90,7 @@ def _uses(indices: tuple[Expr, ...], name: str) -> bool:
     return any(name in variables(index) for index in indices)
 
 
-def _leaves_a_buffer(block: Block, name: str, beyond: Mapping[str, tuple[int, int]]) -> str | None:
-    known = Simplifier(beyond)
+def _leaves_a_buffer(block: Block, name: str, known: Simplifier) -> str | None:
     for item in _boxes(block, reads_of, writes_of):
         if not _uses(item.begin, name):
             continue
@@ -119,8 +118,7 @@ def is_padding(
     return False, None
 
 
-def _spoils_writes(func: Func, block: Block, beyond: Mapping[str, tuple[int, int]]) -> str | None:
-    known = Simplifier(beyond)
+def _spoils_writes(func: Func, block: Block, known: Simplifier) -> str | None:
     for item in _boxes(block, writes_of):
         padding, content = is_padding(func, item.buffer, item.begin, known)
         if not padding:
@@ -130,12 +128,12 @@ def _spoils_writes(func: Func, block: Block, beyond: Mapping[str, tuple[int, int
     return None
 
 
-def _spoils_sum(func: Func, block: Block, name: str, beyond: Mapping[str, tuple[int, int]]) -> str | None:
+def _spoils_sum(func: Func, block: Block, name: str, known: Simplifier) -> str | None:
     body = block.body
     if not (isinstance(body, Store) and isinstance(body.value, Binary) and body.value.op == "add"):
         return "only sums can take more terms without changing"
     update = update_of(body)
-    if update is None or not _is_zero(func, update[1], name, Simplifier(beyond)):
+    if update is None or not _is_zero(func, update[1], name, known):
         return f"the terms beyond the end of {name} are not known to be 0"
     return None
 

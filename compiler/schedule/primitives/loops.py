@@ -292,8 +292,9 @@ class Vectorize(Primitive[None]):
         reducing = reduce_blocks(loop)
         if reducing and reducing == outer_blocks(loop) and all(map(_combines, reducing)):
             check_serial(loop, self.name)
-            return _with_kind(program.func, loop, ForKind.VECTORIZED)
-        return _with_kind(program.func, _independent(self, program, self.loop), ForKind.VECTORIZED)
+        else:
+            _independent(self, program, self.loop)
+        return _with_kind(program.func, loop, ForKind.VECTORIZED)
 
 
 @dataclass(frozen=True, slots=True)

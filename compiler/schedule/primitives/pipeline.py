@@ -418,12 +418,10 @@ class VThread(Primitive[tuple[str, ...]]):
 def _apart(writer: Site, other: Site, name: str, fixed: set[str], loop: str, known: Simplifier) -> bool:
     """Whether different iterations of the loop touch different elements of a buffer in the two blocks."""
     mine = _spans([writer], name, fixed, known, write=True)
-    parts = [other.writes(name), other.reads(name)]
-    for write in (True, False):
-        if parts[0 if write else 1]:
-            theirs = _spans([other], name, fixed, known, write=write)
-            if not any(_tiles(a, b, loop) for a, b in zip(mine, theirs, strict=True)):
-                return False
+    for write, used in ((True, other.writes(name)), (False, other.reads(name))):
+        theirs = _spans([other], name, fixed, known, write=write)
+        if used and not any(_tiles(a, b, loop) for a, b in zip(mine, theirs, strict=True)):
+            return False
     return True
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
 from math import prod
+from operator import mul
 from typing import ClassVar
 
 from compiler.loops.ir import Block, Const, Expr, For, ForKind, Func, Region, Stmt, Var, const, minimum, seq
@@ -92,10 +94,7 @@ def check_serial(loop: For, asked: str) -> None:
 
 def _rest(extent: Expr, factors: tuple[Expr, ...]) -> bool:
     """Whether the new loops run more often than the old one did."""
-    total: Expr = const(1)
-    for factor in factors:
-        total = total * factor
-    return simplify(total - extent) != const(0)
+    return simplify(reduce(mul, factors, const(1)) - extent) != const(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +140,7 @@ class Tail:
 
     def index(self) -> Expr:
         """The old loop variable in terms of the new ones."""
-        inner: Expr = const(1)
-        for part in self.parts[1:]:
-            inner = inner * part.extent
+        inner = reduce(mul, (part.extent for part in self.parts[1:]), const(1))
         return self.parts[0].var * inner + self.inside()
 
     def body(self, index: Expr) -> Stmt:

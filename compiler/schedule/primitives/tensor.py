@@ -60,7 +60,8 @@ class Blockize(Primitive[str]):
         known = site.known
         split = _Split(fresh, block, {item.var.name for item in inner}, known, self.refuse)
         before, inside = split.predicate()
-        body = nest(inner, block.replace(iters=split.inner_iters(), predicate=inside))
+        iters = tuple(item.replace(binding=split.values[item.var.name]) for item in block.iters)
+        body = nest(inner, block.replace(iters=iters, predicate=inside))
         moving = Inner({item.var.name: int_of(item.extent) or 1 for item in inner})
         outer = Block(
             fresh(f"{block.name}_o"),
@@ -144,9 +145,6 @@ class _Split:
         self.outer.append(Iter(var, count, item.kind, self.known.emit(binding)))
         self.known = self.known.bind(var.name, 0, (int_of(count) or 1) - 1)
         self.values[item.var.name] = self.known.simplify(var * size + part)
-
-    def inner_iters(self) -> tuple[Iter, ...]:
-        return tuple(item.replace(binding=self.values[item.var.name]) for item in self.block.iters)
 
     def predicate(self) -> tuple[Expr | None, Expr | None]:
         """The conditions for the new block and for the old one."""

@@ -17,8 +17,7 @@ def schedule_threads(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -
     """Schedule a kernel, whose parameters have their layouts, for a device that binds threads."""
     block_reduction(schedule, facts)
     for name, block in schedule.program.blocks.items():
-        is_open = block.is_reduction and name in schedule.blocks() and not is_placed(schedule, name)
-        if is_open:
+        if block.is_reduction and name in schedule.blocks() and not is_placed(schedule, name):
             _reduction(schedule, name, facts, chooser)
     for name, block in schedule.program.blocks.items():
         if not block.is_reduction and not is_placed(schedule, name):

@@ -271,14 +271,13 @@ class _Contraction:
         reader = self.s.site(epilogue)
         lane_var = self._epilogue_lane(reader, accumulator)
         store = self.block.store
-        if not is_lane_of(
-            store.indices[-1], self.roles.lane.var.name
-        ):  # else it has a blocked output's layout
-            lane_dim = self._dim_of(store, self.roles.lane)
+        lane = self.roles.lane
+        if not is_lane_of(store.indices[-1], lane.var.name):  # else it has a blocked output's layout
+            lane_dim = self._dim_of(store, lane)
             self.s.transform_layout(accumulator, lanes_last(len(store.indices), lane_dim, self.lanes))
         if lane_var is not None:
             lanes_innermost(self.s, reader, lane_var, self.lanes)
-        strip_mine(self.s, self.name, _number_of(self.block, self.roles.lane.var), self.lanes)
+        strip_mine(self.s, self.name, _number_of(self.block, lane.var), self.lanes)
         if lane_var is not None:
             strip_mine(self.s, epilogue, _number_of(reader, lane_var), self.lanes)
 
