@@ -22,7 +22,6 @@ from compiler.loops.ir import (
     Stmt,
     Var,
     const,
-    seq,
 )
 from compiler.loops.linear import Linear
 from compiler.loops.walk import N, Rewriter, Scope, is_empty
@@ -103,7 +102,3 @@ class _Statements(Rewriter):
             return self.parts(item)
         chosen = item.then if holds else item.orelse
         return Seq(()) if chosen is None else self.visit(chosen)
-
-    def visit_seq(self, item: Seq) -> Stmt:
-        done = self.parts(item)
-        return item if done is item else seq(*done.stmts)

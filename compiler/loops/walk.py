@@ -13,7 +13,22 @@ from typing import TypeVar, cast
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.core.types import INDEX
 from compiler.loops.arith import Simplifier
-from compiler.loops.ir import Alloc, Block, Buffer, Expr, For, Func, If, Indexed, Iter, Let, Region, Seq, Stmt
+from compiler.loops.ir import (
+    Alloc,
+    Block,
+    Buffer,
+    Expr,
+    For,
+    Func,
+    If,
+    Indexed,
+    Iter,
+    Let,
+    Region,
+    Seq,
+    Stmt,
+    seq,
+)
 from compiler.loops.names import fresh
 from compiler.loops.regions import buffers_of
 
@@ -87,6 +102,12 @@ class Rewriter:
         """Rewrite one statement."""
         method = getattr(self, f"visit_{type(item).__name__.lower()}", None)
         return cast(Stmt, method(item)) if method is not None else self.parts(item)
+
+    def visit_seq(self, item: Seq) -> Stmt:
+        """Flattens sequences in a sequence, as passes that leave several statements for one make them."""
+        done = self.parts(item)
+        nested = any(isinstance(one, Seq) for one in done.stmts)
+        return seq(*done.stmts) if nested or done is not item else item
 
     def part(self, item: N) -> N:
         """What becomes of an expression, a region or a buffer of a statement."""

@@ -50,7 +50,7 @@ from compiler.loops.ir import (
 from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
-from compiler.loops.walk import Rewriter, bind_loop, with_body, with_own_buffers
+from compiler.loops.walk import Rewriter, Scope, bind_loop, with_body, with_own_buffers
 from compiler.lower.capabilities import MASKED_MEMORY
 
 UNROLLED_PIECES = 4
@@ -81,10 +81,13 @@ class _Vectorize(Rewriter):
         if extent is None or self.target.vector_bits == 0:
             return loop.replace(kind=ForKind.SERIAL)
         lanes = self.target.lanes(_widest(loop.body))
+        outer = self.scope
         try:
             return self._pieces(loop, extent, lanes)
         except _NotVectorizableError:
             return loop.replace(kind=ForKind.SERIAL)
+        finally:
+            self.scope = outer
 
     def _pieces(self, loop: For, extent: int, lanes: int) -> Stmt:
         """Full vectors, then the rest in powers of two."""
@@ -94,7 +97,7 @@ class _Vectorize(Rewriter):
             done.append(self._vector(loop, const(0), lanes))
         elif full > 1:
             outer = Var(fresh(f"{loop.var.name}_vec", self.names))
-            self.known.bind(outer.name, 0, full - 1)
+            self.scope = Scope(self.scope.around, self.known.bind(outer.name, 0, full - 1))
             body = self._vector(loop, binary("mul", outer, lanes), lanes)
             kind = ForKind.UNROLLED if full <= UNROLLED_PIECES else ForKind.SERIAL
             done.append(For(outer, const(full), body, kind))

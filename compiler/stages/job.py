@@ -47,8 +47,9 @@ class CompileJob:
         target = get_target(options.target, options.arch, tf32=options.tf32)
         _check_stage(options.stop_after)
         edit = read_edit(options.start_from) if options.start_from else None
-        dump, external = Dump.open(options.dump), ExternalData(model.parent)
-        return cls(model, options, target, load_settings(), external, dump, edit, progress=progress)
+        settings, external = load_settings(), ExternalData(model.parent)
+        dump = Dump.open(options.dump)  # last, as it removes the earlier one
+        return cls(model, options, target, settings, external, dump, edit, progress=progress)
 
     @property
     def last(self) -> str:

@@ -167,7 +167,8 @@ class ReverseComputeInline(Primitive[None]):
         for item in block.body.walk():
             if isinstance(item, Load) and item.buffer in program.func.allocs:
                 makers = program.writers(item.buffer.name)
-                if len(makers) == 1 and len(program.readers(item.buffer.name)) == 1:
+                uses = sum(bool(site.reads(item.buffer.name)) for site in program.sites.values())
+                if len(makers) == 1 and uses == 1:
                     loads[item] = makers[0].block
         candidates = {maker.name: maker for maker in loads.values()}
         if len(candidates) != 1:

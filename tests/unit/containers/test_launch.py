@@ -262,3 +262,7 @@ def test_tks_own_failures_are_125_and_looking_has_the_usual_codes(tk: Tk) -> Non
     assert tk("image", "run", "cpu", *nowhere, "--explain", "--", "true").code == 4
     assert tk("image", "run", "cpu", *nowhere).code == 125
     assert tk("image", "run", "--nonsense").code == 2
+    for mistake in (("--locked", "--frozen"), ("--with", "missing.sh"), ("--with-apt", "bad name!")):
+        assert tk("image", "run", "cpu", *mistake, "--", "true").code == 125
+        assert tk("image", "shell", "cpu", *mistake).code == 125
+        assert tk("image", "run", "cpu", *mistake, "--explain", "--", "true").code in (2, 3)

@@ -56,3 +56,15 @@ def test_a_target_is_looked_up_once(
     options = compiler.CompileOptions(tmp_path / "m.so", arch="x86-64-v3")
     assert [compiler.compile_model(convolution, options).cached for _ in range(2)] == [False, True]
     assert len(found) == 2
+
+
+def test_a_mistake_leaves_the_earlier_dump(
+    convolution: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = compiler.CompileOptions(tmp_path / "m.so", arch="x86-64-v3", dump=tmp_path / "dump")
+    CompileJob.of(convolution, options)
+    (tmp_path / "dump" / "mine").touch()
+    monkeypatch.setenv("TK_JOBS", "many")
+    with pytest.raises(compiler.UsageError, match="TK_JOBS"):
+        CompileJob.of(convolution, options)
+    assert (tmp_path / "dump" / "mine").exists()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -138,16 +139,11 @@ def image_run_command(
         shown = prepare(target.connect(engine), replace(request, build=False))
         show_launch(shown, explain=explain, json=json)
         return
-    with failing():
-        if not command:
-            raise UsageError(
-                "no program to run", where="tk image run", hint=f"tk image run {name} -- COMMAND"
-            )
-        if json:  # standard output is the program's
-            raise UsageError(
-                "--json shows what would be run", where="--json", hint="add --explain or --dry-run"
-            )
-        status = launch(request, engine)
+    if not command:
+        raise UsageError("no program to run", where="tk image run", hint=f"tk image run {name} -- COMMAND")
+    if json:  # standard output is the program's
+        raise UsageError("--json shows what would be run", where="--json", hint="add --explain or --dry-run")
+    status = launch(request, engine)
     if status:
         raise typer.Exit(status)
 
@@ -194,3 +190,14 @@ def failing() -> Iterator[None]:
     except TkError as error:
         error.code = cast("ExitCode", FAILED)
         raise
+
+
+def running_a_program(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with that status for its mistakes, too, unless the program is only shown."""
+
+    @functools.wraps(command)
+    def running(**values: Any) -> None:
+        with contextlib.nullcontext() if values["explain"] or values["dry_run"] else failing():
+            command(**values)
+
+    return running
