@@ -7,26 +7,35 @@ from pathlib import Path
 import pytest
 
 import compiler
+from tests.support.small_networks import EACH_KIND, kinds_of, small_of_each_kind
 from toolchain import zoo
+from toolchain.zoo import build, write
+from toolchain.zoo.builder import Draft
 
 LEFT_OUT = {"perceptron-2gb"}
 """Larger than one protobuf message: tests/e2e/test_library_file.py has it."""
-SMALL = {"mnist", "squeezenet", "mobilenetv2", "transformer-encoder"}
-"""Quick enough for every run of the tests: plain, depthwise and pointwise convolutions, and attention."""
+SMALL = {
+    EACH_KIND, "mnist", "squeezenet", "mobilenetv2", "transformer-encoder", "transformer-encoder-decomposed",
+}  # fmt: skip
+"""Quick enough for every run of the tests; together they have every kind of kernel."""
 MOST_ERROR = 1e-4
 MOST_BESIDE_CONSTANTS = 2_000_000
 
 NETWORKS = [
     pytest.param(name, marks=[] if name in SMALL else [pytest.mark.slow])
-    for name in zoo.networks()
+    for name in (EACH_KIND, *zoo.networks())
     if name not in LEFT_OUT
 ]
+
+
+def draft(name: str) -> Draft:
+    return small_of_each_kind() if name == EACH_KIND else build.draft(zoo.network(name))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network(name: str, tmp_path: Path) -> None:
     model, library = tmp_path / f"{name}.onnx", tmp_path / f"{name}.so"
-    zoo.make(name, model)
+    write.write_model(draft(name), model)
     report = compiler.compile_model(model, compiler.CompileOptions(output=library))
     assert report.library_bytes <= report.constant_bytes + MOST_BESIDE_CONSTANTS
     for threads in (1, 2):
@@ -42,4 +51,11 @@ def test_network(name: str, tmp_path: Path) -> None:
 
 
 def test_the_small_networks_exist() -> None:
-    assert zoo.networks().keys() >= SMALL | LEFT_OUT
+    assert {EACH_KIND, *zoo.networks()} >= SMALL | LEFT_OUT
+
+
+def test_the_small_networks_have_every_kind_of_kernel() -> None:
+    kinds = {name: {*kinds_of(draft(name))} for name in (EACH_KIND, *zoo.networks())}
+    often = set().union(*(kinds[name] for name in SMALL))
+    rare = {(kind, name) for name, some in kinds.items() for kind in some - often}
+    assert not rare
