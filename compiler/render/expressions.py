@@ -283,9 +283,12 @@ class Expressions:
     def _shuffle(self, expr: Shuffle) -> str:
         if all(item.dtype.lanes == 1 for item in expr.vectors):
             parts = [self(expr.vectors[lane]) for lane in expr.lanes]
-            return self.words.build(computed(expr.dtype), parts)
-        first, second = expr.vectors[0], expr.vectors[-1]
-        return self.words.shuffle(expr.lanes, self(first), self(second))
+            kind = _held(expr)
+            if expr.dtype.is_bool:
+                parts = [f"({self.words.types[kind.scalar.name]})-{part}" for part in parts]
+            return self.words.build(computed(kind), parts)
+        held = [self.mask(item, mask_bits(expr)) if item.dtype.is_bool else self(item) for item in expr.vectors]
+        return self.words.shuffle(expr.lanes, held[0], held[-1])
 
     # ------------------------------------------------------------ loads
 
@@ -414,6 +417,8 @@ def mask_bits(expr: Expr) -> int:
         return max(mask_bits(expr.a), mask_bits(expr.b))
     if isinstance(expr, Unary):
         return mask_bits(expr.a)
+    if isinstance(expr, Shuffle):
+        return max(map(mask_bits, expr.vectors))
     if isinstance(expr, Call):
         return computed(expr.args[0].dtype).bits
     if isinstance(expr, Cast):

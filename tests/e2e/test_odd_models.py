@@ -125,6 +125,14 @@ SHAPES = {
 
 TYPES = {
     "truth out": Case([node("Less", "x z", "y")], {"x": normal(1, 252), "z": normal(1, 252)}, "y"),
+    "truth out of a convolution": Case(
+        [node("Conv", "x w", "c"), node("Greater", "c z", "y")],
+        {"x": normal(1, 3, 20)}, "y", {"w": normal(32, 3, 3), "z": np.array(0.1, np.float32)},
+    ),
+    "truth mirrored": Case(
+        [node("Pad", "c p", "y", mode="reflect")],
+        {"c": RNG.random((5, 33)) > 0.5}, "y", {"p": np.array([0, 1, 0, 1])},
+    ),
     "truth in": Case(
         [node("Where", "c x z", "y"), node("Not", "c", "n")],
         {"c": RNG.random((3, 37)) > 0.5, "x": normal(3, 37), "z": normal(3, 37)}, "y n",

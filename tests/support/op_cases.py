@@ -111,6 +111,10 @@ def elementwise() -> Iterator[Case]:
     for power in (2, 3, 0.5, 1, -1, 1.7):
         yield Case("Pow", [POSITIVE, scalar(power)], known=[1], label=f"to{power}", tolerance=1e-4)
     yield Case("Pow", [POSITIVE, ints(5, low=0, high=4, dtype=np.int32)], opset=13)
+    whole = ints(3, 17, low=-5, high=5, dtype=np.int32)
+    yield Case("Pow", [whole, ints(17, low=0, high=4, dtype=np.int32)], opset=13, label="i32")
+    yield Case("Pow", [np.abs(whole) + 1, floats(17, low=-1)], opset=13, label="fractions")
+    yield Case("Pow", [ints(3, 5, low=1), ints(5, low=-1, high=4)], opset=13, label="i64")
     yield Case("Mod", [ints(4, 3), ints(3, low=1, high=5)], opset=13)
     yield Case("Mod", [ints(4, 3), ints(3, low=1, high=5)], {"fmod": 1}, opset=13)
     yield Case("Mod", [X, floats(5, low=0.5)], {"fmod": 1}, opset=13)
@@ -181,6 +185,7 @@ def indexing() -> Iterator[Case]:
     for mode in ("constant", "edge", "reflect"):
         yield Case("Pad", [IMAGE], {"pads": pads, "mode": mode}, 10)
         yield Case("Pad", [IMAGE, i64(*pads)], {"mode": mode}, 13, known=[1])
+    yield Case("Pad", [bools(5, 17), i64(0, 1, 0, 1)], {"mode": "reflect"}, 13, known=[1])
     yield Case("Pad", [IMAGE, i64(*pads), scalar(1.5)], opset=13, known=[1, 2])
     yield Case("Pad", [IMAGE, i64(0, -1, 2, 0, 0, 2, -1, 0)], opset=13, known=[1])
     yield Case("Pad", [IMAGE, i64(1, 2, 3, 0), scalar(-1), i64(-1, 1)], opset=18, known=[1, 2, 3])
@@ -232,6 +237,9 @@ def reductions() -> Iterator[Case]:
         yield Case(f"Reduce{op}", [source, i64(1, 2)], {"keepdims": 0}, 18, known=[1])
         yield Case(f"Reduce{op}", [source], {"noop_with_empty_axes": 1}, 18)
     yield Case("ReduceSum", [ints(3, 4), i64(0)], opset=13, known=[1])
+    for op in ("Mean", "L1", "L2", "SumSquare", "LogSum", "LogSumExp"):
+        whole = ints(3, 4, 5, low=1, high=9, dtype=np.int32)
+        yield Case(f"Reduce{op}", [whole], {"axes": [1]}, 11, label="i32")
     yield Case("ReduceMean", [floats(2, 1, 3)], {"axes": [1]}, 11)
     for op in ("ArgMax", "ArgMin"):
         yield Case(op, [X], {"axis": 1}, 11)
@@ -351,6 +359,8 @@ def sources() -> Iterator[Case]:
     yield Case("Range", [scalar(1, np.int64), scalar(10, np.int64), scalar(4, np.int64)], known=[0, 1, 2])
     yield Case("Range", [scalar(1), scalar(-1), scalar(-0.3)], known=[0, 1, 2])
     yield Case("EyeLike", [floats(3, 4)], {"k": 1})
+    yield Case("EyeLike", [ints(3, 4, dtype=np.int32)], label="i32")
+    yield Case("EyeLike", [ints(3, 4)], {"dtype": TensorProto.DOUBLE}, label="f64")
 
 
 CASES = [

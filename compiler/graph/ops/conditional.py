@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.core.types import F64
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
 from compiler.graph.ir import Node, NodeInfo, TensorType
@@ -55,7 +56,9 @@ def _power_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
 
 
 def _power(a: Attrs, x: Expr, y: Expr) -> Expr:
-    return Binary("pow", x, narrow(y, x.dtype))
+    """Of integers in f64, as exponents may be fractions or negative."""
+    wide = x.dtype if x.dtype.is_float else F64
+    return Binary("pow", narrow(x, wide), narrow(y, wide))
 
 
 def _power_expand(e: Emitter, item: Node) -> Values | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from compiler.core.types import I64, INDEX, DType
+from compiler.core.types import F64, I64, INDEX, DType
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array, accumulate_type
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
@@ -160,11 +160,23 @@ def _mean_expand(e: Emitter, item: Node) -> Values:
     return (e.emit("Div", total, emit_scalar(e, count, source)),)
 
 
+def _in_floats(e: Emitter, value: Value, fn: Callable[[Value], Value]) -> Value:
+    """A function of floats; of integers in f64, whose result is cut towards zero."""
+    kind = value.type.dtype
+    if kind.is_float:
+        return fn(value)
+    return e.emit("Cast", fn(e.emit("Cast", value, to=F64)), to=kind)
+
+
 def _log_sum_exp_expand(e: Emitter, item: Node) -> Values:
-    source, axes = item.inputs[0], item.attrs.integers("axes")
-    top = e.emit("ReduceMax", source, axes=axes, keepdims=True)
-    total = _sum(e, e.emit("Exp", e.emit("Sub", source, top)), item)
-    return (e.emit("Add", e.emit("Log", total), e.emit("Reshape", top, shape=item.output.type.shape)),)
+    axes = item.attrs.integers("axes")
+
+    def log_sum_exp(source: Value) -> Value:
+        top = e.emit("ReduceMax", source, axes=axes, keepdims=True)
+        total = _sum(e, e.emit("Exp", e.emit("Sub", source, top)), item)
+        return e.emit("Add", e.emit("Log", total), e.emit("Reshape", top, shape=item.output.type.shape))
+
+    return (_in_floats(e, item.inputs[0], log_sum_exp),)
 
 
 def _sum_of(op: str, after: str = "") -> Callable[[Emitter, Node], Values]:
@@ -172,7 +184,7 @@ def _sum_of(op: str, after: str = "") -> Callable[[Emitter, Node], Values]:
         source = item.inputs[0]
         prepared = e.emit("Mul", source, source) if op == "Mul" else e.emit(op, source) if op else source
         total = _sum(e, prepared, item)
-        return (e.emit(after, total) if after else total,)
+        return (_in_floats(e, total, lambda value: e.emit(after, value)) if after else total,)
 
     return expand
 

@@ -100,7 +100,7 @@ def _eye_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     kind = inputs[0].type
     if kind.rank != 2:
         raise UnsupportedError(f"EyeLike of {kind} is not supported, only of matrices")
-    return (), {"shape": kind.shape, "k": Attrs(attrs).integer("k"), "dtype": attrs.get("dtype", F32)}
+    return (), {"shape": kind.shape, "k": Attrs(attrs).integer("k"), "dtype": attrs.get("dtype", kind.dtype)}
 
 
 def _eye(attrs: Attrs) -> Array:

@@ -64,12 +64,13 @@ template <class V> TK_INLINE V tk_load_strided(const tk_scalar<V> *from, int64_t
     }
 }
 
-/* to[i * step] = lane i, in the order of the lanes. */
-template <class V> TK_INLINE void tk_store_strided(tk_scalar<V> *to, int64_t step, V v) {
+/* to[i * step] = lane i, in the order of the lanes; `T` is as wide as a lane, as bytes of bool are unsigned. */
+template <class T, class V> TK_INLINE void tk_store_strided(T *to, int64_t step, V v) {
+    static_assert(sizeof(T) == sizeof(tk_scalar<V>), "a lane of another size than what it is stored to");
     if constexpr (tk_lanes<V> == 1) {
-        *to = v;
+        *to = (T)v;
     } else {
-        for (int i = 0; i < tk_lanes<V>; i++) to[i * step] = v[i];
+        for (int i = 0; i < tk_lanes<V>; i++) to[i * step] = (T)v[i];
     }
 }
 
