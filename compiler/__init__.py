@@ -13,6 +13,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from compiler.core.answer import Answer as Answer
+from compiler.core.companion import Companion as Companion
 from compiler.core.diagnostics import BadInputError as BadInputError
 from compiler.core.diagnostics import BuildError as BuildError
 from compiler.core.diagnostics import CrashError as CrashError
@@ -29,7 +30,6 @@ from compiler.core.files import replace_atomic as replace_atomic
 from compiler.core.files import sha256_file as sha256_file
 from compiler.core.files import stream_atomic as stream_atomic
 from compiler.core.files import write_atomic as write_atomic
-from compiler.core.process import Companion as Companion
 from compiler.core.process import run as run
 from compiler.core.process import stop_all as stop_all
 from compiler.core.progress import Progress as Progress

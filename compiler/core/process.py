@@ -1,4 +1,4 @@
-"""The one place that starts programs: an argument list, never a shell; no child outlives its call."""
+"""The one place that starts programs: an argument list, never a shell; no child outlives its call, nor us."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from compiler.core.companion import cannot_start, reap_if_killed, reaped
 from compiler.core.diagnostics import CrashError, HostError
 
 _GRACE_SECONDS = 0.5
@@ -152,39 +153,6 @@ class _Checker:
             raise self._error
 
 
-class Companion:
-    """A program that is told things while we live and acts when we end, also when we are killed.
-
-    It reads lines from its standard input, whose end is how it knows ours. It has a session of its own.
-    """
-
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
-        try:
-            self._child = subprocess.Popen(
-                list(argv),
-                env=dict(env),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise _cannot_start(argv, error) from error
-
-    def tell(self, line: str) -> None:
-        """Send one line; when the companion is gone, nobody is told."""
-        stream = self._child.stdin
-        if stream is not None:
-            with contextlib.suppress(OSError, ValueError):
-                stream.write(f"{line}\n".encode())
-                stream.flush()
-
-    def dismiss(self) -> None:
-        """Close its input; wait for its end if it has nothing to do, else leave it to its work."""
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-            self._child.communicate(timeout=_GRACE_SECONDS)
-
-
 def stop_all() -> None:
     """Kill every program that `run` waits for in any thread, and from now on each one as soon as it starts.
 
@@ -220,18 +188,10 @@ def _start(
                 _running.add(child)
                 if _stopped.is_set():
                     _kill_group(child)
-            return child
     except OSError as error:
-        raise _cannot_start(argv, error) from error
-
-
-def _cannot_start(argv: Sequence[str], error: OSError) -> HostError:
-    return HostError(
-        f"cannot start `{argv[0]}`",
-        where=" ".join(argv),
-        why=error.strerror or str(error),
-        hint=f"install the package that provides `{Path(argv[0]).name}`, or put it on the PATH",
-    )
+        raise cannot_start(argv, error) from error
+    reap_if_killed(child.pid)
+    return child
 
 
 @contextlib.contextmanager
@@ -265,6 +225,7 @@ def _forget(child: subprocess.Popen[bytes]) -> None:
         _kill_group(child)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_GRACE_SECONDS)
+    reaped(child.pid)
     for stream in (child.stdin, child.stdout, child.stderr):
         if stream is not None:
             with contextlib.suppress(OSError):

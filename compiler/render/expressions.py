@@ -287,7 +287,9 @@ class Expressions:
             if expr.dtype.is_bool:
                 parts = [f"({self.words.types[kind.scalar.name]})-{part}" for part in parts]
             return self.words.build(computed(kind), parts)
-        held = [self.mask(item, mask_bits(expr)) if item.dtype.is_bool else self(item) for item in expr.vectors]
+        held = [
+            self.mask(item, mask_bits(expr)) if item.dtype.is_bool else self(item) for item in expr.vectors
+        ]
         return self.words.shuffle(expr.lanes, held[0], held[-1])
 
     # ------------------------------------------------------------ loads

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from compiler.core.types import F32, I64
+from compiler.core.types import I64
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array, from_numpy, to_numpy
 from compiler.graph.ir import TensorType

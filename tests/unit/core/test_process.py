@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +15,7 @@ import pytest
 from compiler.core import process
 from compiler.core.diagnostics import CrashError, HostError
 from tests.support.processes import ended
+from tests.support.sources import ROOT
 
 
 def python(code: str) -> list[str]:
@@ -133,3 +138,19 @@ def test_errors_are_heard_line_by_line_beside_the_output() -> None:
     done = process.run(["sh", "-c", "echo one; echo two >&2; echo three"], on_error_line=lines.append)
     assert (done.stdout, done.stderr) == ("one\nthree\n", "two\n")
     assert lines == ["two"]
+
+
+@pytest.mark.parametrize("code", ["", "import os; os.fork() and os.waitpid(-1, 0); "])
+def test_nothing_outlives_a_process_that_is_killed(code: str, tmp_path: Path) -> None:
+    """Also what a program has started itself, as `g++` starts `cc1plus`, and in a process that was forked."""
+    note = tmp_path / "pids"
+    script = f"sleep 100 & echo $$ $! $PPID >{note}.part; mv {note}.part {note}; wait"
+    run = f"{code}from compiler import run; run(['sleep', '0']); run(['sh', '-c', {script!r}])"
+    with subprocess.Popen(python(run), env={**os.environ, "PYTHONPATH": str(ROOT)}) as parent:
+        while not note.exists():
+            time.sleep(0.01)
+        shell, sleeping, caller = map(int, note.read_text().split())
+        os.kill(caller, signal.SIGKILL)
+        assert ended(shell)
+        assert ended(sleeping)
+        parent.kill()

@@ -1,0 +1,96 @@
+"""Programs that outlive us for a moment, to clean up when we are killed.
+
+Nobody is told of SIGKILL but who reads from a pipe whose other end we hold: it ends with us.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from compiler.core.diagnostics import HostError
+
+_GRACE_SECONDS = 0.5
+_KILL_WHAT_RUNS = """
+running=
+while read -r word group; do
+    rest=
+    for one in $running; do [ "$one" = "$group" ] || rest="$rest $one"; done
+    running=$rest
+    [ "$word" = started ] && running="$running $group"
+done
+for one in $running; do kill -s KILL -- "-$one"; done
+"""
+"""For `sh`: keeps the process groups that it is told of, and kills them when there is no more to read."""
+_lock = threading.RLock()  # re-entrant: a signal handler may end a program while its own thread holds it
+_reapers: dict[int, Companion | None] = {}
+"""By our own process id, as a forked process needs one of its own; None where none can be started."""
+
+
+class Companion:
+    """A program that is told things while we live and acts when we end, also when we are killed.
+
+    It reads lines from its standard input, whose end is how it knows ours. It has a session of its own.
+    """
+
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+        try:
+            self._child = subprocess.Popen(
+                list(argv),
+                env=dict(env),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise cannot_start(argv, error) from error
+
+    def tell(self, line: str) -> None:
+        """Send one line; when the companion is gone, nobody is told."""
+        stream = self._child.stdin
+        if stream is not None:
+            with contextlib.suppress(OSError, ValueError):
+                stream.write(f"{line}\n".encode())
+                stream.flush()
+
+    def dismiss(self) -> None:
+        """Close its input; wait for its end if it has nothing to do, else leave it to its work."""
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            self._child.communicate(timeout=_GRACE_SECONDS)
+
+
+def reap_if_killed(group: int) -> None:
+    """Have a process group killed when this process ends without having said `reaped`."""
+    _tell(f"started {group}")
+
+
+def reaped(group: int) -> None:
+    """A process group has ended: its number may soon be another's."""
+    _tell(f"ended {group}")
+
+
+def _tell(line: str) -> None:
+    with _lock:
+        own = os.getpid()
+        if own not in _reapers:
+            _reapers[own] = None
+            with contextlib.suppress(HostError):
+                _reapers[own] = Companion(["sh", "-c", _KILL_WHAT_RUNS], os.environ)
+        reaper = _reapers[own]
+        if reaper is not None:
+            reaper.tell(line)
+
+
+def cannot_start(argv: Sequence[str], error: OSError) -> HostError:
+    """What is said of a program that the system does not start."""
+    return HostError(
+        f"cannot start `{argv[0]}`",
+        where=" ".join(argv),
+        why=error.strerror or str(error),
+        hint=f"install the package that provides `{Path(argv[0]).name}`, or put it on the PATH",
+    )
