@@ -55,9 +55,9 @@ class Launch:
     """One device function with what it is started with.
 
     grid: blocks along x, y, z. block: threads of a block. shared_bytes: memory that the threads of a block
-    share. params: which parameters of the kernel's Func it takes, in order. elastic: fewer blocks along x do
-    the same work, each more of it. block_bytes: global memory that each block has to itself; its address
-    comes behind the parameters.
+    share; dynamic_bytes: what of these the function does not declare itself. params: which parameters of the
+    kernel's Func it takes, in order. elastic: fewer blocks along x do the same work, each more of it.
+    block_bytes: global memory that each block has to itself; its address comes behind the parameters.
     """
 
     name: str
@@ -67,6 +67,7 @@ class Launch:
     params: tuple[int, ...]
     elastic: bool = False
     block_bytes: int = 0
+    dynamic_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,8 @@ class _LaunchPrinter(FunctionPrinter):
         text = "\n".join([f"// {name}: {sizes}", f"{head} {{", *self.writer.lines, "}", ""])
         taken = tuple(n for n, _ in numbered)
         elastic = _is_grid(nest)
-        return text, Launch(name, grid, block, self._shared_bytes, taken, elastic, self._block_bytes)
+        dynamic = self._shared_bytes if self._asks and self.device.shared_at is not None else 0
+        return text, Launch(name, grid, block, self._shared_bytes, taken, elastic, self._block_bytes, dynamic)
 
     def _shared_of(self, nest: Stmt) -> int:
         """Bytes of all arrays that the threads of a block share."""

@@ -71,9 +71,9 @@ class PlanSymbol:
 class PlanLaunch:
     """One launch of device function number `function` for a step; `args` number the arguments of all steps.
 
-    grid: blocks along x, y, z; block: threads of one; shared_bytes: what a block shares. elastic: grid[0] is
-    the most that make sense, fewer do the same work. block_bytes: global memory of each block to itself; its
-    address is one more argument.
+    grid: blocks along x, y, z; block: threads of one; shared_bytes: what a block shares, dynamic_bytes: what
+    of these the launch asks for. elastic: grid[0] is the most that make sense, fewer do the same work.
+    block_bytes: global memory of each block to itself; its address is one more argument.
     """
 
     function: int
@@ -82,6 +82,7 @@ class PlanLaunch:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int
+    dynamic_bytes: int = 0
     elastic: bool = False
     block_bytes: int = 0
 
@@ -177,7 +178,17 @@ def _device(plan: DevicePlan) -> list[str]:
     for item in plan.launches:
         grid, block = _braces(*item.grid), _braces(*item.block)
         numbers = (item.function, item.step, first, len(item.args))
-        rows.append(_braces(*numbers, grid, block, item.shared_bytes, int(item.elastic), item.block_bytes))
+        rows.append(
+            _braces(
+                *numbers,
+                grid,
+                block,
+                item.shared_bytes,
+                item.dynamic_bytes,
+                int(item.elastic),
+                item.block_bytes,
+            )
+        )
         first += len(item.args)
     lines += _table("tk_launch", "launches", rows)
     named = (("functions", plan.functions), ("launches", plan.launches), ("launch_args", range(first)))

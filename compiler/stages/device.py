@@ -37,6 +37,7 @@ def device_plan(target: str, kernels: Sequence[Kernel], steps: Sequence[PlanStep
             grid=launch.grid,
             block=launch.block,
             shared_bytes=launch.shared_bytes,
+            dynamic_bytes=launch.dynamic_bytes,
             elastic=launch.elastic,
             block_bytes=launch.block_bytes,
         )

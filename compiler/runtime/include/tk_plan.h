@@ -111,6 +111,7 @@ typedef struct tk_launch {
   int32_t first_arg, n_args; /* into tk_device_plan.args */
   uint32_t grid[3], block[3]; /* blocks along x, y, z; threads of one block */
   uint32_t shared_bytes;      /* memory that the threads of a block share */
+  uint32_t dynamic_bytes;     /* of these, what the function does not declare itself: the launch asks for it */
   uint32_t elastic;           /* 1: grid[0] is the most that makes sense, fewer blocks do the same work */
   int64_t block_bytes;        /* not 0: global memory of each block; its address is one more argument */
 } tk_launch;

@@ -30,7 +30,8 @@ struct Launch {
   int32_t function;  // index into Program::functions
   uint32_t grid[3];  // blocks (work-groups) along x, y, z
   uint32_t block[3]; // threads (work-items) of one block
-  uint32_t shared_bytes;
+  uint32_t shared_bytes;  // what the threads of a block share in all
+  uint32_t dynamic_bytes; // of these, what the function does not declare itself
 };
 
 // Work in order. Used by one thread at a time. Except for finish() and elapsed(), calls may return before

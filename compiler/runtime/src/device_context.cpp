@@ -135,7 +135,8 @@ tk_status DeviceContext::launch_all(bool timed) {
     const Launch launch = {item.function,
                            {columns(item), item.grid[1], item.grid[2]},
                            {item.block[0], item.block[1], item.block[2]},
-                           item.shared_bytes};
+                           item.shared_bytes,
+                           item.dynamic_bytes};
     const int32_t n_args = item.n_args + (item.block_bytes != 0 ? 1 : 0);
     if (const tk_status status = queue_->launch(launch, args, n_args)) return status;
     args += n_args;

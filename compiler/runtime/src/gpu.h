@@ -38,8 +38,6 @@ class GpuApi {
   virtual int load(const Image &image, void **module) = 0;
   virtual void unload(void *module) = 0;
   virtual int find(void *module, const char *name, void **function) = 0;
-  // Bytes that the function's own arrays take of what a block shares.
-  virtual int static_shared(void *function, int *bytes) = 0;
   virtual int allow_shared(void *function, int bytes) = 0;
 
   virtual int allocate(size_t bytes, void **memory) = 0;
@@ -49,7 +47,7 @@ class GpuApi {
   virtual void close_stream(void *stream) = 0;
   virtual int wait(void *stream) = 0;
   virtual int copy(Copy kind, void *to, const void *from, size_t bytes, void *stream) = 0;
-  virtual int launch(void *function, const Launch &launch, unsigned dynamic_bytes, void *stream, void **params) = 0;
+  virtual int launch(void *function, const Launch &launch, void *stream, void **params) = 0;
 
   virtual int open_event(void **event) = 0;
   virtual void close_event(void *event) = 0;

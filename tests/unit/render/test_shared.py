@@ -53,7 +53,7 @@ def test_small_arrays_have_a_fixed_size() -> None:
     made = rendered(32 << 10, get_target("cuda:sm_80").facts)
     assert "TK_SHARED_AT" not in made.text
     assert "__shared__ float s0[8192]" in made.text
-    assert made.launches[0].shared_bytes == (32 << 10) + 128
+    assert (made.launches[0].shared_bytes, made.launches[0].dynamic_bytes) == ((32 << 10) + 128, 0)
 
 
 def test_large_ones_share_what_the_launch_asks_for() -> None:
@@ -61,7 +61,7 @@ def test_large_ones_share_what_the_launch_asks_for() -> None:
     places = re.findall(r"TK_SHARED_AT\(float, (\w+), (\d+), (\d+)\);", made.text)
     assert [(int(size), int(at)) for _, size, at in places] == [(24576, 0), (32, 96 << 10)]
     assert "__shared__" not in made.text
-    assert made.launches[0].shared_bytes == (96 << 10) + 128
+    assert made.launches[0].shared_bytes == made.launches[0].dynamic_bytes == (96 << 10) + 128
 
 
 def test_the_compiler_takes_them(tmp_path: Path) -> None:

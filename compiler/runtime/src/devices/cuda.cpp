@@ -21,7 +21,6 @@ typedef struct Opaque *Handle; // CUcontext, CUmodule, CUfunction, CUstream, CUe
 
 constexpr Status kOutOfMemory = 2, kNoDevice = 100;
 constexpr int kMajor = 75, kMinor = 76;           // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
-constexpr int kSharedBytes = 1;                   // CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
 constexpr int kDynamicSharedBytes = 8;            // CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 constexpr unsigned kNonBlocking = 1;              // CU_STREAM_NON_BLOCKING
 constexpr int kCaptureThreadLocal = 1;            // CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
@@ -40,7 +39,6 @@ constexpr int32_t kDLCUDA = 2;
   use(load_module, "cuModuleLoadData", (Handle *, const void *))                                                  \
   use(unload_module, "cuModuleUnload", (Handle))                                                                  \
   use(get_function, "cuModuleGetFunction", (Handle *, Handle, const char *))                                      \
-  use(function_attribute, "cuFuncGetAttribute", (int *, int, Handle))                                             \
   use(set_function_attribute, "cuFuncSetAttribute", (Handle, int, int))                                           \
   use(malloc, "cuMemAlloc_v2", (Pointer *, size_t))                                                               \
   use(free, "cuMemFree_v2", (Pointer))                                                                            \
@@ -150,9 +148,6 @@ class CudaApi final : public GpuApi {
   int find(void *module, const char *name, void **function) override {
     return driver.get_function(handles(function), handle(module), name);
   }
-  int static_shared(void *function, int *bytes) override {
-    return driver.function_attribute(bytes, kSharedBytes, handle(function));
-  }
   int allow_shared(void *function, int bytes) override {
     return driver.set_function_attribute(handle(function), kDynamicSharedBytes, bytes);
   }
@@ -173,9 +168,9 @@ class CudaApi final : public GpuApi {
     if (kind == Copy::kDownload) return driver.download(to, pointer(from), bytes, handle(stream));
     return driver.within(pointer(to), pointer(from), bytes, handle(stream));
   }
-  int launch(void *function, const Launch &launch, unsigned dynamic_bytes, void *stream, void **params) override {
+  int launch(void *function, const Launch &launch, void *stream, void **params) override {
     return driver.launch_kernel(handle(function), launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
-                                launch.block[1], launch.block[2], dynamic_bytes, handle(stream), params, nullptr);
+                                launch.block[1], launch.block[2], launch.dynamic_bytes, handle(stream), params, nullptr);
   }
 
   int open_event(void **event) override { return driver.create_event(handles(event), 0); }

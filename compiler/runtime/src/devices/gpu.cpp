@@ -44,14 +44,9 @@ class Entered {
 #define TK_CALL(what, call) \
   if (const int status = (call)) return refused(*api_, what, status)
 
-struct Function {
-  void *handle;
-  int static_shared;
-};
-
 class GpuQueue final : public Queue {
  public:
-  GpuQueue(GpuApi *api, int32_t number, const std::vector<Function> *functions, void *stream, bool own)
+  GpuQueue(GpuApi *api, int32_t number, const std::vector<void *> *functions, void *stream, bool own)
       : api_(api), number_(number), functions_(functions), stream_(stream), own_(own) {}
 
   ~GpuQueue() override {
@@ -76,12 +71,11 @@ class GpuQueue final : public Queue {
     TK_ENTER("a launch failed");
     params_.clear();
     for (int32_t i = 0; i < n_args; ++i) params_.push_back(const_cast<void **>(&args[i]));
-    const Function &function = (*functions_)[static_cast<size_t>(launch.function)];
-    const unsigned dynamic = function.static_shared > 0 ? 0 : launch.shared_bytes;
-    if (dynamic > kUsualShared)
+    void *const function = (*functions_)[static_cast<size_t>(launch.function)];
+    if (launch.dynamic_bytes > kUsualShared)
       TK_CALL("a launch asks for more shared memory than the device gives",
-              api_->allow_shared(function.handle, static_cast<int>(dynamic)));
-    TK_CALL("a launch failed", api_->launch(function.handle, launch, dynamic, stream_, params_.data()));
+              api_->allow_shared(function, static_cast<int>(launch.dynamic_bytes)));
+    TK_CALL("a launch failed", api_->launch(function, launch, stream_, params_.data()));
     return TK_OK;
   }
 
@@ -140,7 +134,7 @@ class GpuQueue final : public Queue {
 
   GpuApi *const api_;
   const int32_t number_;
-  const std::vector<Function> *const functions_;
+  const std::vector<void *> *const functions_;
   void *const stream_;
   const bool own_;
   void *graph_ = nullptr;
@@ -166,12 +160,11 @@ class GpuDevice final : public Device {
       return refused(*api_, what.c_str(), status);
     }
     for (int32_t i = 0; i < program.n_functions; ++i) {
-      Function function = {nullptr, 0};
-      const int status = api_->find(module_, program.functions[i], &function.handle);
+      void *function = nullptr;
+      const int status = api_->find(module_, program.functions[i], &function);
       if (status != 0)
         return fail(TK_ERR_LIBRARY, "the %s for %s has no kernel %s: the %s driver reports %s", image.kind, image.arch,
                     program.functions[i], api_->maker(), api_->describe(status).c_str());
-      TK_CALL("a kernel cannot be examined", api_->static_shared(function.handle, &function.static_shared));
       functions_.push_back(function);
     }
     return TK_OK;
@@ -210,7 +203,7 @@ class GpuDevice final : public Device {
   const int32_t number_;
   const std::string description_;
   void *module_ = nullptr;
-  std::vector<Function> functions_;
+  std::vector<void *> functions_;
 };
 
 // ---------------------------------------------------------------- choosing

@@ -17,7 +17,6 @@ typedef int Status;             // hipError_t
 typedef struct Opaque *Handle;  // hipModule_t, hipFunction_t, hipStream_t, hipEvent_t, hipGraph_t, hipGraphExec_t
 
 constexpr Status kOutOfMemory = 2, kNoDevice = 100;
-constexpr int kSharedBytes = 1;         // HIP_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES
 constexpr unsigned kNonBlocking = 1;    // hipStreamNonBlocking
 constexpr int kCaptureThreadLocal = 1;  // hipStreamCaptureModeThreadLocal
 constexpr int32_t kDLROCM = 10;
@@ -29,7 +28,6 @@ constexpr int32_t kDLROCM = 10;
   use(load_module, "hipModuleLoadData", Status, (Handle *, const void *))                                             \
   use(unload_module, "hipModuleUnload", Status, (Handle))                                                             \
   use(get_function, "hipModuleGetFunction", Status, (Handle *, Handle, const char *))                                 \
-  use(function_attribute, "hipFuncGetAttribute", Status, (int *, int, Handle))                                        \
   use(malloc, "hipMalloc", Status, (void **, size_t))                                                                 \
   use(free, "hipFree", Status, (void *))                                                                              \
   use(copy, "hipMemcpyAsync", Status, (void *, const void *, size_t, int, Handle))                                    \
@@ -99,9 +97,6 @@ class HipApi final : public GpuApi {
   int find(void *module, const char *name, void **function) override {
     return driver.get_function(handles(function), handle(module), name);
   }
-  int static_shared(void *function, int *bytes) override {
-    return driver.function_attribute(bytes, kSharedBytes, handle(function));
-  }
   int allow_shared(void *, int) override { return 0; }  // all 64 KB are for everybody
 
   int allocate(size_t bytes, void **memory) override { return driver.malloc(memory, bytes); }
@@ -114,9 +109,9 @@ class HipApi final : public GpuApi {
     const int code = kind == Copy::kUpload ? 1 : kind == Copy::kDownload ? 2 : 3;  // hipMemcpyKind
     return driver.copy(to, from, bytes, code, handle(stream));
   }
-  int launch(void *function, const Launch &launch, unsigned dynamic_bytes, void *stream, void **params) override {
+  int launch(void *function, const Launch &launch, void *stream, void **params) override {
     return driver.launch_kernel(handle(function), launch.grid[0], launch.grid[1], launch.grid[2], launch.block[0],
-                                launch.block[1], launch.block[2], dynamic_bytes, handle(stream), params, nullptr);
+                                launch.block[1], launch.block[2], launch.dynamic_bytes, handle(stream), params, nullptr);
   }
 
   int open_event(void **event) override { return driver.create_event(handles(event)); }
