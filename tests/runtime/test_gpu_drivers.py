@@ -311,16 +311,36 @@ def test_a_callers_stream(language: Language, runs: Probe) -> None:
     """All work goes to it, nothing waits where all tensors lie on the device, and it is not closed."""
     printed, calls = runs(language, 3, "given", "device")
     assert printed == "4 8 12 done"
-    assert calls.count("launch on the caller's stream") == 4
+    assert calls.count("launch on the caller's stream") == 2
+    assert calls.count("launch on an own stream") == 2, "while they are recorded"
     assert calls.count("graph on the caller's stream") == 2
-    assert not any("on an own stream" in call for call in calls)
-    assert not any("StreamCreate" in call or "StreamDestroy" in call for call in calls)
+    assert not any("on the default stream" in call for call in calls)
+    assert sum("StreamCreate" in call for call in calls) == sum("StreamDestroy" in call for call in calls) == 1
     assert calls.count(language.calls["wait"]) == 1  # when the context is closed
     _, calls = runs(language, 3, "given", "host")
     assert calls.count(language.calls["wait"]) == 4
     _, calls = runs(language, 3, "own", "device")
     assert calls.count(language.calls["wait"]) == 4
     assert not any("on the caller's stream" in call for call in calls)
+
+
+@BOTH
+def test_the_default_stream_where_it_is_the_callers(language: Language, runs: Probe) -> None:
+    """What fills the inputs may be on it; as no driver records it, that is done on another."""
+    printed, calls = runs(language, 3, "default", "device")
+    assert printed == "4 8 12 done"
+    assert calls.count("launch on the default stream") == 2
+    assert calls.count("launch on an own stream") == 2, "while they are recorded"
+    assert calls.count("graph on the default stream") == 2
+    assert not any("on the caller's stream" in call for call in calls)
+
+
+@BOTH
+def test_buffers_in_turns_are_recorded_once_each(language: Language, runs: Probe) -> None:
+    printed, calls = runs(language, 8, place="turns")
+    assert printed == "4 8 12 16 20 24 28 32 done"
+    # Runs 1 and 2 launch, 3 and 4 record; all from 3 on replay.
+    assert counts(language, calls, "launch", "capture", "replay", "forget") == [8, 2, 6, 2]
 
 
 def test_large_shared_memory_is_asked_for(probe: Probe) -> None:

@@ -85,15 +85,17 @@ typedef struct {
 } tk_tensor_info;
 
 enum {
-  TK_CONTEXT_FLUSH_SUBNORMALS = 1 /* treat subnormal numbers as zero */
+  TK_CONTEXT_FLUSH_SUBNORMALS = 1, /* treat subnormal numbers as zero */
+  TK_CONTEXT_CALLERS_STREAM = 2    /* `stream` is the caller's also where it is null: the default stream of CUDA and HIP */
 };
 
 typedef struct {
   size_t struct_size;
   int32_t threads; /* 0: what the library was compiled for, else one per core the process may use */
   uint32_t flags;  /* TK_CONTEXT_... */
-  void *stream;    /* stream or queue of the caller, for devices that have one; must be null on a CPU. Runs on it
-                    * whose tensors all lie on the device return when their work is in the queue. */
+  void *stream;    /* stream or queue of the caller, for devices that have one; must be null on a CPU. Null: one of the
+                    * context's own, unless a flag says otherwise. Runs on a caller's stream whose tensors all lie on
+                    * the device return when their work is in the queue. */
 } tk_context_options;
 
 /* One step of a profiled run. `kernel` indexes the list "kernels" of the manifest. */

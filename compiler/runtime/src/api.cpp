@@ -97,10 +97,14 @@ tk_status read_options(const tk_model &model, const tk_context_options *given, t
     return fail(TK_ERR_ARGUMENT, "tk_context_open: options.struct_size is %zu, this library knows up to %zu",
                 given->struct_size, sizeof *options);
   std::memcpy(options, given, given->struct_size);
-  if ((options->flags & ~static_cast<uint32_t>(TK_CONTEXT_FLUSH_SUBNORMALS)) != 0)
+  constexpr uint32_t kFlags = TK_CONTEXT_FLUSH_SUBNORMALS | TK_CONTEXT_CALLERS_STREAM;
+  if ((options->flags & ~kFlags) != 0)
     return fail(TK_ERR_ARGUMENT, "tk_context_open: unknown bits in options.flags: 0x%x", options->flags);
   if (options->stream != nullptr && model.device == nullptr)
     return fail(TK_ERR_ARGUMENT, "tk_context_open: options.stream must be null, this library runs on the CPU");
+  if ((options->flags & TK_CONTEXT_CALLERS_STREAM) != 0 && options->stream == nullptr &&
+      (model.device == nullptr || !model.device->has_default_stream()))
+    return fail(TK_ERR_ARGUMENT, "tk_context_open: options.stream is null, and there is no default stream here");
   return TK_OK;
 }
 

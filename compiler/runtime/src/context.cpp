@@ -15,6 +15,10 @@ constexpr int64_t kPage = 4096;
 
 int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
 
+tk::Stream stream_of(const tk_context_options &options) {
+  return {options.stream, options.stream != nullptr || (options.flags & TK_CONTEXT_CALLERS_STREAM) != 0};
+}
+
 int64_t now_ns() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -32,7 +36,7 @@ tk_context::tk_context(const tk_model &model, const tk_context_options &options)
 tk_status tk_context::prepare() {
   const tk_plan &plan = *model_.plan;
   owned_ = std::vector<tk::Mapping>(model_.outputs.size());
-  if (model_.device != nullptr) return tk::DeviceContext::open(model_, options_.stream, &device_);
+  if (model_.device != nullptr) return tk::DeviceContext::open(model_, stream_of(options_), &device_);
   if (!arena_.allocate(plan.arena_bytes))
     return tk::fail(TK_ERR_MEMORY, "no memory for the intermediate results (%lld bytes)",
                     static_cast<long long>(plan.arena_bytes));

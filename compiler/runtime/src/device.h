@@ -34,6 +34,13 @@ struct Launch {
   uint32_t dynamic_bytes; // of these, what the function does not declare itself
 };
 
+// Where a context's work goes: to the caller's stream (queue), where null is the driver's default one, or to one of the
+// context's own.
+struct Stream {
+  void *handle;
+  bool callers;
+};
+
 // Work in order. Used by one thread at a time. Except for finish() and elapsed(), calls may return before
 // the work is done; what they read and write has to stay until finish().
 class Queue {
@@ -48,10 +55,11 @@ class Queue {
   virtual tk_status elapsed(int32_t from, int32_t to, int64_t *nanoseconds) = 0;  // after finish()
   virtual tk_status finish() = 0;
   // Graphs, where a device has them: launches between begin and end are recorded, not done; replay does all of them.
+  // Recordings are numbered 0, 1, ...; a number may be used again.
   virtual bool records() const { return false; }
   virtual tk_status begin_recording() { return TK_OK; }
-  virtual tk_status end_recording() { return TK_OK; }
-  virtual tk_status replay() { return TK_OK; }
+  virtual tk_status end_recording(int32_t) { return TK_OK; }
+  virtual tk_status replay(int32_t) { return TK_OK; }
 };
 
 // A device with the program loaded. Shared by threads.
@@ -64,8 +72,8 @@ class Device {
   // Memory that arithmetic on pointers works on, aligned to TK_ALIGNMENT at least.
   virtual tk_status allocate(int64_t bytes, void **memory) = 0;
   virtual void release(void *memory) = 0;  // null is accepted
-  // On the caller's stream (queue), or on one of its own where that is null.
-  virtual tk_status open_queue(void *stream, Queue **queue) = 0;
+  virtual bool has_default_stream() const { return false; }
+  virtual tk_status open_queue(const Stream &stream, Queue **queue) = 0;
 };
 
 // Finds the device that `selector` names (empty: the first that fits) and loads the image that fits it.

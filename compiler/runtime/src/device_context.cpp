@@ -13,6 +13,9 @@ namespace {
 // and so few that starting them costs nothing.
 constexpr uint32_t kBlocksPerProcessor = 4;
 
+// Recordings that a context keeps: two buffers in turns for input and output are four.
+constexpr size_t kRecordings = 4;
+
 // Vectors are loaded whole: kernels count on this alignment.
 constexpr uintptr_t kVector = 16;
 
@@ -32,8 +35,8 @@ DeviceContext::DeviceContext(const tk_model &model, bool callers_stream)
     : model_(model), callers_stream_(callers_stream),
       enough_(kBlocksPerProcessor * static_cast<uint32_t>(usable_processors())) {}
 
-tk_status DeviceContext::open(const tk_model &model, void *stream, std::unique_ptr<DeviceContext> *context) {
-  std::unique_ptr<DeviceContext> opened(new DeviceContext(model, stream != nullptr));
+tk_status DeviceContext::open(const tk_model &model, const Stream &stream, std::unique_ptr<DeviceContext> *context) {
+  std::unique_ptr<DeviceContext> opened(new DeviceContext(model, stream.callers));
   Queue *queue = nullptr;
   if (const tk_status status = model.device->open_queue(stream, &queue)) return status;
   opened->queue_.reset(queue);
@@ -146,21 +149,36 @@ tk_status DeviceContext::launch_all(bool timed) {
   return TK_OK;
 }
 
-bool DeviceContext::record() {
+bool DeviceContext::record(int32_t number) {
   if (queue_->begin_recording() != TK_OK) return false;
   const tk_status launched = launch_all(false);
-  return queue_->end_recording() == TK_OK && launched == TK_OK;
+  return queue_->end_recording(number) == TK_OK && launched == TK_OK;
+}
+
+size_t DeviceContext::find_recording() {
+  for (size_t i = 0; i < recordings_.size(); ++i)
+    if (recordings_[i].pointers == pointers_) return i;
+  if (recordings_.size() < kRecordings) {
+    recordings_.emplace_back();
+    return recordings_.size() - 1;
+  }
+  const auto earlier = [](const Recording &a, const Recording &b) { return a.last_run < b.last_run; };
+  return static_cast<size_t>(std::min_element(recordings_.begin(), recordings_.end(), earlier) - recordings_.begin());
 }
 
 tk_status DeviceContext::launch_or_replay() {
   if (!records_ || !queue_->records()) return launch_all(false);
-  if (pointers_ != last_pointers_) {
-    last_pointers_ = pointers_;
-    recorded_ = false;
+  const size_t found = find_recording();
+  Recording &recording = recordings_[found];
+  recording.last_run = ++runs_;
+  if (recording.pointers != pointers_) {
+    recording.pointers = pointers_;
+    recording.is_recorded = false;
     return launch_all(false);
   }
-  if (!recorded_) records_ = recorded_ = record();
-  return recorded_ ? queue_->replay() : launch_all(false);
+  const int32_t number = static_cast<int32_t>(found);
+  if (!recording.is_recorded) records_ = recording.is_recorded = record(number);
+  return recording.is_recorded ? queue_->replay(number) : launch_all(false);
 }
 
 tk_status DeviceContext::hand_over(const std::vector<Buffer> &outputs) {

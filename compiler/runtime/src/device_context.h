@@ -13,8 +13,7 @@ namespace tk {
 
 class DeviceContext {
  public:
-  // `stream`: the caller's, or null.
-  static tk_status open(const tk_model &model, void *stream, std::unique_ptr<DeviceContext> *context);
+  static tk_status open(const tk_model &model, const Stream &stream, std::unique_ptr<DeviceContext> *context);
   ~DeviceContext();
   DeviceContext(const DeviceContext &) = delete;
   DeviceContext &operator=(const DeviceContext &) = delete;
@@ -29,6 +28,13 @@ class DeviceContext {
     int64_t bytes = 0;
   };
 
+  // The launches of runs with the same pointers; callers that take turns with buffers have several.
+  struct Recording {
+    std::vector<void *> pointers;
+    bool is_recorded = false;
+    uint64_t last_run = 0;
+  };
+
   DeviceContext(const tk_model &model, bool callers_stream);
   tk_status enqueue(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs, bool timed);
   tk_status reserve(Own *own, int64_t bytes);
@@ -38,9 +44,10 @@ class DeviceContext {
   tk_status place_outputs(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs);
   void resolve();
   tk_status launch_all(bool timed);
-  // The same, as one recorded piece from the second run on that has the pointers of the one before.
+  // The same, as one recorded piece from the second run on that has these pointers.
   tk_status launch_or_replay();
-  bool record();
+  bool record(int32_t number);
+  size_t find_recording();  // that of the pointers, else in place of the one that was not used for the longest time
   tk_status hand_over(const std::vector<Buffer> &outputs);
   tk_status read_times(tk_step_time *times);
 
@@ -52,8 +59,8 @@ class DeviceContext {
   std::vector<Own> own_inputs_, own_outputs_;
   std::vector<unsigned char *> inputs_, outputs_;  // of this run
   std::vector<void *> pointers_;                   // the arguments of all launches
-  std::vector<void *> last_pointers_;              // of the run before
-  bool recorded_ = false;                          // for last_pointers_
+  std::vector<Recording> recordings_;
+  uint64_t runs_ = 0;
   bool records_ = true;                            // until it fails
 };
 

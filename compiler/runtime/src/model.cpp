@@ -121,7 +121,7 @@ tk_status upload_constants(tk_model *model) {
   if (bytes == 0) return TK_OK;
   if (const tk_status status = model->device->allocate(bytes, &model->device_constants)) return status;
   Queue *opened = nullptr;
-  if (const tk_status status = model->device->open_queue(nullptr, &opened)) return status;
+  if (const tk_status status = model->device->open_queue({nullptr, false}, &opened)) return status;
   const std::unique_ptr<Queue> queue(opened);
   if (const tk_status status = queue->upload(model->device_constants, tk_blob(tk_blobs_model.constants), bytes))
     return status;

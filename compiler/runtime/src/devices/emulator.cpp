@@ -89,8 +89,8 @@ class Emulator final : public Device {
   }
   void release(void *memory) override { std::free(memory); }
 
-  tk_status open_queue(void *stream, Queue **queue) override {
-    if (stream != nullptr) return fail(TK_ERR_ARGUMENT, "the emulator has no streams: expected none");
+  tk_status open_queue(const Stream &stream, Queue **queue) override {
+    if (stream.callers) return fail(TK_ERR_ARGUMENT, "the emulator has no streams: expected none");
     *queue = new (std::nothrow) EmulatorQueue(program_, emulation_);
     return *queue == nullptr ? fail(TK_ERR_MEMORY, "no memory for a queue") : TK_OK;
   }

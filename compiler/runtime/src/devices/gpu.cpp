@@ -46,15 +46,17 @@ class Entered {
 
 class GpuQueue final : public Queue {
  public:
-  GpuQueue(GpuApi *api, int32_t number, const std::vector<void *> *functions, void *stream, bool own)
-      : api_(api), number_(number), functions_(functions), stream_(stream), own_(own) {}
+  GpuQueue(GpuApi *api, int32_t number, const std::vector<void *> *functions, const Stream &stream)
+      : api_(api), number_(number), functions_(functions), stream_(stream.handle), callers_(stream.callers) {}
 
   ~GpuQueue() override {
     const Entered entered(api_, number_);
     if (entered.status() != 0) return;
-    if (graph_ != nullptr) api_->close_graph(graph_);
+    for (void *graph : graphs_)
+      if (graph != nullptr) api_->close_graph(graph);
     for (void *event : events_) api_->close_event(event);
-    if (own_) api_->close_stream(stream_);
+    if (recorder_ != nullptr) api_->close_stream(recorder_);
+    if (!callers_) api_->close_stream(stream_);
   }
 
   tk_status upload(void *to, const void *from, int64_t bytes) override {
@@ -75,7 +77,7 @@ class GpuQueue final : public Queue {
     if (launch.dynamic_bytes > kUsualShared)
       TK_CALL("a launch asks for more shared memory than the device gives",
               api_->allow_shared(function, static_cast<int>(launch.dynamic_bytes)));
-    TK_CALL("a launch failed", api_->launch(function, launch, stream_, params_.data()));
+    TK_CALL("a launch failed", api_->launch(function, launch, recording_ ? recorder() : stream_, params_.data()));
     return TK_OK;
   }
 
@@ -108,19 +110,24 @@ class GpuQueue final : public Queue {
   bool records() const override { return api_->has_graphs(); }
   tk_status begin_recording() override {
     TK_ENTER("launches cannot be recorded");
-    TK_CALL("launches cannot be recorded", api_->begin_capture(stream_));
+    if (callers_ && recorder_ == nullptr) TK_CALL("a stream cannot be made", api_->open_stream(&recorder_));
+    TK_CALL("launches cannot be recorded", api_->begin_capture(recorder()));
+    recording_ = true;
     return TK_OK;
   }
-  tk_status end_recording() override {
+  tk_status end_recording(int32_t number) override {
+    recording_ = false;
     TK_ENTER("launches cannot be recorded");
-    if (graph_ != nullptr) api_->close_graph(graph_);
-    graph_ = nullptr;
-    TK_CALL("launches cannot be recorded", api_->end_capture(stream_, &graph_));
+    if (graphs_.size() <= static_cast<size_t>(number)) graphs_.resize(static_cast<size_t>(number) + 1, nullptr);
+    void *&graph = graphs_[static_cast<size_t>(number)];
+    if (graph != nullptr) api_->close_graph(graph);
+    graph = nullptr;
+    TK_CALL("launches cannot be recorded", api_->end_capture(recorder(), &graph));
     return TK_OK;
   }
-  tk_status replay() override {
+  tk_status replay(int32_t number) override {
     TK_ENTER("a launch failed");
-    TK_CALL("a launch failed", api_->replay(graph_, stream_));
+    TK_CALL("a launch failed", api_->replay(graphs_[static_cast<size_t>(number)], stream_));
     return TK_OK;
   }
 
@@ -132,12 +139,17 @@ class GpuQueue final : public Queue {
     return TK_OK;
   }
 
+  // Where launches are recorded: a caller's stream may be the default one, of which no driver records anything.
+  void *recorder() const { return callers_ ? recorder_ : stream_; }
+
   GpuApi *const api_;
   const int32_t number_;
   const std::vector<void *> *const functions_;
   void *const stream_;
-  const bool own_;
-  void *graph_ = nullptr;
+  const bool callers_;
+  void *recorder_ = nullptr;
+  bool recording_ = false;
+  std::vector<void *> graphs_;
   std::vector<void *> events_;
   std::vector<void *> params_;  // of one launch: where its arguments lie
 };
@@ -190,11 +202,13 @@ class GpuDevice final : public Device {
     if (entered.status() == 0) api_->release(memory);
   }
 
-  tk_status open_queue(void *stream, Queue **queue) override {
+  bool has_default_stream() const override { return true; }
+
+  tk_status open_queue(const Stream &stream, Queue **queue) override {
     TK_ENTER("the device cannot be used");
-    const bool own = stream == nullptr;
-    if (own) TK_CALL("a stream cannot be made", api_->open_stream(&stream));
-    *queue = new GpuQueue(api_, number_, &functions_, stream, own);
+    Stream chosen = stream;
+    if (!chosen.callers) TK_CALL("a stream cannot be made", api_->open_stream(&chosen.handle));
+    *queue = new GpuQueue(api_, number_, &functions_, chosen);
     return TK_OK;
   }
 

@@ -81,7 +81,7 @@ class OpenClDevice final : public Device {
   void release(void *memory) override {
     if (memory != nullptr) api.clSVMFree(context_, memory);
   }
-  tk_status open_queue(void *stream, Queue **queue) override;
+  tk_status open_queue(const Stream &stream, Queue **queue) override;
 
   // After kernels ran: some drivers finish compiling when a kernel is first launched.
   void keep_binary();
@@ -341,9 +341,9 @@ tk_status OpenClQueue::elapsed(int32_t from, int32_t to, int64_t *nanoseconds) {
   return TK_OK;
 }
 
-tk_status OpenClDevice::open_queue(void *stream, Queue **queue) {
+tk_status OpenClDevice::open_queue(const Stream &stream, Queue **queue) {
   std::unique_ptr<OpenClQueue> opened(new OpenClQueue(this));
-  if (const tk_status status = opened->open(stream)) return status;
+  if (const tk_status status = opened->open(stream.handle)) return status;
   *queue = opened.release();
   return TK_OK;
 }

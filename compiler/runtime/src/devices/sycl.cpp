@@ -73,9 +73,9 @@ class SyclDevice final : public Device {
     return passed(shim_, shim_->allocate(device_, bytes, memory));
   }
   void release(void *memory) override { shim_->release(device_, memory); }
-  tk_status open_queue(void *stream, Queue **queue) override {
+  tk_status open_queue(const Stream &stream, Queue **queue) override {
     tk_sycl_queue *opened = nullptr;
-    const tk_status status = passed(shim_, shim_->open_queue(device_, stream, &opened));
+    const tk_status status = passed(shim_, shim_->open_queue(device_, stream.handle, &opened));
     if (status != TK_OK) return status;
     *queue = new (std::nothrow) SyclQueue(shim_, opened);
     if (*queue) return TK_OK;
