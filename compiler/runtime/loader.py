@@ -20,6 +20,7 @@ from compiler.runtime import abi
 from compiler.runtime.abi import Status, TkModelApi
 from compiler.runtime.elf import check_library, read_images
 from compiler.runtime.manifest import manifest_of, parse_manifest
+from compiler.runtime.streams import stream_option
 from compiler.runtime.tensors import (
     Array,
     DeviceTensor,
@@ -136,9 +137,11 @@ class Model(AbstractContextManager["Model"]):
         """A context of its own; open one for each thread that runs the model at the same time.
 
         `threads` counts the calling thread; None takes the model's default. `stream` is the caller's stream
-        or queue as a pointer (`torch.cuda.Stream().cuda_stream`) and must outlive the context; runs on it
-        whose tensors all lie on the device return when their work is in it. Raises UsageError for a number
-        out of range or a stream where there is no device, and HostError when there is not enough memory.
+        or queue as a pointer (`torch.cuda.Stream().cuda_stream`), or what DLPack has in place of one: on CUDA 1
+        (legacy default) and 2 (per-thread default), on ROCm 0 (default), and -1 for one of the context's own,
+        as None. It must outlive the context; runs on it whose tensors all lie on the device return when their
+        work is in it. Raises UsageError for a number out of range, for stream 0 of CUDA, which may be either
+        default, or a stream where there is no device, and HostError when there is not enough memory.
         """
         if not self._finalizer.alive:
             raise UsageError("the model is closed", where=str(self.path))
@@ -170,9 +173,10 @@ class Context(AbstractContextManager["Context"]):
     ) -> None:
         self.model = model
         self._api = model._api  # noqa: SLF001 - two halves of one object
-        options = abi.TkContextOptions(
-            ctypes.sizeof(abi.TkContextOptions), threads or 0, 1 if flush_subnormals else 0, stream
-        )
+        target = "" if stream is None else str(model.manifest.get("target", ""))
+        pointer, flag = stream_option(target, stream)
+        flags = flag | flush_subnormals
+        options = abi.TkContextOptions(ctypes.sizeof(abi.TkContextOptions), threads or 0, flags, pointer)
         self._handle = ctypes.c_void_p()
         handle = model._handle  # noqa: SLF001 - as above
         if threads is not None and threads < 1:

@@ -315,7 +315,9 @@ def test_a_callers_stream(language: Language, runs: Probe) -> None:
     assert calls.count("launch on an own stream") == 2, "while they are recorded"
     assert calls.count("graph on the caller's stream") == 2
     assert not any("on the default stream" in call for call in calls)
-    assert sum("StreamCreate" in call for call in calls) == sum("StreamDestroy" in call for call in calls) == 1
+    assert (
+        sum("StreamCreate" in call for call in calls) == sum("StreamDestroy" in call for call in calls) == 1
+    )
     assert calls.count(language.calls["wait"]) == 1  # when the context is closed
     _, calls = runs(language, 3, "given", "host")
     assert calls.count(language.calls["wait"]) == 4
