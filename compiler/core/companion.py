@@ -5,6 +5,7 @@ Nobody is told of SIGKILL but who reads from a pipe whose other end we hold: it 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import subprocess
@@ -37,11 +38,11 @@ class Companion:
     It reads lines from its standard input, whose end is how it knows ours. It has a session of its own.
     """
 
-    def __init__(self, argv: Sequence[str], env: Mapping[str, str]) -> None:
+    def __init__(self, argv: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         try:
             self._child = subprocess.Popen(
                 list(argv),
-                env=dict(env),
+                env=None if env is None else dict(env),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -80,7 +81,8 @@ def _tell(line: str) -> None:
         if own not in _reapers:
             _reapers[own] = None
             with contextlib.suppress(HostError):
-                _reapers[own] = Companion(["sh", "-c", _KILL_WHAT_RUNS], os.environ)
+                _reapers[own] = made = Companion(["sh", "-c", _KILL_WHAT_RUNS])
+                atexit.register(made.dismiss)
         reaper = _reapers[own]
         if reaper is not None:
             reaper.tell(line)

@@ -137,11 +137,11 @@ class Model(AbstractContextManager["Model"]):
         """A context of its own; open one for each thread that runs the model at the same time.
 
         `threads` counts the calling thread; None takes the model's default. `stream` is the caller's stream
-        or queue as a pointer (`torch.cuda.Stream().cuda_stream`), or what DLPack has in place of one: on CUDA 1
-        (legacy default) and 2 (per-thread default), on ROCm 0 (default), and -1 for one of the context's own,
-        as None. It must outlive the context; runs on it whose tensors all lie on the device return when their
-        work is in it. Raises UsageError for a number out of range, for stream 0 of CUDA, which may be either
-        default, or a stream where there is no device, and HostError when there is not enough memory.
+        or queue as a pointer (`torch.cuda.Stream().cuda_stream`), or DLPack's number of a default stream: on
+        CUDA 1 (legacy) and 2 (per-thread), on ROCm 0; -1 and None: one of the context's own. It must outlive
+        the context; runs on it whose tensors all lie on the device return when their work is in it. Raises
+        UsageError for a number out of range, stream 0 of CUDA, which may be either, or a stream where there
+        is no device, and HostError when there is not enough memory.
         """
         if not self._finalizer.alive:
             raise UsageError("the model is closed", where=str(self.path))
@@ -173,8 +173,8 @@ class Context(AbstractContextManager["Context"]):
     ) -> None:
         self.model = model
         self._api = model._api  # noqa: SLF001 - two halves of one object
-        target = "" if stream is None else str(model.manifest.get("target", ""))
-        pointer, flag = stream_option(target, stream)
+        defaults = () if stream is None else model.manifest.get("default_streams", ())
+        pointer, flag = stream_option(defaults, stream)
         flags = flag | flush_subnormals
         options = abi.TkContextOptions(ctypes.sizeof(abi.TkContextOptions), threads or 0, flags, pointer)
         self._handle = ctypes.c_void_p()

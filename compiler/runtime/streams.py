@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from compiler.core.diagnostics import UsageError
 
 CALLERS_STREAM = 2
 """TK_CONTEXT_CALLERS_STREAM."""
 _OWN = -1
-_NAMED_BY_CUDA = {1: "legacy", 2: "per-thread"}
-"""CU_STREAM_LEGACY and CU_STREAM_PER_THREAD are handles with just these values."""
+_MOST_OF_NUMBERS = 2
+"""Numbers up to this one are no pointers."""
 
 
-def stream_option(target: str, stream: int | None) -> tuple[int | None, int]:
+def stream_option(default_streams: Sequence[int], stream: int | None) -> tuple[int | None, int]:
     """The stream for `tk_context_options` and the flag that goes with it.
 
-    None and -1: one of the context's own, whose order with other streams is the caller's business. CUDA: 1 is
-    the legacy default stream, 2 the per-thread one, 0 could be either. ROCm: 0 is the default stream. All
-    else are pointers. Raises UsageError for what means nothing, or more than one thing, to the target.
+    default_streams: the numbers that the device's default streams have in DLPack. None and -1: a stream of
+    the context's own, whose order with others is the caller's business. Raises UsageError for a number that
+    names no stream of the device, as 0 where it could be either of two default ones.
     """
     if stream is None or stream == _OWN:
         return None, 0
-    cuda, rocm = target.startswith("cuda"), target.startswith("rocm")
-    if cuda and stream == 0:
-        raise UsageError(
-            "stream 0 may be either of CUDA's default streams",
-            where="stream=0",
-            hint="1 is the legacy default stream, 2 the per-thread one, -1 one of the context's own",
-        )
-    if stream < 0 or (rocm and stream in _NAMED_BY_CUDA):
-        raise UsageError(
-            f"there is no stream {stream} for {target}",
-            where=f"stream={stream}",
-            hint="0 is the default stream of ROCm, -1 one of the context's own; others are pointers",
-        )
-    return (None, CALLERS_STREAM) if stream == 0 else (stream, 0)
+    if stream in default_streams:
+        return stream or None, CALLERS_STREAM
+    if stream > _MOST_OF_NUMBERS:
+        return stream, 0
+    numbers = ", ".join(map(str, default_streams))
+    raise UsageError(
+        f"{stream} is the number of no stream here",
+        where=f"stream={stream}",
+        why=f"DLPack's numbers of this device's default streams: {numbers or 'none'}",
+        hint="-1 is one of the context's own, all above 2 are pointers",
+    )

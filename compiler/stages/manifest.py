@@ -45,6 +45,7 @@ def model_manifest(
         "scratch_bytes": plan.scratch_bytes,
         "constant_bytes": plan.constants_bytes,
         "flops": sum(step.group.flops for step in steps),
+        "default_streams": target.device.default_streams if target.device is not None else (),
         "images": [{"kind": one.kind, "arch": one.arch, "bytes": len(one.data)} for one in images.images],
         "resources": [asdict(item) for item in images.resources],
         "kernels": [_kernel(kernel, [s for s in steps if s.kernel == kernel.number]) for kernel in kernels],

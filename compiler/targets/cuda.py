@@ -82,7 +82,7 @@ def _identity(target: Target, settings: Settings) -> str:
     return " ".join(_tool_for(arch, settings).tool.identity for arch in target.archs)
 
 
-LANGUAGE = DeviceLanguage(("cuda", "gpu", "emulator"), ".cu", _build, _identity)
+LANGUAGE = DeviceLanguage(("cuda", "gpu", "emulator"), ".cu", _build, _identity, default_streams=(1, 2))
 
 
 def _tools(target: Target, settings: Settings) -> str:

@@ -78,9 +78,11 @@ class DeviceLanguage:
     build: makes the images; raises HostError when the toolchain is missing and BuildError when it refuses.
     identity: of the toolchain that `build` would use: it changes whenever the images might, so that the cache
     may hold finished libraries; raises HostError when the toolchain is missing. None: none are kept.
+    default_streams: DLPack's numbers of those that a caller may hand over without a pointer.
     """
 
     runtime: tuple[str, ...]
     suffix: str
     build: Callable[[Module, Target, Settings], Images]
     identity: Callable[[Target, Settings], str] | None = None
+    default_streams: tuple[int, ...] = ()

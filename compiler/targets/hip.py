@@ -99,7 +99,8 @@ def _identity(target: Target, settings: Settings, *, install: str) -> str:
 
 def _language(install: str, notes: tuple[str, ...] = ()) -> DeviceLanguage:
     made = partial(_build, install=install, notes=notes)
-    return DeviceLanguage(("hip", "gpu", "emulator"), ".hip", made, partial(_identity, install=install))
+    identity = partial(_identity, install=install)
+    return DeviceLanguage(("hip", "gpu", "emulator"), ".hip", made, identity, default_streams=(0,))
 
 
 _LANGUAGES = {"rocm-amd": _language(_AMD), "rocm-hygon": _language(_HYGON)}

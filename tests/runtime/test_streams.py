@@ -9,48 +9,53 @@ import pytest
 
 from compiler import UsageError, load
 from compiler.runtime.streams import CALLERS_STREAM, stream_option
+from compiler.targets import get_target
 from tests.support.sources import ROOT
 
 POINTER = 0x7F0000001000
 OWN = (None, 0)
 
 
+CUDA, ROCM = (1, 2), (0,)
+
+
 @pytest.mark.parametrize(
-    ("target", "stream", "option"),
+    ("defaults", "stream", "option"),
     [
-        ("cuda-nvidia", None, OWN),
-        ("cuda-nvidia", -1, OWN),
-        ("cuda-nvidia", 1, (1, 0)),
-        ("cuda-nvidia", 2, (2, 0)),
-        ("cuda-nvidia", POINTER, (POINTER, 0)),
-        ("rocm-amd", 0, (None, CALLERS_STREAM)),
-        ("rocm-hygon", POINTER, (POINTER, 0)),
-        ("rocm-amd", -1, OWN),
-        ("sycl-nvidia", POINTER, (POINTER, 0)),
+        (CUDA, None, OWN),
+        (CUDA, -1, OWN),
+        (CUDA, 1, (1, CALLERS_STREAM)),
+        (CUDA, 2, (2, CALLERS_STREAM)),
+        (CUDA, POINTER, (POINTER, 0)),
+        (ROCM, 0, (None, CALLERS_STREAM)),
+        (ROCM, POINTER, (POINTER, 0)),
+        (ROCM, -1, OWN),
+        ((), POINTER, (POINTER, 0)),
     ],
 )
 def test_numbers_mean_what_dlpack_says(
-    target: str, stream: int | None, option: tuple[int | None, int]
+    defaults: tuple[int, ...], stream: int | None, option: tuple[int | None, int]
 ) -> None:
-    assert stream_option(target, stream) == option
+    assert stream_option(defaults, stream) == option
+
+
+@pytest.mark.parametrize(("defaults", "stream"), [(CUDA, 0), (CUDA, -2), (ROCM, 1), (ROCM, 2), ((), 0)])
+def test_what_is_ambiguous_or_nothing_is_refused(defaults: tuple[int, ...], stream: int) -> None:
+    with pytest.raises(UsageError, match=f"^{stream} is the number of no stream here"):
+        stream_option(defaults, stream)
 
 
 @pytest.mark.parametrize(
-    ("target", "stream", "said"),
-    [
-        ("cuda-nvidia", 0, "either of CUDA's default streams"),
-        ("cuda-nvidia", -2, "no stream -2"),
-        ("rocm-amd", 1, "no stream 1"),
-        ("rocm-hygon", 2, "no stream 2"),
-    ],
+    ("target", "numbers"), [("cuda:sm_80", CUDA), ("rocm:gfx906", ROCM), ("opencl-cpu", ())]
 )
-def test_what_is_ambiguous_or_nothing_is_refused(target: str, stream: int, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
-        stream_option(target, stream)
+def test_targets_know_the_numbers_of_theirs(target: str, numbers: tuple[int, ...]) -> None:
+    device = get_target(target).device
+    assert device is not None
+    assert device.default_streams == numbers
 
 
 def test_where_there_is_no_stream_there_is_no_default_one(library: Path) -> None:
-    with pytest.raises(UsageError, match="there is no default stream here"):
+    with pytest.raises(UsageError, match="no stream here"):
         load(library).context(stream=0)
     with pytest.raises(UsageError, match="stream must be null"):
         load(library).context(stream=POINTER)
