@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain
 
 from compiler.graph.ir import Graph, Node, Value
@@ -70,6 +71,8 @@ class FusedGraph:
 
 MOST_NODES = 32
 """A group ends here: expressions become no deeper than Python and the C++ compiler like them."""
+MOST_OPERATIONS = 64
+"""And here: with what is read twice written out twice, as v * sigmoid(v) does, they double from node to node."""
 
 
 @dataclass(slots=True)
@@ -139,6 +142,8 @@ def _injective_producers(graph: Graph, item: Node, drafts: dict[Value, _Draft]) 
         if _only_read_by(graph, value, members):
             if len(members) + len(draft.nodes) > MOST_NODES:
                 break
+            if _operations([*draft.nodes, *members]) > MOST_OPERATIONS:
+                continue
             joined.append(draft)
             members.update(draft.nodes)
             waiting.extend(operand for node in draft.nodes for operand in node.inputs)
@@ -153,9 +158,25 @@ def _heavy_producer(
     read = dict.fromkeys(value for node in nodes for value in node.inputs)
     found = [drafts[value] for value in read if value in drafts and drafts[value].anchor is not None]
     members = set(nodes)
-    short = [draft for draft in found if len(members) + len(draft.nodes) <= MOST_NODES]
+    short = [
+        draft
+        for draft in found
+        if len(members) + len(draft.nodes) <= MOST_NODES
+        and _operations([*draft.nodes, *nodes]) <= MOST_OPERATIONS
+    ]
     fits = [draft for draft in short if _only_read_by(graph, draft.tail, members) and _follows(nodes, draft)]
     return fits[-1] if fits else None
+
+
+def _operations(nodes: Sequence[Node]) -> int:
+    """Operations of the longest expression that the nodes make; what is read twice counts twice."""
+    makers = {value: item for item in nodes for value in item.outputs}
+
+    @cache
+    def count(item: Node) -> int:
+        return 1 + sum(count(makers[value]) for value in item.inputs if value in makers)
+
+    return max(map(count, nodes))
 
 
 def _only_read_by(graph: Graph, value: Value, members: set[Node]) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compiler.graph.fuse import MOST_NODES, FusedGraph
+from compiler.graph.fuse import MOST_NODES, MOST_OPERATIONS, FusedGraph, Group
+from compiler.graph.ir import Value
 from compiler.graph.op import Kind
 from tests.support.sketch import Sketch
 
@@ -130,3 +131,22 @@ def test_a_group_has_an_end(s: Sketch) -> None:
     assert sum(sizes) == 101
     assert len(sizes) == -(-101 // MOST_NODES)
     assert max(sizes) == MOST_NODES
+
+
+def test_values_that_double_what_they_read_end_groups(s: Sketch) -> None:
+    """v * sigmoid(v), sixty times: written out as one expression it would have 2 ** 60 operations."""
+    v = s.input(100)
+    for _ in range(60):
+        v = s.emit("Mul", v, s.emit("Sigmoid", v))
+    groups = s.fused(v).groups
+    assert sum(len(group.nodes) for group in groups) == 120
+    assert 12 <= len(groups) <= 15
+    assert max(map(written_out, groups)) <= MOST_OPERATIONS
+
+
+def written_out(group: Group) -> int:
+    """Operations of a group's last expression."""
+    count: dict[Value, int] = {}
+    for item in group.nodes:
+        count[item.output] = 1 + sum(count.get(value, 0) for value in item.inputs)
+    return count[group.nodes[-1].output]
