@@ -72,7 +72,7 @@ class FusedGraph:
 MOST_NODES = 32
 """A group ends here: expressions become no deeper than Python and the C++ compiler like them."""
 MOST_OPERATIONS = 64
-"""And here: what is read twice is written out twice, so that v * sigmoid(v) doubles expressions at each node."""
+"""And here: what is read twice is written out twice; v * sigmoid(v) doubles expressions at each node."""
 
 
 @dataclass(slots=True)
