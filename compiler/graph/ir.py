@@ -174,13 +174,13 @@ class Graph:
         return sum(item.op.flops(item.info) for item in self.nodes)
 
     def __str__(self) -> str:
-        return "\n".join(text_lines(self)) + "\n"
+        return "\n".join(_text_lines(self)) + "\n"
 
 
 # ---------------------------------------------------------------- text form
 
 
-def text_lines(graph: Graph) -> Iterator[str]:
+def _text_lines(graph: Graph) -> Iterator[str]:
     """The readable dump, one line per value or node; deterministic."""
     yield "graph"
     for value, name in zip(graph.inputs, graph.input_names, strict=True):

@@ -133,7 +133,7 @@ PIECES = "pieces"
 """Name of forms that write disjoint parts of their result in several blocks; such operators end a group."""
 
 
-def output_size(info: NodeInfo) -> int:
+def _output_size(info: NodeInfo) -> int:
     """One operation per output element."""
     return sum(item.size for item in info.out_types)
 
@@ -194,7 +194,7 @@ class Op:
     domain: str = ""
     forms: Mapping[str, Form] = field(default_factory=dict)
     expand: Expand | None = None
-    flops: Flops = output_size
+    flops: Flops = _output_size
     sign: Sign | Callable[[Attrs], Sign] = Sign.UNKNOWN
     elementwise: bool = False
     """Output element i reads input elements at i (broadcast) only."""

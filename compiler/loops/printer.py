@@ -93,7 +93,7 @@ def _list(exprs: Iterable[Expr]) -> str:
     return ", ".join([_expr(item)[0] for item in exprs])
 
 
-def literal_text(value: Const) -> _Text:
+def _literal_text(value: Const) -> _Text:
     """A literal; one with a sign binds like a unary operator."""
     kind, number = value.type, value.value
     if kind == BOOL:
@@ -128,7 +128,7 @@ def _unary(expr: ir.Unary) -> _Text:
         raise InternalError(f"the unary operation {expr.op!r} has no text form")
     symbol, level = syntax.PREFIX[expr.op]
     if expr.op == "neg" and isinstance(expr.a, Const):
-        return f"-({literal_text(expr.a)[0]})", level
+        return f"-({_literal_text(expr.a)[0]})", level
     return f"{symbol}{_at(expr.a, level)}", level
 
 
@@ -151,7 +151,7 @@ def _access(buffer: Buffer, indices: tuple[Expr, ...], mask: Expr | None, other:
 
 _EXPRS: dict[type, Callable[[Any], _Text]] = {
     ir.Var: _var,
-    ir.Const: literal_text,
+    ir.Const: _literal_text,
     ir.Binary: _binary,
     ir.Unary: _unary,
     ir.Select: lambda e: (f"select({_list((e.cond, e.a, e.b))})", syntax.PRIMARY),
@@ -183,7 +183,7 @@ def declaration(buffer: Buffer) -> str:
     return " ".join(parts)
 
 
-def region_text(region: Region) -> str:
+def _region_text(region: Region) -> str:
     """A region as it is written: `x[i, j * 4 +: 4]`."""
     one = ir.const(1)
     spans = [
@@ -239,7 +239,7 @@ _FIELDS: dict[str, Callable[[Any], str]] = {
     "int": str,
     "tuple[int, ...]": lambda numbers: ", ".join(map(str, numbers)),
     "str": quote,
-    "Region": region_text,
+    "Region": _region_text,
 }
 """How the fields of a SPELLING are written, by their annotations."""
 
@@ -360,7 +360,7 @@ class _Printer:
             self.line(depth, f"){tail}")
         for word, regions in (("reads", stmt.reads), ("writes", stmt.writes)):
             if regions:
-                self.line(depth + 1, f"{word} {', '.join(region_text(item) for item in regions)}")
+                self.line(depth + 1, f"{word} {', '.join(_region_text(item) for item in regions)}")
         if stmt.init is not None:
             self.line(depth + 1, "init")
             self.suite(stmt.init, depth + 2)

@@ -145,9 +145,9 @@ def _wrap(stmt: Stmt, places: dict[int, list[Buffer]]) -> Stmt:
 
 def _is_leaf(item: IRNode) -> bool:
     """Whether a node is a block that declares all that it does."""
-    return isinstance(item, Block) and not is_compound(item)
+    return isinstance(item, Block) and not _is_compound(item)
 
 
-def is_compound(block: Block) -> bool:
+def _is_compound(block: Block) -> bool:
     """Whether a block contains loops or blocks of its own."""
     return any(isinstance(item, For | Block) for item in block.body.walk())

@@ -211,7 +211,7 @@ class Expressions:
             return f"({self(cond)} ? {self.lazily(expr.a)} : {self.lazily(expr.b)})"
         mask = self.mask(expr.cond, computed(expr.dtype).bits)
         if expr.dtype.is_bool:
-            bits = mask_bits(expr)
+            bits = _mask_bits(expr)
             mask = self.mask(expr.cond, bits)
             return self.words.select(mask, self.mask(expr.a, bits), self.mask(expr.b, bits))
         return self.words.select(mask, self(expr.a), self(expr.b))
@@ -239,7 +239,7 @@ class Expressions:
             zero = self.words.splat(source, self.literal(0, source.scalar))
             return f"({self(expr.value)} != {zero})"
         if source.is_bool:
-            bits = mask_bits(expr.value)
+            bits = _mask_bits(expr.value)
             ones = f"(-{self(expr.value)})"
             signed = dtype(f"i{bits}", target.lanes)
             return ones if signed == target else self.words.convert(target, ones)
@@ -288,7 +288,7 @@ class Expressions:
                 parts = [f"({self.words.types[kind.scalar.name]})-{part}" for part in parts]
             return self.words.build(computed(kind), parts)
         held = [
-            self.mask(item, mask_bits(expr)) if item.dtype.is_bool else self(item) for item in expr.vectors
+            self.mask(item, _mask_bits(expr)) if item.dtype.is_bool else self(item) for item in expr.vectors
         ]
         return self.words.shuffle(expr.lanes, held[0], held[-1])
 
@@ -380,12 +380,12 @@ class Expressions:
     def mask(self, expr: Expr, bits: int) -> str:
         """A vector of bool as a vector of integers (0 or -1) of the given width."""
         text = self(expr)
-        if mask_bits(expr) == bits:
+        if _mask_bits(expr) == bits:
             return text
         return self.words.convert(dtype(f"i{bits}", expr.dtype.lanes), text)
 
     def _mask_binary(self, expr: Binary) -> str:
-        bits = max(mask_bits(expr.a), mask_bits(expr.b))
+        bits = max(_mask_bits(expr.a), _mask_bits(expr.b))
         operator = {"and": "&", "or": "|", "eq": "==", "ne": "!="}[expr.op]
         return f"({self.mask(expr.a, bits)} {operator} {self.mask(expr.b, bits)})"
 
@@ -408,23 +408,23 @@ class Expressions:
 
 def _held(expr: Expr) -> DType:
     """The type of a variable that holds a value: a vector of bool consists of integers."""
-    return dtype(f"i{mask_bits(expr)}", expr.dtype.lanes) if expr.dtype.is_bool else expr.dtype
+    return dtype(f"i{_mask_bits(expr)}", expr.dtype.lanes) if expr.dtype.is_bool else expr.dtype
 
 
-def mask_bits(expr: Expr) -> int:
+def _mask_bits(expr: Expr) -> int:
     """Width of the integers that a vector of bool consists of: that of what was compared."""
     if isinstance(expr, Binary) and not expr.a.dtype.is_bool:
         return computed(expr.a.dtype).bits
     if isinstance(expr, Binary | Select):
-        return max(mask_bits(expr.a), mask_bits(expr.b))
+        return max(_mask_bits(expr.a), _mask_bits(expr.b))
     if isinstance(expr, Unary):
-        return mask_bits(expr.a)
+        return _mask_bits(expr.a)
     if isinstance(expr, Shuffle):
-        return max(map(mask_bits, expr.vectors))
+        return max(map(_mask_bits, expr.vectors))
     if isinstance(expr, Call):
         return computed(expr.args[0].dtype).bits
     if isinstance(expr, Cast):
-        return mask_bits(expr.value) if expr.value.dtype.is_bool else computed(expr.value.dtype).bits
+        return _mask_bits(expr.value) if expr.value.dtype.is_bool else computed(expr.value.dtype).bits
     return memory_type(expr.dtype).bits if isinstance(expr, Load) else 32
 
 

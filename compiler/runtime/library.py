@@ -145,7 +145,7 @@ def link_library(
     `output` is replaced at the end, in one step. With PROGRAM_FLAGS it is a program. Raises BuildError when
     the compiler or linker refuses, and BadInputError for a tensor name that no C string can hold.
     """
-    runtime = runtime_objects(toolchain, cache, contents.devices)
+    runtime = _runtime_objects(toolchain, cache, contents.devices)
     with private_directory("tk-link") as directory:
         names = _write_inputs(directory, contents, [*objects, *runtime])
         # Assembled on its own: inside a link the compiler would invent a name, which ends up in the library.
@@ -160,7 +160,7 @@ def link_library(
             return append_constants(linked, contents.constants, stream)
 
 
-def runtime_objects(
+def _runtime_objects(
     toolchain: Toolchain, cache: ContentCache, devices: Sequence[str] = ("none",)
 ) -> list[Path]:
     """Objects of the runtime with its files for `devices`, compiled where the cache has none.

@@ -84,10 +84,10 @@ def numpy_dtype(name: str) -> np.dtype[Any]:
 def aligned_empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
     """An uninitialised array that starts on a cache line."""
     raw = np.empty(math.prod(shape) * dtype.itemsize + _ALIGNMENT, np.uint8)
-    return np.ndarray(shape, dtype, raw, -address_of(raw) % _ALIGNMENT)
+    return np.ndarray(shape, dtype, raw, -_address_of(raw) % _ALIGNMENT)
 
 
-def address_of(array: Array) -> int:
+def _address_of(array: Array) -> int:
     """Where an array's first element lies."""
     address: int = array.__array_interface__["data"][0]
     return address
@@ -210,7 +210,7 @@ class TensorArray:
                 self.tensors[index].shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
             else:
                 code, bits = _dlpack_dtype(array.dtype)
-                values = (address_of(array), CPU, 0, array.ndim, code, bits, 1, shape, 0, 0)
+                values = (_address_of(array), CPU, 0, array.ndim, code, bits, 1, shape, 0, 0)
                 _DLTENSOR.pack_into(self.tensors, place, *values)
             shape += 8 * len(array.shape)
 

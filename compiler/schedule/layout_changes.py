@@ -104,7 +104,7 @@ def _leaves_a_buffer(block: Block, name: str, known: Simplifier) -> str | None:
     return None
 
 
-def is_padding(
+def _is_padding(
     func: Func, buffer: Buffer, indices: tuple[Expr, ...], known: Simplifier
 ) -> tuple[bool, float | None]:
     """(whether the indices always hit padding of a transformed buffer, the content of that padding)."""
@@ -120,7 +120,7 @@ def is_padding(
 
 def _spoils_writes(func: Func, block: Block, known: Simplifier) -> str | None:
     for item in _boxes(block, writes_of):
-        padding, content = is_padding(func, item.buffer, item.begin, known)
+        padding, content = _is_padding(func, item.buffer, item.begin, known)
         if not padding:
             return f"it would overwrite elements of {item.buffer.name} that are not padding"
         if content is not None:
@@ -146,13 +146,13 @@ def _is_zero(func: Func, term: IRNode, name: str, known: Simplifier) -> bool:
         zero = [_is_zero(func, side, name, known) for side in (term.a, term.b)]
         return any(zero) and all(_is_defined(func, side, known) for side in (term.a, term.b))
     if isinstance(term, Load) and _uses(term.indices, name):
-        return is_padding(func, term.buffer, term.indices, known) == (True, 0)
+        return _is_padding(func, term.buffer, term.indices, known) == (True, 0)
     return False
 
 
 def _is_defined(func: Func, term: IRNode, known: Simplifier) -> bool:
     return all(
-        is_padding(func, item.buffer, item.indices, known) != (True, None)
+        _is_padding(func, item.buffer, item.indices, known) != (True, None)
         for item in term.walk()
         if isinstance(item, Load)
     )

@@ -143,7 +143,7 @@ def own_conditions(site: Site, shared: set[str]) -> list[Expr] | None:
     if site.block.predicate is None:
         return []
     known = site.known
-    sums = [(loops, _row_major(members)) for loops, members in binding_sums(site.block.iters, known)]
+    sums = [(loops, _row_major(members)) for loops, members in _binding_sums(site.block.iters, known)]
     allowed = shared | {item.var.name for item in site.block.iters}
     result: list[Expr] = []
     for cond in conjuncts(site.block.predicate):
@@ -163,7 +163,7 @@ def executed_box(site: Site, shared: set[str]) -> dict[str, Span] | None:
     """
     known = site.known
     inner = site.moving(shared, known)
-    groups = binding_sums(site.block.iters, known)
+    groups = _binding_sums(site.block.iters, known)
     found = executed(site.block.iters, groups, inner, known)
     if found is None:
         return None
@@ -171,7 +171,7 @@ def executed_box(site: Site, shared: set[str]) -> dict[str, Span] | None:
     return found if reduce.isdisjoint(found) else None
 
 
-def binding_sums(iters: Sequence[Iter], known: Simplifier) -> list[tuple[Linear, Sequence[Iter]]]:
+def _binding_sums(iters: Sequence[Iter], known: Simplifier) -> list[tuple[Linear, Sequence[Iter]]]:
     """Sums of loop variables with the neighbouring iteration variables whose row-major number they are."""
     found: list[tuple[Linear, Sequence[Iter]]] = []
     for last in range(len(iters)):

@@ -67,7 +67,7 @@ def rebind(stmt: Stmt, values: Mapping[str, Expr], known: Mapping[str, tuple[int
 
     def visit(item: Stmt) -> Stmt:
         if isinstance(item, Block):
-            return rebind_block(item, values, simplifier)
+            return _rebind_block(item, values, simplifier)
         if isinstance(item, For):
             extent = simplifier.simplify(substitute(item.extent, values))
             last = simplifier.interval(extent)[1]
@@ -87,7 +87,7 @@ def rebind(stmt: Stmt, values: Mapping[str, Expr], known: Mapping[str, tuple[int
     return visit(stmt)
 
 
-def rebind_block(block: Block, values: Mapping[str, Expr], simplifier: Simplifier) -> Block:
+def _rebind_block(block: Block, values: Mapping[str, Expr], simplifier: Simplifier) -> Block:
     """Replace loop variables in the bindings and the predicate of one block."""
     iters = tuple(
         item.replace(binding=simplifier.simplify(substitute(item.binding, values))) for item in block.iters

@@ -143,7 +143,7 @@ def make_kernel(number: int, func: Func, layouts: Mapping[str, Layout], job: Com
     lowered = _lowered(number, scheduled, job)
     if job.last == "lower":
         return None
-    source = print_kernel(number, lowered, job.target)
+    source = _print_kernel(number, lowered, job.target)
     edit = job.edit_of(RENDER, number)
     text = edit.text if edit else source.text
     dump.kernel(RENDER, number, text, ".cpp")
@@ -183,7 +183,7 @@ class PrintedKernel:
     launches: tuple[Launch, ...] = ()
 
 
-def print_kernel(number: int, lowered: Func, target: Target) -> PrintedKernel:
+def _print_kernel(number: int, lowered: Func, target: Target) -> PrintedKernel:
     """The source of a lowered kernel."""
     if target.device is not None:
         made = render_launches(lowered, number, target.vocabulary, target.facts)
@@ -195,7 +195,7 @@ def print_kernel(number: int, lowered: Func, target: Target) -> PrintedKernel:
 def replay_kernel(number: int, func: Func, trace: Trace, target: Target) -> str:
     """The source file that a recorded trace gives; raises ScheduleError when the trace does not fit."""
     lowered = run_passes(lowering(target.facts), replay(trace, func).func)
-    return print_kernel(number, lowered, target).text
+    return _print_kernel(number, lowered, target).text
 
 
 def _replayed(func: Func, layouts: Mapping[str, Layout], edit: Edit) -> Schedule:

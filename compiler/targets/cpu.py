@@ -66,7 +66,7 @@ class CpuArch:
     features: tuple[str, ...]
 
 
-def cpu_arch(text: str) -> CpuArch:
+def _cpu_arch(text: str) -> CpuArch:
     """The architecture called `text`; raises UsageError or HostError (see the callees)."""
     if text == "armv8-a":
         return CpuArch(text, "aarch64", ())
@@ -93,7 +93,7 @@ def _host_arch(text: str) -> CpuArch:
 
 def cpu_facts(arch: str) -> TargetFacts:
     """What the compiler knows about a processor of this architecture (caches: of this machine for `host`)."""
-    found = cpu_arch(arch)
+    found = _cpu_arch(arch)
     bits, registers = _vectors(found)
     caches = host_caches() if arch.startswith("host") else DEFAULT_CACHES
     return TargetFacts(
@@ -225,7 +225,7 @@ def _loads(_settings: Settings) -> Answer:
 
 def _runs(_settings: Settings) -> Answer:
     try:
-        features = features_text(cpu_arch("host").features)
+        features = features_text(_cpu_arch("host").features)
     except HostError as error:
         return refusal(error)
     return yes(f"{counted(usable_processors(), 'processor')}: {features}")

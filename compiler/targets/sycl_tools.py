@@ -210,7 +210,7 @@ def probe_dpcpp(path: str) -> Dpcpp | None:
     return Dpcpp(path, banner, content_key("dpcpp", banner))
 
 
-def ahead_flags(arch: str) -> tuple[str, ...]:
+def _ahead_flags(arch: str) -> tuple[str, ...]:
     """Options of DPC++ for one architecture, as every release from 2022-09 on understands them."""
     if arch.startswith("sm_"):
         triple = "nvptx64-nvidia-cuda"
@@ -299,7 +299,7 @@ def _shared_bytes(body: str) -> int:
 def build_ahead(text: str, arch: str, dpcpp: Dpcpp, settings: Settings) -> bytes:
     """A shim with the kernels for one architecture; raises BuildError when DPC++ refuses."""
     source = ahead_text(text, arch)
-    flags = (*COMMON_AHEAD, *ahead_flags(arch))
+    flags = (*COMMON_AHEAD, *_ahead_flags(arch))
     digests = [*(sha256_file(path) for path in SHIM_PARTS), headers_digest(INCLUDE, SOURCES)]
     cache = ContentCache(settings.cache_dir / "images")
     key = content_key("sycl-ahead", source, dpcpp.identity, *flags, *digests)

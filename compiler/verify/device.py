@@ -22,10 +22,10 @@ def load(path: Path | str, *, threads: int | None = None, device: str | None = N
     """
     settings = load_settings()
     threads = threads if threads is not None else settings.threads
-    return Model(Path(path), threads=threads, device=selector_of(Path(path), device, settings))
+    return Model(Path(path), threads=threads, device=_selector_of(Path(path), device, settings))
 
 
-def selector_of(library: Path, device: str | None, settings: Settings) -> str | None:
+def _selector_of(library: Path, device: str | None, settings: Settings) -> str | None:
     """What the runtime is told for a device that a user names: for the emulator, where its library is."""
     if (device or settings.device) != EMULATOR or (device is None and not read_images(library)):
         return device  # what TK_DEVICE says is no concern of kernels that are the host's code

@@ -27,11 +27,12 @@ def read_feeds(
             raise UsageError(f"input `{min(repeated)}` is given twice", where=f"--input {text}")
         feeds |= given
     return {
-        spec.name: feeds[spec.name] if spec.name in feeds else random_array(spec, seed, run) for spec in specs
+        spec.name: feeds[spec.name] if spec.name in feeds else _random_array(spec, seed, run)
+        for spec in specs
     }
 
 
-def random_array(spec: TensorSpec, seed: int, run: int = 0) -> Array:
+def _random_array(spec: TensorSpec, seed: int, run: int = 0) -> Array:
     """Standard normal numbers; whole range for 8-bit integers; 0 or 1 for others, which often are indices.
 
     An array depends on the seed, the run and the input's name alone, not on the other inputs.

@@ -40,7 +40,7 @@ def compare_layers(
 
     `progress` is told of the compile, which takes most of the time.
     """
-    names = boundary_values(read_model(request.model), library.manifest)
+    names = _boundary_values(read_model(request.model), library.manifest)
     with private_directory("tk-layers") as directory:
         model = _write_exposed(request.model, names, directory)
         options = CompileOptions(
@@ -64,7 +64,7 @@ def compare_layers(
     return tuple(compare_outputs(kept, expected, length, request.tolerance, tf32=options.tf32))
 
 
-def boundary_values(model: onnx.ModelProto, manifest: Mapping[str, Any]) -> list[str]:
+def _boundary_values(model: onnx.ModelProto, manifest: Mapping[str, Any]) -> list[str]:
     """Names of the values that the library's kernels end with, in order of execution, without its outputs."""
     by_label = _labels(model)
     outputs = {one.name for one in model.graph.output}

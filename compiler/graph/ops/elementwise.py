@@ -152,7 +152,7 @@ def unary(
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
-def erf_array(x: Array) -> Array:
+def _erf_array(x: Array) -> Array:
     """The error function, evaluated in f64."""
     return np.asarray(_erf(x.astype(np.float64))).astype(x.dtype)
 
@@ -184,7 +184,7 @@ _TANH_GELU = math.sqrt(2 / math.pi)
 def _gelu_array(a: Attrs, x: Array) -> Array:
     if a.text("approximate") == "tanh":
         return np.asarray(0.5 * x * (1 + np.tanh(_TANH_GELU * (x + 0.044715 * x**3))))
-    return np.asarray(0.5 * x * (1 + erf_array(x * _SQRT_HALF)))
+    return np.asarray(0.5 * x * (1 + _erf_array(x * _SQRT_HALF)))
 
 
 def _gelu(a: Attrs, x: Expr) -> Expr:
@@ -224,7 +224,7 @@ UNARY = (
     unary("Sin", lambda _a, x: np.sin(x), lambda _a, x: call("sin", x), cost=8),
     unary("Cos", lambda _a, x: np.cos(x), lambda _a, x: call("cos", x), cost=8),
     unary("Tanh", lambda _a, x: np.tanh(x), lambda _a, x: call("tanh", x), cost=10),
-    unary("Erf", lambda _a, x: erf_array(x), lambda _a, x: call("erf", x), cost=12, since=9),
+    unary("Erf", lambda _a, x: _erf_array(x), lambda _a, x: call("erf", x), cost=12, since=9),
     unary("Sigmoid", lambda _a, x: _sigmoid_array(x), lambda _a, x: _sigmoid(x), sign=_NONNEG, cost=10),
     unary("Softplus", lambda _a, x: _softplus_array(x), lambda _a, x: _softplus(x), sign=_NONNEG, cost=18),
     unary("Softsign", lambda _a, x: x / (1 + np.abs(x)), lambda _a, x: x / (call("abs", x) + 1.0), cost=3),
@@ -259,7 +259,7 @@ UNARY = (
 # ---------------------------------------------------------------- two operands
 
 
-def binary_op(
+def _binary_op(
     name: str,
     fn: Numpy,
     loop: Loop,
@@ -284,19 +284,19 @@ def _divide(a: Attrs, x: Expr, y: Expr) -> Expr:
 
 
 BINARY = (
-    binary_op("Add", lambda _a, x, y: x + y, lambda _a, x, y: x + y, sign=_KEEPS),
-    binary_op("Sub", lambda _a, x, y: x - y, lambda _a, x, y: x - y),
-    binary_op("Mul", lambda _a, x, y: x * y, lambda _a, x, y: x * y, sign=_KEEPS),
-    binary_op("Div", _divide_array, _divide, sign=_KEEPS),
-    binary_op("Equal", lambda _a, x, y: x == y, lambda _a, x, y: x.eq(y), "fib", result=BOOL),
-    binary_op("Less", lambda _a, x, y: x < y, lambda _a, x, y: x.lt(y), result=BOOL),
-    binary_op("LessOrEqual", lambda _a, x, y: x <= y, lambda _a, x, y: x.le(y), result=BOOL, since=12),
-    binary_op("Greater", lambda _a, x, y: x > y, lambda _a, x, y: x.gt(y), result=BOOL),
-    binary_op("GreaterOrEqual", lambda _a, x, y: x >= y, lambda _a, x, y: x.ge(y), result=BOOL, since=12),
-    binary_op("And", lambda _a, x, y: x & y, lambda _a, x, y: Binary("and", x, y), "b"),
-    binary_op("Or", lambda _a, x, y: x | y, lambda _a, x, y: Binary("or", x, y), "b"),
-    binary_op("Xor", lambda _a, x, y: x ^ y, lambda _a, x, y: Binary("ne", x, y), "b"),
-    binary_op(
+    _binary_op("Add", lambda _a, x, y: x + y, lambda _a, x, y: x + y, sign=_KEEPS),
+    _binary_op("Sub", lambda _a, x, y: x - y, lambda _a, x, y: x - y),
+    _binary_op("Mul", lambda _a, x, y: x * y, lambda _a, x, y: x * y, sign=_KEEPS),
+    _binary_op("Div", _divide_array, _divide, sign=_KEEPS),
+    _binary_op("Equal", lambda _a, x, y: x == y, lambda _a, x, y: x.eq(y), "fib", result=BOOL),
+    _binary_op("Less", lambda _a, x, y: x < y, lambda _a, x, y: x.lt(y), result=BOOL),
+    _binary_op("LessOrEqual", lambda _a, x, y: x <= y, lambda _a, x, y: x.le(y), result=BOOL, since=12),
+    _binary_op("Greater", lambda _a, x, y: x > y, lambda _a, x, y: x.gt(y), result=BOOL),
+    _binary_op("GreaterOrEqual", lambda _a, x, y: x >= y, lambda _a, x, y: x.ge(y), result=BOOL, since=12),
+    _binary_op("And", lambda _a, x, y: x & y, lambda _a, x, y: Binary("and", x, y), "b"),
+    _binary_op("Or", lambda _a, x, y: x | y, lambda _a, x, y: Binary("or", x, y), "b"),
+    _binary_op("Xor", lambda _a, x, y: x ^ y, lambda _a, x, y: Binary("ne", x, y), "b"),
+    _binary_op(
         "PRelu", lambda _a, x, y: np.where(x < 0, x * y, x), lambda _a, x, y: Select(x.lt(0), x * y, x)
     ),
 )

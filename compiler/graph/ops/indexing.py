@@ -71,7 +71,7 @@ def _slice_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (types[0].with_shape(size),)
 
 
-def slice_index(attrs: Attrs) -> tuple[slice, ...]:
+def _slice_index(attrs: Attrs) -> tuple[slice, ...]:
     """The numpy index of a Slice."""
     begin, step, size = (attrs.integers(name) for name in ("begin", "step", "size"))
     found = []
@@ -95,7 +95,7 @@ def _slice_expand(e: Emitter, item: Node) -> Values | None:
 
 _ENDS = {1: "starts", 2: "ends", 3: "axes", 4: "steps"}
 SLICE = Op(
-    "Slice", Kind.INJECTIVE, _slice_infer, lambda x, a: (x[0][slice_index(a)],), (1, 1),
+    "Slice", Kind.INJECTIVE, _slice_infer, lambda x, a: (x[0][_slice_index(a)],), (1, 1),
     (
         Signature(1, {"starts": None, "ends": None, "axes": None}, adapt=_slice_import),
         Signature(10, known=_ENDS, optional=frozenset({3, 4}), adapt=_slice_import),
@@ -327,7 +327,7 @@ def _pad_pieces(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
     before, after = info.attrs.integers("before"), info.attrs.integers("after")
     out, shape = info.out_types[0], info.in_types[0].shape
     target, value = b.local("pad", out.shape, out.dtype), info.attrs.number("value")
-    for origin, extents in border_boxes(shape, before, after):
+    for origin, extents in _border_boxes(shape, before, after):
         b.write("pad_border", target, extents, lambda *i, origin=origin: (_shifted(i, origin), value))
     b.write("pad_inside", target, shape, lambda *i: (_shifted(i, before), inputs[0][i]))
     return target
@@ -337,7 +337,7 @@ def _shifted(index: Sequence[Expr], by: Sequence[int]) -> tuple[Expr, ...]:
     return tuple(i + offset for i, offset in zip(index, by, strict=True))
 
 
-def border_boxes(
+def _border_boxes(
     shape: Sequence[int], before: Sequence[int], after: Sequence[int]
 ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Disjoint boxes (origin, extents) that cover a padded tensor except its interior."""

@@ -98,7 +98,7 @@ def _conv_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
     return result
 
 
-def conv_flops(info: NodeInfo) -> int:
+def _conv_flops(info: NodeInfo) -> int:
     """Two operations per product."""
     return 2 * info.out_types[0].size * info.in_types[1].size // info.in_types[1].shape[0]
 
@@ -126,7 +126,7 @@ def _conv_direct(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
     return _with_bias(b, sums, inputs, info)
 
 
-def is_depthwise(info: NodeInfo) -> bool:
+def _is_depthwise(info: NodeInfo) -> bool:
     """Whether each output channel reads one input channel."""
     return info.in_types[1].shape[1] == 1 and info.attrs.integer("group") > 1
 
@@ -159,12 +159,12 @@ CONV = Op(
     "Conv", Kind.ANCHOR, _conv_infer, _conv_reference, (2, 3),
     (Signature(1, _WINDOW, adapt=_conv_import, optional=frozenset({2})),),
     forms={
-        "depthwise": Form(_conv_depthwise, is_depthwise),
+        "depthwise": Form(_conv_depthwise, _is_depthwise),
         "direct": Form(_conv_direct),
         "winograd-2": Form(_conv_winograd(2), is_winograd),
         "winograd-4": Form(_conv_winograd(4), is_winograd),
     },
-    flops=conv_flops, channels=True,
+    flops=_conv_flops, channels=True,
 )  # fmt: skip
 
 # ---------------------------------------------------------------- matrix products

@@ -38,7 +38,7 @@ from compiler.loops.ir import Expr, const
 
 def _same_position(info: NodeInfo, index: Sequence[Expr]) -> tuple[Expr, ...]:
     """The element with the same row-major position."""
-    return unravel(ravel(index, info.out_types[0].shape), info.in_types[0].shape)
+    return _unravel(ravel(index, info.out_types[0].shape), info.in_types[0].shape)
 
 
 _VIEW = moved("view", _same_position)
@@ -52,7 +52,7 @@ def ravel(index: Sequence[Expr], shape: Sequence[int]) -> Expr:
     return position
 
 
-def unravel(position: Expr, shape: Sequence[int]) -> tuple[Expr, ...]:
+def _unravel(position: Expr, shape: Sequence[int]) -> tuple[Expr, ...]:
     """The index of the row-major `position` in a tensor of `shape`."""
     found: list[Expr] = []
     stride = math.prod(shape)
@@ -70,7 +70,7 @@ def _reshape_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (result,)
 
 
-def resolve_shape(wanted: Sequence[int], source: TensorType, *, allow_zero: bool) -> tuple[int, ...]:
+def _resolve_shape(wanted: Sequence[int], source: TensorType, *, allow_zero: bool) -> tuple[int, ...]:
     """The shape that Reshape means: 0 copies the input's extent, one -1 is what is left over."""
     shape = list(wanted)
     for axis, extent in enumerate(shape):
@@ -95,7 +95,7 @@ def resolve_shape(wanted: Sequence[int], source: TensorType, *, allow_zero: bool
 def _reshape_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given = Attrs(attrs)
     literal = given.flag("allowzero", default=False)
-    return inputs, {"shape": resolve_shape(given.integers("shape"), inputs[0].type, allow_zero=literal)}
+    return inputs, {"shape": _resolve_shape(given.integers("shape"), inputs[0].type, allow_zero=literal)}
 
 
 RESHAPE = Op(

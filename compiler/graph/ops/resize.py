@@ -136,7 +136,7 @@ def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (types[0].with_shape(sizes),)
 
 
-def axis_table(attrs: Attrs, axis: int, source: int) -> tuple[Array, Array]:
+def _axis_table(attrs: Attrs, axis: int, source: int) -> tuple[Array, Array]:
     """What each element of a resized axis is made of: indices and weights, (target, taps)."""
     target, scale = attrs.integers("sizes")[axis], attrs.numbers("scales")[axis]
     mode = attrs.text("coordinate_transformation_mode")
@@ -165,7 +165,7 @@ def _changed_axes(attrs: Attrs, shape: Sequence[int]) -> Iterator[tuple[int, Arr
     extents = zip(shape, attrs.integers("sizes"), attrs.numbers("scales"), strict=True)
     for axis, (source, target, scale) in enumerate(extents):
         if scale != 1 or target != source:
-            yield axis, *axis_table(attrs, axis, source)
+            yield axis, *_axis_table(attrs, axis, source)
 
 
 def _cubic(part: Array, a: float) -> Array:
@@ -198,7 +198,7 @@ def _whole_factor(attrs: Attrs, axis: int, source: int) -> int:
     target = attrs.integers("sizes")[axis]
     if attrs.text("mode") != "nearest" or target % source:
         return 0
-    indices, _ = axis_table(attrs, axis, source)
+    indices, _ = _axis_table(attrs, axis, source)
     factor = target // source
     return factor if np.array_equal(indices[:, 0], np.arange(target) // factor) else 0
 

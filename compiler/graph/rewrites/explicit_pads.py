@@ -42,12 +42,12 @@ def explicit_pads(editor: Editor, item: Node) -> tuple[Value, ...] | None:
 def _fill(editor: Editor, item: Node) -> float | int:
     source = item.inputs[0]
     zero: float | int = 0.0 if source.type.dtype.is_float else 0
-    if item.op.name != "MaxPool" or never_negative(editor, source):
+    if item.op.name != "MaxPool" or _never_negative(editor, source):
         return zero
     return lowest(source.type.dtype)
 
 
-def never_negative(editor: Editor, value: Value, depth: int = _DEPTH) -> bool:
+def _never_negative(editor: Editor, value: Value, depth: int = _DEPTH) -> bool:
     """Whether no element of `value` can be negative, as far as the records' signs tell."""
     known = editor.known(value)
     if known is not None:
@@ -57,5 +57,5 @@ def never_negative(editor: Editor, value: Value, depth: int = _DEPTH) -> bool:
         return False
     sign = maker.op.sign_of(maker.attrs)
     if sign is Sign.KEEPS:
-        return all(never_negative(editor, operand, depth - 1) for operand in dict.fromkeys(maker.inputs))
+        return all(_never_negative(editor, operand, depth - 1) for operand in dict.fromkeys(maker.inputs))
     return sign is Sign.NONNEGATIVE

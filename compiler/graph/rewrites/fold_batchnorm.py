@@ -34,7 +34,7 @@ def _step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     return _join(editor, item, maker, known)
 
 
-def per_axis(known: Array, rank: int, axis: int, extent: int) -> Array | None:
+def _per_axis(known: Array, rank: int, axis: int, extent: int) -> Array | None:
     """A constant that varies along one axis only (or not at all) as a vector along it; else None."""
     shape = (*([1] * (rank - known.ndim)), *known.shape)
     if any(n != 1 for at, n in enumerate(shape) if at != axis) or shape[axis] not in (1, extent):
@@ -46,7 +46,7 @@ def _into_conv(editor: Editor, item: Node, conv: Node, known: Array) -> tuple[Va
     source, weights, *bias = conv.inputs
     filters = editor.known(weights)
     channels = weights.type.shape[0]
-    factor = per_axis(known, item.output.type.rank, 1, channels)
+    factor = _per_axis(known, item.output.type.rank, 1, channels)
     offset = editor.known(bias[0]) if bias else np.zeros(channels, to_numpy(weights.type.dtype))
     if filters is None or factor is None or offset is None:
         return None
@@ -66,7 +66,7 @@ def _into_matmul(editor: Editor, item: Node, product: Node, known: Array) -> tup
     matrix = editor.known(right)
     if item.op.name != "Mul" or matrix is None or matrix.ndim != 2:
         return None
-    factor = per_axis(known, item.output.type.rank, item.output.type.rank - 1, matrix.shape[1])
+    factor = _per_axis(known, item.output.type.rank, item.output.type.rank - 1, matrix.shape[1])
     if factor is None:
         return None
     return editor.emit_all(product.op, (left, editor.constant(matrix * factor)), product.attrs)

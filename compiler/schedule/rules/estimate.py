@@ -18,7 +18,7 @@ from compiler.schedule.rules.vector.winograd import estimate as winograd_seconds
 def seconds(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> float:
     """Estimated seconds on one core or unit: max(cycles of arithmetic / clock, bytes / bandwidth)."""
     if facts.binds_threads:
-        return thread_seconds(func, facts)
+        return _thread_seconds(func, facts)
     known = winograd_seconds(func, layouts, facts)
     if known is not None:
         return known
@@ -39,7 +39,7 @@ _STAGES = 4.0
 """How much longer the stages of a form take than their work: no rule for threads joins them yet."""
 
 
-def thread_seconds(func: Func, facts: TargetFacts) -> float:
+def _thread_seconds(func: Func, facts: TargetFacts) -> float:
     """Estimated seconds of one unit on a device that binds threads: its share of all, and the launches."""
     units = facts.limit("units") or 1
     written = {item.name for item in func.params}

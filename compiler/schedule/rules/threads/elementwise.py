@@ -23,7 +23,7 @@ def elementwise_kernel(schedule: Schedule, name: str, facts: TargetFacts) -> Non
     loops = schedule.loops(name)
     if not loops:
         return
-    lanes = vector_lanes(schedule.site(name), facts)
+    lanes = _vector_lanes(schedule.site(name), facts)
     if not schedule.attempt(_spread, loops, lanes, facts) and lanes > 1:
         schedule.attempt(_spread, loops, 1, facts)
 
@@ -36,7 +36,7 @@ def _spread(schedule: Schedule, loops: Sequence[str], lanes: int, facts: TargetF
     bind_grid(schedule, loop, facts)
 
 
-def vector_lanes(work: Site, facts: TargetFacts) -> int:
+def _vector_lanes(work: Site, facts: TargetFacts) -> int:
     """Neighbours that one thread takes: 1 where they do not lie side by side everywhere."""
     block = work.block
     if not work.is_store or not block.iters or work.reduce or _converts(block):

@@ -163,11 +163,11 @@ def cycles(block: Site, facts: TargetFacts) -> float | None:
     if roles is None:
         return None
     lanes = facts.lanes(block.store.buffer.dtype.bits)
-    options = register_tiles(problem_of(block, roles, lanes), facts)
+    options = register_tiles(_problem_of(block, roles, lanes), facts)
     return min((option.cost for option in options), default=None)
 
 
-def problem_of(block: Site, roles: Roles, lanes: int) -> ContractionProblem:
+def _problem_of(block: Site, roles: Roles, lanes: int) -> ContractionProblem:
     """The sizes of a contraction."""
     lane, row, line = roles.lane, roles.row, roles.line
     used = {item.var.name for item in (lane, row, line) if item is not None}
@@ -227,7 +227,7 @@ class _Contraction:
             self.s.set_scope(accumulator, "register")
         if self.roles.group:
             self.split_groups(accumulator, epilogue)
-        problem = problem_of(self.block, self.roles, self.lanes)
+        problem = _problem_of(self.block, self.roles, self.lanes)
         options = register_tiles(problem, self.facts)
         tile = RegisterTile(*self.chooser.choose(f"{self.name}.tile", options))
         self.choose_layouts(accumulator, epilogue, tile.vectors)

@@ -84,7 +84,7 @@ def stages(func: Func) -> dict[str, Block]:
     return {stage: block for block in func.blocks() if (stage := stage_of(block)) is not None}
 
 
-def find_shape(func: Func, lanes: int) -> Shape | None:
+def _find_shape(func: Func, lanes: int) -> Shape | None:
     """The sizes of a Winograd convolution; None for other functions, and where channels do not fill lanes."""
     found = stages(func)
     if not {"tile_rows", "tiles", "products", "result_rows"} <= found.keys():
@@ -168,7 +168,7 @@ def estimate(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> f
     if "products" not in stages(func):
         return None
     lanes = facts.lanes(32)
-    shape = find_shape(func, lanes)
+    shape = _find_shape(func, lanes)
     if shape is None or not _blocked(func, layouts, lanes):
         return math.inf
     return min((option.cost for option in plans(shape, facts)), default=math.inf) / facts.hertz
@@ -187,7 +187,7 @@ def _blocked(func: Func, layouts: Mapping[str, Layout], lanes: int) -> bool:
 def schedule_winograd(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule a Winograd convolution; False when the function is none, or does not fit the rule."""
     lanes = facts.lanes(32)
-    shape = find_shape(schedule.func, lanes)
+    shape = _find_shape(schedule.func, lanes)
     if shape is None or not _lanes_innermost(schedule, shape, lanes):
         return False
     options = plans(shape, facts)
