@@ -42,8 +42,8 @@ test-devices-parts *args:
 # lines and branches that the tests run, by file: takes twice as long as the tests
 coverage *args:
     @mkdir -p build/coverage; rm -f build/coverage/*
-    @python -m coverage run -m pytest -q {{quick}} "$@"
-    @python -m coverage combine -q; python -m coverage report --sort=cover --skip-covered
+    @status=0; python -m coverage run -m pytest -q {{quick}} "$@" || status=$?; \
+      python -m coverage combine -q; python -m coverage report --sort=cover --skip-covered; exit $status
 
 # the ten-second test from end to end
 tiny:

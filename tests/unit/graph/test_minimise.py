@@ -87,6 +87,7 @@ def test_nothing_to_choose() -> None:
     assert minimise([], [table((), 3.0)]) == []
 
 
+@pytest.mark.perf
 def test_a_thousand_variables_take_no_time() -> None:
     """Residual blocks, one after the other: each variable knows its neighbours and the one after the next."""
     source = np.random.default_rng(1)
