@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from pathlib import Path
 
 import pytest
 
 from compiler import UsageError, load
+from compiler.runtime import abi
 from compiler.runtime.streams import CALLERS_STREAM, stream_option
 from compiler.targets import get_target
 from tests.support.sources import ROOT
@@ -59,6 +61,15 @@ def test_where_there_is_no_stream_there_is_no_default_one(library: Path) -> None
         load(library).context(stream=0)
     with pytest.raises(UsageError, match="stream must be null"):
         load(library).context(stream=POINTER)
+
+
+def test_in_c_the_flag_needs_a_default_stream(library: Path) -> None:
+    model = load(library)
+    options = abi.TkContextOptions(ctypes.sizeof(abi.TkContextOptions), 0, CALLERS_STREAM, None)
+    context = ctypes.c_void_p()
+    status = model._api.context_open(model._handle, ctypes.byref(options), ctypes.byref(context))
+    assert status != 0
+    assert b"there is no default stream here" in model._api.last_error()
 
 
 def test_the_flag_is_that_of_the_header() -> None:
