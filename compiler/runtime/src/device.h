@@ -72,7 +72,7 @@ class Device {
   // Memory that arithmetic on pointers works on, aligned to TK_ALIGNMENT at least.
   virtual tk_status allocate(int64_t bytes, void **memory) = 0;
   virtual void release(void *memory) = 0;  // null is accepted
-  virtual bool has_default_stream() const { return false; }
+  virtual bool has_default_stream() const { return false; }  // which a caller's null means
   virtual tk_status open_queue(const Stream &stream, Queue **queue) = 0;
 };
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compiler.core.types import DType, dtype
+from compiler.core.types import BOOL, DType, dtype
 from compiler.loops import ir
 from compiler.loops.interp import interpret
 from compiler.loops.interp_values import STORAGE
@@ -32,6 +33,7 @@ from compiler.loops.ir import (
     Var,
     const,
 )
+from tests.unit.loops.test_interp import value_of
 
 LANES = 8
 I = Var("i")  # noqa: E741
@@ -111,3 +113,16 @@ def test_lanes_equal_scalars(data: st.DataObject) -> None:
         }
     scalars, lanes = evaluated(kind, expr, arrays)
     np.testing.assert_array_equal(scalars, lanes)
+
+
+def _types() -> list[DType]:
+    return [dtype(name) for name in ("f32", "f16", "i8", "u8", "i64")] + [BOOL]
+
+
+@pytest.mark.parametrize("source", _types(), ids=str)
+@pytest.mark.parametrize("target", _types(), ids=str)
+def test_casts_of_lanes_equal_casts_of_scalars(source: DType, target: DType) -> None:
+    values = "ramp(-2, 3, 4)"
+    lanes = value_of(f"{target}x4({source}x4({values}))", f"{target}x4")
+    scalars = [value_of(f"{target}({source}({number}))", str(target)) for number in (-2, 1, 4, 7)]
+    assert lanes.tolist() == scalars
