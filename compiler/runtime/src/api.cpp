@@ -104,7 +104,9 @@ tk_status read_options(const tk_model &model, const tk_context_options *given, t
     return fail(TK_ERR_ARGUMENT, "tk_context_open: options.stream must be null, this library runs on the CPU");
   if ((options->flags & TK_CONTEXT_CALLERS_STREAM) != 0 && options->stream == nullptr &&
       (model.device == nullptr || !model.device->has_default_stream()))
-    return fail(TK_ERR_ARGUMENT, "tk_context_open: options.stream is null, and there is no default stream here");
+    return fail(TK_ERR_ARGUMENT,
+                "tk_context_open: options.stream is null, and there is no default stream here; hand over a queue, or "
+                "leave TK_CONTEXT_CALLERS_STREAM out");
   return TK_OK;
 }
 
