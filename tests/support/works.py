@@ -57,6 +57,17 @@ def layer_norm(s: Sketch) -> Value:
     return s.emit("Add", s.emit("Mul", x, s.weights(13)), s.weights(13))
 
 
+def norm_of_channels(channels: int, rows: int, columns: int) -> Make:
+    """Layer normalisation over the channels of an image whose rows are channels first."""
+
+    def make(s: Sketch) -> Value:
+        x = s.emit("Transpose", s.input(1, channels, rows, columns), perm=(0, 2, 3, 1))
+        x = s.emit("Standardize", x, axis=3, epsilon=1e-5)
+        return s.emit("Add", s.emit("Mul", x, s.weights(channels)), s.weights(channels))
+
+    return make
+
+
 def global_mean(s: Sketch) -> Value:
     return s.emit("Mul", s.emit("ReduceSum", s.input(1, 13, 5, 7), axes=(2, 3), keepdims=True), s.weights(1))
 
@@ -160,6 +171,7 @@ GRAPHS: dict[str, Make] = {
     "softmax": lambda s: s.emit("Softmax", s.input(3, 21), axis=1, flatten=False),
     "softmax of columns": lambda s: s.emit("Softmax", s.input(7, 10), axis=0, flatten=False),
     "layer norm": layer_norm,
+    "layer norm of channels": norm_of_channels(13, 3, 21),
     "elementwise": lambda s: s.emit("Tanh", s.emit("Add", s.input(3, 37), s.input(37))),
     "scalar": lambda s: s.emit("Exp", s.input()),
     "transpose": lambda s: s.emit("Transpose", s.input(3, 5, 7), perm=(2, 0, 1)),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import prod
 
 import pytest
 
@@ -20,7 +21,7 @@ from compiler.schedule.rules import schedule_func
 from compiler.schedule.rules.vector.register_tile import ContractionProblem, RegisterTile, chunk_options
 from compiler.schedule.schedule import Schedule
 from tests.support.sketch import NARROW, Sketch, works
-from tests.support.works import dense, layer_norm
+from tests.support.works import dense, layer_norm, norm_of_channels
 
 WIDE = replace(NARROW, vector_bits=512, vector_registers=32)
 LANES = 16
@@ -208,12 +209,22 @@ def global_mean(s: Sketch) -> Value:
 ROWS: dict[str, Callable[[Sketch], Value]] = {
     "softmax": lambda s: s.emit("Softmax", s.input(64, 300), axis=1, flatten=False),
     "layer norm": layer_norm,
+    "layer norm of channels": norm_of_channels(96, 56, 56),
     "global mean": global_mean,
     "sum of columns": lambda s: s.emit("ReduceSum", s.input(70, 300), axes=(0,), keepdims=False),
 }
 
 
-@pytest.mark.parametrize("name", ["softmax", "global mean", "sum of columns"])
+@pytest.mark.parametrize("name", CONTRACTIONS | ROWS)
+def test_the_copies_of_a_block_fit_the_registers(name: str) -> None:
+    for schedule in schedules((CONTRACTIONS | ROWS)[name]):
+        for block in schedule.blocks():
+            loops = [schedule.loop(loop) for loop in schedule.loops(block)]
+            copies = prod(trips(loop) for loop in loops if loop.kind is ForKind.UNROLLED)
+            assert copies <= WIDE.vector_registers, f"{block} is printed {copies} times"
+
+
+@pytest.mark.parametrize("name", ["softmax", "global mean", "sum of columns", "layer norm of channels"])
 def test_rows_are_reduced_in_vectors_and_shared_by_the_threads(name: str) -> None:
     schedule = schedules(ROWS[name])[-1]
     for block in reductions(schedule.func):

@@ -194,12 +194,21 @@ def contraction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Choo
         return False
     lanes = facts.lanes(block.store.buffer.dtype.bits)
     epilogue = schedule.program.readers(block.target)
-    if len(epilogue) > 1:
+    if len(epilogue) > 1 or any(_repeats(reader, block.target) for reader in epilogue):
         return False
     _Contraction(schedule, name, block, roles, lanes, facts, chooser).run(
         epilogue[0].name if epilogue else None
     )
     return True
+
+
+def _repeats(reader: Site, sums: str) -> bool:
+    """Whether an axis of a reader makes many results of each sum (the rows of a normalisation).
+
+    They are no work on a register tile: there is one unrolled copy of them for each place in the tile.
+    """
+    used = {name for load in reader.loads if load.buffer.name == sums for name in load.uses}
+    return any(extent_of(item.extent) > 1 and item.var.name not in used for item in reader.spatial)
 
 
 class _Contraction:
