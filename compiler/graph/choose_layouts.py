@@ -109,10 +109,11 @@ def _keeps_blocks(group: Group) -> bool:
 
 
 def _keeps_channels(node: Node) -> bool:
-    """Whether an operator maps channels to channels (so that blocks stay blocks)."""
+    """Whether an operator maps channels, or what lies side by side, to channels: blocks suit it."""
     if node.op.channels:
         return True
-    moves = node.op.elementwise or node.op.keeps_channels(node.info)
+    op, info = node.op, node.info
+    moves = op.elementwise or op.keeps_channels(info) or op.fills_channels(info)
     same = node.inputs[0].type.rank == node.output.type.rank >= 3
     return same and node.op.kind is Kind.INJECTIVE and moves
 

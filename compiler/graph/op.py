@@ -202,6 +202,8 @@ class Op:
     """It combines elements over channels or space of (batch, channels, space): worth a layout of its own."""
     keeps_channels: Condition = nowhere
     """Moves or sums elements along space only, or concatenates channels: blocks of channels stay such."""
+    fills_channels: Condition = nowhere
+    """Makes channels of the last axis of its operand: a block of them is a vector there."""
     inline: Callable[[NodeInfo, Node], bool] | None = None
     """Says where to read only, so that it is repeated in its readers, if this holds for all of them."""
     reads_once: Condition = nowhere

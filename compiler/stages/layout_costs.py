@@ -95,8 +95,12 @@ class TargetLayoutCosts:
         """An injective group reads a tensor that is kept unlike its result."""
         if value.type.rank != group.outputs[0].type.rank:
             return 0.0
-        if not all(node.op.elementwise or node.op.keeps_channels(node.info) for node in group.nodes):
+        turning = [node for node in group.nodes if node.op.fills_channels(node.info)]
+        others = [node for node in group.nodes if node not in turning]
+        if not all(node.op.elementwise or node.op.keeps_channels(node.info) for node in others):
             return 0.0  # channels move: one order is as good as another
+        if any(value in _feeding(group, node) for node in turning):
+            return 0.0 if result.lanes else self.cycles.rows_of_blocks * value.type.size / self.facts.hertz
         return self._between(value.type, source, result) / self.facts.hertz
 
     def _between(self, kind: TensorType, source: Layout, result: Layout) -> float:

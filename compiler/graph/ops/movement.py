@@ -235,11 +235,17 @@ def _transpose_expand(e: Emitter, item: Node) -> Values | None:
     return _as_reshape(e, item) if moved == sorted(moved) else None
 
 
+def _last_to_channels(info: NodeInfo) -> bool:
+    perm = info.attrs.integers("perm")
+    return len(perm) >= 3 and perm[1] == len(perm) - 1
+
+
 TRANSPOSE = Op(
     "Transpose", Kind.INJECTIVE, _transpose_infer,
     lambda x, a: (np.transpose(x[0], a.integers("perm")),), (1, 1),
     (Signature(1, {"perm": None}, adapt=_transpose_import),),
     forms=moved("transpose", _transposed), expand=_transpose_expand, flops=no_flops, sign=Sign.KEEPS,
+    keeps_channels=lambda info: info.attrs.integers("perm")[1:2] == (1,), fills_channels=_last_to_channels,
 )  # fmt: skip
 
 

@@ -76,6 +76,14 @@ def test_where_channels_move_the_result_is_row_major(s: Sketch) -> None:
     assert not found[moved].maps
 
 
+@pytest.mark.parametrize(("perm", "lanes"), [((0, 3, 1, 2), 8), ((0, 1, 3, 2), 8), ((0, 2, 1, 3), 0)])
+def test_transposes_that_leave_or_fill_channels_write_blocks(
+    s: Sketch, perm: tuple[int, ...], lanes: int
+) -> None:
+    x = s.pad(s.emit("Transpose", s.input(1, 16, 16, 16), perm=perm))
+    assert layouts(s, s.conv(x, 16, 3, groups=16))[x].lanes == lanes
+
+
 @pytest.mark.parametrize(("channels", "blocks"), [(3, 0), (4, 1), (7, 1), (9, 2), (16, 2)])
 def test_few_channels_are_not_blocked_odd_ones_are_padded(s: Sketch, channels: int, blocks: int) -> None:
     y = s.conv(s.input(1, 3, 5, 5), channels)

@@ -102,6 +102,15 @@ def test_a_pool_cannot_change_the_groups() -> None:
     assert math.isfinite(seconds(one("pool", 136), "34", "34"))
 
 
+@pytest.mark.parametrize("beside", [False, True])
+def test_channels_that_lie_side_by_side_before_a_transpose_want_blocks(*, beside: bool) -> None:
+    """A vector of them is stored as it was loaded, to one place or to sixteen."""
+    s = Sketch()
+    x = s.emit("Transpose", s.input(1, 28, 28, 64), perm=(0, 3, 1, 2))
+    fused = s.fused(s.emit("Add", x, s.input(1, 64, 1, 1)) if beside else x)
+    assert seconds(fused, "row", "blocks") < seconds(fused, "row", "row")
+
+
 def test_few_channels_between_elementwise_operators_stay_in_rows() -> None:
     """Eight of sixteen lanes: an elementwise kernel has no whole vectors there."""
     s = Sketch()
