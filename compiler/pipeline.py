@@ -32,6 +32,7 @@ from compiler.core.passes import PassEvent
 from compiler.frontend.onnx import import_model
 from compiler.graph.convert import lay_out
 from compiler.graph.fuse import fuse
+from compiler.graph.fuse_attention import fuse_attention
 from compiler.graph.ir import Graph, verify
 from compiler.graph.rewrites import rewrite_graph
 from compiler.render.host import render_plan
@@ -86,7 +87,7 @@ def _run_stages(job: CompileJob, clock: _Clock) -> CompileReport:
     with clock.stage("rewrite"):
         graph = rewrite_graph(graph, [_observer(job)], pads=not target.facts.binds_threads)
     with clock.stage("fuse"):
-        fused = fuse(graph)
+        fused = fuse(graph) if target.facts.binds_threads else fuse_attention(fuse(graph))
         dump.model(FUSE, fused)
     with clock.stage("layout"):
         laid_out = lay_out(fused, TargetLayoutCosts(target.facts))

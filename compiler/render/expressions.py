@@ -379,6 +379,11 @@ class Expressions:
 
     def mask(self, expr: Expr, bits: int) -> str:
         """A vector of bool as a vector of integers (0 or -1) of the given width."""
+        count = self.count(expr)
+        if isinstance(count, int):  # numbers of lanes fit any width, 64-bit indices are slow to compare
+            lanes = dtype(f"i{bits}", expr.dtype.lanes)
+            first = min(max(count, 0), lanes.lanes)
+            return f"({self.words.ramp(lanes, '0', '1')} < {self.words.splat(lanes, str(first))})"
         text = self(expr)
         if _mask_bits(expr) == bits:
             return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from compiler.graph.fuse_attention import fuse_attention
 from compiler.graph.ir import Value
 from tests.support.sketch import Sketch, Work, works
 
@@ -50,6 +51,21 @@ def residual(s: Sketch) -> Value:
 def attention(s: Sketch) -> Value:
     q, k, v = s.input(2, 5, 7), s.input(2, 7, 11), s.input(2, 11, 6)
     return s.emit("MatMul", s.emit("Softmax", s.emit("MatMul", q, k), axis=2, flatten=False), v)
+
+
+def heads(rows: int, keys: int, depth: int, width: int) -> Make:
+    """Attention of two heads as exporters write it: tensors by tokens, a scale, a mask."""
+
+    def make(s: Sketch) -> Value:
+        q, k, v = s.input(1, rows, 2, depth), s.input(1, keys, 2, depth), s.input(1, keys, 2, width)
+        by_head = s.emit("Transpose", q, perm=(0, 2, 1, 3)), s.emit("Transpose", k, perm=(0, 2, 3, 1))
+        scores = s.emit("Mul", s.emit("MatMul", *by_head), s.weights())
+        scores = s.emit("Add", scores, s.input(1, 1, 1, keys))
+        weights = s.emit("Softmax", scores, axis=3, flatten=False)
+        y = s.emit("MatMul", weights, s.emit("Transpose", v, perm=(0, 2, 1, 3)))
+        return s.emit("Transpose", y, perm=(0, 2, 1, 3))
+
+    return make
 
 
 def layer_norm(s: Sketch) -> Value:
@@ -156,6 +172,9 @@ GRAPHS: dict[str, Make] = {
     "dense one column": dense(5, 13, 1),
     "matmul of activations": lambda s: s.emit("MatMul", s.input(3, 5, 7), s.input(3, 7, 10)),
     "attention": attention,
+    "attention of heads": heads(13, 21, 5, 8),
+    "attention of one row": heads(1, 37, 4, 3),
+    "attention of few rows": heads(3, 6, 8, 16),
     "max pool": lambda s: s.pool(s.input(1, 5, 9, 11), 3, 2, "MaxPool"),
     "sum pool": lambda s: s.emit("Mul", s.pool(s.input(2, 3, 7, 7), 2, 2), s.weights(1)),
     "global mean": global_mean,
@@ -187,4 +206,4 @@ def works_of(name: str, lanes: int) -> list[Work]:
     The first word of its name is the form of its convolutions, where they have it.
     """
     sketch = Sketch()
-    return list(works(sketch.fused(GRAPHS[name](sketch)), lanes, form=name.split()[0]))
+    return list(works(fuse_attention(sketch.fused(GRAPHS[name](sketch))), lanes, form=name.split()[0]))

@@ -403,7 +403,7 @@ def _softmax_form(*, log: bool) -> Build:
             if log:
                 found = widen(inputs[0][index]) - top[row(index)] - call("log", total[row(index)])
             else:
-                found = powers[index] / total[row(index)]
+                found = powers[index] * (1.0 / total[row(index)])  # one division for a row
             return narrow(found, out.dtype)
 
         return b.compute("softmax", out.shape, result, out.dtype)

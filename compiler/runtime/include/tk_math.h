@@ -15,9 +15,6 @@
 
 /* ---------------------------------------------------------------- instructions without a C++ spelling */
 
-/* Whether V fills a vector register exactly, so that one instruction does it. */
-template <class V> constexpr bool tk_is_register = sizeof(V) >= 16 && sizeof(V) <= TK_VECTOR_BYTES && tk_lanes<V> > 1;
-
 /* fn over both halves, or over V doubled when it is smaller than a register. */
 #define TK_BY_HALVES(fn, v)                                              \
     if constexpr (sizeof(v) < 16) return tk_low(fn(tk_join(v, v)));      \
@@ -246,9 +243,7 @@ template <class V, class... C> TK_INLINE V tk_poly(V x, float c, C... rest) {
 
 /* low <= x <= high, NaN left as it is. */
 template <class V> TK_INLINE V tk_clamp_keep_nan(V x, float low, float high) {
-    const V l = tk_splat<V>(low), h = tk_splat<V>(high);
-    x = h < x ? h : x;
-    return l > x ? l : x;
+    return tk_larger(tk_splat<V>(low), tk_smaller(tk_splat<V>(high), x));
 }
 
 /* exp(x) - 1 over |x| <= ln(2) / 2 * 1.0005, relative error 2^-26. */

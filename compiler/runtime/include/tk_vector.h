@@ -313,28 +313,60 @@ template <class V> TK_INLINE tk_vec<tk_scalar<V>, 2 * tk_lanes<V>> tk_join(V low
 
 /* ---------------------------------------------------------------- smallest, largest; horizontal reductions */
 
-/* ONNX's rule, as numpy's: a NaN in either operand is the result. */
+/* Whether V fills a vector register exactly, so that one instruction does it. */
+template <class V> constexpr bool tk_is_register = sizeof(V) >= 16 && sizeof(V) <= TK_VECTOR_BYTES && tk_lanes<V> > 1;
+
+/* a > b ? a : b in one instruction, which compilers make of it with some operands only; so with NaN b is the result. */
+template <class V> TK_INLINE V tk_larger(V a, V b) {
+#if defined(__AVX__) && !defined(TK_NO_ASSEMBLY)
+    if constexpr (tk_is_register<V> && tk_is_float<V>) {
+        V r;
+        if constexpr (tk_is_f32<V>) asm("vmaxps %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
+        else asm("vmaxpd %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
+        return r;
+    }
+#endif
+    return a > b ? a : b;
+}
+template <class V> TK_INLINE V tk_smaller(V a, V b) {
+#if defined(__AVX__) && !defined(TK_NO_ASSEMBLY)
+    if constexpr (tk_is_register<V> && tk_is_float<V>) {
+        V r;
+        if constexpr (tk_is_f32<V>) asm("vminps %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
+        else asm("vminpd %2, %1, %0" : "=v"(r) : "v"(a), "v"(b));
+        return r;
+    }
+#endif
+    return a < b ? a : b;
+}
+
+/* ONNX's rule, as numpy's: a NaN in either operand is the result. NaN is looked for in `b` alone, as tk_larger keeps
+ * that in `a`: where `a` is what was found so far, a chain of these waits for two short instructions each. */
 template <class V> TK_INLINE V tk_max(V a, V b) {
-    V larger = a > b ? a : b;
-    if constexpr (tk_is_float<V>) return a != a ? a : larger;
+    const V larger = tk_larger(b, a);
+    if constexpr (tk_is_float<V>) return b != b ? b : larger;
     else return larger;
 }
 template <class V> TK_INLINE V tk_min(V a, V b) {
-    V smaller = a < b ? a : b;
-    if constexpr (tk_is_float<V>) return a != a ? a : smaller;
+    const V smaller = tk_smaller(b, a);
+    if constexpr (tk_is_float<V>) return b != b ? b : smaller;
     else return smaller;
 }
 
 /* max(x, 0) in one instruction; NaN stays NaN. */
-template <class V> TK_INLINE V tk_relu(V x) {
-    const V zero = tk_splat<V>(0);
-    return zero > x ? zero : x;
-}
+template <class V> TK_INLINE V tk_relu(V x) { return tk_larger(tk_splat<V>(0), x); }
 
 #define TK_DECLARE_REDUCTION(name, combined)                                \
+    template <class V> TK_INLINE tk_scalar<V> tk_reduce_pair_##name(V a) {  \
+        const V b = tk_shuffle<1, 0, 3, 2>(a, a);                           \
+        return (combined)[0];                                               \
+    }                                                                       \
     template <class V> TK_INLINE tk_scalar<V> tk_reduce_##name(V v) {       \
         if constexpr (tk_lanes<V> == 1) {                                   \
             return v;                                                       \
+        } else if constexpr (sizeof(V) == 16 && tk_lanes<V> == 4) { /* halves of this are no registers */ \
+            const V a = v, b = tk_shuffle<2, 3, 0, 1>(v, v);                \
+            return tk_reduce_pair_##name(combined);                         \
         } else {                                                            \
             const tk_vec<tk_scalar<V>, tk_lanes<V> / 2> a = tk_low(v), b = tk_high(v); \
             return tk_reduce_##name(combined);                              \

@@ -23,7 +23,7 @@ def schedule_func(
 ) -> Schedule:
     """Schedule a kernel for a target; `layouts` has the layout of each parameter that is not row-major."""
     schedule = Schedule(func)
-    inline_injective(schedule)
+    inline_injective(schedule, repeat=facts.binds_threads)
     for name, layout in layouts.items():
         for index_map in layout.maps:
             schedule.transform_layout(name, index_map)

@@ -17,13 +17,19 @@ SMALL = 16_384
 """A loop nest with fewer scalar iterations than this is not worth waking another thread."""
 
 
-def inline_injective(schedule: Schedule) -> None:
-    """Compute every injective intermediate where it is used; reductions, outputs and stages remain."""
-    for name in schedule.blocks():
+def inline_injective(schedule: Schedule, *, repeat: bool) -> None:
+    """Compute every injective intermediate where it is used; reductions, outputs and stages remain.
+
+    repeat: also those that several blocks read, one of them a reduction; else these are computed once.
+    """
+    for name in reversed(schedule.blocks()):
         site, program = schedule.site(name), schedule.program
         if site.block.is_reduction or stage_of(site.block) or not site.is_store:
             continue
-        if site.target not in program.outputs and len(program.writers(site.target)) == 1:
+        if site.target in program.outputs or len(program.writers(site.target)) != 1:
+            continue
+        readers = program.readers(site.target)
+        if repeat or len(readers) == 1 or not any(item.block.is_reduction for item in readers):
             schedule.compute_inline(name)
 
 

@@ -343,6 +343,23 @@ def test_reduction_keeps_one_accumulator_per_lane() -> None:
     assert after.index("for k in 0..3") < after.index("y[0] += ")  # lanes: combined behind the loop
 
 
+def test_the_last_vector_of_a_row_joins_the_accumulator() -> None:
+    """What is shorter than a vector is added to the lanes, which are combined once."""
+    before = func(
+        """
+        for k in 0..3
+          for l in 0..16 vectorized
+            y[0] = max(y[0], x[k * 16 + l])
+        for m in 0..13 vectorized
+          y[0] = max(y[0], x[m + 48])
+        """,
+        result="y: f32[1]",
+    )
+    after = body_of(accumulate_in_vectors(vectorize(before, V4)))
+    assert after.count("y[0] = ") == 1
+    assert after.count("y_lanes[0] = ") == 3  # start, whole vectors, the shorter one
+
+
 # ---------------------------------------------------------------- registers
 
 

@@ -11,6 +11,7 @@ from math import prod
 
 import pytest
 
+from compiler.graph.fuse_attention import fuse_attention
 from compiler.graph.ir import Value
 from compiler.loops.annotations import PREFETCH
 from compiler.loops.ir import REGISTER, SCRATCH, Block, Const, For, ForKind, Func
@@ -21,7 +22,7 @@ from compiler.schedule.rules import schedule_func
 from compiler.schedule.rules.vector.register_tile import ContractionProblem, RegisterTile, chunk_options
 from compiler.schedule.schedule import Schedule
 from tests.support.sketch import NARROW, Sketch, works
-from tests.support.works import dense, layer_norm, norm_of_channels
+from tests.support.works import dense, heads, layer_norm, norm_of_channels
 
 WIDE = replace(NARROW, vector_bits=512, vector_registers=32)
 LANES = 16
@@ -231,6 +232,21 @@ def test_rows_are_reduced_in_vectors_and_shared_by_the_threads(name: str) -> Non
         found = kinds(schedule, block.name)
         assert VECTOR in found, block.name
         assert PARALLEL in found, block.name
+
+
+@pytest.mark.parametrize("make", [heads(40, 50, 16, 32), heads(5, 197, 64, 64)])
+def test_attention_is_one_nest(make: Callable[[Sketch], Value]) -> None:
+    sketch = Sketch()
+    ((func, own),) = works(fuse_attention(sketch.fused(make(sketch))), LANES)
+    schedule = schedule_func(func, own, WIDE, AnalyticChooser())
+    outermost = {schedule.loops(block)[0] for block in schedule.blocks()}
+    assert [schedule.loop(loop).kind for loop in outermost] == [PARALLEL]
+
+
+@pytest.mark.parametrize("name", ["softmax", "layer norm"])
+def test_a_row_is_reduced_and_filled_in_one_loop(name: str) -> None:
+    (schedule,) = schedules(ROWS[name])
+    assert len({schedule.loops(block)[0] for block in schedule.blocks()}) == 1
 
 
 def test_nothing_small_wakes_another_thread() -> None:

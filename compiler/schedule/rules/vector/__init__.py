@@ -6,8 +6,10 @@ from compiler.core.target import TargetFacts
 from compiler.loops.annotations import stage_of
 from compiler.loops.ir import Block, ForKind
 from compiler.schedule.chooser import Chooser
+from compiler.schedule.rules.vector.attention import attention
 from compiler.schedule.rules.vector.contraction import contraction
 from compiler.schedule.rules.vector.elementwise import elementwise
+from compiler.schedule.rules.vector.row_nest import row_nest
 from compiler.schedule.rules.vector.rows import rows
 from compiler.schedule.rules.vector.window import window
 from compiler.schedule.rules.vector.winograd import schedule_winograd
@@ -16,7 +18,12 @@ from compiler.schedule.schedule import Schedule
 
 def schedule_vectors(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> None:
     """Schedule a kernel, whose parameters have their layouts, for a processor with vectors."""
-    window(schedule, facts) or schedule_winograd(schedule, facts, chooser)
+    (
+        window(schedule, facts)
+        or schedule_winograd(schedule, facts, chooser)
+        or attention(schedule, facts, chooser)
+        or row_nest(schedule, facts)
+    )
     for name in schedule.blocks():
         block = schedule.program.blocks.get(name)
         if block is not None and block.is_reduction and not _placed(schedule, name):

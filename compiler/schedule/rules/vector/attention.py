@@ -1,0 +1,279 @@
+"""The rule for attention: scores of a few rows, their softmax and the weighted sum, while they lie in cache.
+
+    parallel (image, head, chunk of rows)
+      keys = k in panels                                           in scratch
+      for tile of rows
+        for panel of keys
+          sums = q keys (registers); scores = f(sums, mask)        in scratch, as all that follows
+        largest, powers, total = softmax of the scores
+        weights = powers / total
+        for block of lanes: sums = weights v (registers); output = sums
+
+Rows of scores are whole: for as many keys as `graph/fuse_attention.py` joins they fit a second-level cache,
+and nothing has to be scaled again as it would if they came in blocks (online softmax).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from compiler.core.target import TargetFacts
+from compiler.loops.ir import REGISTER, SCRATCH, Expr
+from compiler.loops.layout import lanes_last
+from compiler.loops.queries import extent_of, variables
+from compiler.schedule.chooser import Chooser, Option
+from compiler.schedule.errors import ScheduleError
+from compiler.schedule.primitives.operand import factors
+from compiler.schedule.program import Program, Site
+from compiler.schedule.rules.common import SMALL, fuse_all, strip_mine, unroll_inside
+from compiler.schedule.rules.vector.register_tile import ContractionProblem, register_tiles, uneven
+from compiler.schedule.rules.vector.row_nest import fill_row
+from compiler.schedule.schedule import Schedule
+
+_BITS = 32
+"""Of the sums: tensors in half precision are added up in f32, too."""
+
+_CHUNKS = (1, 2, 4, 8)
+"""Into how many chunks the rows of a head may be cut, each with keys of its own in panels."""
+
+_PACKING = 1.0
+"""Cycles for each element of the keys to bring them into panels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """The blocks of an attention by name, and its sizes.
+
+    between: the blocks that turn sums into weights, in order. batch: iterations of batch and heads.
+    """
+
+    scores: str
+    between: tuple[str, ...]
+    weighting: str
+    batch: int
+    rows: int
+    keys: int
+    depth: int
+    width: int
+
+    @property
+    def products(self) -> int:
+        """Products of both sums."""
+        return self.batch * self.rows * self.keys * (self.depth + self.width)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """rows of a register tile; vectors of keys, and of the output, beside them; chunks of rows."""
+
+    rows: int
+    keys: int
+    width: int
+    chunks: int
+
+    @property
+    def value(self) -> tuple[int, ...]:
+        """The plan as a decision."""
+        return (self.rows, self.keys, self.width, self.chunks)
+
+
+def attention(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
+    """Schedule a function that softmax(q k) v makes; False, and no change, for others."""
+    found = find_attention(schedule.program)
+    if found is None:
+        return False
+    plan = Plan(*chooser.choose("attention.plan", plans(found, facts)))
+    return schedule.attempt(lambda copy: _Attention(copy, found, plan, facts).run())
+
+
+def find_attention(program: Program) -> Attention | None:
+    """The blocks and sizes of an attention; None for functions of another structure."""
+    sites = list(program.sites.values())
+    sums = [site for site in sites if site.is_store and site.reduce]
+    if len(sums) != 4 or not all(site.is_store for site in sites) or sites[0] is not sums[0]:
+        return None
+    scores, largest, total, weighting = sums
+    if any(site.store.buffer.dtype.bits != _BITS for site in sums):
+        return None
+    batch = len(scores.spatial) - 2
+    if batch < 0 or not _is_product(scores, batch) or not _is_product(weighting, batch):
+        return None
+    rows, keys = (extent_of(item.extent) for item in scores.spatial[batch:])
+    width = extent_of(weighting.spatial[-1].extent)
+    if min(keys, width) == 1:
+        return None
+    of_rows = [[extent_of(item.extent) for item in site.spatial] for site in (largest, total)]
+    shape = [extent_of(item.extent) for item in scores.spatial]
+    if any(own != shape[:-1] for own in of_rows) or extent_of(weighting.reduce[0].extent) != keys:
+        return None
+    names = [site.name for site in sites]
+    between = tuple(names[1 : names.index(weighting.name)])
+    depth = extent_of(scores.reduce[0].extent)
+    return Attention(scores.name, between, weighting.name, math.prod(shape[:batch]), rows, keys, depth, width)
+
+
+def _is_product(site: Site, batch: int) -> bool:
+    """Whether a block adds a factor of row and step times one of lane and step."""
+    found = factors(site.block)
+    if found is None or len(site.spatial) != batch + 2 or len(site.reduce) != 1:
+        return False
+    row, lane = (item.var.name for item in site.spatial[batch:])
+    return lane not in variables(found[0]) and row not in variables(found[1])
+
+
+# ---------------------------------------------------------------- how long it takes
+
+
+def plans(found: Attention, facts: TargetFacts) -> list[Option]:
+    """All plans with their estimated cycles on one core."""
+    lanes = facts.lanes(_BITS)
+    scores = _cheapest(found, -(-found.keys // lanes), found.depth, facts, padded=True)
+    weighting = _cheapest(found, -(-found.width // lanes), found.keys, facts, padded=False)
+    packing = _PACKING * found.batch * found.keys * found.depth
+    options = []
+    for rows in scores.keys() & weighting.keys():
+        for chunks in _CHUNKS:
+            if -(-found.rows // rows) % chunks:
+                continue
+            (first, keys), (second, width) = scores[rows], weighting[rows]
+            cost = (first + second + packing * chunks) * uneven(found.batch * chunks)
+            options.append(Option(Plan(rows, keys, width, chunks).value, cost))
+    return sorted(options, key=lambda option: option.value)
+
+
+def _cheapest(
+    found: Attention, vectors: int, steps: int, facts: TargetFacts, *, padded: bool
+) -> dict[int, tuple[float, int]]:
+    """For each number of rows the cycles and the vectors of the best register tile beside them."""
+    best: dict[int, tuple[float, int]] = {}
+    for wanted in (1, 2, 3, 4) if padded else (1,):
+        count = -(-vectors // wanted) * wanted
+        problem = ContractionProblem(
+            vectors=count,
+            rows=found.rows,
+            steps=steps,
+            outer=found.batch,
+            broadcast=True,
+            packed_bytes=0,
+        )
+        for option in register_tiles(problem, facts):
+            width, rows, _ = option.value
+            if (width == wanted or not padded) and option.cost < best.get(rows, (math.inf, 0))[0]:
+                best[rows] = (option.cost, width)
+    return best
+
+
+# ---------------------------------------------------------------- the rule
+
+
+class _Attention:
+    """The steps of the rule, in the order in which they are applied."""
+
+    def __init__(self, schedule: Schedule, found: Attention, plan: Plan, facts: TargetFacts) -> None:
+        self.s, self.found, self.plan, self.facts = schedule, found, plan, facts
+        self.lanes = facts.lanes(_BITS)
+
+    def run(self) -> None:
+        s, found = self.s, self.found
+        keys, panels = s.cache_operand(found.scores, 1, self._axes(found.scores, 1), SCRATCH)
+        weights, _ = s.cache_operand(found.weighting, 0, self._axes(found.weighting, 0), SCRATCH)
+        first, last = (self._to_registers(name) for name in (found.scores, found.weighting))
+        rank = len(s.func.buffer(panels).shape)
+        s.transform_layout(panels, lanes_last(rank, rank - 2, self.plan.keys * self.lanes))
+        _, keys_axis = self._by_lanes(found.scores, first, self.plan.keys)
+        row, width_axis = self._by_lanes(found.weighting, last, self.plan.width)
+        around, tile = self._tiles(last, row)
+        panel = self._panel(last, width_axis, tile)
+        s.compute_at(found.weighting, panel)
+        between = [name for name in (*found.between, weights) if name != first]
+        for name in reversed(between):
+            s.compute_at(name, tile)
+        s.compute_at(first, tile)
+        over_keys = self._panel(first, keys_axis, tile)
+        s.compute_at(found.scores, over_keys)
+        self._accumulate(found.scores, first, over_keys)
+        self._accumulate(found.weighting, last, panel)
+        for name in between:
+            inside = s.loops(name)[s.loops(name).index(tile) + 1 :]
+            fill_row(s, name, inside[0] if self.plan.rows > 1 else tile, self.facts)
+        s.vectorize(s.split(s.compute_at(keys, around[-1])[-1], (None, self.lanes))[1])
+        fused = fuse_all(s, around)
+        if found.products >= SMALL:
+            s.parallel(fused)
+
+    def _axes(self, block: str, operand: int) -> tuple[int, ...]:
+        """The iterations that a factor depends on."""
+        found = factors(self.s.block(block))
+        assert found is not None
+        used = variables(found[operand])
+        return tuple(n for n, item in enumerate(self.s.block(block).iters) if item.var.name in used)
+
+    def _to_registers(self, name: str) -> str:
+        """Let sums grow in registers; returns the block that takes them from there."""
+        s, target = self.s, self.s.site(name).target
+        after = s.program.readers(target)
+        if target in s.program.outputs or len(after) != 1 or after[0].reduce:
+            return s.cache_write(name, target, REGISTER)
+        s.set_scope(target, REGISTER)
+        return after[0].name
+
+    def _by_lanes(self, name: str, reader: str, vectors: int) -> tuple[str, int]:
+        """Cut the last axis of sums into panels, and that of the block that takes them.
+
+        Returns its loop over rows, and the number of its iteration over panels.
+        """
+        s, width = self.s, vectors * self.lanes
+        sums, after = s.site(name), s.site(reader)
+        rank = len(sums.store.indices)
+        taken = next(load for load in after.loads if load.buffer.name == sums.target)
+        row, lane = (self._number(after, taken.indices[rank - 2 + n]) for n in range(2))
+        loop = s.loops(reader)[row]
+        s.transform_layout(sums.target, lanes_last(rank, rank - 1, width))
+        strip_mine(s, name, len(sums.spatial) - 1, width)
+        strip_mine(s, reader, lane, width)
+        return loop, lane
+
+    def _number(self, site: Site, index: Expr) -> int:
+        """Which iteration an index is; one of extent 1 where it is a constant."""
+        used = variables(index)
+        alike = [
+            number
+            for number, item in enumerate(site.block.iters)
+            if (item.var.name in used if used else extent_of(item.extent) == 1)
+        ]
+        if not alike:
+            raise ScheduleError(f"block {site.name} takes its rows in another order")
+        return alike[0]
+
+    def _tiles(self, last: str, row: str) -> tuple[list[str], str]:
+        """The loops of the result: those around a chunk of rows, and over its tiles."""
+        s, rows = self.s, self.plan.rows
+        *others, panel, lane = [loop for loop in s.loops(last) if loop != row]
+        tail = "guard" if self.found.rows % rows == 0 else "shift"
+        outer, inner = s.split(row, (None, rows), tail=tail)
+        chunk, tile = s.split(outer, (self.plan.chunks, None))
+        s.reorder(*others, chunk, tile, panel, inner, lane)
+        return [*others, chunk], tile
+
+    def _panel(self, reader: str, axis: int, tile: str) -> str:
+        """The loop around a register tile: over panels of lanes, or over tiles where there is one panel."""
+        s = self.s
+        inside = s.loops(reader)[s.loops(reader).index(tile) + 1 :]
+        over = variables(s.block(reader).iters[axis].binding)
+        panels = [loop for loop in inside if loop in over]
+        *rows, lane = [loop for loop in inside if loop not in over]
+        vector, lane = s.split(lane, (None, self.lanes))
+        s.reorder(*panels, *rows, vector, lane)
+        return panels[0] if panels else tile
+
+    def _accumulate(self, name: str, reader: str, panel: str) -> None:
+        """A register tile in a panel: sums over all steps, then the block that takes them."""
+        s = self.s
+        loops = s.loops(name)
+        *inner, lane, step = loops[loops.index(panel) + 1 :]
+        vector, lane = s.split(lane, (None, self.lanes))
+        s.reorder(step, *inner, vector, lane)
+        init = s.decompose_reduction(name, step)
+        for block in (init, name, reader):
+            unroll_inside(s, block, panel, skip=(step,))

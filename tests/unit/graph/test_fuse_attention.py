@@ -1,0 +1,106 @@
+"""Which products and softmaxes become one kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from compiler.graph.fuse_attention import MOST_KEYS, fuse_attention
+from compiler.graph.ir import Value
+from tests.support.sketch import Sketch
+
+Make = Callable[[Sketch], Value | tuple[Value, Value]]
+
+
+@pytest.fixture
+def s() -> Sketch:
+    return Sketch()
+
+
+def softmax(s: Sketch, x: Value, axis: int = 2) -> Value:
+    return s.emit("Softmax", x, axis=axis, flatten=False)
+
+
+def scores(s: Sketch, keys: int = 7) -> Value:
+    return s.emit("MatMul", s.input(2, 5, 4), s.input(2, 4, keys))
+
+
+def values(s: Sketch, keys: int = 7) -> Value:
+    return s.input(2, keys, 6)
+
+
+def limited(s: Sketch) -> Value:
+    x = s.emit("Max", scores(s), s.weights(5, 7))
+    return s.emit("MatMul", softmax(s, x), values(s))
+
+
+def by_tokens(s: Sketch) -> Value:
+    """Transposes around it, of every operand and of the result."""
+    q = s.emit("Transpose", s.input(1, 5, 2, 4), perm=(0, 2, 1, 3))
+    k = s.emit("Transpose", s.input(1, 7, 2, 4), perm=(0, 2, 3, 1))
+    v = s.emit("Transpose", s.input(1, 7, 2, 6), perm=(0, 2, 1, 3))
+    return s.emit("Transpose", s.emit("MatMul", softmax(s, s.emit("MatMul", q, k), 3), v), perm=(0, 2, 1, 3))
+
+
+def masked(s: Sketch) -> Value:
+    x = s.emit("Add", s.emit("Mul", scores(s), s.weights()), s.input(2, 1, 7))
+    return s.emit("MatMul", softmax(s, x), values(s))
+
+
+JOINED: dict[str, Make] = {
+    "plain": lambda s: s.emit("MatMul", softmax(s, scores(s)), values(s)),
+    "scale and mask": masked,
+    "by tokens": by_tokens,
+    "another operator on scores": limited,
+    "followed elementwise": lambda s: s.emit("Relu", s.emit("MatMul", softmax(s, scores(s)), values(s))),
+}
+
+
+@pytest.mark.parametrize("make", JOINED.values(), ids=JOINED)
+def test_one_kernel(make: Make, s: Sketch) -> None:
+    made = make(s)
+    (group,) = fuse_attention(s.fused(made)).groups  # type: ignore[arg-type]
+    names = [item.op.name for item in group.nodes]
+    assert names.count("MatMul") == 2
+    assert names.count("Softmax") == 1
+    assert group.outputs == (made,)
+
+
+def seen_scores(s: Sketch) -> tuple[Value, Value]:
+    x = scores(s)
+    return s.emit("MatMul", softmax(s, x), values(s)), x
+
+
+def seen_weights(s: Sketch) -> tuple[Value, Value]:
+    x = softmax(s, scores(s))
+    return s.emit("MatMul", x, values(s)), x
+
+
+APART: dict[str, Make] = {
+    "scores are an output": seen_scores,
+    "weights are an output": seen_weights,
+    "softmax of another axis": lambda s: s.emit("MatMul", softmax(s, scores(s), 1), values(s)),
+    "values are constant": lambda s: s.emit("MatMul", softmax(s, scores(s)), s.weights(2, 7, 6)),
+    "too many keys": lambda s: s.emit(
+        "MatMul", softmax(s, scores(s, MOST_KEYS + 1)), values(s, MOST_KEYS + 1)
+    ),
+    "weights on the right": lambda s: s.emit("MatMul", s.input(2, 3, 5), softmax(s, scores(s))),
+}
+
+
+@pytest.mark.parametrize("make", APART.values(), ids=APART)
+def test_several_kernels(make: Make, s: Sketch) -> None:
+    made = make(s)
+    fused = s.fused(*made) if isinstance(made, tuple) else s.fused(made)
+    assert fuse_attention(fused) == fused
+    assert len(fused.groups) == 3
+
+
+def test_groups_stay_in_order(s: Sketch) -> None:
+    """The joined group runs where the last of its parts stood, behind what makes its operands."""
+    q = s.emit("Relu", s.input(2, 5, 4))
+    y = s.emit("MatMul", softmax(s, s.emit("MatMul", q, s.emit("Exp", s.input(2, 4, 7)))), values(s))
+    groups = fuse_attention(s.fused(s.emit("MatMul", y, s.weights(6, 3)))).groups
+    assert [group.nodes[-1].op.name for group in groups] == ["Relu", "Exp", "MatMul", "MatMul"]
+    assert groups[2].outputs[0] in groups[3].inputs
