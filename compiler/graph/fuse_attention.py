@@ -81,11 +81,11 @@ def _alone(value: Value, groups: dict[Value, Group], readers: Counter[Value]) ->
 
 def _is_product(anchor: Node | None, graph: Graph) -> bool:
     """Whether a group's anchor is the product of two computed tensors."""
-    return anchor is not None and anchor.op.name == "MatMul" and anchor.inputs[1] not in graph.constants
+    return anchor is not None and anchor.op.multiplies and anchor.inputs[1] not in graph.constants
 
 
 def _is_softmax(anchor: Node | None) -> bool:
-    if anchor is None or anchor.op.name != "Softmax" or anchor.attrs.flag("flatten"):
+    if anchor is None or not anchor.op.weighs or anchor.attrs.flag("flatten"):
         return False
     shape = anchor.output.type.shape
     return anchor.attrs.integer("axis") == len(shape) - 1 and shape[-1] <= MOST_KEYS
@@ -97,16 +97,15 @@ def _softmax_ends(group: Group) -> bool:
 
 def _moves_only(group: Group) -> bool:
     """Whether a group computes nothing, so that reading its source in another order does as well."""
-    moves = all(node.op.flops(node.info) == 0 and node.op.name == "Transpose" for node in group.nodes)
-    return group.kind is Kind.INJECTIVE and moves
+    return group.kind is Kind.INJECTIVE and all(node.op.flops(node.info) == 0 for node in group.nodes)
 
 
 def _moves_rows(group: Group) -> bool:
     """Whether a group transposes all but the last axis."""
     if not _moves_only(group) or len(group.nodes) != 1:
         return False
-    order = group.nodes[0].attrs.integers("perm")
-    return order[-1] == len(order) - 1
+    order = group.nodes[0].attrs.integers("perm", ())
+    return bool(order) and order[-1] == len(order) - 1
 
 
 def _joined(parts: list[Group], graph: Graph) -> Group:

@@ -215,6 +215,11 @@ class Op:
     concatenates: bool = False
     """Lays its operands side by side along its attribute `axis`, and does nothing else."""
 
+    multiplies: bool = False
+    """Sums products of the rows of its first operand and the columns of its second."""
+    weighs: bool = False
+    """Makes of each row along its attribute `axis` weights that add up to one."""
+
     def __repr__(self) -> str:
         return f"<Op {self.name}>"
 

@@ -249,7 +249,7 @@ def _matmul_flops(info: NodeInfo) -> int:
 MATMUL = Op(
     "MatMul", Kind.ANCHOR, _matmul_infer, _matmul_reference, (2, 2), (Signature(1),),
     forms={"gemv": Form(_gemv_form, _is_one_row), "matmul": Form(_matmul_form, _is_matrix)},
-    expand=_matmul_expand, flops=_matmul_flops,
+    expand=_matmul_expand, flops=_matmul_flops, multiplies=True,
 )  # fmt: skip
 
 

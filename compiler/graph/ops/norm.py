@@ -427,7 +427,7 @@ def _softmax(name: str, fn: Callable[[Array, tuple[int, ...]], Array], sign: Sig
             Signature(13, {"axis": -1}, adapt=_softmax_import),
         ),
         forms={"direct": Form(_softmax_form(log=log), _is_one_axis)}, expand=_softmax_expand,
-        flops=lambda info: 12 * info.out_types[0].size, sign=sign, reads_once=everywhere,
+        flops=lambda info: 12 * info.out_types[0].size, sign=sign, reads_once=everywhere, weighs=not log,
     )  # fmt: skip
 
 

@@ -64,7 +64,7 @@ class Attention:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AttentionTile:
     """rows of a register tile; vectors of keys, and of the output, beside them; chunks of rows."""
 
     rows: int
@@ -74,7 +74,7 @@ class Plan:
 
     @property
     def value(self) -> tuple[int, ...]:
-        """The plan as a decision."""
+        """The tile as a decision."""
         return (self.rows, self.keys, self.width, self.chunks)
 
 
@@ -83,8 +83,8 @@ def attention(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -> bool:
     found = find_attention(schedule.program)
     if found is None:
         return False
-    plan = Plan(*chooser.choose("attention.plan", plans(found, facts)))
-    return schedule.attempt(lambda copy: _Attention(copy, found, plan, facts).run())
+    tile = AttentionTile(*chooser.choose("attention.tile", attention_tiles(found, facts)))
+    return schedule.attempt(lambda copy: _Attention(copy, found, tile, facts).run())
 
 
 def find_attention(program: Program) -> Attention | None:
@@ -125,8 +125,8 @@ def _is_product(site: Site, batch: int) -> bool:
 # ---------------------------------------------------------------- how long it takes
 
 
-def plans(found: Attention, facts: TargetFacts) -> list[Option]:
-    """All plans with their estimated cycles on one core."""
+def attention_tiles(found: Attention, facts: TargetFacts) -> list[Option]:
+    """All tiles with their estimated cycles on one core."""
     lanes = facts.lanes(_BITS)
     scores = _cheapest(found, -(-found.keys // lanes), found.depth, facts, padded=True)
     weighting = _cheapest(found, -(-found.width // lanes), found.keys, facts, padded=False)
@@ -138,7 +138,7 @@ def plans(found: Attention, facts: TargetFacts) -> list[Option]:
                 continue
             (first, keys), (second, width) = scores[rows], weighting[rows]
             cost = (first + second + packing * chunks) * uneven(found.batch * chunks)
-            options.append(Option(Plan(rows, keys, width, chunks).value, cost))
+            options.append(Option(AttentionTile(rows, keys, width, chunks).value, cost))
     return sorted(options, key=lambda option: option.value)
 
 
@@ -170,8 +170,8 @@ def _cheapest(
 class _Attention:
     """The steps of the rule, in the order in which they are applied."""
 
-    def __init__(self, schedule: Schedule, found: Attention, plan: Plan, facts: TargetFacts) -> None:
-        self.s, self.found, self.plan, self.facts = schedule, found, plan, facts
+    def __init__(self, schedule: Schedule, found: Attention, tile: AttentionTile, facts: TargetFacts) -> None:
+        self.s, self.found, self.tile, self.facts = schedule, found, tile, facts
         self.lanes = facts.lanes(_BITS)
 
     def run(self) -> None:
@@ -180,9 +180,9 @@ class _Attention:
         weights, _ = s.cache_operand(found.weighting, 0, self._axes(found.weighting, 0), SCRATCH)
         first, last = (self._to_registers(name) for name in (found.scores, found.weighting))
         rank = len(s.func.buffer(panels).shape)
-        s.transform_layout(panels, lanes_last(rank, rank - 2, self.plan.keys * self.lanes))
-        _, keys_axis = self._by_lanes(found.scores, first, self.plan.keys)
-        row, width_axis = self._by_lanes(found.weighting, last, self.plan.width)
+        s.transform_layout(panels, lanes_last(rank, rank - 2, self.tile.keys * self.lanes))
+        _, keys_axis = self._by_lanes(found.scores, first, self.tile.keys)
+        row, width_axis = self._by_lanes(found.weighting, last, self.tile.width)
         around, tile = self._tiles(last, row)
         panel = self._panel(last, width_axis, tile)
         s.compute_at(found.weighting, panel)
@@ -196,7 +196,7 @@ class _Attention:
         self._accumulate(found.weighting, last, panel)
         for name in between:
             inside = s.loops(name)[s.loops(name).index(tile) + 1 :]
-            fill_row(s, name, inside[0] if self.plan.rows > 1 else tile, self.facts)
+            fill_row(s, name, inside[0] if self.tile.rows > 1 else tile, self.facts)
         s.vectorize(s.split(s.compute_at(keys, around[-1])[-1], (None, self.lanes))[1])
         fused = fuse_all(s, around)
         if found.products >= SMALL:
@@ -248,11 +248,12 @@ class _Attention:
 
     def _tiles(self, last: str, row: str) -> tuple[list[str], str]:
         """The loops of the result: those around a chunk of rows, and over its tiles."""
-        s, rows = self.s, self.plan.rows
+        s, rows = self.s, self.tile.rows
         *others, panel, lane = [loop for loop in s.loops(last) if loop != row]
-        tail = "guard" if self.found.rows % rows == 0 else "shift"
+        overlap = self.found.rows % rows and self.tile.chunks == 1  # threads may not write the same rows
+        tail = "shift" if overlap else "guard"
         outer, inner = s.split(row, (None, rows), tail=tail)
-        chunk, tile = s.split(outer, (self.plan.chunks, None))
+        chunk, tile = s.split(outer, (self.tile.chunks, None))
         s.reorder(*others, chunk, tile, panel, inner, lane)
         return [*others, chunk], tile
 
