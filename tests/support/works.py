@@ -200,10 +200,12 @@ GRAPHS: dict[str, Make] = {
 }
 
 
-def works_of(name: str, lanes: int) -> list[Work]:
+def works_of(name: str, lanes: int, *, joined: bool = True) -> list[Work]:
     """The loop functions of a graph above, in the layouts that the graph pass chooses for `lanes`.
 
-    The first word of its name is the form of its convolutions, where they have it.
+    The first word of its name is the form of its convolutions, where they have it. joined: attention is one
+    kernel, as on processors with vectors.
     """
     sketch = Sketch()
-    return list(works(fuse_attention(sketch.fused(GRAPHS[name](sketch))), lanes, form=name.split()[0]))
+    fused = sketch.fused(GRAPHS[name](sketch))
+    return list(works(fuse_attention(fused) if joined else fused, lanes, form=name.split()[0]))

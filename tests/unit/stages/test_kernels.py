@@ -60,10 +60,10 @@ def test_maps_of_a_parameter_are_those_of_the_schedule(work: Work) -> None:
 
 
 def test_workspace_is_counted_in_bytes() -> None:
-    for one in works_of("attention", 8):
-        kernel = made(one)
-        assert len(kernel.workspace) == len(kernel.lowered.workspace)
-        assert all(size > 0 for size in kernel.workspace)
+    (one,) = works_of("softmax of columns", 8)
+    kernel = made(one)
+    assert len(kernel.workspace) == len(kernel.lowered.workspace) > 0
+    assert all(size > 0 for size in kernel.workspace)
 
 
 # ---------------------------------------------------------------- verification
