@@ -8,13 +8,12 @@ tensors in any order. So every exporter's spelling gives the same group.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from compiler.graph.fuse import FusedGraph, Group
 from compiler.graph.ir import Graph, Node, Value
-from compiler.graph.op import Kind
+from compiler.graph.op import PIECES, Kind
 
 MOST_KEYS = 1 << 14
 """With more keys a few rows of scores no longer stay in a second-level cache."""
@@ -22,61 +21,61 @@ MOST_KEYS = 1 << 14
 
 def fuse_attention(fused: FusedGraph) -> FusedGraph:
     """Join the groups of each attention into one."""
-    groups = {group.outputs[0]: group for group in fused.groups}
-    readers = _readers(fused)
-    for group in fused.groups:
-        parts = _parts(group, groups, readers, fused.graph)
-        if parts:
-            joined = _joined(parts, fused.graph)
-            groups = _with(groups, parts, joined)
-    return replace(fused, groups=tuple(groups.values()))
+    index = _index(fused)
+    found = [_parts(group, index) for group in fused.groups]
+    joined = {parts[-1].outputs[0]: _joined(parts, fused.graph) for parts in found if parts}
+    inside = {value for group in joined.values() for node in group.nodes for value in node.outputs}
+    apart = {group.outputs[0]: group for group in fused.groups if group.outputs[0] not in inside}
+    made = {**apart, **joined}
+    groups = tuple(made[group.outputs[0]] for group in fused.groups if group.outputs[0] in made)
+    views = tuple(item for item in fused.views if item[1] not in inside)
+    return replace(fused, groups=groups, views=views)
 
 
-def _readers(fused: FusedGraph) -> Counter[Value]:
-    """How many groups, views and outputs of the graph use each value."""
-    found = Counter(value for group in fused.groups for value in group.inputs)
-    found.update(source for source, _ in fused.views)
-    found.update(fused.graph.outputs)
-    return found
+@dataclass(frozen=True, slots=True)
+class _Index:
+    """Groups by what they make, views among them, and the groups that read each value."""
+
+    graph: Graph
+    makers: Mapping[Value, Group]
+    readers: Mapping[Value, Sequence[Group]]
+
+    def alone(self, value: Value) -> Group | None:
+        """The group that makes a value, where one group reads it and nothing else."""
+        seen = value in self.graph.output_set or len(self.readers.get(value, ())) != 1
+        return None if seen else self.makers.get(value)
 
 
-def _parts(
-    weighting: Group, groups: dict[Value, Group], readers: Counter[Value], graph: Graph
-) -> list[Group]:
+def _index(fused: FusedGraph) -> _Index:
+    producers = fused.graph.producers
+    views = [Group((producers[view],), (source,), (view,), None) for source, view in fused.views]
+    readers: dict[Value, list[Group]] = {}
+    for group in (*fused.groups, *views):
+        for value in group.inputs:
+            readers.setdefault(value, []).append(group)
+    return _Index(fused.graph, {group.outputs[0]: group for group in (*fused.groups, *views)}, readers)
+
+
+def _parts(weighting: Group, index: _Index) -> list[Group]:
     """The groups of an attention, of which `weighting` multiplies by the values, in order; else none."""
-    if weighting.outputs[0] not in groups or not _is_product(weighting.anchor, graph):
+    if weighting.anchor is None or not _is_product(weighting.anchor, index.graph):
         return []
-    assert weighting.anchor is not None
-    softmax = _alone(weighting.anchor.inputs[0], groups, readers)
-    if softmax is None or not _is_softmax(softmax.anchor) or not _softmax_ends(softmax):
+    softmax = index.alone(weighting.anchor.inputs[0])
+    if softmax is None or not _is_softmax(softmax.anchor):
         return []
-    assert softmax.anchor is not None
+    makers = [index.alone(value) for value in softmax.inputs]
+    shape = softmax.outputs[0].type.shape
     scores = [
         made
-        for value in softmax.inputs
-        if (made := _alone(value, groups, readers)) is not None
-        and _is_product(made.anchor, graph)
-        and value.type.shape == softmax.outputs[0].type.shape
+        for made in makers
+        if made is not None and made.outputs[0].type.shape == shape and _is_product(made.anchor, index.graph)
     ]
     if len(scores) != 1:
         return []
     before = [
-        move
-        for group in (scores[0], weighting)
-        for value in group.inputs
-        if (move := _alone(value, groups, readers)) is not None and _moves_only(move)
+        part for group in (scores[0], weighting) for value in group.inputs for part in _moved(value, index)
     ]
-    after = [
-        group
-        for group in groups.values()
-        if group.inputs == weighting.outputs and readers[weighting.outputs[0]] == 1 and _moves_rows(group)
-    ]
-    return [*before, scores[0], softmax, weighting, *after]
-
-
-def _alone(value: Value, groups: dict[Value, Group], readers: Counter[Value]) -> Group | None:
-    """The group that makes a value, where one group alone reads it."""
-    return groups.get(value) if readers[value] == 1 else None
+    return [*before, scores[0], softmax, weighting, *_moved_after(weighting, index)]
 
 
 def _is_product(anchor: Node | None, graph: Graph) -> bool:
@@ -91,42 +90,44 @@ def _is_softmax(anchor: Node | None) -> bool:
     return anchor.attrs.integer("axis") == len(shape) - 1 and shape[-1] <= MOST_KEYS
 
 
-def _softmax_ends(group: Group) -> bool:
-    return group.anchor is not None and group.outputs == (group.anchor.output,)
+def _moved(value: Value, index: _Index) -> list[Group]:
+    """The groups that compute an operand element by element, or move it; views alone stay outside."""
+    found: list[Group] = []
+    views: list[Group] = []
+    while (group := index.alone(value)) is not None:
+        if group.nodes[0].op.kind is Kind.VIEW:
+            views.append(group)
+        elif _may_precede(group):
+            found, views = [*found, *views, group], []
+        else:
+            break
+        if len(group.inputs) != 1:
+            break
+        (value,) = group.inputs
+    return found
 
 
-def _moves_only(group: Group) -> bool:
-    """Whether a group computes nothing, so that reading its source in another order does as well."""
-    return group.kind is Kind.INJECTIVE and all(node.op.flops(node.info) == 0 for node in group.nodes)
+def _may_precede(group: Group) -> bool:
+    """Whether the elements of a group can be made where they are read."""
+    apart = any(node.op.alone or PIECES in node.op.forms or len(node.outputs) > 1 for node in group.nodes)
+    return group.kind is Kind.INJECTIVE and not apart
 
 
-def _moves_rows(group: Group) -> bool:
-    """Whether a group transposes all but the last axis."""
-    if not _moves_only(group) or len(group.nodes) != 1:
-        return False
-    order = group.nodes[0].attrs.integers("perm", ())
-    return bool(order) and order[-1] == len(order) - 1
+def _moved_after(weighting: Group, index: _Index) -> list[Group]:
+    """The group that transposes all but the last axis of the result, if that is all that reads it."""
+    result = weighting.outputs[0]
+    if index.alone(result) is None:
+        return []
+    (after,) = index.readers[result]
+    order = after.nodes[0].attrs.integers("perm", ())
+    rows = len(after.nodes) == 1 and bool(order) and order[-1] == len(order) - 1
+    return [after] if rows and after.kind is Kind.INJECTIVE else []
 
 
-def _joined(parts: list[Group], graph: Graph) -> Group:
+def _joined(parts: Sequence[Group], graph: Graph) -> Group:
     chosen = {node for part in parts for node in part.nodes}
     nodes = tuple(node for node in graph.nodes if node in chosen)
     made = {value for node in nodes for value in node.outputs}
     inputs = dict.fromkeys(value for node in nodes for value in node.inputs if value not in made)
-    (weighting,) = (part for part in parts if part.anchor is not None and part is parts[_last_anchor(parts)])
-    return Group(nodes, tuple(inputs), parts[-1].outputs, weighting.anchor)
-
-
-def _last_anchor(parts: list[Group]) -> int:
-    return max(number for number, part in enumerate(parts) if part.anchor is not None)
-
-
-def _with(groups: dict[Value, Group], parts: Iterable[Group], joined: Group) -> dict[Value, Group]:
-    """The groups with one in place of several, where the last of them stood."""
-    gone = set(map(id, parts))
-    last = joined.outputs[0]
-    return {
-        value: joined if value == last else group
-        for value, group in groups.items()
-        if value == last or id(group) not in gone
-    }
+    anchors = [part.anchor for part in parts if part.anchor is not None]
+    return Group(nodes, tuple(inputs), parts[-1].outputs, anchors[-1])

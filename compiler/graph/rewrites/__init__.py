@@ -14,6 +14,7 @@ from compiler.graph.rewrites.fold_batchnorm import fold_batchnorm
 from compiler.graph.rewrites.fold_constants import fold_constants
 from compiler.graph.rewrites.hoist_pads import hoist_pads
 from compiler.graph.rewrites.merge_pads import merge_pads
+from compiler.graph.rewrites.move_slices import move_slices
 from compiler.graph.rewrites.recognise_norms import recognise_norms
 from compiler.graph.rewrites.separate_outputs import separate_outputs
 from compiler.graph.rewrites.share_common import share_common
@@ -27,8 +28,11 @@ PASSES: tuple[Pass[Graph], ...] = (
     Pass("canonicalise", canonicalise),
     Pass("drop-dead", drop_dead),
     Pass("fold-batchnorm", fold_batchnorm),
+    Pass("move-slices", move_slices),
     Pass("cancel-transposes", cancel_transposes),
     Pass("simplify-reshapes", simplify_reshapes),
+    Pass("move-slices-again", move_slices),
+    Pass("cancel-transposes-again", cancel_transposes),
     Pass("drop-dead-again", drop_dead),
     Pass("share-common-again", share_common),
     Pass("sink-shuffles", sink_shuffles),

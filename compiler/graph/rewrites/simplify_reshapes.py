@@ -30,10 +30,10 @@ def simplify_reshapes(editor: Editor, item: Node) -> tuple[Value, ...] | None:
 def _merge(editor: Editor, item: Node) -> tuple[Value, ...] | None:
     if editor.producer(item.inputs[0], "Reshape") is None:
         return None
-    return (_reshape(editor, item.inputs[0], item.output.type.shape),)
+    return (emit_reshape(editor, item.inputs[0], item.output.type.shape),)
 
 
-def _reshape(editor: Editor, value: Value, shape: Shape) -> Value:
+def emit_reshape(editor: Editor, value: Value, shape: Shape) -> Value:
     """`value` under another shape, read from where its own reshape reads."""
     inner = editor.producer(value, "Reshape")
     return editor.emit("Reshape", value if inner is None else inner.inputs[0], shape=tuple(shape))
@@ -56,18 +56,18 @@ def _sink(editor: Editor, item: Node) -> tuple[Value, ...] | None:
 def _reshaped(editor: Editor, value: Value, shape: Shape, target: Shape) -> Value | None:
     """An operand as it meets elements of shape `target` instead of `shape`; None where it cannot."""
     if value.type.size == 1:
-        return value if value.type.rank <= len(target) else _reshape(editor, value, ())
+        return value if value.type.rank <= len(target) else emit_reshape(editor, value, ())
     maker = editor.producer(value, "Reshape")
     if maker is not None and maker.inputs[0].type.shape == target:
         return maker.inputs[0]
     if value.type.shape == tuple(shape):
         free = editor.known(value) is not None or editor.producer(value) is None or editor.uses[value] > 1
-        return _reshape(editor, value, target) if free else None
+        return emit_reshape(editor, value, target) if free else None
     same = _common_tail(shape, target)
     padded = (1,) * (len(shape) - value.type.rank) + value.type.shape
     if any(extent != 1 for extent in padded[: len(shape) - same]):
         return None
-    return _reshape(editor, value, padded[len(shape) - same :])
+    return emit_reshape(editor, value, padded[len(shape) - same :])
 
 
 def _common_tail(a: Shape, b: Shape) -> int:

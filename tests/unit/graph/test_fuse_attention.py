@@ -43,6 +43,23 @@ def by_tokens(s: Sketch) -> Value:
     return s.emit("Transpose", s.emit("MatMul", softmax(s, s.emit("MatMul", q, k), 3), v), perm=(0, 2, 1, 3))
 
 
+def by_views(s: Sketch) -> Value:
+    """q, k and v cut out of one tensor, seen under other shapes on the way."""
+    x = s.input(5, 3, 2, 4)
+    parts = [s.emit("Slice", x, begin=(0, n, 0, 0), step=(1,) * 4, size=(5, 1, 2, 4)) for n in range(3)]
+    q, k, v = (
+        s.emit("Reshape", s.emit("Transpose", part, perm=(1, 2, 0, 3)), shape=(2, 5, 4)) for part in parts
+    )
+    return s.emit("MatMul", softmax(s, s.emit("MatMul", q, s.emit("Transpose", k, perm=(0, 2, 1)))), v)
+
+
+def replaced(s: Sketch) -> Value:
+    """What follows the softmax element by element, as where no number is made 0."""
+    weights = softmax(s, scores(s))
+    none = s.emit("IsNaN", weights)
+    return s.emit("MatMul", s.emit("Where", none, s.weights(), weights), values(s))
+
+
 def masked(s: Sketch) -> Value:
     x = s.emit("Add", s.emit("Mul", scores(s), s.weights()), s.input(2, 1, 7))
     return s.emit("MatMul", softmax(s, x), values(s))
@@ -53,6 +70,15 @@ JOINED: dict[str, Make] = {
     "scale and mask": masked,
     "by tokens": by_tokens,
     "another operator on scores": limited,
+    "through views": by_views,
+    "weights changed": replaced,
+    "operands computed": lambda s: s.emit(
+        "MatMul",
+        softmax(
+            s, s.emit("MatMul", s.emit("Mul", s.input(2, 5, 4), s.weights()), s.emit("Exp", s.input(2, 4, 7)))
+        ),
+        s.emit("Tanh", values(s)),
+    ),
     "followed elementwise": lambda s: s.emit("Relu", s.emit("MatMul", softmax(s, scores(s)), values(s))),
 }
 
@@ -99,8 +125,9 @@ def test_several_kernels(make: Make, s: Sketch) -> None:
 
 def test_groups_stay_in_order(s: Sketch) -> None:
     """The joined group runs where the last of its parts stood, behind what makes its operands."""
-    q = s.emit("Relu", s.input(2, 5, 4))
-    y = s.emit("MatMul", softmax(s, s.emit("MatMul", q, s.emit("Exp", s.input(2, 4, 7)))), values(s))
+    q = s.emit("MatMul", s.input(10, 3), s.weights(3, 4))
+    k = s.emit("ReduceSum", s.input(2, 4, 7, 3), axes=(3,), keepdims=False)
+    y = s.emit("MatMul", softmax(s, s.emit("MatMul", s.emit("Reshape", q, shape=(2, 5, 4)), k)), values(s))
     groups = fuse_attention(s.fused(s.emit("MatMul", y, s.weights(6, 3)))).groups
-    assert [group.nodes[-1].op.name for group in groups] == ["Relu", "Exp", "MatMul", "MatMul"]
+    assert [len(group.nodes) for group in groups] == [1, 1, 3, 1]
     assert groups[2].outputs[0] in groups[3].inputs

@@ -18,6 +18,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.interp import interpret
 from compiler.loops.ir import For, ForKind, Func
 from compiler.loops.verify import verify_func
+from compiler.lower.place_allocations import place_allocations
 from compiler.schedule import rules
 from compiler.schedule.chooser import AnalyticChooser, Chooser, RandomChooser
 from compiler.schedule.rules import schedule_func
@@ -82,7 +83,8 @@ def test_any_point_of_the_design_space(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", GRAPHS)
 def test_threads_do_not_touch_what_another_one_writes(name: str) -> None:
     for func, schedule in scheduled(name, 4, AnalyticChooser()):
-        run_logical(schedule.func, random_inputs(func), races=True)
+        placed = place_allocations(schedule.func)  # what only lives in an iteration is its own from then on
+        run_logical(placed, random_inputs(func), races=True)
 
 
 @pytest.mark.sample(8, each=("name",))

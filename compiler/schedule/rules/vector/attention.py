@@ -19,7 +19,7 @@ import math
 from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
-from compiler.loops.ir import REGISTER, SCRATCH, Expr
+from compiler.loops.ir import REGISTER, SCRATCH, Expr, Load
 from compiler.loops.layout import lanes_last
 from compiler.loops.queries import extent_of, variables
 from compiler.schedule.chooser import Chooser, Option
@@ -178,6 +178,7 @@ class _Attention:
         s, found = self.s, self.found
         keys, panels = s.cache_operand(found.scores, 1, self._axes(found.scores, 1), SCRATCH)
         weights, _ = s.cache_operand(found.weighting, 0, self._axes(found.weighting, 0), SCRATCH)
+        queries, values = self._computed(found.scores, 0), self._computed(found.weighting, 1)
         first, last = (self._to_registers(name) for name in (found.scores, found.weighting))
         rank = len(s.func.buffer(panels).shape)
         s.transform_layout(panels, lanes_last(rank, rank - 2, self.tile.keys * self.lanes))
@@ -194,10 +195,13 @@ class _Attention:
         s.compute_at(found.scores, over_keys)
         self._accumulate(found.scores, first, over_keys)
         self._accumulate(found.weighting, last, panel)
-        for name in between:
+        for name in queries:
+            s.compute_at(name, tile)
+        for name in (*between, *queries):
             inside = s.loops(name)[s.loops(name).index(tile) + 1 :]
             fill_row(s, name, inside[0] if self.tile.rows > 1 else tile, self.facts)
-        s.vectorize(s.split(s.compute_at(keys, around[-1])[-1], (None, self.lanes))[1])
+        for name in (keys, *values):
+            s.vectorize(s.split(s.compute_at(name, around[-1])[-1], (None, self.lanes))[1])
         fused = fuse_all(s, around)
         if found.products >= SMALL:
             s.parallel(fused)
@@ -208,6 +212,13 @@ class _Attention:
         assert found is not None
         used = variables(found[operand])
         return tuple(n for n, item in enumerate(self.s.block(block).iters) if item.var.name in used)
+
+    def _computed(self, block: str, operand: int) -> list[str]:
+        """The block that makes a factor ahead, where it is not just read."""
+        found = factors(self.s.block(block))
+        if found is None or isinstance(found[operand], Load):
+            return []
+        return [self.s.cache_operand(block, operand, self._axes(block, operand), SCRATCH)[0]]
 
     def _to_registers(self, name: str) -> str:
         """Let sums grow in registers; returns the block that takes them from there."""
