@@ -3,10 +3,11 @@
 A condition that is linear in a loop variable is surely true on one interval of it, and surely false on
 another, whatever the other variables are. These intervals cut the loop into pieces; in each piece the
 condition is decided, or is handed to the loops further in. A parallel loop is not cut, because its pieces
-would run one after the other; it chooses the piece of each iteration. Unrolled loops need nothing: their
-conditions are decided when they are printed. Vectorised
-loops that end early are masked instead, where the target has masks. Programs of bound threads are left
-alone: a condition costs them little, and copies of a loop cost registers and instructions.
+would run one after the other; it chooses the piece of each iteration. Where it was fused of several, and a
+condition is about one of these (`f % 5`), it chooses by that part. Unrolled loops need nothing: their
+conditions are decided when they are printed. Vectorised loops that end early are masked instead, where the
+target has masks. Programs of bound threads are left alone: a condition costs them little, and copies of a
+loop cost registers and instructions.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from compiler.core.node import IRNode
+from compiler.core.capabilities import MASKED_MEMORY
+from compiler.core.node import IRNode, rewrite_nodes
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import PARTITION
 from compiler.loops.ir import (
@@ -27,6 +29,7 @@ from compiler.loops.ir import (
     ForKind,
     Func,
     If,
+    Let,
     Load,
     Select,
     Stmt,
@@ -37,13 +40,12 @@ from compiler.loops.ir import (
     const,
     seq,
 )
-from compiler.loops.linear import Linear, operands
+from compiler.loops.linear import Linear, is_division, operands
 from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import variables_of
 from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
 from compiler.loops.walk import Rewriter, Scope, bind_loop, is_empty, with_body, with_own_buffers
-from compiler.lower.capabilities import MASKED_MEMORY
 
 MAX_PIECES = 6
 MAX_WEIGHT = 6000
@@ -65,25 +67,41 @@ class _Partition(Rewriter):
 
     def visit_for(self, item: For) -> Stmt:
         extent = int_of(item.extent)
-        if extent is None or not (cuts := self._cuts(item, extent)):
+        if extent is None:
             return _unswitched(self.parts(item))
-        pieces = list(pairwise([0, *cuts, extent]))
         if item.kind is ForKind.PARALLEL:
-            return self._choose(item, pieces)
-        return seq(*(self._piece(item, low, high) for low, high in pieces))
+            return self._choose(item, extent)
+        if not (cuts := self._cuts(item, item.var, extent)):
+            return _unswitched(self.parts(item))
+        return seq(*(self._piece(item, low, high) for low, high in pairwise([0, *cuts, extent])))
 
-    def _choose(self, loop: For, pieces: list[tuple[int, int]]) -> Stmt:
-        """One loop whose body is the piece that the variable lies in."""
+    def _choose(self, loop: For, extent: int) -> Stmt:
+        """A parallel loop whose body is the piece that the variable, or a part of it, lies in."""
+        if cuts := self._cuts(loop, loop.var, extent):
+            body = self._chosen(loop, loop.body, loop.var, [0, *cuts, extent])
+            return loop.replace(body=body)
+        for part in _parts_of(loop):
+            last = bind_loop(self.known, loop).interval(part)[1]
+            if last is None or not (cuts := self._cuts(loop, part, last + 1)):
+                continue
+            var = Var(fresh(f"{loop.var.name}_part", self.names))
+            body = self._chosen(loop, _replaced(loop.body, part, var), var, [0, *cuts, last + 1])
+            return loop.replace(body=Let(var, part, body))
+        return self.parts(loop)
+
+    def _chosen(self, loop: For, body: Stmt, var: Var, ends: list[int]) -> Stmt:
+        """The body of a loop, a copy for each piece of what `var` may be."""
         bodies, outer = [], self.scope
-        for low, high in pieces:
-            self.scope = Scope((*outer.around, loop), outer.known.bind(loop.var.name, low, high - 1))
-            body = simplify_stmt(self._renamed(loop.body) if low else loop.body, self.known)
-            bodies.append((high, self.visit(body)))
+        for low, high in pairwise(ends):
+            known = bind_loop(outer.known, loop).bind(var.name, low, high - 1)
+            self.scope = Scope((*outer.around, loop), known)
+            piece = simplify_stmt(self._renamed(body) if low else body, known)
+            bodies.append((high, self.visit(piece)))
         self.scope = outer
         *firsts, (_, result) = bodies
-        for high, body in reversed(firsts):
-            result = If(binary("lt", loop.var, high), body, None if is_empty(result) else result)
-        return loop.replace(body=result)
+        for high, piece in reversed(firsts):
+            result = If(binary("lt", var, high), piece, None if is_empty(result) else result)
+        return result
 
     def _piece(self, loop: For, low: int, high: int) -> Stmt:
         """The iterations low..high-1 as a loop of their own, with fresh names inside."""
@@ -97,8 +115,8 @@ class _Partition(Rewriter):
             return piece
         return self.visit(loop.replace(var=var, extent=const(high - low), body=piece))
 
-    def _cuts(self, loop: For, extent: int) -> list[int]:
-        """Values of the loop variable at which a piece begins, without 0; empty when cutting is no use."""
+    def _cuts(self, loop: For, part: Expr, extent: int) -> list[int]:
+        """Values of a part of the variable at which a piece begins, without 0; empty when it is no use."""
         if loop.kind in (ForKind.UNROLLED, ForKind.BOUND):
             return []
         sim = self.known
@@ -109,7 +127,7 @@ class _Partition(Rewriter):
         masked = self.masks and loop.kind is ForKind.VECTORIZED
         for cond in _conditions(loop.body):
             if not (masked and _is_end(cond, loop.var, sim)):
-                found.update(_changes(cond, loop.var, sim))
+                found.update(_changes(cond, part, sim))
         cuts = sorted(point for point in found if 0 < point < extent)
         if not cuts or len(cuts) >= MAX_PIECES:
             return []
@@ -140,6 +158,20 @@ def _unswitched(loop: For) -> Stmt:
     return If(once, loop.replace(body=branch.then if rest is None else If(rest, branch.then)))
 
 
+def _parts_of(loop: For) -> list[Expr]:
+    """What conditions below a fused loop say about its variable: quotients and remainders, in order."""
+    found: dict[Expr, None] = {}
+    for cond in _conditions(loop.body):
+        for item in cond.walk():
+            if isinstance(item, Binary) and (is_division(item, "floordiv") or is_division(item, "floormod")):
+                found |= {item: None} if variables(item.a) == {loop.var.name} else {}
+    return list(found)
+
+
+def _replaced(body: Stmt, old: Expr, new: Expr) -> Stmt:
+    return rewrite_nodes(body, lambda item: new if item == old else None)
+
+
 def _conditions(root: IRNode) -> Iterator[Binary]:
     """Comparisons inside the conditions of branches and selections below a node."""
     for item in root.walk():
@@ -157,14 +189,14 @@ def _comparisons(cond: Expr) -> Iterator[Binary]:
         yield cond
 
 
-def _changes(cond: Binary, var: Var, sim: Simplifier) -> Iterator[int]:
-    """Where the condition begins or stops to be surely true or surely false, as `var` grows."""
+def _changes(cond: Binary, part: Expr, sim: Simplifier) -> Iterator[int]:
+    """Where the condition begins or stops to be surely true or surely false, as `part` grows."""
     if any(isinstance(item, Load) for item in cond.walk()):
         return
     difference = sim.linear(cond.a).plus(sim.linear(cond.b), -1)
-    factor = difference.coefficient(var.name)
-    rest = {atom: count for atom, count in difference.terms.items() if atom != var}
-    if factor == 0 or any(item == var for atom in rest for item in atom.walk()):
+    factor = difference.terms.get(part, 0)
+    rest = {atom: count for atom, count in difference.terms.items() if atom != part}
+    if factor == 0 or any(item == part for atom in rest for item in atom.walk()):
         return
     low, high = sim.range(Linear(rest, difference.constant))
     for limit in _limits(cond.op):

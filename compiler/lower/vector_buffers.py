@@ -1,14 +1,29 @@
 """Scalar replacement of vectors: private buffers that are only accessed as whole vectors hold vectors.
 
 An accumulator tile of 2 x 14 x 16 floats becomes 28 vectors of 16, which a register machine can name.
+
+Where one statement alone stores to a private buffer, and not in all lanes, nobody can tell what the others
+hold: it stores whole vectors then.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler.core.node import IRNode
-from compiler.loops.ir import REGISTER, SCRATCH, Alloc, Buffer, Expr, Func, Indexed, Ramp, Region, const
+from compiler.core.node import IRNode, rewrite_nodes
+from compiler.loops.ir import (
+    REGISTER,
+    SCRATCH,
+    Alloc,
+    Buffer,
+    Expr,
+    Func,
+    Indexed,
+    Ramp,
+    Region,
+    Store,
+    const,
+)
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier
 from compiler.loops.walk import AccessRewriter, Rewriter, Scope, scoped, with_body
@@ -24,7 +39,9 @@ def retype_vector_buffers(func: Func) -> Func:
 class _Retype(Rewriter):
     def visit_alloc(self, item: Alloc) -> Alloc:
         buffer = item.buffer
-        lanes = _common_lanes(item, self.scope) if buffer.scope in _PRIVATE and not buffer.alias_of else 0
+        private = buffer.scope in _PRIVATE and not buffer.alias_of
+        item = _unmasked(item, self.scope) if private else item
+        lanes = _common_lanes(item, self.scope) if private else 0
         size = int_of(buffer.shape[0])
         if lanes < 2 or size is None:
             return self.parts(item)
@@ -50,6 +67,19 @@ class _Exchange(AccessRewriter):
         linear = self.known.linear(index.base)
         terms = {atom: factor // self.lanes for atom, factor in linear.terms.items()}
         return self.known.emit(type(linear)(terms, linear.constant // self.lanes))
+
+
+def _unmasked(alloc: Alloc, scope: Scope) -> Alloc:
+    """With the only store to the buffer in all lanes of a vector; loads in its value keep their masks."""
+    nodes = scoped(alloc.body, scope)
+    stores = [(item, here) for item, here in nodes if isinstance(item, Store) and item.buffer == alloc.buffer]
+    if len(stores) != 1:
+        return alloc
+    ((store, here),) = stores
+    if store.mask is None or not _aligned(store.indices[0], here.known):
+        return alloc
+    whole = store.replace(mask=None)
+    return alloc.replace(body=rewrite_nodes(alloc.body, lambda item: whole if item == store else None))
 
 
 def _common_lanes(alloc: Alloc, scope: Scope) -> int:

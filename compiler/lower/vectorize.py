@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, cast
 
+from compiler.core.capabilities import MASKED_MEMORY
 from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.build import COMBINING, identity_of
@@ -51,7 +52,6 @@ from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of
 from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
 from compiler.loops.walk import Rewriter, Scope, bind_loop, with_body, with_own_buffers
-from compiler.lower.capabilities import MASKED_MEMORY
 
 UNROLLED_PIECES = 4
 """Up to so many full vectors one loop is cut into an unrolled loop, beyond that into a serial one."""

@@ -13,7 +13,10 @@ from compiler.loops.ir import (
     REGISTER,
     SCRATCH,
     Alloc,
+    Binary,
     Block,
+    Broadcast,
+    Buffer,
     For,
     ForKind,
     Func,
@@ -24,8 +27,10 @@ from compiler.loops.ir import (
     Select,
     Shuffle,
     Store,
+    Var,
     all_of,
     const,
+    seq,
 )
 from compiler.loops.text import parse_func, print_func
 from compiler.lower.accumulate import accumulate_in_vectors
@@ -271,6 +276,19 @@ def test_parallel_loop_is_not_cut_but_chooses() -> None:
     assert count(after, If) == 1
 
 
+def test_a_fused_parallel_loop_chooses_by_the_part_that_a_condition_is_about() -> None:
+    before = func(
+        "for i in 0..12 parallel\n  for j in 0..8\n    if i % 3 * 8 + j < 20\n"
+        "      y[i // 3 * 20 + i % 3 * 8 + j] = x[i % 3 * 8 + j]",
+        "x: f32[20]",
+        "y: f32[80]",
+    )
+    after = body_of(partition_loops(before, V4))
+    assert after.count("if ") == 1, "asked once for each iteration, not for each element"
+    assert re.search(r"for i in 0..12 parallel\n\s+let i_part: i64 = i % 3\n\s+if i_part < 2\n", after), after
+    assert "for j_1 in 0..4" in after, "20 - 2 * 8 elements are left"
+
+
 def test_unrolled_loops_are_left_alone() -> None:
     before = func("for i in 0..8 unrolled\n  if i < 5\n    y[i] = x[i]")
     assert partition_loops(before, V4) == before
@@ -389,6 +407,28 @@ def test_tile_in_a_serial_loop_cannot_be_registers() -> None:
     after = assign_registers(retype_vector_buffers(before), V4)
     (alloc,) = (item for item in after.body.walk() if isinstance(item, Alloc))
     assert alloc.buffer.scope == SCRATCH
+
+
+@pytest.mark.parametrize(("step", "kept"), [(8, False), (5, True)])
+def test_the_only_store_to_a_private_buffer_fills_whole_vectors_where_they_do_not_overlap(
+    step: int, *, kept: bool
+) -> None:
+    lanes = Ramp(Var("w") * 8, const(1), 8)
+    mask = Binary("lt", lanes, Broadcast(const(13), 8))
+    x, y = (Buffer(name, F32, (const(size),)) for name, size in (("x", 16), ("y", 8)))
+    t = Buffer("t", F32, (const(16),), SCRATCH)
+    store = Store(
+        t, (Ramp(Var("w") * step, const(1), 8),), Load(x, (lanes,), mask, Broadcast(const(0, F32), 8)), mask
+    )
+    read = Store(y, (Ramp(const(0), const(1), 8),), Load(t, (Ramp(const(step), const(1), 8),)))
+    loop = For(Var("w"), const(2), store, ForKind.UNROLLED)
+    before = Func("f", (x, y), Alloc(t, seq(loop, read)))
+    (after,) = (
+        s for s in retype_vector_buffers(before).body.walk() if isinstance(s, Store) and s.buffer.name == "t"
+    )
+    assert (after.mask is not None) == kept
+    assert isinstance(after.value, Load)
+    assert after.value.mask == mask, "memory of others is not touched"
 
 
 def test_the_longer_unrolled_loop_goes_outside() -> None:

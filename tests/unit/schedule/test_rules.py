@@ -11,15 +11,22 @@ from math import prod
 
 import pytest
 
+from compiler.core.target import TargetFacts
 from compiler.graph.fuse_attention import fuse_attention
 from compiler.graph.ir import Value
 from compiler.loops.annotations import PREFETCH
-from compiler.loops.ir import REGISTER, SCRATCH, Block, Const, For, ForKind, Func
+from compiler.loops.ir import GLOBAL, REGISTER, SCRATCH, Block, Const, For, ForKind, Func
 from compiler.loops.queries import variables
 from compiler.schedule.chooser import AnalyticChooser
 from compiler.schedule.layout_changes import layouts_of
 from compiler.schedule.rules import schedule_func
-from compiler.schedule.rules.vector.register_tile import ContractionProblem, RegisterTile, chunk_options
+from compiler.schedule.rules.vector.register_tile import (
+    ContractionProblem,
+    RegisterTile,
+    chunk_options,
+    has_shorter_tile,
+    register_tiles,
+)
 from compiler.schedule.schedule import Schedule
 from tests.support.sketch import NARROW, Sketch, works
 from tests.support.works import dense, heads, layer_norm, norm_of_channels
@@ -184,6 +191,66 @@ def test_no_accumulator_is_left_in_memory() -> None:
             continue
         for schedule in schedules(make):
             assert [b.name for b in schedule.func.allocs if b.scope != REGISTER] == [], name
+
+
+def product(rows: int, inner: int, columns: int, heads: int = 2) -> Callable[[Sketch], Value]:
+    """A product of two computed tensors."""
+    return lambda s: s.emit("MatMul", s.input(heads, rows, inner), s.input(heads, inner, columns))
+
+
+@pytest.mark.parametrize(
+    ("make", "scope"),
+    [
+        (product(128, 64, 64), None),
+        (product(256, 256, 1024), SCRATCH),
+        (product(2, 256, 1024), None),
+        (product(2, 64, 197), REGISTER),
+        (product(197, 64, 197), SCRATCH),
+    ],
+    ids=["in place", "on few sets of the cache", "few rows", "few rows, odd columns", "odd columns"],
+)
+def test_what_lanes_read_of_a_computed_tensor_is_packed_where_it_pays(
+    make: Callable[[Sketch], Value], scope: str | None
+) -> None:
+    (schedule,) = schedules(make)
+    (sums,) = reductions(schedule.func)
+    assert sums.predicate is None or len(variables(sums.predicate)) < len(sums.iters), "whole vectors only"
+    read = {region.buffer.scope for region in sums.reads} - {GLOBAL}
+    assert read == ({scope} if scope else set())
+    copies = [block for block in schedule.func.blocks() if any(r.buffer.scope == scope for r in block.writes)]
+    for block in copies if scope else ():
+        assert kinds(schedule, block.name)[-1] is VECTOR, block.name
+
+
+def test_a_panel_is_filled_once_for_all_rows() -> None:
+    (schedule,) = schedules(product(197, 64, 197))
+    (sums,) = reductions(schedule.func)
+    (panel,) = (b.name for b in schedule.func.blocks() if any(r.buffer.scope == SCRATCH for r in b.writes))
+    shared = set(schedule.loops(panel)) & set(schedule.loops(sums.name))
+    assert [schedule.loop(name).kind for name in shared] == [PARALLEL]
+
+
+SHAPE = ContractionProblem(vectors=4, rows=56, steps=768, outer=1, broadcast=True, packed_bytes=1 << 20)
+
+
+def cheapest(problem: ContractionProblem, facts: TargetFacts) -> tuple[int, ...]:
+    return min(register_tiles(problem, facts), key=lambda option: option.cost).value
+
+
+@pytest.mark.parametrize("facts", [WIDE, replace(NARROW, vector_bits=256)], ids=["512", "256"])
+def test_no_more_rows_are_read_at_a_time_than_a_set_of_the_cache_holds(facts: TargetFacts) -> None:
+    _, rows, _ = cheapest(replace(SHAPE, row_stride=4096 * 3), facts)
+    assert rows <= 8
+    assert cheapest(replace(SHAPE, row_stride=4096 * 3 + 64), facts) == cheapest(SHAPE, facts)
+
+
+@pytest.mark.parametrize("rows", [13, 14, 49, 128, 197, 200])
+def test_odd_rows_cost_little(rows: int) -> None:
+    facts, problem = replace(NARROW, vector_bits=256), replace(SHAPE, rows=rows)
+    tile = RegisterTile(*cheapest(problem, facts))
+    twice = 0 if has_shorter_tile(tile, problem, facts) else -rows % tile.rows
+    assert twice <= 0.02 * rows
+    assert tile.vectors * (rows % tile.rows or tile.rows) >= 4, "a single sum would wait for itself"
 
 
 POOLS: dict[str, Callable[[Sketch], Value]] = {

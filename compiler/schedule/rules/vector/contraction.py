@@ -31,128 +31,46 @@ the next one is fetched:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from compiler.core.node import IRNode
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import PARTITION, PREFETCH
 from compiler.loops.index_map import AXES, IndexMap
-from compiler.loops.ir import CONSTANT, Binary, Expr, Iter, Var
+from compiler.loops.ir import CONSTANT, REGISTER, SCRATCH, Expr, Iter, Var
 from compiler.loops.layout import lanes_last
 from compiler.loops.queries import extent_of, iterations, static_shape, variables
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Access, Site
 from compiler.schedule.rules.common import (
     SMALL,
-    blocked_group,
     fuse_all,
-    group_sizes,
     is_lane_of,
     lanes_innermost,
     lone_dim,
-    plainly_indexed,
     split_iteration,
     strip_mine,
     unroll_inside,
+)
+from compiler.schedule.rules.vector.packing import (
+    Panel,
+    dot_cycles,
+    lanes_factor,
+    lay_out_panel,
+    pack,
+    packing_cycles,
+    partial_cycles,
+    place_panel,
+    stride_in_place,
 )
 from compiler.schedule.rules.vector.register_tile import (
     ContractionProblem,
     RegisterTile,
     chunk_options,
+    has_shorter_tile,
     order_traffic,
     register_tiles,
 )
+from compiler.schedule.rules.vector.roles import Roles, find_roles, problem_of
 from compiler.schedule.schedule import Schedule
-
-
-@dataclass(frozen=True, slots=True)
-class Roles:
-    """Which spatial axis of a reduction block does what.
-
-    lane: the spatial axis spread over vector lanes; row: the spatial axis tiled in registers beside it
-    (None: none); line: the spatial axis whose steps are rows of the same kind, one after the other (None:
-    none); packed: the constant operand that is repacked (None: none); group: size of the channel groups
-    along the lane axis that read different inputs, 0 when there is one group.
-    """
-
-    lane: Iter
-    row: Iter | None
-    line: Iter | None
-    packed: Access | None
-    group: int = 0
-
-
-def find_roles(facts: Site) -> Roles | None:
-    """Recognise a contraction; None when no axis can be spread over lanes."""
-    spatial = facts.spatial
-    constants = [load for load in facts.loads if load.buffer.scope == CONSTANT and plainly_indexed(load)]
-    others = [load for load in facts.loads if load not in constants]
-    packed = constants[0] if len(constants) == 1 else None
-    lane = _lane_axis(spatial, packed, others)
-    if lane is None:
-        return None
-    shared = [load for load in others if not _varies(load, lane.var.name)]
-    indices = [index for load in shared for index in load.indices]
-    sizes = {size for index in indices for size in group_sizes(index, lane.var)}
-    touched = [item for item in (*others, facts.store) if item.indices]
-    sizes |= {size for item in touched if (size := blocked_group(item.indices[-1], lane.var.name))}
-    if len(sizes) > 1:
-        return None
-    rows = [
-        item
-        for item in spatial
-        if item is not lane and extent_of(item.extent) > 1 and _is_row(item, packed, facts.loads, lane)
-    ]
-    row = rows[-1] if rows else None
-    line = rows[-2] if len(rows) > 1 and packed is not None else None
-    return Roles(lane, row, line, packed, sizes.pop() if sizes else 0)
-
-
-def _lane_axis(spatial: tuple[Iter, ...], packed: Access | None, others: list[Access]) -> Iter | None:
-    if packed is not None:
-        own = [item for item in spatial if item.var.name in packed.uses]
-        free = [item for item in own if extent_of(item.extent) > 1]
-        free = [item for item in free if not any(_varies(load, item.var.name) for load in others)]
-        if free:
-            return max(free, key=lambda item: extent_of(item.extent))
-    for item in reversed(spatial):
-        touching = [load for load in others if item.var.name in load.uses]
-        beside = touching and all(_adjacent(load, item.var.name) for load in touching)
-        if beside and extent_of(item.extent) > 1:
-            return item
-    return None
-
-
-def _varies(load: Access, name: str) -> bool:
-    """Whether neighbours along `name` read different elements (a whole group of channels reads the same)."""
-    return any(_tells(index, Var(name)) for index in load.indices)
-
-
-def _tells(index: IRNode, var: Var) -> bool:
-    """Whether an index uses a variable otherwise than as `var // size`."""
-    if isinstance(index, Binary) and index.op == "floordiv" and index.a == var:
-        return False
-    return index == var or any(_tells(child, var) for child in index.children())
-
-
-def _adjacent(load: Access, name: str) -> bool:
-    """Whether neighbours along `name` are neighbours in memory (lanes of a blocked layout, or stride 1)."""
-    last = load.indices[-1]
-    if any(name in variables(index) for index in load.indices[:-1]):
-        return is_lane_of(last, name)
-    return last == Var(name) or is_lane_of(last, name)
-
-
-def _is_row(item: Iter, packed: Access | None, loads: tuple[Access, ...], lane: Iter) -> bool:
-    """Rows share the operand that the lanes are read from."""
-    if packed is not None:
-        return item.var.name not in packed.uses
-    shared = [load for load in loads if lane.var.name in load.uses]
-    others = [load for load in loads if lane.var.name not in load.uses]
-    if not others:  # pooling: any axis will do
-        return True
-    return all(item.var.name not in load.uses for load in shared)
-
 
 # ---------------------------------------------------------------- how long it takes
 
@@ -160,27 +78,7 @@ def _is_row(item: Iter, packed: Access | None, loads: tuple[Access, ...], lane: 
 def cycles(block: Site, facts: TargetFacts) -> float | None:
     """Estimated cycles of a reduction on one core; None when the rule does not fit."""
     roles = find_roles(block) if block.reduce else None
-    if roles is None:
-        return None
-    lanes = facts.lanes(block.store.buffer.dtype.bits)
-    options = register_tiles(_problem_of(block, roles, lanes), facts)
-    return min((option.cost for option in options), default=None)
-
-
-def _problem_of(block: Site, roles: Roles, lanes: int) -> ContractionProblem:
-    """The sizes of a contraction."""
-    lane, row, line = roles.lane, roles.row, roles.line
-    used = {item.var.name for item in (lane, row, line) if item is not None}
-    packed = roles.packed
-    return ContractionProblem(
-        vectors=-(-extent_of(lane.extent) // lanes),
-        rows=extent_of(row.extent) if row else 1,
-        steps=iterations(block.reduce),
-        outer=iterations(item for item in block.spatial if item.var.name not in used),
-        broadcast=any(lane.var.name not in load.uses or load is not packed for load in block.loads),
-        packed_bytes=math.prod(static_shape(packed.buffer)) * 4 if packed else 0,
-        lines=extent_of(line.extent) if line else 1,
-    )
+    return None if roles is None else _least(block, roles, facts)
 
 
 # ---------------------------------------------------------------- the rule
@@ -189,17 +87,59 @@ def _problem_of(block: Site, roles: Roles, lanes: int) -> ContractionProblem:
 def contraction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> bool:
     """Schedule the reduction block `name` and its epilogue; False when the structure does not fit."""
     block = schedule.site(name)
-    roles = find_roles(block) if block.is_store and block.reduce else None
-    if roles is None:
+    if not block.is_store or not block.reduce:
         return False
-    lanes = facts.lanes(block.store.buffer.dtype.bits)
     epilogue = schedule.program.readers(block.target)
     if len(epilogue) > 1 or any(_repeats(reader, block.target) for reader in epilogue):
         return False
-    _Contraction(schedule, name, block, roles, lanes, facts, chooser).run(
+    panel = _packed_factor(schedule, name, facts, chooser)
+    block = schedule.site(name)
+    roles = find_roles(block)
+    if roles is None:
+        return False
+    lanes = facts.lanes(block.store.buffer.dtype.bits)
+    _Contraction(schedule, name, block, roles, lanes, facts, chooser, panel).run(
         epilogue[0].name if epilogue else None
     )
     return True
+
+
+_AS_THEY_LIE, _PACKED, _AS_DOTS = 0, 1, 2
+"""Decisions for the factor that lanes read: in place, from a panel; or lanes along the reduction."""
+
+
+def _packed_factor(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> Panel | None:
+    """The panel of a product of computed tensors, if there is one: of a whole factor, or of one step."""
+    block = schedule.site(name)
+    factor = lanes_factor(block)
+    if factor is None:
+        return None
+    packed = schedule.copy()
+    panel = pack(packed, name, factor, SCRATCH)
+    site = packed.site(name)
+    cost = _least(site, find_roles(site), facts) + packing_cycles(block, factor, facts)
+    options = [Option((_PACKED,), cost)]
+    roles = find_roles(block)
+    if roles is not None and roles.lane == factor.lane:
+        cost = _least(block, roles, facts, stride_in_place(block)) + partial_cycles(block, factor, facts)
+        options.append(Option((_AS_THEY_LIE,), cost))
+    elif roles is None:
+        options.append(Option((_AS_DOTS,), dot_cycles(block, facts)))
+    (chosen,) = chooser.choose(f"{name}.pack", options)
+    if chosen == _PACKED:
+        schedule.adopt(packed)
+        return panel
+    partial = partial_cycles(block, factor, facts) > 0
+    return pack(schedule, name, factor, REGISTER) if chosen == _AS_THEY_LIE and partial else None
+
+
+def _least(block: Site, roles: Roles | None, facts: TargetFacts, stride: int = 0) -> float:
+    """Cycles with the best register tile."""
+    if roles is None:
+        return math.inf
+    lanes = facts.lanes(block.store.buffer.dtype.bits)
+    options = register_tiles(problem_of(block, roles, lanes, stride), facts)
+    return min((option.cost for option in options), default=math.inf)
 
 
 def _repeats(reader: Site, sums: str) -> bool:
@@ -223,8 +163,9 @@ class _Contraction:
         lanes: int,
         facts: TargetFacts,
         chooser: Chooser,
+        panel: Panel | None,
     ) -> None:
-        self.s, self.name, self.block, self.roles = schedule, name, block, roles
+        self.s, self.name, self.block, self.roles, self.panel = schedule, name, block, roles, panel
         self.lanes, self.facts, self.chooser = lanes, facts, chooser
 
     def run(self, epilogue: str | None) -> None:
@@ -236,7 +177,8 @@ class _Contraction:
             self.s.set_scope(accumulator, "register")
         if self.roles.group:
             self.split_groups(accumulator, epilogue)
-        problem = _problem_of(self.block, self.roles, self.lanes)
+        stride = stride_in_place(self.block)
+        problem = problem_of(self.block, self.roles, self.lanes, stride)
         options = register_tiles(problem, self.facts)
         tile = RegisterTile(*self.chooser.choose(f"{self.name}.tile", options))
         self.choose_layouts(accumulator, epilogue, tile.vectors)
@@ -277,6 +219,8 @@ class _Contraction:
         packed = self.roles.packed
         if packed is not None:
             self.s.transform_layout(packed.buffer.name, self.packed_map(packed, vectors))
+        if self.panel is not None:
+            lay_out_panel(self.s, self.panel, self.lanes)
         reader = self.s.site(epilogue)
         lane_var = self._epilogue_lane(reader, accumulator)
         store = self.block.store
@@ -350,9 +294,14 @@ class _Contraction:
                 epilogue, chunk, [*around, k_outer], [*inside, m_outer], reduce, [*rows, k_tile, lane_loop]
             )
             return
-        outer = self._outer_order(problem, tile.vectors, list(named.values()), k_outer)
-        s.reorder(*outer, *([m_outer] if m_outer else []), *reduce, *rows, k_tile, lane_loop)
-        self._finish(epilogue, outer, m_outer, reduce)
+        if self.panel is not None:
+            own = self.panel.axes(self.block)
+            outer = [*(loop for name, loop in named.items() if name in own), k_outer]
+            inside = [loop for name, loop in named.items() if name not in own]
+        else:
+            outer, inside = self._outer_order(problem, tile.vectors, others, k_outer), []
+        s.reorder(*outer, *inside, *([m_outer] if m_outer else []), *reduce, *rows, k_tile, lane_loop)
+        self._finish(epilogue, outer, m_outer or (inside[-1] if inside else None), reduce)
 
     def _split_rows(
         self, problem: ContractionProblem, tile: RegisterTile, named: dict[str, str]
@@ -366,8 +315,11 @@ class _Contraction:
             outer, lines = self.s.split(named.pop(line.var.name), (None, tile.lines))
             self.s.annotate(outer, PARTITION, 1)
             return outer, [lines, row_loop]
-        tail = "guard" if problem.rows % tile.rows == 0 else "shift"
-        outer, rows = self.s.split(row_loop, (None, tile.rows), tail=tail)
+        shorter = has_shorter_tile(tile, problem, self.facts)
+        whole = problem.rows % tile.rows == 0 or shorter
+        outer, rows = self.s.split(row_loop, (None, tile.rows), tail="guard" if whole else "shift")
+        if shorter:
+            self.s.annotate(outer, PARTITION, 1)
         return outer, [rows]
 
     def _split_reduce(self, reduce: list[str]) -> list[str]:
@@ -433,6 +385,8 @@ class _Contraction:
         at = m_outer or fused
         s.reverse_compute_at(epilogue, at)
         init = s.decompose_reduction(self.name, reduce[0])
+        if self.panel is not None:
+            place_panel(s, self.panel, fused, reduce[-1])
         for block in (init, self.name, epilogue):
             unroll_inside(s, block, at, reduce)
         if iterations(self.block.block.iters) >= SMALL:

@@ -21,7 +21,10 @@ class ContractionProblem:
 
     vectors: lane blocks (of one group); rows: extent of the row axis; steps: trips of the reduction;
     outer: iterations of the remaining spatial axes; broadcast: the row operand is a scalar per lane block
-    (else it is read as a vector); packed_bytes: all of the repacked operand; lines: extent of the line axis.
+    (else it is read as a vector); packed_bytes: all of the repacked operand; lines: extent of the line axis;
+    stride: bytes from what one step reads for the lanes to what the next one reads, where that is read in
+    place (0: step after step in a panel that was packed, or not known); row_stride: bytes from one row's
+    operand to the next one's (0: not known); remainder: the last tile may have fewer vectors.
     """
 
     vectors: int
@@ -31,6 +34,9 @@ class ContractionProblem:
     broadcast: bool
     packed_bytes: int
     lines: int = 1
+    stride: int = 0
+    row_stride: int = 0
+    remainder: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +57,16 @@ def register_tiles(problem: ContractionProblem, facts: TargetFacts) -> list[Opti
     """Register tiles that fit the register file, with their estimated cost in cycles."""
     tiles = [
         RegisterTile(vectors, rows, lines)
-        for vectors in range(1, 17)
+        for vectors in range(1, min(problem.vectors, _MOST_VECTORS) + 1)
+        if problem.remainder or problem.vectors % vectors == 0
         for rows in range(1, min(problem.rows, facts.vector_registers) + 1)
         for lines in range(1, _most_lines(rows, problem) + 1)
-        if problem.vectors % vectors == 0
-        and _registers(vectors, rows * lines, problem) <= facts.vector_registers
+        if _registers(vectors, rows * lines, problem) <= facts.vector_registers
     ]
     return [Option(tile.value, _tile_cost(tile, problem, facts)) for tile in tiles]
+
+
+_MOST_VECTORS = 16
 
 
 def _most_lines(rows: int, problem: ContractionProblem) -> int:
@@ -70,17 +79,52 @@ def _registers(vectors: int, rows: int, problem: ContractionProblem) -> int:
 
 
 def _tile_cost(tile: RegisterTile, problem: ContractionProblem, facts: TargetFacts) -> float:
-    """Cycles for the whole problem: those of a tile, times tiles; the last lines may be a smaller tile."""
-    whole, rest = divmod(problem.lines, tile.lines)
-    around = problem.outer * (problem.vectors // tile.vectors)
-    pieces = math.ceil(problem.rows / tile.rows)
-    lines = whole * _tile_cycles(tile.vectors, tile.rows * tile.lines, problem, facts)
-    if rest:
-        lines += _tile_cycles(tile.vectors, tile.rows * rest, problem, facts)
-    total = around * pieces * lines
+    """Cycles for the whole problem: those of a tile, times tiles; the last ones may be smaller."""
+    total = 0.0
+    for vectors, times in _parts(problem.vectors, tile.vectors):
+        total += times * _rows_cost(RegisterTile(vectors, tile.rows, tile.lines), problem, facts)
+    total *= problem.outer
+    around = problem.outer * math.ceil(problem.vectors / tile.vectors)
     if tile.lines > 1:  # the lines are not shared out to threads then
         return total * uneven(around)
     return total if problem.rows > 1 else _streamed_cost(total, problem, around * problem.lines, facts)
+
+
+def _rows_cost(tile: RegisterTile, problem: ContractionProblem, facts: TargetFacts) -> float:
+    """Cycles for all lines and rows of so many vectors."""
+    total = 0.0
+    for lines, times in _parts(problem.lines, tile.lines):
+        whole, rest = divmod(problem.rows, tile.rows)
+        full = _tile_cycles(tile.vectors, tile.rows * lines, problem, facts)
+        last = full if rest else 0.0
+        if rest and has_shorter_tile(tile, problem, facts):
+            last = _tile_cycles(tile.vectors, rest * lines, problem, facts)
+        total += times * (whole * full + last)
+    return total
+
+
+def _parts(extent: int, size: int) -> list[tuple[int, int]]:
+    """(size, how often) of the whole parts of an extent, and of the rest."""
+    whole, rest = divmod(extent, size)
+    return [(size, whole), (rest, 1)] if rest else [(size, whole)]
+
+
+_WORTH = 0.01
+"""Share of its time that a second tile in a kernel has to save: it is as long a text again."""
+
+
+def has_shorter_tile(tile: RegisterTile, problem: ContractionProblem, facts: TargetFacts) -> bool:
+    """Whether the last rows, if they fill no tile, get one of their own; else it overlaps the one before."""
+    whole, rest = divmod(problem.rows, tile.rows)
+    if not rest or not whole:
+        return False
+    full = _tile_cycles(tile.vectors, tile.rows, problem, facts)
+    return full - _tile_cycles(tile.vectors, rest, problem, facts) > _WORTH * full * (whole + 1)
+
+
+_NOT_HIDDEN = 0.25
+"""Share of the cycles for the operand's way from the second-level cache that arithmetic does not hide: an
+estimate from products with panels larger than the first level, on a core with AVX2 and a second of 512 KB."""
 
 
 def _tile_cycles(vectors: int, rows: int, problem: ContractionProblem, facts: TargetFacts) -> float:
@@ -89,8 +133,8 @@ def _tile_cycles(vectors: int, rows: int, problem: ContractionProblem, facts: Ta
     arithmetic = tile / facts.fma_per_cycle
     reads = rows + vectors if problem.broadcast else tile + vectors
     latency = 4.0 if problem.steps > 1 else 0.0
-    refill = _refill_cycles(vectors, problem, facts)
-    step = max(arithmetic, reads / 2.0, latency, refill) + 0.1 * reads + 0.5
+    refill, waits = _refill_cycles(vectors, problem, facts), _conflict_cycles(vectors, rows, problem, facts)
+    step = max(arithmetic, reads / 2.0, latency, refill) + _NOT_HIDDEN * refill + waits + 0.1 * reads + 0.5
     return step * problem.steps + 2.0 * tile
 
 
@@ -113,6 +157,30 @@ def _refill_cycles(vectors: int, problem: ContractionProblem, facts: TargetFacts
     return step_bytes / L2_BYTES_PER_CYCLE if step_bytes * problem.steps > facts.l1.bytes / 2 else 0.0
 
 
+_WAYS = 8
+"""Lines of one set that a first-level cache holds, on all x86 server cores."""
+
+_PANEL_CONFLICT, _ROW_CONFLICT = 0.6, 1.0
+"""Cycles for each line of the lanes' operand, and for each row, that others pushed out of the first-level
+cache; measured with AVX2 and AVX-512 on a core with 8 ways."""
+
+
+def _conflict_cycles(vectors: int, rows: int, problem: ContractionProblem, facts: TargetFacts) -> float:
+    """Cycles lost in a step where what the tile reads in place falls on few sets of the first-level cache."""
+    lines = math.ceil(vectors * facts.vector_bits / 8 / facts.l1.line)
+    sets = facts.l1.bytes // facts.l1.line // _WAYS
+    kept = min(sets, _sets(problem.stride, facts) * lines) * _WAYS * 0.75
+    panel = lines if problem.stride and problem.steps * lines > kept else 0
+    others = rows if problem.row_stride and rows > _sets(problem.row_stride, facts) * _WAYS else 0
+    return _PANEL_CONFLICT * panel + _ROW_CONFLICT * others
+
+
+def _sets(stride: int, facts: TargetFacts) -> int:
+    """How many sets of the first-level cache lines that are so many bytes apart fall on."""
+    line, sets = facts.l1.line, facts.l1.bytes // facts.l1.line // _WAYS
+    return sets // math.gcd(sets, stride // line) if stride % line == 0 else sets
+
+
 _FROM_L1 = 0.6
 """Share of the first-level cache that a chunk of the packed operand may fill beside what else is used."""
 
@@ -130,7 +198,7 @@ def chunk_options(
     stored once for each chunk. Costs are in cycles, with a packed operand that no cache holds before.
     `blocks`: length of the reduction axis; `around`: product of the spatial axes that stay outside of chunks.
     """
-    shares = problem.vectors // tile.vectors
+    shares = math.ceil(problem.vectors / tile.vectors)
     first = shares * _tile_cycles(tile.vectors, tile.rows * tile.lines, problem, facts)
     memory = problem.packed_bytes * facts.hertz / facts.bandwidth
     whole = _tile_cost(tile, problem, facts)
@@ -154,7 +222,7 @@ def order_traffic(
     problem: ContractionProblem, vectors: int, facts: TargetFacts, row_bytes: int
 ) -> tuple[float, float]:
     """Bytes that come from beyond the second-level cache: (weights outermost, rows outermost)."""
-    blocks = max(1, problem.vectors // vectors)
+    blocks = math.ceil(problem.vectors / vectors)
     room = facts.l2.bytes // 2
     inputs = row_bytes * (1 if row_bytes <= room else blocks)
     weights = problem.packed_bytes * (1 if problem.packed_bytes <= room else problem.outer * problem.lines)

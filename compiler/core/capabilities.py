@@ -1,4 +1,4 @@
-"""Capabilities that the lowering asks for: names in `TargetFacts.intrinsics`."""
+"""Capabilities that rules and passes ask for: names in `TargetFacts.intrinsics`."""
 
 from __future__ import annotations
 
