@@ -1,7 +1,7 @@
 """The host processor as a target: C++ with vector extensions of the compiler, one object per kernel file.
 
-`cpu` means this machine's features, found by name; `cpu:ARCH` names a level and extra features
-(`x86-64-v3`, `x86-64-v4+avx512vnni`, `host+amx-bf16`) or `armv8-a`.
+`cpu` means this machine's features and microarchitecture, found by name; `cpu:ARCH` names a level, perhaps
+with features or a microarchitecture (`x86-64-v3+zen3`, `x86-64-v4+avx512vnni`, `host+amx-bf16`, `armv8-a`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from compiler.core.answer import Answer, refusal, yes
-from compiler.core.diagnostics import HostError
+from compiler.core.diagnostics import HostError, UsageError, did_you_mean
 from compiler.core.settings import Settings, usable_processors
 from compiler.core.target import Cache, TargetFacts
 from compiler.core.units import counted
@@ -23,16 +23,18 @@ from compiler.targets.features import (
     checked,
     closure,
     features_text,
+    host_cpuinfo,
     host_features,
     host_flags,
     parse_features,
 )
+from compiler.targets.microarchitectures import ARM, NAMES, X86, Microarchitecture, default_row, find_row
 from compiler.targets.readiness import Readiness, host_compiles
 from compiler.targets.target import Target, TargetRow
 from compiler.targets.toolchain import Cxx
 
 SYSFS_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-DEFAULT_CACHES = {1: Cache(32 << 10), 2: Cache(1 << 20), 3: Cache(16 << 20)}
+ARMV8 = "armv8-a"
 STACK_BYTES = 4096
 """Thread-private buffers up to this size lie on the stack, larger ones in the thread's scratch memory."""
 
@@ -59,27 +61,52 @@ COMMON_FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class CpuArch:
-    """An instruction set with its features; `machine` is what the compiler has to produce code for."""
+    """An instruction set with its features, the machine that code is made for, and the processor's row.
+
+    here: whether it is this machine, whose caches the system knows.
+    """
 
     name: str
     machine: str
     features: tuple[str, ...]
+    row: Microarchitecture
+    here: bool = False
+
+    @property
+    def vectors(self) -> tuple[int, int]:
+        """Width in bits and number of the vector registers."""
+        return _vectors(self.machine, self.features)
 
 
 def _cpu_arch(text: str) -> CpuArch:
     """The architecture called `text`; raises UsageError or HostError (see the callees)."""
-    if text == "armv8-a":
-        return CpuArch(text, "aarch64", ())
-    if text == "host" or text.startswith("host+"):
-        return _host_arch(text)
-    features = parse_features(text)
-    return CpuArch(text, "x86_64", features)
+    parts = text.split("+")
+    named = [NAMES[part] for part in parts[1:] if part in NAMES]
+    if len(named) > 1:
+        what = f"two microarchitectures were given: {named[0].name} and {named[1].name}"
+        raise UsageError(what, where=f"architecture `{text}`", hint="name one of them")
+    plain = "+".join(part for part in parts if part not in NAMES)
+    if parts[0] == "host":
+        return _host_arch(text, plain, named[0] if named else None)
+    machine, features = (ARM, _no_features(plain)) if parts[0] == ARMV8 else (X86, parse_features(plain))
+    row = named[0] if named else default_row(machine, _vectors(machine, features)[0])
+    return CpuArch(text, machine, features, _fitting(row, machine, features, text))
 
 
-def _host_arch(text: str) -> CpuArch:
-    extra = checked(text.split("+")[1:], text)
+def _host_arch(text: str, plain: str, named: Microarchitecture | None) -> CpuArch:
     if platform.machine() in ("aarch64", "arm64"):
-        return CpuArch("armv8-a", "aarch64", ())
+        machine, name, features = ARM, plain.replace("host", ARMV8), _no_features(plain)
+    else:
+        machine, name, features = X86, text, _host_features(plain)
+    here = named is None
+    row = named or find_row(host_cpuinfo()) or default_row(machine, _vectors(machine, features)[0])
+    name = f"{name}+{row.name}" if machine == ARM and row.name else name
+    return CpuArch(name, machine, features, _fitting(row, machine, features, text), here)
+
+
+def _host_features(text: str) -> tuple[str, ...]:
+    """The levels' features that this machine has, and those that `host+feature...` names beyond them."""
+    extra = checked(text.split("+")[1:], text)
     flags = host_flags()
     missing = [name for name in closure(extra) if FEATURES[name].cpuinfo not in flags]
     if missing:
@@ -88,14 +115,41 @@ def _host_arch(text: str) -> CpuArch:
             where=f"architecture `{text}`",
             hint="name the architecture that will run the model, for example --arch x86-64-v4+amx-bf16",
         )
-    return CpuArch(text, "x86_64", closure((*host_features(flags), *extra)))
+    return closure((*host_features(flags), *extra))
+
+
+def _no_features(text: str) -> tuple[str, ...]:
+    """No feature of aarch64 beyond the level has a name here."""
+    if extra := text.split("+")[1:]:
+        raise UsageError(
+            f"unknown processor feature `{extra[0]}`",
+            where=f"architecture `{text}`",
+            why=f"what may follow {ARMV8} is a microarchitecture",
+            hint=did_you_mean(extra[0], [name for name, row in NAMES.items() if row.machine == ARM]),
+        )
+    return ()
+
+
+def _fitting(row: Microarchitecture, machine: str, features: tuple[str, ...], text: str) -> Microarchitecture:
+    """The row; raises UsageError where it is one of other machines, or has no vectors so wide."""
+    bits, _ = _vectors(machine, features)
+    if row.machine != machine or row.rates_of(bits) is None:
+        raise UsageError(
+            f"{row.name} does not have this instruction set",
+            where=f"architecture `{text}`",
+            why=f"it is a processor of {row.machine} with vectors of {max(row.rates)} bits",
+            hint="name another level, or leave the microarchitecture out",
+        )
+    return row
 
 
 def cpu_facts(arch: str) -> TargetFacts:
-    """What the compiler knows about a processor of this architecture (caches: of this machine for `host`)."""
+    """What the compiler knows about a processor of this architecture (sizes of caches: of this machine)."""
     found = _cpu_arch(arch)
-    bits, registers = _vectors(found)
-    caches = host_caches() if arch.startswith("host") else DEFAULT_CACHES
+    row, (bits, registers) = found.row, found.vectors
+    rates = row.rates_of(bits)
+    assert rates is not None, "a row fits its instruction set"
+    caches = host_caches(row) if found.here else (row.l1, row.l2, row.l3)
     return TargetFacts(
         name="cpu",
         language="c++",
@@ -103,31 +157,44 @@ def cpu_facts(arch: str) -> TargetFacts:
         features=frozenset(found.features),
         vector_bits=bits,
         vector_registers=registers,
-        fma_per_cycle=2.0,
-        hertz=3.0e9,
-        bandwidth=12e9,
-        l1=caches[1],
-        l2=caches[2],
-        l3=caches[3],
+        microarchitecture=row.name,
+        fma_per_cycle=rates.fma,
+        loads_per_cycle=rates.loads,
+        stores_per_cycle=rates.stores,
+        fma_latency=row.fma_latency,
+        hertz=row.gigahertz * 1e9,
+        bandwidth=row.gigabytes * 1e9,
+        l1=replace(caches[0], bytes_per_cycle=min(caches[0].bytes_per_cycle, rates.loads * bits / 8)),
+        l2=caches[1],
+        l3=caches[2],
         scopes=frozenset({"global", "constant", "scratch", "register"}),
         intrinsics=frozenset({"masked_memory"} if "avx" in found.features else ()),
         limits=(("stack_bytes", STACK_BYTES),),
     )
 
 
-def _vectors(arch: CpuArch) -> tuple[int, int]:
+def _vectors(machine: str, features: tuple[str, ...]) -> tuple[int, int]:
     """Width in bits and number of the vector registers."""
-    if arch.machine == "aarch64":
+    if machine == ARM:
         return 128, 32
-    if "avx512f" in arch.features:
+    if "avx512f" in features:
         return 512, 32
-    return (256, 16) if "avx2" in arch.features else (128, 16)
+    return (256, 16) if "avx2" in features else (128, 16)
 
 
-@lru_cache(maxsize=1)
-def host_caches(root: Path = SYSFS_CACHES) -> dict[int, Cache]:
-    """Sizes of this machine's data caches by level; defaults where the system does not tell."""
-    found = dict(DEFAULT_CACHES)
+def host_caches(row: Microarchitecture, root: Path = SYSFS_CACHES) -> tuple[Cache, Cache, Cache]:
+    """This machine's data caches: sizes and lines where the system tells them, else the row's."""
+    found = {1: row.l1, 2: row.l2, 3: row.l3}
+    for level, size, line in _sysfs_caches(root):
+        if level in found:
+            found[level] = replace(found[level], bytes=size, line=line)
+    return found[1], found[2], found[3]
+
+
+@lru_cache(maxsize=4)
+def _sysfs_caches(root: Path) -> tuple[tuple[int, int, int], ...]:
+    """Level, bytes and line of each data cache."""
+    found = []
     for entry in sorted(root.glob("index*")):
         try:
             kind = (entry / "type").read_text().strip()
@@ -136,9 +203,9 @@ def host_caches(root: Path = SYSFS_CACHES) -> dict[int, Cache]:
             line = int((entry / "coherency_line_size").read_text())
         except (OSError, ValueError):
             continue
-        if kind != "Instruction" and level in found and size.endswith("K"):
-            found[level] = Cache(int(size[:-1]) << 10, line)
-    return found
+        if kind != "Instruction" and size.endswith("K"):
+            found.append((level, int(size[:-1]) << 10, line))
+    return tuple(found)
 
 
 GCC_FLAGS = ("-ftree-vectorize", "-fvect-cost-model=dynamic", "-fno-predictive-commoning")
@@ -151,7 +218,7 @@ def cpu_flags(facts: TargetFacts, cxx: Cxx) -> tuple[str, ...]:
 
     Floating point stays IEEE apart from contraction to fused multiply-add.
     """
-    machine = "aarch64" if facts.arch == "armv8-a" else "x86_64"
+    machine = ARM if facts.arch.partition("+")[0] == ARMV8 else X86
     if cxx.machine != machine:
         raise HostError(
             f"{cxx.description} makes code for {cxx.machine}, not for {machine}",
@@ -159,7 +226,7 @@ def cpu_flags(facts: TargetFacts, cxx: Cxx) -> tuple[str, ...]:
             hint="set TK_CXX to a compiler for that machine, or choose another --arch",
         )
     common = (*COMMON_FLAGS, *(GCC_FLAGS if cxx.family == "gcc" else ()))
-    if machine == "aarch64":
+    if machine == ARM:
         return common
     features = [name for name in FEATURES if name in facts.features]
     _check_known(features, cxx)
@@ -212,7 +279,9 @@ def behind_device(name: str, language: str, arch: str, shared_bytes: int) -> tup
 
 def _named(facts: TargetFacts) -> str:
     """An architecture that means the same processor on any machine."""
-    return features_text(_ordered(facts)) if facts.arch.startswith("host") else facts.arch
+    if not facts.arch.startswith("host"):
+        return facts.arch
+    return "+".join(part for part in (features_text(_ordered(facts)), facts.microarchitecture) if part)
 
 
 def _ordered(facts: TargetFacts) -> tuple[str, ...]:
@@ -225,16 +294,16 @@ def _loads(_settings: Settings) -> Answer:
 
 def _runs(_settings: Settings) -> Answer:
     try:
-        features = features_text(_cpu_arch("host").features)
+        facts = cpu_facts("host")
     except HostError as error:
         return refusal(error)
-    return yes(f"{counted(usable_processors(), 'processor')}: {features}")
+    return yes(f"{counted(usable_processors(), 'processor')}: {_named(facts)}")
 
 
 CPU = TargetRow(
     "cpu",
     "host cores, C++",
-    ("host", *LEVELS, "armv8-a"),
+    ("host", *LEVELS, ARMV8),
     "host",
     _target,
     readiness=Readiness(host_compiles, _loads, _runs),

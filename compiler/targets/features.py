@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.core.diagnostics import HostError, UsageError, did_you_mean
+from compiler.targets.microarchitectures import NAMES
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,8 @@ def checked(names: Iterable[str], text: str) -> tuple[str, ...]:
             raise UsageError(
                 f"unknown processor feature `{name}`",
                 where=f"architecture `{text}`",
-                why=f"known are {', '.join(FEATURES)}",
-                hint=did_you_mean(name, FEATURES),
+                why=f"known are {', '.join(FEATURES)}; and processors: {', '.join(NAMES)}",
+                hint=did_you_mean(name, (*FEATURES, *NAMES)),
             )
     return wanted
 
@@ -114,8 +115,8 @@ def closure(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in FEATURES if name in found)
 
 
-def host_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
-    """The processor flags that the kernel reports; raises HostError where there is no such report."""
+def host_cpuinfo(cpuinfo: Path = Path("/proc/cpuinfo")) -> dict[str, str]:
+    """What the kernel reports of the first processor, by name; raises HostError without such a report."""
     try:
         text = cpuinfo.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
@@ -125,11 +126,14 @@ def host_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
             why=error.strerror or str(error),
             hint="name the architecture, for example --arch x86-64-v3",
         ) from error
-    for line in text.splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() in ("flags", "Features"):
-            return frozenset(value.split())
-    return frozenset()
+    pairs = (line.partition(":")[::2] for line in text.partition("\n\n")[0].splitlines())
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def host_flags(cpuinfo: Path = Path("/proc/cpuinfo")) -> frozenset[str]:
+    """The processor flags that the kernel reports; raises what `host_cpuinfo` raises."""
+    found = host_cpuinfo(cpuinfo)
+    return frozenset((found.get("flags") or found.get("Features", "")).split())
 
 
 def host_features(flags: frozenset[str]) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ def compile_options(
             "--arch",
             metavar="NAME",
             help="GPUs: architectures for one library, as `sm_70,sm_90`; default: the target's. Cores: "
-            "features, as `x86-64-v3`; default: this machine's.",
+            "features and processor, as `x86-64-v3+zen3`; default: this machine's.",
         ),
     ] = None,
     shape: options.Shape = None,

@@ -19,6 +19,7 @@ from compiler.targets.features import (
     host_flags,
     parse_features,
 )
+from compiler.targets.microarchitectures import NAMES
 from compiler.targets.toolchain import Cxx, find_cxx
 
 GCC9 = Cxx("g++-9", "gcc", (9, 4, 0), "x86_64", "id")
@@ -55,6 +56,11 @@ def test_level_with_features() -> None:
         ("cpux", ["unknown target `cpux`", "did you mean 'cpu'?"]),
         ("cpu:x86-64-v5", ["unknown architecture", "x86-64-v4"]),
         ("cpu:x86-64-v3+avx512ff", ["unknown processor feature `avx512ff`", "avx512f"]),
+        ("cpu:x86-64-v3+zem3", ["unknown processor feature `zem3`", "did you mean 'zen3'?"]),
+        ("cpu:x86-64-v3+zen2+zen3", ["two microarchitectures", "zen2 and zen3"]),
+        ("cpu:x86-64-v4+zen3", ["zen3 does not have", "vectors of 256 bits"]),
+        ("cpu:x86-64+neoverse-n1", ["neoverse-n1 does not have", "a processor of aarch64"]),
+        ("cpu:armv8-a+avx2", ["unknown processor feature `avx2`", "what may follow armv8-a"]),
     ],
 )
 def test_unknown_names_are_usage_errors(text: str, words: list[str]) -> None:
@@ -76,6 +82,8 @@ def test_this_machine_is_named_by_what_it_has() -> None:
     assert "host" not in host.text
     again = get_target(host.text)
     assert (again.features, again.facts.vector_bits) == (host.features, host.facts.vector_bits)
+    same = ("microarchitecture", "fma_per_cycle", "loads_per_cycle", "hertz", "bandwidth")
+    assert all(getattr(again.facts, name) == getattr(host.facts, name) for name in same)
 
 
 def test_two_architectures_are_refused() -> None:
@@ -107,11 +115,11 @@ def test_caches_from_sysfs(tmp_path: Path) -> None:
         (entry / "type").write_text(f"{kind}\n")
         (entry / "size").write_text(f"{size}K\n")
         (entry / "coherency_line_size").write_text("64\n")
-    host_caches.cache_clear()
-    found = host_caches(tmp_path)
-    host_caches.cache_clear()
-    assert found[1].bytes == 48 << 10
-    assert found[2].bytes == 2 << 20
+    row = NAMES["zen3"]
+    l1, l2, l3 = host_caches(row, tmp_path)
+    assert (l1.bytes, l2.bytes) == (48 << 10, 2 << 20)
+    assert (l1.bytes_per_cycle, l2.bytes_per_cycle) == (row.l1.bytes_per_cycle, row.l2.bytes_per_cycle)
+    assert l3 == row.l3  # the system did not tell
 
 
 def test_flags_never_say_native_and_keep_ieee() -> None:

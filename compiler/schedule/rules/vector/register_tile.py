@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from compiler.core.target import TargetFacts
 from compiler.schedule.chooser import Option
 
-L2_BYTES_PER_CYCLE = 24.0
-"""What a core gets from its second-level cache while it computes; measured on current x86 server cores."""
-
 THREADS = 4
 """Work that cannot be shared out evenly over this many threads counts as longer."""
 
@@ -132,10 +129,12 @@ def _tile_cycles(vectors: int, rows: int, problem: ContractionProblem, facts: Ta
     tile = vectors * rows
     arithmetic = tile / facts.fma_per_cycle
     reads = rows + vectors if problem.broadcast else tile + vectors
-    latency = 4.0 if problem.steps > 1 else 0.0
+    latency = facts.fma_latency if problem.steps > 1 else 0.0
     refill, waits = _refill_cycles(vectors, problem, facts), _conflict_cycles(vectors, rows, problem, facts)
-    step = max(arithmetic, reads / 2.0, latency, refill) + _NOT_HIDDEN * refill + waits + 0.1 * reads + 0.5
-    return step * problem.steps + 2.0 * tile
+    issue = (0.1 * reads + 0.5) * min(1.0, facts.fma_per_cycle / 2)  # halves of vectors leave slots free
+    step = max(arithmetic, reads / facts.loads_per_cycle, latency, refill)
+    step += _NOT_HIDDEN * refill + waits + issue
+    return step * problem.steps + tile * (1.0 + 1.0 / facts.stores_per_cycle)
 
 
 def _streamed_cost(total: float, problem: ContractionProblem, tiles: int, facts: TargetFacts) -> float:
@@ -154,7 +153,7 @@ def _refill_cycles(vectors: int, problem: ContractionProblem, facts: TargetFacts
     if not problem.packed_bytes:
         return 0.0
     step_bytes = vectors * facts.vector_bits / 8
-    return step_bytes / L2_BYTES_PER_CYCLE if step_bytes * problem.steps > facts.l1.bytes / 2 else 0.0
+    return step_bytes / facts.l2.fed if step_bytes * problem.steps > facts.l1.bytes / 2 else 0.0
 
 
 _WAYS = 8

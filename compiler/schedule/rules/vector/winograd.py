@@ -103,11 +103,8 @@ def _find_shape(func: Func, lanes: int) -> Shape | None:
 # ---------------------------------------------------------------- estimates
 
 
-_CACHED_BYTES = 8.0
-"""Bytes per cycle that one core gets from the last cache."""
-
-_TRANSFORM = 3.0
-"""Cycles for loads, arithmetic and store of one vector of transformed values."""
+_TRANSFORM = 6.0
+"""Instructions at the rate of multiply-adds for loads, sums and store of one vector of transformed values."""
 
 
 def plans(shape: Shape, facts: TargetFacts) -> list[Option]:
@@ -139,7 +136,7 @@ _MOST_VECTORS = 4
 def _cost(shape: Shape, plan: Plan, count: int, products: float, facts: TargetFacts) -> float:
     """Cycles for products and transforms, shared out evenly or not, and for what comes from afar."""
     vectors = (shape.channels + shape.out) / facts.lanes(32)
-    transforms = shape.tiles * vectors * shape.size**2 * _TRANSFORM
+    transforms = shape.tiles * vectors * shape.size**2 * _TRANSFORM / facts.fma_per_cycle
     shares = shape.tiles // count if plan.band != WHOLE else shape.out // (plan.vectors * facts.lanes(32))
     return (products + transforms) * uneven(shares) + _traffic(shape, plan, count, facts)
 
@@ -160,7 +157,7 @@ def _traffic(shape: Shape, plan: Plan, count: int, facts: TargetFacts) -> float:
     if products > room:
         again += 2 * chunks * bands * products
     near = max(filters, tiles, products) <= facts.l3.bytes / 2
-    return filters / memory + again / (_CACHED_BYTES if near else memory)
+    return filters / memory + again / (facts.l3.fed if near else memory)
 
 
 def estimate(func: Func, layouts: Mapping[str, Layout], facts: TargetFacts) -> float | None:
