@@ -113,12 +113,12 @@ def _run_stages(job: CompileJob, clock: _Clock) -> CompileReport:
             made = [item.result() for item in (*objects, build.submit("host", host))]
     if job.options.emit == "object":
         _write_objects(made, images, job)
-        return clock.report(kernels=len(objects))
+        return clock.report(kernels=len(kernels))
     with clock.stage("link"):
         size = _write_library(made, graph, constants, manifest, images, build, job)
     return replace(
         clock.report(kernels=len(kernels)),
-        cache_hits=len(build.hits - {"host"}),
+        cache_hits=sum(count for name, count in build.hits.items() if name != "host"),
         library_bytes=size,
         constant_bytes=constants.bytes,
         peak_memory=plan.arena_bytes,

@@ -100,21 +100,56 @@ def make_kernels(
     Making a kernel's text and compiling it are told as a half each.
     """
     kernels: list[Kernel] = []
-    objects: list[Future[Path]] = []
     done = Steps(job.progress, "kernels", len(work))
+    compiles = build is not None and job.target.device is None
+    sources = _Sources(build, done, _SHORTEST if len(work) > _FEW else 1) if build and compiles else None
     for number, (func, layouts) in enumerate(work):
         kernel = make_kernel(number, func, dict(layouts), job)
         if kernel is not None:
             kernels.append(kernel)
-        if kernel is not None and build is not None and job.target.device is None:
-            objects.append(build.submit(f"kernel {number}", kernel.text))
-            objects[-1].add_done_callback(lambda _: done.advance(0.5))
+        if kernel is not None and sources is not None:
             done.advance(0.5)
+            sources.add(kernel)
         else:
             done.advance()
     if job.edit is not None:
         job.edit.check_applied(len(work))
-    return kernels, objects
+    return kernels, sources.finish() if sources is not None else []
+
+
+_FEW = 256
+"""Kernels that are a source each, so that a model's next version finds most of them compiled."""
+_SHORTEST = 500
+"""Lines of a source where there are more: to start the compiler takes as long as many a small kernel."""
+
+
+@dataclass(slots=True)
+class _Sources:
+    """Kernels on their way to the compiler, several to a source of at least `shortest` lines."""
+
+    build: KernelBuild
+    done: Steps
+    shortest: int
+    waiting: list[Kernel] = field(default_factory=list)
+    objects: list[Future[Path]] = field(default_factory=list)
+
+    def add(self, kernel: Kernel) -> None:
+        self.waiting.append(kernel)
+        if sum(item.text.count("\n") for item in self.waiting) >= self.shortest:
+            self._submit()
+
+    def finish(self) -> list[Future[Path]]:
+        """The objects of all kernels, in order."""
+        if self.waiting:
+            self._submit()
+        return self.objects
+
+    def _submit(self) -> None:
+        kernels, self.waiting = self.waiting, []
+        first, last, count = kernels[0].number, kernels[-1].number, len(kernels)
+        name = f"kernel {first}" if count == 1 else f"kernels {first} to {last}"
+        self.objects.append(self.build.submit(name, "\n".join(item.text for item in kernels), count))
+        self.objects[-1].add_done_callback(lambda _: self.done.advance(0.5 * count))
 
 
 def make_kernel(number: int, func: Func, layouts: Mapping[str, Layout], job: CompileJob) -> Kernel | None:

@@ -19,7 +19,7 @@ from compiler.targets.toolchain import Cxx, find_cxx
 class KernelBuild(AbstractContextManager["KernelBuild"]):
     """Compiles sources in the background; use as a context manager and call `submit` for each source.
 
-    `hits` are the names of those whose object came from the cache; `toolchain` links them.
+    `hits` has the number of kernels in each whose object came from the cache; `toolchain` links them.
     """
 
     def __init__(self, target: Target, settings: Settings, *, extra_flags: Sequence[str] = ()) -> None:
@@ -27,7 +27,7 @@ class KernelBuild(AbstractContextManager["KernelBuild"]):
         self.flags = (*target.flags(self.cxx), *extra_flags)
         self.toolchain = Toolchain(self.cxx.path, self.cxx.identity, tuple(extra_flags), jobs=settings.jobs)
         self.cache = ContentCache(settings.cache_dir / "objects")
-        self.hits: set[str] = set()
+        self.hits: dict[str, int] = {}
         self._pool = ThreadPoolExecutor(max_workers=settings.jobs)
         self._headers = headers_digest(INCLUDE)
 
@@ -36,17 +36,17 @@ class KernelBuild(AbstractContextManager["KernelBuild"]):
     ) -> None:
         self._pool.shutdown(wait=True, cancel_futures=error is not None)
 
-    def submit(self, name: str, text: str) -> Future[Path]:
+    def submit(self, name: str, text: str, kernels: int = 1) -> Future[Path]:
         """Start compiling one source; the result is the path of the object. Raises BuildError through it.
 
         `name` appears in messages only.
         """
-        return self._pool.submit(self._object, name, text)
+        return self._pool.submit(self._object, name, text, kernels)
 
-    def _object(self, name: str, text: str) -> Path:
+    def _object(self, name: str, text: str, kernels: int) -> Path:
         key = content_key("object", text, self._headers, self.cxx.identity, *self.flags)
         if found := self.cache.get(key, ".o"):
-            self.hits.add(name)
+            self.hits[name] = kernels
             return found
         return self.cache.put(key, compile_object(self.cxx, self.flags, name, text), ".o")
 

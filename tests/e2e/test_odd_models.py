@@ -65,6 +65,10 @@ OUTPUTS = {
     "nothing but constants": Case([node("Add", "c c", "y")], {}, "y", {"c": normal(4)}),
     "an input that nobody reads": Case([RELU], {"x": X, "unused": normal(5)}, "a"),
     "64 outputs": Case([node("Neg", "x", f"y{i}") for i in range(64)], {"x": X}, names("y", 64)),
+    "300 outputs": Case(
+        [node("Split", "x n", names("y", 300))],
+        {"x": normal(600)}, names("y", 300), {"n": np.array([2] * 300)},
+    ),
     "40 inputs": Case([node("Sum", names("x", 40), "y")], dict.fromkeys(names("x", 40).split(), X), "y"),
     "300 steps": Case(
         [node("Relu" if i % 2 else "Neg", f"t{i}", f"t{i + 1}") for i in range(300)], {"t0": X}, "t300"
@@ -78,6 +82,11 @@ JOINS = {
     "nested, the inner one read": Case(
         [RELU, NEG, join("a b", "c"), node("Abs", "x", "e"), join("c e", "y"), node("Exp", "c", "z")],
         {"x": X}, "y z",
+    ),
+    "of 200 parts": Case(
+        [*(node("Neg", f"x{i}", f"a{i}") for i in range(0, 200, 2)),
+         join(" ".join(f"x{i}" if i % 2 else f"a{i}" for i in range(200)), "c"), node("Exp", "c", "y")],
+        {f"x{i}": normal(1 + i % 3, 2) for i in range(200)}, "y",
     ),
     "of an input": Case([join("x z", "y")], {"x": X, "z": normal(1, 3)}, "y"),
     "of one value with itself": Case([RELU, join("a a", "y")], {"x": X}, "y"),

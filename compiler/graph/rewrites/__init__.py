@@ -15,6 +15,7 @@ from compiler.graph.rewrites.fold_constants import fold_constants
 from compiler.graph.rewrites.hoist_pads import hoist_pads
 from compiler.graph.rewrites.merge_pads import merge_pads
 from compiler.graph.rewrites.move_slices import move_slices
+from compiler.graph.rewrites.part_concats import part_concats
 from compiler.graph.rewrites.recognise_norms import recognise_norms
 from compiler.graph.rewrites.separate_outputs import separate_outputs
 from compiler.graph.rewrites.share_common import share_common
@@ -43,6 +44,7 @@ PASSES: tuple[Pass[Graph], ...] = (
     Pass("hoist-pads", hoist_pads),
     Pass("drop-dead-concats", drop_dead),
     Pass("merge-pads-again", merge_pads),
+    Pass("part-concats", part_concats),
     Pass("separate-outputs", separate_outputs),
     Pass("drop-dead-last", drop_dead),
 )

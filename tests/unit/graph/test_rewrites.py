@@ -26,6 +26,7 @@ from compiler.graph.rewrites.fold_batchnorm import fold_batchnorm
 from compiler.graph.rewrites.fold_constants import fold_constants
 from compiler.graph.rewrites.hoist_pads import hoist_pads
 from compiler.graph.rewrites.merge_pads import merge_pads
+from compiler.graph.rewrites.part_concats import MOST_OPERANDS, part_concats
 from compiler.graph.rewrites.recognise_norms import recognise_norms
 from compiler.graph.rewrites.separate_outputs import separate_outputs
 from compiler.graph.rewrites.share_common import share_common
@@ -446,6 +447,14 @@ def test_passes_return_the_same_graph_when_there_is_nothing_to_do() -> None:
     graph = s.graph(s.emit("Relu", s.conv(s.input(1, 4, 6, 6), 6)))
     for step in PASSES:
         assert step.run(graph) is graph, step.name
+
+
+@pytest.mark.parametrize(("count", "joins"), [(64, 1), (65, 2), (200, 5), (4097, 66)])
+def test_a_join_of_very_many_is_one_of_joins(count: int, joins: int) -> None:
+    s = Sketch()
+    parts = [s.input(2, 1 + n % 3) for n in range(count)]
+    result = check(s.graph(s.emit("Concat", *parts, axis=1)), part_concats, drop_dead, want={"Concat": joins})
+    assert max(len(item.inputs) for item in result.nodes) <= MOST_OPERANDS
 
 
 def test_rewriting_twice_changes_nothing_more() -> None:
