@@ -8,15 +8,13 @@ Every number is the best of many passes over buffers of each thread's own, all t
 from __future__ import annotations
 
 import argparse
-import ctypes
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Literal
 
-from support import machine, markdown_table, save, shared_library
+from support import machine, markdown_table, save
 
 from compiler.core.settings import load_settings
-from compiler.verify.peak import peak_gflops
+from compiler.verify.peak import Machine, peak_gflops
 
 # Working set of one thread.
 SIZES = {"L1": 16 << 10, "L2": 768 << 10, "8 MiB": 8 << 20, "128 MiB": 128 << 20, "1 GiB": 1 << 30}
@@ -34,10 +32,7 @@ class Roofline:
 
 def memory_rate(kind: Literal["read", "copy"], threads: int, size: int, seconds: float = 0.3) -> float:
     """GB/s of `threads` threads that each read or copy `size` bytes of their own again and again."""
-    function = getattr(shared_library(Path(__file__).with_suffix(".cpp")), f"{kind}_rate")
-    function.argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_double]
-    function.restype = ctypes.c_double
-    return float(function(threads, size, seconds))
+    return Machine(load_settings()).memory(kind, size, threads=threads, seconds=seconds) / 1e9
 
 
 def measure(threads: int) -> Roofline:

@@ -5,7 +5,6 @@ Importing this puts the repository's root on the path, so that benchmarks run fr
 
 from __future__ import annotations
 
-import ctypes
 import datetime as dt
 import importlib.metadata
 import json
@@ -25,12 +24,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.core.cache import ContentCache, content_key
-from compiler.core.files import private_directory, write_atomic
+from compiler.core.cache import content_key
+from compiler.core.files import write_atomic
 from compiler.core.process import run
-from compiler.core.settings import child_environment, load_settings
-from compiler.runtime.library import INCLUDE
-from compiler.targets.cpu import cpu_facts, cpu_flags
+from compiler.core.settings import load_settings
+from compiler.targets.cpu import cpu_facts
 from compiler.targets.toolchain import find_cxx
 from toolchain import zoo
 
@@ -159,24 +157,6 @@ def _version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return ""
-
-
-def shared_library(source: Path, *definitions: str) -> ctypes.CDLL:
-    """A C++ file as a library for this machine, from the cache when it was compiled before."""
-    settings = load_settings()
-    cxx = find_cxx(settings)
-    flags = (*cpu_flags(cpu_facts("host"), cxx), *definitions, "-I", str(INCLUDE), "-shared", "-pthread")
-    cache = ContentCache(settings.cache_dir / "benchmarks")
-    key = content_key("benchmark", source.read_bytes(), cxx.identity, *flags)
-    found = cache.get(key, ".so")
-    if found is None:
-        with private_directory("tk-benchmark") as directory:
-            built = directory / "built.so"
-            done = run([cxx.path, *flags, str(source), "-o", str(built)], env=child_environment())
-            if done.returncode != 0:
-                raise SystemExit(done.stderr)
-            found = cache.put(key, built.read_bytes(), ".so")
-    return ctypes.CDLL(str(found))
 
 
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -75,6 +75,8 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.targets import DEFAULT_TARGET as DEFAULT_TARGET
     from compiler.targets import choose_targets as choose_targets
     from compiler.verify.bench import bench_library as bench_library
+    from compiler.verify.calibrate import Calibration as Calibration
+    from compiler.verify.calibrate import calibrate as calibrate
     from compiler.verify.device import load as load
     from compiler.verify.inputs import read_feeds as read_feeds
     from compiler.verify.isolate import verify_library as verify_library
@@ -99,6 +101,7 @@ _HOMES = {
     "compiler.verify.device": ("load",),
     "compiler.targets": ("DEFAULT_TARGET", "choose_targets"),
     "compiler.verify.bench": ("bench_library",),
+    "compiler.verify.calibrate": ("Calibration", "calibrate"),
     "compiler.verify.inputs": ("read_feeds",),
     "compiler.verify.isolate": ("verify_library",),
     "compiler.verify.report": ("BenchReport", "BenchRequest", "Comparison", "VerifyReport", "VerifyRequest"),

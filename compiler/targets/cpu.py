@@ -28,7 +28,15 @@ from compiler.targets.features import (
     host_flags,
     parse_features,
 )
-from compiler.targets.microarchitectures import ARM, NAMES, X86, Microarchitecture, default_row, find_row
+from compiler.targets.microarchitectures import (
+    ARM,
+    NAMES,
+    X86,
+    Microarchitecture,
+    Rates,
+    default_row,
+    find_row,
+)
 from compiler.targets.readiness import Readiness, host_compiles
 from compiler.targets.target import Target, TargetRow
 from compiler.targets.toolchain import Cxx
@@ -164,13 +172,18 @@ def cpu_facts(arch: str) -> TargetFacts:
         fma_latency=row.fma_latency,
         hertz=row.gigahertz * 1e9,
         bandwidth=row.gigabytes * 1e9,
-        l1=replace(caches[0], bytes_per_cycle=min(caches[0].bytes_per_cycle, rates.loads * bits / 8)),
+        l1=replace(caches[0], bytes_per_cycle=rates.loads * bits / 8),
         l2=caches[1],
         l3=caches[2],
         scopes=frozenset({"global", "constant", "scratch", "register"}),
         intrinsics=frozenset({"masked_memory"} if "avx" in found.features else ()),
         limits=(("stack_bytes", STACK_BYTES),),
     )
+
+
+def host_rates(bits: int) -> Rates | None:
+    """What this machine's row says of vectors with so many bits; None where it has none."""
+    return _cpu_arch("host").row.rates_of(bits)
 
 
 def _vectors(machine: str, features: tuple[str, ...]) -> tuple[int, int]:
