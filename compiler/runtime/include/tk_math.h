@@ -270,10 +270,28 @@ template <class V> TK_INLINE V tk_exp(V x) {
     }
 }
 
-/* 1 / (1 + exp(-x)) without overflow: the small exponential goes to the side where it does not cancel. */
+/* exp(x) * 2^bias = (1 + core) * power, where that is a normal number: no limits to keep, one multiplication. */
+template <class V> struct tk_power {
+    V core, power;
+};
+template <int bias, class V> TK_INLINE tk_power<V> tk_exp_parts(V x) {
+    /* As tk_round_product, with the exponent of the power in the lowest bits. */
+    const V magic = tk_splat<V>(0x1.8p23f + (127 + bias)), shifted = tk_mad(x, tk_splat<V>(0x1.715476p0f), magic);
+    const V power = tk_bitcast<V>(tk_bitcast<tk_bits<V>>(shifted) << 23);
+    return {tk_expm1_core(tk_reduce_ln2(x, shifted - magic)), power};
+}
+
+/* 1 / (1 + exp(-x)) as e / (1 + e) or 1 / (1 + e) with e = exp(-|x|) <= 1: the small exponential goes to the side where
+ * it does not cancel. All is scaled by 2^24, so that e, down to 2^-150, is normal until the division rounds it. */
 template <class V> TK_INLINE V tk_sigmoid(V x) {
-    const V e = tk_exp(-tk_abs(x)), one = tk_splat<V>(1);
-    return (x < tk_splat<V>(0) ? e : one) / (one + e);
+    if constexpr (tk_is_f64<V>) {
+        const V e = tk_exp(-tk_abs(x)), one = tk_splat<V>(1);
+        return (x < tk_splat<V>(0) ? e : one) / (one + e);
+    } else {
+        const tk_power<V> p = tk_exp_parts<24>(tk_larger(tk_splat<V>(-104.0f), -tk_abs(x)));
+        const V e = tk_mad(p.core, p.power, p.power), one = tk_splat<V>(0x1p24f);
+        return (x < tk_splat<V>(0) ? e : one) / (one + e);
+    }
 }
 
 template <class V> TK_INLINE V tk_tanh(V x) {
@@ -281,11 +299,8 @@ template <class V> TK_INLINE V tk_tanh(V x) {
         TK_LANE_BY_LANE(__builtin_tanh, x)
     } else {
         /* tanh |x| = m / (m + 2) with m = exp(2 |x|) - 1, which is exact to the last bits also where it is small. */
-        const V doubled = tk_clamp_keep_nan(tk_abs(x) * tk_splat<V>(2), 0.0f, 20.0f);
-        const tk_nearest<V> n = tk_round_product(doubled, tk_splat<V>(0x1.715476p0f));
-        const V core = tk_expm1_core(tk_reduce_ln2(doubled, n.value));
-        const V power = tk_pow2(n.integer);
-        const V m = tk_mad(power, core, power - tk_splat<V>(1));
+        const tk_power<V> p = tk_exp_parts<0>(tk_smaller(tk_splat<V>(20.0f), tk_abs(x) * tk_splat<V>(2)));
+        const V m = tk_mad(p.power, p.core, p.power - tk_splat<V>(1));
         return tk_copysign(m / (m + tk_splat<V>(2)), x);
     }
 }
@@ -391,13 +406,14 @@ template <class V> TK_INLINE V tk_erf(V x) {
     if constexpr (tk_is_f64<V>) {
         TK_LANE_BY_LANE(__builtin_erf, x)
     } else {
-        const V one = tk_splat<V>(1), size = tk_abs(x), t = tk_clamp_keep_nan(size, 0.0f, 4.0f), square = t * t;
+        const V one = tk_splat<V>(1), size = tk_abs(x), t = tk_smaller(tk_splat<V>(4), size), square = t * t;
         const V small = tk_poly(square, 0x1.06eba2p-3f, -0x1.812674p-2f, 0x1.ce0942p-4f, -0x1.b5a35cp-6f,
                                 0x1.4246d2p-8f, -0x1.273faap-11f);
         /* log(1 - erf(t)) is smooth; erf(4) = 1 in f32 */
         const V large = tk_poly(t, -0x1.661cb2p-12f, -0x1.2088eap0f, -0x1.46baecp-1f, -0x1.a65346p-4f,
                                 0x1.65cb7ep-6f, -0x1.825b06p-9f, 0x1.86dd9ap-13f);
-        const V r = size > one ? one - tk_exp(large) : tk_mad(small, t, t);
+        const tk_power<V> p = tk_exp_parts<0>(large);
+        const V r = size > one ? one - tk_mad(p.core, p.power, p.power) : tk_mad(small, t, t);
         return tk_copysign(r, x);
     }
 }
