@@ -271,9 +271,7 @@ template <class V> TK_INLINE V tk_exp(V x) {
 }
 
 /* exp(x) * 2^bias = (1 + core) * power, where that is a normal number: no limits to keep, one multiplication. */
-template <class V> struct tk_power {
-    V core, power;
-};
+template <class V> struct tk_power { V core, power; };
 template <int bias, class V> TK_INLINE tk_power<V> tk_exp_parts(V x) {
     /* As tk_round_product, with the exponent of the power in the lowest bits. */
     const V magic = tk_splat<V>(0x1.8p23f + (127 + bias)), shifted = tk_mad(x, tk_splat<V>(0x1.715476p0f), magic);
@@ -308,9 +306,7 @@ template <class V> TK_INLINE V tk_tanh(V x) {
 /* ---------------------------------------------------------------- log, pow */
 
 /* x = m * 2^e with sqrt(1/2) <= m < sqrt(2), for positive finite x, subnormal ones among them. */
-template <class V> struct tk_split {
-    V mantissa, exponent;
-};
+template <class V> struct tk_split { V mantissa, exponent; };
 template <class V> TK_INLINE tk_split<V> tk_split_exponent(V x) {
     typedef tk_ints<V> I;
     const auto subnormal = x < tk_splat<V>(0x1p-126f);
