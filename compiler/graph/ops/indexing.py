@@ -1,4 +1,4 @@
-"""Operators that cut, join and pad.
+"""Operators that cut, join, pad and keep triangles.
 
 Canonical attributes: axes count from the front; `Slice` has one begin, step and size per axis; `Pad` has one
 `before` and `after` per axis.
@@ -378,4 +378,45 @@ PAD = Op(
     expand=_pad_expand, flops=no_flops, sign=_pad_sign,
 )  # fmt: skip
 
-OPS = (SLICE, SPLIT, CONCAT, PAD)
+# ---------------------------------------------------------------- triangles
+
+
+def _triangle_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+    given = Attrs(attrs)
+    diagonal = given["k"]
+    diagonal = diagonal[0] if isinstance(diagonal, tuple) and diagonal else diagonal
+    assert isinstance(diagonal, int)
+    return inputs, {"upper": given.integer("upper"), "k": diagonal}
+
+
+def _triangle_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    if types[0].rank < 2:
+        raise InvalidError(f"Trilu of {types[0]}, which is no matrix")
+    return (types[0],)
+
+
+def _triangle_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    rows, columns = arrays[0].shape[-2:]
+    apart, diagonal = np.arange(columns) - np.arange(rows)[:, None], attrs.integer("k")
+    kept = apart >= diagonal if attrs.integer("upper") else apart <= diagonal
+    return (np.where(kept, arrays[0], np.zeros((), arrays[0].dtype)),)
+
+
+def _triangle_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out, diagonal = info.out_types[0], info.attrs.integer("k")
+
+    def at(*index: Expr) -> Expr:
+        apart = index[-1] - index[-2]
+        kept = apart.ge(diagonal) if info.attrs.integer("upper") else apart.le(diagonal)
+        return Select(kept, inputs[0][index], wrap(0, out.dtype))
+
+    return b.compute("triangle", out.shape, at, out.dtype)
+
+
+TRIANGLE = Op(
+    "Trilu", Kind.INJECTIVE, _triangle_infer, _triangle_reference, (1, 1),
+    (Signature(14, {"upper": 1, "k": 0}, known={1: "k"}, optional=frozenset({1}), adapt=_triangle_import),),
+    forms={"direct": Form(_triangle_form)}, flops=no_flops, sign=Sign.KEEPS,
+)  # fmt: skip
+
+OPS = (SLICE, SPLIT, CONCAT, PAD, TRIANGLE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -34,7 +35,7 @@ from compiler.graph.op import (
 from compiler.graph.ops.elementwise import narrow, read_broadcast
 from compiler.graph.ops.indexing import emit_slice
 from compiler.loops.build import Builder
-from compiler.loops.ir import Buffer, Expr, Select, maximum, minimum
+from compiler.loops.ir import Buffer, Expr, Select, maximum, minimum, wrap
 
 
 def _gather_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
@@ -66,11 +67,16 @@ def _gather_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
     def at(*index: Expr) -> Expr:
         found = narrow(inputs[1][index[axis : axis + count]], INDEX)
         if not info.attrs.flag("safe", default=False):
-            found = Select(found.lt(0), found + extent, found)
-            found = minimum(maximum(found, 0), extent - 1)
+            found = _within(found, extent)
         return inputs[0][(*index[:axis], found, *index[axis + count :])]
 
     return b.compute("gather", out.shape, at, out.dtype)
+
+
+def _within(index: Expr, extent: int) -> Expr:
+    """An index that may count from the end, wrapped once and clamped."""
+    wrapped = Select(index.lt(0), index + extent, index)
+    return minimum(maximum(wrapped, 0), extent - 1)
 
 
 def _gather_expand(e: Emitter, item: Node) -> Values | None:
@@ -94,6 +100,63 @@ GATHER = Op(
     (Signature(1, {"axis": 0}, adapt=_gather_import),),
     forms={"direct": Form(_gather_form)}, expand=_gather_expand, flops=no_flops,
     keeps_channels=lambda info: info.attrs.integer("axis") > 1 and info.in_types[1].rank == 1,
+)  # fmt: skip
+
+
+def _gather_nd_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    (data, indices), batch = types, attrs.integer("batch_dims")
+    if indices.dtype.name != "i64":
+        raise InvalidError(f"the indices of GatherND are {indices.dtype}, expected i64")
+    if indices.rank <= batch or data.shape[:batch] != indices.shape[:batch]:
+        raise InvalidError(f"{data} and {indices} have no {batch} dimensions in common")
+    cut = batch + indices.shape[-1]
+    if not batch < cut <= data.rank:
+        raise InvalidError(f"GatherND takes {indices.shape[-1]} indices into {data}")
+    return (data.with_shape((*indices.shape[:-1], *data.shape[cut:])),)
+
+
+def _gather_nd_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    (data, indices), batch = arrays, attrs.integer("batch_dims")
+    places = np.indices(indices.shape[:-1], sparse=True)[:batch]
+    extents = data.shape[batch : batch + indices.shape[-1]]
+    wrapped = np.where(indices < 0, indices + extents, indices).clip(0, np.maximum(np.array(extents) - 1, 0))
+    return (data[(*places, *np.moveaxis(wrapped, -1, 0))],)
+
+
+def _gather_nd_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """Indices are wrapped once and clamped."""
+    batch, (data, indices) = info.attrs.integer("batch_dims"), info.in_types
+    lead, out = indices.rank - 1, info.out_types[0]
+
+    def at(*index: Expr) -> Expr:
+        found = (
+            _within(
+                narrow(inputs[1][(*index[:lead], wrap(number, INDEX))], INDEX), data.shape[batch + number]
+            )
+            for number in range(indices.shape[-1])
+        )
+        return inputs[0][(*index[:batch], *found, *index[lead:])]
+
+    return b.compute("gather_nd", out.shape, at, out.dtype)
+
+
+def _gather_nd_expand(e: Emitter, item: Node) -> Values | None:
+    """Known indices: those of a Gather from the data with its indexed dimensions in one."""
+    known, data = e.known(item.inputs[1]), item.inputs[0]
+    if known is None or item.attrs.integer("batch_dims") or not known.size:
+        return None
+    count = known.shape[-1]
+    extents, rest = data.type.shape[:count], data.type.shape[count:]
+    wrapped = np.where(known < 0, known + extents, known)
+    flat = np.ravel_multi_index(tuple(np.moveaxis(wrapped, -1, 0)), extents, mode="clip")
+    rows = e.emit("Reshape", data, shape=(math.prod(extents), *rest))
+    return (e.emit("Gather", rows, e.constant(np.asarray(flat, np.int64)), axis=0),)
+
+
+GATHER_ND = Op(
+    "GatherND", Kind.INJECTIVE, _gather_nd_infer, _gather_nd_reference, (2, 2),
+    (Signature(11, {"batch_dims": 0}),),
+    forms={"direct": Form(_gather_nd_form)}, expand=_gather_nd_expand, flops=no_flops,
 )  # fmt: skip
 
 
@@ -204,4 +267,4 @@ SHUFFLE = Op(
 )  # fmt: skip
 """Ours: element i * members + j of an axis, seen as (groups, members), goes to j * groups + i."""
 
-OPS = (GATHER, EXPAND, TILE, REPEAT, SHUFFLE)
+OPS = (GATHER, GATHER_ND, EXPAND, TILE, REPEAT, SHUFFLE)
