@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from support import ROOT, WORK, machine, markdown_table, model_path, random_inputs, save
+from support import ROOT, WORK, machine, markdown_table, model_path, network_inputs, save
 
 import compiler
 from compiler.core.process import run
@@ -118,7 +118,7 @@ def _kernels(model: Path, work: Path) -> tuple[int, float]:
 
 def _first_result(name: str, library: Path) -> float:
     """Milliseconds from opening the library to the end of the first inference, on all processors."""
-    inputs = random_inputs(dict(zoo.network(name).inputs))
+    inputs = network_inputs(name)
     started = time.perf_counter()
     with compiler.load(library) as model:
         model.run(inputs)

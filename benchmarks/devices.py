@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from peers import Engine, Measured, geometric_mean, worst_error
-from support import LIGHT, WORK, Array, interleave, machine, markdown_table, model_path, random_inputs, save
+from support import LIGHT, WORK, Array, interleave, machine, markdown_table, model_path, network_inputs, save
 
 import compiler
 from toolchain import zoo
@@ -45,7 +45,7 @@ def measure(network: str, engines: Sequence[str], seconds: float, directory: Pat
     """Open every engine, compare results, then time them in turns."""
     record = zoo.network(network)
     model = model_path(network, directory)
-    inputs = random_inputs(dict(record.inputs))
+    inputs = network_inputs(network)
     result = Measured(network, 0, record.gflop or 0.0)
     opened: dict[str, Engine] = {}
     for name in (REFERENCE, *engines):

@@ -21,10 +21,9 @@ from typing import Any
 import numpy as np
 from batches import batched_path
 from peers import Engine, Outputs, geometric_mean, worst_error
-from support import WORK, Array, Run, Times, interleave, machine, markdown_table, random_inputs, save
+from support import WORK, Array, Run, Times, interleave, machine, markdown_table, network_inputs, save
 
 import compiler
-from toolchain import zoo
 
 NETWORKS = ("squeezenet", "resnet50", "vgg19")
 ENGINES = ("tk", "eager", "compile", "onnxruntime")
@@ -272,8 +271,7 @@ def expected_outputs(model: Path, inputs: Mapping[str, Array]) -> Outputs:
 def measure(case: Case, bed: Bed, engines: Sequence[str], seconds: float, directory: Path) -> Measured:
     """Open every engine, compare its result, then time those that were right in turns."""
     model = batched_path(case.network, case.batch, directory)
-    shapes = {name: (case.batch, *shape[1:]) for name, shape in zoo.network(case.network).inputs}
-    inputs = random_inputs(shapes)
+    inputs = network_inputs(case.network, case.batch)
     result, opened = Measured(case), dict[str, Engine]()
     expected = expected_outputs(model, inputs)
     bed.allow_tf32(allowed=case.tf32)

@@ -27,7 +27,7 @@ from support import (
     machine,
     markdown_table,
     model_path,
-    random_inputs,
+    network_inputs,
     save,
 )
 
@@ -147,7 +147,7 @@ def measure(name: str, threads: int, seconds: float, wanted: Sequence[str], dire
     """Open every wanted engine on the network, compare the results, then time them in turns."""
     record = zoo.network(name)
     model = model_path(name, directory)
-    inputs = random_inputs(dict(record.inputs))
+    inputs = network_inputs(name)
     result = Measured(name, threads, record.gflop or 0.0)
     opened: dict[str, Engine] = {}
     for engine in wanted:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -61,10 +62,24 @@ def model_path(name: str, directory: Path) -> Path:
     return path
 
 
-def random_inputs(shapes: Mapping[str, Sequence[int]], seed: int = 0) -> dict[str, Array]:
-    """Standard normal float32 inputs."""
+def random_inputs(
+    shapes: Mapping[str, Sequence[int]], choices: Mapping[str, int] = MappingProxyType({}), seed: int = 0
+) -> dict[str, Array]:
+    """Standard normal float32 inputs; those in `choices` int64, each one of so many."""
     generator = np.random.default_rng(seed)
-    return {name: generator.standard_normal(shape, dtype=np.float32) for name, shape in shapes.items()}
+    return {
+        name: generator.integers(0, choices[name], shape)
+        if name in choices
+        else generator.standard_normal(shape, dtype=np.float32)
+        for name, shape in shapes.items()
+    }
+
+
+def network_inputs(name: str, batch: int = 1) -> dict[str, Array]:
+    """Random inputs of a network of the zoo, `batch` at a time."""
+    record = zoo.network(name)
+    shapes = {one: (batch, *shape[1:]) for one, shape in record.inputs}
+    return random_inputs(shapes, dict(record.choices))
 
 
 @dataclass(frozen=True, slots=True)

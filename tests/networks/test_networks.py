@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import compiler
-from tests.support.small_networks import EACH_KIND, kinds_of, small_of_each_kind
+from tests.support.small_networks import SMALL_BUILT, kinds_of
 from toolchain import zoo
 from toolchain.zoo import build, write
 from toolchain.zoo.builder import Draft
@@ -15,7 +15,8 @@ from toolchain.zoo.builder import Draft
 LEFT_OUT = {"perceptron-2gb"}
 """Larger than one protobuf message: tests/e2e/test_library_file.py has it."""
 SMALL = {
-    EACH_KIND, "mnist", "squeezenet", "mobilenetv2", "transformer-encoder", "transformer-encoder-decomposed",
+    *SMALL_BUILT, "mnist", "squeezenet", "mobilenetv2",
+    "transformer-encoder", "transformer-encoder-decomposed",
 }  # fmt: skip
 """Quick enough for every run of the tests; together they have every kind of kernel."""
 MOST_ERROR = 1e-4
@@ -23,13 +24,13 @@ MOST_BESIDE_CONSTANTS = 2_000_000
 
 NETWORKS = [
     pytest.param(name, marks=[] if name in SMALL else [pytest.mark.slow])
-    for name in (EACH_KIND, *zoo.networks())
+    for name in (*SMALL_BUILT, *zoo.networks())
     if name not in LEFT_OUT
 ]
 
 
 def draft(name: str) -> Draft:
-    return small_of_each_kind() if name == EACH_KIND else build.draft(zoo.network(name))
+    return SMALL_BUILT[name]() if name in SMALL_BUILT else build.draft(zoo.network(name))
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -51,11 +52,11 @@ def test_network(name: str, tmp_path: Path) -> None:
 
 
 def test_the_small_networks_exist() -> None:
-    assert {EACH_KIND, *zoo.networks()} >= SMALL | LEFT_OUT
+    assert {*SMALL_BUILT, *zoo.networks()} >= SMALL | LEFT_OUT
 
 
 def test_the_small_networks_have_every_kind_of_kernel() -> None:
-    kinds = {name: {*kinds_of(draft(name))} for name in (EACH_KIND, *zoo.networks())}
+    kinds = {name: {*kinds_of(draft(name))} for name in (*SMALL_BUILT, *zoo.networks())}
     often = set().union(*(kinds[name] for name in SMALL))
     rare = {(kind, name) for name, some in kinds.items() for kind in some - often}
     assert not rare

@@ -1,13 +1,14 @@
-"""A small network with the kinds of kernels of large ones, and what these kinds are."""
+"""Small networks with the kinds of kernels of large ones, and what these kinds are."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 import onnx
 
-from toolchain.zoo import modern
+from toolchain.zoo import modern, transformers, windowed
 from toolchain.zoo.builder import Builder, Draft
 
 EACH_KIND = "small-of-each-kind"
@@ -15,25 +16,40 @@ EACH_KIND = "small-of-each-kind"
 
 def small_of_each_kind() -> Draft:
     """A unit of ShuffleNet (arXiv:1707.01083), two groups, steps, and the zoo's four ways to enlarge."""
-    b = Builder(EACH_KIND, opset=13, ir_version=8)
+    b = Builder(EACH_KIND, opset=14, ir_version=8)
     x = b.add("LRN", b.input("image", (1, 3, 20, 20)), size=5, alpha=1e-4, beta=0.75, bias=1.0)
     x = b.add("Relu", b.conv(x, "stem", 24, 3, pads=1))
     skip = b.add("Relu", b.add("Sum", x, _unit(b, x, 24, (1, 4, 6, 20, 20))))
     x = b.add("AveragePool", skip, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
-    x = b.add("Relu", b.conv(x, "halves", 32, 3, pads=1, group=2))
+    x = b.add("HardSwish", b.conv(x, "halves", 32, 3, pads=1, group=2))
     _mask(b, skip, x)
     scale = b.add("Unsqueeze", b.random("scale", (32,), 0.8, 1.2), b.ints("scale.axes", (1, 2)))
+    x = b.add("Mul", b.add("HardSigmoid", b.add("GlobalAveragePool", x)), x)
     x = b.conv(b.add("Mul", x, scale), "strided", 48, 1, stride=2)
     x = b.add("Squeeze", b.add("GlobalAveragePool", x), b.ints("squeezed", (2, 3)))
     b.output(b.add("Softmax", b.gemm(x, "classifier", 48, 10), name="classes", axis=1), (1, 10))
     return b.draft()
 
 
+_SIZES = {"width": 64, "layers": 2, "heads": 2}
+SMALL_BUILT: Mapping[str, Callable[[], Draft]] = {
+    EACH_KIND: small_of_each_kind,
+    "small-bert-dynamo": partial(
+        transformers.bert, "small-bert", 1.0, spelling="dynamo", tokens=19, words=50, **_SIZES
+    ),
+    "small-gpt2-step": partial(
+        transformers.gpt2, "small-gpt2", 1.0, spelling="torchscript", tokens=1, past=9, words=50, **_SIZES
+    ),
+    "small-swin": partial(
+        windowed.swin, "small-swin", 1.0, spelling="dynamo", image=56, width=32, layers=(2, 1)
+    ),
+}
+
+
 def _mask(b: Builder, skip: str, x: str) -> None:
     """The end of a U-Net (arXiv:1505.04597)."""
     scales = b.constant("scales", np.array((1.0, 1.0, 2.0, 2.0), dtype=np.float32))
-    ways = (modern._deconv2, modern._nearest, modern._deconv4, modern._linear)
-    up = [way(b, x, f"up{number}", 8, scales) for number, way in enumerate(ways)]
+    up = [enlarge(b, x, f"up{number}", 8, scales) for number, enlarge in enumerate(modern.ENLARGE)]
     x = b.conv(b.add("Concat", skip, *up, axis=1, channels=56), "head", 2, 1, gain=3.0)
     b.output(b.add("Sigmoid", x, name="mask"), (1, 2, 20, 20))
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from toolchain.zoo import classic, light, mobile, modern, resnet
+from toolchain.zoo import classic, light, mobile, modern, resnet, squeeze_excite, transformers, windowed
 from toolchain.zoo.builder import Draft
 from toolchain.zoo.record import Network
 
-_BUILDERS: Mapping[str, Callable[..., Draft]] = MappingProxyType(
+BUILDERS: Mapping[str, Callable[..., Draft]] = MappingProxyType(
     {
         "light": light.build,
         "mnist": classic.mnist,
@@ -18,13 +18,21 @@ _BUILDERS: Mapping[str, Callable[..., Draft]] = MappingProxyType(
         "perceptron": classic.perceptron,
         "mobilenetv2": mobile.mobilenetv2,
         "efficientnet_lite4": mobile.efficientnet_lite4,
+        "mobilenetv3": squeeze_excite.mobilenetv3,
+        "efficientnet_b0": squeeze_excite.efficientnet_b0,
         "resnet": resnet.resnet,
         "transformer_encoder": modern.transformer_encoder,
         "unet": modern.unet,
+        "bert": transformers.bert,
+        "vit": transformers.vit,
+        "gpt2": transformers.gpt2,
+        "whisper_encoder": transformers.whisper_encoder,
+        "swin": windowed.swin,
+        "convnext": windowed.convnext,
     }
 )
 
 
 def draft(network: Network) -> Draft:
     """The network's model with its constants still to be computed. Raises HostError where onnx lacks it."""
-    return _BUILDERS[network.builder](network.name, logit_gain=network.logit_gain, **dict(network.arguments))
+    return BUILDERS[network.builder](network.name, logit_gain=network.logit_gain, **dict(network.arguments))

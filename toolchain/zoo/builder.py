@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,11 +55,18 @@ class Builder:
         self._outputs: list[onnx.ValueInfoProto] = []
         self._initializers: list[Initializer] = []
         self._channels: dict[str, int] = {}
+        self._given: dict[object, str] = {}
         self._count = 0
 
-    def input(self, name: str, shape: Sequence[int], channels: int | None = None) -> str:
+    def input(
+        self,
+        name: str,
+        shape: Sequence[int],
+        channels: int | None = None,
+        data_type: int = onnx.TensorProto.FLOAT,
+    ) -> str:
         """Declare an input; `channels` defaults to the second dimension."""
-        self._inputs.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, list(shape)))
+        self._inputs.append(helper.make_tensor_value_info(name, data_type, list(shape)))
         self._channels[name] = shape[1] if channels is None else channels
         return name
 
@@ -71,13 +78,29 @@ class Builder:
         self, op: str, *inputs: str, name: str = "", channels: int | None = None, **attributes: Any
     ) -> str:
         """Append a node with one output, called `name`; channels default to those of its first input."""
-        self._count += 1
-        result = name or f"t{self._count}"
-        self._nodes.append(
-            helper.make_node(op, list(inputs), [result], name=f"{op}_{self._count}", **attributes)
-        )
-        self._channels[result] = self._channels.get(inputs[0], 0) if channels is None else channels
+        result = name or f"t{self._count + 1}"
+        self._append(op, inputs, [result], channels, attributes)
         return result
+
+    def split(self, x: str, parts: int, *, axis: int, **attributes: int) -> tuple[str, ...]:
+        """Equal parts of the channels, which lie on `axis`; `attributes` are those of the operator set."""
+        results = [f"t{self._count + 1}.{part}" for part in range(parts)]
+        self._append("Split", (x,), results, self._channels[x] // parts, {"axis": axis, **attributes})
+        return tuple(results)
+
+    def _append(
+        self,
+        op: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        channels: int | None,
+        attributes: Mapping[str, Any],
+    ) -> None:
+        self._count += 1
+        name = f"{op}_{self._count}"
+        self._nodes.append(helper.make_node(op, list(inputs), list(outputs), name=name, **attributes))
+        found = self._channels.get(inputs[0], 0) if channels is None else channels
+        self._channels.update(dict.fromkeys(outputs, found))
 
     def constant(self, name: str, values: Array) -> str:
         """A constant with given values."""
@@ -92,6 +115,27 @@ class Builder:
     def scalar(self, name: str, value: float) -> str:
         """A float32 constant without dimensions."""
         return self.constant(name, np.array(value, dtype=np.float32))
+
+    def number(self, value: float) -> str:
+        """A float32 constant without dimensions, the same one for the same value."""
+        return self._once(("number", value), lambda name: self.scalar(name, value))
+
+    def numbers(self, *values: int) -> str:
+        """A one-dimensional int64 constant, the same one for the same values."""
+        return self._once(values, lambda name: self.ints(name, values))
+
+    def whole(self, value: int) -> str:
+        """An int64 constant without dimensions, the same one for the same value."""
+        return self._once(("whole", value), lambda name: self.constant(name, np.array(value, dtype=np.int64)))
+
+    def given(self, name: str, values: Array) -> str:
+        """A constant of given values, made when it is first asked for by this name."""
+        return self._once(name, lambda _: self.constant(name, values))
+
+    def _once(self, key: object, make: Callable[[str], str]) -> str:
+        if key not in self._given:
+            self._given[key] = make(f"given{len(self._given) + 1}")
+        return self._given[key]
 
     def random(self, name: str, shape: Sequence[int], low: float, high: float) -> str:
         """A seeded float32 constant, uniform in [low, high)."""

@@ -10,6 +10,7 @@ too.
 
 from __future__ import annotations
 
+from toolchain.zoo import spelled
 from toolchain.zoo.record import Network, Original
 
 _VISION = "vision/classification/"
@@ -379,6 +380,27 @@ def _resnet(depth: int, version: int) -> Network:
 
 _RESNETS = tuple(_resnet(depth, version) for depth in _RESNET_FACTS for version in (1, 2))
 
+_GATED = (
+    Network(
+        "mobilenetv3-large",
+        "mobilenet",
+        "mobilenetv3",
+        (("input", _IMAGE),),
+        "arXiv:1905.02244, width 1.0",
+        gflop=0.433,
+        parameters=5_483_032,
+    ),
+    Network(
+        "efficientnet-b0",
+        "efficientnet",
+        "efficientnet_b0",
+        (("input", _IMAGE),),
+        "arXiv:1905.11946",
+        gflop=0.77,
+        parameters=5_288_548,
+    ),
+)
+
 _MODERN = (
     Network(
         "transformer-encoder",
@@ -425,4 +447,6 @@ _LIMITS = (
     ),
 )
 
-ALL: tuple[Network, ...] = (*_LIGHT, *_CLASSIC, *_MOBILE, *_RESNETS, *_MODERN, *_LIMITS)
+ALL: tuple[Network, ...] = (
+    *_LIGHT, *_CLASSIC, *_MOBILE, *_GATED, *_RESNETS, *_MODERN, *spelled.ALL, *_LIMITS,
+)  # fmt: skip

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from toolchain.zoo.builder import Builder, Draft
+from toolchain.zoo.transformer_parts import gelu_by_erf, layer_norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +31,12 @@ def transformer_encoder(network: str, logit_gain: float, *, fused_norm: bool) ->
     """
     sizes = _Encoder()
     b = Builder(network, opset=17 if fused_norm else 13, ir_version=8)
-    norm = _layer_norm if fused_norm else _layer_norm_decomposed
     x = b.input("hidden_states", (1, sizes.tokens, sizes.width), channels=sizes.width)
     for layer in range(1, sizes.layers + 1):
         name = f"layer{layer}"
-        x = norm(b, b.add("Add", x, _attention(b, x, f"{name}.attention", sizes)), f"{name}.attention.norm")
-        x = norm(b, b.add("Add", x, _feed_forward(b, x, f"{name}.mlp", sizes)), f"{name}.mlp.norm")
+        for part, layers in (("attention", _attention), ("mlp", _feed_forward)):
+            total = b.add("Add", x, layers(b, x, f"{name}.{part}", sizes))
+            x = layer_norm(b, total, f"{name}.{part}.norm", fused=fused_norm, epsilon=1e-5)
     x = b.add("Mul", x, b.scalar("output.scale", math.sqrt(logit_gain)), name="last_hidden_state")
     b.output(x, (1, sizes.tokens, sizes.width))
     return b.draft()
@@ -56,7 +57,7 @@ def unet(network: str, logit_gain: float) -> Draft:
         skips.append(x)
         x = b.add("MaxPool", x, kernel_shape=[2, 2], strides=[2, 2])
     x = _double_conv(b, x, "bottom", 256)
-    for level, enlarge in ((4, _deconv2), (3, _nearest), (2, _deconv4), (1, _linear)):
+    for level, enlarge in zip((4, 3, 2, 1), ENLARGE, strict=True):
         skip = skips[level - 1]
         channels = b.channels(skip)
         up = enlarge(b, x, f"up{level}", channels, scales)
@@ -86,36 +87,14 @@ def _attention(b: Builder, x: str, name: str, sizes: _Encoder) -> str:
 
 
 def _feed_forward(b: Builder, x: str, name: str, sizes: _Encoder) -> str:
-    """Two dense layers around GELU(x) = x / 2 * (1 + erf(x / sqrt 2))."""
-    x = _linear_layer(b, x, f"{name}.inner", sizes.width, sizes.hidden)
-    scaled = b.add("Div", x, b.scalar(f"{name}.root2", math.sqrt(2.0)))
-    shifted = b.add("Add", b.add("Erf", scaled), b.scalar(f"{name}.one", 1.0))
-    gelu = b.add("Mul", b.add("Mul", x, shifted), b.scalar(f"{name}.half", 0.5))
-    return _linear_layer(b, gelu, f"{name}.outer", sizes.hidden, sizes.width)
+    """Two dense layers around GELU."""
+    x = gelu_by_erf(b, _linear_layer(b, x, f"{name}.inner", sizes.width, sizes.hidden))
+    return _linear_layer(b, x, f"{name}.outer", sizes.hidden, sizes.width)
 
 
 def _linear_layer(b: Builder, x: str, name: str, inputs: int, outputs: int) -> str:
     product = b.add("MatMul", x, b.he(f"{name}.weight", (inputs, outputs), inputs, 1.0))
     return b.add("Add", product, b.random(f"{name}.bias", (outputs,), -0.1, 0.1))
-
-
-def _layer_norm(b: Builder, x: str, name: str) -> str:
-    scale, bias = _norm_parameters(b, x, name)
-    return b.add("LayerNormalization", x, scale, bias, axis=-1, epsilon=1e-5)
-
-
-def _layer_norm_decomposed(b: Builder, x: str, name: str) -> str:
-    scale, bias = _norm_parameters(b, x, name)
-    centred = b.add("Sub", x, b.add("ReduceMean", x, axes=[-1], keepdims=1))
-    squared = b.add("Pow", centred, b.scalar(f"{name}.two", 2.0))
-    variance = b.add("ReduceMean", squared, axes=[-1], keepdims=1)
-    deviation = b.add("Sqrt", b.add("Add", variance, b.scalar(f"{name}.epsilon", 1e-5)))
-    return b.add("Add", b.add("Mul", b.add("Div", centred, deviation), scale), bias)
-
-
-def _norm_parameters(b: Builder, x: str, name: str) -> tuple[str, str]:
-    shape = (b.channels(x),)
-    return b.random(f"{name}.scale", shape, 0.8, 1.2), b.random(f"{name}.bias", shape, -0.1, 0.1)
 
 
 def _double_conv(b: Builder, x: str, name: str, channels: int) -> str:
@@ -168,3 +147,7 @@ def _nearest(b: Builder, x: str, name: str, channels: int, scales: str) -> str:
 def _linear(b: Builder, x: str, name: str, channels: int, scales: str) -> str:
     x = b.add("Resize", x, "", scales, mode="linear", coordinate_transformation_mode="half_pixel")
     return b.conv(x, f"{name}.resize", channels, 3, pads=1, gain=1.0)
+
+
+ENLARGE = (_deconv2, _nearest, _deconv4, _linear)
+"""The ways to twice the height and width: of a tensor, with layers of a name, to so many channels."""

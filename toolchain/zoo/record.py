@@ -31,7 +31,8 @@ class Network:
     """One network: how it is built, what goes in, and what is published about it.
 
     `builder` names an entry of the table in `toolchain.zoo.build`, `arguments` are its keyword arguments.
-    `inputs` maps an input's name to its dimensions (all float32). `gflop` counts multiply and add as two,
+    `inputs` maps an input's name to its dimensions. Those in `choices` are int64, one of so many from 0 on
+    (a token, a truth value); the others are float32. `gflop` counts multiply and add as two,
     over convolutions and matrix products, batch 1; `parameters` counts trained values (weights, biases,
     normalisation scale and shift). `logit_gain` scales the last layer's weights, so that random weights still
     give a softmax that is neither flat nor one-hot. `source` says where the architecture comes from.
@@ -50,6 +51,7 @@ class Network:
     logit_gain: float = 1.0
     original: Original | None = None
     revisions: tuple[Original, ...] = ()
+    choices: tuple[tuple[str, int], ...] = ()
 
     @property
     def originals(self) -> tuple[Original, ...]:

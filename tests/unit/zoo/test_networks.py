@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -12,6 +13,7 @@ import pytest
 
 from toolchain import zoo
 from toolchain.zoo import build, write
+from toolchain.zoo.transformer_parts import Spelling
 
 ort = pytest.importorskip("onnxruntime")
 
@@ -47,7 +49,7 @@ def test_counts_of_big_networks_are_the_recorded_ones(name: str) -> None:
     model.CopyFrom(draft.model)
     for one in draft.initializers:
         tensor = model.graph.initializer.add(name=one.name, dims=one.shape, data_type=one.data_type)
-        if one.data_type == onnx.TensorProto.INT64:
+        if one.data_type != onnx.TensorProto.FLOAT:
             tensor.raw_data = one.make().tobytes()
     record = zoo.network(name)
     assert record.parameters == _parameters(model)
@@ -66,8 +68,7 @@ def test_runs_with_well_scaled_results(model_path: Path, name: str) -> None:
     record = zoo.network(name)
     assert {one.name: tuple(one.shape) for one in session.get_inputs()} == dict(record.inputs)
     for sample in (_normal, _unit):
-        outputs = session.run(None, {key: sample(shape) for key, shape in record.inputs})
-        for output in outputs:
+        for output in session.run(None, _feeds(record, sample)):
             _assert_well_scaled(output)
 
 
@@ -116,6 +117,53 @@ def test_residual_activations_keep_their_size(tmp_path: Path) -> None:
     scales = [float(np.std(values)) for values in session.run(sums, {"data": _normal((1, 3, 224, 224))})]
     assert min(scales) > 0.1
     assert max(scales) < 10.0
+
+
+SPELT = [
+    ("bert", {"tokens": 9, "words": 50, "width": 64, "layers": 2, "heads": 2}),
+    ("vit", {"image": 32, "width": 64, "layers": 2, "heads": 2}),
+    ("gpt2", {"tokens": 9, "words": 50, "width": 64, "layers": 2, "heads": 2}),
+    ("gpt2", {"tokens": 2, "past": 5, "words": 50, "width": 64, "layers": 2, "heads": 2}),
+    ("whisper_encoder", {"frames": 20, "mels": 8, "width": 64, "layers": 2, "heads": 2}),
+    ("swin", {"image": 56, "width": 32, "layers": (2, 2)}),
+    ("convnext", {"image": 32, "width": 16, "layers": (1, 1)}),
+]
+
+
+@pytest.mark.parametrize(("builder", "sizes"), SPELT)
+def test_every_spelling_means_the_same(builder: str, sizes: dict[str, Any], tmp_path: Path) -> None:
+    results, operators = [], []
+    for spelling in Spelling:
+        path = tmp_path / f"{spelling}.onnx"
+        draft = build.BUILDERS[builder]("small", 1.0, spelling=spelling, **sizes)
+        write.write_model(draft, path)
+        onnx.checker.check_model(str(path), full_check=True)
+        feeds = {one.name: _any_input(one) for one in draft.model.graph.input}
+        results.append(_session(path).run(None, feeds))
+        operators.append({node.op_type for node in draft.model.graph.node})
+    for one in results[1:]:
+        for actual, expected in zip(one, results[0], strict=True):
+            np.testing.assert_allclose(actual, expected, atol=2e-5)
+    fused = {"LayerNormalization", "Gelu", "Attention"}
+    assert not operators[0] & fused
+    assert "LayerNormalization" in operators[1]
+    assert operators[2] - operators[1] <= {"Attention"}
+
+
+def _any_input(value: onnx.ValueInfoProto) -> np.ndarray:
+    """Normal numbers, or integers that are 0 and 1 by turns."""
+    shape = tuple(dim.dim_value for dim in value.type.tensor_type.shape.dim)
+    if value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT:
+        return _normal(shape)
+    return (np.arange(math.prod(shape)) % 2).reshape(shape)
+
+
+def _feeds(record: zoo.Network, sample: Callable[[tuple[int, ...]], np.ndarray]) -> dict[str, np.ndarray]:
+    choices, generator = dict(record.choices), np.random.default_rng(2)
+    return {
+        name: generator.integers(0, choices[name], shape) if name in choices else sample(shape)
+        for name, shape in record.inputs
+    }
 
 
 def _session(path: Path) -> ort.InferenceSession:
