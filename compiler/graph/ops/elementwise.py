@@ -162,7 +162,7 @@ def _exp(x: Expr) -> Expr:
 
 
 def _sigmoid(x: Expr) -> Expr:
-    return 1.0 / (1.0 + _exp(-x))
+    return call("sigmoid", x)
 
 
 def _sigmoid_array(x: Array) -> Array:
