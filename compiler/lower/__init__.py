@@ -26,6 +26,7 @@ from compiler.lower.place_shared import place_shared
 from compiler.lower.reduce_subgroups import reduce_subgroups
 from compiler.lower.split_fused import split_fused
 from compiler.lower.storage_rewrite import storage_rewrite
+from compiler.lower.transpose_vectors import transpose_vectors
 from compiler.lower.vector_buffers import retype_vector_buffers
 from compiler.lower.vectorize import vectorize
 from compiler.lower.verify_launch import verify_launch
@@ -54,6 +55,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("accumulate_in_vectors", lambda func, _: accumulate_in_vectors(func)),
     ("retype_vector_buffers", lambda func, _: retype_vector_buffers(func)),
     ("assign_registers", assign_registers),
+    ("transpose_vectors", transpose_vectors),
     ("storage_rewrite", storage_rewrite),
     ("order_unrolled", lambda func, _: order_unrolled(func)),
     ("insert_prefetch", insert_prefetch),

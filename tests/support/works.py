@@ -173,6 +173,14 @@ GRAPHS: dict[str, Make] = {
     "matmul of activations": lambda s: s.emit("MatMul", s.input(3, 5, 7), s.input(3, 7, 10)),
     "product of odd extents": lambda s: s.emit("MatMul", s.input(2, 13, 6), s.input(2, 6, 19)),
     "product of one row": lambda s: s.emit("MatMul", s.input(3, 1, 9), s.input(3, 9, 21)),
+    "product transposed": lambda s: s.emit(
+        "MatMul", s.input(2, 5, 9), s.emit("Transpose", s.input(2, 13, 9), perm=(0, 2, 1))
+    ),
+    "product of heads": lambda s: s.emit(
+        "MatMul",
+        s.emit("Transpose", s.input(7, 2, 18), perm=(1, 0, 2)),
+        s.emit("Transpose", s.input(21, 2, 18), perm=(1, 2, 0)),
+    ),
     "product with shared columns": lambda s: s.emit("MatMul", s.input(2, 3, 5, 8), s.input(2, 1, 8, 37)),
     "attention": attention,
     "attention of heads": heads(13, 21, 5, 8),

@@ -240,12 +240,20 @@ def _last_to_channels(info: NodeInfo) -> bool:
     return len(perm) >= 3 and perm[1] == len(perm) - 1
 
 
+def _into_product(info: NodeInfo, reader: Node) -> bool:
+    """A product packs its right operand, whatever its order; of the left one it wants rows."""
+    perm = info.attrs.integers("perm")
+    rows = perm[-1] == len(perm) - 1
+    return reader.op.multiplies and (rows or reader.inputs[1].type == info.out_types[0])
+
+
 TRANSPOSE = Op(
     "Transpose", Kind.INJECTIVE, _transpose_infer,
     lambda x, a: (np.transpose(x[0], a.integers("perm")),), (1, 1),
     (Signature(1, {"perm": None}, adapt=_transpose_import),),
     forms=moved("transpose", _transposed), expand=_transpose_expand, flops=no_flops, sign=Sign.KEEPS,
     keeps_channels=lambda info: info.attrs.integers("perm")[1:2] == (1,), fills_channels=_last_to_channels,
+    inline=_into_product,
 )  # fmt: skip
 
 

@@ -75,6 +75,21 @@ def test_slices_are_repeated_in_their_readers(s: Sketch) -> None:
     assert shapes_of(s.fused(y, s.emit("Exp", bare))) == ["Relu Pad", "Slice Conv Add", "Slice Exp"]
 
 
+@pytest.mark.parametrize(
+    ("perm", "side", "joins"),
+    [((0, 2, 1), 1, True), ((1, 2, 0), 1, True), ((1, 0, 2), 0, True), ((0, 2, 1), 0, False)],
+    ids=["right", "right, of heads", "left, rows stay rows", "left, columns become rows"],
+)
+def test_a_product_reads_its_factors_in_another_order(
+    s: Sketch, perm: tuple[int, ...], side: int, *, joins: bool
+) -> None:
+    moved = s.emit("Transpose", s.input(2, 5, 7), perm=perm)
+    heads, rows, columns = moved.type.shape
+    other = s.input(heads, columns, 3) if side == 0 else s.input(heads, 3, rows)
+    y = s.emit("MatMul", *((moved, other) if side == 0 else (other, moved)))
+    assert shapes_of(s.fused(y)) == (["Transpose MatMul"] if joins else ["Transpose", "MatMul"])
+
+
 def test_a_slice_that_leaves_the_graph_is_computed(s: Sketch) -> None:
     y = s.emit("Slice", s.input(4, 4), begin=(1, 0), step=(1, 1), size=(2, 4))
     assert shapes_of(s.fused(y)) == ["Slice"]

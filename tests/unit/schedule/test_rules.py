@@ -198,6 +198,12 @@ def product(rows: int, inner: int, columns: int, heads: int = 2) -> Callable[[Sk
     return lambda s: s.emit("MatMul", s.input(heads, rows, inner), s.input(heads, inner, columns))
 
 
+def transposed(rows: int, inner: int, columns: int) -> Callable[[Sketch], Value]:
+    """The same with a right factor whose terms of a sum are neighbours."""
+    right = lambda s: s.emit("Transpose", s.input(2, columns, inner), perm=(0, 2, 1))  # noqa: E731
+    return lambda s: s.emit("MatMul", s.input(2, rows, inner), right(s))
+
+
 @pytest.mark.parametrize(
     ("make", "scope"),
     [
@@ -206,8 +212,16 @@ def product(rows: int, inner: int, columns: int, heads: int = 2) -> Callable[[Sk
         (product(2, 256, 1024), None),
         (product(2, 64, 197), REGISTER),
         (product(197, 64, 197), SCRATCH),
+        (transposed(128, 64, 128), SCRATCH),
     ],
-    ids=["in place", "on few sets of the cache", "few rows", "few rows, odd columns", "odd columns"],
+    ids=[
+        "in place",
+        "on few sets of the cache",
+        "few rows",
+        "few rows, odd columns",
+        "odd columns",
+        "transposed",
+    ],
 )
 def test_what_lanes_read_of_a_computed_tensor_is_packed_where_it_pays(
     make: Callable[[Sketch], Value], scope: str | None
@@ -228,6 +242,23 @@ def test_a_panel_is_filled_once_for_all_rows() -> None:
     (panel,) = (b.name for b in schedule.func.blocks() if any(r.buffer.scope == SCRATCH for r in b.writes))
     shared = set(schedule.loops(panel)) & set(schedule.loops(sums.name))
     assert [schedule.loop(name).kind for name in shared] == [PARALLEL]
+
+
+def test_few_rows_times_a_transposed_factor_are_sums_along_its_rows() -> None:
+    (schedule,) = schedules(transposed(1, 64, 1024))
+    sums = reductions(schedule.func)
+    assert {region.buffer.scope for block in sums for region in block.reads} == {GLOBAL}
+    assert all(VECTOR in kinds(schedule, block.name) for block in sums)
+
+
+@pytest.mark.parametrize("inner", [64, 72])
+def test_a_transposed_factor_is_copied_in_tiles_as_wide_as_a_vector(inner: int) -> None:
+    (schedule,) = schedules(transposed(128, inner, 128))
+    (panel,) = (b for b in schedule.func.blocks() if any(r.buffer.scope == SCRATCH for r in b.writes))
+    *_, beside, lane = (schedule.loop(loop) for loop in schedule.loops(panel.name))
+    assert (beside.kind, trips(beside)) == (ForKind.UNROLLED, LANES)
+    assert (lane.kind, trips(lane)) == (VECTOR, LANES)
+    assert panel.predicate is None
 
 
 SHAPE = ContractionProblem(vectors=4, rows=56, steps=768, outer=1, broadcast=True, packed_bytes=1 << 20)

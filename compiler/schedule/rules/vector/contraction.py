@@ -386,7 +386,8 @@ class _Contraction:
         s.reverse_compute_at(epilogue, at)
         init = s.decompose_reduction(self.name, reduce[0])
         if self.panel is not None:
-            place_panel(s, self.panel, fused, reduce[-1])
+            place_panel(s, self.panel, fused, reduce[-1], self.lanes)
+            s.annotate(fused, PARTITION, 1)
         for block in (init, self.name, epilogue):
             unroll_inside(s, block, at, reduce)
         if iterations(self.block.block.iters) >= SMALL:

@@ -13,6 +13,7 @@ out of the cache, and where the last vector of a row is not full, if there are r
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compiler.core.capabilities import MASKED_MEMORY
@@ -144,10 +145,30 @@ def lay_out_panel(schedule: Schedule, panel: Panel, lanes: int) -> None:
     strip_mine(schedule, panel.block, rank - 1, lanes)
 
 
-def place_panel(schedule: Schedule, panel: Panel, tiles: str, step: str) -> None:
-    """Fill a panel vector by vector: under the loop around all tiles that read it, or in each step."""
+def place_panel(schedule: Schedule, panel: Panel, tiles: str, step: str, lanes: int) -> None:
+    """Fill a panel vector by vector: under the loop around all tiles that read it, or in each step.
+
+    Where not the lanes are neighbours in memory but the elements of another loop, so many of these are taken
+    together that the lowering can load them as vectors and transpose them in registers.
+    """
     loops = schedule.compute_at(panel.block, tiles if panel.whole else step)
-    if not panel.whole:
-        for loop in loops[:-1]:
-            schedule.unroll(loop)
-    schedule.vectorize(loops[-1])
+    *others, lane = loops
+    beside = _loop_beside(schedule.site(panel.block), others) if panel.whole else None
+    if beside is not None and extent_of(schedule.loop(beside).extent) >= lanes:
+        tail = "shift" if extent_of(schedule.loop(beside).extent) % lanes else "guard"
+        outer, inner = schedule.split(beside, (None, lanes), tail=tail)
+        others.remove(beside)
+        schedule.reorder(outer, *others, inner, lane)
+        schedule.unroll(inner)
+    for loop in others if not panel.whole else ():
+        schedule.unroll(loop)
+    schedule.vectorize(lane)
+
+
+def _loop_beside(copy: Site, loops: Sequence[str]) -> str | None:
+    """The loop along which what a block copies are neighbours in memory."""
+    for item in copy.block.iters:
+        found = [loop for loop in loops if loop in variables(item.binding)]
+        if found and all(copy.stride(load, item.var.name) == 1 for load in copy.loads):
+            return found[0]
+    return None
