@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,7 @@ from tests.support.sketch import Sketch, layouts_of
 
 Array = np.ndarray[Any, Any]
 HOST = get_target("cpu")
-_LEVEL = get_target("cpu", "x86-64-v4").facts
-WIDE = replace(_LEVEL, l3=replace(_LEVEL.l3, bytes_per_cycle=8.0))
-"""The machine on which the forms were measured: its last cache gave a core less."""
+WIDE = get_target("cpu", "x86-64-v4").facts
 
 
 def between(
