@@ -72,7 +72,7 @@ class FusedGraph:
 MOST_NODES = 32
 """A group ends here: expressions become no deeper than Python and the C++ compiler like them."""
 MOST_OPERATIONS = 64
-"""And here: what is read twice is written out twice; v * sigmoid(v) doubles expressions at each node."""
+"""And here where what is read twice is written out twice; v * sigmoid(v) doubles expressions at each node."""
 
 
 @dataclass(slots=True)
@@ -142,12 +142,17 @@ def _injective_producers(graph: Graph, item: Node, drafts: dict[Value, _Draft]) 
         if _only_read_by(graph, value, members):
             if len(members) + len(draft.nodes) > MOST_NODES:
                 break
-            if _operations([*draft.nodes, *members]) > MOST_OPERATIONS:
+            if _may_explode(item) and _operations([*draft.nodes, *members]) > MOST_OPERATIONS:
                 continue
             joined.append(draft)
             members.update(draft.nodes)
             waiting.extend(operand for node in draft.nodes for operand in node.inputs)
     return joined
+
+
+def _may_explode(item: Node) -> bool:
+    """Whether a group that ends here writes out what is read twice; plain loop nests bind it."""
+    return item.op.kind is not Kind.INJECTIVE or _ends(item)
 
 
 def _heavy_producer(

@@ -70,6 +70,11 @@ OUTPUTS = {
         {"x": normal(600)}, names("y", 300), {"n": np.array([2] * 300)},
     ),
     "40 inputs": Case([node("Sum", names("x", 40), "y")], dict.fromkeys(names("x", 40).split(), X), "y"),
+    "values that double, 40 times": Case(
+        [part for i in range(40)
+         for part in (node("Sigmoid", f"t{i}", f"s{i}"), node("Mul", f"t{i} s{i}", f"t{i + 1}"))],
+        {"t0": normal(5, 37)}, "t40",
+    ),
     "300 steps": Case(
         [node("Relu" if i % 2 else "Neg", f"t{i}", f"t{i + 1}") for i in range(300)], {"t0": X}, "t300"
     ),

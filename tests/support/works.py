@@ -43,6 +43,36 @@ def dense(rows: int, inner: int, columns: int) -> Make:
     return make
 
 
+def swishes(count: int, *shape: int) -> Make:
+    """v * sigmoid(v), again and again: written out, twice as long each time."""
+
+    def make(s: Sketch) -> Value:
+        y = s.input(*shape)
+        for _ in range(count):
+            y = s.emit("Mul", y, s.emit("Sigmoid", y))
+        return y
+
+    return make
+
+
+def moved_swishes(s: Sketch) -> Value:
+    """The same with channels last, between pools, so that the result is in channel blocks."""
+    y = s.emit("Transpose", s.pool(s.input(1, 5, 6, 9), 2, 1), perm=(0, 2, 3, 1))
+    for _ in range(4):
+        y = s.emit("Mul", y, s.emit("Sigmoid", y))
+    return s.pool(s.emit("Transpose", y, perm=(0, 3, 1, 2)), 2, 1)
+
+
+def doubled(s: Sketch) -> Value:
+    """Values that several others read, and these the last one."""
+    x = s.input(5, 19)
+    y = s.emit("Tanh", s.emit("Add", s.emit("Exp", s.emit("Mul", x, x)), x))
+    a, b = s.emit("Mul", y, s.emit("Exp", y)), s.emit("Add", y, s.emit("Sigmoid", y))
+    return s.emit(
+        "Add", s.emit("Mul", a, s.emit("Tanh", a)), s.emit("Mul", b, s.emit("Exp", s.emit("Add", a, b)))
+    )
+
+
 def residual(s: Sketch) -> Value:
     x = s.conv(s.input(1, 5, 7, 7), 12)
     return s.emit("Relu", s.emit("Add", s.conv(x, 12, 1), x))
@@ -203,6 +233,14 @@ GRAPHS: dict[str, Make] = {
     "layer norm": layer_norm,
     "layer norm of channels": norm_of_channels(13, 3, 21),
     "elementwise": lambda s: s.emit("Tanh", s.emit("Add", s.input(3, 37), s.input(37))),
+    "shared values": swishes(7, 3, 37),
+    "shared values in one vector": swishes(5, 4),
+    "shared values, few": swishes(4, 3, 2),
+    "shared values of a scalar": swishes(4),
+    "shared values in a sum": lambda s: s.emit("ReduceSum", swishes(4, 5, 18)(s), axes=(1,), keepdims=False),
+    "shared values read by several": doubled,
+    "shared values moved": moved_swishes,
+    "shared values padded": lambda s: s.pad(swishes(6, 1, 2, 5, 6)(s)),
     "scalar": lambda s: s.emit("Exp", s.input()),
     "transpose": lambda s: s.emit("Transpose", s.input(3, 5, 7), perm=(2, 0, 1)),
     "pad": lambda s: s.pad(s.emit("Relu", s.input(1, 3, 5, 7)), 2, 1),

@@ -17,20 +17,62 @@ SMALL = 16_384
 """A loop nest with fewer scalar iterations than this is not worth waking another thread."""
 
 
+MOST_COPIED = 8
+"""Operations that may be written out again because a block reads their result several times."""
+
+
 def inline_injective(schedule: Schedule, *, repeat: bool) -> None:
     """Compute every injective intermediate where it is used; reductions, outputs and stages remain.
 
-    repeat: also those that several blocks read, one of them a reduction; else these are computed once.
+    repeat: also those that several blocks read, one of them a reduction; else these are computed once. So
+    are, in a function without reductions, those that are read so often that expressions would explode.
     """
-    for name in reversed(schedule.blocks()):
+    pure = not any(block.is_reduction for block in schedule.program.blocks.values())
+    for name in schedule.blocks() if pure else reversed(schedule.blocks()):
         site, program = schedule.site(name), schedule.program
         if site.block.is_reduction or stage_of(site.block) or not site.is_store:
             continue
         if site.target in program.outputs or len(program.writers(site.target)) != 1:
             continue
         readers = program.readers(site.target)
+        if pure and _copied(site, readers) > MOST_COPIED:
+            continue
         if repeat or len(readers) == 1 or not any(item.block.is_reduction for item in readers):
             schedule.compute_inline(name)
+
+
+def _copied(site: Site, readers: Sequence[Site]) -> int:
+    """Operations that inlining a block adds to its readers beyond those that it takes away."""
+    parts = (item for reader in readers for item in reader.body.walk())
+    loads = sum(isinstance(item, Load) and item.buffer.name == site.target for item in parts)
+    return (loads - 1) * _operations(site.body.value)
+
+
+def _operations(expr: IRNode) -> int:
+    """Operations on values, not on indices."""
+    if isinstance(expr, Load | Var | Const):
+        return 0
+    return 1 + sum(map(_operations, expr.children()))
+
+
+def consumer(schedule: Schedule, name: str) -> str:
+    """The block that a block is an intermediate of; itself where it is of none."""
+    return next((last for last in reversed(schedule.blocks()) if name in intermediates(schedule, last)), name)
+
+
+def intermediates(schedule: Schedule, name: str) -> list[str]:
+    """The blocks, in order, whose values only `name` or another one of them needs; no reduction, no stage."""
+    found: list[str] = []
+    inside = {name}
+    for other in reversed(schedule.blocks()):
+        site, program = schedule.site(other), schedule.program
+        if not site.is_store or site.reduce or stage_of(site.block) or site.target in program.outputs:
+            continue
+        readers = {reader.name for reader in program.readers(site.target)}
+        if readers and readers <= inside and len(program.writers(site.target)) == 1:
+            found.append(other)
+            inside.add(other)
+    return found[::-1]
 
 
 def blocks_below(schedule: Schedule, loop: str) -> list[str]:

@@ -148,15 +148,27 @@ def test_a_group_has_an_end(s: Sketch) -> None:
     assert max(sizes) == MOST_NODES
 
 
-def test_values_that_double_what_they_read_end_groups(s: Sketch) -> None:
-    """v * sigmoid(v), sixty times: written out as one expression it would have 2 ** 60 operations."""
+@pytest.mark.parametrize("end", ["sum", "pad", "conv"])
+def test_values_that_double_what_they_read_end_groups(s: Sketch, end: str) -> None:
+    """v * sigmoid(v), again and again, is written out beside a sum, and where a result has several pieces."""
+    x = s.input(1, 8, 5, 5)
+    v = s.conv(x, 8) if end == "conv" else x
+    for _ in range(20):
+        v = s.emit("Mul", v, s.emit("Sigmoid", v))
+    if end == "sum":
+        v = s.emit("ReduceSum", v, axes=(1,), keepdims=False)
+    last = s.pad(v) if end == "pad" else v
+    groups = s.fused(last).groups
+    looked_at = groups[0] if end == "conv" else groups[-1]
+    assert 8 < written_out(looked_at) <= MOST_OPERATIONS
+
+
+def test_elementwise_groups_bind_what_doubles_and_go_on(s: Sketch) -> None:
+    """Sixty times: written out as one expression it would have 2 ** 60 operations."""
     v = s.input(100)
     for _ in range(60):
         v = s.emit("Mul", v, s.emit("Sigmoid", v))
-    groups = s.fused(v).groups
-    assert sum(len(group.nodes) for group in groups) == 120
-    assert 12 <= len(groups) <= 15
-    assert max(map(written_out, groups)) <= MOST_OPERATIONS
+    assert [len(group.nodes) for group in s.fused(v).groups] == [MOST_NODES, MOST_NODES, MOST_NODES, 24]
 
 
 def written_out(group: Group) -> int:

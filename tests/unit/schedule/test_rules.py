@@ -29,7 +29,7 @@ from compiler.schedule.rules.vector.register_tile import (
 )
 from compiler.schedule.schedule import Schedule
 from tests.support.sketch import NARROW, Sketch, works
-from tests.support.works import dense, heads, layer_norm, norm_of_channels
+from tests.support.works import dense, heads, layer_norm, norm_of_channels, swishes
 
 WIDE = replace(NARROW, vector_bits=512, vector_registers=32)
 LANES = 16
@@ -377,6 +377,19 @@ def test_injective_producers_are_computed_where_they_are_used() -> None:
     assert {block.writes[0].buffer.name for block in schedule.func.blocks()} == {
         schedule.func.params[-1].name
     }
+
+
+@pytest.mark.parametrize("shape", [(64, 512), (5, 7), (9,), ()])
+def test_what_is_read_again_and_again_is_computed_once(shape: tuple[int, ...]) -> None:
+    """Sixteen values that each double what they read: written out, 65,535 operations."""
+    (schedule,) = schedules(swishes(16, *shape))
+    sizes = [len(list(block.body.walk())) for block in schedule.func.blocks()]
+    assert sum(sizes) < 16 * 100
+    made = {buffer.name for buffer in schedule.func.allocs}
+    assert made, "some values have names"
+    if shape:
+        assert {buffer.scope for buffer in schedule.func.allocs} == {REGISTER}
+        assert len({schedule.loops(block)[0] for block in schedule.blocks()}) == 1
 
 
 def test_a_join_of_odd_channels_is_written_channel_by_channel() -> None:

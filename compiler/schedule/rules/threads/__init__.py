@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from compiler.core.target import TargetFacts
 from compiler.schedule.chooser import Chooser
+from compiler.schedule.rules.common import consumer
 from compiler.schedule.rules.threads.elementwise import elementwise_kernel
 from compiler.schedule.rules.threads.gemm import implicit_gemm
 from compiler.schedule.rules.threads.matrix import matrix_gemm
@@ -21,7 +22,7 @@ def schedule_threads(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -
             _reduction(schedule, name, facts, chooser)
     for name, block in schedule.program.blocks.items():
         if not block.is_reduction and not is_placed(schedule, name):
-            elementwise_kernel(schedule, name, facts)
+            elementwise_kernel(schedule, consumer(schedule, name), facts)
 
 
 def _reduction(schedule: Schedule, name: str, facts: TargetFacts, chooser: Chooser) -> None:

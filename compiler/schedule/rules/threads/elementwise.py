@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from compiler.core.target import TargetFacts
-from compiler.loops.ir import Block, Cast, Expr, Iter, Load, Select, Var, binary, const
+from compiler.loops.ir import REGISTER, Block, Cast, Expr, Iter, Load, Select, Var, binary, const
 from compiler.loops.queries import extent_of, iterations, static_shape, variables
 from compiler.loops.simplify import Simplifier
 from compiler.schedule.program import Access, Site
-from compiler.schedule.rules.common import fuse_all
+from compiler.schedule.rules.common import fuse_all, intermediates
 from compiler.schedule.rules.threads.common import bind_grid, most_threads, units
 from compiler.schedule.schedule import Schedule
 
@@ -23,9 +23,18 @@ def elementwise_kernel(schedule: Schedule, name: str, facts: TargetFacts) -> Non
     loops = schedule.loops(name)
     if not loops:
         return
-    lanes = _vector_lanes(schedule.site(name), facts)
+    shared = intermediates(schedule, name)
+    for other in reversed(shared):
+        schedule.attempt(_compute_once, other, loops[-1])
+    lanes = 1 if shared else _vector_lanes(schedule.site(name), facts)
     if not schedule.attempt(_spread, loops, lanes, facts) and lanes > 1:
         schedule.attempt(_spread, loops, 1, facts)
+
+
+def _compute_once(schedule: Schedule, name: str, loop: str) -> None:
+    """A value that is read several times is made once by each thread, and stays in a register."""
+    schedule.compute_at(name, loop)
+    schedule.set_scope(schedule.site(name).target, REGISTER)
 
 
 def _spread(schedule: Schedule, loops: Sequence[str], lanes: int, facts: TargetFacts) -> None:

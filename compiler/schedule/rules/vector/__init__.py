@@ -6,6 +6,7 @@ from compiler.core.target import TargetFacts
 from compiler.loops.annotations import stage_of
 from compiler.loops.ir import Block, ForKind
 from compiler.schedule.chooser import Chooser
+from compiler.schedule.rules.common import consumer
 from compiler.schedule.rules.vector.attention import attention
 from compiler.schedule.rules.vector.contraction import contraction
 from compiler.schedule.rules.vector.elementwise import elementwise
@@ -30,7 +31,7 @@ def schedule_vectors(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -
             _reduction(schedule, block, facts, chooser)
     for name, block in schedule.program.blocks.items():
         if not block.is_reduction and not _placed(schedule, name):
-            elementwise(schedule, name, facts)
+            elementwise(schedule, consumer(schedule, name), facts)
 
 
 def _reduction(schedule: Schedule, block: Block, facts: TargetFacts, chooser: Chooser) -> None:

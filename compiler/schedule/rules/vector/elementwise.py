@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from compiler.core.target import TargetFacts
-from compiler.loops.ir import Binary, Const, Expr, Var
+from compiler.loops.ir import REGISTER, Binary, Const, Expr, Var
 from compiler.loops.queries import extent_of, iterations, variables
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.program import Site
-from compiler.schedule.rules.common import SMALL, fuse_all, split_iteration, strip_mine
+from compiler.schedule.rules.common import SMALL, fuse_all, intermediates, split_iteration, strip_mine
 from compiler.schedule.schedule import Schedule
 
 MOST_COPIES = 1024
@@ -20,14 +20,26 @@ def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
     if not block.is_store or block.reduce:
         return False
     lanes = facts.lanes(block.store.buffer.dtype.bits)
-    blocked = _blocked_axis(block)
+    blocked, shared = _blocked_axis(block), intermediates(schedule, name)
     loops = _in_blocks(schedule, name, *blocked) if blocked is not None else None
     if loops is None:
         loops = list(schedule.loops(name))
+        if shared and len(loops) == 1 and (extent := extent_of(block.spatial[-1].extent)) <= lanes:
+            loops = list(schedule.split(loops[0], (None, extent)))  # a loop around the only vector
         _vectorize_inner(schedule, block, loops, lanes)
+    for other in reversed(shared) if loops else ():
+        schedule.attempt(_compute_once, other, loops[-1])
     if loops and iterations(block.spatial) >= SMALL:
         schedule.parallel(fuse_all(schedule, loops))
     return True
+
+
+def _compute_once(schedule: Schedule, name: str, loop: str) -> None:
+    """A value that is read several times is made once for each vector, and stays in a register."""
+    own = schedule.compute_at(name, loop)
+    schedule.set_scope(schedule.site(name).target, REGISTER)
+    if own:
+        schedule.vectorize(own[-1])
 
 
 def _in_blocks(schedule: Schedule, name: str, axis: int, size: int, group: int) -> list[str] | None:
