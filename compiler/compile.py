@@ -27,7 +27,6 @@ from compiler.reports import CompileOptions, CompileReport, StageTime, TargetRep
 from compiler.stages.finished import Finished, FinishedLibraries, externals_match, finished_key
 from compiler.stages.job import CompileJob
 from compiler.targets import TARGETS, TargetRow, find_target, get_target
-from compiler.targets.toolchain import find_cxx
 
 _FACTS = ("kernels", "constant_bytes", "peak_memory")
 
@@ -157,7 +156,7 @@ def _run(job: CompileJob) -> CompileReport:
 
 
 def _key(job: CompileJob) -> str:
-    options, target, cxx = job.options, job.target, find_cxx(job.settings)
+    options, target, cxx = job.options, job.target, job.target.cxx(job.settings)
     device = target.device
     identity = "" if device is None or device.identity is None else device.identity(target, job.settings)
     return finished_key(

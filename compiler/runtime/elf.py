@@ -26,6 +26,7 @@ TABLE_SECTION = ".tk_blobs"  # begins with struct tk_blobs of tk_blobs.h
 CONSTANTS_SECTION = ".tk_constants"
 
 _PAGE = {62: 0x1000, 183: 0x10000}  # largest usual page of x86-64 and aarch64, by e_machine
+_MACHINES = {62: "x86_64", 183: "aarch64"}
 _PT_LOAD, _PT_NOTE = 1, 4
 _PF_R = 4
 _SHT_PROGBITS = 1
@@ -194,6 +195,12 @@ def check_library(path: Path) -> None:
     """
     with _opened(path) as view:
         _table(view)
+
+
+def machine_of(path: Path) -> str:
+    """Whose code is in the library `path`, as `uname -m` says it; raises BadInputError for another file."""
+    with _opened(path) as view:
+        return _MACHINES[_Image.parse(view).header.machine]
 
 
 def read_manifest(path: Path) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import platform
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -18,7 +19,7 @@ from compiler.core.diagnostics import BadInputError, HostError, InternalError, T
 from compiler.core.settings import load_settings
 from compiler.runtime import abi
 from compiler.runtime.abi import Status, TkModelApi
-from compiler.runtime.elf import check_library, read_images
+from compiler.runtime.elf import check_library, machine_of, read_images
 from compiler.runtime.manifest import manifest_of, parse_manifest
 from compiler.runtime.streams import stream_option
 from compiler.runtime.tensors import (
@@ -343,6 +344,7 @@ def _open_library(path: Path) -> ctypes.CDLL:
     except OSError as error:
         raise BadInputError("cannot read the library", where=str(path), why=error.strerror or "") from error
     check_library(absolute)
+    _check_machine(absolute)
     with _lock:
         seen = _loaded.setdefault(absolute, [])
         if identity not in seen:
@@ -352,6 +354,16 @@ def _open_library(path: Path) -> ctypes.CDLL:
         return ctypes.CDLL(f"{absolute.parent}/{spelling}{absolute.name}")
     except OSError as error:
         raise _load_error(path, str(error)) from error
+
+
+def _check_machine(path: Path) -> None:
+    machine, here = machine_of(path), platform.machine()
+    if machine != here:
+        raise HostError(
+            f"this library is for {machine}, and this machine is {here}",
+            where=str(path),
+            hint="compile the model for this machine; `tk verify` runs such a library in an emulator",
+        )
 
 
 def _load_error(path: Path, message: str) -> TkError:

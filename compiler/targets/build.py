@@ -13,7 +13,7 @@ from compiler.core.compilers import compiled
 from compiler.core.settings import Settings
 from compiler.runtime.library import INCLUDE, Toolchain, headers_digest
 from compiler.targets.target import Target
-from compiler.targets.toolchain import Cxx, find_cxx
+from compiler.targets.toolchain import Cxx
 
 
 class KernelBuild(AbstractContextManager["KernelBuild"]):
@@ -23,7 +23,7 @@ class KernelBuild(AbstractContextManager["KernelBuild"]):
     """
 
     def __init__(self, target: Target, settings: Settings, *, extra_flags: Sequence[str] = ()) -> None:
-        self.cxx = find_cxx(settings)
+        self.cxx = target.cxx(settings)
         self.flags = (*target.flags(self.cxx), *extra_flags)
         self.toolchain = Toolchain(self.cxx.path, self.cxx.identity, tuple(extra_flags), jobs=settings.jobs)
         self.cache = ContentCache(settings.cache_dir / "objects")

@@ -225,13 +225,16 @@ GCC_FLAGS = ("-ftree-vectorize", "-fvect-cost-model=dynamic", "-fno-predictive-c
 """Beside -O2: vectorise what is still scalar, as clang does, and do not carry loads from one iteration to the
 next, which costs the registers that hold the accumulators. -O3 takes twice as long and is no faster."""
 
+GCC_ARM_FLAGS = ("-fno-schedule-insns",)
+"""Not before registers are chosen: loads that are moved to the front push accumulators out. (Off on x86.)"""
+
 
 def cpu_flags(facts: TargetFacts, cxx: Cxx) -> tuple[str, ...]:
     """Compiler options for kernels; raises HostError when this compiler cannot produce this code.
 
     Floating point stays IEEE apart from contraction to fused multiply-add.
     """
-    machine = ARM if facts.arch.partition("+")[0] == ARMV8 else X86
+    machine = _machine(facts)
     if cxx.machine != machine:
         raise HostError(
             f"{cxx.description} makes code for {cxx.machine}, not for {machine}",
@@ -240,13 +243,18 @@ def cpu_flags(facts: TargetFacts, cxx: Cxx) -> tuple[str, ...]:
         )
     common = (*COMMON_FLAGS, *(GCC_FLAGS if cxx.family == "gcc" else ()))
     if machine == ARM:
-        return common
+        return (*common, *(GCC_ARM_FLAGS if cxx.family == "gcc" else ()))
     features = [name for name in FEATURES if name in facts.features]
     _check_known(features, cxx)
     flags = [*common, "-march=x86-64", *(f"-m{name}" for name in features)]
     if facts.vector_bits == 512:  # clang would otherwise split 512-bit vectors into halves
         flags.append("-mprefer-vector-width=512")
     return tuple(flags)
+
+
+def _machine(facts: TargetFacts) -> str:
+    """Whose code is made, as `uname -m` says it."""
+    return ARM if facts.arch.partition("+")[0] == ARMV8 else X86
 
 
 def _check_known(features: list[str], cxx: Cxx) -> None:
@@ -268,7 +276,8 @@ def plan_flags(_facts: TargetFacts, _cxx: Cxx) -> tuple[str, ...]:
 
 def _target(arch: str) -> Target:
     facts = cpu_facts(arch)
-    return Target(f"cpu:{_named(facts)}", facts, CPP, _ordered(facts), cpu_flags)
+    machine = _machine(facts)
+    return Target(f"cpu:{_named(facts)}", facts, CPP, _ordered(facts), cpu_flags, machine=machine)
 
 
 def behind_device(name: str, language: str, arch: str, shared_bytes: int) -> tuple[str, TargetFacts]:

@@ -12,7 +12,6 @@ from compiler.core.diagnostics import HostError
 from compiler.core.settings import Settings
 from compiler.runtime.vendor_runtimes import find_intel_runtime
 from compiler.targets.probe import NO_LIBRARY, ProbedDevice, probe_devices
-from compiler.targets.toolchain import find_cxx
 
 if TYPE_CHECKING:
     from compiler.targets.target import Target
@@ -38,7 +37,7 @@ class Readiness:
 def host_compiles(target: Target, settings: Settings) -> Answer:
     """Whether the host's compiler serves a target: every library has a part for the host."""
     try:
-        cxx = find_cxx(settings)
+        cxx = target.cxx(settings)
         target.flags(cxx)
     except HostError as error:
         return refusal(error)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from compiler.core.settings import Settings
 from compiler.core.target import TargetFacts
 from compiler.render.vocabulary import Vocabulary
 from compiler.targets.device import DeviceLanguage
 from compiler.targets.readiness import Readiness
-from compiler.targets.toolchain import Cxx
+from compiler.targets.toolchain import Cxx, find_cxx
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Target:
     compiler_flags: options for a given compiler; raises HostError when it cannot serve this target.
     device: how kernels are built for a device; None where they are part of the host's code.
     archs: the architectures that the library is built for, one image each.
+    machine: whose code what runs on the host is (`uname -m`); empty: this machine's.
     """
 
     text: str
@@ -47,6 +49,11 @@ class Target:
     compiler_flags: Callable[[TargetFacts, Cxx], tuple[str, ...]]
     device: DeviceLanguage | None = None
     archs: tuple[str, ...] = ()
+    machine: str = ""
+
+    def cxx(self, settings: Settings) -> Cxx:
+        """The compiler for what runs on the host; raises what `find_cxx` raises."""
+        return find_cxx(settings, self.machine)
 
     def flags(self, cxx: Cxx) -> tuple[str, ...]:
         """Options that make `cxx` compile what runs on the host: kernels, or the plan around a device's."""

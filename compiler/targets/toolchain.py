@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 from dataclasses import dataclass
@@ -13,6 +14,9 @@ from compiler.core.process import run
 from compiler.core.settings import Settings, child_environment, search_path
 
 CANDIDATES = ("g++", "c++", "clang++")
+CROSS = "{machine}-linux-gnu-g++"
+"""The compiler for another machine, as Debian and Fedora call theirs."""
+
 OLDEST = {"gcc": 9, "clang": 11}
 _INSTALL = "install g++ >= 9 or clang++ >= 11 (Debian, Ubuntu: apt install g++), or set TK_CXX to one"
 _PROBE_SECONDS = 60.0
@@ -35,28 +39,44 @@ class Cxx:
         return f"{name} {'.'.join(str(part) for part in self.version)}"
 
 
-def find_cxx(settings: Settings) -> Cxx:
+def find_cxx(settings: Settings, machine: str = "") -> Cxx:
     """The compiler that the settings name, else the first of g++, c++, clang++ that is found.
 
-    Raises HostError when there is none, when it does not run, or when it is too old.
+    For another `machine` than this one (as `uname -m` says it) the one that the settings name if it makes
+    code for that, else the cross compiler with its name. Raises HostError when there is none, when it does
+    not run, or when it is too old.
     """
+    is_foreign = machine not in ("", platform.machine())
     if settings.cxx is not None:
-        path = shutil.which(settings.cxx, path=search_path())
-        if path is None:
-            raise HostError(
-                f"the C++ compiler `{settings.cxx}` was not found",
-                where="TK_CXX",
-                hint="set TK_CXX to a program on the PATH or to a full path, or unset it",
-            )
-        return probe_cxx(path)
-    for name in CANDIDATES:
+        named = _named_cxx(settings.cxx)
+        if not is_foreign or named.machine == machine:
+            return named
+    for name in (CROSS.format(machine=machine),) if is_foreign else CANDIDATES:
         if path := shutil.which(name, path=search_path()):
             return probe_cxx(path)
+    if is_foreign:
+        package = f"g++-{machine.replace('_', '-')}-linux-gnu"
+        raise HostError(
+            f"no C++ compiler for {machine} was found",
+            why=f"{CROSS.format(machine=machine)} is not on the PATH",
+            hint=f"install it (Debian, Ubuntu: apt install {package}), or set TK_CXX to one",
+        )
     raise HostError(
         "no C++ compiler was found",
         why=f"none of {', '.join(CANDIDATES)} is on the PATH",
         hint=_INSTALL,
     )
+
+
+def _named_cxx(name: str) -> Cxx:
+    path = shutil.which(name, path=search_path())
+    if path is None:
+        raise HostError(
+            f"the C++ compiler `{name}` was not found",
+            where="TK_CXX",
+            hint="set TK_CXX to a program on the PATH or to a full path, or unset it",
+        )
+    return probe_cxx(path)
 
 
 @lru_cache(maxsize=16)

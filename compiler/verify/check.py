@@ -16,7 +16,7 @@ from compiler.frontend.functions import check_size
 from compiler.frontend.proto import read_model
 from compiler.runtime.tensors import TensorSpec, numpy_dtype
 from compiler.verify.compare import Array, compare, worse
-from compiler.verify.device import load
+from compiler.verify.device import load_anywhere
 from compiler.verify.inputs import read_feeds
 from compiler.verify.reference import Reference, make_reference
 from compiler.verify.report import Comparison, VerifyReport, VerifyRequest
@@ -31,7 +31,7 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
     """
     proto = checked_model(request.model)
     reference, notes = make_reference(request.model, request.reference)
-    library, model_digest = load(request.library, device=request.device), sha256_file(request.model)
+    library, model_digest = load_anywhere(request.library, device=request.device), sha256_file(request.model)
     if library.manifest.get("model_sha256", model_digest) != model_digest:
         notes = (
             *notes,

@@ -1,13 +1,21 @@
-"""Loads libraries also where their device is the emulator, whose own library is made first."""
+"""Loads libraries also where their device is the emulator, whose own library is made first.
+
+For verification those of other processors, too, each run of which is a program in QEMU.
+"""
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from compiler.core.diagnostics import BadInputError
 from compiler.core.settings import Settings, load_settings
-from compiler.runtime.elf import read_images
+from compiler.runtime.elf import machine_of, read_images
 from compiler.runtime.loader import Model, manifest_of
+
+if TYPE_CHECKING:
+    from compiler.verify.foreign import ForeignModel
 
 EMULATOR = "emulator"
 
@@ -23,6 +31,18 @@ def load(path: Path | str, *, threads: int | None = None, device: str | None = N
     settings = load_settings()
     threads = threads if threads is not None else settings.threads
     return Model(Path(path), threads=threads, device=_selector_of(Path(path), device, settings))
+
+
+def load_anywhere(
+    path: Path, *, threads: int | None = None, device: str | None = None
+) -> Model | ForeignModel:
+    """As `load`, also for another processor than this machine's, which is then emulated."""
+    if machine_of(path) == platform.machine():
+        return load(path, threads=threads, device=device)
+    from compiler.verify.foreign import ForeignModel
+
+    settings = load_settings()
+    return ForeignModel(path, settings, threads if threads is not None else settings.threads)
 
 
 def _selector_of(library: Path, device: str | None, settings: Settings) -> str | None:

@@ -21,7 +21,8 @@ from compiler.reports import CompileOptions
 from compiler.runtime.loader import Model
 from compiler.runtime.tensors import Array
 from compiler.verify.check import compare_outputs, reference_outputs
-from compiler.verify.device import load
+from compiler.verify.device import load_anywhere
+from compiler.verify.foreign import ForeignModel
 from compiler.verify.reference import make_reference
 from compiler.verify.report import Comparison, VerifyRequest
 
@@ -30,7 +31,7 @@ _EMBED_LIMIT_BYTES = 1 << 30
 
 def compare_layers(
     request: VerifyRequest,
-    library: Model,
+    library: Model | ForeignModel,
     feeds: Mapping[str, Array],
     bound: Mapping[str, Array],
     length: int,
@@ -54,7 +55,7 @@ def compare_layers(
         compile_model(model, options, progress=progress)
         progress("values between kernels", 0, 0)
         with (
-            load(options.output, device=request.device) as exposed,
+            load_anywhere(options.output, device=request.device) as exposed,
             exposed.context(request.threads) as context,
         ):
             actual = context.run(feeds)

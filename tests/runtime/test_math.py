@@ -14,9 +14,9 @@ from compiler.runtime.library import INCLUDE
 from compiler.targets.features import host_flags
 from tests.support.model_library import COMPILERS, FIXTURES
 
-_STRICT = ("-std=c++17", "-O3", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-pthread")
+STRICT = ("-std=c++17", "-O3", "-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-pthread")
 # As kernels are compiled: integers of a model wrap around, in the headers, too.
-_ARITHMETIC = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fwrapv")
+ARITHMETIC = ("-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast", "-fwrapv")
 _AVX512 = (
     "-mavx512f",
     "-mavx512vl",
@@ -26,7 +26,7 @@ _AVX512 = (
     "-mfma",
     "-mprefer-vector-width=512",
 )
-_ALLOWED_ULP = {
+ALLOWED_ULP = {
     "exp": 4.0,
     "log": 4.0,
     "tanh": 4.0,
@@ -64,8 +64,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
             output = directory / f"program{len(built)}"
             command = [
                 cxx,
-                *_STRICT,
-                *_ARITHMETIC,
+                *STRICT,
+                *ARITHMETIC,
                 *flags,
                 "-I",
                 str(INCLUDE),
@@ -90,7 +90,7 @@ def machine(request: pytest.FixtureRequest) -> tuple[str, ...]:
     return (*flags, f"-DLANES={lanes}")
 
 
-@pytest.mark.parametrize("function", _ALLOWED_ULP)
+@pytest.mark.parametrize("function", ALLOWED_ULP)
 def test_a_sample_of_all_floats(program: Program, machine: tuple[str, ...], function: str) -> None:
     """Every 251st float where 4 ulp are promised, else fewer; primes, so that the low bits vary."""
     stride = 251 if function in ("exp", "log", "tanh", "erf") else 1021
@@ -98,7 +98,7 @@ def test_a_sample_of_all_floats(program: Program, machine: tuple[str, ...], func
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("function", _ALLOWED_ULP)
+@pytest.mark.parametrize("function", ALLOWED_ULP)
 def test_every_float(program: Program, function: str) -> None:
     best = next(name for name, (_, _, feature) in _MACHINES.items() if not feature or feature in host_flags())
     flags, lanes, _ = _MACHINES[best]
@@ -157,8 +157,8 @@ def test_assembly_is_vector_code_without_calls(tmp_path: Path, cxx: str, kind: s
     source = str(FIXTURES / "math_asm.cpp")
     command = [
         cxx,
-        *_STRICT,
-        *_ARITHMETIC,
+        *STRICT,
+        *ARITHMETIC,
         *flags,
         f"-DLANES={lanes}",
         "-I",
@@ -195,4 +195,4 @@ def _check_sweep(path: Path, function: str, stride: int) -> None:
     assert done.returncode == 0, done.stderr
     error, bits, value, result, reference = done.stdout.split()
     message = f"{function}({value}, bits {bits}) = {result}, not {reference}: {error} ulp"
-    assert float(error) <= _ALLOWED_ULP[function] + 1e-3, message
+    assert float(error) <= ALLOWED_ULP[function] + 1e-3, message

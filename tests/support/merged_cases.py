@@ -12,6 +12,7 @@ import onnx
 
 import compiler
 from compiler.verify.check import poisoned
+from compiler.verify.device import load_anywhere
 from tests.support.onnx_models import assert_close, run_onnxruntime, single
 from tests.support.op_cases import Case
 
@@ -89,8 +90,8 @@ def assert_computes(together: Merged, target: str, directory: Path, device: str 
     onnx.save(together.proto, directory / "m.onnx")
     options = compiler.CompileOptions(output=directory / "m.so", target=target)
     compiler.compile_model(directory / "m.onnx", options)
-    with compiler.load(directory / "m.so", device=device) as model:
-        got = model.run(together.feeds, out=poisoned(model.outputs))
+    with load_anywhere(directory / "m.so", device=device) as model, model.context() as context:
+        got = context.run(together.feeds, out=poisoned(model.outputs))
     problems = together.problems(got)
     assert not problems, "\n".join(problems)
 

@@ -26,7 +26,9 @@ def processor(context: CheckContext) -> Iterable[Row]:
     flags = set(facts.get("flags", "").split())
     known = [one for one in ("avx2", "avx512f", "avx512_bf16", "amx_tile") if one in flags]
     name = facts.get("model name", "unknown processor")
-    if "avx2" in flags:
+    if "asimd" in facts.get("Features", "").split():
+        yield Row("processor", "ok", f"{facts.get('model name', 'aarch64')}: NEON")
+    elif "avx2" in flags:
         yield Row("processor", "ok", f"{name}: {', '.join(known)}")
     else:
         cause = "kernels use the vectors that there are; without AVX2 they are narrow"

@@ -1,7 +1,7 @@
 /* Vectors for generated kernels: types, memory, shuffles, reductions.
  *
  * Only GNU vector extensions (g++ >= 9, clang >= 11) and no system header but <stdint.h>: <immintrin.h> alone would
- * cost each kernel a third of a second of compile time. Where an x86 instruction has no spelling in C++ it is
+ * cost each kernel a third of a second of compile time. Where an instruction has no spelling in C++ it is
  * written as one line of inline assembly behind a feature macro, with a portable form beside it.
  *
  * Everything is a template over `V`, a vector type or a scalar, which counts as a vector of one lane.
@@ -46,7 +46,7 @@
 #endif
 
 /* Whether a * b + c rounded once is one instruction. */
-#if defined(__FMA__) || defined(__AVX512F__) || TK_ELEMENTWISE(fma)
+#if defined(__FMA__) || defined(__AVX512F__) || defined(__ARM_FEATURE_FMA) || TK_ELEMENTWISE(fma)
 #define TK_HAVE_FMA 1
 #endif
 

@@ -151,6 +151,12 @@ def test_processor(context: CheckContext, flags: str, state: str) -> None:
     assert (row.state, row.found.split(":")[0]) == (state, "A")
 
 
+def test_processor_of_aarch64(context: CheckContext) -> None:
+    (context.root / "proc/cpuinfo").write_text("processor : 0\nFeatures : fp asimd crc32\nCPU part : 0xd40\n")
+    (row,) = host.processor(context)
+    assert (row.state, row.found) == ("ok", "aarch64: NEON")
+
+
 @pytest.mark.parametrize(("text", "state"), [("16000000 kB", "ok"), ("900000 kB", "warning"), ("?", "ok")])
 def test_memory(context: CheckContext, text: str, state: str) -> None:
     (context.root / "proc/meminfo").write_text(f"MemAvailable: {text}\n")

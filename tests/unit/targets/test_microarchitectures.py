@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import platform
 from pathlib import Path
 
 import pytest
 
-from compiler.targets import get_target
+from compiler.targets import cpu, get_target
 from compiler.targets.features import FEATURES, LEVELS, host_cpuinfo
 from compiler.targets.microarchitectures import NAMES, ROWS, Microarchitecture, find_row
 
@@ -70,3 +71,17 @@ def test_a_level_is_the_same_on_every_machine() -> None:
     assert facts.microarchitecture == ""
     assert facts == get_target("cpu", "x86-64-v3").facts
     assert get_target("cpu", "x86-64-v3+zen3").text == "cpu:x86-64-v3+zen3"
+
+
+@pytest.mark.parametrize(("cpuinfo", "name"), [(GRAVITON, "armv8-a+neoverse-v1"), ("", "armv8-a")])
+def test_an_aarch64_machine_is_named_by_its_part(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cpuinfo: str, name: str
+) -> None:
+    path = tmp_path / "cpuinfo"
+    path.write_text(cpuinfo)
+    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
+    monkeypatch.setattr(cpu, "host_cpuinfo", lambda: host_cpuinfo(path))
+    host = get_target("cpu")
+    assert (host.text, host.machine) == (f"cpu:{name}", "aarch64")
+    assert (host.facts.vector_bits, host.facts.vector_registers, host.features) == (128, 32, ())
+    assert get_target(host.text).facts.fma_per_cycle == host.facts.fma_per_cycle

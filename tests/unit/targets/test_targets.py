@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,26 @@ def test_old_compiler_is_told_what_it_lacks() -> None:
 def test_compiler_for_another_machine_is_refused() -> None:
     with pytest.raises(HostError, match="makes code for x86_64, not for aarch64"):
         cpu_flags(get_target("cpu:armv8-a").facts, GCC9)
+
+
+def test_a_compiler_for_another_machine_is_found_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    macros = ["__GNUC__ 12", "__GNUC_MINOR__ 1", "__GNUC_PATCHLEVEL__ 0", "__aarch64__ 1"]
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(HostError, match="no C\\+\\+ compiler for riscv64") as caught:
+        find_cxx(settings(tmp_path), "riscv64")
+    assert "apt install g++-riscv64-linux-gnu" in caught.value.hint
+    cross, native = tmp_path / "riscv64-linux-gnu-g++", tmp_path / "mine"
+    for path, defined in ((cross, macros), (native, [*macros[:-1], "__x86_64__ 1"])):
+        text = "\n".join(f"#define {one}" for one in defined)
+        path.write_text(f"#!/bin/sh\n/bin/cat <<'EOF'\n{text}\nEOF\n")
+        path.chmod(0o755)
+    assert find_cxx(settings(tmp_path), "riscv64").path == str(cross)
+    assert find_cxx(settings(tmp_path, TK_CXX=str(native)), "riscv64").path == str(cross)
+    assert find_cxx(settings(tmp_path, TK_CXX=str(native))).path == str(native)
+    assert find_cxx(settings(tmp_path, TK_CXX=str(cross)), "aarch64").path == str(cross)
 
 
 def test_missing_compiler(tmp_path: Path) -> None:
