@@ -46,6 +46,7 @@ EXCEPTIONS: dict[str, str] = {
     "AsyncCommit": "the verifier pairs groups",
     "AsyncWait": "the verifier pairs groups",
     "Evaluate": "a call is written as a statement without its keyword",
+    "Shuffle": "two passes make it: vectors of neighbouring strides, transposes in registers",
 }
 
 
