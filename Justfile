@@ -79,7 +79,7 @@ docs:
     @python -m toolchain.recipes.published docs/recipes.md
     @python -m toolchain.licences docs/licences.md
 
-# latency beside onnxruntime: a table with ratios
+# latency beside onnxruntime and OpenVINO: two tables, with ratios to the better one
 bench *args:
     @python benchmarks/peers.py "$@"
 

@@ -1,6 +1,7 @@
-"""The five kernels that decide convolutional networks, each against its bound on this machine.
+"""The five kernels that decide convolutional networks, or a network's own, each against its bound here.
 
     python benchmarks/kernels.py [--threads 1 2] [--kernels conv3x3-64-56]
+    python benchmarks/kernels.py --network NAME [--arch ARCH] [--threads 1 2]
 
 A convolution stands between two depthwise ones, as it does in a network: its tensors lie in memory as its
 neighbours like it, not as the model's inputs and outputs must. Each model is compiled through the front door
@@ -15,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import network_kernels
 import numpy as np
 from roofline import memory_rate
 from support import WORK, machine, markdown_table, random_inputs, save
@@ -179,7 +181,12 @@ def main() -> None:
     names = [case.name for case in CASES]
     parser.add_argument("--threads", type=int, nargs="*", default=[1])
     parser.add_argument("--kernels", nargs="*", choices=names, default=names)
+    parser.add_argument("--network", nargs="*", default=[], metavar="NAME", help="all kernels of networks")
+    parser.add_argument("--arch", default="", help="of networks; default: this machine's")
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each network and number of threads")
     arguments = parser.parse_args()
+    if arguments.network:
+        raise SystemExit(_networks(arguments))
     results = []
     for threads in arguments.threads:
         chosen = [case for case in CASES if case.name in arguments.kernels]
@@ -188,6 +195,29 @@ def main() -> None:
     print(text)
     save("kernels", {"machine": machine(), "results": [asdict(one) for one in results]}, text)
     raise SystemExit(any(one.percent < one.asked or one.error > 1e-4 for one in results))
+
+
+def _networks(arguments: argparse.Namespace) -> bool:
+    """Print and save a table for each network; whether a kernel misses what is asked of it."""
+    found, parts = {}, []
+    for name in arguments.network:
+        for threads in arguments.threads:
+            one = network_kernels.measure(
+                name,
+                arch=arguments.arch,
+                threads=threads,
+                seconds=arguments.seconds,
+                directory=WORK / "models",
+            )
+            title = (
+                f"{name}, {arguments.arch or 'this machine'}, {threads} thread{'s' if threads > 1 else ''}"
+            )
+            found[title] = one
+            parts.append(f"## {title}\n\n{network_kernels.table(one)}")
+            print(f"{parts[-1]}\n", flush=True)
+    record = {"machine": machine(), "networks": {title: asdict(one) for title, one in found.items()}}
+    save("network-kernels", record, "\n\n".join(parts))
+    return any(one.missed for one in found.values())
 
 
 def _table(results: list[Result]) -> str:

@@ -1,10 +1,11 @@
-"""Latency of this project's libraries and of other engines on the same networks, in turns, in one process.
+"""Latency of this project's libraries beside onnxruntime and OpenVINO in two tables.
 
-    python benchmarks/peers.py [--networks squeezenet resnet50] [--threads 1 2] [--seconds 3]
+    python benchmarks/peers.py [--networks squeezenet bert-base] [--threads 1 2] [--batch 8] [--arch ARCH]
 
-Every network is made by the zoo with seeded weights, compiled once by each engine, and run with the same
-inputs; results are compared with onnxruntime's. Engines take turns, so a slow moment of a shared machine
-meets all of them. A network that cannot be compiled is listed with the reason, and the others are measured.
+The nine networks of convolutions, and transformers with newer ones. Each is made by the zoo with seeded
+weights, compiled once by each engine, and run with the same inputs in one process; results are compared with
+onnxruntime's. Engines take turns, so a slow moment of a shared machine meets all of them, and what counts is
+the least time of each. An engine that fails is listed with the reason, and the others are measured.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import argparse
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from batches import batched_path
 from support import (
     LIGHT,
     WORK,
@@ -26,7 +29,6 @@ from support import (
     interleave,
     machine,
     markdown_table,
-    model_path,
     network_inputs,
     save,
 )
@@ -34,9 +36,54 @@ from support import (
 import compiler
 from toolchain import zoo
 
-REFERENCE = "onnxruntime"
-# Bars of the speed acceptance: geometric mean and worst ratio against onnxruntime.
-MEAN_BAR, WORST_BAR = 1.5, 2.5
+OURS, REFERENCE = "tk", "onnxruntime"
+NEWER = (
+    "bert-base",
+    "bert-base-dynamo",
+    "vit-b-16",
+    "vit-b-16-dynamo",
+    "gpt2-prefill",
+    "gpt2-prefill-dynamo",
+    "gpt2-step",
+    "gpt2-step-dynamo",
+    "whisper-tiny-encoder",
+    "whisper-tiny-encoder-dynamo",
+    "swin-t",
+    "swin-t-dynamo",
+    "convnext-tiny",
+    "convnext-tiny-dynamo",
+    "mobilenetv3-large",
+    "efficientnet-b0",
+    "unet",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Networks of one table, and the bars of mean and worst ratio to the best other engine, if any."""
+
+    title: str
+    networks: tuple[str, ...]
+    mean_bar: float = math.inf
+    worst_bar: float = math.inf
+
+
+_BATCH_BAR = 0.75  # of the geometric mean for several images at a time
+
+
+def groups_of(names: Sequence[str], batch: int) -> tuple[Group, ...]:
+    """The tables that hold these networks; none of them, all of both tables."""
+    light = Group("Nine networks", LIGHT, 0.70 if batch == 1 else _BATCH_BAR, 0.9 if batch == 1 else math.inf)
+    newer = Group("Transformers and newer networks", NEWER, 0.85, 1.05)
+    if not names:
+        return light, newer
+    others = Group("Others", tuple(name for name in names if name not in (*LIGHT, *NEWER)))
+    chosen = [
+        replace(one, networks=tuple(name for name in names if name in one.networks))
+        for one in (light, newer, others)
+    ]
+    return tuple(one for one in chosen if one.networks)
+
 
 # Runnable processes before the start, the average of a minute, above which a measurement says so.
 _CALM_LOAD = 0.5
@@ -64,35 +111,30 @@ class Measured:
     errors: dict[str, float] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
-    def ratio(self, engine: str) -> float | None:
-        """The engine's median latency by the reference's, None where one is missing."""
-        if engine not in self.times or REFERENCE not in self.times:
-            return None
-        return self.times[engine].median / self.times[REFERENCE].median
+    def ratio(self) -> float | None:
+        """Our least latency by that of the best other engine, None where one is missing."""
+        others = [one.best for name, one in self.times.items() if name != OURS]
+        return self.times[OURS].best / min(others) if OURS in self.times and others else None
 
 
-def open_tk(model: Path, inputs: Mapping[str, Array], threads: int) -> Engine:
+def open_tk(model: Path, inputs: Mapping[str, Array], threads: int, arch: str = "") -> Engine:
     """Our library, compiled once and kept beside the model."""
-    report = _compiled(model)
-    context = compiler.load(report).context(threads)
+    context = compiler.load(_compiled(model, arch)).context(threads)
     bound = context.bind(inputs)
 
     def outputs() -> Outputs:
         bound.run()
         return bound.outputs()
 
-    return Engine("tk", bound.run, outputs)
+    return Engine(OURS, bound.run, outputs)
 
 
-def _compiled(model: Path) -> Path:
+@cache
+def _compiled(model: Path, arch: str) -> Path:
     """The model's library, compiled anew in every process: the compiler may have changed."""
-    if model not in _LIBRARIES:
-        output = model.with_suffix(".so")
-        _LIBRARIES[model] = compiler.compile_model(model, compiler.CompileOptions(output=output)).path
-    return _LIBRARIES[model]
-
-
-_LIBRARIES: dict[Path, Path] = {}
+    output = model.with_suffix(f".{arch}.so" if arch else ".so")
+    options = compiler.CompileOptions(output=output, target="cpu", arch=arch or None)
+    return compiler.compile_model(model, options).path
 
 
 def open_onnxruntime(model: Path, inputs: Mapping[str, Array], threads: int) -> Engine:
@@ -116,7 +158,7 @@ def open_onnxruntime(model: Path, inputs: Mapping[str, Array], threads: int) -> 
 
 def open_openvino(model: Path, inputs: Mapping[str, Array], threads: int) -> Engine:
     """One inference request with f32 arithmetic, tuned for latency."""
-    import openvino  # type: ignore[import-not-found]
+    import openvino
 
     settings = {
         "INFERENCE_NUM_THREADS": threads,
@@ -136,23 +178,27 @@ def open_openvino(model: Path, inputs: Mapping[str, Array], threads: int) -> Eng
     return Engine("openvino", request.infer, outputs)
 
 
-ENGINES: dict[str, Callable[[Path, Mapping[str, Array], int], Engine]] = {
-    "onnxruntime": open_onnxruntime,
-    "tk": open_tk,
-    "openvino": open_openvino,
-}
+Open = Callable[[Path, Mapping[str, Array], int], Engine]
 
 
-def measure(name: str, threads: int, seconds: float, wanted: Sequence[str], directory: Path) -> Measured:
-    """Open every wanted engine on the network, compare the results, then time them in turns."""
-    record = zoo.network(name)
-    model = model_path(name, directory)
-    inputs = network_inputs(name)
-    result = Measured(name, threads, record.gflop or 0.0)
-    opened: dict[str, Engine] = {}
-    for engine in wanted:
+def engines_of(arch: str) -> dict[str, Open]:
+    """What opens a model with each engine; ours is compiled for `arch`, or for this machine."""
+    return {
+        REFERENCE: open_onnxruntime,
+        "openvino": open_openvino,
+        OURS: partial(open_tk, arch=arch),
+    }
+
+
+def measure(
+    name: str, threads: int, seconds: float, engines: Mapping[str, Open], directory: Path, batch: int = 1
+) -> Measured:
+    """Open every engine on the network, compare the results, then time them in turns."""
+    result = Measured(name, threads, (zoo.network(name).gflop or 0.0) * batch)
+    inputs, opened = network_inputs(name, batch), dict[str, Engine]()
+    for engine, open_engine in engines.items():
         try:
-            opened[engine] = ENGINES[engine](model, inputs, threads)
+            opened[engine] = open_engine(batched_path(name, batch, directory), inputs, threads)
         except Exception as error:  # noqa: BLE001 - one engine's failure is a row of the table, not the end
             result.failures[engine] = f"{type(error).__name__}: {error}".replace("\n", "; ")
     if REFERENCE in opened:
@@ -178,49 +224,52 @@ def geometric_mean(values: Sequence[float]) -> float:
 
 
 def table(results: Sequence[Measured], engines: Sequence[str]) -> str:
-    """One row per network, medians and ratios by engine, and a last row of geometric means."""
-    others = [engine for engine in engines if engine != REFERENCE]
-    head = ["network", "GFLOP", *(f"{engine} ms" for engine in engines)]
-    head += [column for engine in others for column in (f"{engine} / {REFERENCE}", f"{engine} error")]
+    """One row per network: least times, ours by the best other, our error; a last row with the mean."""
+    head = ["network", "GFLOP", *(f"{engine} ms" for engine in engines), f"{OURS} / best", "error"]
     rows = []
     for one in results:
-        row = [one.network, f"{one.gflop:.3g}"]
-        row += [f"{one.times[engine].median:.2f}" if engine in one.times else "-" for engine in engines]
-        for engine in others:
-            ratio = one.ratio(engine)
-            row += ["-" if ratio is None else f"{ratio:.2f}"]
-            row += [f"{one.errors[engine]:.1e}" if engine in one.errors else "-"]
-        rows.append(row)
-    means = ["geometric mean", "", *("" for _ in engines)]
-    for engine in others:
-        ratios = [ratio for one in results if (ratio := one.ratio(engine)) is not None]
-        means += [f"{geometric_mean(ratios):.2f}" if ratios else "-", ""]
-    return markdown_table(head, [*rows, means])
+        ratio = one.ratio()
+        times = [f"{one.times[engine].best:.2f}" if engine in one.times else "-" for engine in engines]
+        error = f"{one.errors[OURS]:.1e}" if OURS in one.errors else "-"
+        rows.append(
+            [one.network, f"{one.gflop:.3g}", *times, "-" if ratio is None else f"{ratio:.2f}", error]
+        )
+    ratios = [ratio for one in results if (ratio := one.ratio()) is not None]
+    mean = f"{geometric_mean(ratios):.2f}" if ratios else "-"
+    return markdown_table(head, [*rows, ["geometric mean", "", *("" for _ in engines), mean, ""]])
 
 
-def verdict(results: Sequence[Measured]) -> str:
+def verdict(results: Sequence[Measured], group: Group) -> str:
     """Where the libraries stand against the bars, in one sentence."""
-    ratios = {one.network: ratio for one in results if (ratio := one.ratio("tk")) is not None}
+    ratios = {one.network: ratio for one in results if (ratio := one.ratio()) is not None}
     if not ratios:
-        return "no network was compiled"
+        return "nothing to compare"
     mean, worst = geometric_mean(list(ratios.values())), max(ratios, key=lambda name: ratios[name])
-    reached = mean <= MEAN_BAR and ratios[worst] <= WORST_BAR and len(ratios) == len(results)
+    whole = len(ratios) == len(results)
+    reached = mean <= group.mean_bar and ratios[worst] <= group.worst_bar and whole
+    bars = ["" if math.isinf(bar) else f" (bar {bar})" for bar in (group.mean_bar, group.worst_bar)]
     return (
-        f"tk / {REFERENCE}: geometric mean {mean:.2f} (bar {MEAN_BAR}), worst {ratios[worst]:.2f} in {worst} "
-        f"(bar {WORST_BAR}), {len(ratios)} of {len(results)} networks: {'' if reached else 'not '}reached"
+        f"{OURS} by the best other engine: geometric mean {mean:.2f}{bars[0]}, worst {ratios[worst]:.2f} in "
+        f"{worst}{bars[1]}, {len(ratios)} of {len(results)} networks"
+        + ("" if bars == ["", ""] else f": {'' if reached else 'not '}reached")
     )
 
 
-def report(results: Sequence[Measured], engines: Sequence[str], facts: Mapping[str, Any]) -> str:
+def report(
+    results: Sequence[Measured], groups: Sequence[Group], engines: Sequence[str], facts: Mapping[str, Any]
+) -> str:
     """The whole record as markdown."""
     versions = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
     machine_line = f"{facts['processor']}, {facts['processors']} processors, {facts['compiler']}"
-    parts = [f"{machine_line}; {versions}; {facts['when']}"]
+    parts = [f"{machine_line}; {versions}; {facts['run']}; {facts['when']}"]
     if facts["load"] > _CALM_LOAD:
         parts.append(f"Busy before the start (load {facts['load']:.1f}): measure again on a quiet machine.")
-    for threads in dict.fromkeys(one.threads for one in results):
-        some = [one for one in results if one.threads == threads]
-        parts += [f"## {threads} thread{'s' if threads > 1 else ''}", table(some, engines), verdict(some)]
+    for group in groups:
+        for threads in dict.fromkeys(one.threads for one in results):
+            some = [one for one in results if one.threads == threads and one.network in group.networks]
+            if some:
+                count = f"{threads} thread{'s' if threads > 1 else ''}"
+                parts += [f"## {group.title}, {count}", table(some, engines), verdict(some, group)]
     failures = {f"{one.network}, {engine}: {why}" for one in results for engine, why in one.failures.items()}
     parts += [f"- {failure}" for failure in sorted(failures)]
     return "\n\n".join(parts)
@@ -231,25 +280,30 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--networks", nargs="*", default=list(LIGHT), metavar="NAME")
+    parser.add_argument("--networks", nargs="*", default=[], metavar="NAME", help="default: both tables")
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
+    parser.add_argument("--batch", type=int, default=1, help="images at a time")
+    parser.add_argument("--arch", default="", help="of our libraries; default: this machine's")
     parser.add_argument(
         "--seconds", type=float, default=3.0, help="per engine, network and number of threads"
     )
-    parser.add_argument("--engines", nargs="*", choices=list(ENGINES), default=["onnxruntime", "tk"])
+    parser.add_argument("--engines", nargs="*", choices=list(engines_of("")), default=list(engines_of("")))
     parser.add_argument("--models", type=Path, default=WORK / "models", help="where the networks are kept")
     parser.add_argument("--name", default="peers", help="of the files that are written")
     arguments = parser.parse_args()
-    facts = machine()
-    results = []
-    for name in arguments.networks:
+    run = f"batch {arguments.batch}, {OURS} for {arguments.arch or 'this machine'}, least of the turns"
+    facts = {**machine(), "run": run}
+    groups = groups_of(arguments.networks, arguments.batch)
+    engines = {name: one for name, one in engines_of(arguments.arch).items() if name in arguments.engines}
+    results: list[Measured] = []
+    for name in (name for group in groups for name in group.networks):
         for threads in arguments.threads:
             started = time.perf_counter()
-            one = measure(name, threads, arguments.seconds, arguments.engines, arguments.models)
+            one = measure(name, threads, arguments.seconds, engines, arguments.models, arguments.batch)
             results.append(one)
-            shown = ", ".join(f"{key} {value.median:.2f} ms" for key, value in one.times.items())
+            shown = ", ".join(f"{key} {value.best:.2f} ms" for key, value in one.times.items())
             print(f"{name}, {threads} thread(s): {shown} ({time.perf_counter() - started:.0f} s)", flush=True)
-    text = report(results, arguments.engines, facts)
+    text = report(results, groups, list(engines), facts)
     print(f"\n{text}")
     save(arguments.name, {"machine": facts, "results": [asdict(one) for one in results]}, text)
 
