@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from compiler.graph.fuse_attention import fuse_attention
 from compiler.graph.ir import Value
+from compiler.graph.ops.norm import emit_standardized
 from tests.support.sketch import Sketch, Work, works
 
 Make = Callable[[Sketch], Value]
@@ -99,8 +100,13 @@ def heads(rows: int, keys: int, depth: int, width: int) -> Make:
 
 
 def layer_norm(s: Sketch) -> Value:
-    x = s.emit("Standardize", s.input(5, 13), axis=1, epsilon=1e-5)
+    x = emit_standardized(s, s.input(5, 13), 1, 1e-5)
     return s.emit("Add", s.emit("Mul", x, s.weights(13)), s.weights(13))
+
+
+def rms_norm(s: Sketch) -> Value:
+    x = emit_standardized(s, s.input(5, 13), 1, 1e-5, centred=False)
+    return s.emit("Mul", x, s.weights(13))
 
 
 def norm_of_channels(channels: int, rows: int, columns: int) -> Make:
@@ -108,7 +114,7 @@ def norm_of_channels(channels: int, rows: int, columns: int) -> Make:
 
     def make(s: Sketch) -> Value:
         x = s.emit("Transpose", s.input(1, channels, rows, columns), perm=(0, 2, 3, 1))
-        x = s.emit("Standardize", x, axis=3, epsilon=1e-5)
+        x = emit_standardized(s, x, 3, 1e-5)
         return s.emit("Add", s.emit("Mul", x, s.weights(channels)), s.weights(channels))
 
     return make
@@ -231,6 +237,7 @@ GRAPHS: dict[str, Make] = {
     "softmax": lambda s: s.emit("Softmax", s.input(3, 21), axis=1, flatten=False),
     "softmax of columns": lambda s: s.emit("Softmax", s.input(7, 10), axis=0, flatten=False),
     "layer norm": layer_norm,
+    "rms norm": rms_norm,
     "layer norm of channels": norm_of_channels(13, 3, 21),
     "elementwise": lambda s: s.emit("Tanh", s.emit("Add", s.input(3, 37), s.input(37))),
     "shared values": swishes(7, 3, 37),

@@ -1,7 +1,7 @@
 """Normalisation: batch, layer, instance, group, local response; Softmax.
 
 All but LRN and Softmax expand: batch normalisation into a multiplication and an addition with known factors,
-the others into `Standardize` (zero mean and unit variance over the trailing axes) and elementwise operators.
+the others into `Standardize` (unit variance over the trailing axes) and elementwise operators.
 """
 
 from __future__ import annotations
@@ -104,44 +104,47 @@ BATCH = Op(
     expand=_batch_expand, flops=lambda info: 2 * info.out_types[0].size,
 )  # fmt: skip
 
-# ---------------------------------------------------------------- zero mean and unit variance
+# ---------------------------------------------------------------- unit variance, mostly of zero mean
 
 
-def _standardized(x: Array, axis: int, epsilon: float) -> Array:
+def _standardized(x: Array, axis: int, epsilon: float, *, centred: bool = True) -> Array:
     axes = tuple(range(axis, x.ndim))
-    centred = x - x.mean(axes, keepdims=True)
-    return np.asarray(centred / np.sqrt((centred * centred).mean(axes, keepdims=True) + epsilon))
+    distance = x - x.mean(axes, keepdims=True) if centred else x
+    return np.asarray(distance / np.sqrt((distance * distance).mean(axes, keepdims=True) + epsilon))
 
 
 @rounded_once
 def _standardize_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
-    return _standardized(arrays[0], attrs.integer("axis"), attrs.number("epsilon"))
+    axis, epsilon = attrs.integer("axis"), attrs.number("epsilon")
+    return _standardized(arrays[0], axis, epsilon, centred=attrs.flag("centred"))
 
 
 def _standardize_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
-    """Two sums per row: of the elements, then of the squared distances from their mean."""
+    """One sum per row, of squares; before it one of the elements, where those are taken from their mean."""
     axis, out = info.attrs.integer("axis"), info.out_types[0]
     rows, inner = out.shape[:axis], out.shape[axis:]
     count, kind = math.prod(inner), accumulate_type(out.dtype)
+    mean = _mean_of_rows(b, inputs[0], info) if info.attrs.flag("centred") else None
 
-    def element(*index: Expr) -> Expr:
-        return widen(inputs[0][index])
+    def distance(*index: Expr) -> Expr:
+        element = widen(inputs[0][index])
+        return element if mean is None else element - mean[index[:axis]]
 
-    total = b.reduce("total", rows, inner, element, "sum", kind)
-    mean = b.compute("mean", rows, lambda *i: total[i] * (1 / count), kind)
-
-    def squared(*index: Expr) -> Expr:
-        distance = element(*index) - mean[index[:axis]]
-        return distance * distance
-
-    spread = b.reduce("spread", rows, inner, squared, "sum", kind)
+    spread = b.reduce("spread", rows, inner, lambda *i: distance(*i) * distance(*i), "sum", kind)
     epsilon = info.attrs.number("epsilon")
     scale = b.compute("scale", rows, lambda *i: 1.0 / call("sqrt", spread[i] * (1 / count) + epsilon), kind)
 
     def result(*index: Expr) -> Expr:
-        return narrow((element(*index) - mean[index[:axis]]) * scale[index[:axis]], out.dtype)
+        return narrow(distance(*index) * scale[index[:axis]], out.dtype)
 
     return b.compute("standardize", out.shape, result, out.dtype)
+
+
+def _mean_of_rows(b: Builder, source: Buffer, info: NodeInfo) -> Buffer:
+    axis, out = info.attrs.integer("axis"), info.out_types[0]
+    rows, inner, kind = out.shape[:axis], out.shape[axis:], accumulate_type(out.dtype)
+    total = b.reduce("total", rows, inner, lambda *i: widen(source[i]), "sum", kind)
+    return b.compute("mean", rows, lambda *i: total[i] * (1 / math.prod(inner)), kind)
 
 
 STANDARDIZE = Op(
@@ -149,7 +152,15 @@ STANDARDIZE = Op(
     forms={"direct": Form(_standardize_form)}, flops=lambda info: 6 * info.out_types[0].size,
     reads_once=everywhere,
 )  # fmt: skip
-"""Ours: (x - mean) / sqrt(variance + epsilon) over the axes from `axis` on."""
+"""Ours: (x - mean) / sqrt(variance + epsilon) over the axes from `axis` on.
+
+Not `centred`: x / sqrt(mean of squares + epsilon).
+"""
+
+
+def emit_standardized(e: Emitter, value: Value, axis: int, epsilon: float, *, centred: bool = True) -> Value:
+    """Emit `Standardize` of the axes from `axis` on."""
+    return e.emit("Standardize", value, axis=axis, epsilon=epsilon, centred=centred)
 
 
 def _layer_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
@@ -182,7 +193,7 @@ def _scaled(e: Emitter, value: Value, factors: Sequence[Value]) -> Value:
 
 def _layer_expand(e: Emitter, item: Node) -> Values:
     x, *factors = item.inputs
-    core = e.emit("Standardize", x, axis=item.attrs.integer("axis"), epsilon=item.attrs.number("epsilon"))
+    core = emit_standardized(e, x, item.attrs.integer("axis"), item.attrs.number("epsilon"))
     return (_scaled(e, core, factors),)
 
 
@@ -197,17 +208,14 @@ LAYER = Op(
 @rounded_once
 def _rms_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
     x, scale = arrays
-    axes = tuple(range(attrs.integer("axis"), x.ndim))
-    spread = np.sqrt((x * x).mean(axes, keepdims=True) + attrs.number("epsilon"))
-    return np.asarray(x / spread * scale)
+    found = _standardized(x, attrs.integer("axis"), attrs.number("epsilon"), centred=False)
+    return np.asarray(found * scale)
 
 
 def _rms_expand(e: Emitter, item: Node) -> Values:
     x, scale = item.inputs
-    axes = tuple(range(item.attrs.integer("axis"), x.type.rank))
-    mean = e.emit("ReduceMean", e.emit("Mul", x, x), axes=axes, keepdims=True)
-    spread = e.emit("Sqrt", e.emit("Add", mean, emit_scalar(e, item.attrs.number("epsilon"), x)))
-    return (e.emit("Mul", e.emit("Mul", x, e.emit("Reciprocal", spread)), scale),)
+    axis, epsilon = item.attrs.integer("axis"), item.attrs.number("epsilon")
+    return (e.emit("Mul", emit_standardized(e, x, axis, epsilon, centred=False), scale),)
 
 
 RMS = Op(
@@ -240,7 +248,7 @@ def _instance_expand(e: Emitter, item: Node) -> Values:
     (batch, channels, *_), rank = x.type.shape, x.type.rank
     group = item.attrs.integer("num_groups", channels)
     flat = e.emit("Reshape", x, shape=(batch, group, x.type.size // (batch * group)))
-    core = e.emit("Standardize", flat, axis=2, epsilon=item.attrs.number("epsilon"))
+    core = emit_standardized(e, flat, 2, item.attrs.number("epsilon"))
     back = e.emit("Reshape", core, shape=x.type.shape)
     return (_scaled(e, back, [_per_channel(e, _each_channel(e, f, channels), rank) for f in factors]),)
 

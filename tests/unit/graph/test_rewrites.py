@@ -16,6 +16,7 @@ from compiler.graph.interpret import evaluate
 from compiler.graph.ir import Graph, Node, TensorType, Value, verify
 from compiler.graph.op import Kind
 from compiler.graph.ops import OPS
+from compiler.graph.ops.norm import emit_standardized
 from compiler.graph.ops.windows import Windows
 from compiler.graph.rewrites import PASSES, rewrite_graph
 from compiler.graph.rewrites.cancel_transposes import cancel_transposes
@@ -382,7 +383,7 @@ def test_reshapes_merge_and_sink_below_bias_and_residual() -> None:
         "Reshape", s.emit("MatMul", s.emit("Reshape", x, shape=(6, 4)), s.weights(4, 4)), shape=(2, 3, 4)
     )
     y = s.emit("Add", s.emit("Relu", s.emit("Add", y, s.weights(4))), x)
-    y = s.emit("Standardize", y, axis=2, epsilon=1e-5)
+    y = emit_standardized(s, y, 2, 1e-5)
     y = s.emit(
         "Reshape", s.emit("MatMul", s.emit("Reshape", y, shape=(6, 4)), s.weights(4, 4)), shape=(2, 3, 4)
     )
@@ -409,12 +410,13 @@ def test_channel_shuffle_is_one_node() -> None:
 # ---------------------------------------------------------------- norms and outputs
 
 
+@pytest.mark.parametrize("centred", [True, False])
 @pytest.mark.parametrize("square", ["Mul", "Pow"])
-@pytest.mark.parametrize("divide", ["Div", "Reciprocal"])
-def test_spelt_out_normalisation_is_recognised(square: str, divide: str) -> None:
+@pytest.mark.parametrize("divide", ["Div", "Reciprocal", "inverse first", "1 / root"])
+def test_spelt_out_normalisation_is_recognised(square: str, divide: str, *, centred: bool) -> None:
     s = Sketch()
     x = s.input(2, 3, 8)
-    distance = s.emit("Sub", x, s.emit("ReduceMean", x, axes=(2,), keepdims=True))
+    distance = s.emit("Sub", x, s.emit("ReduceMean", x, axes=(2,), keepdims=True)) if centred else x
     if square == "Mul":
         squared = s.emit("Mul", distance, distance)
     else:
@@ -423,9 +425,23 @@ def test_spelt_out_normalisation_is_recognised(square: str, divide: str) -> None
     root = s.emit("Sqrt", s.emit("Add", spread, s.constant(np.asarray([1e-3], np.float32))))
     if divide == "Div":
         y = s.emit("Div", distance, root)
+    elif divide == "1 / root":
+        y = s.emit("Mul", distance, s.emit("Div", s.constant(np.asarray(1, np.float32)), root))
     else:
-        y = s.emit("Mul", distance, s.emit("Reciprocal", root))
-    check(s.graph(y), recognise_norms, drop_dead, want={"Standardize": 1})
+        factors = (distance, s.emit("Reciprocal", root))
+        y = s.emit("Mul", *(factors if divide == "Reciprocal" else factors[::-1]))
+    result = check(s.graph(y), recognise_norms, drop_dead, want={"Standardize": 1})
+    assert result.nodes[0].attrs.flag("centred") is centred
+
+
+def test_a_quotient_by_other_means_is_no_normalisation() -> None:
+    s = Sketch()
+    x, other = s.input(2, 3, 8), s.input(2, 3, 8)
+    for squared, axes in ((s.emit("Mul", other, other), (2,)), (s.emit("Mul", x, x), (1,))):
+        spread = s.emit("ReduceMean", squared, axes=axes, keepdims=True)
+        root = s.emit("Sqrt", s.emit("Add", spread, s.constant(np.asarray([1e-3], np.float32))))
+        graph = s.graph(s.emit("Div", x, root))
+        assert recognise_norms(graph) is graph
 
 
 def test_outputs_get_memory_of_their_own() -> None:
