@@ -41,9 +41,14 @@ try:
 finally:
     own, children = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     used = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
-    print(used, own.ru_maxrss * 1024, file=sys.stderr)
+    with open("/proc/self/status") as status:
+        peak = next(int(line.split()[1]) for line in status if line.startswith("VmHWM:"))
+    print(used, peak * 1024, file=sys.stderr)
 """
-"""`tk`, and then as the last line of standard error its processor seconds and its peak memory in bytes."""
+"""`tk`, and then as the last line of standard error its processor seconds and its peak memory in bytes.
+
+Not `ru_maxrss`: a new program takes that over from the process that started it, here one that made models.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,7 @@ def measure(name: str, models: Path, work: Path) -> Result:
     seconds, measured = [], []
     for _ in range(2):
         started = time.perf_counter()
-        measured.append(_compile(work, str(model), "-o", str(library)))
+        measured.append(compile_in_child(work, str(model), "-o", str(library)))
         seconds.append(time.perf_counter() - started)
     first, processor, peak = measured[0]
     lines, slowest = _kernels(model, work)
@@ -91,7 +96,7 @@ def measure(name: str, models: Path, work: Path) -> Result:
     )
 
 
-def _compile(work: Path, *arguments: str) -> tuple[dict[str, Any], float, int]:
+def compile_in_child(work: Path, *arguments: str) -> tuple[dict[str, Any], float, int]:
     """The report of `tk compile`, its processor seconds and its peak memory."""
     environment = {**child_environment(), "TK_CACHE_DIR": str(work / "cache"), "PYTHONPATH": str(ROOT)}
     done = run([sys.executable, "-c", _COMPILE, "compile", *arguments, "--json"], env=environment)
@@ -103,7 +108,7 @@ def _compile(work: Path, *arguments: str) -> tuple[dict[str, Any], float, int]:
 
 def _kernels(model: Path, work: Path) -> tuple[int, float]:
     """(lines of the longest kernel, processor seconds that the C++ compiler takes for the slowest one)."""
-    _compile(work, str(model), "-o", str(work / "sources"), "--emit", "source")
+    compile_in_child(work, str(model), "-o", str(work / "sources"), "--emit", "source")
     cxx, target = find_cxx(load_settings()), get_target(None, None)
     lines, slowest = 0, 0.0
     for source in sorted((work / "sources").glob("k*.cpp")):

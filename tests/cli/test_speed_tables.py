@@ -101,3 +101,12 @@ def test_a_bound_is_the_longer_time(
     work = kernels.Work(flops, constants, read, written, "")
     bound = kernels.bound_of(work, Rates, 5000)
     assert (bound.name, bound.seconds) == (name, pytest.approx(seconds))
+
+
+def test_a_compile_is_not_charged_with_memory_of_the_benchmark(module: Any, tmp_path: Path) -> None:
+    held = bytearray(b"x") * (400 << 20)
+    model = module("support").model_path("mnist", tmp_path)
+    arguments = (str(model), "-o", str(tmp_path / "sources"), "--emit", "source")
+    _, seconds, peak = module("compile_time").compile_in_child(tmp_path, *arguments)
+    assert 0 < seconds
+    assert 20 << 20 < peak < len(held)
