@@ -26,7 +26,7 @@ from compiler.frontend.external import ExternalData
 from compiler.reports import CompileOptions, CompileReport, StageTime, TargetReport
 from compiler.stages.finished import Finished, FinishedLibraries, externals_match, finished_key
 from compiler.stages.job import CompileJob
-from compiler.targets import TARGETS, TargetRow, find_target, get_target
+from compiler.targets import TargetRow, all_targets, find_target, get_target
 
 _FACTS = ("kernels", "constant_bytes", "peak_memory")
 
@@ -71,7 +71,7 @@ def _compile(job: CompileJob) -> CompileReport:
 
 def list_targets() -> tuple[TargetReport, ...]:
     """The targets that `compile_model` accepts, and what this machine can do with each."""
-    return tuple(_target_report(row, load_settings()) for row in TARGETS.values())
+    return tuple(_target_report(row, load_settings()) for row in all_targets())
 
 
 def can_compile(target: str | None = None, arch: str | None = None) -> Answer:

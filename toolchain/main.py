@@ -8,7 +8,8 @@ import re
 import signal
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from importlib import import_module
 from types import FrameType
 from typing import Annotated, cast
 
@@ -26,22 +27,6 @@ from compiler import (
     stop_all,
 )
 from toolchain import console
-from toolchain.commands import (
-    bench,
-    cache,
-    ci,
-    compile,  # noqa: A004
-    completion,
-    demo,
-    doctor,
-    inspect,
-    run,
-    setup,
-    targets,
-    verify,
-    zoo,
-)
-from toolchain.commands.image import app as image_app
 from toolchain.options import spread
 
 _EXIT_INTERRUPTED = 130
@@ -58,36 +43,54 @@ _CHOICE = re.compile(r"'([^']*)' is not one of (.*)")
 # ClickException.
 _ClickUsageError, _ClickException = typer.BadParameter.__mro__[1:3]
 
-app = typer.Typer(
-    name="tk",
-    help="From model.onnx to one verified, fast model library.",
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command("compile")(compile.compile_command)
-app.command("run")(run.run_command)
-app.command("verify")(verify.verify_command)
-app.command("bench")(bench.bench_command)
-app.command("inspect")(inspect.inspect_command)
-app.command("targets")(targets.targets_command)
-app.add_typer(image_app, name="image")
-app.command("doctor")(spread(doctor.doctor_command))
-app.command("setup")(spread(setup.setup_command))
-app.add_typer(zoo.app, name="zoo")
-app.add_typer(cache.app, name="cache")
-app.add_typer(ci.app, name="ci")
-app.command("demo")(demo.demo_command)
-app.command("completion")(completion.completion_command)
-app.command("complete-words", hidden=True)(completion.complete_words_command)
+_COMMANDS = {
+    "compile": "compile:compile_command",
+    "run": "run:run_command",
+    "verify": "verify:verify_command",
+    "bench": "bench:bench_command",
+    "inspect": "inspect:inspect_command",
+    "targets": "targets:targets_command",
+    "image": "image.app:app",
+    "doctor": "doctor:doctor_command",
+    "setup": "setup:setup_command",
+    "zoo": "zoo:app",
+    "cache": "cache:app",
+    "ci": "ci:app",
+    "demo": "demo:demo_command",
+    "completion": "completion:completion_command",
+    "complete-words": "completion:complete_words_command",
+}
+"""Where each command is, below `toolchain.commands`, in the order of `tk --help`: a function, or a group."""
+_HIDDEN = frozenset({"complete-words"})
+_KNOWS_OTHERS = frozenset({"demo", "complete-words"})
+"""Commands that call others, or list them."""
+
+
+def tk_app(names: Iterable[str] = _COMMANDS) -> typer.Typer:
+    """The commands of `tk`, or some of them: what a line does not name need not be imported."""
+    app = typer.Typer(
+        name="tk",
+        help="From model.onnx to one verified, fast model library.",
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(invoke_without_command=True)(root)
+    for name in names:
+        module, _, attribute = _COMMANDS[name].partition(":")
+        command = getattr(import_module(f"toolchain.commands.{module}"), attribute)
+        if isinstance(command, typer.Typer):
+            app.add_typer(command, name=name)
+        else:
+            app.command(name, hidden=name in _HIDDEN)(spread(command))
+    return app
 
 
 class Terminated(BaseException):
     """SIGTERM arrived; a BaseException so that no handler for errors swallows it."""
 
 
-@app.callback(invoke_without_command=True)
 def root(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
@@ -154,7 +157,8 @@ def _write_error(error: TkError) -> None:
 
 def _run(arguments: list[str]) -> int:
     try:
-        code = app(arguments, prog_name="tk", standalone_mode=False)
+        named = [name for name in arguments[:1] if name in _COMMANDS.keys() - _KNOWS_OTHERS]
+        code = tk_app(named or _COMMANDS)(arguments, prog_name="tk", standalone_mode=False)
     except SystemExit as error:
         code = error.code
     except typer.Abort:

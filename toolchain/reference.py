@@ -49,9 +49,9 @@ _EXIT_CODES = {
 
 def reference_page() -> str:
     """The whole page as Markdown."""
-    from toolchain.main import app
+    from toolchain.main import tk_app
 
-    group: Any = typer.main.get_command(app)
+    group: Any = typer.main.get_command(tk_app())
     parts = [_INTRODUCTION, *_commands("tk", group), _exit_codes(), _knobs()]
     return "\n".join(parts)
 

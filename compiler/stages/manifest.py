@@ -10,10 +10,11 @@ from typing import Any
 from compiler.core.files import sha256_bytes, sha256_file
 from compiler.graph.ir import Graph, Value
 from compiler.loops.text import print_func
+from compiler.render.device import Launch
 from compiler.render.host import HostPlan
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel, Step
-from compiler.targets.device import Images, Launch
+from compiler.targets.device import Images
 
 VERSION = 1
 """Raised whenever a field changes its meaning."""

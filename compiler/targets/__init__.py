@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from importlib import import_module
 
@@ -11,9 +11,9 @@ from compiler.targets.target import Target, TargetRow
 
 __all__ = [
     "DEFAULT_TARGET",
-    "TARGETS",
     "Target",
     "TargetRow",
+    "all_targets",
     "choose_targets",
     "find_target",
     "get_target",
@@ -29,25 +29,26 @@ _LANGUAGES = (
 )
 """The files of this package that have targets, each in its ROWS; a new one is a file and a line here."""
 
-ROWS: tuple[TargetRow, ...] = tuple(
-    row for name in _LANGUAGES for row in import_module(f"compiler.targets.{name}").ROWS
-)
 
-TARGETS: dict[str, TargetRow] = {row.name: row for row in ROWS}
+def all_targets() -> Iterator[TargetRow]:
+    """The row of every target, in order; a language is imported when its first target is asked for."""
+    for name in _LANGUAGES:
+        yield from import_module(f"compiler.targets.{name}").ROWS
 
-DEFAULT_TARGET = ROWS[0].name
+
+DEFAULT_TARGET = next(all_targets()).name
 """What a model is compiled for unless something else is asked for: the host's cores."""
 
 
 def find_target(name: str) -> TargetRow:
     """The row of a target by its name or an alias; raises UsageError for an unknown one."""
-    for row in TARGETS.values():
+    for row in all_targets():
         if matches(row, name):
             return row
-    known = [word for row in TARGETS.values() for word in (row.name, *row.aliases)]
+    known = [word for row in all_targets() for word in (row.name, *row.aliases)]
     raise UsageError(
         f"unknown target `{name}`",
-        why=f"known are {', '.join(TARGETS)}",
+        why=f"known are {', '.join(row.name for row in all_targets())}",
         hint=did_you_mean(name, known),
     )
 
@@ -96,7 +97,7 @@ def _named(texts: Sequence[str]) -> list[tuple[str, str]]:
         last = len(found)  # architectures do not go on across lists
         for part in text.split(","):
             name, colon, arch = part.strip().partition(":")
-            known = any(matches(row, name) for row in TARGETS.values())
+            known = any(matches(row, name) for row in all_targets())
             if not colon and not known and len(found) > last and found[-1][1]:
                 found[-1] = (found[-1][0], f"{found[-1][1]},{name}")
             else:

@@ -11,13 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from compiler.render.device import Launch
-
 if TYPE_CHECKING:
     from compiler.core.settings import Settings
+    from compiler.render.device import Launch
     from compiler.targets.target import Target
 
-__all__ = ["DeviceLanguage", "Image", "Images", "Launch", "Module", "Resource"]
+__all__ = ["DeviceLanguage", "Image", "Images", "Module", "Resource"]
 
 SOURCE = "source"
 """Kind of the image that every language has: the module's text."""

@@ -157,7 +157,7 @@ def run_raising(
         raise error
 
     monkeypatch.setenv("NO_COLOR", "1")
-    monkeypatch.setattr(main, "app", app)
+    monkeypatch.setattr(main, "tk_app", lambda _names: app)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return main.main([]), capsys.readouterr().err

@@ -108,7 +108,7 @@ def test_a_result_that_was_printed_stays_the_only_document(
 
 
 def in_process(app: typer.Typer, monkeypatch: pytest.MonkeyPatch) -> int:
-    monkeypatch.setattr(main, "app", app)
+    monkeypatch.setattr(main, "tk_app", lambda _names: app)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return main.main(["--json"])

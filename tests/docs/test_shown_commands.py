@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from tests.support.command import ROOT
-from toolchain.main import app
+from toolchain.main import tk_app
 
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 _END = {"|", ">", "<", "&&", "||", ";", "&", "then", "--", "..."}
@@ -53,7 +53,7 @@ SHOWN = [
 
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
     """The command that the words name, and what follows its name."""
-    found: Any = typer.main.get_command(app)
+    found: Any = typer.main.get_command(tk_app())
     while words and words[0] in getattr(found, "commands", {}):
         found, words = found.commands[words[0]], words[1:]
     return found, words

@@ -56,6 +56,21 @@ def test_commands_import_what_they_need(arguments: tuple[str, ...], needed: list
     assert loaded(words) == f"{needed} 0"
 
 
+def test_a_command_imports_no_other_commands_and_no_other_languages(library: str, own_cache: Path) -> None:
+    """What is in the cache is handed out without numpy, loops, or what other targets are made of."""
+    model = str(Path(library).with_suffix(".onnx"))
+    unneeded = ("numpy", "compiler.loops", "compiler.targets.cuda", "toolchain.commands.image.app")
+    probe = _PROBE.format(arguments=["compile", model, "-o", library], heavy=unneeded)
+    done = subprocess.run(
+        [sys.executable, "-c", probe],
+        env=environment({"TK_CACHE_DIR": str(own_cache)}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr.splitlines()[-1] == "[] 0"
+
+
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory, own_cache: Path) -> str:
     folder = tmp_path_factory.mktemp("quick")

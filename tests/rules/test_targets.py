@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from compiler.targets import TARGETS
+from compiler.targets import all_targets
 from tests.support.command import environment
 from tests.support.sources import ROOT, Source, violations
 
-NAMES = {word for row in TARGETS.values() for word in (row.name, *row.aliases)}
+NAMES = {word for row in all_targets() for word in (row.name, *row.aliases)}
 COMPOUND = {name for name in NAMES if "-" in name}
 """Names that can mean nothing else; the others are words of languages and vendors, too."""
 

@@ -21,7 +21,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 _IMPORTED = (
     "toolchain.main", "compiler.pipeline", "compiler.verify.check", "toolchain.images.named",
-    "toolchain.engine.client",
+    "toolchain.engine.client", "toolchain.commands.verify", "toolchain.commands.bench",
+    "toolchain.commands.image.app", "compiler.compile", "compiler.targets.sycl", "compiler.targets.opencl",
 )  # fmt: skip
 _READ_AT_START = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "OMP_", "OPENBLAS_")
 """Beginnings of variables that Python and its libraries read before any code of ours runs."""

@@ -24,7 +24,7 @@ from toolchain.engine.events import Event
 from toolchain.engine.progress import BuildDisplay, StepTimes
 from toolchain.engine.store import StoredImage
 from toolchain.images.named import plan_named
-from toolchain.main import app
+from toolchain.main import tk_app
 from toolchain.provision.obtain import Obtained
 from toolchain.web import UnreachableError
 
@@ -162,7 +162,7 @@ def test_what_processes_of_their_own_say_is_in_the_one_document(
     beside_each_other: list[BuildOptions], capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ["image", "build", "llvm-15", "cpu", "llvm-16", "--no-cache", "--json"]
-    assert app(words, prog_name="tk", standalone_mode=False) == 5
+    assert tk_app()(words, prog_name="tk", standalone_mode=False) == 5
     failed, made, killed = json.loads(capsys.readouterr().out)["images"]
     assert (failed["name"], failed["exit_code"]) == ("llvm-15", 5)
     assert (failed["error"]["what"], failed["error"]["where"]) == ("cannot build llvm-15", "log")
