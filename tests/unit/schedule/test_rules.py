@@ -15,9 +15,9 @@ from compiler.core.target import TargetFacts
 from compiler.graph.fuse_attention import fuse_attention
 from compiler.graph.ir import Value
 from compiler.loops.annotations import PREFETCH
-from compiler.loops.ir import GLOBAL, REGISTER, SCRATCH, Block, Const, For, ForKind, Func
+from compiler.loops.ir import GLOBAL, REGISTER, SCRATCH, Block, Const, For, ForKind, Func, If
 from compiler.loops.queries import variables
-from compiler.schedule.chooser import AnalyticChooser
+from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.schedule.layout_changes import layouts_of
 from compiler.schedule.rules import schedule_func
 from compiler.schedule.rules.vector.register_tile import (
@@ -28,6 +28,7 @@ from compiler.schedule.rules.vector.register_tile import (
     register_tiles,
 )
 from compiler.schedule.schedule import Schedule
+from tests.support.kernels import lower_all
 from tests.support.sketch import NARROW, Sketch, works
 from tests.support.works import dense, heads, layer_norm, norm_of_channels, swishes
 
@@ -122,6 +123,20 @@ def test_a_tile_takes_several_lines_of_a_narrow_image() -> None:
     lines, row, vectors, lane = loops[-4:]
     assert [trips(loop) for loop in (lines, row, vectors, lane)] == [2, 7, 2, LANES]
     assert sums.predicate is not None, "seven lines are no multiple of two"
+
+
+def test_no_step_of_a_sum_asks_whether_the_last_vector_is_there() -> None:
+    sketch = Sketch()
+    fused = sketch.fused(blocked(5, outer=48, image=17)(sketch))
+    func, layouts = list(works(fused, LANES))[1]
+    chosen = ReplayChooser({"conv.tile": (2, 13, 1)}, AnalyticChooser())
+    lowered = lower_all(schedule_func(func, layouts, WIDE, chosen).func, WIDE)
+    loops = [item for item in lowered.body.walk() if isinstance(item, For)]
+    written_out = {item.var.name for item in loops if item.kind is ForKind.UNROLLED}
+    asked = [item.cond for loop in loops for item in loop.body.walk() if isinstance(item, If)]
+    inside = [cond for cond in asked if variables(cond) & written_out]
+    assert inside, "tiles of two vectors, and those of one"
+    assert all(variables(cond) <= written_out for cond in inside), "decided where it is written out"
 
 
 def test_weights_from_memory_are_used_in_chunks_and_the_next_chunk_is_fetched() -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from math import prod
 
 import pytest
 
 from compiler.core.target import TargetFacts
-from compiler.loops.annotations import stage_of
+from compiler.loops.annotations import APART, stage_of
 from compiler.loops.ir import REGISTER, SCRATCH, Buffer, ForKind, Func
 from compiler.lower.place_allocations import place_allocations
 from compiler.schedule.chooser import AnalyticChooser, Chooser, Option, ReplayChooser
@@ -56,6 +57,17 @@ def test_transforms_stay_in_registers_written_out(plan: tuple[int, ...]) -> None
         (region,) = schedule.block(found[stage]).writes
         assert region.buffer.scope == REGISTER
         assert kinds(schedule, found[stage])[-3:] == [ForKind.UNROLLED] * 2 + [ForKind.VECTORIZED]
+
+
+@pytest.mark.parametrize(("registers", "rows"), [(32, 2), (16, 1)])
+def test_rows_are_made_in_pairs_where_registers_hold_them(registers: int, rows: int) -> None:
+    schedule = filtered("winograd-4", AnalyticChooser(), replace(WIDE, vector_registers=registers))
+    found = names(schedule)["result_rows"]
+    (region,) = schedule.block(found).writes
+    assert schedule.func.buffer(region.buffer.name).scope == REGISTER
+    loops = [schedule.loop(name) for name in schedule.loops(found)]
+    pair = next(number for number, loop in enumerate(loops) if APART in dict(loop.annotations))
+    assert prod(getattr(loop.extent, "value", 0) for loop in loops[pair + 1 : -1]) == rows * 6
 
 
 @pytest.mark.parametrize("plan", [WHOLE, BY_BANDS])

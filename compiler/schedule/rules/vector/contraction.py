@@ -167,6 +167,7 @@ class _Contraction:
     ) -> None:
         self.s, self.name, self.block, self.roles, self.panel = schedule, name, block, roles, panel
         self.lanes, self.facts, self.chooser = lanes, facts, chooser
+        self.remainder = False  # the last tile has fewer vectors, which inner loops must not ask about
 
     def run(self, epilogue: str | None) -> None:
         accumulator = self.block.target
@@ -283,6 +284,7 @@ class _Contraction:
         named = dict(zip([item.var.name for item in self.block.spatial], loops, strict=False))
         block_loop = named.pop(self.roles.lane.var.name)
         k_outer, k_tile = s.split(block_loop, (None, tile.vectors))
+        self.remainder = problem.vectors % tile.vectors != 0
         m_outer, rows = self._split_rows(problem, tile, named)
         reduce = self._split_reduce(reduce)
         others = list(named.values())
@@ -370,6 +372,8 @@ class _Contraction:
         s.reorder(*outer, chunk, *tiles, *reduce, *tile)
         s.annotate(chunk, PREFETCH, self.roles.packed.buffer.name)
         fused = fuse_all(s, outer)
+        if self.remainder:
+            s.annotate(fused, PARTITION, 1)
         s.reverse_compute_at(epilogue, fused)
         init = s.decompose_reduction(self.name, chunk)
         load, store = s.cache_inplace(self.name, sums, "register", tiles[-1])
@@ -387,6 +391,7 @@ class _Contraction:
         init = s.decompose_reduction(self.name, reduce[0])
         if self.panel is not None:
             place_panel(s, self.panel, fused, reduce[-1], self.lanes)
+        if self.panel is not None or self.remainder:
             s.annotate(fused, PARTITION, 1)
         for block in (init, self.name, epilogue):
             unroll_inside(s, block, at, reduce)

@@ -191,7 +191,7 @@ def schedule_winograd(schedule: Schedule, facts: TargetFacts, chooser: Chooser) 
     if not options:
         return False
     plan = Plan(*chooser.choose("winograd.plan", options))
-    _Winograd(schedule, shape, plan, lanes).run()
+    _Winograd(schedule, shape, plan, facts).run()
     return True
 
 
@@ -203,11 +203,17 @@ def _lanes_innermost(schedule: Schedule, shape: Shape, lanes: int) -> bool:
     return inside and stores_lanes(schedule.block(shape.result), 1, lanes)
 
 
+_BESIDE = 5
+"""Registers that a pair of rows of results needs beside the rows: the two parts that it is the sum and the
+difference of, a factor, and what comes after: a bias, a limit."""
+
+
 class _Winograd:
     """The steps of the rule, in the order in which they are applied."""
 
-    def __init__(self, schedule: Schedule, shape: Shape, plan: Plan, lanes: int) -> None:
-        self.s, self.shape, self.plan, self.lanes = schedule, shape, plan, lanes
+    def __init__(self, schedule: Schedule, shape: Shape, plan: Plan, facts: TargetFacts) -> None:
+        self.s, self.shape, self.plan = schedule, shape, plan
+        self.lanes, self.registers = facts.lanes(32), facts.vector_registers
         self.names = {stage: block.name for stage, block in stages(schedule.func).items()}
 
     def run(self) -> None:
@@ -250,7 +256,7 @@ class _Winograd:
         n, channels, y, x, lane = s.loops(self.shape.result)
         down, i = s.split(y, (None, self.shape.m))
         across, j = s.split(x, (None, self.shape.m))
-        pair, i = s.split(i, (None, 1 if self.shape.left % 2 else 2))  # of a pair, all is needed or nothing
+        pair, i = s.split(i, (None, 2 if self._pairs() else 1))
         s.annotate(pair, APART, 1)
         s.annotate(across, PARTITION, 1)
         chunk, vector = s.split(channels, (None, self.plan.vectors))
@@ -260,6 +266,10 @@ class _Winograd:
         band, down = s.split(down, (None, self.plan.band))
         s.reorder(n, band, chunk, vector, down, across, pair, i, j, lane)
         return [n, band], chunk, across, pair
+
+    def _pairs(self) -> bool:
+        """Whether rows p and -p of results are made together: of a pair, all is needed or nothing."""
+        return self.shape.left % 2 == 0 and 2 * self.shape.size + _BESIDE <= self.registers
 
     def _products(self, copy: str) -> None:
         """Register tiles of `rows` tiles of the image and `vectors` vectors of output channels."""
