@@ -35,7 +35,7 @@ FLOAT_FUNCTIONS: dict[str, Callable[..., Any]] = {
     "reciprocal": lambda x: 1.0 / x, "sin": np.sin, "cos": np.cos, "tan": np.tan, "asin": np.arcsin,
     "acos": np.arccos, "atan": np.arctan, "atan2": np.arctan2, "sinh": np.sinh, "cosh": np.cosh,
     "tanh": np.tanh, "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh,
-    "erf": _erf, "erfc": _erfc,
+    "erf": _erf, "erfc": _erfc, "exp_nonpositive": np.exp,
     "sigmoid": _sigmoid, "softplus": _softplus, "floor": np.floor, "ceil": np.ceil, "round": np.rint,
     "trunc": np.trunc, "abs": np.abs, "sign": np.sign, "fma": _fma, "fmod": np.fmod,
     "copysign": np.copysign, "hypot": np.hypot, "min": np.minimum, "max": np.maximum,

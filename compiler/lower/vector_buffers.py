@@ -2,8 +2,8 @@
 
 An accumulator tile of 2 x 14 x 16 floats becomes 28 vectors of 16, which a register machine can name.
 
-Where one statement alone stores to a private buffer, and not in all lanes, nobody can tell what the others
-hold: it stores whole vectors then.
+Where one statement alone stores to a private buffer, each time another vector and not in all lanes, nobody
+can tell what the others hold: it stores whole vectors then.
 """
 
 from __future__ import annotations
@@ -78,8 +78,22 @@ def _unmasked(alloc: Alloc, scope: Scope) -> Alloc:
     ((store, here),) = stores
     if store.mask is None or not _aligned(store.indices[0], here.known):
         return alloc
+    if not _apart(store.indices[0], here.known):
+        return alloc
     whole = store.replace(mask=None)
     return alloc.replace(body=rewrite_nodes(alloc.body, lambda item: whole if item == store else None))
+
+
+def _apart(index: Expr, sim: Simplifier) -> bool:
+    """Whether every iteration stores a vector of its own, so that no lane is another iteration's."""
+    assert isinstance(index, Ramp)
+    reach = index.lanes
+    for atom, factor in sorted(sim.linear(index.base).terms.items(), key=lambda term: abs(term[1])):
+        low, high = sim.interval(atom)
+        if abs(factor) < reach or low is None or high is None:
+            return False
+        reach += abs(factor) * (high - low)
+    return True
 
 
 def _common_lanes(alloc: Alloc, scope: Scope) -> int:

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec
 from compiler.core.diagnostics import BadInputError
 from compiler.loops.ir import Block, For, Func
 from compiler.schedule.errors import ScheduleError
+from compiler.schedule.primitives.algebra import FactorOut
 from compiler.schedule.primitives.base import Made, Primitive, Value
 from compiler.schedule.primitives.cache import CacheInplace, CacheRead, CacheWrite
 from compiler.schedule.primitives.inline import ComputeInline, ReverseComputeInline
@@ -77,6 +78,7 @@ class Schedule:
     reverse_compute_inline = method(ReverseComputeInline)
     decompose_reduction = method(DecomposeReduction)
     rfactor = method(RFactor)
+    factor_out = method(FactorOut)
     sample_tile = method(SampleTile)
     sample_categorical = method(SampleCategorical)
     sample_compute_location = method(SampleComputeLocation)

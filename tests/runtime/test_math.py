@@ -30,7 +30,7 @@ ALLOWED_ULP = {
     "exp": 4.0,
     "log": 4.0,
     "tanh": 4.0,
-    "erf": 4.0,
+    "erf": 6.0,
     "sigmoid": 4.0,
     "sin": 4.0,
     "cos": 4.0,

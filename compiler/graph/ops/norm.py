@@ -402,7 +402,7 @@ def _softmax_form(*, log: bool) -> Build:
         top = b.reduce("largest", rows, inner, lambda *i: widen(inputs[0][full(i)]), "max", kind)
 
         def power(*index: Expr) -> Expr:
-            return call("exp", widen(inputs[0][index]) - top[row(index)])
+            return call("exp_nonpositive", widen(inputs[0][index]) - top[row(index)])
 
         powers = b.compute("powers", out.shape, power, kind)
         total = b.reduce("total", rows, inner, lambda *i: powers[full(i)], "sum", kind)

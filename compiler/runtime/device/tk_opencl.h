@@ -190,6 +190,8 @@ TK_TYPES(TK_PREFETCH)
 #define TK_MATH(T, I, U)                                                                                        \
     TK_FUNCTION T tk_abs(T x) { return fabs(x); }                                                               \
     TK_FUNCTION T tk_reciprocal(T x) { return (T)(1) / x; }                                                     \
+    /* exp(x) where x <= 0. */                                                                                  \
+    TK_FUNCTION T tk_exp_nonpositive(T x) { return exp(x); }                                                    \
     /* The small exponential goes to the side where it does not cancel; nothing overflows. */                   \
     TK_FUNCTION T tk_sigmoid(T x) {                                                                             \
         const T e = exp(-fabs(x));                                                                              \

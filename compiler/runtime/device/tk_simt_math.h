@@ -81,6 +81,9 @@ template <class V> TK_INLINE V tk_mad(V a, V b, V c) { return a * b + c; }
 template <class V> TK_INLINE V tk_rsqrt(V x) { return tk_splat<V>(1) / tk_sqrt(x); }
 template <class V> TK_INLINE V tk_reciprocal(V x) { return tk_splat<V>(1) / x; }
 
+/* exp(x) where x <= 0. */
+template <class V> TK_INLINE V tk_exp_nonpositive(V x) { return tk_exp(x); }
+
 /* 1 / (1 + exp(-x)) without overflow: the small exponential goes to the side where it does not cancel. */
 template <class V> TK_INLINE V tk_sigmoid(V x) {
     const V e = tk_exp(-tk_abs(x)), one = tk_splat<V>(1);

@@ -116,6 +116,21 @@ template <class V> TK_INLINE V tk_exp(V x) {
     }
 }
 
+/* exp(x) where x <= 0, as of distances from the largest of a row: no upper limit to keep, and the smallest results may
+ * lose more: relative error 2^-23 + |x| * 2^-25, and what would be subnormal is 0. */
+template <class V> TK_INLINE V tk_exp_nonpositive(V x) {
+    if constexpr (tk_is_f64<V>) {
+        return tk_exp(x);
+    } else {
+        /* x * log2(e) = n + r, with the exponent of 2^n in the lowest bits of the shifted sum: 0 where n = -127. */
+        const V c = tk_larger(tk_splat<V>(-88.1f), x), log2e = tk_splat<V>(0x1.715476p0f);
+        const V magic = tk_splat<V>(0x1.8p23f + 127), shifted = tk_mad(c, log2e, magic);
+        const V r = tk_mad(c, log2e, magic - shifted);
+        const V core = tk_poly(r, 1.0f, 0x1.62e42ap-1f, 0x1.ebf9bap-3f, 0x1.c6b756p-5f, 0x1.3ceae2p-7f, 0x1.5bb9b6p-10f);
+        return core * tk_bitcast<V>(tk_bitcast<tk_bits<V>>(shifted) << 23);
+    }
+}
+
 /* exp(x) * 2^bias = (1 + core) * power, where that is a normal number: no limits to keep, one multiplication. */
 template <class V> struct tk_power { V core, power; };
 template <int bias, class V> TK_INLINE tk_power<V> tk_exp_parts(V x) {
@@ -248,14 +263,14 @@ template <class V> TK_INLINE V tk_erf(V x) {
     if constexpr (tk_is_f64<V>) {
         TK_LANE_BY_LANE(__builtin_erf, x)
     } else {
-        const V one = tk_splat<V>(1), size = tk_abs(x), t = tk_smaller(tk_splat<V>(4), size), square = t * t;
-        const V small = tk_poly(square, 0x1.06eba2p-3f, -0x1.812674p-2f, 0x1.ce0942p-4f, -0x1.b5a35cp-6f,
-                                0x1.4246d2p-8f, -0x1.273faap-11f);
-        /* log(1 - erf(t)) is smooth; erf(4) = 1 in f32 */
-        const V large = tk_poly(t, -0x1.661cb2p-12f, -0x1.2088eap0f, -0x1.46baecp-1f, -0x1.a65346p-4f,
-                                0x1.65cb7ep-6f, -0x1.825b06p-9f, 0x1.86dd9ap-13f);
-        const tk_power<V> p = tk_exp_parts<0>(large);
-        const V r = size > one ? one - tk_mad(p.core, p.power, p.power) : tk_mad(small, t, t);
+        /* A rational function: half the steps of 1 - exp(...), and one division, which runs beside them. From 3.93 on it
+         * is 1 in f32; below, the roundings of both polynomials add up to less than 6 ulp. */
+        const V t = tk_smaller(tk_splat<V>(3.93f), tk_abs(x)), square = t * t;
+        const V above = tk_poly(square, 0x1.20dd76p+0f, 0x1.86b29ep-3f, 0x1.b0710ap-5f, 0x1.ef5134p-9f,
+                                0x1.2a9e7cp-12f, 0x1.121158p-19f);
+        const V below = tk_poly(square, 1.0f, 0x1.013a62p-1f, 0x1.d3f9a6p-4f, 0x1.eb64e6p-7f, 0x1.3168a2p-10f,
+                                0x1.3eca3ap-15f);
+        const V r = tk_smaller(tk_splat<V>(1), t * above / below);
         return tk_copysign(r, x);
     }
 }

@@ -431,6 +431,26 @@ def test_the_only_store_to_a_private_buffer_fills_whole_vectors_where_they_do_no
     assert after.value.mask == mask, "memory of others is not touched"
 
 
+@pytest.mark.parametrize(("row", "kept"), [(24, False), (16, True)])
+def test_a_vector_that_ends_in_the_next_row_keeps_its_mask(row: int, *, kept: bool) -> None:
+    """Three vectors for rows of 13: the last one holds nothing, or the beginning of the row after."""
+    before = func(
+        f"""
+alloc t: f32[48] @scratch
+for r in 0..2 unrolled
+  for w in 0..3 unrolled
+    t[ramp(r * {row} + w * 8, 1, 8) where ramp(w * 8, 1, 8) < broadcast(13, 8)] = x[ramp(r * 8, 1, 8)]
+y[ramp(0, 1, 8)] = t[ramp({row}, 1, 8)]
+""",
+        "x: f32[16]",
+        "y: f32[8]",
+    )
+    (after,) = (
+        s for s in retype_vector_buffers(before).body.walk() if isinstance(s, Store) and s.buffer.name == "t"
+    )
+    assert (after.mask is not None) == kept
+
+
 def test_the_longer_unrolled_loop_goes_outside() -> None:
     before = func(
         """

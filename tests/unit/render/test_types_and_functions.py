@@ -140,6 +140,21 @@ def test_softplus_and_friends_at_the_ends(tmp_path: Path) -> None:
         np.testing.assert_allclose(got[name], wanted, rtol=1e-6, err_msg=name)
 
 
+def test_exponentials_of_distances_from_the_largest(tmp_path: Path) -> None:
+    """Less exact where they are small, 0 where f32 would lose digits; exact at 0, and NaN stays."""
+    b = Builder("distances")
+    x = b.input("x", (4001,))
+    func = b.finish([b.compute("y", (4001,), lambda i: call("exp_nonpositive", x[i]))])
+    values = np.linspace(-87.0, 0.0, 4001, dtype=np.float32)
+    kernel = CompiledKernel(lower_all(vectorised(func), HOST.facts), HOST, tmp_path)
+    got = kernel({"x": values})["y"]
+    error = np.abs(got / np.exp(values.astype(np.float64)) - 1.0)
+    assert (error <= 2.0**-22 + np.abs(values) * 2.0**-24).all()
+    ends = np.array([0.0, -0.0, -89.0, -3e38, -np.inf, np.nan], np.float32)
+    got = kernel({"x": np.resize(ends, 4001)})["y"]
+    np.testing.assert_array_equal(got, np.resize(np.array([1, 1, 0, 0, 0, np.nan], np.float32), 4001))
+
+
 def test_elements_picked_by_data(tmp_path: Path) -> None:
     b = Builder("gather")
     at, x = b.input("at", (N,), U8), b.input("x", (20,))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from compiler.loops.build import Builder
@@ -196,6 +198,53 @@ def test_refusals(step: str, arguments: tuple[str, ...], what: str, hint: str) -
     assert what in error.value.what
     assert hint in error.value.hint
     assert s.func == conv_direct()
+
+
+def weighted(steps: int = 6) -> Func:
+    """y = relu(c), c = sum of x * f * w, with a factor of the rows."""
+    b = Builder("weighted")
+    x, f, w = b.input("x", (4, steps)), b.input("f", (4,)), b.input("w", (steps, 5))
+    c = b.reduce("c", (4, 5), (steps,), lambda i, j, k: x[i, k] * (f[i] + 1.0) * w[k, j])
+    d = b.reduce("d", (4, 5), (steps,), lambda i, j, k: x[i, k] + w[k, j])
+    return b.finish([b.compute("y", (5, 4), lambda j, i: c[i, j] * d[i, j] - c[i, 0])])
+
+
+def test_a_factor_that_all_products_share_is_taken_out_of_the_sum() -> None:
+    before = weighted()
+    s = Schedule(before)
+    s.factor_out("c")
+    assert [region.buffer.name for region in s.block("c").reads] == ["x", "w"]
+    assert "f" in {region.buffer.name for region in s.block("y").reads}
+    checked(before, s)
+
+
+@pytest.mark.parametrize(
+    ("prepare", "block", "what"),
+    [
+        (lambda _: None, "y", "it is no sum of products"),
+        (lambda _: None, "d", "its products share no factor"),
+        (lambda s: s.factor_out("c"), "c", "its products share no factor"),
+        (lambda s: s.decompose_reduction("c", "c_i0"), "c", "it is no sum of products"),
+        (lambda s: s.transform_layout("c", "a, b -> a, b // 2, b % 2"), "c", "are not its indices"),
+    ],
+)
+def test_where_no_factor_is_taken_out(prepare: Callable[[Schedule], object], block: str, what: str) -> None:
+    s = Schedule(weighted())
+    prepare(s)
+    with pytest.raises(ScheduleError, match=what):
+        s.factor_out(block)
+
+
+def test_no_factor_is_taken_out_of_a_result() -> None:
+    s = Schedule(product())
+    with pytest.raises(ScheduleError, match="its products share no factor"):
+        s.factor_out("y")
+    b = Builder("f")
+    x, f = b.input("x", (4, 6)), b.input("f", (4,))
+    s = Schedule(b.finish([b.reduce("y", (4,), (6,), lambda i, k: x[i, k] * f[i])]))
+    with pytest.raises(ScheduleError, match="it is an output") as error:
+        s.factor_out("y")
+    assert "cache_write" in error.value.hint
 
 
 def test_an_update_needs_cache_inplace() -> None:

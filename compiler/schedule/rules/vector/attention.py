@@ -27,6 +27,7 @@ from compiler.schedule.errors import ScheduleError
 from compiler.schedule.primitives.operand import factors
 from compiler.schedule.program import Program, Site
 from compiler.schedule.rules.common import SMALL, fuse_all, strip_mine, unroll_inside
+from compiler.schedule.rules.vector.packing import Panel, place_panel
 from compiler.schedule.rules.vector.register_tile import ContractionProblem, register_tiles, uneven
 from compiler.schedule.rules.vector.row_nest import fill_row
 from compiler.schedule.schedule import Schedule
@@ -173,21 +174,21 @@ class _Attention:
     def __init__(self, schedule: Schedule, found: Attention, tile: AttentionTile, facts: TargetFacts) -> None:
         self.s, self.found, self.tile, self.facts = schedule, found, tile, facts
         self.lanes = facts.lanes(_BITS)
+        self.rank = len(schedule.site(found.scores).spatial) - 1
 
     def run(self) -> None:
         s, found = self.s, self.found
-        keys, panels = s.cache_operand(found.scores, 1, self._axes(found.scores, 1), SCRATCH)
-        weights, _ = s.cache_operand(found.weighting, 0, self._axes(found.weighting, 0), SCRATCH)
+        s.attempt(lambda copy: copy.factor_out(found.weighting))
+        keys = self._panels(found.scores, self.tile.keys)
+        weights = self._computed(found.weighting, 0)
         queries, values = self._computed(found.scores, 0), self._computed(found.weighting, 1)
         first, last = (self._to_registers(name) for name in (found.scores, found.weighting))
-        rank = len(s.func.buffer(panels).shape)
-        s.transform_layout(panels, lanes_last(rank, rank - 2, self.tile.keys * self.lanes))
+        between = [name for name in (*found.between, *weights) if name != first]
         _, keys_axis = self._by_lanes(found.scores, first, self.tile.keys)
         row, width_axis = self._by_lanes(found.weighting, last, self.tile.width)
         around, tile = self._tiles(last, row)
         panel = self._panel(last, width_axis, tile)
         s.compute_at(found.weighting, panel)
-        between = [name for name in (*found.between, weights) if name != first]
         for name in reversed(between):
             s.compute_at(name, tile)
         s.compute_at(first, tile)
@@ -200,11 +201,31 @@ class _Attention:
         for name in (*between, *queries):
             inside = s.loops(name)[s.loops(name).index(tile) + 1 :]
             fill_row(s, name, inside[0] if self.tile.rows > 1 else tile, self.facts)
-        for name in (keys, *values):
+        for name in values:
             s.vectorize(s.split(s.compute_at(name, around[-1])[-1], (None, self.lanes))[1])
+        self._align(first, *between)
+        place_panel(s, keys, around[-1], "", self.lanes)
         fused = fuse_all(s, around)
         if found.products >= SMALL:
             s.parallel(fused)
+
+    def _panels(self, block: str, vectors: int) -> Panel:
+        """The factor that lanes read, step after step in panels of some vectors."""
+        *others, lane, step = self._axes(block, 1)
+        copy, buffer = self.s.cache_operand(block, 1, (*others, step, lane), SCRATCH)
+        rank = len(others) + 2
+        by_panel = lanes_last(rank, rank - 1, vectors * self.lanes)
+        self.s.transform_layout(buffer, by_panel.reordered([*range(rank - 2), rank - 1, rank - 2, rank]))
+        strip_mine(self.s, copy, rank - 1, self.lanes)
+        return Panel(copy, buffer, whole=True)
+
+    def _align(self, *names: str) -> None:
+        """Rows of scores are whole panels, so that the last one is stored as the others."""
+        for name in names:
+            store = self.s.site(name).store
+            if extent_of(store.buffer.shape[-1]) == self.found.keys and len(store.indices) > self.rank:
+                panels = lanes_last(len(store.indices), len(store.indices) - 1, self.tile.keys * self.lanes)
+                self.s.transform_layout(store.buffer.name, panels)
 
     def _axes(self, block: str, operand: int) -> tuple[int, ...]:
         """The iterations that a factor depends on."""
