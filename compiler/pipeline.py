@@ -93,6 +93,8 @@ def _run_stages(job: CompileJob, clock: _Clock) -> CompileReport:
         laid_out = lay_out(fused, TargetLayoutCosts(target.facts))
         dump.model(LAYOUT, layouts_text(laid_out.layouts))
     with _build(job) as build:
+        if build is not None and job.options.emit == "library":
+            build.start_runtime()
         with clock.stage(*KERNEL_STAGES):
             work, steps = model_steps(laid_out, job)
             kernels, objects = make_kernels(work, job, build)
@@ -182,8 +184,8 @@ def _write_library(
 ) -> int:
     """Link everything into one file; returns its bytes."""
     made = tuple((item.kind, item.arch, item.data) for item in images.images)
-    devices = job.target.device.runtime if job.target.device is not None else ("none",)
-    contents = Contents(manifest, graph.input_names, graph.output_names, constants.write, made, devices)
+    inputs, outputs = graph.input_names, graph.output_names
+    contents = Contents(manifest, inputs, outputs, constants.write, made, build.runtime)
     return link_library(objects, contents, job.options.output, build.toolchain, build.cache)
 
 

@@ -7,7 +7,7 @@ say what is missing on a machine that cannot run the kernels. The same inputs gi
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -145,7 +145,8 @@ def link_library(
     `output` is replaced at the end, in one step. With PROGRAM_FLAGS it is a program. Raises BuildError when
     the compiler or linker refuses, and BadInputError for a tensor name that no C string can hold.
     """
-    runtime = _runtime_objects(toolchain, cache, contents.devices)
+    with ThreadPoolExecutor(max_workers=toolchain.jobs) as pool:
+        runtime = [item.result() for item in start_runtime(toolchain, cache, contents.devices, pool)]
     with private_directory("tk-link") as directory:
         names = _write_inputs(directory, contents, [*objects, *runtime])
         # Assembled on its own: inside a link the compiler would invent a name, which ends up in the library.
@@ -160,18 +161,18 @@ def link_library(
             return append_constants(linked, contents.constants, stream)
 
 
-def _runtime_objects(
-    toolchain: Toolchain, cache: ContentCache, devices: Sequence[str] = ("none",)
-) -> list[Path]:
-    """Objects of the runtime with its files for `devices`, compiled where the cache has none.
+def start_runtime(
+    toolchain: Toolchain, cache: ContentCache, devices: Sequence[str], pool: Executor
+) -> list[Future[Path]]:
+    """Objects of the runtime with its files for `devices`, compiled in `pool` where the cache has none.
 
-    Raises BuildError.
+    Raises BuildError through them. Started before there is a kernel, they are in the
+    cache when it comes to the link.
     """
     digest = headers_digest(INCLUDE, SOURCES)
     compile_one = partial(_runtime_object, toolchain=toolchain, cache=cache, headers=digest)
-    with ThreadPoolExecutor(max_workers=toolchain.jobs) as pool:
-        sources = [*sorted(SOURCES.glob("*.cpp")), *(SOURCES / "devices" / f"{name}.cpp" for name in devices)]
-        return list(pool.map(compile_one, sources))
+    sources = [*sorted(SOURCES.glob("*.cpp")), *(SOURCES / "devices" / f"{name}.cpp" for name in devices)]
+    return [pool.submit(compile_one, source) for source in sources]
 
 
 def headers_digest(*folders: Path) -> str:

@@ -11,7 +11,7 @@ from types import TracebackType
 from compiler.core.cache import ContentCache, content_key
 from compiler.core.compilers import compiled
 from compiler.core.settings import Settings
-from compiler.runtime.library import INCLUDE, Toolchain, headers_digest
+from compiler.runtime.library import INCLUDE, Toolchain, headers_digest, start_runtime
 from compiler.targets.target import Target
 from compiler.targets.toolchain import Cxx
 
@@ -19,7 +19,8 @@ from compiler.targets.toolchain import Cxx
 class KernelBuild(AbstractContextManager["KernelBuild"]):
     """Compiles sources in the background; use as a context manager and call `submit` for each source.
 
-    `hits` has the number of kernels in each whose object came from the cache; `toolchain` links them.
+    `hits` has the number of kernels in each whose object came from the cache; `toolchain` links them with the
+    runtime, which has the files for `runtime`.
     """
 
     def __init__(self, target: Target, settings: Settings, *, extra_flags: Sequence[str] = ()) -> None:
@@ -30,11 +31,16 @@ class KernelBuild(AbstractContextManager["KernelBuild"]):
         self.hits: dict[str, int] = {}
         self._pool = ThreadPoolExecutor(max_workers=settings.jobs)
         self._headers = headers_digest(INCLUDE)
+        self.runtime = target.device.runtime if target.device is not None else ("none",)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._pool.shutdown(wait=True, cancel_futures=error is not None)
+
+    def start_runtime(self) -> None:
+        """Compile the runtime meanwhile; where that fails, linking says so."""
+        start_runtime(self.toolchain, self.cache, self.runtime, self._pool)
 
     def submit(self, name: str, text: str, kernels: int = 1) -> Future[Path]:
         """Start compiling one source; the result is the path of the object. Raises BuildError through it.

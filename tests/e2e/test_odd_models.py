@@ -208,7 +208,16 @@ def of_batch(batch: int) -> dict[str, Case]:
     }  # fmt: skip
 
 
+LARGE = {
+    "cubic resizing, dealt out to threads": Case(
+        [node("Resize", "x roi scales", "y", mode="cubic")],
+        {"x": normal(1, 5, 32, 33)}, "y",
+        {"roi": np.zeros(0, np.float32), "scales": np.array([1, 1, 2.3, 1.7], np.float32)},
+    ),
+}  # fmt: skip
+
 CASES = {
+    **LARGE,
     **OUTPUTS,
     **{f"join {k}": v for k, v in JOINS.items()},
     **SHAPES,

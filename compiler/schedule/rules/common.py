@@ -10,7 +10,7 @@ from compiler.loops.index_map import IndexMap
 from compiler.loops.ir import CONSTANT, Binary, Block, Const, Expr, ForKind, Iter, Load, Store, Var
 from compiler.loops.layout import lanes_last
 from compiler.loops.queries import extent_of
-from compiler.schedule.program import Access, Site
+from compiler.schedule.program import Access, Program, Site
 from compiler.schedule.schedule import Schedule
 
 SMALL = 16_384
@@ -57,6 +57,8 @@ def _operations(expr: IRNode) -> int:
 
 def consumer(schedule: Schedule, name: str) -> str:
     """The block that a block is an intermediate of; itself where it is of none."""
+    if not _is_passing(schedule.site(name), schedule.program):
+        return name
     return next((last for last in reversed(schedule.blocks()) if name in intermediates(schedule, last)), name)
 
 
@@ -66,13 +68,19 @@ def intermediates(schedule: Schedule, name: str) -> list[str]:
     inside = {name}
     for other in reversed(schedule.blocks()):
         site, program = schedule.site(other), schedule.program
-        if not site.is_store or site.reduce or stage_of(site.block) or site.target in program.outputs:
+        if not _is_passing(site, program):
             continue
         readers = {reader.name for reader in program.readers(site.target)}
         if readers and readers <= inside and len(program.writers(site.target)) == 1:
             found.append(other)
             inside.add(other)
     return found[::-1]
+
+
+def _is_passing(site: Site, program: Program) -> bool:
+    """Whether a block only makes values for others: no result of the function, no reduction, no stage."""
+    kept = not site.is_store or site.reduce or stage_of(site.block) or site.target in program.outputs
+    return not kept
 
 
 def blocks_below(schedule: Schedule, loop: str) -> list[str]:

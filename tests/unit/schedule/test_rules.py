@@ -19,7 +19,7 @@ from compiler.loops.ir import GLOBAL, REGISTER, SCRATCH, Block, Const, For, ForK
 from compiler.loops.queries import variables
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.schedule.layout_changes import layouts_of
-from compiler.schedule.rules import schedule_func
+from compiler.schedule.rules import common, schedule_func
 from compiler.schedule.rules.vector.register_tile import (
     ContractionProblem,
     RegisterTile,
@@ -425,3 +425,21 @@ def test_tiles_that_share_rows_do_not_go_through_chunks() -> None:
     )
     assert len(chunk_options(RegisterTile(2, 7, 1), problem, 64, 1, WIDE)) > 1
     assert [one.value for one in chunk_options(RegisterTile(2, 4, 1), problem, 64, 1, WIDE)] == [(0,)]
+
+
+def test_the_parts_of_a_join_are_scheduled_without_looking_at_all_pairs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each part writes the result: nothing can be its consumer."""
+    asked: list[str] = []
+    plain = common.intermediates
+    monkeypatch.setattr(
+        common, "intermediates", lambda schedule, name: asked.append(name) or plain(schedule, name)
+    )
+
+    def join(s: Sketch) -> Value:
+        return s.emit("Concat", *(s.emit("Relu", s.input(1 + n % 7, 8)) for n in range(16)), axis=0)
+
+    (schedule,) = schedules(join)
+    assert len(schedule.blocks()) == 16
+    assert asked == []

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from compiler.core.diagnostics import BuildError, HostError, UsageError
 from compiler.core.settings import load_settings
+from compiler.runtime.library import start_runtime
 from compiler.targets import get_target
 from compiler.targets.build import KernelBuild
 from compiler.targets.cpu import cpu_flags, host_caches
@@ -187,6 +189,17 @@ def test_objects_are_cached_by_content(tmp_path: Path) -> None:
         first = first or made
     assert first == made
     assert first[0] != first[1]
+
+
+def test_the_runtime_is_compiled_while_kernels_are_made(tmp_path: Path) -> None:
+    """What links the library finds all of it in the cache."""
+    with KernelBuild(get_target("cpu"), settings(tmp_path)) as build:
+        build.start_runtime()
+    before = set(build.cache.root.rglob("*.o"))
+    with ThreadPoolExecutor(max_workers=1) as pool:
+        made = [item.result() for item in start_runtime(build.toolchain, build.cache, build.runtime, pool)]
+    assert before == set(made)
+    assert len(made) > 10
 
 
 def test_rejected_code_is_a_build_error(tmp_path: Path) -> None:

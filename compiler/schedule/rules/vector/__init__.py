@@ -30,8 +30,9 @@ def schedule_vectors(schedule: Schedule, facts: TargetFacts, chooser: Chooser) -
         if block is not None and block.is_reduction and not _placed(schedule, name):
             _reduction(schedule, block, facts, chooser)
     for name, block in schedule.program.blocks.items():
-        if not block.is_reduction and not _placed(schedule, name):
-            elementwise(schedule, consumer(schedule, name), facts)
+        for one in (consumer(schedule, name), name) if not block.is_reduction else ():
+            if not _placed(schedule, one):
+                elementwise(schedule, one, facts)
 
 
 def _reduction(schedule: Schedule, block: Block, facts: TargetFacts, chooser: Chooser) -> None:

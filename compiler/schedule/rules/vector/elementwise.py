@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import REGISTER, Binary, Const, Expr, Var
 from compiler.loops.queries import extent_of, iterations, variables
@@ -27,11 +29,20 @@ def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
         if shared and len(loops) == 1 and (extent := extent_of(block.spatial[-1].extent)) <= lanes:
             loops = list(schedule.split(loops[0], (None, extent)))  # a loop around the only vector
         _vectorize_inner(schedule, block, loops, lanes)
-    for other in reversed(shared) if loops else ():
-        schedule.attempt(_compute_once, other, loops[-1])
-    if loops and iterations(block.spatial) >= SMALL:
-        schedule.parallel(fuse_all(schedule, loops))
+    once = shared if loops else []
+    is_large = bool(loops) and iterations(block.spatial) >= SMALL
+    # What is read where is not always understood: then what is shared keeps loops of its own.
+    if not (once and schedule.attempt(_finish, loops, once, is_large=is_large)):
+        _finish(schedule, loops, (), is_large=is_large)
     return True
+
+
+def _finish(schedule: Schedule, loops: Sequence[str], once: Sequence[str], *, is_large: bool) -> None:
+    """Compute the blocks of `once` inside of the loops that feed on them, and run the loops in parallel."""
+    for other in reversed(once):
+        schedule.attempt(_compute_once, other, loops[-1])
+    if is_large:
+        schedule.parallel(fuse_all(schedule, loops))
 
 
 def _compute_once(schedule: Schedule, name: str, loop: str) -> None:
