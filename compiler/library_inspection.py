@@ -39,6 +39,7 @@ def inspect_library(path: Path, *, kernels: bool = False, check: bool = False) -
         library_bytes=path.stat().st_size,
         constant_bytes=manifest["constant_bytes"],
         arena_bytes=manifest["arena_bytes"],
+        sample_bytes=manifest.get("sample_bytes", 0),
         scratch_bytes=manifest["scratch_bytes"],
         toolchain=manifest["toolchain"],
         images=tuple(ImageInfo(**item) for item in manifest["images"]),

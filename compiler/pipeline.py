@@ -30,6 +30,7 @@ from compiler.core.diagnostics import BadInputError, BuildError
 from compiler.core.files import write_atomic
 from compiler.core.passes import PassEvent
 from compiler.frontend.onnx import import_model
+from compiler.frontend.open_dims import OpenDimensionsError
 from compiler.graph.convert import lay_out
 from compiler.graph.fuse import fuse
 from compiler.graph.fuse_attention import fuse_attention
@@ -51,6 +52,7 @@ from compiler.stages.dump import (
     REWRITE,
     kernel_file,
 )
+from compiler.stages.free_batch import import_free_batch
 from compiler.stages.job import KERNEL_STAGES, STAGES, CompileJob
 from compiler.stages.kernels import Kernel, make_kernels, model_steps
 from compiler.stages.layout_costs import TargetLayoutCosts
@@ -123,15 +125,18 @@ def _run_stages(job: CompileJob, clock: _Clock) -> CompileReport:
         cache_hits=sum(count for name, count in build.hits.items() if name != "host"),
         library_bytes=size,
         constant_bytes=constants.bytes,
-        peak_memory=plan.arena_bytes,
+        peak_memory=plan.arena_bytes + plan.sample_bytes,
         warnings=(*images.notes, *cache_trouble()),
     )
 
 
 def _import(job: CompileJob) -> Graph:
     options = job.options
-    # Binds are objects in options, which are read without numpy.
-    graph = import_model(job.model, options.shapes, options.binds, job.external, options.dims)  # type: ignore[arg-type]
+    try:
+        # Binds are objects in options, which are read without numpy.
+        graph = import_model(job.model, options.shapes, options.binds, job.external, options.dims)  # type: ignore[arg-type]
+    except OpenDimensionsError as error:
+        graph = import_free_batch(job, error)
     job.dump.model(IMPORT, graph)
     return graph
 

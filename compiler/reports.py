@@ -182,7 +182,8 @@ class LibraryReport:
 
     `images` are what a device may load. `module_replays`: whether the source among them is the replayed text
     of all kernels, None when that was not tried or there is none. `tf32`: whether factors of f32 may have
-    been rounded to tf32, as was asked for.
+    been rounded to tf32, as was asked for. `sample_bytes`: memory for each sample of a free batch, beside the
+    arena.
     """
 
     path: Path
@@ -201,6 +202,7 @@ class LibraryReport:
     images: tuple[ImageInfo, ...] = ()
     module_replays: bool | None = None
     tf32: bool = False
+    sample_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

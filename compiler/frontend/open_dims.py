@@ -35,22 +35,27 @@ class OpenInput:
 
 
 class OpenDimensionsError(UsageError):
-    """Inputs have dimensions without a value; `options` are words of a command line that would give them."""
+    """Inputs have dimensions without a value; `options` are words of a command line that would give them.
 
-    def __init__(self, inputs: Sequence[OpenInput], where: str) -> None:
+    no_batch: why a library for any extent of the first dimension cannot be made.
+    """
+
+    def __init__(self, inputs: Sequence[OpenInput], where: str, no_batch: str = "") -> None:
         self.inputs = tuple(inputs)
         self.options = example(self.inputs)
+        self.no_batch = no_batch
         count = len(_free(self.inputs))
+        fixed = [f"it cannot stay free as a batch: {no_batch}"] if no_batch else []
         super().__init__(
             f"the model has {counted(count, 'dimension')} without a value",
             where=where,
-            why="\n".join(["", *_rows(self.inputs)]),
+            why="\n".join(["", *_rows(self.inputs), *fixed]),
             hint=f"give values, for example {shlex.join(self.options)}",
         )
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copy with the inputs, also across process pools."""
-        return (OpenDimensionsError, (self.inputs, self.where))
+        return (OpenDimensionsError, (self.inputs, self.where, self.no_batch))
 
 
 def open_dimensions(
@@ -65,6 +70,19 @@ def open_dimensions(
             known = None if shape is None else tuple(symbols.get(one, one) for one in shape)  # type: ignore[arg-type]
             found.append(OpenInput(name, known, left))
     return tuple(found)
+
+
+def batch_name(inputs: Sequence[OpenInput]) -> str | None:
+    """What a model calls the first dimension of its inputs, where no other one is open; "batch" without name.
+
+    None where more is open, or dimensions of several names.
+    """
+    firsts = {one.declared[0] for one in inputs if one.declared}
+    others = [item for one in inputs for item in (one.declared or ("",))[1:] if isinstance(item, str)]
+    if len(firsts) != 1 or others or any(not one.declared for one in inputs):
+        return None
+    name = str(next(iter(firsts)))
+    return name or ("batch" if len(inputs) == 1 else None)
 
 
 def declared_text(declared: Declared) -> str:

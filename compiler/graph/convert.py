@@ -38,10 +38,28 @@ class LaidOut:
         """The tensors that lie inside others."""
         return find_aliases(self.fused, self.layouts)
 
+    @cached_property
+    def roots(self) -> dict[Value, Alias]:
+        """The memory of each tensor without its own: views and parts of concatenations, seen through."""
+        inside = {view: Alias(source, 0) for source, view in self.fused.views} | self.aliases
+        return {value: _outermost(value, inside) for value in inside}
+
+    def elements(self, value: Value) -> int:
+        """How many a tensor holds as it lies in memory."""
+        layout = self.layouts.get(value)
+        return layout.size if layout else value.type.size
+
     @property
     def computed(self) -> list[Group]:
         """The groups that are kernels, in order: all but concatenations whose parts are in place already."""
         return [group for group in self.fused.groups if not is_in_place(group, self.aliases)]
+
+
+def _outermost(value: Value, inside: Mapping[Value, Alias]) -> Alias:
+    offset = 0
+    while value in inside:
+        value, offset = inside[value].parent, offset + inside[value].offset
+    return Alias(value, offset)
 
 
 def lay_out(fused: FusedGraph, costs: LayoutCosts) -> LaidOut:

@@ -106,11 +106,20 @@ class NodeInfo:
     out_types: tuple[TensorType, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A free batch dimension: what the model calls it, and its largest extent."""
+
+    name: str
+    largest: int
+
+
 @dataclass(frozen=True)
 class Graph:
     """Operators in topological order between inputs and outputs.
 
     `input_names` and `output_names` are the model's names, in order; two outputs may be the same value.
+    With a `batch` everything but constants is of one sample; the model does the same with each of them.
     """
 
     inputs: tuple[Value, ...]
@@ -119,6 +128,7 @@ class Graph:
     constants: Mapping[Value, Array]
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
+    batch: Batch | None = None
 
     @cached_property
     def producers(self) -> Mapping[Value, Node]:
@@ -182,7 +192,7 @@ class Graph:
 
 def _text_lines(graph: Graph) -> Iterator[str]:
     """The readable dump, one line per value or node; deterministic."""
-    yield "graph"
+    yield "graph" + (f"  # one of 1..{graph.batch.largest} samples" if graph.batch else "")
     for value, name in zip(graph.inputs, graph.input_names, strict=True):
         yield f"  input  {value}: {value.type}  # {json.dumps(name)}"
     for value, array in graph.constants.items():

@@ -32,6 +32,9 @@ class MemoryPlan:
     bytes: int
 
 
+NO_MEMORY = MemoryPlan({}, 0)
+
+
 def plan_memory(lifetimes: Sequence[Lifetime]) -> MemoryPlan:
     """Place all tensors; two that are alive at the same step never overlap."""
     placed: list[tuple[int, int, Lifetime]] = []  # (offset, end, lifetime), by offset

@@ -67,6 +67,7 @@ __all__ = [
     "GLOBAL",
     "LOGICAL",
     "REGISTER",
+    "SAMPLES",
     "SCRATCH",
     "SHARED",
     "UNARY",
@@ -327,6 +328,11 @@ class AsyncWait(Stmt):
 
 WORKSPACE = "workspace"
 """Func attribute: how many parameters just before the outputs are workspace."""
+
+
+SAMPLES = "samples"
+"""Func attribute of a function for one sample of a batch: the largest batch, then how many elements lie from
+one sample to the next in each parameter but workspace, 0 where all share it. Lowering adds the loop."""
 
 
 @node

@@ -20,6 +20,7 @@ from compiler.lower.loop_kinds import settle_loop_kinds
 from compiler.lower.lower_blocks import lower_blocks
 from compiler.lower.merge_threads import merge_threads
 from compiler.lower.order_unrolled import order_unrolled
+from compiler.lower.over_samples import over_samples
 from compiler.lower.partition_loops import partition_loops
 from compiler.lower.place_allocations import place_allocations
 from compiler.lower.place_shared import place_shared
@@ -59,6 +60,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("storage_rewrite", storage_rewrite),
     ("order_unrolled", lambda func, _: order_unrolled(func)),
     ("insert_prefetch", insert_prefetch),
+    ("over_samples", lambda func, _: over_samples(func)),
     ("simplify", lambda func, _: _simplify(func)),
     ("verify_launch", verify_launch),
 )

@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from compiler.core.types import DType
 
-PLAN_VERSION = 3
+PLAN_VERSION = 4
 _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "bf": 4, "b": 6}
 
 
@@ -26,11 +26,15 @@ class ArgKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanArg:
-    """One argument of a step: input or output `index` of the model (else 0), plus `offset` bytes."""
+    """One argument of a step: input or output `index` of the model (else 0), plus `offset` bytes.
+
+    And `sample_offset` bytes for each sample of a free batch.
+    """
 
     kind: ArgKind
     index: int = 0
     offset: int = 0
+    sample_offset: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,8 @@ class HostPlan:
 
     device: the launches that take the place of the steps' calls; None where kernels are host code.
     features: names of processor features that the kernels need. threads: default, 0 = one per core.
-    All sizes are in bytes; scratch_bytes is for each thread.
+    All sizes are in bytes; scratch_bytes is for each thread, sample_bytes what the arena has besides for each
+    sample of a free batch, the first of the symbols.
     """
 
     inputs: tuple[PlanTensor, ...]
@@ -115,6 +120,7 @@ class HostPlan:
     symbols: tuple[PlanSymbol, ...] = ()
     threads: int = 0
     device: DevicePlan | None = None
+    sample_bytes: int = 0
 
 
 def render_plan(plan: HostPlan) -> str:
@@ -127,7 +133,11 @@ def render_plan(plan: HostPlan) -> str:
     for name, items in tensors:
         parts += _tensors(name, items)
     parts += _table("tk_symbol", "symbols", [_braces(s.minimum, s.maximum, s.divisor) for s in plan.symbols])
-    args = [_braces(int(arg.kind), arg.index, arg.offset) for step in plan.steps for arg in step.args]
+    args = [
+        _braces(int(arg.kind), arg.index, arg.offset, arg.sample_offset)
+        for step in plan.steps
+        for arg in step.args
+    ]
     parts += _table("tk_arg", "args", args)
     parts += _table("tk_step", "steps", _steps(plan))
     parts += _table("char *const", "features", [f'"{_checked(name)}"' for name in plan.features])
@@ -156,7 +166,7 @@ def _fields(plan: HostPlan, args: int) -> list[str]:
     numbers = (*counts, len(plan.features), plan.threads)
     sizes = (plan.arena_bytes, plan.scratch_bytes, plan.constants_bytes)
     device = "nullptr" if plan.device is None else "&device"
-    return [*map(str, numbers), *pointers, *map(str, sizes), device]
+    return [*map(str, numbers), *pointers, *map(str, sizes), device, str(plan.sample_bytes)]
 
 
 def _tensors(name: str, items: Sequence[PlanTensor]) -> list[str]:

@@ -31,6 +31,7 @@ from compiler.runtime.tensors import (
     aligned_empty,
     as_input,
     dtype_name,
+    extents_of,
     lies_on_device,
     numpy_dtype,
     pick,
@@ -225,7 +226,8 @@ class Context(AbstractContextManager["Context"]):
         pick("input", self.model.inputs, inputs)
         pick("output", self.model.outputs, out or {})
         arrays = [as_input(info, inputs[info.name]) for info in self.model.inputs]
-        return BoundRun(self, arrays, [_output(info, out) for info in self.model.outputs])
+        extents = extents_of(self.model.inputs, arrays)
+        return BoundRun(self, arrays, [_output(info, out, extents) for info in self.model.outputs])
 
     def profile(self, inputs: Mapping[str, object]) -> tuple[StepTime, ...]:
         """One inference with the time of each step."""
@@ -303,25 +305,28 @@ class BoundRun:
         _check(self._api, status, str(self.context.model.path))
 
 
-def _output(info: TensorSpec, out: Mapping[str, object] | None) -> Array | DeviceTensor:
+def _output(
+    info: TensorSpec, out: Mapping[str, object] | None, extents: Mapping[int, int]
+) -> Array | DeviceTensor:
+    shape = info.shape_at(extents)
     if out is None or info.name not in out:
-        return aligned_empty(info.largest_shape, numpy_dtype(info.dtype))
+        return aligned_empty(shape, numpy_dtype(info.dtype))
     given = out[info.name]
     if lies_on_device(given):
         return DeviceTensor(info.name, given)  # the library checks the rest
     array = cast(Array, given)
-    problem = _output_problem(info, array)
+    problem = _output_problem(info, array, shape)
     if problem:
         raise BadInputError(f"the array for output {info.name!r} does not fit", why=problem)
     return array
 
 
-def _output_problem(info: TensorSpec, array: Array) -> str:
-    """What keeps `array` from taking the largest size of an output; empty when nothing does."""
+def _output_problem(info: TensorSpec, array: Array, shape: tuple[int, ...]) -> str:
+    """What keeps `array` from taking an output of this shape, or the largest; empty when nothing does."""
     if array.dtype != numpy_dtype(info.dtype):
         return f"it holds {array.dtype}, the output is {info.dtype}"
-    if array.shape != info.largest_shape:
-        return f"its shape is {array.shape}, the output takes {info.largest_shape}"
+    if array.shape not in (shape, info.largest_shape):
+        return f"its shape is {array.shape}, the output takes {shape}"
     if not array.flags.c_contiguous or not array.flags.writeable:
         return "it is not contiguous and writeable"
     return ""

@@ -60,6 +60,13 @@ class TensorSpec:
         """The shape with every symbolic dimension at its maximum."""
         return tuple(dim.maximum if isinstance(dim, SymbolicDim) else dim for dim in self.shape)
 
+    def shape_at(self, extents: Mapping[int, int]) -> tuple[int, ...]:
+        """The shape where symbols have these extents; those that are not there have their maximum."""
+        return tuple(
+            extents.get(dim.symbol, dim.maximum) if isinstance(dim, SymbolicDim) else dim
+            for dim in self.shape
+        )
+
 
 def dtype_name(dtype: DLDataType) -> str:
     """The numpy name of a DLPack element type."""
@@ -166,6 +173,16 @@ def _from_dlpack(info: TensorSpec, value: Any) -> Array:
             why=str(error),
             hint="move it to the CPU first",
         ) from error
+
+
+def extents_of(infos: Sequence[TensorSpec], arrays: Sequence[Array | DeviceTensor]) -> dict[int, int]:
+    """What the inputs say of symbols; what does not fit is left to the library to refuse."""
+    found: dict[int, int] = {}
+    for info, array in zip(infos, arrays, strict=True):
+        for dim, extent in zip(info.shape, array.shape, strict=False):
+            if isinstance(dim, SymbolicDim) and dim.minimum <= extent <= dim.maximum:
+                found.setdefault(dim.symbol, extent)
+    return found
 
 
 def pick(kind: str, infos: Sequence[TensorSpec], given: Mapping[str, object]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from compiler.core.progress import Steps
 from compiler.graph.convert import LaidOut
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Value
-from compiler.graph.to_loops import Derived, group_func
-from compiler.loops.ir import CONSTANT, Func
+from compiler.graph.to_loops import Derived, GroupFunc, group_func
+from compiler.loops.ir import CONSTANT, SAMPLES, Func
 from compiler.loops.layout import Layout
 from compiler.loops.queries import static_shape
 from compiler.loops.text import parse_func, print_func
@@ -86,10 +86,22 @@ def model_steps(laid_out: LaidOut, job: CompileJob) -> tuple[list[Work], list[St
     known: dict[Work, int] = {}
     steps: list[Step] = []
     for group in laid_out.computed:
-        made = group_func(group, constants, choose, pieces=not facts.binds_threads)
+        made = _of_samples(group_func(group, constants, choose, pieces=not facts.binds_threads), laid_out)
         number = known.setdefault(work_of(made, laid_out.layouts), len(known))
         steps.append(Step(number, group, made.values, made.derived))
     return list(known), steps
+
+
+def _of_samples(made: GroupFunc, laid_out: LaidOut) -> GroupFunc:
+    """The function with the way from one sample of a free batch to the next in each of its tensors."""
+    graph, roots = laid_out.fused.graph, laid_out.roots
+    if graph.batch is None:
+        return made
+    shared = graph.constants.keys() | made.derived.keys()
+    memory = [roots[value].parent if value in roots else value for value in made.values]
+    steps = tuple(0 if root in shared else laid_out.elements(root) for root in memory)
+    attrs = (*made.func.attrs, (SAMPLES, (graph.batch.largest, *steps)))
+    return replace(made, func=made.func.replace(attrs=attrs))
 
 
 def make_kernels(

@@ -40,9 +40,11 @@ def model_manifest(
         "model_sha256": sha256_file(job.model),
         "toolchain": images.toolchain,
         "environment": dict(sorted(job.options.environment.items())),
-        "inputs": [_tensor(n, v) for n, v in zip(graph.input_names, graph.inputs, strict=True)],
-        "outputs": [_tensor(n, v) for n, v in zip(graph.output_names, graph.outputs, strict=True)],
+        "inputs": [_tensor(graph, n, v) for n, v in zip(graph.input_names, graph.inputs, strict=True)],
+        "outputs": [_tensor(graph, n, v) for n, v in zip(graph.output_names, graph.outputs, strict=True)],
+        "batch": asdict(graph.batch) if graph.batch is not None else None,
         "arena_bytes": plan.arena_bytes,
+        "sample_bytes": plan.sample_bytes,
         "scratch_bytes": plan.scratch_bytes,
         "constant_bytes": plan.constants_bytes,
         "flops": sum(step.group.flops for step in steps),
@@ -55,8 +57,11 @@ def model_manifest(
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _tensor(name: str, value: Value) -> dict[str, Any]:
-    return {"name": name, "dtype": str(value.type.dtype), "shape": list(value.type.shape)}
+def _tensor(graph: Graph, name: str, value: Value) -> dict[str, Any]:
+    """With the name of its free dimension, if it has one."""
+    first = () if graph.batch is None else (graph.batch.name,)
+    shape = [*first, *value.type.shape[len(first) :]]
+    return {"name": name, "dtype": str(value.type.dtype), "shape": shape}
 
 
 def _kernel(kernel: Kernel, steps: Sequence[Step]) -> dict[str, Any]:

@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from compiler.graph.alias import Alias
 from compiler.graph.convert import LaidOut
-from compiler.graph.ir import Graph, Value
-from compiler.graph.memory import Lifetime, MemoryPlan, plan_memory
-from compiler.loops.layout import Layout
-from compiler.render.host import ArgKind, HostPlan, PlanArg, PlanDim, PlanStep, PlanTensor
+from compiler.graph.ir import Batch, Graph, Value
+from compiler.graph.memory import NO_MEMORY, Lifetime, MemoryPlan, plan_memory
+from compiler.render.host import ArgKind, HostPlan, PlanArg, PlanDim, PlanStep, PlanSymbol, PlanTensor
 from compiler.stages.constants import ConstantPool
 from compiler.stages.device import device_plan
 from compiler.stages.dump import PLAN
@@ -34,16 +32,21 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Where each tensor lies, and each step's workspaces, and the memory plan that this comes from."""
+    """Where each tensor lies, and each step's workspaces, and the memory plan that this comes from.
+
+    samples: the plan of what there is once for each sample of a free batch, which lies behind `plan`. As all
+    tensors in it grow alike, so do the places: they are multiples of the batch.
+    """
 
     slots: Mapping[Value, PlanArg]
     workspace: tuple[tuple[PlanArg, ...], ...]
     plan: MemoryPlan
+    samples: MemoryPlan = NO_MEMORY
 
 
 def plan_storage(laid_out: LaidOut, steps: Sequence[Use]) -> Storage:
     """Give every tensor that a step touches its slot."""
-    graph, roots = laid_out.fused.graph, _roots(laid_out)
+    graph, roots = laid_out.fused.graph, laid_out.roots
     fixed = {value: PlanArg(ArgKind.INPUT, number) for number, value in enumerate(graph.inputs)}
     for number, value in enumerate(graph.outputs):
         fixed.setdefault(roots[value].parent if value in roots else value, PlanArg(ArgKind.OUTPUT, number))
@@ -53,15 +56,21 @@ def plan_storage(laid_out: LaidOut, steps: Sequence[Use]) -> Storage:
             root = roots[value].parent if value in roots else value
             if root not in fixed and root not in graph.constants:
                 spans.setdefault(root, []).append(number)
-    lifetimes = [
-        Lifetime(root, _bytes(root, laid_out.layouts), min(numbers), max(numbers))
-        for root, numbers in spans.items()
+    tensors = [
+        Lifetime(root, _bytes(laid_out, root), min(numbers), max(numbers)) for root, numbers in spans.items()
     ]
-    for number, step in enumerate(steps):
-        lifetimes += [Lifetime((number, n), size, number, number) for n, size in enumerate(step.workspace)]
-    plan = plan_memory(lifetimes)
+    work = [
+        Lifetime((number, n), size, number, number)
+        for number, step in enumerate(steps)
+        for n, size in enumerate(step.workspace)
+    ]
     slots = dict(fixed)
-    slots.update({root: PlanArg(ArgKind.ARENA, 0, plan.offsets[root]) for root in spans})
+    if graph.batch is None:
+        plan, samples = plan_memory([*tensors, *work]), NO_MEMORY
+        slots.update({root: PlanArg(ArgKind.ARENA, 0, plan.offsets[root]) for root in spans})
+    else:
+        plan, samples = plan_memory(work), plan_memory(tensors)
+        slots.update({root: PlanArg(ArgKind.ARENA, 0, plan.bytes, samples.offsets[root]) for root in spans})
     for value, inside in roots.items():
         if inside.parent in slots:
             base = slots[inside.parent]
@@ -70,26 +79,11 @@ def plan_storage(laid_out: LaidOut, steps: Sequence[Use]) -> Storage:
         tuple(PlanArg(ArgKind.ARENA, 0, plan.offsets[number, n]) for n in range(len(step.workspace)))
         for number, step in enumerate(steps)
     )
-    return Storage(slots, workspace, plan)
+    return Storage(slots, workspace, plan, samples)
 
 
-def _roots(laid_out: LaidOut) -> dict[Value, Alias]:
-    """The memory of each tensor that has none of its own: views and parts of concatenations, seen through."""
-    inside = {view: Alias(source, 0) for source, view in laid_out.fused.views} | laid_out.aliases
-    return {value: _outermost(value, inside) for value in inside}
-
-
-def _outermost(value: Value, inside: Mapping[Value, Alias]) -> Alias:
-    offset = 0
-    while value in inside:
-        value, offset = inside[value].parent, offset + inside[value].offset
-    return Alias(value, offset)
-
-
-def _bytes(value: Value, layouts: Mapping[Value, Layout]) -> int:
-    layout = layouts.get(value)
-    size = layout.size if layout else value.type.size
-    return (size * value.type.dtype.bits + 7) // 8
+def _bytes(laid_out: LaidOut, value: Value) -> int:
+    return (laid_out.elements(value) * value.type.dtype.bits + 7) // 8
 
 
 # ---------------------------------------------------------------- what the runtime executes
@@ -114,13 +108,15 @@ def plan_model(
         args[first_output:first_output] = storage.workspace[number]
         plan_steps.append(PlanStep(kernel.number, tuple(args), kernel.number))
     plan = HostPlan(
-        inputs=tuple(_tensor(value) for value in graph.inputs),
-        outputs=tuple(_tensor(value) for value in graph.outputs),
+        inputs=tuple(_tensor(value, graph.batch) for value in graph.inputs),
+        outputs=tuple(_tensor(value, graph.batch) for value in graph.outputs),
         steps=tuple(plan_steps),
         arena_bytes=storage.plan.bytes,
+        sample_bytes=storage.samples.bytes,
         scratch_bytes=max((kernel.scratch_bytes for kernel in kernels), default=0),
         constants_bytes=constants.bytes,
         features=target.features,
+        symbols=(PlanSymbol(1, graph.batch.largest),) if graph.batch is not None else (),
         threads=job.options.threads or 0,
         device=device_plan(target.text, kernels, plan_steps) if target.device is not None else None,
     )
@@ -139,5 +135,10 @@ def _arg(number: int, value: Value, kernel: Kernel, storage: Storage, constants:
     return found or PlanArg(ArgKind.CONST, 0, constants.offset(value, kernel.maps(number)))
 
 
-def _tensor(value: Value) -> PlanTensor:
-    return PlanTensor(value.type.dtype, tuple(PlanDim(extent) for extent in value.type.shape))
+def _tensor(value: Value, batch: Batch | None) -> PlanTensor:
+    fixed = tuple(PlanDim(extent) for extent in value.type.shape)
+    return PlanTensor(value.type.dtype, fixed if batch is None else (PlanDim(0, _BATCH), *fixed[1:]))
+
+
+_BATCH = 0
+"""The one symbol of a plan: the free batch."""

@@ -47,6 +47,8 @@ def plan_text(
 
 def _sizes(plan: HostPlan) -> Iterator[str]:
     yield f"arena      {plan.arena_bytes} bytes"
+    if plan.symbols:
+        yield f"           {plan.sample_bytes} bytes more for each sample"
     yield f"scratch    {plan.scratch_bytes} bytes a thread"
     yield f"constants  {plan.constants_bytes} bytes"
 
@@ -68,5 +70,6 @@ def _calls(steps: Sequence[Step], plan: HostPlan) -> Iterator[str]:
 
 def _place(item: PlanArg) -> str:
     if item.kind in (ArgKind.CONST, ArgKind.ARENA):
-        return f"{item.kind.name.lower()}+{item.offset}"
+        samples = f"+samples*{item.sample_offset}" if item.sample_offset else ""
+        return f"{item.kind.name.lower()}+{item.offset}{samples}"
     return f"{item.kind.name.lower()} {item.index}" + (f"+{item.offset}" if item.offset else "")

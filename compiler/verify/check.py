@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from compiler.core.files import sha256_file
 from compiler.core.progress import Progress, Steps, silent
 from compiler.frontend.functions import check_size
 from compiler.frontend.proto import read_model
-from compiler.runtime.tensors import TensorSpec, numpy_dtype
+from compiler.runtime.tensors import TensorSpec, extents_of, numpy_dtype
 from compiler.verify.compare import Array, compare, worse
 from compiler.verify.device import load_anywhere
 from compiler.verify.inputs import read_feeds
@@ -38,7 +39,8 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
             "the library was made from another model file, or from this one before it was changed",
         )
     context = library.context(request.threads)
-    length = reduction_length(proto, {one.name: one.largest_shape for one in library.inputs})
+    largest = read_feeds(library.inputs, request.inputs, request.seed, request.runs - 1)
+    length = reduction_length(proto, {name: array.shape for name, array in largest.items()})
     bound = bound_arrays(proto, request.binds)
     tf32 = bool(library.manifest.get("tf32"))
     if tf32 and request.tolerance is None:
@@ -48,7 +50,8 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
     for run in range(request.runs):
         feeds = read_feeds(library.inputs, request.inputs, request.seed, run)
         expected = reference_outputs(reference, {**feeds, **bound}, request)
-        actual = context.run(feeds, out=poisoned(library.outputs))
+        extents = extents_of(library.inputs, [feeds[one.name] for one in library.inputs])
+        actual = context.run(feeds, out=poisoned(library.outputs, extents))
         for one in compare_outputs(actual, expected, length, request.tolerance, tf32=tf32):
             worst[one.name] = worse(one, worst[one.name]) if one.name in worst else one
         done.advance()
@@ -97,12 +100,14 @@ def compare_outputs(
     ]
 
 
-def poisoned(outputs: Sequence[TensorSpec]) -> dict[str, Array]:
+def poisoned(
+    outputs: Sequence[TensorSpec], extents: Mapping[int, int] = MappingProxyType({})
+) -> dict[str, Array]:
     """Output arrays full of values that no result has, so that an element that is never written is found.
 
-    Memory fresh from the system is zero, and zero is often right.
+    extents: those of symbols. Memory fresh from the system is zero, and zero is often right.
     """
-    arrays = {one.name: np.empty(one.largest_shape, numpy_dtype(one.dtype)) for one in outputs}
+    arrays = {one.name: np.empty(one.shape_at(extents), numpy_dtype(one.dtype)) for one in outputs}
     for array in arrays.values():
         if array.dtype.kind == "b":
             array[...] = True

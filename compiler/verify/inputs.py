@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
-from compiler.runtime.tensors import Array, TensorSpec, numpy_dtype
+from compiler.runtime.tensors import Array, SymbolicDim, TensorSpec, numpy_dtype
 
 
 def read_feeds(
@@ -35,16 +35,24 @@ def read_feeds(
 def _random_array(spec: TensorSpec, seed: int, run: int = 0) -> Array:
     """Standard normal numbers; whole range for 8-bit integers; 0 or 1 for others, which often are indices.
 
-    An array depends on the seed, the run and the input's name alone, not on the other inputs.
+    An array depends on the seed, the run and the input's name alone, not on the other inputs. Symbolic
+    dimensions are small, and larger with each run.
     """
     generator = np.random.default_rng([seed, run, zlib.crc32(spec.name.encode())])
-    dtype, shape = numpy_dtype(spec.dtype), spec.largest_shape
+    dtype = numpy_dtype(spec.dtype)
+    shape = tuple(_extent(dim, run) if isinstance(dim, SymbolicDim) else dim for dim in spec.shape)
     if dtype.kind not in "biu":
         return generator.standard_normal(shape, np.float32).astype(dtype)
     low, high = 0, 2
     if dtype.kind != "b" and dtype.itemsize == 1:
         low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max) + 1
     return generator.integers(low, high, shape).astype(dtype)
+
+
+def _extent(dim: SymbolicDim, run: int) -> int:
+    """1, 3, 5 and so on, as far as the dimension can be these."""
+    least = max(dim.minimum, dim.divisor)
+    return min(dim.maximum, least + 2 * run * dim.divisor)
 
 
 def _read_text(text: str, by_name: dict[str, TensorSpec]) -> dict[str, Array]:
@@ -121,6 +129,13 @@ def _read_raw(path: Path, spec: TensorSpec) -> Array:
         raise BadInputError(
             "cannot read an input", where=str(path), why=error.strerror or str(error)
         ) from error
+    if spec.symbolic:
+        raise BadInputError(
+            f"a raw file does not say the shape of input `{spec.name}`",
+            where=str(path),
+            why=f"the model takes {_dims(spec.shape)}",
+            hint="give an npy file",
+        )
     if len(data) != spec.nbytes:
         raise BadInputError(
             f"a raw file for input `{spec.name}` has the wrong size",
@@ -138,7 +153,7 @@ def _fit(array: Array, spec: TensorSpec, path: Path) -> Array:
             f"input `{spec.name}` has the wrong shape",
             where=str(path),
             why=f"it is {_dims(array.shape)}, the model takes {_dims(spec.shape)}",
-            hint="shapes are fixed when compiling: see `--shape` of `tk compile`",
+            hint="these are fixed when compiling: see `--shape` of `tk compile`",
         )
     if not np.can_cast(array.dtype, numpy_dtype(spec.dtype), casting="safe"):
         raise BadInputError(

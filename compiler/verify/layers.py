@@ -49,7 +49,7 @@ def compare_layers(
             target=str(library.manifest["target"]),
             arch=str(library.manifest["arch"]),
             tf32=bool(library.manifest.get("tf32")),
-            shapes={one.name: one.largest_shape for one in library.inputs},
+            shapes={one.name: feeds[one.name].shape for one in library.inputs},
             binds=request.binds,
         )
         compile_model(model, options, progress=progress)

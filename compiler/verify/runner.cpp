@@ -33,12 +33,15 @@ struct Tensor {
   void *data;
 };
 
+// Of what may have several extents, one: a free batch is one sample.
+int64_t extent_of(const tk_dim &dim) { return dim.symbol < 0 || dim.min > dim.divisor ? dim.min : dim.divisor; }
+
 std::vector<Tensor> describe(tk_model *model, int32_t count, decltype(tk_model_api::model_input) describe_one) {
   std::vector<Tensor> found(static_cast<size_t>(count));
   for (int32_t i = 0; i < count; ++i) {
     Tensor &one = found[static_cast<size_t>(i)];
     check(describe_one(model, i, &one.info));
-    for (int32_t d = 0; d < one.info.rank; ++d) one.shape.push_back(one.info.dims[d].max);
+    for (int32_t d = 0; d < one.info.rank; ++d) one.shape.push_back(extent_of(one.info.dims[d]));
     const size_t bytes = static_cast<size_t>(one.info.bytes);
     one.data = std::aligned_alloc(64, (bytes + 64) / 64 * 64);
     if (one.data == nullptr) fail(TK_ERR_MEMORY, "not enough memory for a tensor");

@@ -129,6 +129,8 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     console.data(f"size          {console.size(report.library_bytes)}")
     console.data(f"constants     {console.size(report.constant_bytes)}")
     console.data(f"memory plan   {console.size(report.arena_bytes)} for all intermediate values")
+    if report.sample_bytes:
+        console.data(f"              {console.size(report.sample_bytes)} more for each sample")
     if not report.images:
         console.data(f"scratch       {console.size(report.scratch_bytes)} a thread")
     count = compiler.counted(len(report.kernels), "kernel")

@@ -50,6 +50,9 @@ PASSES: tuple[Pass[Graph], ...] = (
 )
 """From the imported graph to the form that fusion reads."""
 
+_CANONICAL = 1 + next(number for number, item in enumerate(PASSES) if item.name == "drop-dead")
+"""Passes after which there are operators with forms only, each as the model says it."""
+
 
 _PADS = frozenset({"explicit-pads", "merge-pads", "hoist-pads", "merge-pads-again"})
 
@@ -62,4 +65,9 @@ def rewrite_graph(
     return run_passes(passes, graph, observers)
 
 
-__all__ = ["PASSES", "rewrite_graph"]
+def canonical(graph: Graph) -> Graph:
+    """The graph in canonical form, before operators are moved."""
+    return run_passes(PASSES[:_CANONICAL], graph)
+
+
+__all__ = ["PASSES", "canonical", "rewrite_graph"]

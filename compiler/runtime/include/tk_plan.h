@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Goes into tk_plan.version. Raised whenever this file changes in an incompatible way. */
-#define TK_PLAN_VERSION 3
+#define TK_PLAN_VERSION 4
 
 /* Everything the runtime hands out (arena, scratch, constants) is aligned to this many bytes. Buffers of
  * inputs and outputs come from the caller and are aligned to the size of one element only. */
@@ -69,6 +69,7 @@ typedef struct tk_arg {
   int32_t kind;
   int32_t index;
   int64_t offset;
+  int64_t sample_offset; /* in the arena: so many bytes more for each step of symbol 0 */
 } tk_arg;
 
 typedef struct tk_step {
@@ -135,10 +136,11 @@ typedef struct tk_plan {
   const tk_step *steps; /* run in this order */
   const tk_arg *args;
   const char *const *features; /* CPU features the kernels need, by name: "avx2", "fma", "avx512f" ... */
-  int64_t arena_bytes;         /* with every symbol at its maximum */
+  int64_t arena_bytes;         /* with every symbol at its maximum, but for what follows */
   int64_t scratch_bytes;       /* for each thread */
   int64_t constants_bytes;     /* must equal the size of the constants that are linked in */
   const tk_device_plan *device; /* null: the kernels are functions of this library */
+  int64_t sample_bytes;         /* what the arena has besides, for each step of symbol 0 */
 } tk_plan;
 
 /* Defined by the generated source, once per library. */

@@ -180,10 +180,13 @@ tk_status bind_output(const tk_model &model, const Tensor &want, DLTensor *got, 
   }
   buffer->bytes = want.bytes(elements);
   buffer->on_device = false;
-  // Of the largest size, so that memory handed out once stays valid; pages never touched cost nothing.
+  // Of the largest size, so that memory handed out once stays valid; pages never touched cost nothing. Where the
+  // system does not promise so much it moves when it grows: it is the caller's until the next run only.
   const int64_t room = want.bytes(want.max_elements);
-  if (owned->data() == nullptr && !owned->allocate(room))
-    return fail(TK_ERR_MEMORY, "no memory for output '%s' (%lld bytes)", want.name, static_cast<long long>(room));
+  const bool fits = owned->data() != nullptr && owned->bytes() >= buffer->bytes;
+  if (!fits && !owned->allocate(room) && !owned->allocate(buffer->bytes))
+    return fail(TK_ERR_MEMORY, "no memory for output '%s' (%lld bytes)", want.name,
+                static_cast<long long>(buffer->bytes));
   buffer->data = owned->data();
   got->data = owned->data();
   got->device = {kDLCPU, 0};

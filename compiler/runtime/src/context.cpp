@@ -68,6 +68,8 @@ tk_status tk_context::set_threads(int32_t threads) {
 void tk_context::resolve_fixed() {
   const tk_plan &plan = *model_.plan;
   pointers_.assign(static_cast<size_t>(plan.n_args), nullptr);
+  open_inputs_.clear();
+  open_outputs_.clear();
   for (size_t i = 0; i < pointers_.size(); ++i) {
     const tk_arg &arg = plan.args[i];
     switch (arg.kind) {
@@ -81,10 +83,26 @@ void tk_context::resolve_fixed() {
         pointers_[i] = const_cast<void *>(tk_blob(tk_blobs_model.constants + arg.offset));
         break;
       default:
-        pointers_[i] = arena_.data() + arg.offset;
+        pointers_[i] = arena_.data() + arg.offset + samples_ * arg.sample_offset;
         break;
     }
   }
+}
+
+tk_status tk_context::place_samples() {
+  const tk_plan &plan = *model_.plan;
+  if (plan.sample_bytes == 0 || symbols_[0] == samples_) return TK_OK;
+  const int64_t all = tk::checked_product(plan.sample_bytes, symbols_[0]);
+  const int64_t needed = all < 0 ? all : plan.arena_bytes + all;
+  if (arena_.bytes() < needed || all < 0) {
+    samples_ = 0;  // until there is memory again
+    if (!arena_.allocate(needed))
+      return tk::fail(TK_ERR_MEMORY, "no memory for the intermediate results of %lld samples (%lld bytes each)",
+                      static_cast<long long>(symbols_[0]), static_cast<long long>(plan.sample_bytes));
+  }
+  samples_ = symbols_[0];
+  resolve_fixed();
+  return TK_OK;
 }
 
 void tk_context::find_lifetimes() {
@@ -162,6 +180,7 @@ tk_status tk_context::run(const DLTensor *inputs, DLTensor *outputs, tk_step_tim
   if (const tk_status status = tk::bind_inputs(model_, inputs, &symbols_, &inputs_)) return status;
   if (const tk_status status = tk::bind_outputs(model_, outputs, symbols_, &owned_, &outputs_)) return status;
   if (device_ != nullptr) return device_->run(inputs_, outputs_, times);
+  if (const tk_status status = place_samples()) return status;
   if (const tk_status status = stage_outputs()) return status;
   resolve_open(open_inputs_, inputs_);
   resolve_open(open_outputs_, outputs_);

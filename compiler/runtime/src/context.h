@@ -35,6 +35,8 @@ struct tk_context {
   };
 
   void resolve_fixed();
+  // Makes room for the samples of this run, and gives the steps their places in it.
+  tk_status place_samples();
   void resolve_open(const std::vector<OpenArg> &open, const std::vector<tk::Buffer> &buffers);
   // Gives outputs that overlap an input still needed later a place of their own until the end.
   tk_status stage_outputs();
@@ -48,6 +50,7 @@ struct tk_context {
   int32_t threads_ = 1;
   tk::Mapping arena_, scratch_, staging_;
   int64_t scratch_stride_ = 0;
+  int64_t samples_ = 0;  // that pointers_ are for
   std::vector<void *> pointers_;  // one per entry of plan.args
   std::vector<OpenArg> open_inputs_, open_outputs_;
   std::vector<int32_t> last_use_;     // of each input: the last step that has it as argument, or -1

@@ -70,13 +70,13 @@ def test_a_model_without_symbols_says_so(tmp_path: Path) -> None:
 
 
 MODELS: dict[str, dict[str, Dims]] = {
-    "one symbol": {"x": ("batch", 4)},
+    "one symbol": {"x": (4, "columns")},
     "two inputs": {"ids": ("batch", "sequence"), "mask": ("batch", "sequence")},
     "no names": {"x": (None, 3, None, None)},
     "channels last": {"x": (None, None, None, 3)},
     "no rank": {"x": None},
     "mixed": {"x": ("batch", None, 4), "y": ("batch", "seq_len"), "z": (2, 2)},
-    "blanks": {"input ids": ("batch size", 4)},
+    "blanks": {"input ids": (4, "two words")},
 }
 
 
