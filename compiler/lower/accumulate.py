@@ -46,9 +46,12 @@ class _Accumulate(Rewriter):
 
     def visit_seq(self, item: Seq) -> Stmt:
         stmts = list(self.parts(item).stmts)
-        for at in reversed(range(len(stmts) - 1)):
+        at = 0
+        while at + 1 < len(stmts):
             joined = self._with_last(stmts[at], stmts[at + 1])
-            if joined is not None:
+            if joined is None:
+                at += 1
+            else:
                 stmts[at : at + 2] = [joined]
         return seq(*stmts)
 

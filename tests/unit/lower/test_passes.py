@@ -378,6 +378,24 @@ def test_the_last_vector_of_a_row_joins_the_accumulator() -> None:
     assert after.count("y_lanes[0] = ") == 3  # start, whole vectors, the shorter one
 
 
+def test_several_vectors_behind_a_loop_join_the_accumulator() -> None:
+    before = func(
+        """
+        for k in 0..2
+          for l in 0..16 vectorized
+            y[0] = max(y[0], x[k * 16 + l])
+        for m in 0..16 vectorized
+          y[0] = max(y[0], x[m + 32])
+        for n in 0..13 vectorized
+          y[0] = max(y[0], x[n + 48])
+        """,
+        result="y: f32[1]",
+    )
+    after = body_of(accumulate_in_vectors(vectorize(before, V4)))
+    assert after.count("y[0] = ") == 1
+    assert after.count("y_lanes[0] = ") == 4
+
+
 # ---------------------------------------------------------------- registers
 
 

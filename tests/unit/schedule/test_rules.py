@@ -20,6 +20,7 @@ from compiler.loops.queries import variables
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.schedule.layout_changes import layouts_of
 from compiler.schedule.rules import common, schedule_func
+from compiler.schedule.rules.vector.attention import Attention, AttentionTile, attention_tiles
 from compiler.schedule.rules.vector.register_tile import (
     ContractionProblem,
     RegisterTile,
@@ -354,6 +355,14 @@ def test_attention_is_one_nest(make: Callable[[Sketch], Value]) -> None:
     schedule = schedule_func(func, own, WIDE, AnalyticChooser())
     outermost = {schedule.loops(block)[0] for block in schedule.blocks()}
     assert [schedule.loop(loop).kind for loop in outermost] == [PARALLEL]
+
+
+def test_rows_of_an_attention_fill_whole_tiles() -> None:
+    """The last rows are computed as part of a whole tile: five of 10 rows are less than four of 13."""
+    found = Attention("s", (), "w", batch=64, rows=49, keys=49, depth=32, width=32)
+    best = min(attention_tiles(found, WIDE), key=lambda option: option.cost)
+    rows = AttentionTile(*best.value).rows
+    assert -(-49 // rows) * rows <= 50
 
 
 @pytest.mark.parametrize("name", ["softmax", "layer norm"])

@@ -157,6 +157,7 @@ def _cheapest(
             outer=found.batch,
             broadcast=True,
             packed_bytes=0,
+            overlap=True,
         )
         for option in register_tiles(problem, facts):
             width, rows, _ = option.value
@@ -203,7 +204,8 @@ class _Attention:
             fill_row(s, name, inside[0] if self.tile.rows > 1 else tile, self.facts)
         for name in values:
             s.vectorize(s.split(s.compute_at(name, around[-1])[-1], (None, self.lanes))[1])
-        self._align(first, *between)
+        for name in (first, *between):
+            self._align(name, self.lanes * (self.tile.keys if name == first else 1))
         place_panel(s, keys, around[-1], "", self.lanes)
         fused = fuse_all(s, around)
         if found.products >= SMALL:
@@ -219,13 +221,11 @@ class _Attention:
         strip_mine(self.s, copy, rank - 1, self.lanes)
         return Panel(copy, buffer, whole=True)
 
-    def _align(self, *names: str) -> None:
-        """Rows of scores are whole panels, so that the last one is stored as the others."""
-        for name in names:
-            store = self.s.site(name).store
-            if extent_of(store.buffer.shape[-1]) == self.found.keys and len(store.indices) > self.rank:
-                panels = lanes_last(len(store.indices), len(store.indices) - 1, self.tile.keys * self.lanes)
-                self.s.transform_layout(store.buffer.name, panels)
+    def _align(self, name: str, size: int) -> None:
+        """Rows of scores lie so far apart that the last of the parts in which they are stored is whole."""
+        store = self.s.site(name).store
+        if len(store.indices) > self.rank and extent_of(store.buffer.shape[-1]) == self.found.keys:
+            self.s.storage_align(store.buffer.name, len(store.indices) - 2, size)
 
     def _axes(self, block: str, operand: int) -> tuple[int, ...]:
         """The iterations that a factor depends on."""

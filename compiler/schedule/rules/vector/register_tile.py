@@ -21,7 +21,8 @@ class ContractionProblem:
     (else it is read as a vector); packed_bytes: all of the repacked operand; lines: extent of the line axis;
     stride: bytes from what one step reads for the lanes to what the next one reads, where that is read in
     place (0: step after step in a panel that was packed, or not known); row_stride: bytes from one row's
-    operand to the next one's (0: not known); remainder: the last tile may have fewer vectors.
+    operand to the next one's (0: not known); remainder: the last tile may have fewer vectors; overlap: the
+    last rows are always part of a whole tile, which begins among the rows of the one before.
     """
 
     vectors: int
@@ -34,6 +35,7 @@ class ContractionProblem:
     stride: int = 0
     row_stride: int = 0
     remainder: bool = False
+    overlap: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,7 @@ _WORTH = 0.01
 def has_shorter_tile(tile: RegisterTile, problem: ContractionProblem, facts: TargetFacts) -> bool:
     """Whether the last rows, if they fill no tile, get one of their own; else it overlaps the one before."""
     whole, rest = divmod(problem.rows, tile.rows)
-    if not rest or not whole:
+    if not rest or not whole or problem.overlap:
         return False
     full = _tile_cycles(tile.vectors, tile.rows, problem, facts)
     return full - _tile_cycles(tile.vectors, rest, problem, facts) > _WORTH * full * (whole + 1)
