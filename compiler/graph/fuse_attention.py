@@ -101,9 +101,10 @@ def _moved(value: Value, index: _Index) -> list[Group]:
             found, views = [*found, *views, group], []
         else:
             break
-        if len(group.inputs) != 1:
+        computed = [item for item in group.inputs if item not in index.graph.constants]
+        if len(computed) != 1:
             break
-        (value,) = group.inputs
+        (value,) = computed
     return found
 
 

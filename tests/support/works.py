@@ -99,6 +99,20 @@ def heads(rows: int, keys: int, depth: int, width: int) -> Make:
     return make
 
 
+def shared_keys(s: Sketch) -> Value:
+    """Four heads of queries on two of keys and values (grouped queries), which are repeated for them."""
+
+    def repeated(x: Value) -> Value:
+        x = s.emit("Reshape", s.emit("Transpose", x, perm=(0, 2, 1, 3)), shape=(1, 2, 1, 9, 8))
+        return s.emit("Reshape", s.emit("Expand", x, shape=(1, 2, 2, 9, 8)), shape=(1, 4, 9, 8))
+
+    q = s.emit("Transpose", s.input(1, 7, 4, 8), perm=(0, 2, 1, 3))
+    k, v = repeated(s.input(1, 9, 2, 8)), repeated(s.input(1, 9, 2, 8))
+    scores = s.emit("Mul", s.emit("MatMul", q, s.emit("Transpose", k, perm=(0, 1, 3, 2))), s.weights())
+    y = s.emit("MatMul", s.emit("Softmax", scores, axis=3, flatten=False), v)
+    return s.emit("Transpose", y, perm=(0, 2, 1, 3))
+
+
 def layer_norm(s: Sketch) -> Value:
     x = emit_standardized(s, s.input(5, 13), 1, 1e-5)
     return s.emit("Add", s.emit("Mul", x, s.weights(13)), s.weights(13))
@@ -222,6 +236,7 @@ GRAPHS: dict[str, Make] = {
     "attention of heads": heads(13, 21, 5, 8),
     "attention of one row": heads(1, 37, 4, 3),
     "attention of few rows": heads(3, 6, 8, 16),
+    "attention with shared keys": shared_keys,
     "max pool": lambda s: s.pool(s.input(1, 5, 9, 11), 3, 2, "MaxPool"),
     "sum pool": lambda s: s.emit("Mul", s.pool(s.input(2, 3, 7, 7), 2, 2), s.weights(1)),
     "global mean": global_mean,

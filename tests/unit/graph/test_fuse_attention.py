@@ -9,6 +9,7 @@ import pytest
 from compiler.graph.fuse_attention import MOST_KEYS, fuse_attention
 from compiler.graph.ir import Value
 from tests.support.sketch import Sketch
+from tests.support.works import shared_keys
 
 Make = Callable[[Sketch], Value | tuple[Value, Value]]
 
@@ -53,6 +54,14 @@ def by_views(s: Sketch) -> Value:
     return s.emit("MatMul", softmax(s, s.emit("MatMul", q, s.emit("Transpose", k, perm=(0, 2, 1)))), v)
 
 
+def scaled_before_views(s: Sketch) -> Value:
+    """k by tokens, seen as one matrix for each head, transposed, scaled by a constant tensor."""
+    k = s.emit("Transpose", s.input(1, 7, 2, 4), perm=(0, 2, 1, 3))
+    k = s.emit("Transpose", s.emit("Reshape", k, shape=(2, 7, 4)), perm=(0, 2, 1))
+    x = s.emit("MatMul", s.input(2, 5, 4), s.emit("Mul", k, s.weights(7)))
+    return s.emit("MatMul", softmax(s, x), values(s))
+
+
 def replaced(s: Sketch) -> Value:
     """What follows the softmax element by element, as where no number is made 0."""
     weights = softmax(s, scores(s))
@@ -71,6 +80,8 @@ JOINED: dict[str, Make] = {
     "by tokens": by_tokens,
     "another operator on scores": limited,
     "through views": by_views,
+    "scaled before views": scaled_before_views,
+    "keys that heads share": shared_keys,
     "weights changed": replaced,
     "operands computed": lambda s: s.emit(
         "MatMul",
