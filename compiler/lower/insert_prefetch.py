@@ -3,12 +3,13 @@
 A loop with the note PREFETCH walks through a buffer, one stretch of it in each iteration. The next stretch is
 asked for in equal parts at the steps of the loops inside, so that the requests never come in a burst. After
 the last iteration they lie behind what the loop reads: most often it is what the loop around it needs next.
+Where the loop was fused of several, and some iterations read the same stretch, each asks for a part of it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from compiler.core.target import TargetFacts
@@ -23,14 +24,17 @@ from compiler.loops.ir import (
     For,
     ForKind,
     Func,
+    If,
+    Let,
     Load,
     Ramp,
     Stmt,
+    Var,
     binary,
     const,
     seq,
 )
-from compiler.loops.linear import Linear
+from compiler.loops.linear import Linear, divisor, is_division
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import Simplifier
 from compiler.loops.walk import Rewriter, bind_loop, with_body
@@ -59,6 +63,31 @@ class _Nest:
         return math.prod(int_of(loop.extent) or 1 for loop in self.loops)
 
 
+@dataclass(frozen=True, slots=True)
+class _Pace:
+    """How a loop walks through a buffer: elements from one stretch to the next, after so many iterations."""
+
+    stride: int
+    turns: int
+
+
+def _pace(place: Linear, var: Var, lets: Mapping[str, Expr]) -> _Pace | None:
+    """The pace of a loop, perhaps fused of several of which one walks; None where none or more do."""
+    found = [(factor, turns) for atom, factor in place.terms.items() if (turns := _turns(atom, var, lets))]
+    return _Pace(*found[0]) if len(found) == 1 else None
+
+
+def _turns(atom: Expr, var: Var, lets: Mapping[str, Expr]) -> int:
+    """After how many iterations of a loop an atom grows by one; 0 where it does not, or otherwise."""
+    if isinstance(atom, Var) and atom.name in lets:
+        return _turns(lets[atom.name], var, lets)
+    if is_division(atom, "floormod"):
+        return _turns(atom.a, var, lets)
+    if is_division(atom, "floordiv"):
+        return divisor(atom) * _turns(atom.a, var, lets)
+    return int(atom == var)
+
+
 @dataclass(eq=False)
 class _Insert(Rewriter):
     line: int
@@ -70,21 +99,35 @@ class _Insert(Rewriter):
         return done if found is None else self._fetch(done, found)
 
     def _fetch(self, loop: For, buffer: Buffer) -> For:
-        nests = list(_nests(loop, (), buffer, self.known))
-        strides = {nest.load.coefficient(loop.var.name) for nest in nests}
-        if len(strides) != 1 or min(strides) <= 0:
-            return loop  # it does not walk through the buffer
-        stride, steps = strides.pop(), sum(nest.steps for nest in nests)
+        return loop.replace(body=self._ahead(loop, loop.body, buffer, {}))
+
+    def _ahead(self, loop: For, stmt: Stmt, buffer: Buffer, lets: dict[str, Expr]) -> Stmt:
+        """The body of the loop with requests; each branch of a condition asks for all by itself."""
+        if isinstance(stmt, Let):
+            return stmt.replace(
+                body=self._ahead(loop, stmt.body, buffer, {**lets, stmt.var.name: stmt.value})
+            )
+        if isinstance(stmt, If) and stmt.orelse is not None:
+            then, orelse = (self._ahead(loop, part, buffer, lets) for part in (stmt.then, stmt.orelse))
+            return stmt.replace(then=then, orelse=orelse)
+        nests = list(_nests(loop.replace(body=stmt), (), buffer, self.known))
+        paces = {_pace(nest.load, loop.var, lets) for nest in nests}
+        pace = paces.pop() if len(paces) == 1 else None
+        if pace is None or pace.stride <= 0:
+            return stmt  # it does not walk through the buffer
         stretch = max(nest.last for nest in nests) - min(nest.first for nest in nests) + 1
-        share, before = -(-min(stretch, stride) // steps), 0
+        steps, before = sum(nest.steps for nest in nests), 0
+        share = -(-min(stretch, pace.stride) // (steps * pace.turns))
+        turn = binary("mul", loop.var % pace.turns, steps * share) if pace.turns > 1 else const(0)
         found: dict[For, list[Stmt]] = {}
         for nest in nests:
-            calls, at = self._calls(nest, buffer, stride + before * share, share)
+            first = binary("add", turn, pace.stride + before * share)
+            calls, at = self._calls(nest, buffer, first, share)
             found.setdefault(at, []).extend(calls)
             before += nest.steps
-        return loop.replace(body=_Put(found).visit(loop.body))
+        return _Put(found).visit(stmt)
 
-    def _calls(self, nest: _Nest, buffer: Buffer, first: int, share: int) -> tuple[list[Stmt], For]:
+    def _calls(self, nest: _Nest, buffer: Buffer, first: Expr, share: int) -> tuple[list[Stmt], For]:
         """The calls of one nest, and the loop at whose beginning they stand: each for a line or less."""
         line, loops = self.line // buffer.dtype.bytes, list(nest.loops)
         while len(loops) > 1 and share * (int_of(loops[-1].extent) or 1) <= line:

@@ -144,6 +144,28 @@ def test_a_request_for_more_than_a_line_is_several() -> None:
     assert "prefetch:i64(&x[c * 512], m * 232 + r * 29 + 528)" in body_of(done)
 
 
+def test_iterations_that_read_the_same_stretch_share_the_requests() -> None:
+    program = STREAM.replace("0..4 {", "0..12 {").replace("c * 128", "c // 3 * 128")
+    done = insert_prefetch(func(program, "x: f32[512]", "y: f32[6]"), V4)
+    assert "prefetch:i64(&x[c // 3 * 128], c % 3 * 48 + m * 8 + 128)" in body_of(done)
+
+
+def test_each_branch_asks_for_the_whole_stretch() -> None:
+    loop = """for m in 0..6
+  for r in 0..8
+    y[m] = y[m] + x[part * 128 + r * 16]"""
+    branch = "\n".join(f"    {line}" for line in loop.splitlines())
+    program = f"""for c in 0..12 {{prefetch = "x"}}
+  let part: i64 = c // 3
+  if part < 2
+{branch}
+  else
+{branch.replace(" m ", " n ").replace("[m]", "[n]")}"""
+    done = body_of(insert_prefetch(func(program, "x: f32[512]", "y: f32[6]"), V4))
+    for loop in "mn":
+        assert f"prefetch:i64(&x[part * 128], c % 3 * 48 + {loop} * 8 + 128)" in done
+
+
 @pytest.mark.parametrize("place", ["r * 16", "k[c] * 128 + r * 16"])
 def test_nothing_is_asked_for_where_the_loop_does_not_walk_through_the_buffer(place: str) -> None:
     program = STREAM.replace("c * 128 + r * 16", place)

@@ -15,7 +15,7 @@ from compiler.core.target import TargetFacts
 from compiler.graph.fuse_attention import fuse_attention
 from compiler.graph.ir import Value
 from compiler.loops.annotations import PREFETCH
-from compiler.loops.ir import GLOBAL, REGISTER, SCRATCH, Block, Const, For, ForKind, Func, If
+from compiler.loops.ir import GLOBAL, REGISTER, SCRATCH, Block, Call, Const, For, ForKind, Func, If
 from compiler.loops.queries import variables
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.schedule.layout_changes import layouts_of
@@ -26,9 +26,11 @@ from compiler.schedule.rules.vector.register_tile import (
     RegisterTile,
     chunk_options,
     has_shorter_tile,
+    outer_orders,
     register_tiles,
 )
 from compiler.schedule.schedule import Schedule
+from compiler.targets import get_target
 from tests.support.kernels import lower_all
 from tests.support.sketch import NARROW, Sketch, works
 from tests.support.works import dense, heads, layer_norm, norm_of_channels, swishes
@@ -158,8 +160,23 @@ def test_weights_from_memory_are_used_in_chunks_and_the_next_chunk_is_fetched() 
 
 def test_large_images_go_through_all_weights_at_once() -> None:
     for name in ("3x3", "1x1", "strided"):
-        loops = middle(CONTRACTIONS[name]).func.body.walk()
-        assert all(PREFETCH not in dict(loop.annotations) for loop in loops if isinstance(loop, For)), name
+        assert all(item.scope == REGISTER for item in middle(CONTRACTIONS[name]).func.allocs), name
+
+
+@pytest.mark.parametrize(
+    ("make", "fetched"),
+    [(CONTRACTIONS["strided"], True), (blocked(1, outer=96, channels=16), False), (blocked(3), False)],
+    ids=["several panels", "short ones", "one panel"],
+)
+def test_the_next_panel_is_fetched_if_there_is_one_longer_than_hardware_foresees(
+    make: Callable[[Sketch], Value], *, fetched: bool
+) -> None:
+    func = middle(make).func
+    notes = [dict(item.annotations).get(PREFETCH) for item in func.body.walk() if isinstance(item, For)]
+    assert (func.params[1].name in notes) is fetched
+    lowered = lower_all(func, WIDE)
+    calls = [item for item in lowered.body.walk() if isinstance(item, Call) and item.name == "prefetch"]
+    assert bool(calls) is fetched
 
 
 def test_lines_stay_apart_where_a_row_fills_the_registers_or_threads_would_have_nothing_to_do() -> None:
@@ -282,6 +299,28 @@ SHAPE = ContractionProblem(vectors=4, rows=56, steps=768, outer=1, broadcast=Tru
 
 def cheapest(problem: ContractionProblem, facts: TargetFacts) -> tuple[int, ...]:
     return min(register_tiles(problem, facts), key=lambda option: option.cost).value
+
+
+def pixels(vectors: int, steps: int, hw: int, row_bytes: int) -> ContractionProblem:
+    """A convolution of single pixels of a square image."""
+    weights = vectors * 32 * steps
+    return ContractionProblem(
+        vectors, hw, steps, 1, True, weights, lines=hw, row_bytes=row_bytes, remainder=True
+    )
+
+
+@pytest.mark.parametrize("facts", [get_target(f"cpu:x86-64-v3{row}").facts for row in ("", "+zen3", "+zen4")])
+def test_tiles_read_less_than_they_multiply(facts: TargetFacts) -> None:
+    """One vector of weights for 14 pixels would need 15 loads for 14 products."""
+    vectors, rows, lines = cheapest(pixels(256, 512, 7, 4 * 512 * 49), facts)
+    assert vectors + rows * lines <= vectors * rows * lines * 0.75
+
+
+@pytest.mark.parametrize(("kib", "lines"), [(256, 0), (1600, 2), (1024, 7), (4000, 1)])
+def test_as_many_lines_are_taken_together_as_the_second_level_cache_holds(kib: int, lines: int) -> None:
+    facts = get_target("cpu:x86-64-v3+zen4").facts
+    orders = outer_orders(pixels(32, 1024, 14, kib << 10), 3, facts, 14)
+    assert min(orders, key=lambda option: option.cost).value == (lines,)
 
 
 @pytest.mark.parametrize("facts", [WIDE, replace(NARROW, vector_bits=256)], ids=["512", "256"])

@@ -37,7 +37,7 @@ from compiler.loops.annotations import PARTITION, PREFETCH
 from compiler.loops.index_map import AXES, IndexMap
 from compiler.loops.ir import CONSTANT, REGISTER, SCRATCH, Expr, Iter, Var
 from compiler.loops.layout import lanes_last
-from compiler.loops.queries import extent_of, iterations, static_shape, variables
+from compiler.loops.queries import extent_of, iterations, variables
 from compiler.schedule.chooser import Chooser, Option
 from compiler.schedule.program import Access, Site
 from compiler.schedule.rules.common import (
@@ -65,8 +65,9 @@ from compiler.schedule.rules.vector.register_tile import (
     ContractionProblem,
     RegisterTile,
     chunk_options,
+    fetches_ahead,
     has_shorter_tile,
-    order_traffic,
+    outer_orders,
     register_tiles,
 )
 from compiler.schedule.rules.vector.roles import Roles, find_roles, problem_of
@@ -137,8 +138,7 @@ def _least(block: Site, roles: Roles | None, facts: TargetFacts, stride: int = 0
     """Cycles with the best register tile."""
     if roles is None:
         return math.inf
-    lanes = facts.lanes(block.store.buffer.dtype.bits)
-    options = register_tiles(problem_of(block, roles, lanes, stride), facts)
+    options = register_tiles(problem_of(block, roles, facts, stride), facts)
     return min((option.cost for option in options), default=math.inf)
 
 
@@ -167,6 +167,7 @@ class _Contraction:
     ) -> None:
         self.s, self.name, self.block, self.roles, self.panel = schedule, name, block, roles, panel
         self.lanes, self.facts, self.chooser = lanes, facts, chooser
+        self.fetch: str | None = None  # the weights of which the next panel is asked for
         self.remainder = False  # the last tile has fewer vectors, which inner loops must not ask about
 
     def run(self, epilogue: str | None) -> None:
@@ -179,7 +180,7 @@ class _Contraction:
         if self.roles.group:
             self.split_groups(accumulator, epilogue)
         stride = stride_in_place(self.block)
-        problem = problem_of(self.block, self.roles, self.lanes, stride)
+        problem = problem_of(self.block, self.roles, self.facts, stride)
         options = register_tiles(problem, self.facts)
         tile = RegisterTile(*self.chooser.choose(f"{self.name}.tile", options))
         self.choose_layouts(accumulator, epilogue, tile.vectors)
@@ -285,6 +286,8 @@ class _Contraction:
         block_loop = named.pop(self.roles.lane.var.name)
         k_outer, k_tile = s.split(block_loop, (None, tile.vectors))
         self.remainder = problem.vectors % tile.vectors != 0
+        if self.roles.packed is not None and fetches_ahead(tile, problem, self.facts):
+            self.fetch = self.roles.packed.buffer.name
         m_outer, rows = self._split_rows(problem, tile, named)
         reduce = self._split_reduce(reduce)
         others = list(named.values())
@@ -301,7 +304,7 @@ class _Contraction:
             outer = [*(loop for name, loop in named.items() if name in own), k_outer]
             inside = [loop for name, loop in named.items() if name not in own]
         else:
-            outer, inside = self._outer_order(problem, tile.vectors, others, k_outer), []
+            outer, inside = self._outer_order(problem, tile.vectors, named, k_outer), []
         s.reorder(*outer, *inside, *([m_outer] if m_outer else []), *reduce, *rows, k_tile, lane_loop)
         self._finish(epilogue, outer, m_outer or (inside[-1] if inside else None), reduce)
 
@@ -332,16 +335,21 @@ class _Contraction:
         return [first, *reduce[1:], inner]
 
     def _outer_order(
-        self, problem: ContractionProblem, vectors: int, others: list[str], k_outer: str
+        self, problem: ContractionProblem, vectors: int, named: dict[str, str], k_outer: str
     ) -> list[str]:
         """Whether the lane blocks or the other axes run outermost, by the traffic that each causes."""
-        streamed = [load for load in self.block.loads if load is not self.roles.packed]
-        row_bytes = sum(math.prod(static_shape(load.buffer)) * 4 for load in streamed)
-        lane_first, rows_first = order_traffic(problem, vectors, self.facts, row_bytes)
-        options = [Option((0,), lane_first), Option((1,), rows_first)]
+        others, line = list(named.values()), self.roles.line
+        last = line is not None and [*named][1:][-1:] == [line.var.name]
+        lines = extent_of(self.s.loop(others[-1]).extent) if last else 1
+        options = outer_orders(problem, vectors, self.facts, lines)
         (order,) = self.chooser.choose(f"{self.name}.order", options)
         batch, rest = others[:1], others[1:]
-        return [*batch, k_outer, *rest] if order == 0 else [*batch, *rest, k_outer]
+        if order == 0:
+            return [*batch, k_outer, *rest]
+        if order == 1:
+            return [*batch, *rest, k_outer]
+        blocks, inner = self.s.split(rest[-1], (None, order))
+        return [*batch, *rest[:-1], blocks, k_outer, inner]
 
     def _chunk(self, problem: ContractionProblem, tile: RegisterTile, named: dict[str, str]) -> int:
         """Blocks of the first reduction axis in a chunk; 0: no chunks."""
@@ -395,6 +403,8 @@ class _Contraction:
             s.annotate(fused, PARTITION, 1)
         for block in (init, self.name, epilogue):
             unroll_inside(s, block, at, reduce)
+        if self.fetch is not None:
+            s.annotate(fused, PREFETCH, self.fetch)
         if iterations(self.block.block.iters) >= SMALL:
             s.parallel(fused)
 

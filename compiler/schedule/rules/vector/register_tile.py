@@ -21,8 +21,9 @@ class ContractionProblem:
     (else it is read as a vector); packed_bytes: all of the repacked operand; lines: extent of the line axis;
     stride: bytes from what one step reads for the lanes to what the next one reads, where that is read in
     place (0: step after step in a panel that was packed, or not known); row_stride: bytes from one row's
-    operand to the next one's (0: not known); remainder: the last tile may have fewer vectors; overlap: the
-    last rows are always part of a whole tile, which begins among the rows of the one before.
+    operand to the next one's (0: not known); row_bytes: all that is read of the rows' operand, in lines of
+    the cache (0: not known); remainder: the last tile may have fewer vectors; overlap: the last rows are
+    always part of a whole tile, which begins among the rows of the one before.
     """
 
     vectors: int
@@ -34,6 +35,7 @@ class ContractionProblem:
     lines: int = 1
     stride: int = 0
     row_stride: int = 0
+    row_bytes: int = 0
     remainder: bool = False
     overlap: bool = False
 
@@ -121,9 +123,10 @@ def has_shorter_tile(tile: RegisterTile, problem: ContractionProblem, facts: Tar
     return full - _tile_cycles(tile.vectors, rest, problem, facts) > _WORTH * full * (whole + 1)
 
 
-_NOT_HIDDEN = 0.25
-"""Share of the cycles for the operand's way from the second-level cache that arithmetic does not hide: an
-estimate from products with panels larger than the first level, on a core with AVX2 and a second of 512 KB."""
+_NOT_HIDDEN = 0.1
+"""Share of the cycles for the operands' way from the second-level cache that arithmetic does not hide: on
+Zen 4 0.04 where weights lie there (panels of 48 to 96 KB), more where rows come from farther; before weights
+were fetched ahead, 0.25 was estimated from products on a core with a second level of 512 KB."""
 
 
 def _tile_cycles(vectors: int, rows: int, problem: ContractionProblem, facts: TargetFacts) -> float:
@@ -132,7 +135,8 @@ def _tile_cycles(vectors: int, rows: int, problem: ContractionProblem, facts: Ta
     arithmetic = tile / facts.fma_per_cycle
     reads = rows + vectors if problem.broadcast else tile + vectors
     latency = facts.fma_latency if problem.steps > 1 else 0.0
-    refill, waits = _refill_cycles(vectors, problem, facts), _conflict_cycles(vectors, rows, problem, facts)
+    panel, waits = _panel_cycles(vectors, problem, facts), _conflict_cycles(vectors, rows, problem, facts)
+    refill = panel + _row_cycles(rows, problem, facts)
     issue = (0.1 * reads + 0.5) * min(1.0, facts.fma_per_cycle / 2)  # halves of vectors leave slots free
     step = max(arithmetic, reads / facts.loads_per_cycle, latency, refill)
     step += _NOT_HIDDEN * refill + waits + issue
@@ -150,12 +154,23 @@ def uneven(shares: int) -> float:
     return math.ceil(shares / THREADS) * THREADS / shares
 
 
-def _refill_cycles(vectors: int, problem: ContractionProblem, facts: TargetFacts) -> float:
+def _panel_cycles(vectors: int, problem: ContractionProblem, facts: TargetFacts) -> float:
     """Cycles to bring the packed operand of one step to the first-level cache, if it is not there."""
     if not problem.packed_bytes:
         return 0.0
     step_bytes = vectors * facts.vector_bits / 8
     return step_bytes / facts.l2.fed if step_bytes * problem.steps > facts.l1.bytes / 2 else 0.0
+
+
+def _row_cycles(rows: int, problem: ContractionProblem, facts: TargetFacts) -> float:
+    """Cycles to bring what one step reads of the rows' operand to the first-level cache, if it is not there.
+
+    Taps of a window read most elements again while they are there.
+    """
+    if problem.row_bytes <= facts.l1.bytes / 2 or not problem.broadcast:
+        return 0.0
+    again = max(1.0, 4.0 * problem.rows * problem.lines * problem.outer * problem.steps / problem.row_bytes)
+    return 4.0 * rows / again / facts.l2.fed
 
 
 _WAYS = 8
@@ -219,12 +234,31 @@ def chunk_options(
     return options
 
 
-def order_traffic(
-    problem: ContractionProblem, vectors: int, facts: TargetFacts, row_bytes: int
-) -> tuple[float, float]:
-    """Bytes that come from beyond the second-level cache: (weights outermost, rows outermost)."""
+def outer_orders(problem: ContractionProblem, vectors: int, facts: TargetFacts, lines: int) -> list[Option]:
+    """Which loops run outermost, with the bytes that come from beyond the second-level cache.
+
+    0: blocks of weights, so that rows are read again for each of them; 1: lines of rows, so that weights are;
+    n: blocks of n lines, which stay in the cache while all weights pass. `lines`: extent of the line axis
+    where it may be cut into blocks.
+    """
     blocks = math.ceil(problem.vectors / vectors)
-    room = facts.l2.bytes // 2
+    room, row_bytes = facts.l2.bytes // 2, problem.row_bytes
     inputs = row_bytes * (1 if row_bytes <= room else blocks)
     weights = problem.packed_bytes * (1 if problem.packed_bytes <= room else problem.outer * problem.lines)
-    return inputs + problem.packed_bytes, row_bytes + weights
+    options = [Option((0,), inputs + problem.packed_bytes), Option((1,), row_bytes + weights)]
+    sizes = [n for n in range(2, lines) if lines % n == 0 and row_bytes * n <= room * lines]
+    return options + [Option((n,), row_bytes + problem.packed_bytes * (lines // n)) for n in sizes]
+
+
+_STREAM = 4096
+"""Bytes of a panel that are fetched soon enough without being asked for: hardware follows up to a page."""
+
+
+def fetches_ahead(tile: RegisterTile, problem: ContractionProblem, facts: TargetFacts) -> bool:
+    """Whether the next panel of weights is asked for meanwhile: where there is one, and each is used often.
+
+    Weights were last read one inference ago, so no cache near a core holds them.
+    """
+    panel = tile.vectors * facts.vector_bits // 8 * problem.steps
+    places = problem.rows * problem.lines * problem.outer
+    return panel > _STREAM and tile.vectors < problem.vectors and places > tile.rows * tile.lines

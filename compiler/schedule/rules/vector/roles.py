@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from compiler.core.node import IRNode
+from compiler.core.target import TargetFacts
 from compiler.loops.ir import CONSTANT, Binary, Iter, Var
 from compiler.loops.queries import extent_of, iterations, static_shape, variables
 from compiler.schedule.program import Access, Site
@@ -102,8 +103,9 @@ def _is_row(item: Iter, packed: Access | None, loads: tuple[Access, ...], lane: 
     return all(item.var.name not in load.uses for load in shared)
 
 
-def problem_of(block: Site, roles: Roles, lanes: int, stride: int = 0) -> ContractionProblem:
+def problem_of(block: Site, roles: Roles, facts: TargetFacts, stride: int = 0) -> ContractionProblem:
     """The sizes of a contraction; `stride` as the problem has it."""
+    lanes = facts.lanes(block.store.buffer.dtype.bits)
     lane, row, line = roles.lane, roles.row, roles.line
     used = {item.var.name for item in (lane, row, line) if item is not None}
     packed = roles.packed
@@ -117,6 +119,7 @@ def problem_of(block: Site, roles: Roles, lanes: int, stride: int = 0) -> Contra
         lines=extent_of(line.extent) if line else 1,
         stride=stride,
         row_stride=_row_stride(block, roles),
+        row_bytes=_row_bytes(block, roles, facts.l1.line),
         remainder=True,
     )
 
@@ -127,3 +130,23 @@ def _row_stride(block: Site, roles: Roles) -> int:
     loads = [load for load in block.loads if row is not None and lane not in load.uses]
     steps = [(block.stride(load, row.var.name) or 0) * load.buffer.dtype.bytes for load in loads if row]
     return max(map(abs, steps), default=0)
+
+
+def _row_bytes(block: Site, roles: Roles, line: int) -> int:
+    """Bytes that are read of operands which lanes share, in whole lines of the cache.
+
+    What lies along the last dimension is taken as neighbours; a dimension whose index takes few values, as
+    that of every second pixel, is not read as a whole.
+    """
+    extents = {item.var.name: extent_of(item.extent) for item in block.block.iters}
+    total = 0
+    for load in block.loads:
+        if load is roles.packed or roles.lane.var.name in load.uses:
+            continue
+        *dims, last = static_shape(load.buffer) or (1,)
+        read = 1
+        for index, extent in zip(load.indices, dims, strict=False):
+            read *= min(extent, math.prod(extents[name] for name in variables(index) if name in extents))
+        run = last * load.buffer.dtype.bytes
+        total += min(read * -(-run // line) * line, math.prod(dims) * run)
+    return total
