@@ -16,6 +16,7 @@ from compiler.lower.async_copies import async_copies
 from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.flatten_buffers import flatten_buffers
 from compiler.lower.insert_prefetch import insert_prefetch
+from compiler.lower.limit_unrolling import limit_unrolling
 from compiler.lower.loop_kinds import settle_loop_kinds
 from compiler.lower.lower_blocks import lower_blocks
 from compiler.lower.merge_threads import merge_threads
@@ -52,6 +53,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("place_shared", lambda func, _: place_shared(func)),
     ("flatten_buffers", lambda func, _: flatten_buffers(func)),
     ("partition_loops", partition_loops),
+    ("limit_unrolling", lambda func, _: limit_unrolling(func)),
     ("vectorize", vectorize),
     ("accumulate_in_vectors", lambda func, _: accumulate_in_vectors(func)),
     ("retype_vector_buffers", lambda func, _: retype_vector_buffers(func)),

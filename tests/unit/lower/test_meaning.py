@@ -10,6 +10,7 @@ import pytest
 from compiler.loops.build import Builder
 from compiler.loops.interp import interpret
 from compiler.loops.ir import Func
+from compiler.render.cstyle import render_kernel
 from compiler.schedule.schedule import Schedule
 from compiler.targets import get_target
 from tests.support.kernels import lower_steps, run_flat
@@ -51,6 +52,23 @@ def test_random_schedules(seed: int) -> None:
     func = PROGRAMS[source.choice(list(PROGRAMS))]()
     scheduled = random_schedule(func, source)
     assert_keeps_meaning(func, scheduled, source.choice(list(FACTS)))
+
+
+@pytest.mark.parametrize("facts", FACTS)
+def test_a_kernel_that_is_unrolled_too_far_stays_short(facts: str) -> None:
+    """16 x 16 registers, 16 steps for each: 4,096 products."""
+    func = matmul(16, 64, 16)
+    schedule = Schedule(func)
+    row, column, step = schedule.loops("C")
+    left, lane = schedule.split(column, (None, 4))
+    schedule.reorder(row, left, step, lane)
+    schedule.vectorize(lane)
+    for loop in (row, left, step):
+        schedule.unroll(loop)
+    lowered = assert_keeps_meaning(func, schedule.func, facts)
+    target = get_target(f"cpu:{facts}")
+    text = render_kernel(lowered, 0, target.vocabulary, target.facts).text
+    assert 200 < text.count("\n") < 3000
 
 
 @pytest.mark.parametrize("tiled_too", [False, True])

@@ -38,6 +38,7 @@ from compiler.lower.assign_registers import assign_registers
 from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.flatten_buffers import flatten_buffers
 from compiler.lower.insert_prefetch import insert_prefetch
+from compiler.lower.limit_unrolling import limit_unrolling
 from compiler.lower.loop_kinds import settle_loop_kinds
 from compiler.lower.lower_blocks import lower_blocks
 from compiler.lower.order_unrolled import order_unrolled
@@ -314,6 +315,13 @@ def test_a_fused_parallel_loop_chooses_by_the_part_that_a_condition_is_about() -
 def test_unrolled_loops_are_left_alone() -> None:
     before = func("for i in 0..8 unrolled\n  if i < 5\n    y[i] = x[i]")
     assert partition_loops(before, V4) == before
+
+
+def test_what_would_be_thousands_of_lines_stays_a_loop() -> None:
+    nest = "for i in 0..64{}\n  for j in 0..64 unrolled\n    y[j] = x[i]"
+    short, before = func("for i in 0..8 unrolled\n  y[i] = x[i]"), func(nest.format(" unrolled"))
+    assert limit_unrolling(short) is short
+    assert limit_unrolling(before) == func(nest.format(""))
 
 
 def test_what_a_loop_does_not_change_is_asked_outside() -> None:
