@@ -200,6 +200,16 @@ def test_one_loop_outermost_is_shared_by_the_threads(name: str) -> None:
         assert PARALLEL not in found[1:]
 
 
+@pytest.mark.parametrize("rows", [784, 392])
+def test_threads_share_rows_where_columns_do_not_come_out_even(rows: int) -> None:
+    def make(s: Sketch) -> Value:
+        return s.emit("Relu", s.emit("MatMul", s.input(rows, 384), s.weights(384, 192)))
+
+    outermost = middle(make).func.body
+    assert isinstance(outermost, For)
+    assert (outermost.kind, trips(outermost) % 4) == (PARALLEL, 0)
+
+
 @pytest.mark.parametrize("name", CONTRACTIONS)
 def test_the_epilogue_is_vectors_under_the_loops_of_the_sums(name: str) -> None:
     schedule = middle(CONTRACTIONS[name])

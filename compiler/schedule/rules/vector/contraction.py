@@ -69,6 +69,7 @@ from compiler.schedule.rules.vector.register_tile import (
     has_shorter_tile,
     outer_orders,
     register_tiles,
+    uneven,
 )
 from compiler.schedule.rules.vector.roles import Roles, find_roles, problem_of
 from compiler.schedule.schedule import Schedule
@@ -149,6 +150,10 @@ def _repeats(reader: Site, sums: str) -> bool:
     """
     used = {name for load in reader.loads if load.buffer.name == sums for name in load.uses}
     return any(extent_of(item.extent) > 1 and item.var.name not in used for item in reader.spatial)
+
+
+_EVEN, _GROUP = 1.1, 4
+"""What is shared out so evenly is left so; tiles of rows that a thread goes through at least."""
 
 
 class _Contraction:
@@ -305,6 +310,9 @@ class _Contraction:
             inside = [loop for name, loop in named.items() if name not in own]
         else:
             outer, inside = self._outer_order(problem, tile.vectors, named, k_outer), []
+            if m_outer is not None:
+                groups, m_outer = self._share_rows(outer, m_outer)
+                outer += groups
         s.reorder(*outer, *inside, *([m_outer] if m_outer else []), *reduce, *rows, k_tile, lane_loop)
         self._finish(epilogue, outer, m_outer or (inside[-1] if inside else None), reduce)
 
@@ -326,6 +334,18 @@ class _Contraction:
         if shorter:
             self.s.annotate(outer, PARTITION, 1)
         return outer, [rows]
+
+    def _share_rows(self, outer: list[str], tiles: str) -> tuple[list[str], str]:
+        """Groups of tiles of rows for threads to share as well, where the other loops do not come out even."""
+        shares = math.prod(extent_of(self.s.loop(loop).extent) for loop in outer)
+        loop = self.s.loop(tiles)
+        count = extent_of(loop.extent)
+        found = [n for n in range(2, count // _GROUP + 1) if count % n == 0 and uneven(shares * n) <= _EVEN]
+        apart = self.remainder or loop.annotations  # a loop that asks about the last tile
+        if uneven(shares) <= _EVEN or not found or apart or iterations(self.block.block.iters) < SMALL:
+            return [], tiles
+        groups, inner = self.s.split(tiles, (found[0], count // found[0]))
+        return [groups], inner
 
     def _split_reduce(self, reduce: list[str]) -> list[str]:
         size = self.reduce_split()
