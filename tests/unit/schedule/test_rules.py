@@ -36,6 +36,8 @@ from tests.support.sketch import NARROW, Sketch, works
 from tests.support.works import dense, heads, layer_norm, norm_of_channels, swishes
 
 WIDE = replace(NARROW, vector_bits=512, vector_registers=32)
+AVX2 = replace(NARROW, vector_bits=256, vector_registers=16)
+HALVES = replace(WIDE, fma_per_cycle=1)
 LANES = 16
 VECTOR, PARALLEL, SERIAL = ForKind.VECTORIZED, ForKind.PARALLEL, ForKind.SERIAL
 
@@ -404,6 +406,18 @@ def test_attention_is_one_nest(make: Callable[[Sketch], Value]) -> None:
     schedule = schedule_func(func, own, WIDE, AnalyticChooser())
     outermost = {schedule.loops(block)[0] for block in schedule.blocks()}
     assert [schedule.loop(loop).kind for loop in outermost] == [PARALLEL]
+
+
+@pytest.mark.parametrize(("keys", "facts", "packed"), [(600, AVX2, 2), (600, HALVES, 1), (60, AVX2, 1)])
+def test_values_of_an_attention_are_packed_where_they_come_too_slowly(
+    keys: int, facts: TargetFacts, packed: int
+) -> None:
+    """Many of them, far apart, and tiles that compute little on each; keys always are."""
+    sketch = Sketch()
+    lanes = facts.lanes(32)
+    ((func, own),) = works(fuse_attention(sketch.fused(heads(48, keys, 64, 64)(sketch))), lanes)
+    schedule = schedule_func(func, own, facts, AnalyticChooser())
+    assert sum(item.scope == SCRATCH for item in schedule.func.allocs) == packed
 
 
 def test_rows_of_an_attention_fill_whole_tiles() -> None:
