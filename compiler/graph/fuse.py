@@ -10,13 +10,16 @@ are repeated in every group that reads them, as index arithmetic.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import chain
 
-from compiler.graph.ir import Graph, Node, Value
-from compiler.graph.op import PIECES, Kind
+from compiler.graph.ir import Graph, Node, NodeInfo, Value
+from compiler.graph.op import PIECES, Kind, Op
+from compiler.loops.build import Builder
+from compiler.loops.ir import Load
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +182,22 @@ def _operations(nodes: Sequence[Node]) -> int:
 
     @cache
     def count(item: Node) -> int:
-        return 1 + sum(count(makers[value]) for value in item.inputs if value in makers)
+        times = _reads(item.op, item.info) if item.op.elementwise else (1,) * len(item.inputs)
+        read = zip(times, item.inputs, strict=True)
+        return 1 + sum(often * count(makers[value]) for often, value in read if value in makers)
 
     return max(map(count, nodes))
+
+
+@lru_cache(maxsize=1024)
+def _reads(op: Op, info: NodeInfo) -> tuple[int, ...]:
+    """How often the formula of an elementwise operator has each operand: x * clip(x + 3) has x twice."""
+    builder = Builder("formula")
+    operands = [builder.input(f"x{n}", kind.shape, kind.dtype) for n, kind in enumerate(info.in_types)]
+    form = next(iter(op.forms_for(info).values()))
+    func = builder.finish([form.build(builder, operands, info)])
+    found = Counter(item.buffer.name for item in func.body.walk() if isinstance(item, Load))
+    return tuple(found[operand.name] for operand in operands)
 
 
 def _only_read_by(graph: Graph, value: Value, members: set[Node]) -> bool:

@@ -283,8 +283,9 @@ class _Lanes:
         cond = self.expr(item.cond, mask)
         if cond.dtype.lanes == 1:
             return Select(cond, self._wide(self.expr(item.a, mask)), self._wide(self.expr(item.b, mask)))
-        a = self._wide(self.expr(item.a, all_of(mask, cond)))
-        b = self._wide(self.expr(item.b, all_of(mask, Unary("not", cond))))
+        is_place = _decides_places(item)
+        a = self._wide(self.expr(item.a, all_of(mask, cond) if is_place else mask))
+        b = self._wide(self.expr(item.b, all_of(mask, Unary("not", cond)) if is_place else mask))
         if isinstance(a, Load) and a.mask == cond and a.other == b:
             return a
         return Select(cond, a, b)
@@ -363,3 +364,20 @@ class _Lanes:
         Select: _select,
         Load: _load,
     }
+
+
+def _decides_places(item: Select) -> bool:
+    """Whether the condition may keep a branch's loads inside their buffers.
+
+    One on loaded numbers does where the places come from loaded numbers, too. Else it would be written out
+    again in the mask of every load, twice for each Select inside another one.
+    """
+    if not _loads(item.cond):
+        return True
+    return any(
+        map(_loads, (index for value in (item.a, item.b) for one in _loads(value) for index in one.indices))
+    )
+
+
+def _loads(value: Expr) -> list[Load]:
+    return [part for part in value.walk() if isinstance(part, Load)]

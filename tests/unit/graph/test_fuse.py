@@ -163,6 +163,18 @@ def test_values_that_double_what_they_read_end_groups(s: Sketch, end: str) -> No
     assert 8 < written_out(looked_at) <= MOST_OPERATIONS
 
 
+@pytest.mark.parametrize(("op", "fitting"), [("HardSwish", 5), ("Elu", 3), ("Relu", 30)])
+def test_a_formula_that_has_its_operand_several_times_counts(s: Sketch, op: str, fitting: int) -> None:
+    """Behind a convolution each is written out within the next one: as often as that reads it."""
+    y = s.conv(s.input(1, 8, 5, 5), 8)
+    for _ in range(30):
+        y = s.emit(op, y, **ATTRS.get(op, {}))
+    assert len(s.fused(y).groups[0].nodes) == 1 + fitting
+
+
+ATTRS: dict[str, dict[str, float]] = {"Elu": {"alpha": 1.0}}
+
+
 def test_elementwise_groups_bind_what_doubles_and_go_on(s: Sketch) -> None:
     """Sixty times: written out as one expression it would have 2 ** 60 operations."""
     v = s.input(100)

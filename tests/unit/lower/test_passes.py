@@ -384,6 +384,13 @@ def test_condition_becomes_a_mask() -> None:
     assert all(item.mask is None for item in loads)  # x has 64 elements: reading all 16 is safe
 
 
+def test_a_condition_on_data_is_no_mask_of_loads() -> None:
+    body = "for i in 0..60 vectorized\n  y[i] = select(x[i] < 0.0, select(x[i] < 1.0, x[i], 2.0), x[i] * 2.0)"
+    after = vectorize(func(body, "x: f32[60]", "y: f32[60]"), V4)
+    masks = {item.mask for item in after.body.walk() if isinstance(item, Load)}
+    assert len(masks) == 2, "none, and the lanes of the rest"
+
+
 def test_reduction_keeps_one_accumulator_per_lane() -> None:
     before = func("y[0] = 0.0\nfor k in 0..3\n  for i in 0..16 vectorized\n    y[0] += x[k * 16 + i]")
     after = body_of(accumulate_in_vectors(vectorize(before, V4)))
