@@ -15,7 +15,7 @@ from compiler.core.target import TargetFacts
 from compiler.graph.fuse_attention import fuse_attention
 from compiler.graph.ir import Value
 from compiler.loops.annotations import PREFETCH
-from compiler.loops.ir import GLOBAL, REGISTER, SCRATCH, Block, Call, Const, For, ForKind, Func, If
+from compiler.loops.ir import GLOBAL, REGISTER, SCRATCH, Alloc, Block, Call, Const, For, ForKind, Func, If
 from compiler.loops.queries import variables
 from compiler.schedule.chooser import AnalyticChooser, ReplayChooser
 from compiler.schedule.layout_changes import layouts_of
@@ -142,6 +142,17 @@ def test_no_step_of_a_sum_asks_whether_the_last_vector_is_there() -> None:
     inside = [cond for cond in asked if variables(cond) & written_out]
     assert inside, "tiles of two vectors, and those of one"
     assert all(variables(cond) <= written_out for cond in inside), "decided where it is written out"
+
+
+def test_sums_stay_in_registers_where_a_last_vector_is_stored_lane_by_lane() -> None:
+    facts = replace(get_target("cpu:x86-64-v4").facts, intrinsics=frozenset())  # no masks
+    sketch = Sketch()
+    fused = sketch.fused(sketch.emit("MatMul", sketch.input(64, 768), sketch.weights(768, 50257)))
+    (work,) = works(fused)
+    chosen = ReplayChooser({"matmul.tile": (2, 13, 1)}, AnalyticChooser())
+    lowered = lower_all(schedule_func(*work, facts, chosen).func, facts)
+    held = [item.buffer for item in lowered.body.walk() if isinstance(item, Alloc)]
+    assert REGISTER in {item.scope for item in held}, "but for the last columns"
 
 
 def test_weights_from_memory_are_used_in_chunks_and_the_next_chunk_is_fetched() -> None:

@@ -32,6 +32,7 @@ from __future__ import annotations
 
 import math
 
+from compiler.core.capabilities import MASKED_MEMORY
 from compiler.core.target import TargetFacts
 from compiler.loops.annotations import PARTITION, PREFETCH
 from compiler.loops.index_map import AXES, IndexMap
@@ -173,7 +174,7 @@ class _Contraction:
         self.s, self.name, self.block, self.roles, self.panel = schedule, name, block, roles, panel
         self.lanes, self.facts, self.chooser = lanes, facts, chooser
         self.fetch: str | None = None  # the weights of which the next panel is asked for
-        self.remainder = False  # the last tile has fewer vectors, which inner loops must not ask about
+        self.remainder = False  # the last tile has fewer vectors or lanes: no question for inner loops
 
     def run(self, epilogue: str | None) -> None:
         accumulator = self.block.target
@@ -290,7 +291,8 @@ class _Contraction:
         named = dict(zip([item.var.name for item in self.block.spatial], loops, strict=False))
         block_loop = named.pop(self.roles.lane.var.name)
         k_outer, k_tile = s.split(block_loop, (None, tile.vectors))
-        self.remainder = problem.vectors % tile.vectors != 0
+        part = extent_of(self.roles.lane.extent) % self.lanes and MASKED_MEMORY not in self.facts.intrinsics
+        self.remainder = problem.vectors % tile.vectors != 0 or bool(part)
         if self.roles.packed is not None and fetches_ahead(tile, problem, self.facts):
             self.fetch = self.roles.packed.buffer.name
         m_outer, rows = self._split_rows(problem, tile, named)
@@ -336,7 +338,7 @@ class _Contraction:
         return outer, [rows]
 
     def _share_rows(self, outer: list[str], tiles: str) -> tuple[list[str], str]:
-        """Groups of tiles of rows for threads to share as well, where the other loops do not come out even."""
+        """Groups of tiles of rows for threads to share as well, where other loops do not come out even."""
         shares = math.prod(extent_of(self.s.loop(loop).extent) for loop in outer)
         loop = self.s.loop(tiles)
         count = extent_of(loop.extent)
