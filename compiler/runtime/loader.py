@@ -77,7 +77,9 @@ class Model(AbstractContextManager["Model"]):
         self._api = _api_of(self._library, path)
         self._handle = ctypes.c_void_p()
         _check(self._api, self._open(device), str(path))
-        self._finalizer = finalize(self, _close_model, self._api, self._handle, self._library)
+        self._open_contexts: list[finalize[[TkModelApi, ctypes.c_void_p], Context]] = []
+        closing = (self._api, self._handle, self._library, self._open_contexts)
+        self._finalizer = finalize(self, _close_model, *closing)
         self._finalizer.atexit = False
         self.inputs = self._describe(self._api.model_input_count, self._api.model_input)
         self.outputs = self._describe(self._api.model_output_count, self._api.model_output)
@@ -150,6 +152,8 @@ class Model(AbstractContextManager["Model"]):
         threads = threads if threads is not None else self._threads
         context = Context(self, threads, flush_subnormals=flush_subnormals, stream=stream)
         self._contexts.add(context)
+        self._open_contexts[:] = [item for item in self._open_contexts if item.alive]
+        self._open_contexts.append(context._finalizer)  # noqa: SLF001 - two halves of one object
         return context
 
     def close(self) -> None:
@@ -406,7 +410,12 @@ def _close_context(api: TkModelApi, handle: ctypes.c_void_p) -> None:
     api.context_close(handle)
 
 
-def _close_model(api: TkModelApi, handle: ctypes.c_void_p, library: ctypes.CDLL) -> None:
+def _close_model(
+    api: TkModelApi, handle: ctypes.c_void_p, library: ctypes.CDLL, contexts: Sequence[Callable[[], object]]
+) -> None:
+    # Collected together, a model may be closed before its contexts, which need it.
+    for close in contexts:
+        close()
     # The library stays mapped: a context that is collected later still needs its code.
     del library
     api.model_close(handle)

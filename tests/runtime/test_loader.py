@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from compiler import load
 from compiler.core.diagnostics import BadInputError, TkError, UsageError
 from compiler.core.process import run
+from compiler.runtime import loader
 from compiler.runtime.loader import SymbolicDim, TensorSpec, manifest_of
 from tests.support.model_library import WEIGHTS, Builder, Feeds, assert_right, expected
 
@@ -334,3 +335,17 @@ def test_threads_out_of_range(library: Path) -> None:
     for threads in (0, -1, 100_000):
         with pytest.raises(UsageError):
             model.context(threads)
+
+
+def test_contexts_are_closed_before_their_model(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever of them is collected first: a context of a device needs its model to give memory back."""
+    order: list[str] = []
+    for name in ("_close_context", "_close_model"):
+        close = getattr(loader, name)
+        monkeypatch.setattr(loader, name, lambda *args, n=name, f=close: (f(*args), order.append(n)))
+    model = load(library)
+    kept = model.context()
+    model._finalizer()
+    assert order == ["_close_context", "_close_model"]
+    kept.close()
+    assert len(order) == 2
