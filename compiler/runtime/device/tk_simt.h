@@ -35,7 +35,6 @@ typedef unsigned char uint8_t;
 typedef unsigned short uint16_t;
 typedef unsigned int uint32_t;
 typedef unsigned long long uint64_t;
-typedef unsigned long long uintptr_t;
 #elif defined(__HIPCC_RTC__) /* some releases define some of these, as other types than others */
 typedef signed char tk_int8;
 typedef short tk_int16;
@@ -53,7 +52,6 @@ typedef unsigned long long tk_uint64;
 #define uint16_t tk_uint16
 #define uint32_t tk_uint32
 #define uint64_t tk_uint64
-#define uintptr_t tk_uint64
 #else
 #include <stdint.h>
 #if !defined(TK_EMULATOR) && (defined(__HIP__) || defined(TK_HIP))
