@@ -1,0 +1,1 @@
+"""What was tried of which network on which target: records, and where they are kept."""
