@@ -102,7 +102,7 @@ ROWS = (
         32, _kib(512, 32), _mib(16, 23), 3.0, 22,
         (Cpuid(_AMD, 0x17, (*range(0x30, 0x50), *range(0x60, 0x80), 0x90, 0x91, *range(0xA0, 0xB0))),),
     ),
-    Microarchitecture(  # rates A O, latency O, caches and memory E: the paths are those of Zen 2 and Zen 4
+    Microarchitecture(  # rates A O T, latency O T, caches and memory E, within 13 % of T
         "zen3", X86, {256: Rates(2, 2, 1)}, 4,
         32, _kib(512, 31), _mib(32, 27), 3.4, 24,
         (Cpuid(_AMD, 0x19, (*range(0x10), *range(0x20, 0x60))),),
