@@ -20,6 +20,7 @@ from compiler.core.diagnostics import CrashError as CrashError
 from compiler.core.diagnostics import ExitCode as ExitCode
 from compiler.core.diagnostics import HostError as HostError
 from compiler.core.diagnostics import InternalError as InternalError
+from compiler.core.diagnostics import MemoryLimitError as MemoryLimitError
 from compiler.core.diagnostics import TkError as TkError
 from compiler.core.diagnostics import UsageError as UsageError
 from compiler.core.diagnostics import WrongResultError as WrongResultError
@@ -72,6 +73,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.runtime.loader import Context as Context
     from compiler.runtime.loader import Model as Model
     from compiler.runtime.manifest import manifest_of as manifest_of
+    from compiler.stages.finished import package_digest as package_digest
     from compiler.targets import DEFAULT_TARGET as DEFAULT_TARGET
     from compiler.targets import choose_targets as choose_targets
     from compiler.verify.bench import bench_library as bench_library
@@ -98,6 +100,7 @@ _HOMES = {
     "compiler.library_inspection": ("inspect_library",),
     "compiler.runtime.loader": ("Context", "Model"),
     "compiler.runtime.manifest": ("manifest_of",),
+    "compiler.stages.finished": ("package_digest",),
     "compiler.verify.device": ("load",),
     "compiler.targets": ("DEFAULT_TARGET", "choose_targets"),
     "compiler.verify.bench": ("bench_library",),

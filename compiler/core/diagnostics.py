@@ -112,6 +112,10 @@ class CrashError(TkError):
     default_code = ExitCode.CRASHED
 
 
+class MemoryLimitError(CrashError):
+    """A program held more memory than it was given."""
+
+
 class InternalError(TkError):
     """A broken promise inside this project; always a defect worth a report."""
 

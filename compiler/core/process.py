@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import IO
 
 from compiler.core.companion import cannot_start, reap_if_killed, reaped
-from compiler.core.diagnostics import CrashError, HostError
+from compiler.core.diagnostics import CrashError, HostError, MemoryLimitError
+from compiler.core.memory import held_bytes
 
 _GRACE_SECONDS = 0.5
 _CHECK_SECONDS = 0.25
@@ -62,6 +63,7 @@ def run(
     on_error_line: Callable[[str], object] | None = None,
     merged: bool = False,
     check: Callable[[], object] | None = None,
+    memory: int | None = None,
 ) -> Completed:
     """Run `argv` to its end with captured output (UTF-8, undecodable bytes escaped).
 
@@ -69,14 +71,17 @@ def run(
     `on_line` gets each line of standard output as soon as it is there, without its end, in another thread;
     `on_error_line` those of standard error.
     `check` is called four times a second in another thread; what it raises ends the program, and is raised.
+    `memory` is how many bytes the child may hold with all that it starts, looked at as often.
     The child leads a process group of its own, which is killed as a whole on timeout (seconds) or interrupt.
-    Raises HostError when the program cannot be started and CrashError when it does not end in time.
+    Raises HostError when the program cannot be started, CrashError when it does not end in time and
+    MemoryLimitError when it holds more memory than it may.
     """
     started = time.monotonic()
     child = _start(argv, cwd, env, has_input=input is not None, merged=merged)
     hearing = (("stdout", on_line), ("stderr", on_error_line))
     readers = {name: _LineReader(child, name, hear) for name, hear in hearing if hear is not None}
-    checker = None if check is None else _Checker(child, check)
+    checks = [one for one in (check, _memory_check(argv[0], child.pid, memory)) if one is not None]
+    checker = _Checker(child, checks) if checks else None
     try:
         stdout, stderr = child.communicate(input, timeout)
     except subprocess.TimeoutExpired as error:
@@ -130,9 +135,9 @@ class _LineReader:
 class _Checker:
     """Looks after a child while it runs, and kills it when something is wrong."""
 
-    def __init__(self, child: subprocess.Popen[bytes], check: Callable[[], object]) -> None:
+    def __init__(self, child: subprocess.Popen[bytes], checks: Sequence[Callable[[], object]]) -> None:
         self._child = child
-        self._check = check
+        self._checks = checks
         self._over = threading.Event()
         self._error: Exception | None = None
         threading.Thread(target=self._look, daemon=True).start()
@@ -140,7 +145,8 @@ class _Checker:
     def _look(self) -> None:
         while not self._over.wait(_CHECK_SECONDS):
             try:
-                self._check()
+                for check in self._checks:
+                    check()
             except Exception as error:  # noqa: BLE001 - raised again by who waits for the child
                 self._error = error
                 _kill_group(self._child)
@@ -151,6 +157,22 @@ class _Checker:
         self._over.set()
         if self._error is not None:
             raise self._error
+
+
+def _memory_check(program: str, pid: int, limit: int | None) -> Callable[[], object] | None:
+    if limit is None:
+        return None
+
+    def check() -> None:
+        held = held_bytes(pid)
+        if held > limit:
+            raise MemoryLimitError(
+                f"`{program}` held more memory than it may",
+                why=f"{held:,} bytes; the limit is {limit:,}",
+                hint="raise the memory limit",
+            )
+
+    return check
 
 
 def stop_all() -> None:

@@ -24,7 +24,7 @@ class ProbedDevice:
     """A device as its driver names it.
 
     kind: `cpu` or `gpu`. vendor: identifier of the maker on the PCI bus, 0 where it is not told.
-    platform: the driver. arch: `sm_90`, `gfx906`; empty where it is not told.
+    platform: the driver. arch: `sm_90`, `gfx906`; empty where it is not told. driver: its version, likewise.
     """
 
     name: str
@@ -32,6 +32,12 @@ class ProbedDevice:
     vendor: int = 0
     platform: str = ""
     arch: str = ""
+    driver: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name, with the version of the driver."""
+        return f"{self.name}, driver {self.driver}" if self.driver else self.name
 
 
 def probe_devices(interface: str, settings: Settings) -> tuple[ProbedDevice, ...] | str:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 _GPU, _CPU = 4, 2  # CL_DEVICE_TYPE_...
-_TYPE, _VENDOR, _NAME, _PLATFORM_NAME = 0x1000, 0x1001, 0x102B, 0x0902
+_TYPE, _VENDOR, _NAME, _DRIVER, _PLATFORM_NAME = 0x1000, 0x1001, 0x102B, 0x102D, 0x0902
 _ALL = 0xFFFFFFFF
 _NO_PLATFORM = -1001  # CL_PLATFORM_NOT_FOUND_KHR
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
@@ -62,7 +62,8 @@ def _opencl_device(library: Any, device: ctypes.c_void_p, platform: str) -> Devi
     library.clGetDeviceInfo(device, _VENDOR, ctypes.c_size_t(4), ctypes.byref(vendor), None)
     words = "gpu" if kind.value & _GPU else "cpu" if kind.value & _CPU else "other"
     name = f"{_text(library.clGetDeviceInfo, device, _NAME)} ({platform})"
-    return {"name": name, "kind": words, "vendor": vendor.value, "platform": platform}
+    version = _text(library.clGetDeviceInfo, device, _DRIVER)
+    return {"name": name, "kind": words, "vendor": vendor.value, "platform": platform, "driver": version}
 
 
 def _text(ask: Callable[..., int], handle: ctypes.c_void_p, question: int) -> str:
@@ -92,7 +93,16 @@ def _cuda_device(library: Any, number: int) -> Device:
     library.cuDeviceGetAttribute(ctypes.byref(major), _MAJOR, number)
     library.cuDeviceGetAttribute(ctypes.byref(minor), _MINOR, number)
     arch = f"sm_{major.value}{minor.value}"
-    return {"name": f"{name.value.decode(errors='replace')} ({arch})", "kind": "gpu", "arch": arch}
+    shown = f"{name.value.decode(errors='replace')} ({arch})"
+    return {"name": shown, "kind": "gpu", "arch": arch, "driver": _version(library, "cuDriverGetVersion")}
+
+
+def _version(library: Any, function: str) -> str:
+    """The number of a driver's version; empty where it does not tell."""
+    number = ctypes.c_int()
+    if not hasattr(library, function) or getattr(library, function)(ctypes.byref(number)) != 0:
+        return ""
+    return str(number.value)
 
 
 def hip() -> list[Device] | str:
@@ -132,8 +142,8 @@ def _hip_device(library: Any, number: int) -> Device:
     rest = properties.raw[_NAME_BYTES:]
     at = rest.find(b"gfx")
     arch = "" if at < 0 else rest[at:].partition(b"\0")[0].partition(b":")[0].decode(errors="replace")
-    vendor = _maker_on_bus(library, number)
-    return {"name": f"{name} ({arch})", "kind": "gpu", "arch": arch, "vendor": vendor}
+    vendor, version = _maker_on_bus(library, number), _version(library, "hipDriverGetVersion")
+    return {"name": f"{name} ({arch})", "kind": "gpu", "arch": arch, "vendor": vendor, "driver": version}
 
 
 def _library(*names: str) -> Any:

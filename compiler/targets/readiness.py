@@ -110,7 +110,7 @@ def device_runs(
             return no(f"there is no {title} that could be asked for: {driver.library} was not found")
         if isinstance(found, str):
             return no(f"there is no {title}: {found}", driver.install)
-        names = [one.name for one in found if fits(one)]
+        names = [one.title for one in found if fits(one)]
         if names:
             return yes(", ".join(dict.fromkeys(names)))
         others = ", ".join(dict.fromkeys(one.name for one in found)) or "none"

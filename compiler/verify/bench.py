@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,19 +29,29 @@ _MOST_RUNS = 200_000
 _BLOCK_SECONDS = 0.25
 _CALM_SPREAD = 0.15
 _PROFILE_RUNS = 20
+_NORMAL_95 = 1.96
 
 Run = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """Milliseconds; `spread` is (p90 - p10) / p50."""
+    """Milliseconds; `low` to `high` is the confidence interval of p50; `spread` is (p90 - p10) / p50."""
 
     p50: float
     p90: float
     p99: float
+    low: float
+    high: float
     spread: float
     runs: int
+
+    @property
+    def noisy(self) -> str:
+        """Why the times decide nothing; empty where they do."""
+        if self.spread <= _CALM_SPREAD:
+            return ""
+        return f"times spread over {100 * self.spread:.0f} % of the median (p10 to p90): the machine is busy"
 
 
 def bench_library(request: BenchRequest, *, progress: Progress = silent) -> BenchReport:
@@ -79,8 +90,11 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
         if other is None
         else _times(other[0], baseline_threads, measured[other[0]], flops, peak),
         kernels=kernel_times(library, context, feeds) if request.profile else (),
-        warnings=(*place.warnings, *warnings, *_spread_warning(mine)),
+        warnings=tuple(filter(None, (*place.warnings, *warnings, mine.noisy))),
         device=library.device,
+        low_ms=mine.low,
+        high_ms=mine.high,
+        noisy=mine.noisy,
     )
 
 
@@ -131,7 +145,20 @@ def measure(
 def percentiles(seconds: list[float]) -> Percentiles:
     """Percentiles of wall times."""
     p10, p50, p90, p99 = (float(one) for one in np.percentile(np.asarray(seconds) * 1e3, (10, 50, 90, 99)))
-    return Percentiles(p50=p50, p90=p90, p99=p99, spread=(p90 - p10) / p50, runs=len(seconds))
+    low, high = median_interval([one * 1e3 for one in seconds])
+    return Percentiles(p50, p90, p99, low, high, spread=(p90 - p10) / p50, runs=len(seconds))
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Bounds that hold the median of independent values in 95 of 100 cases: two of the values in order.
+
+    How many values lie below the median is binomial, of n and 1/2; its normal approximation gives the ranks
+    (Conover, Practical Nonparametric Statistics, 3rd ed., 3.2).
+    """
+    ordered, count = sorted(values), len(values)
+    reach = _NORMAL_95 * math.sqrt(count) / 2
+    first, last = math.ceil(count / 2 - reach), math.ceil(count / 2 + reach)
+    return ordered[max(0, first - 1)], ordered[min(count, last) - 1]
 
 
 def kernel_times(library: Model, context: Context, feeds: Mapping[str, Array]) -> tuple[KernelTime, ...]:
@@ -204,14 +231,21 @@ def _times(
     engine: str, threads: int, one: Percentiles, flops: float | None, peak: float | None
 ) -> EngineTimes:
     rate = None if not flops else flops / one.p50 * 1e-6
-    return EngineTimes(engine, one.p50, one.p90, one.p99, one.runs, threads, rate, _percent(rate, peak))
+    return EngineTimes(
+        engine,
+        one.p50,
+        one.p90,
+        one.p99,
+        one.runs,
+        threads,
+        rate,
+        _percent(rate, peak),
+        low_ms=one.low,
+        high_ms=one.high,
+        spread=one.spread,
+        noisy=one.noisy,
+    )
 
 
 def _percent(rate: float | None, peak: float | None) -> float | None:
     return None if rate is None or not peak else 100.0 * rate / peak
-
-
-def _spread_warning(one: Percentiles) -> tuple[str, ...]:
-    if one.spread <= _CALM_SPREAD:
-        return ()
-    return (f"times spread over {100 * one.spread:.0f} % of the median (p10 to p90): the machine is busy",)

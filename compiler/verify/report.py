@@ -110,7 +110,7 @@ class BenchRequest:
 class EngineTimes:
     """Latency of another engine in the same session, on `threads` cores of this machine.
 
-    Rates are None when the operation count is not known.
+    Rates are None when the operation count is not known; the rest is as in `BenchReport`.
     """
 
     engine: str
@@ -121,6 +121,10 @@ class EngineTimes:
     threads: int
     gflops: float | None = None
     percent_of_peak: float | None = None
+    low_ms: float = 0.0
+    high_ms: float = 0.0
+    spread: float = 0.0
+    noisy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +145,9 @@ class BenchReport:
 
     `device` names the device of a library for one; `threads` counts the cores of this machine that ran the
     library, None where a device did that is not one of them. A device's times have the copies of inputs and
-    outputs in them. `spread` is (p90 - p10) / p50; `peak_gflops` is this machine's rate of multiply-adds with
+    outputs in them. `low_ms` to `high_ms` is the 95 % confidence interval of the median; `noisy` says why the
+    machine was too uneasy for the numbers to decide anything, else it is empty.
+    `spread` is (p90 - p10) / p50; `peak_gflops` is this machine's rate of multiply-adds with
     the same threads, measured in the same session, None when no C++ compiler was found.
     """
 
@@ -160,3 +166,6 @@ class BenchReport:
     kernels: tuple[KernelTime, ...] = ()
     warnings: tuple[str, ...] = ()
     device: str = ""
+    low_ms: float = 0.0
+    high_ms: float = 0.0
+    noisy: str = ""

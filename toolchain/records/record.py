@@ -55,13 +55,15 @@ class Subject(_Document):
 class Place(_Document):
     """Where and how it was tried.
 
-    device: what runs the kernels, in its driver's words; empty for this machine's cores. image: of a
-    container; empty on the machine itself. worker: `here`, an engine's address, or a worker's name.
+    device: what runs the kernels, in its driver's words; empty for this machine's cores. selector: how
+    `--device` names it, known also where nothing ran; empty: the first that fits. image: of a container;
+    empty on the machine itself. worker: `here`, an engine's address, or a worker's name.
     """
 
     target: str
     arch: str = ""
     device: str = ""
+    selector: str = ""
     threads: int | None = None
     precision: Literal["f32", "tf32"] = "f32"
     image: str = ""

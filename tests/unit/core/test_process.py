@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from compiler.core import process
-from compiler.core.diagnostics import CrashError, HostError
+from compiler.core.diagnostics import CrashError, HostError, MemoryLimitError
 from tests.support.processes import ended
 from tests.support.sources import ROOT
 
@@ -154,3 +154,17 @@ def test_nothing_outlives_a_process_that_is_killed(code: str, tmp_path: Path) ->
         assert ended(shell)
         assert ended(sleeping)
         parent.kill()
+
+
+def test_what_holds_too_much_memory_is_ended_with_all_that_it_started() -> None:
+    child = "import os, time; b = bytearray(os.urandom(1)) * 300_000_000; time.sleep(60)"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    started = time.monotonic()
+    with pytest.raises(MemoryLimitError, match="more memory") as caught:
+        process.run(python(code), memory=200_000_000)
+    assert "the limit is 200,000,000" in caught.value.why
+    assert time.monotonic() - started < 20
+
+
+def test_what_holds_less_memory_goes_on() -> None:
+    assert process.run(python("import time; time.sleep(0.6); print(1)"), memory=200_000_000).stdout == "1\n"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import random
+import statistics
 import time
 from itertools import pairwise
 
 import pytest
 
 from compiler.core.settings import load_settings
-from compiler.verify.bench import measure, percentiles
+from compiler.verify.bench import measure, median_interval, percentiles
 from compiler.verify.peak import peak_gflops
 
 
@@ -17,6 +20,19 @@ def test_percentiles_are_milliseconds() -> None:
     assert (result.p50, result.p90, result.runs) == (pytest.approx(51), pytest.approx(91), 101)
     assert result.p99 == pytest.approx(100)
     assert result.spread == pytest.approx((91 - 11) / 51)
+
+
+def test_the_interval_holds_the_median_in_95_of_100_cases() -> None:
+    source, cases = random.Random(1), 2000
+    for count in (10, 101):
+        bounds = [median_interval([source.expovariate(1) for _ in range(count)]) for _ in range(cases)]
+        held = statistics.fmean(low <= math.log(2) <= high for low, high in bounds)
+        assert 0.94 < held < 0.985, count
+
+
+def test_a_busy_machine_decides_nothing() -> None:
+    assert percentiles([0.001] * 20).noisy == ""
+    assert "spread over 300 %" in percentiles([0.001] * 10 + [0.001] * 7 + [0.004] * 3).noisy
 
 
 def test_engines_take_turns_and_get_the_same_time() -> None:
