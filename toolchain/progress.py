@@ -48,7 +48,7 @@ def progress_bar(doing: str, unit: Unit = "steps") -> Iterator[compiler.Progress
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class Phase:
     """How far one phase has come; times are of the monotonic clock, a total of 0 is unknown."""
 
     doing: str
@@ -74,7 +74,7 @@ class ProgressBar:
         self._settings = settings
         self._patience = patience
         now = time.monotonic()
-        self._state = State("", 0, 0, now, now)
+        self._state = Phase("", 0, 0, now, now)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._show, daemon=True)
 
@@ -82,7 +82,7 @@ class ProgressBar:
         """Tell that `done` of `total` of the phase `doing` is done."""
         now = time.monotonic()
         started = self._state.started if doing == self._state.doing else now
-        self._state = State(doing, done, total, started, now)
+        self._state = Phase(doing, done, total, started, now)
 
     def start(self) -> None:
         """Begin to wait, and then to show."""
@@ -124,17 +124,17 @@ class ProgressBar:
                 if self._over.wait(_FRAME_SECONDS):
                     return
 
-    def _begin(self, bar: Progress, state: State, before: TaskID | None) -> TaskID:
+    def _begin(self, bar: Progress, state: Phase, before: TaskID | None) -> TaskID:
         if before is not None:
             bar.remove_task(before)
         doing = f"{self._title}: {state.doing}" if state.doing else self._title
         return bar.add_task(doing, total=state.total or None, count=self._count(state), left=_left(state))
 
-    def _count(self, state: State) -> str:
+    def _count(self, state: Phase) -> str:
         return count_text(state, self._unit)
 
 
-def count_text(state: State, unit: Unit) -> str:
+def count_text(state: Phase, unit: Unit) -> str:
     """`12 of 57`, `43 %` or `1.5 MB of 2.0 MB`; empty when there is nothing to count."""
     if unit == "bytes":
         of = f" of {console.size(state.total)}" if state.total else ""
@@ -146,7 +146,7 @@ def count_text(state: State, unit: Unit) -> str:
     return f"{math.floor(state.done)} of {state.total:.0f}"
 
 
-def _left(state: State) -> str:
+def _left(state: Phase) -> str:
     now = time.monotonic()
     left = state.seconds_left(now)
     return _time(now - state.started) if left is None else f"{_time(left)} left"

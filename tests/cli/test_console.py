@@ -21,7 +21,7 @@ from compiler import ExitCode
 from tests.support.command import Result, environment
 from toolchain import console, progress
 from toolchain.names import file_name
-from toolchain.progress import State, Unit, count_text
+from toolchain.progress import Phase, Unit, count_text
 from toolchain.settings import console_settings
 
 Tk = Callable[..., Result]
@@ -111,12 +111,12 @@ def wait_for(text: str, screen: Terminal) -> None:
 
 
 def test_time_left_is_what_the_rest_takes_at_the_same_speed() -> None:
-    state = State("kernels", done=2, total=8, started=100.0, told=110.0)
+    state = Phase("kernels", done=2, total=8, started=100.0, told=110.0)
     assert state.seconds_left(110.0) == 30.0
     assert state.seconds_left(125.0) == 15.0
     assert state.seconds_left(200.0) == 0.0
-    assert State("kernels", 0, 8, 100.0, 110.0).seconds_left(110.0) is None
-    assert State("link", 5, 0, 100.0, 110.0).seconds_left(110.0) is None
+    assert Phase("kernels", 0, 8, 100.0, 110.0).seconds_left(110.0) is None
+    assert Phase("link", 5, 0, 100.0, 110.0).seconds_left(110.0) is None
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_time_left_is_what_the_rest_takes_at_the_same_speed() -> None:
     ],
 )
 def test_count(unit: Unit, done: float, total: float, text: str) -> None:
-    assert count_text(State("x", done, total, 0.0, 0.0), unit) == text
+    assert count_text(Phase("x", done, total, 0.0, 0.0), unit) == text
 
 
 def test_progress_is_silent_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:

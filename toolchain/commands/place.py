@@ -18,7 +18,7 @@ from compiler import HostError, TkError, UsageError
 from toolchain import console, options
 from toolchain.commands.image import common
 from toolchain.commands.multi_target import Values, run_each
-from toolchain.containers.request import Asked, Place, Word
+from toolchain.containers.request import Asked, RunPlace, Word
 from toolchain.devices.wishes import Wishes
 
 _HARMLESS = ("image", "no_container", "build", "trust_on_first_use", "explain")
@@ -60,10 +60,10 @@ def place_of(
             "--explain", "--dry-run", help="Show every option of the container with its reason; run nothing."
         ),
     ] = False,
-) -> Place:
+) -> RunPlace:
     """What the options say of the place where a command runs."""
     asked = Asked(tuple(devices or ("auto",)), Wishes(tuple(gpus or ()), allow_profiling), assume)
-    return Place(image or "", build, trust_on_first_use, no_container, engine, selection, asked, explain)
+    return RunPlace(image or "", build, trust_on_first_use, no_container, engine, selection, asked, explain)
 
 
 def placeable(
@@ -192,7 +192,7 @@ def _target(values: Mapping[str, Any]) -> str:
     return str((values.get("target") or [compiler.DEFAULT_TARGET])[0])
 
 
-def _place(call: _Call, values: Values) -> Place | None:
+def _place(call: _Call, values: Values) -> RunPlace | None:
     """The container where it runs: where one is asked for, or has what this machine lacks; None for here."""
     if call.place["no_container"] or not (call.place["image"] or _lacks_toolchain(values)):
         return None

@@ -16,7 +16,7 @@ from toolchain.containers.host_probe import engine_facts
 from toolchain.containers.job import Job, job_options, run_job
 from toolchain.containers.needs import Given, Need, archs_of, give, needs_of
 from toolchain.containers.probe import probe_image
-from toolchain.containers.request import Place, Word
+from toolchain.containers.request import RunPlace, Word
 from toolchain.containers.volumes import cache_name, compiler_name
 from toolchain.devices.detect import detect
 from toolchain.devices.host_facts import EngineFacts, this_caller
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from toolchain.images.named import Named
 
 
-def image_of_target(values: Mapping[str, Any], place: Place) -> str:
+def image_of_target(values: Mapping[str, Any], place: RunPlace) -> str:
     """The recipe's name of the image that has a target's toolchain; empty without an engine.
 
     It has the architectures of `--arch`, else those of this machine's accelerators where the target takes
@@ -62,7 +62,7 @@ def image_of_target(values: Mapping[str, Any], place: Place) -> str:
     return chosen.image
 
 
-def run_placed(command: str, given: Mapping[str, Any], words: Mapping[str, Word], place: Place) -> int:
+def run_placed(command: str, given: Mapping[str, Any], words: Mapping[str, Word], place: RunPlace) -> int:
     """Run `tk command` with the parameters `given` in a container and return its exit status.
 
     `words` says how parameters are said. Results are put in place only when the command succeeds, each
@@ -115,7 +115,7 @@ def run_placed(command: str, given: Mapping[str, Any], words: Mapping[str, Word]
     return done.status
 
 
-def _engine_if_needed(place: Place) -> Engine | None:
+def _engine_if_needed(place: RunPlace) -> Engine | None:
     """The engine; None where none answers and nothing is to be run. Raises HostError."""
     try:
         return open_chosen(place.engine)
@@ -126,12 +126,12 @@ def _engine_if_needed(place: Place) -> Engine | None:
         return None
 
 
-def _is_here(engine: Engine | None, place: Place) -> bool:
+def _is_here(engine: Engine | None, place: RunPlace) -> bool:
     """Whether the devices of the engine's machine can be looked at from here."""
     return engine is None or engine.is_local or place.asked.assumed is not None
 
 
-def _given(engine: Engine | None, image: str | None, needs: tuple[Need, ...], place: Place) -> Given:
+def _given(engine: Engine | None, image: str | None, needs: tuple[Need, ...], place: RunPlace) -> Given:
     """The devices that a job gets on the engine's machine, which is looked at only when there is a need."""
     if not needs:
         return Given()
@@ -150,7 +150,7 @@ def _say(devices: Given) -> None:
         console.talk(f"compiling for {', '.join(devices.archs)}, the accelerator's own architecture")
 
 
-def _explain_without_engine(place: Place, call: Call, devices: Given, *, json: bool) -> None:
+def _explain_without_engine(place: RunPlace, call: Call, devices: Given, *, json: bool) -> None:
     """Show what a job would be started with, where no engine can say whether the image is there."""
     reference = place.image
     if not _is_reference(reference):
@@ -184,7 +184,7 @@ def _explain(
     console.data(f"command inside: tk {shlex.join(job.argv)}")
 
 
-def _reference(engine: Engine, place: Place) -> tuple[str, bool]:
+def _reference(engine: Engine, place: RunPlace) -> tuple[str, bool]:
     """The image that `place` names, and whether the engine has it; built first when that was asked for."""
     if _is_reference(place.image):
         return place.image, engine.image(place.image) is not None
@@ -207,7 +207,7 @@ def _reference(engine: Engine, place: Place) -> tuple[str, bool]:
     return made.image.reference, True
 
 
-def _named(place: Place) -> Named:
+def _named(place: RunPlace) -> Named:
     """The image that `place` names by its recipe."""
     from toolchain.images.named import plan_named
 

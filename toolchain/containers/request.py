@@ -29,7 +29,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RunPlace:
     """Where a command runs: in an image, by a recipe's name or a reference, else on this machine.
 
     selection: goes with a recipe's name. build: without asking. asked: what is said of devices. explain: show

@@ -18,7 +18,7 @@ from toolchain.containers.host_probe import engine_facts, to_lines
 from toolchain.containers.job import Job, job_options
 from toolchain.containers.needs import Given, give, needs_of
 from toolchain.containers.place import image_of_target, run_placed
-from toolchain.containers.request import Asked, Place, Word
+from toolchain.containers.request import Asked, RunPlace, Word
 from toolchain.devices.detect import Inventory, detect
 from toolchain.devices.host_facts import Caller, EngineFacts
 from toolchain.devices.options import create_arguments
@@ -229,10 +229,10 @@ def test_the_machine_of_a_remote_engine_is_looked_at_in_the_image(
     lines = to_lines(machine("amd-mi50", tmp_path / "there"))
     engine = FakeEngine(url="tcp://10.0.0.1:1", answer=Finished(0, lines))
     needs = needs_of("run", {"library": library}, Asked(), catalog)
-    found = place._given(engine, "some/image:1", needs, Place("some/image:1"))  # type: ignore[arg-type]
+    found = place._given(engine, "some/image:1", needs, RunPlace("some/image:1"))  # type: ignore[arg-type]
     assert found.present[0] == "/dev/kfd"
     assert engine.asked[0][0] == "some/image:1"
-    assert place._given(engine, None, (), Place("some/image:1")) == Given()  # type: ignore[arg-type]
+    assert place._given(engine, None, (), RunPlace("some/image:1")) == Given()  # type: ignore[arg-type]
     assert len(engine.asked) == 1
     assert not engine_facts(engine).is_local  # type: ignore[arg-type]
 
@@ -252,7 +252,7 @@ def test_explain_shows_every_option_with_its_reason_and_runs_nothing(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     library = library_for("sycl-amd", blank, tmp_path / "model.so")
-    where = Place("some/image:1", asked=Asked(assumed=machine_file("amd-mi50")), explain=True)
+    where = RunPlace("some/image:1", asked=Asked(assumed=machine_file("amd-mi50")), explain=True)
     words = {"library": Word(role=Role.INPUT), "json": Word("--json")}
     assert run_placed("run", {"library": library}, words, where) == 0
     said = capsys.readouterr()
@@ -270,7 +270,7 @@ def test_what_is_missing_is_said_before_anything_is_built(
     fake: FakeEngine, blank: Path, tmp_path: Path, machine_file: Callable[[str], Path]
 ) -> None:
     library = library_for("cuda-nvidia", blank, tmp_path / "model.so")
-    where = Place("cuda-12-pip", build=True, asked=Asked(assumed=machine_file("nvidia-nouveau")))
+    where = RunPlace("cuda-12-pip", build=True, asked=Asked(assumed=machine_file("nvidia-nouveau")))
     with pytest.raises(HostError, match="nouveau"):
         run_placed("run", {"library": library}, {"library": Word(role=Role.INPUT)}, where)
     assert fake.asked == []
@@ -287,7 +287,7 @@ def test_what_is_missing_is_said_before_anything_is_built(
 def test_the_image_of_a_target_has_the_accelerators_arch(
     on: str, arch: str | None, image: str, fake: FakeEngine, machine_file: Callable[[str], Path]
 ) -> None:
-    where = Place("", asked=Asked(assumed=machine_file(on)))
+    where = RunPlace("", asked=Asked(assumed=machine_file(on)))
     assert image_of_target({"target": "cuda", "arch": arch}, where) == image
     assert fake.asked == []
 
