@@ -12,6 +12,7 @@ import pytest
 from tests.support import command, samples
 
 pytest_plugins = (
+    "tests.support.browser",
     "tests.support.engine",
     "tests.support.gpu_images",
     "tests.support.once",

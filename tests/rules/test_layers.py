@@ -69,7 +69,9 @@ THIRD_PARTY: dict[str, set[str]] = {
     "cyclonedx": {"toolchain.provision"},
     "packageurl": {"toolchain.provision"},  # comes with cyclonedx-python-lib
     "platformdirs": {"toolchain.site", "toolchain.images", "toolchain.provision", "toolchain.records"},
-    "jinja2": {"toolchain.images", "toolchain.workflows"},
+    "jinja2": {"toolchain.images", "toolchain.workflows", "toolchain.pages"},
+    "markupsafe": {"toolchain.pages"},  # comes with jinja2
+    "matplotlib": {"toolchain.charts"},
     "dockerfile_parse": {"toolchain.lint", "toolchain.images"},
     "filelock": {"toolchain.exclusive"},
     "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands",
