@@ -43,7 +43,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "jsonschema": "MIT",
     "junitparser": "Apache-2.0",
     "markdown-it-py": "MIT",
-    "matplotlib": "LicenseRef-Matplotlib (based on PSF-2.0)",
+    "matplotlib": "Python Software Foundation License",
     "mdurl": "MIT",
     "ml-dtypes": "Apache-2.0",
     "mypy": "MIT",
