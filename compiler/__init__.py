@@ -29,6 +29,7 @@ from compiler.core.files import private_directory as private_directory
 from compiler.core.files import remove_abandoned_directories as remove_abandoned_directories
 from compiler.core.files import replace_atomic as replace_atomic
 from compiler.core.files import sha256_file as sha256_file
+from compiler.core.files import staging_directory as staging_directory
 from compiler.core.files import stream_atomic as stream_atomic
 from compiler.core.files import write_atomic as write_atomic
 from compiler.core.process import run as run
@@ -70,12 +71,18 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.frontend.open_dims import OpenDimensionsError as OpenDimensionsError
     from compiler.inspect import inspect_model as inspect_model
     from compiler.library_inspection import inspect_library as inspect_library
+    from compiler.runtime.deployment import interface_header as interface_header
+    from compiler.runtime.deployment import python_loader as python_loader
+    from compiler.runtime.dynamic import DynamicNeeds as DynamicNeeds
+    from compiler.runtime.dynamic import dynamic_needs as dynamic_needs
     from compiler.runtime.loader import Context as Context
     from compiler.runtime.loader import Model as Model
     from compiler.runtime.manifest import manifest_of as manifest_of
     from compiler.stages.finished import package_digest as package_digest
     from compiler.targets import DEFAULT_TARGET as DEFAULT_TARGET
     from compiler.targets import choose_targets as choose_targets
+    from compiler.targets.host_program import build_program as build_program
+    from compiler.targets.host_program import linked_library as linked_library
     from compiler.verify.bench import bench_library as bench_library
     from compiler.verify.calibrate import Calibration as Calibration
     from compiler.verify.calibrate import calibrate as calibrate
@@ -98,11 +105,14 @@ _HOMES = {
     "compiler.frontend.open_dims": ("OpenDimensionsError",),
     "compiler.inspect": ("inspect_model",),
     "compiler.library_inspection": ("inspect_library",),
+    "compiler.runtime.deployment": ("interface_header", "python_loader"),
+    "compiler.runtime.dynamic": ("DynamicNeeds", "dynamic_needs"),
     "compiler.runtime.loader": ("Context", "Model"),
     "compiler.runtime.manifest": ("manifest_of",),
     "compiler.stages.finished": ("package_digest",),
     "compiler.verify.device": ("load",),
     "compiler.targets": ("DEFAULT_TARGET", "choose_targets"),
+    "compiler.targets.host_program": ("build_program", "linked_library"),
     "compiler.verify.bench": ("bench_library",),
     "compiler.verify.calibrate": ("Calibration", "calibrate"),
     "compiler.verify.inputs": ("read_feeds",),

@@ -25,6 +25,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "annotated-doc": "MIT",
     "annotated-types": "MIT",
     "attrs": "MIT",
+    "auditwheel": "MIT",
     "build": "MIT",
     "check-jsonschema": "Apache-2.0",
     "cloudpickle": "BSD-3-Clause",

@@ -49,6 +49,7 @@ _COMMANDS = {
     "verify": "verify:verify_command",
     "bench": "bench:bench_command",
     "inspect": "inspect:inspect_command",
+    "package": "package:package_command",
     "targets": "targets:targets_command",
     "image": "image.app:app",
     "doctor": "doctor:doctor_command",

@@ -179,6 +179,12 @@ def existing_file(path: Path) -> Path:
         ) from error
 
 
+def is_library(path: Path) -> bool:
+    """Whether a readable file looks like a compiled library, and not like a model."""
+    with path.open("rb") as stream:
+        return stream.read(4) == b"\x7fELF"
+
+
 def _what_is_in(folder: Path) -> str:
     """What to name instead of a folder: the model in it, or how it becomes one."""
     if (folder / "saved_model.pb").is_file():

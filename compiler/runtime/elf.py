@@ -26,7 +26,8 @@ TABLE_SECTION = ".tk_blobs"  # begins with struct tk_blobs of tk_blobs.h
 CONSTANTS_SECTION = ".tk_constants"
 
 _PAGE = {62: 0x1000, 183: 0x10000}  # largest usual page of x86-64 and aarch64, by e_machine
-_MACHINES = {62: "x86_64", 183: "aarch64"}
+MACHINES = {62: "x86_64", 183: "aarch64"}
+"""Names of machines, as `uname -m` says them, by e_machine."""
 _PT_LOAD, _PT_NOTE = 1, 4
 _PF_R = 4
 _SHT_PROGBITS = 1
@@ -70,7 +71,7 @@ class _Segment(LittleEndianStructure):
     ]
 
 
-class _Section(LittleEndianStructure):
+class ElfSection(LittleEndianStructure):
     """Elf64_Shdr."""
 
     _fields_: ClassVar = [
@@ -93,13 +94,13 @@ _IMAGE = struct.Struct("<qqqq")  # tk_blob_image
 
 
 @dataclass(slots=True)
-class _Image:
+class ElfImage:
     """A small linked library in memory."""
 
     data: bytes | bytearray | mmap.mmap
     header: _Header
     segments: list[_Segment]
-    sections: list[_Section]
+    sections: list[ElfSection]
 
     @classmethod
     def parse(cls, data: bytes | bytearray | mmap.mmap) -> Self:
@@ -112,7 +113,8 @@ class _Image:
             _Segment.from_buffer_copy(data, header.phoff + i * header.phentsize) for i in range(header.phnum)
         ]
         sections = [
-            _Section.from_buffer_copy(data, header.shoff + i * header.shentsize) for i in range(header.shnum)
+            ElfSection.from_buffer_copy(data, header.shoff + i * header.shentsize)
+            for i in range(header.shnum)
         ]
         return cls(data, header, segments, sections)
 
@@ -155,7 +157,7 @@ def append_constants(linked: bytes, write: Callable[[BinaryIO], object], stream:
     Returns the size of the library in bytes; constants may have any size that the file system takes. Their
     place in memory is aligned to a page. Raises BuildError for a library of another format.
     """
-    image = _Image.parse(linked)
+    image = ElfImage.parse(linked)
     offset = _round_up(len(linked), image.page)
     stream.seek(offset)
     write(stream)
@@ -172,7 +174,7 @@ def append_constants(linked: bytes, write: Callable[[BinaryIO], object], stream:
     return total
 
 
-def _describe(image: _Image, offset: int, size: int) -> tuple[_Section, int]:
+def _describe(image: ElfImage, offset: int, size: int) -> tuple[ElfSection, int]:
     """Enter `size` bytes at `offset` of the file into the headers; returns the table and their address."""
     end = max(item.vaddr + item.memsz for item in image.segments if item.p_type == _PT_LOAD)
     address = _round_up(end, image.page)
@@ -180,7 +182,7 @@ def _describe(image: _Image, offset: int, size: int) -> tuple[_Section, int]:
     index = image.section_index(CONSTANTS_SECTION)
     old = image.sections[index]
     place = (_SHT_PROGBITS, _SHF_ALLOC, address, offset, size)
-    image.sections[index] = _Section(old.name, *place, old.link, old.info, _ALIGNMENT, old.entsize)
+    image.sections[index] = ElfSection(old.name, *place, old.link, old.info, _ALIGNMENT, old.entsize)
     return image.sections[image.section_index(TABLE_SECTION)], address
 
 
@@ -193,14 +195,14 @@ def check_library(path: Path) -> None:
 
     Reads headers only. Raises BadInputError.
     """
-    with _opened(path) as view:
+    with opened_elf(path) as view:
         _table(view)
 
 
 def machine_of(path: Path) -> str:
     """Whose code is in the library `path`, as `uname -m` says it; raises BadInputError for another file."""
-    with _opened(path) as view:
-        return _MACHINES[_Image.parse(view).header.machine]
+    with opened_elf(path) as view:
+        return MACHINES[ElfImage.parse(view).header.machine]
 
 
 def read_manifest(path: Path) -> bytes:
@@ -208,7 +210,7 @@ def read_manifest(path: Path) -> bytes:
 
     Raises BadInputError when the file cannot be read or is no model library.
     """
-    with _opened(path) as view:
+    with opened_elf(path) as view:
         section = _table(view)
         place, size = _TABLE.unpack_from(view, section.offset + _TABLE.size)
         if place < 0 or size < 0 or place + size > section.size:
@@ -221,7 +223,7 @@ def read_images(path: Path) -> tuple[tuple[str, str, bytes], ...]:
 
     Raises BadInputError when the file cannot be read or is no model library.
     """
-    with _opened(path) as view:
+    with opened_elf(path) as view:
         section = _table(view)
         place, count = _TABLE.unpack_from(view, section.offset + _IMAGES * _TABLE.size)
         if not 0 <= place <= section.size or not 0 <= count * _IMAGE.size <= section.size - place:
@@ -240,7 +242,7 @@ def _text(table: bytes, place: int) -> str:
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[mmap.mmap]:
+def opened_elf(path: Path) -> Iterator[mmap.mmap]:
     """The bytes of a file; whatever is found wrong with them becomes a BadInputError."""
     try:
         with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as view:
@@ -250,9 +252,9 @@ def _opened(path: Path) -> Iterator[mmap.mmap]:
         raise BadInputError("this file is no model library", where=str(path), why=why) from error
 
 
-def _table(view: mmap.mmap) -> _Section:
+def _table(view: mmap.mmap) -> ElfSection:
     """The section with the table of contents, after a look at all that must be there."""
-    image = _Image.parse(view)
+    image = ElfImage.parse(view)
     for segment in image.segments:
         if segment.p_type == _PT_LOAD and segment.offset + segment.filesz > len(view):
             raise BuildError(f"it ends after {len(view)} of {segment.offset + segment.filesz} bytes")

@@ -21,17 +21,14 @@ from compiler.runtime import abi
 from compiler.runtime.abi import Status, TkModelApi
 from compiler.runtime.elf import check_library, machine_of, read_images
 from compiler.runtime.manifest import manifest_of, parse_manifest
+from compiler.runtime.specs import SymbolicDim, TensorSpec, extents_of, spec_of
 from compiler.runtime.streams import stream_option
 from compiler.runtime.tensors import (
     Array,
     DeviceTensor,
-    SymbolicDim,
     TensorArray,
-    TensorSpec,
     aligned_empty,
     as_input,
-    dtype_name,
-    extents_of,
     lies_on_device,
     numpy_dtype,
     pick,
@@ -167,7 +164,7 @@ class Model(AbstractContextManager["Model"]):
         for index in range(count(self._handle)):
             info = abi.TkTensorInfo()
             _check(self._api, describe(self._handle, index, ctypes.byref(info)), str(self.path))
-            infos.append(_tensor_spec(info))
+            infos.append(spec_of(info))
         return tuple(infos)
 
 
@@ -334,15 +331,6 @@ def _output_problem(info: TensorSpec, array: Array, shape: tuple[int, ...]) -> s
     if not array.flags.c_contiguous or not array.flags.writeable:
         return "it is not contiguous and writeable"
     return ""
-
-
-def _tensor_spec(info: abi.TkTensorInfo) -> TensorSpec:
-    shape = tuple(
-        dim.min if dim.symbol < 0 else SymbolicDim(dim.symbol, dim.min, dim.max, dim.divisor)
-        for dim in (info.dims[: info.rank] if info.rank else ())
-    )
-    name = cast(bytes, info.name).decode("utf-8", "surrogateescape")
-    return TensorSpec(name, dtype_name(info.dtype), shape, info.bytes)
 
 
 def _open_library(path: Path) -> ctypes.CDLL:

@@ -1,4 +1,4 @@
-"""numpy arrays as DLTensors of a model, and what a model's tensors look like in Python."""
+"""numpy arrays as DLTensors of a model."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import ctypes
 import math
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -14,65 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from compiler.core.diagnostics import BadInputError, HostError, did_you_mean
-from compiler.runtime.abi import CPU, DLDataType, DLTensor
+from compiler.runtime.abi import CPU, DLTensor
+from compiler.runtime.specs import TensorSpec
 
 Array = NDArray[Any]
 
 _ALIGNMENT = 64
-_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}
-
-
-@dataclass(frozen=True, slots=True)
-class SymbolicDim:
-    """A dimension whose extent the inputs decide: minimum..maximum, in multiples of divisor.
-
-    Dimensions of one model with the same symbol have the same extent in one run.
-    """
-
-    symbol: int
-    minimum: int
-    maximum: int
-    divisor: int
-
-    def __str__(self) -> str:
-        return f"{self.minimum}..{self.maximum}"
-
-
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """An input or output of a model. `dtype` is a numpy name such as `float32`; `nbytes` the largest size."""
-
-    name: str
-    dtype: str
-    shape: tuple[int | SymbolicDim, ...]
-    nbytes: int
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
-
-    @property
-    def symbolic(self) -> bool:
-        """Whether the inputs decide the shape."""
-        return any(isinstance(dim, SymbolicDim) for dim in self.shape)
-
-    @property
-    def largest_shape(self) -> tuple[int, ...]:
-        """The shape with every symbolic dimension at its maximum."""
-        return tuple(dim.maximum if isinstance(dim, SymbolicDim) else dim for dim in self.shape)
-
-    def shape_at(self, extents: Mapping[int, int]) -> tuple[int, ...]:
-        """The shape where symbols have these extents; those that are not there have their maximum."""
-        return tuple(
-            extents.get(dim.symbol, dim.maximum) if isinstance(dim, SymbolicDim) else dim
-            for dim in self.shape
-        )
-
-
-def dtype_name(dtype: DLDataType) -> str:
-    """The numpy name of a DLPack element type."""
-    if dtype.code == 6:
-        return "bool"
-    return f"{_KINDS.get(dtype.code, 'unknown')}{dtype.bits}"
 
 
 @cache
@@ -173,16 +119,6 @@ def _from_dlpack(info: TensorSpec, value: Any) -> Array:
             why=str(error),
             hint="move it to the CPU first",
         ) from error
-
-
-def extents_of(infos: Sequence[TensorSpec], arrays: Sequence[Array | DeviceTensor]) -> dict[int, int]:
-    """What the inputs say of symbols; what does not fit is left to the library to refuse."""
-    found: dict[int, int] = {}
-    for info, array in zip(infos, arrays, strict=True):
-        for dim, extent in zip(info.shape, array.shape, strict=False):
-            if isinstance(dim, SymbolicDim) and dim.minimum <= extent <= dim.maximum:
-                found.setdefault(dim.symbol, extent)
-    return found
 
 
 def pick(kind: str, infos: Sequence[TensorSpec], given: Mapping[str, object]) -> None:

@@ -15,7 +15,8 @@ from compiler.core.files import sha256_file
 from compiler.core.progress import Progress, Steps, silent
 from compiler.frontend.functions import check_size
 from compiler.frontend.proto import read_model
-from compiler.runtime.tensors import TensorSpec, extents_of, numpy_dtype
+from compiler.runtime.specs import TensorSpec, extents_of
+from compiler.runtime.tensors import numpy_dtype
 from compiler.verify.compare import Array, compare, worse
 from compiler.verify.device import load_anywhere
 from compiler.verify.inputs import read_feeds

@@ -22,7 +22,8 @@ from compiler.runtime.abi import DLDataType
 from compiler.runtime.elf import machine_of
 from compiler.runtime.library import INCLUDE, headers_digest
 from compiler.runtime.manifest import manifest_of
-from compiler.runtime.tensors import Array, TensorSpec, as_input, dtype_name, numpy_dtype
+from compiler.runtime.specs import TensorSpec, dtype_name
+from compiler.runtime.tensors import Array, as_input, numpy_dtype
 from compiler.targets.toolchain import Cxx, find_cxx
 
 _SOURCE = Path(__file__).with_name("runner.cpp")

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
-from compiler.runtime.tensors import Array, SymbolicDim, TensorSpec, numpy_dtype
+from compiler.runtime.specs import SymbolicDim, TensorSpec
+from compiler.runtime.tensors import Array, numpy_dtype
 
 
 def read_feeds(

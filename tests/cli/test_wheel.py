@@ -21,7 +21,7 @@ import pytest
 from tests.support.command import ROOT, environment
 
 PYTHONS = ("3.11", "3.12", "3.13")
-TOPS = ("compiler", "toolchain", "recipes", "dockerfiles", "workflows")
+TOPS = ("compiler", "toolchain", "recipes", "dockerfiles", "workflows", "examples")
 _INSTALL_SECONDS = 900
 pytestmark = pytest.mark.slow
 

@@ -16,6 +16,7 @@ PROGRAMS = ("compiler/core/process.py", "compiler/core/companion.py")
 # file -> why it opens files for writing itself
 WRITERS = {
     "compiler/core/files.py": "the door",
+    "toolchain/deploy/wheel.py": "members of an archive whose stream the door gives",
     "toolchain/zoo/download.py": "streams a download into a part file that replace_atomic moves into place",
     "toolchain/zoo/write.py": "streams constants into a part file that replace_atomic moves into place",
 }

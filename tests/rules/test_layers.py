@@ -66,8 +66,8 @@ THIRD_PARTY: dict[str, set[str]] = {
                  "toolchain.provision", "toolchain.records"},
     "packaging": {"toolchain.recipes", "toolchain.images", "toolchain.provision"},
     "tomli_w": {"toolchain.images"},
-    "cyclonedx": {"toolchain.provision"},
-    "packageurl": {"toolchain.provision"},  # comes with cyclonedx-python-lib
+    "cyclonedx": {"toolchain.provision", "toolchain.deploy"},
+    "packageurl": {"toolchain.provision", "toolchain.deploy"},  # comes with cyclonedx-python-lib
     "platformdirs": {"toolchain.site", "toolchain.images", "toolchain.provision", "toolchain.records"},
     "jinja2": {"toolchain.images", "toolchain.workflows", "toolchain.pages"},
     "markupsafe": {"toolchain.pages"},  # comes with jinja2

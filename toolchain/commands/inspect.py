@@ -31,7 +31,7 @@ def inspect_command(
     shapes = options.pairs("--shape", shape, options.read_dims)
     dims = options.pairs("--dim", dim, options.read_dim)
     binds = options.pairs("--bind", bind, options.read_value)
-    if _is_library(file):
+    if options.is_library(file):
         if shapes or dims or binds:
             raise compiler.UsageError(
                 "a library's shapes are fixed", where="--shape, --dim, --bind", hint="leave them out"
@@ -74,11 +74,6 @@ def _inspect_library(file: Path, *, kernels: bool, check: bool, json: bool) -> N
         console.data(
             f"{compiler.counted(len(report.kernels), 'kernel replays', 'kernels replay')} to the same text"
         )
-
-
-def _is_library(file: Path) -> bool:
-    with file.open("rb") as stream:
-        return stream.read(4) == b"\x7fELF"
 
 
 def _show_model(report: compiler.ModelReport) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +22,20 @@ if TYPE_CHECKING:
     from cyclonedx.model.component import Component
     from packageurl import PackageURL
 
-_NAMESPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")  # RFC 4122, name space of URLs
+NAMESPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")  # RFC 4122, name space of URLs
 _PURL_TYPES = {"deb": "deb", "rpm": "rpm", "python": "pypi"}
 
 
 def sbom_text(inventory: ImageContents, plan: Plan) -> str:
     """CycloneDX 1.6 JSON of an image: base, packages, downloads, and what was built from sources."""
+    return bom_text(_bom(inventory, plan))
+
+
+def bom_text(bom: Bom) -> str:
+    """A document as CycloneDX 1.6 JSON, without time: the same bytes for the same document."""
     from cyclonedx.output.json import JsonV1Dot6
 
-    text = JsonV1Dot6(_bom(inventory, plan)).output_as_string(indent=2)
+    text = JsonV1Dot6(bom).output_as_string(indent=2)
     document = json.loads(text)
     document["metadata"].pop("timestamp", None)  # the library puts the clock there
     return json.dumps(document, indent=2, ensure_ascii=False, sort_keys=True) + "\n"
@@ -52,7 +57,6 @@ def store_sbom(inventory: ImageContents, plan: Plan) -> Path:
 
 
 def _bom(inventory: ImageContents, plan: Plan) -> Bom:
-    from cyclonedx.model.bom import Bom
     from cyclonedx.model.component import Component, ComponentType
 
     image = Component(
@@ -63,19 +67,28 @@ def _bom(inventory: ImageContents, plan: Plan) -> Bom:
         purl=_purl("oci", plan.repository.rpartition("/")[2], inventory.id),
         properties=_properties(inventory, plan),
     )
-    tool = Component(type=ComponentType.APPLICATION, name="tk", version=__version__, bom_ref="tk")
-    bom = Bom(serial_number=uuid.uuid5(_NAMESPACE, f"tk:{inventory.id}"))
-    bom.metadata.component = image
-    bom.metadata.tools.components.add(tool)
     parts = [
         *_base(inventory, plan),
         *_packages(inventory),
         *_files(inventory, plan),
         *_sources(inventory, plan),
     ]
-    for one in parts:
+    return new_bom(uuid.uuid5(NAMESPACE, f"tk:{inventory.id}"), image, parts)
+
+
+def new_bom(serial: uuid.UUID, whole: Component, parts: Iterable[Component]) -> Bom:
+    """A document about `whole`, which depends on its parts, as made by this version of tk."""
+    from cyclonedx.model.bom import Bom
+    from cyclonedx.model.component import Component, ComponentType
+
+    tool = Component(type=ComponentType.APPLICATION, name="tk", version=__version__, bom_ref="tk")
+    bom = Bom(serial_number=serial)
+    bom.metadata.component = whole
+    bom.metadata.tools.components.add(tool)
+    known = tuple(parts)
+    for one in known:
         bom.components.add(one)
-    bom.register_dependency(image, parts)
+    bom.register_dependency(whole, known)
     return bom
 
 

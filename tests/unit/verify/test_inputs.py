@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from compiler.core.diagnostics import BadInputError, TkError, UsageError
-from compiler.runtime.tensors import TensorSpec
+from compiler.runtime.specs import TensorSpec
 from compiler.verify.inputs import read_feeds
 
 X = TensorSpec("x", "float32", (2, 3), 24)

@@ -1,0 +1,95 @@
+"""What the inputs and outputs of a model look like in Python; needs nothing but the standard library.
+
+It goes into packages, beside the loader that needs no numpy: any Python from 3.10 on reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+from compiler.runtime.abi import DLDataType, TkTensorInfo
+
+_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}
+
+
+@dataclass(frozen=True, slots=True)
+class SymbolicDim:
+    """A dimension whose extent the inputs decide: minimum..maximum, in multiples of divisor.
+
+    Dimensions of one model with the same symbol have the same extent in one run.
+    """
+
+    symbol: int
+    minimum: int
+    maximum: int
+    divisor: int
+
+    def __str__(self) -> str:
+        return f"{self.minimum}..{self.maximum}"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """An input or output of a model. `dtype` is a numpy name such as `float32`; `nbytes` the largest size."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | SymbolicDim, ...]
+    nbytes: int
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
+
+    @property
+    def symbolic(self) -> bool:
+        """Whether the inputs decide the shape."""
+        return any(isinstance(dim, SymbolicDim) for dim in self.shape)
+
+    @property
+    def largest_shape(self) -> tuple[int, ...]:
+        """The shape with every symbolic dimension at its maximum."""
+        return tuple(dim.maximum if isinstance(dim, SymbolicDim) else dim for dim in self.shape)
+
+    def shape_at(self, extents: Mapping[int, int]) -> tuple[int, ...]:
+        """The shape where symbols have these extents; those that are not there have their maximum."""
+        return tuple(
+            extents.get(dim.symbol, dim.maximum) if isinstance(dim, SymbolicDim) else dim
+            for dim in self.shape
+        )
+
+
+def dtype_name(dtype: DLDataType) -> str:
+    """The numpy name of a DLPack element type."""
+    if dtype.code == 6:
+        return "bool"
+    return f"{_KINDS.get(dtype.code, 'unknown')}{dtype.bits}"
+
+
+class Shaped(Protocol):
+    """An array of any kind."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its dimensions."""
+
+
+def extents_of(infos: Sequence[TensorSpec], arrays: Sequence[Shaped]) -> dict[int, int]:
+    """What the inputs say of symbols; what does not fit is left to the library to refuse."""
+    found: dict[int, int] = {}
+    for info, array in zip(infos, arrays, strict=True):
+        for dim, extent in zip(info.shape, array.shape, strict=False):
+            if isinstance(dim, SymbolicDim) and dim.minimum <= extent <= dim.maximum:
+                found.setdefault(dim.symbol, extent)
+    return found
+
+
+def spec_of(info: TkTensorInfo) -> TensorSpec:
+    """What the library says of an input or output."""
+    shape = tuple(
+        dim.min if dim.symbol < 0 else SymbolicDim(dim.symbol, dim.min, dim.max, dim.divisor)
+        for dim in (info.dims[: info.rank] if info.rank else ())
+    )
+    name = cast(bytes, info.name).decode("utf-8", "surrogateescape")
+    return TensorSpec(name, dtype_name(info.dtype), shape, info.bytes)

@@ -1,0 +1,151 @@
+"""`tk package`: what a deployment of a library needs, and nothing else."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import compiler
+from toolchain import console, options
+from toolchain.commands.compile import compile_options
+from toolchain.progress import progress_bar
+
+if TYPE_CHECKING:
+    from toolchain.deploy.package import PackageReport
+
+_OF_A_COMPILE_ALONE = ("dump", "stop_after", "start_from", "emit", "timings", "record")
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What the options say of a package beside its format."""
+
+    name: str
+    version: str
+    licence: str
+    licence_files: tuple[Path, ...]
+
+
+def described(
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name",
+            metavar="NAME",
+            help="What it is called: tk-model-NAME; default: the file's name, made plain.",
+        ),
+    ] = None,
+    package_version: Annotated[
+        str | None,
+        typer.Option(
+            "--package-version",
+            metavar="VERSION",
+            help="Its version; default: one made from the library's bytes.",
+        ),
+    ] = None,
+    licence: Annotated[
+        str | None,
+        typer.Option("--licence", metavar="SPDX", help="What the model is under, as an SPDX expression."),
+    ] = None,
+    licence_file: Annotated[
+        list[Path] | None,
+        typer.Option("--licence-file", metavar="FILE", help="A licence of the model to add; repeatable."),
+    ] = None,
+) -> Described:
+    """How a package is described."""
+    files = tuple(map(options.existing_file, licence_file or ()))
+    return Described(name or "", package_version or "", licence or "", files)
+
+
+def package_command(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="LIBRARY", help="A model library, or an ONNX file, which is compiled first."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="OUT",
+            help="Where to write; default: tk-model-NAME with a suffix, here.",
+        ),
+    ] = None,
+    file_format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="KIND", help="dir, tar or wheel; default: as OUT ends, else dir."),
+    ] = None,
+    *,
+    about: Annotated[Described, options.Depends(described)],
+    settings: Annotated[
+        compiler.CompileOptions, options.Depends(compile_options, without=_OF_A_COMPILE_ALONE)
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be in it; write nothing.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Package a model library with what a deployment needs.
+
+    A folder or archive has the library, its header, examples in C and C++ with files for CMake and
+    pkg-config, a loader for Python, licences, a bill of materials and checksums. A wheel is installed by pip
+    and needs no other package.
+    """
+    from toolchain.deploy.library import read_library
+    from toolchain.deploy.package import chosen_format, default_output, make_package
+
+    kind = chosen_format(file_format, output)
+    with _library_of(options.existing_file(file), settings) as path, progress_bar(f"packaging {file.name}"):
+        name = about.name or plain_stem(file)
+        library = read_library(path, name=name, version=about.version, licence=about.licence)
+        place = default_output(library, kind, output)
+        options.check_folder(place)
+        report = make_package(library, kind, place, about.licence_files, dry_run=dry_run)
+    if json:
+        console.data_json(report)
+        return
+    _show(report, dry_run=dry_run)
+
+
+def plain_stem(file: Path) -> str:
+    """The name of a model's or library's package by its file's."""
+    from toolchain.deploy.library import plain_name
+
+    return plain_name(file.name.removesuffix(file.suffix))
+
+
+@contextlib.contextmanager
+def _library_of(file: Path, settings: compiler.CompileOptions) -> Iterator[Path]:
+    """The library that is packaged: the file itself, or what it is compiled to."""
+    if options.is_library(file):
+        if settings != compile_options():
+            raise compiler.UsageError(
+                "a library is compiled already",
+                where=str(file),
+                hint="leave out the options of `tk compile`, or name the ONNX file",
+            )
+        yield file
+        return
+    with compiler.private_directory("tk-package") as folder:
+        path = folder / "model.so"
+        with options.naming_the_command("package", file), progress_bar(f"compiling {file.name}") as progress:
+            made = compiler.compile_model(file, replace(settings, output=path), progress=progress)
+        for warning in made.warnings:
+            console.warn(warning)
+        yield path
+
+
+def _show(report: PackageReport, *, dry_run: bool) -> None:
+    if dry_run:
+        rows = [(one.path, one.bytes) for one in report.files]
+        console.data(console.table(("file", "bytes"), rows))
+        console.talk(f"{report.path} would hold these {compiler.counted(len(report.files), 'file')}")
+        return
+    console.data(str(report.path))
+    size, own = console.size(report.bytes or 0), console.size(report.library_bytes)
+    console.talk(f"{report.name} {report.version}: {size}, the library {own}; licence {report.licence}")
