@@ -24,7 +24,6 @@ from compiler.schedule.rules.vector.attention import Attention, AttentionTile, a
 from compiler.schedule.rules.vector.register_tile import (
     ContractionProblem,
     RegisterTile,
-    chunk_options,
     has_shorter_tile,
     outer_orders,
     register_tiles,
@@ -500,14 +499,6 @@ def test_a_join_of_odd_channels_is_written_channel_by_channel() -> None:
     assert all(VECTOR not in kinds(join, block) for block in join.blocks())
     outer = {kinds(join, block)[0] for block in join.blocks()}
     assert outer <= {PARALLEL, SERIAL, ForKind.UNROLLED}
-
-
-def test_tiles_that_share_rows_do_not_go_through_chunks() -> None:
-    problem = ContractionProblem(
-        vectors=16, rows=14, steps=1024, outer=1, broadcast=True, packed_bytes=1 << 20, lines=14
-    )
-    assert len(chunk_options(RegisterTile(2, 7, 1), problem, 64, 1, WIDE)) > 1
-    assert [one.value for one in chunk_options(RegisterTile(2, 4, 1), problem, 64, 1, WIDE)] == [(0,)]
 
 
 def test_the_parts_of_a_join_are_scheduled_without_looking_at_all_pairs(
