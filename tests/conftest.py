@@ -43,8 +43,8 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A cache and a folder of the user's state that belong to this run, its workers and child processes."""
     base = tmp_path_factory.getbasetemp()
     base = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
-    before = {name: os.environ.get(name) for name in ("TK_CACHE_DIR", "XDG_STATE_HOME")}
-    for name, folder in (("TK_CACHE_DIR", "cache"), ("XDG_STATE_HOME", "state")):
+    before = {name: os.environ.get(name) for name in ("TK_CACHE_DIR", "XDG_STATE_HOME", "XDG_DATA_HOME")}
+    for name, folder in (("TK_CACHE_DIR", "cache"), ("XDG_STATE_HOME", "state"), ("XDG_DATA_HOME", "data")):
         (base / folder).mkdir(exist_ok=True)
         os.environ[name] = str(base / folder)
     yield base / "cache"

@@ -50,6 +50,7 @@ _COMMANDS = {
     "bench": "bench:bench_command",
     "inspect": "inspect:inspect_command",
     "package": "package:package_command",
+    "matrix": "matrix:app",
     "targets": "targets:targets_command",
     "image": "image.app:app",
     "doctor": "doctor:doctor_command",

@@ -63,7 +63,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "rich": {"toolchain.progress", "toolchain.engine"},
     "yaml": {"toolchain.recipes", "toolchain.devices", "toolchain.images"},
     "pydantic": {"toolchain.recipes", "toolchain.site_schema", "toolchain.images", "toolchain.devices",
-                 "toolchain.provision", "toolchain.records"},
+                 "toolchain.provision", "toolchain.records", "toolchain.matrix"},
     "packaging": {"toolchain.recipes", "toolchain.images", "toolchain.provision"},
     "tomli_w": {"toolchain.images"},
     "cyclonedx": {"toolchain.provision", "toolchain.deploy"},

@@ -1,0 +1,162 @@
+"""Trials are made once, apart from the others, whatever becomes of them and of who makes them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from compiler.core.answer import yes
+from tests.support.command import ROOT, environment
+from tests.support.matrix import agenda, calls, machine, make, plan_of, tell
+from tests.support.processes import ended
+from toolchain.matrix.reasons import why_made
+from toolchain.matrix.runs import RunStore, records_named, records_of_run
+from toolchain.records.record import State
+from toolchain.records.store import RecordStore
+
+_WRONG = {"name": "y", "where": [0, 3], "actual": 2.0, "expected": 1.0, "needed": 0.5, "tolerance": 1e-5,
+          "problem": "", "passed": False}  # fmt: skip
+_REFUSED = {"document": {"error": {"what": "refused", "where": "", "why": "line 3", "hint": "", "code": 5}}}
+
+
+@pytest.mark.parametrize(
+    ("told", "state", "why"),
+    [
+        ({}, State.VERIFIED, ""),
+        ({"mnist verify": {"code": 6, "document": {"outputs": [_WRONG]}}}, State.WRONG, "y[0,3] is 2"),
+        ({"mnist compile": {"code": 5, **_REFUSED}}, State.COMPILE_FAILED, "refused: line 3"),
+        ({"mnist compile": {"code": 70, "said": "error: x"}}, State.COMPILE_FAILED, "error: x"),
+        ({"mnist compile": {"signal": signal.SIGSEGV}}, State.CRASHED, "compile was ended by SIGSEGV"),
+        ({"mnist verify": {"code": 7, "said": "the library crashed"}}, State.CRASHED, "library crashed"),
+        ({"mnist verify": {"code": 99, "said": "?"}}, State.CRASHED, "?"),
+        ({"mnist verify": {"seconds": 30}}, State.TIMED_OUT, "verify: did not end within 1.5 s"),
+        ({"mnist verify": {"signal": signal.SIGKILL}}, State.OUT_OF_MEMORY, "SIGKILL"),
+        ({"mnist compile": {"code": 4, "said": "out of memory"}}, State.OUT_OF_MEMORY, "out of memory"),
+        ({"mnist compile": {"code": 4, "said": "no g++"}}, State.NOT_RUN, "no g++"),
+        ({"mnist verify": {"code": 4, "said": "no device"}}, State.COMPILED_ONLY, "no device"),
+        ({"mnist zoo": {"code": 4, "said": "no connection"}}, State.NOT_RUN, "no model: no connection"),
+        (
+            {"mnist compile": {"code": 3}, "mnist inspect": {"document": {"unsupported": [
+                {"op": "Loop", "node": "a", "reason": "control flow"},
+                {"op": "Loop", "node": "b", "reason": "control flow"}]}}},
+            State.UNSUPPORTED, "operators: Loop",
+        ),
+    ],
+)  # fmt: skip
+def test_each_end_is_a_state(tmp_path: Path, told: dict[str, object], state: State, why: str) -> None:
+    tell(tmp_path, told)
+    (record,) = make(tmp_path, plan_of(["mnist"], targets=["cpu"], limits={"seconds": 1.5}))
+    assert (record.state, why in record.why) == (state, True), record
+    assert "$ tk " in record.log
+    assert str(tmp_path) not in record.log
+    assert list(record.command[:3]) == ["tk", "matrix", "run"]
+    assert record.operators == () or (record.operators[0].operator, record.operators[0].count) == ("Loop", 2)
+
+
+def test_what_has_a_record_is_not_made_again(tmp_path: Path) -> None:
+    plan = plan_of(["mnist", "squeezenet"], ("compile", "verify", "bench"))
+    first = make(tmp_path, plan)
+    assert [one.state for one in first] == [State.VERIFIED] * 4
+    assert all(one.latency and one.latency.high_ms == 2.05 for one in first)
+    made = len(calls(tmp_path))
+    assert make(tmp_path, plan) == []
+    assert len(calls(tmp_path)) == made
+    assert len(make(tmp_path, plan, again=True)) == 4
+    assert len(RecordStore(tmp_path / "records").read()) == 8
+
+
+def test_what_changed_is_made_again(tmp_path: Path) -> None:
+    plan = plan_of(["mnist"])
+    make(tmp_path, plan)
+    other = agenda(tmp_path, plan, machine("g++ 2"))
+    assert [why_made(one, other) for one in other.trials] == ["changed: toolchain"] * 2
+    device = machine(**{"opencl-cpu": (yes("g++ 1"), yes("PoCL 4.0"))})
+    found = {one.trial.place.target: why_made(one, agenda(tmp_path, plan, device))
+             for one in agenda(tmp_path, plan, device).trials}  # fmt: skip
+    assert found == {"cpu": "", "opencl-cpu": "changed: driver"}
+    timed = agenda(tmp_path, plan_of(["mnist"], ("compile", "verify", "bench")))
+    assert len(timed.to_make) == 2
+    longer = agenda(tmp_path, plan_of(["mnist"], limits={"seconds": 99}))
+    assert longer.to_make == ()
+
+
+def test_what_a_limit_ended_is_made_again_with_another(tmp_path: Path) -> None:
+    tell(tmp_path, {"mnist verify": {"seconds": 30}})
+    short = plan_of(["mnist"], targets=["cpu"], limits={"seconds": 1})
+    assert [one.state for one in make(tmp_path, short)] == [State.TIMED_OUT]
+    assert make(tmp_path, short) == []
+    tell(tmp_path, {})
+    longer = plan_of(["mnist"], targets=["cpu"], limits={"seconds": 20})
+    assert [one.state for one in make(tmp_path, longer)] == [State.VERIFIED]
+    assert make(tmp_path, short) == []
+
+
+def test_what_cannot_be_tried_says_so_once_and_what_may_change_is_tried_again(tmp_path: Path) -> None:
+    plan = plan_of(["mnist"], targets=["rocm-amd", "cuda-nvidia"])
+    tell(tmp_path, {"mnist compile": {"code": 4, "said": "no space"}})
+    found = {one.place.target: (one.state, one.why) for one in make(tmp_path, plan)}
+    assert found["rocm-amd"] == (State.NOT_RUN, "hipcc was not found; install hipcc")
+    assert found["cuda-nvidia"] == (State.NOT_RUN, "no space")
+    tell(tmp_path, {})
+    (record,) = make(tmp_path, plan)
+    assert (record.state, record.why) == (State.COMPILED_ONLY, "there is no GPU")
+    assert [call[3] for call in calls(tmp_path) if "verify" in call] == []
+
+
+def test_a_run_that_is_killed_goes_on_and_makes_nothing_twice(tmp_path: Path) -> None:
+    """Five times, at any moment; no child is left, and no trial that has its record is made again."""
+    names = ["mnist", "squeezenet", "unet", "vgg16"]
+    tell(tmp_path, {f"{name} {step}": {"seconds": 0.12} for name in names for step in ("compile", "bench")})
+    argv = [sys.executable, "-m", "tests.support.matrix", str(tmp_path), "compile,verify,bench", *names]
+    store = RecordStore(tmp_path / "records")
+    for number in range(5):
+        run = subprocess.Popen(argv, cwd=ROOT, env=environment(), stderr=subprocess.PIPE)
+        before, deadline = len(calls(tmp_path)), time.monotonic() + 30
+        while len(calls(tmp_path)) < before + 3 + 2 * number and run.poll() is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
+        run.kill()
+        run.communicate()
+        assert all(ended(int(call[0])) for call in calls(tmp_path))
+        finished = {(one.subject.network, one.place.target) for one in store.read()}
+        assert len(finished) == len(store.read())
+    done = subprocess.run(argv, cwd=ROOT, env=environment(), check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    records = store.read()
+    assert Counter((one.subject.network, one.place.target) for one in records) == {
+        (name, target): 1 for name in names for target in ("cpu", "opencl-cpu")
+    }
+    assert {one.state for one in records} == {State.VERIFIED}
+    assert all(one.latency for one in records)
+    timed = Counter(call[2] for call in calls(tmp_path) if call[1] == "ended" and call[3] == "bench")
+    assert (
+        max(timed.values()) <= 2 + 5
+    )  # once at each place, but for those that a kill met before their record
+    run = RunStore(store.directory).read("last")
+    assert len(records_of_run(run, records)) == 8
+    assert len(records_named("last", store)) == 8
+
+
+def test_a_kept_check_is_not_verified_again(tmp_path: Path) -> None:
+    plan = plan_of(["mnist"], ("compile", "verify", "bench"), targets=["cpu"])
+    tell(tmp_path, {"mnist bench": {"seconds": 60}})
+    argv = [sys.executable, "-m", "tests.support.matrix", str(tmp_path), "compile,verify,bench", "mnist"]
+    run = subprocess.Popen(argv, cwd=ROOT, env=environment())
+    deadline = time.monotonic() + 30
+    while not any("bench" in call for call in calls(tmp_path)):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    run.kill()
+    run.wait()
+    tell(tmp_path, {})
+    (record,) = make(tmp_path, plan)
+    assert (record.state, record.latency is not None) == (State.VERIFIED, True)
+    verified = [call for call in calls(tmp_path) if call[1:] == ["ended", "mnist", "verify"]]
+    assert len(verified) == 2  # one for each of the places of the run that was killed
+    assert record.log.count("tk verify") == 1

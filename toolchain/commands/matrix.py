@@ -1,0 +1,439 @@
+"""`tk matrix`: many networks on many targets, each tried apart from the others, once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+import compiler
+from compiler import ExitCode, UsageError
+from toolchain import console, options
+from toolchain.progress import progress_bar
+
+if TYPE_CHECKING:
+    from toolchain.matrix.loop import Agenda, PlannedTrial
+    from toolchain.matrix.plan import MatrixPlan, PlanSource
+    from toolchain.records.record import Record
+    from toolchain.records.store import RecordStore
+
+app = typer.Typer(help="Many networks on many targets: run, status, show, diff.")
+
+Records = Annotated[
+    Path | None,
+    typer.Option("--records", metavar="DIR", help="Where records are; default: this user's."),
+]
+_MOST_LISTED = 40
+
+
+@dataclass(frozen=True, slots=True)
+class PlanWords:
+    """What the options say of a plan; they count in place of the same fields of a file."""
+
+    models: Mapping[str, tuple[str, ...]]
+    targets: tuple[str, ...]
+    place: Mapping[str, tuple[str, ...]]
+    whole: Mapping[str, Any]
+    limits: Mapping[str, Any]
+
+
+def plan_words(
+    network: Annotated[
+        list[str] | None,
+        typer.Option("--network", metavar="NAME", help="A network of the zoo, or a pattern; repeatable."),
+    ] = None,
+    family: Annotated[
+        list[str] | None, typer.Option("--family", metavar="NAME", help="A family of networks; repeatable.")
+    ] = None,
+    revision: Annotated[
+        list[str] | None,
+        typer.Option("--revision", metavar="NAME", help="A trained model, as `mnist-8`; repeatable."),
+    ] = None,
+    file: Annotated[
+        list[str] | None,
+        typer.Option("--file", metavar="FILE", help="An ONNX file, a folder, a pattern; repeatable."),
+    ] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option("--without", metavar="NAME", help="Models to leave out, or a pattern; repeatable."),
+    ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target", metavar="NAME", help="As `tk compile` takes it, NAME or NAME:ARCH; repeatable."
+        ),
+    ] = None,
+    device: Annotated[
+        list[str] | None,
+        typer.Option("--device", metavar="NAME", help="Device of every target, as `tk verify`; repeatable."),
+    ] = None,
+    image: Annotated[
+        list[str] | None,
+        typer.Option("--image", metavar="NAME", help="In containers of this image; repeatable."),
+    ] = None,
+    docker_host: Annotated[
+        list[str] | None,
+        typer.Option("--docker-host", metavar="URL", help="Container engine for images; repeatable."),
+    ] = None,
+    threads: Annotated[
+        list[int] | None, typer.Option("--threads", metavar="N", min=1, help="Threads; repeatable.")
+    ] = None,
+    precision: Annotated[
+        list[str] | None, typer.Option("--precision", metavar="NAME", help="f32 or tf32; repeatable.")
+    ] = None,
+    do: Annotated[
+        str | None, typer.Option("--do", metavar="STEPS", help="compile, verify, bench, with commas.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", metavar="SECONDS", help="Time for each step of a trial.")
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option("--memory", metavar="SIZE", help="Memory for each step, as `8 GB`.")
+    ] = None,
+) -> PlanWords:
+    """What the options say."""
+    models = {"networks": network, "families": family, "revisions": revision, "files": file}
+    place = {"devices": device, "images": image, "engines": docker_host}
+    whole = {"threads": threads, "precisions": precision, "do": do.split(",") if do else None}
+    limits = {"seconds": seconds, "memory": memory}
+    return PlanWords(
+        {name: tuple(value) for name, value in {**models, "without": without}.items() if value},
+        tuple(target or ()),
+        {name: tuple(value) for name, value in place.items() if value},
+        {name: tuple(value) for name, value in whole.items() if value},
+        {name: value for name, value in limits.items() if value is not None},
+    )
+
+
+@app.command("run")
+@options.spread
+def run_matrix_command(
+    plan: Annotated[
+        Path | None,
+        typer.Argument(metavar="[PLAN]", help="A plan (docs/matrix.md); default: the zoo, on all targets."),
+    ] = None,
+    records: Records = None,
+    *,
+    words: Annotated[PlanWords, options.Depends(plan_words)],
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", metavar="N", min=1, max=256, help="Trials at a time; default: by processors."),
+    ] = None,
+    again: Annotated[bool, typer.Option("--again", help="Make trials that have a record, too.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="List what would be made, and why; make nothing.")
+    ] = False,
+    json: options.Json = False,
+) -> None:
+    """Try every model at every place, and keep a record of each trial.
+
+    What has a record with the same inputs is not tried again. Exit code 1 where a trial failed.
+    """
+    from toolchain.matrix.loop import MatrixRun, agenda_of, alone_in
+
+    store = _store(records)
+    whole, source = _plan_of(plan, words)
+    if dry_run:
+        _list(agenda_of(whole, source, store, again=again), json=json)
+        return
+    with alone_in(store), progress_bar("trying") as progress:
+        agenda = agenda_of(whole, source, store, again=again)
+        run = MatrixRun(agenda, store, jobs or max(1, os.cpu_count() or 1), _tell, progress, again=again)
+        made = run.make()
+    kept = [one.found for one in agenda.trials if one.found is not None]
+    _summarise(run.id if made else "", store, made, kept, json=json)
+
+
+@app.command("status")
+def matrix_status_command(
+    run: Annotated[str, typer.Argument(metavar="[RUN]", help="A run; default: the last.")] = "last",
+    records: Records = None,
+    json: options.Json = False,
+) -> None:
+    """Show how far a run has come: done, running, left, and for how long still."""
+    from toolchain.matrix.runs import RunStore, dump, records_of_run
+
+    store = _store(records)
+    runs = RunStore(store.directory)
+    document = runs.read(run)
+    found, progress = records_of_run(document, store.read()), runs.progress(document.id)
+    left = [one.title for one in document.cells if one.title not in found]
+    states = _counts(found.values())
+    if json:
+        console.data_json({"run": document.id, "title": document.title, "plan": document.plan,
+                           "started": document.started.isoformat(), "states": states, "left": left,
+                           "progress": dump(progress) if progress else None})  # fmt: skip
+        return
+    named = f" of {document.plan}" if document.plan else ""
+    console.data(f"run {document.id}{named}, started {document.started:%Y-%m-%d %H:%M:%S} UTC")
+    console.data(f"done: {len(found)} of {len(document.cells)} ({_in_words(states) or 'none'})")
+    if progress is None:
+        console.data(f"left: {len(left)}; nothing runs" + ("" if left else ", all is done"))
+        return
+    for one in progress.running:
+        console.data(f"running: {one.title}, for {progress.updated - one.since:.0f} s")
+    time_left = "" if progress.seconds_left is None else f", about {_duration(progress.seconds_left)}"
+    console.data(f"left: {len(left)}{time_left}")
+
+
+@app.command("show")
+def show_matrix_command(
+    network: Annotated[
+        str, typer.Argument(metavar="[NETWORK]", help="A network, a family or a revision.")
+    ] = "",
+    target: Annotated[str, typer.Argument(metavar="[TARGET]", help="A target, or how it begins.")] = "",
+    run: Annotated[
+        str | None, typer.Option("--run", metavar="RUN", help="What a run found, or a folder; default: all.")
+    ] = None,
+    records: Records = None,
+    json: options.Json = False,
+) -> None:
+    """Show the table of networks and targets; of one network its trials; with a target whole records."""
+    from toolchain.matrix.runs import dump, records_named
+    from toolchain.matrix.table import family_table, trials_of
+    from toolchain.records.cells import trials_by_cell
+
+    store = _store(records)
+    trials = trials_by_cell(store.read() if run is None else records_named(run, store))
+    if not network:
+        table = family_table(trials)
+        if json:
+            rows = [
+                {"family": name, **dict(zip(table.columns, texts, strict=True))} for name, texts in table.rows
+            ]
+            console.data_json({"columns": table.columns, "rows": rows})
+        else:
+            console.data(console.table(("network", *table.columns), [(n, *texts) for n, texts in table.rows]))
+        return
+    found = trials_of(trials, network, target)
+    if not found:
+        hint = compiler.did_you_mean(network, {one.model for one in trials} | {one.network for one in trials})
+        raise UsageError(f"there is no record of {network} {target}".rstrip(), where=str(store.directory),
+                         hint=hint or "`tk matrix show` lists what there is")  # fmt: skip
+    if json:
+        console.data_json([dump(one.result) for one in found])
+    elif target:
+        console.data("\n\n".join(_whole(one.result) for one in found))
+    else:
+        console.data(console.table(_HEADER, [_row(one.result) for one in found]))
+
+
+@app.command("diff")
+def diff_matrix_command(
+    before: Annotated[
+        str, typer.Argument(metavar="A", help="A run (`before`, the beginning of its name) or a folder.")
+    ],
+    after: Annotated[str, typer.Argument(metavar="B", help="The same; `last` is the last run.")] = "last",
+    records: Records = None,
+    json: options.Json = False,
+) -> None:
+    """Show what changed from A to B: failures, what was fixed, latencies beyond their confidence.
+
+    The exit code is 1 where anything changed.
+    """
+    from toolchain.matrix.runs import records_named
+    from toolchain.records.compare import compare_records
+
+    store = _store(records)
+    changes = compare_records(records_named(before, store), records_named(after, store))
+    if json:
+        listed = [_change_document(one) for one in changes.changes]
+        console.data_json({"changes": listed, "same": changes.same, "timed": changes.timed,
+                           "undecided": len(changes.undecided)})  # fmt: skip
+    else:
+        for one in changes.changes:
+            console.data(_change_line(one))
+        found = compiler.counted(len(changes.changes), "change")
+        times = compiler.counted(len(changes.undecided), "time")
+        undecided = f"; {times} not compared: noisy, or of another machine" if changes.undecided else ""
+        console.data(f"{found}, {changes.same} the same{undecided}")
+    if changes.changes:
+        raise typer.Exit(ExitCode.DIFFERENCES)
+
+
+# ---------------------------------------------------------------- what the options mean
+
+
+def _store(records: Path | None) -> RecordStore:
+    from toolchain.records.store import RecordStore, default_records
+
+    return RecordStore(records or default_records())
+
+
+def _plan_of(path: Path | None, words: PlanWords) -> tuple[MatrixPlan, PlanSource]:
+    """The plan of a file, or the usual one, with what the options say in place of it."""
+    from toolchain.matrix.plan import MatrixPlan, PlanSource, changed_plan, read_plan
+
+    plan, source = (MatrixPlan(), PlanSource()) if path is None else read_plan(path)
+    changes: dict[str, Any] = dict(words.whole)
+    if words.models.keys() - {"without"}:
+        changes["models"] = dict(words.models)
+    elif words.models:
+        changes["models"] = {**plan.models.model_dump(), **words.models}
+    if words.targets:
+        changes["targets"] = [
+            {"target": name, "archs": [arch] if arch else []}
+            for name, arch in compiler.choose_targets(words.targets)
+        ]
+    if words.place:
+        targets = changes.get("targets") or [one.model_dump() for one in plan.targets]
+        if not targets:
+            given = ", ".join(words.place)
+            raise UsageError(f"{given} of what?", where="--target", hint="name the targets with --target")
+        changes["targets"] = [{**one, **words.place} for one in targets]
+    if words.limits:
+        changes["limits"] = {**plan.limits.model_dump(), **words.limits}
+    return changed_plan(plan, source, changes)
+
+
+# ---------------------------------------------------------------- what is said
+
+
+def _tell(record: Record) -> None:
+    seconds = sum(record.seconds.values())
+    why = f": {record.why}" if record.why and record.state not in ("verified", "measured", "emulated") else ""
+    console.talk(f"{record.state:<14} {_title(record)}, {seconds:.1f} s{why}")
+
+
+def _title(record: Record) -> str:
+    subject, place = record.subject, record.place
+    more = ", ".join(filter(None, (place.arch, place.selector, place.image)))
+    return f"{subject.revision or subject.network} on {place.target}" + (f" ({more})" if more else "")
+
+
+def _list(agenda: Agenda, *, json: bool) -> None:
+    """What a run would make, and why."""
+    from toolchain.matrix.reasons import why_made
+
+    rows = [(one.trial.title, *_would(one, why_made(one, agenda))) for one in agenda.trials]
+    if json:
+        console.data_json([{"trial": title, "would": would, "why": why} for title, would, why in rows])
+        return
+    console.data(console.table(("trial", "would", "why"), rows))
+    todo = sum(one[1] == "be made" for one in rows)
+    console.data(f"{todo} of {compiler.counted(len(rows), 'trial')} would be made")
+
+
+def _would(one: PlannedTrial, why: str) -> tuple[str, str]:
+    if one.found is not None:
+        return "be kept", f"{one.found.state}, {one.found.when:%Y-%m-%d %H:%M}"
+    return ("be noted as not run", one.why_not) if one.why_not else ("be made", why)
+
+
+def _summarise(
+    run: str, store: RecordStore, made: Sequence[Record], kept: Sequence[Record], *, json: bool
+) -> None:
+    """What came of a run; raises Exit where a trial failed."""
+    from toolchain.matrix.runs import dump
+    from toolchain.records.record import FAILED
+
+    every = [*made, *kept]
+    failed = [one for one in every if one.state in FAILED]
+    if json:
+        fields = ("id", "state", "why", "subject", "place", "seconds")
+        cells = [{name: value for name, value in _fields(dump(one)) if name in fields} for one in every]
+        console.data_json({"run": run, "records": store.directory, "made": len(made), "kept": len(kept),
+                           "states": _counts(every), "cells": cells})  # fmt: skip
+    else:
+        for one in failed[:_MOST_LISTED]:
+            console.data(f"{one.state:<14} {_title(one)}: {one.why}")
+        if len(failed) > _MOST_LISTED:
+            console.data(f"and {len(failed) - _MOST_LISTED} more")
+        console.data(f"{len(made)} made, {len(kept)} kept: {_in_words(_counts(every))}")
+        console.data(f"records: {store.directory}")
+    if failed:
+        raise typer.Exit(ExitCode.DIFFERENCES)
+
+
+def _fields(document: Any) -> list[tuple[str, Any]]:
+    return list(document.items())
+
+
+def _counts(records: Any) -> dict[str, int]:
+    """How many records have each state, in the order of the states."""
+    from toolchain.records.record import State
+
+    states = [one.state for one in records]
+    return {str(state): states.count(state) for state in State if state in states}
+
+
+def _in_words(states: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {state}" for state, count in states.items())
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+_HEADER = ("network", "target", "arch", "device", "state", "ms", "95 %", "when", "why")
+
+
+def _row(record: Record) -> tuple[object, ...]:
+    subject, place, latency = record.subject, record.place, record.latency
+    interval = f"{latency.low_ms:.3g} to {latency.high_ms:.3g}" if latency else ""
+    return (
+        subject.revision or subject.network,
+        place.target,
+        place.arch,
+        place.selector or place.device,
+        str(record.state),
+        latency.p50_ms if latency else None,
+        interval,
+        f"{record.when:%Y-%m-%d %H:%M}",
+        record.why,
+    )
+
+
+def _whole(record: Record) -> str:
+    """A record as text: every field that says something, and the log."""
+    from toolchain.matrix.runs import dump
+
+    fields = dict(_fields(dump(record)))
+    log = fields.pop("log")
+    fields["command"] = " ".join(fields["command"])
+    lines = [line for name, value in fields.items() for line in _lines(name, value)]
+    return "\n".join((*lines, "log:", *(f"  {line}" for line in str(log).splitlines())))
+
+
+def _lines(name: str, value: Any) -> list[str]:
+    if value in (None, "", [], {}):
+        return []
+    if isinstance(value, dict):
+        inner = [line for key, one in value.items() for line in _lines(key, one)]
+        return [f"{name}:", *(f"  {line}" for line in inner)] if inner else []
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return [f"{name}:", *(f"  {line}" for one in value for line in _lines("-", one))]
+    return [f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"]
+
+
+def _change_document(change: Any) -> dict[str, Any]:
+    sides = {"before": change.before, "after": change.after}
+    return {
+        "cell": change.cell,
+        "kind": change.kind,
+        "ratio": change.ratio,
+        **{name: one and {"id": one.result.id, "state": one.result.state, "why": one.result.why,
+                          "p50_ms": one.latency and one.latency.p50_ms}
+           for name, one in sides.items()},
+    }  # fmt: skip
+
+
+def _change_line(change: Any) -> str:
+    cell = change.cell
+    place = ", ".join(filter(None, (cell.arch, cell.selector)))
+    title = f"{cell.model} on {cell.target}" + (f" ({place})" if place else "")
+    if change.ratio is not None:
+        old, new = change.before.latency, change.after.latency
+        return (
+            f"{change.kind}: {title}: {old.p50_ms:.3g} ms [{old.low_ms:.3g}, {old.high_ms:.3g}] before, "
+            f"{new.p50_ms:.3g} ms [{new.low_ms:.3g}, {new.high_ms:.3g}] now, {change.ratio:.2f} times"
+        )
+    old, new = (one.result.state if one else "no record" for one in (change.before, change.after))
+    why = f": {change.after.result.why}" if change.after and change.after.result.why else ""
+    return f"{change.kind}: {title}: {old} before, {new} now{why}"

@@ -1,0 +1,223 @@
+"""From a plan to its trials: every model at every place, and what is known of them before they are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+import compiler
+from compiler import Answer, TkError, UsageError, did_you_mean
+from toolchain.matrix.models import TrialModel, fits_size, planned_models
+from toolchain.matrix.plan import (
+    NO_IMAGE,
+    STEPS,
+    BenchPlan,
+    MatrixPlan,
+    PlanSource,
+    Precision,
+    TargetPlan,
+    TrialLimits,
+    TrialStep,
+    refused_plan,
+)
+from toolchain.recipes.check import Problems
+
+EMULATOR = "emulator"
+
+
+@dataclass(frozen=True, slots=True)
+class TrialPlace:
+    """Where and how models are tried; `do` are the steps.
+
+    arch, selector, image: empty for what is there by default. engine: address of a container engine; empty:
+    the usual one. most_gflop: of models that are tried here.
+    """
+
+    target: str
+    arch: str = ""
+    selector: str = ""
+    image: str = ""
+    engine: str = ""
+    threads: int | None = None
+    precision: Precision = "f32"
+    do: tuple[TrialStep, ...] = ("compile", "verify")
+    limits: TrialLimits = field(default_factory=TrialLimits)
+    bench: BenchPlan = field(default_factory=BenchPlan)
+    most_gflop: float | None = None
+
+    @property
+    def title(self) -> str:
+        """How it is called while something runs there."""
+        target = f"{self.target}:{self.arch}" if self.arch else self.target
+        threads = compiler.counted(self.threads, "thread") if self.threads else ""
+        tf32 = self.precision if self.precision != "f32" else ""
+        more = ", ".join(filter(None, (self.selector, self.image, self.engine, threads, tf32)))
+        return f"{target} ({more})" if more else target
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this machine itself does it, in no container."""
+        return not self.image
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One model at one place."""
+
+    model: TrialModel
+    place: TrialPlace
+
+    @property
+    def title(self) -> str:
+        """How it is called while it runs."""
+        return f"{self.model.name} on {self.place.title}"
+
+
+class Machine:
+    """What this machine can do with targets; each is asked once."""
+
+    def __init__(self, reports: Sequence[compiler.TargetReport] | None = None) -> None:
+        listed = compiler.list_targets() if reports is None else reports
+        self.targets: Mapping[str, compiler.TargetReport] = {one.name: one for one in listed}
+        self._names = {name: one.name for one in listed for name in (one.name, *one.aliases)}
+        self._compiles: dict[tuple[str, str], Answer] = {}
+        self._archs: dict[str, str] = {}
+
+    def find(self, name: str) -> compiler.TargetReport | None:
+        """A target by its name or an alias."""
+        return self.targets.get(self._names.get(name, ""))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names and aliases."""
+        return tuple(self._names)
+
+    def arch(self, place: TrialPlace) -> str:
+        """The architectures that a place compiles for: its own, the device's, else the target's."""
+        if place.arch:
+            return place.arch
+        if place.target not in self._archs:
+            here = compiler.arch_here(place.target)
+            self._archs[place.target] = here or self.targets[place.target].arch
+        return self._archs[place.target]
+
+    def compiles(self, target: str, arch: str) -> Answer:
+        """Whether the toolchain is here for these architectures; raises UsageError for unknown ones."""
+        if not arch or arch == self.targets[target].arch:
+            return self.targets[target].compiles
+        if (target, arch) not in self._compiles:
+            self._compiles[target, arch] = compiler.can_compile(target, arch)
+        return self._compiles[target, arch]
+
+
+def planned_trials(plan: MatrixPlan, source: PlanSource, machine: Machine) -> tuple[Trial, ...]:
+    """All trials of a plan, model by model.
+
+    Raises BadInputError with everything that is named wrongly, UsageError where nothing is left.
+    """
+    problems: Problems = []
+    models = planned_models(plan.models, source, problems)
+    places = planned_places(plan, source, machine, problems)
+    if problems:
+        raise refused_plan(problems)
+    trials = [
+        Trial(model, place) for model in models for place in places if fits_size(model, place.most_gflop)
+    ]
+    if not trials:
+        what = "targets" if models else "models"
+        raise UsageError(
+            "the plan has nothing to try", where=source.where(what), hint="docs/matrix.md has examples"
+        )
+    return tuple(dict.fromkeys(trials))
+
+
+def why_not(place: TrialPlace, machine: Machine) -> str:
+    """Why nothing can be tried at a place, known beforehand; empty where it may be tried."""
+    if not place.is_here:
+        return ""
+    answer = machine.compiles(place.target, place.arch)
+    return "; ".join(filter(None, (answer.reason, answer.fix))) if answer.answer == "no" else ""
+
+
+def steps_at(place: TrialPlace, machine: Machine) -> tuple[TrialStep, ...]:
+    """The steps that can be made: without a device a library is only compiled; an emulator is not timed."""
+    if place.selector == EMULATOR:
+        return tuple(one for one in place.do if one != "bench")
+    if place.is_here and machine.targets[place.target].runs.answer == "no":
+        return ("compile",)
+    return place.do
+
+
+def planned_places(
+    plan: MatrixPlan, source: PlanSource, machine: Machine, problems: Problems
+) -> tuple[TrialPlace, ...]:
+    """The places of a plan; what it names wrongly is added to `problems`."""
+    targets = plan.targets or _all_that_compile(machine)
+    return tuple(
+        place
+        for number, one in enumerate(targets)
+        if _is_right(one, number, source, machine, problems)
+        for place in _places(plan, one, machine)
+    )
+
+
+def _all_that_compile(machine: Machine) -> tuple[TargetPlan, ...]:
+    return tuple(TargetPlan(target=name) for name, one in machine.targets.items() if one.compiles)
+
+
+def _is_right(one: TargetPlan, number: int, source: PlanSource, machine: Machine, problems: Problems) -> bool:
+    """Whether a target is there, with its architectures; what is wrong is added to `problems`."""
+    before, report = len(problems), machine.find(one.target)
+    if report is None:
+        hint = did_you_mean(one.target, machine.names) or f"known are {', '.join(machine.targets)}"
+        where = source.where("targets", number, "target")
+        problems.append((where, f"`target`: nothing is called {one.target!r}; {hint}"))
+        return False
+    for index, arch in enumerate(one.archs):
+        try:
+            machine.compiles(report.name, arch)
+        except TkError as error:
+            what = "; ".join(filter(None, (error.what, error.hint)))
+            problems.append((source.where("targets", number, "archs", index), f"`archs`: {what}"))
+    if one.engines and not any(image != NO_IMAGE for image in one.images):
+        where = source.where("targets", number, "engines")
+        problems.append((where, "`engines` go with `images`: an engine runs containers of one"))
+    return len(problems) == before
+
+
+def _places(plan: MatrixPlan, one: TargetPlan, machine: Machine) -> Iterator[TrialPlace]:
+    report = machine.find(one.target)
+    assert report is not None
+    for arch, selector, (image, engine), threads, precision in product(
+        one.archs or ("",),
+        one.devices or ("",),
+        _containers(one),
+        one.threads or plan.threads or (None,),
+        one.precisions or plan.precisions,
+    ):
+        yield TrialPlace(
+            target=report.name,
+            arch=arch,
+            selector=selector,
+            image=image,
+            engine=engine,
+            threads=threads,
+            precision=precision,
+            do=in_order(one.do or plan.do),
+            limits=plan.limits,
+            bench=plan.bench,
+            most_gflop=one.most_gflop,
+        )
+
+
+def _containers(one: TargetPlan) -> list[tuple[str, str]]:
+    """Image and engine of each; the machine itself has neither."""
+    images = ["" if image == NO_IMAGE else image for image in one.images or (NO_IMAGE,)]
+    return [(image, engine) for image in images for engine in (one.engines if image else ()) or ("",)]
+
+
+def in_order(do: Iterable[TrialStep]) -> tuple[TrialStep, ...]:
+    """Steps in the order in which they are made, each once; compiling comes before all others."""
+    asked = {*do, "compile"}
+    return tuple(one for one in STEPS if one in asked)
