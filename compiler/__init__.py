@@ -94,6 +94,10 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.verify.report import Comparison as Comparison
     from compiler.verify.report import VerifyReport as VerifyReport
     from compiler.verify.report import VerifyRequest as VerifyRequest
+    from compiler.view.make import view_compile as view_compile
+    from compiler.view.report import Profile as Profile
+    from compiler.view.report import ViewReport as ViewReport
+    from compiler.view.report import ViewRequest as ViewRequest
 
 __version__ = "0.1.0"
 
@@ -118,6 +122,8 @@ _HOMES = {
     "compiler.verify.inputs": ("read_feeds",),
     "compiler.verify.isolate": ("verify_library",),
     "compiler.verify.report": ("BenchReport", "BenchRequest", "Comparison", "VerifyReport", "VerifyRequest"),
+    "compiler.view.make": ("view_compile",),
+    "compiler.view.report": ("Profile", "ViewReport", "ViewRequest"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

@@ -39,6 +39,7 @@ from compiler.graph.rewrites import rewrite_graph
 from compiler.render.host import render_plan
 from compiler.reports import CompileReport, StageTime
 from compiler.runtime.library import Contents, link_library
+from compiler.stages.compilation import Compilation
 from compiler.stages.constants import ConstantPool
 from compiler.stages.device import device_module
 from compiler.stages.dump import (
@@ -65,14 +66,16 @@ from compiler.targets.device import Images, Module
 _TOLD_BY_KERNEL = ("plan", "host", "compile")  # meanwhile kernels are compiled, and that is told
 
 
-def run_job(job: CompileJob) -> CompileReport:
+def run_job(job: CompileJob, observe: Callable[[Compilation], None] | None = None) -> CompileReport:
     """Compile a model, and report what it took.
+
+    `observe` is given what the stages made, when all objects are there.
 
     Raises UsageError, BadInputError, HostError or BuildError; the old output stays in place then.
     """
     clock = _Clock(job)
     try:
-        return _run_stages(job, clock)
+        return _run_stages(job, clock, observe)
     except _StoppedError:
         return replace(clock.report(), stopped_after=job.last)
     except BuildError as error:
@@ -82,7 +85,9 @@ def run_job(job: CompileJob) -> CompileReport:
         raise BadInputError(what, where=str(job.edit.path), why=error.why) from error
 
 
-def _run_stages(job: CompileJob, clock: _Clock) -> CompileReport:
+def _run_stages(
+    job: CompileJob, clock: _Clock, observe: Callable[[Compilation], None] | None
+) -> CompileReport:
     target, dump = job.target, job.dump
     with clock.stage("import"):
         graph = _import(job)
@@ -102,7 +107,7 @@ def _run_stages(job: CompileJob, clock: _Clock) -> CompileReport:
             kernels, objects = make_kernels(work, job, build)
             dump.model(KERNELS, kernels_text(steps))
         with clock.stage("plan"):
-            plan, constants = plan_model(laid_out, kernels, steps, job)
+            plan, constants, storage = plan_model(laid_out, kernels, steps, job)
         module = device_module(kernels, job)
         images = _images(module, build, job, clock)
         with clock.stage("host"):
@@ -115,6 +120,8 @@ def _run_stages(job: CompileJob, clock: _Clock) -> CompileReport:
             return clock.report(kernels=len(kernels))
         with clock.stage("compile"):
             made = [item.result() for item in (*objects, build.submit("host", host))]
+    if observe is not None:
+        observe(Compilation(laid_out, kernels, steps, storage, made[:-1]))
     if job.options.emit == "object":
         _write_objects(made, images, job)
         return clock.report(kernels=len(kernels))

@@ -11,7 +11,7 @@ from compiler.core.files import sha256_bytes
 from compiler.loops.text import parse_func
 from compiler.runtime.elf import read_images
 from compiler.schedule.trace import Trace
-from compiler.stages.kernels import replay_kernel
+from compiler.stages.kernels import ReplayedKernel, replay_kernel
 from compiler.targets import Target, get_target
 from compiler.targets.device import SOURCE
 
@@ -22,8 +22,9 @@ def replay_library(path: Path, manifest: Mapping[str, Any]) -> tuple[list[bool],
     The second is None where there is no such source.
     """
     target = get_target(manifest["target"], manifest["arch"])
-    texts = [_replayed(number, one, target) for number, one in enumerate(manifest["kernels"])]
-    same = [_same(text, entry) for text, entry in zip(texts, manifest["kernels"], strict=True)]
+    made = [replayed(number, one, target) for number, one in enumerate(manifest["kernels"])]
+    texts = [kernel.text if kernel is not None else None for kernel in made]
+    same = [is_recorded(text, entry) for text, entry in zip(texts, manifest["kernels"], strict=True)]
     return same, _module_replays(path, texts, target)
 
 
@@ -35,14 +36,14 @@ def _module_replays(path: Path, texts: Sequence[str | None], target: Target) -> 
     return all(data.endswith(module) for kind, _, data in read_images(path) if kind == SOURCE)
 
 
-def _replayed(number: int, entry: dict[str, Any], target: Target) -> str | None:
-    """The source text that the recorded trace makes of the recorded function; None if it does not fit."""
+def replayed(number: int, entry: Mapping[str, Any], target: Target) -> ReplayedKernel | None:
+    """What the recorded trace makes of the recorded function; None if it does not fit."""
     try:
         return replay_kernel(number, parse_func(entry["func"]), Trace.from_json(entry["trace"]), target)
     except TkError:
         return None
 
 
-def _same(text: str | None, entry: dict[str, Any]) -> bool:
+def is_recorded(text: str | None, entry: Mapping[str, Any]) -> bool:
     """Whether that is the recorded source text."""
     return text is not None and sha256_bytes(text.encode()) == entry["source_sha256"]

@@ -77,6 +77,12 @@ def import_proto(
         raise broken(where, str(error)) from error
 
 
+def named_nodes(path: Path) -> tuple[str, ...]:
+    """The names of a model's nodes that compute something, in order; raises BadInputError for no model."""
+    nodes = inlined(read_model(path), str(path)).graph.node
+    return tuple(item.name for item in nodes if item.name and item.op_type != "Constant")
+
+
 def _texts(graph: onnx.GraphProto) -> Iterator[object]:
     """All names in a graph; protobuf hands out bytes where a text is not UTF-8."""
     for item in graph.node:

@@ -239,10 +239,20 @@ def _print_kernel(number: int, lowered: Func, target: Target) -> PrintedKernel:
     return PrintedKernel(f"{target.vocabulary.prelude}\n{kernel.text}", kernel.scratch_bytes)
 
 
-def replay_kernel(number: int, func: Func, trace: Trace, target: Target) -> str:
-    """The source file that a recorded trace gives; raises ScheduleError when the trace does not fit."""
-    lowered = run_passes(lowering(target.facts), replay(trace, func).func)
-    return _print_kernel(number, lowered, target).text
+@dataclass(frozen=True, slots=True)
+class ReplayedKernel:
+    """What a recorded trace makes of a recorded function: as in `Kernel`."""
+
+    scheduled: Func
+    lowered: Func
+    text: str
+
+
+def replay_kernel(number: int, func: Func, trace: Trace, target: Target) -> ReplayedKernel:
+    """The kernel that a recorded trace gives; raises ScheduleError when the trace does not fit."""
+    scheduled = replay(trace, func).func
+    lowered = run_passes(lowering(target.facts), scheduled)
+    return ReplayedKernel(scheduled, lowered, _print_kernel(number, lowered, target).text)
 
 
 def _replayed(func: Func, layouts: Mapping[str, Layout], edit: Edit) -> Schedule:

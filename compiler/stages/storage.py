@@ -35,13 +35,15 @@ class Storage:
     """Where each tensor lies, and each step's workspaces, and the memory plan that this comes from.
 
     samples: the plan of what there is once for each sample of a free batch, which lies behind `plan`. As all
-    tensors in it grow alike, so do the places: they are multiples of the batch.
+    tensors in it grow alike, so do the places: they are multiples of the batch. lifetimes: of all keys of
+    both plans, tensors and (step, number of its workspace).
     """
 
     slots: Mapping[Value, PlanArg]
     workspace: tuple[tuple[PlanArg, ...], ...]
     plan: MemoryPlan
     samples: MemoryPlan = NO_MEMORY
+    lifetimes: tuple[Lifetime, ...] = ()
 
 
 def plan_storage(laid_out: LaidOut, steps: Sequence[Use]) -> Storage:
@@ -79,7 +81,7 @@ def plan_storage(laid_out: LaidOut, steps: Sequence[Use]) -> Storage:
         tuple(PlanArg(ArgKind.ARENA, 0, plan.offsets[number, n]) for n in range(len(step.workspace)))
         for number, step in enumerate(steps)
     )
-    return Storage(slots, workspace, plan, samples)
+    return Storage(slots, workspace, plan, samples, (*tensors, *work))
 
 
 def _bytes(laid_out: LaidOut, value: Value) -> int:
@@ -94,8 +96,8 @@ def plan_model(
     kernels: Sequence[Kernel],
     steps: Sequence[Step],
     job: CompileJob,
-) -> tuple[HostPlan, ConstantPool]:
-    """The calls with their arguments, and the constants that they read."""
+) -> tuple[HostPlan, ConstantPool, Storage]:
+    """The calls with their arguments, the constants that they read, and where tensors lie."""
     graph, target = laid_out.fused.graph, job.target
     derived = {value: made for step in steps for value, made in step.derived.items()}
     constants = ConstantPool(graph.constants, derived)
@@ -121,7 +123,7 @@ def plan_model(
         device=device_plan(target.text, kernels, plan_steps) if target.device is not None else None,
     )
     job.dump.model(PLAN, plan_text(laid_out.fused, steps, storage.slots, plan))
-    return plan, constants
+    return plan, constants, storage
 
 
 def _use(step: Step, kernel: Kernel, graph: Graph) -> Use:

@@ -16,11 +16,12 @@ from compiler.stages.kernels import Step
 
 def layouts_text(layouts: Mapping[Value, Layout]) -> str:
     """One line for each tensor: its type and its index maps."""
-    lines = (
-        f"{value}: {value.type} as {'; '.join(item.text for item in layout.maps) or 'row-major'}"
-        for value, layout in layouts.items()
-    )
-    return "\n".join(lines)
+    return "\n".join(f"{value}: {value.type} as {layout_text(layout)}" for value, layout in layouts.items())
+
+
+def layout_text(layout: Layout) -> str:
+    """The index maps of a layout, one after the other."""
+    return "; ".join(item.text for item in layout.maps) or "row-major"
 
 
 def kernels_text(steps: Sequence[Step]) -> str:
@@ -57,18 +58,19 @@ def _tensors(fused: FusedGraph, slots: Mapping[Value, PlanArg]) -> Iterator[str]
     names = dict(zip(fused.graph.inputs, fused.graph.input_names, strict=True))
     names.update(zip(fused.graph.outputs, fused.graph.output_names, strict=True))
     for value, slot in slots.items():
-        where = _place(slot)
+        where = place_text(slot)
         name = f"  # {names[value]!r}" if value in names else ""
         yield f"{value}: {value.type} in {where}{name}"
 
 
 def _calls(steps: Sequence[Step], plan: HostPlan) -> Iterator[str]:
     for number, (step, call) in enumerate(zip(steps, plan.steps, strict=True)):
-        places = ", ".join(_place(item) for item in call.args)
+        places = ", ".join(place_text(item) for item in call.args)
         yield f"{number:4}  {kernel_file(step.kernel)}({places})"
 
 
-def _place(item: PlanArg) -> str:
+def place_text(item: PlanArg) -> str:
+    """Where an argument lies: `input 0`, `arena+4096`."""
     if item.kind in (ArgKind.CONST, ArgKind.ARENA):
         samples = f"+samples*{item.sample_offset}" if item.sample_offset else ""
         return f"{item.kind.name.lower()}+{item.offset}{samples}"

@@ -32,6 +32,7 @@ LAYERS["compile"] = {*LAYERS}
 LAYERS["inspect"] = {*LAYERS}
 LAYERS["replay"] = {*LAYERS}
 LAYERS["library_inspection"] = {"core", "runtime", "reports", "replay"}
+LAYERS["view"] = {*LAYERS}
 
 
 def toolchain_layers() -> dict[str, set[str]]:

@@ -51,7 +51,7 @@ def edited(stage: str, text: str) -> Edit:
 
 def test_a_kernel_replays_from_its_record(work: Work) -> None:
     kernel = made(work)
-    assert replay_kernel(0, kernel.func, kernel.trace, JOB.target) == kernel.text
+    assert replay_kernel(0, kernel.func, kernel.trace, JOB.target).text == kernel.text
 
 
 class Compiler:

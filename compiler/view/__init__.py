@@ -1,0 +1,1 @@
+"""A compile as one document for people who look at it: graph, kernels, memory, times."""
