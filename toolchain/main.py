@@ -51,6 +51,7 @@ _COMMANDS = {
     "inspect": "inspect:inspect_command",
     "package": "package:package_command",
     "matrix": "matrix:app",
+    "view": "view:view_command",
     "targets": "targets:targets_command",
     "image": "image.app:app",
     "doctor": "doctor:doctor_command",

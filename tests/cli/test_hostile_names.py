@@ -50,6 +50,8 @@ def hostile(tmp_path_factory: pytest.TempPathFactory, own_cache: Path) -> Iterat
         ("inspect", "model.onnx"),
         ("inspect", "model.so"),
         ("inspect", "model.so", "--kernels"),
+        ("view", "model.onnx", "--no-profile"),
+        ("view", "model.so", "--no-profile", "--json"),
         ("run", "model.so"),
         ("verify", "model.so", "--model", "model.onnx", "--layers"),
         ("bench", "model.so", "--seconds", "0.05", "--warmup", "0", "--profile"),

@@ -80,16 +80,17 @@ def embedded_json(value: object) -> str:
 
     NaN and infinities become text; in texts, what does not print becomes an escape that is shown.
     """
-    text = json.dumps(_visible_texts(jsonable(value)), ensure_ascii=True, allow_nan=False, sort_keys=True)
+    text = json.dumps(visible_texts(jsonable(value)), ensure_ascii=True, allow_nan=False, sort_keys=True)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
-def _visible_texts(value: Any) -> Any:
+def visible_texts(value: Any) -> Any:
+    """JSON's values with an escape that is shown for what does not print in their texts."""
     if isinstance(value, str):
         return visible(value, keep=_KEPT)
     if isinstance(value, dict):
-        return {visible(key): _visible_texts(one) for key, one in value.items()}
-    return [_visible_texts(one) for one in value] if isinstance(value, list) else value
+        return {visible(key): visible_texts(one) for key, one in value.items()}
+    return [visible_texts(one) for one in value] if isinstance(value, list) else value
 
 
 def _hash_source(text: str) -> str:

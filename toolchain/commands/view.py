@@ -1,0 +1,98 @@
+"""`tk view`: a compile as one HTML page, for those who would rather look."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import compiler
+from toolchain import console, options
+from toolchain.commands.compile import compile_options
+from toolchain.progress import progress_bar
+
+_OF_A_COMPILE = "--target, --arch, --shape, --dim, --bind, --from and --tf32"
+
+
+def view_command(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="An ONNX file, or a model library."), options.Role.MODEL
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o", "--output", metavar="FILE", help="Where to write the page; default: FILE with .html, here."
+        ),
+        options.Role.RESULT,
+    ] = None,
+    profile: Annotated[
+        bool,
+        typer.Option(
+            "--profile/--no-profile", help="Measure the kernels for a short time, if they run here."
+        ),
+    ] = True,
+    device: options.Device = None,
+    seed: options.Seed = 0,
+    *,
+    settings: Annotated[
+        compiler.CompileOptions,
+        options.Depends(compile_options, without=("dump", "stop_after", "emit", "timings", "record")),
+    ],
+    json: options.Json = False,
+) -> None:
+    """Show a compile as one HTML page: graph, kernels, loops, code, memory and times.
+
+    The page is one file that loads nothing.
+    """
+    options.existing_file(file)
+    where = output or Path(f"{file.stem}.html")
+    if not json:
+        options.check_file(where)
+    library = options.is_library(file)
+    if library:
+        _check_needless(settings)
+    request = compiler.ViewRequest(
+        path=file,
+        options=None if library else settings,
+        profile=profile,
+        threads=settings.threads,
+        device=device,
+        seed=seed,
+    )
+    with options.naming_the_command("view", file), progress_bar(f"viewing {file.name}") as progress:
+        report = compiler.view_compile(request, progress=progress)
+    for warning in report.warnings:
+        console.warn(warning)
+    if json:
+        console.data_json(report)
+        return
+    _write(report, where)
+
+
+def _write(report: compiler.ViewReport, where: Path) -> None:
+    from toolchain.pages.page import render_page
+    from toolchain.view.page import view_page
+
+    page = render_page(view_page(report))
+    compiler.write_atomic(where, page)
+    console.data(f"{where}  ({console.size(len(page.encode()))})")
+    kernels = compiler.counted(len(report.kernels), "kernel")
+    console.data(f"  {kernels} in {compiler.counted(len(report.steps), 'call')}, {_time(report)}")
+    for one in report.unseen:
+        console.talk(f"not in the page: {one.what}: {one.why}")
+
+
+def _time(report: compiler.ViewReport) -> str:
+    if report.profile is None:
+        return "not measured"
+    return f"{report.profile.ms:.2f} ms an inference"
+
+
+def _check_needless(settings: compiler.CompileOptions) -> None:
+    """A library was compiled before: how can no longer be said."""
+    asked = settings.target, settings.arch, settings.start_from, settings.tf32 or None
+    if any(one is not None for one in asked) or settings.shapes or settings.dims or settings.binds:
+        raise compiler.UsageError(
+            "a library is shown as it was compiled", where=_OF_A_COMPILE, hint="leave them out"
+        )
