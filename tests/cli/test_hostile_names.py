@@ -50,8 +50,6 @@ def hostile(tmp_path_factory: pytest.TempPathFactory, own_cache: Path) -> Iterat
         ("inspect", "model.onnx"),
         ("inspect", "model.so"),
         ("inspect", "model.so", "--kernels"),
-        ("view", "model.onnx", "--no-profile"),
-        ("view", "model.so", "--no-profile", "--json"),
         ("run", "model.so"),
         ("verify", "model.so", "--model", "model.onnx", "--layers"),
         ("bench", "model.so", "--seconds", "0.05", "--warmup", "0", "--profile"),
@@ -63,6 +61,15 @@ def test_tables_show_escapes(hostile: Path, words: tuple[str, ...]) -> None:
     assert SHOWN in result.out
     assert plain(result.out)
     assert plain(result.err)
+
+
+@pytest.mark.parametrize("file", ["model.onnx", "model.so"])
+def test_a_page_shows_escapes(hostile: Path, file: str) -> None:
+    result = command.tk("view", file, "--no-profile", "-o", "page.html", cwd=hostile)
+    assert result.code == 0, result.err
+    page = (hostile / "page.html").read_text()
+    assert all(one.isprintable() or one == "\n" for one in result.out + page)
+    assert SHOWN.partition("\\n")[0] in page
 
 
 @pytest.mark.parametrize("words", [("inspect", "model.onnx", "--json"), ("run", "model.so", "--json")])
