@@ -78,6 +78,7 @@ docs:
     @python -m toolchain.reference docs/cli.md
     @python -m toolchain.recipes.published docs/recipes.md
     @python -m toolchain.licences docs/licences.md
+    @python -m toolchain.recipes.issues_page docs/known-issues.md
 
 # latency beside onnxruntime and OpenVINO: two tables, with ratios to the better one
 bench *args:

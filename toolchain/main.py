@@ -27,6 +27,7 @@ from compiler import (
     stop_all,
 )
 from toolchain import console
+from toolchain.advice import explained
 from toolchain.options import spread
 
 _EXIT_INTERRUPTED = 130
@@ -55,6 +56,7 @@ _COMMANDS = {
     "targets": "targets:targets_command",
     "image": "image.app:app",
     "doctor": "doctor:doctor_command",
+    "explain": "explain:explain_command",
     "setup": "setup:setup_command",
     "zoo": "zoo:app",
     "cache": "cache:app",
@@ -161,7 +163,8 @@ def _write_error(error: TkError) -> None:
 def _run(arguments: list[str]) -> int:
     try:
         named = [name for name in arguments[:1] if name in _COMMANDS.keys() - _KNOWS_OTHERS]
-        code = tk_app(named or _COMMANDS)(arguments, prog_name="tk", standalone_mode=False)
+        app = tk_app(named or _COMMANDS)
+        code = app(arguments, prog_name="tk", standalone_mode=False, obj=tuple(arguments))
     except SystemExit as error:
         code = error.code
     except typer.Abort:
@@ -174,7 +177,7 @@ def _fail(error: Exception, *, debug: bool) -> tuple[int, TkError]:
     """Show what went wrong; returns the exit code that says so, and the error in the user's words."""
     if debug:
         traceback.print_exception(error)
-    shown = _in_our_words(error)
+    shown = explained(_in_our_words(error))
     console.show_error(shown)
     if shown.code == ExitCode.INTERNAL and isinstance(error, TkError):
         _ask_for_report()

@@ -353,7 +353,23 @@ def test_hostile_file(case: str, alone: None, tmp_path: Path) -> None:
         ("environments.yaml", "environments:\n  - {name: x, title: a, image: 'cpu; id', source: b}\n", 2),
         ("targets.yaml", "targets:\n  - {target: cpu, images: [], because: a}\n", 2),
         ("targets.yaml", "targets:\n  - {target: cpu, images: [cpuu], because: a}\n", 2),
-        ("issues.yaml", "issues:\n  - {id: x, patterns: [short], cause: a, evidence: b, action: c}\n", 2),
+        ("issues/x.yaml", "issues:\n  - {id: x, patterns: [short], cause: a, evidence: b, action: c}\n", 2),
+        (
+            "issues/x.yaml",
+            "issues:\n  - {id: x, patterns: ['* a b c *'], cause: a, evidence: b, action: c}\n",
+            2,
+        ),
+        ("issues/x.yaml", "issues:\n  - {id: x, cause: a, evidence: b, action: c}\n", 2),
+        (
+            "issues/x.yaml",
+            "issues:\n  - {id: x, patterns: [a long one], follows: [no], cause: a, evidence: b, action: c}\n",
+            2,
+        ),
+        (
+            "issues/x.yaml",
+            "issues:\n  - {id: base-gone, patterns: [a long one], cause: a, evidence: b, action: c}\n",
+            2,
+        ),
         (
             "systems.yaml",
             "systems:\n  - {system: debian, version: '12', family: debian, codename: b, source: a}\n",
@@ -392,7 +408,9 @@ def test_hostile_table(name: str, text: str, line: int, tmp_path: Path) -> None:
     assert f"{path}:{line}" in str(refused(tmp_path))
 
 
-@pytest.mark.parametrize("name", ["stacks/x.yml", "stack/x.yaml", "evil.yaml", "stacks/deep/x.yaml"])
+@pytest.mark.parametrize(
+    "name", ["stacks/x.yml", "stack/x.yaml", "evil.yaml", "stacks/deep/x.yaml", "issues.yaml"]
+)
 def test_files_that_are_none(name: str, tmp_path: Path) -> None:
     site(tmp_path, "a: b\n", name)
     assert name in str(refused(tmp_path))

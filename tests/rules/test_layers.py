@@ -52,7 +52,7 @@ LAYERS_OF = {"compiler": LAYERS, "toolchain": toolchain_layers()}
 THIRD_PARTY: dict[str, set[str]] = {
     "numpy": {"compiler.graph", "compiler.frontend", "compiler.loops", "compiler.schedule",
               "compiler.runtime", "compiler.stages", "compiler.pipeline", "compiler.verify", "compiler.tune",
-              "toolchain.tensors", "toolchain.zoo"},
+              "toolchain.explain", "toolchain.tensors", "toolchain.zoo"},
     "ml_dtypes": {"compiler.graph", "compiler.frontend", "compiler.loops", "compiler.runtime",
                   "compiler.verify"},
     "onnx": {"compiler.frontend", "compiler.verify", "toolchain.zoo"},

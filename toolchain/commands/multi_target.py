@@ -14,6 +14,7 @@ import typer
 import compiler
 from compiler import TkError, UsageError
 from toolchain import console, options
+from toolchain.advice import explained
 
 Values = dict[str, Any]
 
@@ -95,7 +96,7 @@ def _run_one(do: Callable[[Values], None], part: Values, target: str) -> tuple[i
             do(part)
     except TkError as error:
         console.talk(f"target {target}:")
-        console.show_error(error)
+        console.show_error(explained(error))
         return int(error.code), {"target": target, "error": console.error_document(error)}
     except typer.Exit as error:
         return error.exit_code, {"target": target, **said_inside(printed.getvalue(), error.exit_code)}

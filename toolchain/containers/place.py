@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler import HostError, UsageError, private_directory, remove_abandoned_directories, replace_atomic
 from toolchain import console, options
+from toolchain.advice import OF_PROGRAMS, advice_on
 from toolchain.containers import host_probe
 from toolchain.containers.call import Call, call_of
 from toolchain.containers.host_probe import engine_facts
@@ -24,6 +26,7 @@ from toolchain.devices.options import describe_options
 from toolchain.devices.sysroot import capture
 from toolchain.engine.choice import ANY_ENGINE
 from toolchain.engine.client import Engine, open_chosen
+from toolchain.explain.causes import LAST_LINES
 from toolchain.progress import progress_bar
 from toolchain.site import load_site
 
@@ -108,9 +111,15 @@ def run_placed(command: str, given: Mapping[str, Any], words: Mapping[str, Word]
             present=devices.present,
         )
         with progress_bar(f"{command} in {image.reference}"):
-            done = run_job(engine, image, job, lambda line: _talk(call, line), index=site.pip_index or None)
+            said: deque[str] = deque(maxlen=LAST_LINES)
+            done = run_job(
+                engine, image, job, lambda line: said.append(_talk(call, line)), index=site.pip_index or None
+            )
         if done.status == 0:
             _place_results(call, directory)
+        elif done.status in OF_PROGRAMS:
+            for hint in advice_on(list(said)):
+                console.talk(f"hint: {hint}")
     console.verbatim(call.translate(done.stdout).decode(errors="backslashreplace"))
     return done.status
 
@@ -227,8 +236,11 @@ def _with_output(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
     return {**given, "output": Path(model.stem + options.suffix_of(emit))}
 
 
-def _talk(call: Call, line: bytes) -> None:
-    sys.stderr.write(call.translate(line).decode(errors="backslashreplace"))
+def _talk(call: Call, line: bytes) -> str:
+    """Show a line of the job; returns it."""
+    text = call.translate(line).decode(errors="backslashreplace")
+    sys.stderr.write(text)
+    return text
 
 
 def _place_results(call: Call, directory: Path) -> None:

@@ -23,13 +23,14 @@ from compiler import (
 )
 from toolchain.engine import builders, failures, labels, store
 from toolchain.engine.builders import BuildRequest, Failure
-from toolchain.engine.causes import KnownIssue, known_causes
 from toolchain.engine.choice import AS_EVER, BuildOptions
 from toolchain.engine.client import Engine
 from toolchain.engine.events import Event, Listener, brief
 from toolchain.engine.progress import StepTimes, step_times
 from toolchain.engine.store import find_image
 from toolchain.exclusive import exclusively
+from toolchain.explain.causes import known_causes
+from toolchain.explain.issue import KnownIssue
 from toolchain.images.plan import CA_SECRET, SITE_SECRET, Plan
 from toolchain.web import UnreachableError
 
@@ -117,7 +118,7 @@ def build_image(
 ) -> BuiltImage:
     """Make sure that an image is on the engine: find it, pull it as the lock or the site says, or build it.
 
-    secrets: by id, in place of what `site` gives. issues: of recipes/issues.yaml, to explain a failure.
+    secrets: by id, in place of what `site` gives. issues: of recipes/issues, to explain a failure.
     Raises BadInputError when something is unresolved or a stand-in does not fit, HostError when the engine
     fails or the base cannot be fetched, and BuildError, with the last lines of the failing step and known
     causes, when a step does.

@@ -16,8 +16,8 @@ from toolchain.engine.choice import AS_EVER, BuildOptions
 
 if TYPE_CHECKING:
     from toolchain.engine.build import BuiltImage
-    from toolchain.engine.causes import KnownIssue
     from toolchain.engine.client import Engine
+    from toolchain.explain.issue import KnownIssue
     from toolchain.images.named import Named
     from toolchain.provision.locking import Trust
 
@@ -91,10 +91,9 @@ def wants_build(engine: Engine, named: Named) -> bool:
 
 def known_issues(folders: tuple[Path, ...]) -> Iterator[KnownIssue]:
     """Known issues of the recipes, read only when a failure is to be explained."""
-    from toolchain.recipes.catalog import load_catalog
+    from toolchain.recipes.catalog import load_issues
 
-    for one in load_catalog(folders).issues.values():
-        yield one.row
+    yield from load_issues(folders)
 
 
 @contextlib.contextmanager

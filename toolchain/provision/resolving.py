@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from compiler import BuildError, HostError, InternalError, TkError, stream_atomic
-from toolchain.engine.causes import known_causes
 from toolchain.engine.watch import awaited
+from toolchain.explain.causes import known_causes
 from toolchain.images.lock.apt import CHECKSUMS, FOLDER, PREFERENCES, SNAPSHOTS
 from toolchain.images.plan import (
     CA_SECRET,
@@ -35,7 +35,7 @@ from toolchain.images.plan import (
 )
 from toolchain.images.steps import FETCHED, KEY_READER, download_step, site_step
 from toolchain.provision import origins
-from toolchain.recipes.catalog import load_catalog
+from toolchain.recipes.catalog import load_issues
 from toolchain.web import UnreachableError
 
 if TYPE_CHECKING:
@@ -388,8 +388,7 @@ def _unsolved(plan: Plan, log: str, site_config: SiteConfig) -> TkError:
             why="\n".join(dict.fromkeys(away[-3:])),
             hint="check the network, or name proxy and mirrors in site.yaml",
         )
-    issues = load_catalog(site_config.recipe_folders).issues.values()
-    causes = known_causes(lines, (one.row for one in issues))
+    causes = known_causes(lines, load_issues(site_config.recipe_folders))
     return BuildError(
         what,
         where=plan.base.reference,

@@ -36,6 +36,15 @@ def cross_check(catalog: RecipeCatalog, problems: Problems) -> None:
                 _known(name.partition(".")[0], known, where, problems)
     _expressions(catalog, problems)
     _target_vendors(catalog, problems)
+    _followed_issues(catalog, problems)
+
+
+def _followed_issues(catalog: RecipeCatalog, problems: Problems) -> None:
+    for issue in catalog.issues.values():
+        for name in issue.row.follows:
+            if name not in catalog.issues:
+                hint = did_you_mean(name, catalog.issues) or "nothing known has that id"
+                problems.append((issue.where, f"unknown issue `{name}` in `follows`; {hint}"))
 
 
 def subjects(catalog: RecipeCatalog) -> set[str]:

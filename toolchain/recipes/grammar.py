@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 
+from toolchain.explain.pattern import read_pattern
+
 UNRESOLVED = "unresolved"
 FORMS: dict[str, str] = {}
 """What each pattern means, in words; for messages."""
@@ -156,8 +158,20 @@ EnvValue = Annotated[str, _form("no quotes, dollar or backslash", r"[A-Za-z0-9_.
 Argument = Annotated[
     str, _form("no quotes, dollar or backslash; blanks only inside", rf"{_PLAIN}( {_PLAIN})*", 300)
 ]
+
+
+def _searchable(pattern: str) -> str:
+    read_pattern(pattern)
+    return pattern
+
+
 LogPattern = Annotated[
-    str, _form("8 to 200 characters of a log's line; `*` for any text", r"[^\x00-\x1f\x7f-\x9f\\$`]{8,200}")
+    str,
+    _form("8 to 200 characters of a log's line; `*` for any text", r"[^\x00-\x1f\x7f-\x9f\\$`]{8,200}"),
+    AfterValidator(_searchable),
+]
+LogLines = Annotated[
+    str, _form("lines of a log, without control characters", r"[^\x00-\x09\x0b-\x1f\x7f-\x9f]+", 2000)
 ]
 
 
@@ -182,3 +196,4 @@ Vendor = Literal["nvidia", "amd", "hygon", "intel", "none"]
 DeviceAnswer = Literal["arch", "binary"]
 Family = Literal["debian", "redhat"]
 Verdict = Literal["refuse", "warn"]
+Level = Literal["error", "warning"]

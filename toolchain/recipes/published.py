@@ -27,7 +27,7 @@ FILES: dict[str, type[BaseModel]] = {
     "rules.yaml": schema.Rules,
     "targets.yaml": schema.Targets,
     "environments.yaml": schema.Environments,
-    "issues.yaml": schema.Issues,
+    "issues/NAME.yaml": schema.Issues,
 }
 BEGIN, END = "<!-- made by toolchain.recipes.published: begin -->", "<!-- end -->"
 # Records of which a file may write a part, because `each` or another file has the rest.

@@ -37,6 +37,8 @@ from toolchain.recipes.grammar import (
     HttpUrl,
     Id,
     ImageReference,
+    Level,
+    LogLines,
     LogPattern,
     Name,
     NamePattern,
@@ -402,18 +404,38 @@ class Targets(Model):
 
 
 class Issue(Model):
-    """A known problem: what the log shows, why, how well that is established, and what to do."""
+    """A known problem: what the log shows, why, how well that is established, and what to do.
+
+    patterns: any of them in a line is enough; upper and lower case are the same. together: patterns of lines
+    that stand near each other, all of them. examples: texts in which it is found. since, until: versions that
+    have it. tk: what tk does about it. follows: problems of which it is only a consequence, when they are
+    found, too. platforms: whose accelerators it is about; none means any.
+    """
 
     id: Id
-    patterns: Annotated[tuple[LogPattern, ...], Field(min_length=1)]
+    patterns: tuple[LogPattern, ...] = ()
+    together: tuple[Annotated[tuple[LogPattern, ...], Field(min_length=2, max_length=8)], ...] = ()
+    examples: tuple[LogLines, ...] = ()
     cause: Text
     evidence: Text
     action: Text
+    since: Text | None = None
+    until: Text | None = None
+    tk: Text | None = None
+    level: Level = "error"
+    follows: tuple[Id, ...] = ()
+    platforms: tuple[Vendor, ...] = ()
     when: Condition = Condition()
+
+    @model_validator(mode="after")
+    def _can_be_found(self) -> Issue:
+        if not self.patterns and not self.together:
+            raise ValueError("give `patterns`, or `together`")
+        return self
 
 
 class Issues(Model):
-    """The file of known issues."""
+    """A file of known issues."""
 
     issues: tuple[Issue, ...]
 

@@ -16,9 +16,9 @@ from tests.support.plans import small_plan
 from toolchain.engine import builders, labels
 from toolchain.engine.build import build_image
 from toolchain.engine.builders import BuildKitClient, BuildRequest, archive, find_buildkit, json_objects
-from toolchain.engine.causes import known_causes
 from toolchain.engine.client import _normal
 from toolchain.engine.store import short
+from toolchain.explain.causes import known_causes
 from toolchain.images.plan import ContextFile, Download, Plan
 from toolchain.settings import EngineSettings, engine_settings
 
@@ -95,7 +95,8 @@ def test_objects_in_parts() -> None:
 
 
 def issue(name: str, *patterns: str) -> Any:
-    return types.SimpleNamespace(id=name, patterns=patterns, cause="why", evidence="where", action="do")
+    said = {"cause": "why", "evidence": "where", "action": "do", "level": "error", "follows": ()}
+    return types.SimpleNamespace(id=name, patterns=patterns, together=(), **said)
 
 
 def test_causes_are_found_by_plain_text_with_stars() -> None:
@@ -105,8 +106,12 @@ def test_causes_are_found_by_plain_text_with_stars() -> None:
         "no space left on device",
         "end",
     ]
-    issues = [issue("full", "no space left"), issue("gone", "Failed to fetch*404"), issue("no", "a.b", "(x")]
-    assert [one.issue for one in known_causes(lines, issues)] == ["full", "gone"]
+    issues = [
+        issue("full", "no space left"),
+        issue("gone", "Failed to fetch*404"),
+        issue("no", "aaaa.b", "(xxxx"),
+    ]
+    assert [one.issue for one in known_causes(lines, issues)] == ["gone", "full"]
     assert known_causes([], issues) == ()
 
 
