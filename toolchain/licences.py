@@ -33,6 +33,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "coverage": "Apache-2.0",
     "cyclonedx-python-lib": "Apache-2.0",
     "decorator": "BSD-2-Clause",
+    "distributed": "BSD-3-Clause",
     "docker": "Apache-2.0",
     "dockerfile-parse": "BSD-3-Clause",
     "dpcpp-cpp-rt": "Intel End User License Agreement for Developer Tools",

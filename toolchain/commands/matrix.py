@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,6 +17,7 @@ from toolchain import console, options
 from toolchain.progress import progress_bar
 
 if TYPE_CHECKING:
+    from toolchain.matrix.cluster import Cluster
     from toolchain.matrix.loop import Agenda, PlannedTrial
     from toolchain.matrix.plan import MatrixPlan, PlanSource
     from toolchain.records.record import Record
@@ -123,6 +125,12 @@ def run_matrix_command(
         int | None,
         typer.Option("--jobs", metavar="N", min=1, max=256, help="Trials at a time; default: by processors."),
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler", metavar="URL", help="Dask cluster, for targets with `workers` in the plan."
+        ),
+    ] = None,
     again: Annotated[bool, typer.Option("--again", help="Make trials that have a record, too.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="List what would be made, and why; make nothing.")
@@ -136,12 +144,13 @@ def run_matrix_command(
     from toolchain.matrix.loop import MatrixRun, agenda_of, alone_in
 
     store = _store(records)
-    whole, source = _plan_of(plan, words)
+    whole, source = _plan_of(plan, words, scheduler)
     if dry_run:
-        _list(agenda_of(whole, source, store, again=again), json=json)
+        with _cluster(whole) as cluster:
+            _list(agenda_of(whole, source, store, again=again, cluster=cluster), json=json)
         return
-    with alone_in(store), progress_bar("trying") as progress:
-        agenda = agenda_of(whole, source, store, again=again)
+    with alone_in(store), _cluster(whole) as cluster, progress_bar("trying") as progress:
+        agenda = agenda_of(whole, source, store, again=again, cluster=cluster)
         run = MatrixRun(agenda, store, jobs or max(1, os.cpu_count() or 1), _tell, progress, again=again)
         made = run.make()
     kept = [one.found for one in agenda.trials if one.found is not None]
@@ -264,12 +273,24 @@ def _store(records: Path | None) -> RecordStore:
     return RecordStore(records or default_records())
 
 
-def _plan_of(path: Path | None, words: PlanWords) -> tuple[MatrixPlan, PlanSource]:
+@contextlib.contextmanager
+def _cluster(plan: MatrixPlan) -> Iterator[Cluster | None]:
+    """The cluster of a plan that has workers; raises HostError where it cannot be reached."""
+    if not any(one.workers for one in plan.targets) or not plan.scheduler:
+        yield None
+        return
+    from toolchain.matrix.cluster import Cluster
+
+    with contextlib.closing(Cluster(plan.scheduler)) as cluster:
+        yield cluster
+
+
+def _plan_of(path: Path | None, words: PlanWords, scheduler: str | None) -> tuple[MatrixPlan, PlanSource]:
     """The plan of a file, or the usual one, with what the options say in place of it."""
     from toolchain.matrix.plan import MatrixPlan, PlanSource, changed_plan, read_plan
 
     plan, source = (MatrixPlan(), PlanSource()) if path is None else read_plan(path)
-    changes: dict[str, Any] = dict(words.whole)
+    changes: dict[str, Any] = {**words.whole, **({"scheduler": scheduler} if scheduler else {})}
     if words.models.keys() - {"without"}:
         changes["models"] = dict(words.models)
     elif words.models:

@@ -258,7 +258,7 @@ def planned_record(trial: Trial, shop: Workshop, key: str, sha256: str = "", why
             threads=place.threads,
             precision=place.precision,
             image=place.image,
-            worker=place.engine or "here",
+            worker=place.worker or place.engine or "here",
             machine=platform.node(),
         ),
         versions=shop.around.versions(place),

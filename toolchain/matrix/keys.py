@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 import compiler
 from compiler import TkError, content_key
@@ -21,11 +23,21 @@ _BOUNDED = frozenset({State.TIMED_OUT, State.OUT_OF_MEMORY})
 """States that another limit may change."""
 
 
+class Elsewhere(Protocol):
+    """Machines whose workers make trials: `toolchain.matrix.cluster`."""
+
+    @property
+    def devices(self) -> Mapping[str, int]: ...
+    def versions(self, place: TrialPlace) -> Versions: ...
+    def make(self, trial: Trial) -> Record: ...
+
+
 @dataclass(slots=True)
 class Surroundings:
     """Versions of everything that a result depends on, beside the model."""
 
     machine: Machine
+    cluster: Elsewhere | None = None
     _of: dict[TrialPlace, Versions] = field(default_factory=dict)
     _images: dict[tuple[str, str], str] = field(default_factory=dict)
     _own: str = ""
@@ -38,6 +50,9 @@ class Surroundings:
 
     def _find(self, place: TrialPlace) -> Versions:
         self._own = self._own or compiler.package_digest(_COMPILER)
+        if place.worker:
+            there = self.cluster is not None and place.worker in self.cluster.devices
+            return self.cluster.versions(place) if self.cluster and there else Versions()
         tk = {"tk": compiler.__version__, "tk_sha256": self._own}
         if not place.is_here:
             return Versions(**tk, toolchain=self._image(place))
@@ -70,7 +85,7 @@ def trial_key(trial: Trial, digests: ModelDigests, around: Surroundings) -> str:
         repr((versions.tk_sha256, versions.toolchain, versions.driver, versions.reference)),
         f"{processor_name()}, {os.cpu_count()}",
         around.machine.arch(place),
-        repr((place.target, place.selector, place.image, place.engine)),
+        repr((place.target, place.selector, place.image, place.engine, place.worker)),
         repr((place.threads, place.precision, do)),
         measured,
     )

@@ -16,7 +16,7 @@ from pathlib import Path
 from compiler import Progress, TkError, load_settings, private_directory, remove_abandoned_directories, silent
 from toolchain.exclusive import exclusively
 from toolchain.matrix.attempt import Attempt, MadeModel, Workshop, begin, make_model, planned_record
-from toolchain.matrix.keys import Surroundings, finished_record, key_of_result, trial_key
+from toolchain.matrix.keys import Elsewhere, Surroundings, finished_record, key_of_result, trial_key
 from toolchain.matrix.models import ModelDigests, TrialModel
 from toolchain.matrix.plan import MatrixPlan, PlanSource
 from toolchain.matrix.runs import PlannedCell, ProgressFile, RunDocument, RunStore, expected_seconds
@@ -67,19 +67,21 @@ def agenda_of(
     *,
     again: bool = False,
     machine: Machine | None = None,
+    cluster: Elsewhere | None = None,
 ) -> Agenda:
     """Every trial of a plan, and whether it has a record already; raises as `planned_trials` does.
 
-    again: records that are there do not count.
+    again: records that are there do not count. cluster: for places that are workers'.
     """
-    around = Surroundings(machine or Machine())
+    around = Surroundings(machine or Machine(), cluster)
+    devices = cluster.devices if cluster else ()
     trials = planned_trials(plan, source, around.machine)
     digests = ModelDigests(load_settings().cache_dir / "matrix" / "digests.json")
     records = store.read()
     latest = {} if again else {record.key: record for record in records if record.key}
     planned = []
     for trial in trials:
-        reason = why_not(trial.place, around.machine)
+        reason = why_not(trial.place, around.machine, devices)
         key = trial_key(trial, digests, around)
         planned.append(PlannedTrial(trial, key, reason, finished_record(key, trial, latest, reason)))
     digests.save()
@@ -173,8 +175,44 @@ class _Floor:
     clock: _Clock
     _models: dict[TrialModel, MadeModel] = field(default_factory=dict)
     _locks: dict[TrialModel, threading.Lock] = field(default_factory=dict)
+    _keeping: threading.Lock = field(default_factory=threading.Lock)
+    _stopped: bool = False
 
     def make(self, todo: Sequence[PlannedTrial]) -> None:
+        """Make trials here and, at the same time, on the workers of the cluster: each has its own device."""
+        cluster = self.shop.around.cluster
+        away = [one for one in todo if one.trial.place.worker and not one.why_not]
+        here = [one for one in todo if one not in away]
+        if cluster is None or not away:
+            self._make_here(here)
+            return
+        with ThreadPoolExecutor(max(1, sum(cluster.devices.values()))) as pool:
+            try:
+                waiting = [pool.submit(self._make_away, one, cluster) for one in away]
+                self._make_here(here)
+                for future in waiting:
+                    future.result()
+            except BaseException:
+                self._stopped = True
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
+
+    def _make_away(self, one: PlannedTrial, cluster: Elsewhere) -> None:
+        self.clock.began(one.trial.title)
+        planned = planned_record(one.trial, self.shop, one.key)
+        try:
+            made = cluster.make(one.trial)
+        except TkError as error:
+            record = planned.model_copy(update={"why": f"{error.what}: {error.why}"})
+        else:
+            subject = planned.subject.model_copy(update={"model_sha256": made.subject.model_sha256})
+            own = {name: getattr(planned, name) for name in ("id", "run", "when", "command")}
+            own |= {"subject": subject, "key": key_of_result(one.key, one.trial, made.state)}
+            record = made.model_copy(update=own)
+        if not self._stopped:
+            self._keep(record, one.trial.title)
+
+    def _make_here(self, todo: Sequence[PlannedTrial]) -> None:
         with ThreadPoolExecutor(self.run.jobs) as pool:
             try:
                 for number, some in enumerate(_by_models(todo, _CELLS_AT_ONCE * self.run.jobs)):
@@ -229,8 +267,9 @@ class _Floor:
 
     def _keep(self, done: Attempt | Record, title: str) -> None:
         record = done.record if isinstance(done, Attempt) else done
-        self.run.store.append(record)
-        self.run.made.append(record)
+        with self._keeping:
+            self.run.store.append(record)
+            self.run.made.append(record)
         if isinstance(done, Attempt):
             shutil.rmtree(done.library.parent, ignore_errors=True)
         self.clock.ended(title)

@@ -63,7 +63,8 @@ class TargetPlan(_Part):
 
     archs: what `--arch` takes; none: the device's or the target's. devices: what `--device` takes; none: the
     first that fits. images: of `tk image list`; `none` is this machine itself. engines: addresses of
-    container engines, for images. The others are as in the plan itself and count in its place.
+    container engines, for images. workers: keys of devices, each tried on a worker of the cluster that
+    has the resource `device:KEY`. The others are as in the plan itself and count in its place.
     """
 
     target: TargetName
@@ -71,6 +72,7 @@ class TargetPlan(_Part):
     devices: tuple[Selector, ...] = ()
     images: tuple[ImageName, ...] = ()
     engines: tuple[EngineUrl, ...] = ()
+    workers: tuple[Selector, ...] = ()
     do: tuple[TrialStep, ...] = ()
     threads: tuple[ThreadCount, ...] = ()
     precisions: tuple[Precision, ...] = ()
@@ -92,7 +94,10 @@ class BenchPlan(_Part):
 
 
 class MatrixPlan(_Part):
-    """A whole plan. Without targets: all that this machine can compile for."""
+    """A whole plan. Without targets: all that this machine can compile for.
+
+    scheduler: address of a Dask cluster's, for targets with workers.
+    """
 
     title: Annotated[str, StringConstraints(max_length=200)] = ""
     models: ModelsPlan = ModelsPlan(networks=("*",), without=("perceptron-2gb",))
@@ -102,6 +107,7 @@ class MatrixPlan(_Part):
     precisions: Annotated[tuple[Precision, ...], Field(min_length=1)] = ("f32",)
     limits: TrialLimits = TrialLimits()
     bench: BenchPlan = BenchPlan()
+    scheduler: EngineUrl | Literal[""] = ""
 
 
 _OPTIONS = {

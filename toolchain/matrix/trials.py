@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -31,7 +31,7 @@ class TrialPlace:
     """Where and how models are tried; `do` are the steps.
 
     arch, selector, image: empty for what is there by default. engine: address of a container engine; empty:
-    the usual one. most_gflop: of models that are tried here.
+    the usual one. worker: key of a device in a cluster; empty: none. most_gflop: of models that are tried.
     """
 
     target: str
@@ -39,6 +39,7 @@ class TrialPlace:
     selector: str = ""
     image: str = ""
     engine: str = ""
+    worker: str = ""
     threads: int | None = None
     precision: Precision = "f32"
     do: tuple[TrialStep, ...] = ("compile", "verify")
@@ -52,13 +53,13 @@ class TrialPlace:
         target = f"{self.target}:{self.arch}" if self.arch else self.target
         threads = compiler.counted(self.threads, "thread") if self.threads else ""
         tf32 = self.precision if self.precision != "f32" else ""
-        more = ", ".join(filter(None, (self.selector, self.image, self.engine, threads, tf32)))
+        more = ", ".join(filter(None, (self.selector, self.image, self.engine, self.worker, threads, tf32)))
         return f"{target} ({more})" if more else target
 
     @property
     def is_here(self) -> bool:
         """Whether this machine itself does it, in no container."""
-        return not self.image
+        return not self.image and not self.worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +96,8 @@ class Machine:
 
     def arch(self, place: TrialPlace) -> str:
         """The architectures that a place compiles for: its own, the device's, else the target's."""
-        if place.arch:
-            return place.arch
+        if place.arch or not place.is_here:
+            return place.arch or self.targets[place.target].arch
         if place.target not in self._archs:
             here = compiler.arch_here(place.target)
             self._archs[place.target] = here or self.targets[place.target].arch
@@ -132,8 +133,13 @@ def planned_trials(plan: MatrixPlan, source: PlanSource, machine: Machine) -> tu
     return tuple(dict.fromkeys(trials))
 
 
-def why_not(place: TrialPlace, machine: Machine) -> str:
-    """Why nothing can be tried at a place, known beforehand; empty where it may be tried."""
+def why_not(place: TrialPlace, machine: Machine, devices: Collection[str] = ()) -> str:
+    """Why nothing can be tried at a place, known beforehand; empty where it may be tried.
+
+    devices: the keys of those that workers have.
+    """
+    if place.worker and place.worker not in devices:
+        return f"no worker of the cluster has the resource device:{place.worker}"
     if not place.is_here:
         return ""
     answer = machine.compiles(place.target, place.arch)
@@ -157,7 +163,7 @@ def planned_places(
     return tuple(
         place
         for number, one in enumerate(targets)
-        if _is_right(one, number, source, machine, problems)
+        if _is_right(plan, one, number, source, machine, problems)
         for place in _places(plan, one, machine)
     )
 
@@ -166,7 +172,9 @@ def _all_that_compile(machine: Machine) -> tuple[TargetPlan, ...]:
     return tuple(TargetPlan(target=name) for name, one in machine.targets.items() if one.compiles)
 
 
-def _is_right(one: TargetPlan, number: int, source: PlanSource, machine: Machine, problems: Problems) -> bool:
+def _is_right(
+    plan: MatrixPlan, one: TargetPlan, number: int, source: PlanSource, machine: Machine, problems: Problems
+) -> bool:
     """Whether a target is there, with its architectures; what is wrong is added to `problems`."""
     before, report = len(problems), machine.find(one.target)
     if report is None:
@@ -183,16 +191,20 @@ def _is_right(one: TargetPlan, number: int, source: PlanSource, machine: Machine
     if one.engines and not any(image != NO_IMAGE for image in one.images):
         where = source.where("targets", number, "engines")
         problems.append((where, "`engines` go with `images`: an engine runs containers of one"))
+    if one.workers and (one.images or not plan.scheduler):
+        what = "exclude `images`" if one.images else "need a `scheduler`: the address of a cluster's"
+        problems.append((source.where("targets", number, "workers"), f"`workers` {what}"))
     return len(problems) == before
 
 
 def _places(plan: MatrixPlan, one: TargetPlan, machine: Machine) -> Iterator[TrialPlace]:
     report = machine.find(one.target)
     assert report is not None
-    for arch, selector, (image, engine), threads, precision in product(
+    for arch, selector, (image, engine), worker, threads, precision in product(
         one.archs or ("",),
         one.devices or ("",),
         _containers(one),
+        one.workers or ("",),
         one.threads or plan.threads or (None,),
         one.precisions or plan.precisions,
     ):
@@ -202,6 +214,7 @@ def _places(plan: MatrixPlan, one: TargetPlan, machine: Machine) -> Iterator[Tri
             selector=selector,
             image=image,
             engine=engine,
+            worker=worker,
             threads=threads,
             precision=precision,
             do=in_order(one.do or plan.do),

@@ -152,8 +152,13 @@ def test_a_kept_check_is_not_verified_again(tmp_path: Path) -> None:
     while not any("bench" in call for call in calls(tmp_path)):
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    runs = RunStore(tmp_path / "records")
+    told = runs.progress(runs.read("last").id)
+    assert told is not None
+    assert ([one.title for one in told.running], told.done, told.total) == (["mnist on cpu"], 0, 2)
     run.kill()
     run.wait()
+    assert runs.progress(runs.read("last").id) is None
     tell(tmp_path, {})
     (record,) = make(tmp_path, plan)
     assert (record.state, record.latency is not None) == (State.VERIFIED, True)
