@@ -54,7 +54,8 @@ def calls(folder: Path) -> list[list[str]]:
 
 def plan_of(networks: Sequence[str], do: Sequence[str] = ("compile", "verify"), **fields: Any) -> MatrixPlan:
     """A plan of networks of the zoo at two places."""
-    targets = [{"target": name} for name in fields.pop("targets", ("cpu", "opencl-cpu"))]
+    places = fields.pop("targets", ("cpu", "opencl-cpu"))
+    targets = [{"target": one} if isinstance(one, str) else one for one in places]
     content = {"models": {"networks": list(networks)}, "targets": targets, "do": list(do), **fields}
     return MatrixPlan.model_validate(content)
 

@@ -40,7 +40,7 @@ class PlanWords:
     targets: tuple[str, ...]
     place: Mapping[str, tuple[str, ...]]
     whole: Mapping[str, Any]
-    limits: Mapping[str, Any]
+    parts: Mapping[str, Mapping[str, Any]]
 
 
 def plan_words(
@@ -81,6 +81,10 @@ def plan_words(
         list[str] | None,
         typer.Option("--docker-host", metavar="URL", help="Container engine for images; repeatable."),
     ] = None,
+    worker: Annotated[
+        list[str] | None,
+        typer.Option("--worker", metavar="KEY", help="On a cluster's worker with device:KEY; repeatable."),
+    ] = None,
     threads: Annotated[
         list[int] | None, typer.Option("--threads", metavar="N", min=1, help="Threads; repeatable.")
     ] = None,
@@ -96,18 +100,30 @@ def plan_words(
     memory: Annotated[
         str | None, typer.Option("--memory", metavar="SIZE", help="Memory for each step, as `8 GB`.")
     ] = None,
+    bench_seconds: Annotated[
+        float | None, typer.Option("--bench-seconds", metavar="SECONDS", help="Time to measure for.")
+    ] = None,
+    warmup: Annotated[
+        float | None, typer.Option("--warmup", metavar="SECONDS", help="Time to warm up before that.")
+    ] = None,
 ) -> PlanWords:
     """What the options say."""
     models = {"networks": network, "families": family, "revisions": revision, "files": file}
-    place = {"devices": device, "images": image, "engines": docker_host}
+    place = {"devices": device, "images": image, "engines": docker_host, "workers": worker}
     whole = {"threads": threads, "precisions": precision, "do": do.split(",") if do else None}
-    limits = {"seconds": seconds, "memory": memory}
+    parts: dict[str, dict[str, Any]] = {
+        "limits": {"seconds": seconds, "memory": memory},
+        "bench": {"seconds": bench_seconds, "warmup": warmup},
+    }
     return PlanWords(
         {name: tuple(value) for name, value in {**models, "without": without}.items() if value},
         tuple(target or ()),
         {name: tuple(value) for name, value in place.items() if value},
         {name: tuple(value) for name, value in whole.items() if value},
-        {name: value for name, value in limits.items() if value is not None},
+        {
+            part: {name: value for name, value in fields.items() if value is not None}
+            for part, fields in parts.items()
+        },
     )
 
 
@@ -306,8 +322,9 @@ def _plan_of(path: Path | None, words: PlanWords, scheduler: str | None) -> tupl
             given = ", ".join(words.place)
             raise UsageError(f"{given} of what?", where="--target", hint="name the targets with --target")
         changes["targets"] = [{**one, **words.place} for one in targets]
-    if words.limits:
-        changes["limits"] = {**plan.limits.model_dump(), **words.limits}
+    for part, fields in words.parts.items():
+        if fields:
+            changes[part] = {**getattr(plan, part).model_dump(), **fields}
     return changed_plan(plan, source, changes)
 
 

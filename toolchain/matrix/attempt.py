@@ -276,21 +276,23 @@ def repeating(trial: Trial) -> tuple[str, ...]:
         *_device(place), *_threads(place),
         *([f"--image={place.image}"] if place.image else []),
         *([f"--docker-host={place.engine}"] if place.engine else []),
+        *([f"--worker={place.worker}"] if place.worker else []),
         *(["--precision=tf32"] if place.precision == "tf32" else []),
         f"--do={','.join(place.do)}", f"--seconds={place.limits.seconds:g}",
         *([f"--memory={place.limits.memory}"] if place.limits.memory else []),
+        *([f"--bench-seconds={place.bench.seconds:g}", f"--warmup={place.bench.warmup:g}"]
+          if "bench" in place.do else []),
         "--again",
     )  # fmt: skip
 
 
 def known_causes_in(log: str) -> tuple[KnownCause, ...]:
     """The known issues that a log shows; none where the recipes cannot be read."""
-    from toolchain.engine.causes import known_causes
-    from toolchain.recipes.catalog import load_catalog
-    from toolchain.site import load_site
+    from toolchain.advice import issues_of_site
+    from toolchain.explain.causes import known_causes
 
     try:
-        issues = [one.row for one in load_catalog(load_site(None).recipe_folders).issues.values()]
+        issues = issues_of_site()
     except TkError:
         return ()
     found = known_causes(log.splitlines(), issues)

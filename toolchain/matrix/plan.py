@@ -113,7 +113,7 @@ class MatrixPlan(_Part):
 _OPTIONS = {
     "networks": "--network", "models": "--network", "families": "--family", "revisions": "--revision",
     "files": "--file", "targets": "--target", "archs": "--target", "target": "--target",
-    "engines": "--docker-host",
+    "engines": "--docker-host", "workers": "--worker", "bench": "--bench-seconds",
 }  # fmt: skip
 """The option that gives a field without a file."""
 

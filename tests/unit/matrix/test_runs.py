@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import subprocess
 import sys
@@ -107,6 +108,43 @@ def test_what_cannot_be_tried_says_so_once_and_what_may_change_is_tried_again(tm
     (record,) = make(tmp_path, plan)
     assert (record.state, record.why) == (State.COMPILED_ONLY, "there is no GPU")
     assert [call[3] for call in calls(tmp_path) if "verify" in call] == []
+
+
+def test_known_causes_are_kept(tmp_path: Path) -> None:
+    said = "Memory access fault by GPU node-2 (Agent handle: 0x1) on address 0x2. Reason: Page not present"
+    tell(tmp_path, {"mnist verify": {"code": 7, "said": said}})
+    (record,) = make(tmp_path, plan_of(["mnist"], targets=["cpu"]))
+    assert [bool(one.action) for one in record.causes] == [True]
+
+
+def test_a_trial_in_an_image_says_so_to_each_command(tmp_path: Path) -> None:
+    engine = "tcp://127.0.0.1:1"
+    targets = [{"target": "rocm-amd", "images": ["team/rocm:5"], "engines": [engine]}]
+    tell(tmp_path, {"mnist verify": {"code": 4, "said": "no device was given"}})
+    (record,) = make(tmp_path, plan_of(["mnist"], targets=targets))
+    assert (record.state, record.why) == (State.COMPILED_ONLY, "no device was given")
+    assert (record.place.image, record.place.worker) == ("team/rocm:5", engine)
+    commands = [line for line in record.log.splitlines() if line.startswith("$ tk")]
+    assert [" --image=team/rocm:5 --docker-host=tcp://127.0.0.1:1" in one for one in commands] == [
+        True, True,
+    ]  # fmt: skip
+
+
+def test_the_command_of_a_record_is_its_trial(tmp_path: Path) -> None:
+    """Typed again, it is the same model at the same place, with the same key."""
+    from toolchain.commands.matrix import plan_words
+
+    plan = plan_of(["mnist"], ("compile", "verify", "bench"), bench={"seconds": 0.5}, threads=[2],
+                   targets=[{"target": "opencl-cpu", "archs": ["arch-opencl-cpu"], "devices": ["pocl"]}],
+                   limits={"seconds": 77, "memory": "3 GB"})  # fmt: skip
+    (record,) = make(tmp_path, plan)
+    words = dict(one.removeprefix("--").split("=") for one in record.command[3:-1])
+    assert words.pop("target") == "opencl-cpu:arch-opencl-cpu"
+    assert words == {"network": "mnist", "device": "pocl", "threads": "2", "do": "compile,verify,bench",
+                     "seconds": "77", "memory": "3000000000", "bench-seconds": "0.5",
+                     "warmup": "0.5"}  # fmt: skip
+    known = inspect.signature(plan_words).parameters
+    assert [one for one in words if one.replace("-", "_") not in known] == []
 
 
 def test_a_run_that_is_killed_goes_on_and_makes_nothing_twice(tmp_path: Path) -> None:
