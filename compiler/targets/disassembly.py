@@ -1,4 +1,4 @@
-"""Machine code of kernels as assembly with labels, read back from objects and libraries by `objdump`.
+"""Machine code of kernels as assembly with labels, read back from objects and libraries by `objdump`; PTX.
 
 The text is that of `-S` as far as a reader needs it: labels where jumps lead, no addresses, names of
 functions as in the source. `assembly.py` reads it.
@@ -14,6 +14,7 @@ from pathlib import Path
 from compiler.core.diagnostics import BuildError, HostError
 from compiler.core.process import run
 from compiler.core.settings import child_environment, search_path
+from compiler.targets.cuda_tools import PTX
 from compiler.targets.toolchain import Cxx
 
 _LIMIT_SECONDS = 300.0
@@ -21,6 +22,7 @@ _HEADER = re.compile(r"^[0-9a-f]+ <([^>]+)>:$")
 _KERNEL = re.compile(r"tk_k(\d+)(?:_p\d+)?(?!\d)")
 _LINE = re.compile(r"^\s*([0-9a-f]+):\t(.*)$")
 _JUMP = re.compile(r"^(.*?\b)([0-9a-f]+) <([^>+]+)(?:\+0x[0-9a-f]+)?>$")
+_ENTRY = re.compile(r"^[ \t]*(?:\.visible )?\.entry tk_k(\d+)_\d+\(", re.MULTILINE)
 _CALLS = ("call", "bl")
 _RELOCATION = re.compile(r"^\s+[0-9a-f]+: R_\w+\t(\S+)$")
 _NO_CODE = frozenset({"nop", "nopw", "nopl", "data16", "cs", "int3", "xchg"})
@@ -51,6 +53,19 @@ def disassemble(objdump: str, files: Iterable[Path]) -> dict[int, str]:
             "the disassembler refused a kernel", where=" ".join(argv[:4]), why=done.stderr[:2000]
         )
     return kernel_assembly(done.stdout)
+
+
+def intermediate_assembly(images: Iterable[tuple[str, str, bytes]]) -> dict[int, str]:
+    """The PTX of each kernel, from the images (kind, architecture, bytes) of a library; empty without any."""
+    found: dict[int, list[str]] = {}
+    for _, arch, data in (image for image in images if image[0] == PTX):
+        text = data.rstrip(b"\0").decode(errors="replace")
+        starts = [*_ENTRY.finditer(text)]
+        ends = [*(one.start() for one in starts[1:]), len(text)]
+        for start, end in zip(starts, ends, strict=True):
+            body = text[start.start() : end].partition("\t// .globl")[0].rstrip()
+            found.setdefault(int(start[1]), []).append(f"// PTX for {arch}\n{body}\n")
+    return {number: "\n".join(parts) for number, parts in sorted(found.items())}
 
 
 def kernel_assembly(text: str) -> dict[int, str]:

@@ -9,13 +9,15 @@ from compiler.core.diagnostics import TkError
 from compiler.core.settings import load_settings
 from compiler.loops.text import print_func
 from compiler.reports import KernelInfo
+from compiler.runtime.elf import read_images
 from compiler.stages.kernels import Kernel, ReplayedKernel
 from compiler.targets import Target
 from compiler.targets.assembly import innermost_loops
-from compiler.targets.disassembly import disassemble, find_objdump
+from compiler.targets.disassembly import disassemble, find_objdump, intermediate_assembly
 from compiler.view.report import InnerLoop, Unseen, ViewedKernel
 
 _MOST_FILES = 1000
+_NO_PTX = "a device runs the kernels, and what its toolchain made of them is no text"
 
 
 def viewed_kernel(
@@ -45,13 +47,17 @@ def viewed_kernel(
     )
 
 
-def read_assembly(target: Target, files: Sequence[Path]) -> tuple[Mapping[int, str], tuple[Unseen, ...]]:
-    """The assembly of each kernel in objects or in a library, and what of it cannot be had."""
+def read_assembly(
+    target: Target, library: Path, objects: Sequence[Path]
+) -> tuple[Mapping[int, str], tuple[Unseen, ...]]:
+    """The assembly of each kernel of a library, read from the objects that it is linked of if there are any.
+
+    And what of it cannot be had.
+    """
     if target.device is not None:
-        why = (
-            "a device runs the kernels: of these the library has what its toolchain made, not their assembly"
-        )
-        return {}, (Unseen("assembly", why),)
+        ptx = intermediate_assembly(read_images(library))
+        return ptx, () if ptx else (Unseen("assembly", _NO_PTX),)
+    files = objects or [library]
     texts: dict[int, str] = {}
     try:
         objdump = find_objdump(target.cxx(load_settings()))

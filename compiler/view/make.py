@@ -51,7 +51,7 @@ def _view_model(request: ViewRequest, options: CompileOptions, progress: Progres
         with cache_in_use(job.settings.cache_dir):
             compiled = run_job(job, seen.append)
             made = seen[0]
-            assembly, missing = read_assembly(job.target, list(dict.fromkeys(made.objects)))
+            assembly, missing = read_assembly(job.target, library, list(dict.fromkeys(made.objects)))
         report = _report(request.path, library, made.kernels, assembly)
         report = _with_stages(report, CompiledParts(made), compiled, named_nodes(request.path))
         report = replace(report, unseen=missing)
@@ -62,7 +62,7 @@ def _view_library(request: ViewRequest, progress: Progress) -> ViewReport:
     manifest = manifest_of(request.path)
     target = get_target(manifest["target"], manifest["arch"], tf32=manifest.get("tf32", False))
     kernels, stale = _replay(manifest, target, progress)
-    assembly, missing = read_assembly(target, [request.path])
+    assembly, missing = read_assembly(target, request.path, [])
     report = _report(request.path, request.path, kernels, assembly)
     report = replace(report, unseen=(*_WITHOUT_MODEL, *stale, *missing))
     return _with_speed(report, request.path, target, request, progress)

@@ -55,6 +55,7 @@ def test_json_has_the_same_and_writes_no_page(folder: Path) -> None:
         (("missing.onnx",), 3, "cannot read a file"),
         (("mnist.onnx", "-o", "none/page.html"), 2, "the folder of the result does not exist"),
         (("mnist.onnx", "-o", "."), 2, "the output is a directory"),
+        (("mnist.onnx", "-o", "./mnist.onnx"), 2, "the page would replace what it shows"),
         (("mnist.so", "--arch", "x86-64-v3"), 2, "a library is shown as it was compiled"),
         (("mnist.onnx", "--target", "cpuu"), 2, "cpuu"),
         (("text.onnx",), 3, "no valid ONNX model"),

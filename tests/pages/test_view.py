@@ -162,7 +162,7 @@ def test_thousands_of_boxes(browser: Browser, large: Path) -> None:
     wait_for(lambda: browser.all(".vertex.selected"))
     assert "1999:" in browser.find(".vertex.selected").text
     browser.find("#tab-nodes").click()
-    assert len(browser.all("#view-nodes .canvas .row")) < 100
+    assert len(wait_for(lambda: browser.all("#view-nodes .canvas .row"))) < 100
     browser.run("document.querySelector('#view-nodes .long').scrollTop = 1e9")
     wait_for(lambda: "net gone" in browser.find("#view-nodes .canvas").text)
     browser.find("#tab-memory").click()

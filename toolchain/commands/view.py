@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -12,6 +13,8 @@ from toolchain import console, options
 from toolchain.commands.compile import compile_options
 from toolchain.progress import progress_bar
 
+_ELSEWHERE = ("target", "dump", "stop_after", "emit", "timings", "record")
+"""Options of `tk compile` that a view has otherwise, or no use for."""
 _OF_A_COMPILE = "--target, --arch, --shape, --dim, --bind, --from and --tf32"
 
 
@@ -26,6 +29,12 @@ def view_command(
         ),
         options.Role.RESULT,
     ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", metavar="NAME", help="What to compile for, as `tk targets` lists it; NAME:ARCH."
+        ),
+    ] = None,
     profile: Annotated[
         bool,
         typer.Option(
@@ -37,7 +46,7 @@ def view_command(
     *,
     settings: Annotated[
         compiler.CompileOptions,
-        options.Depends(compile_options, without=("dump", "stop_after", "emit", "timings", "record")),
+        options.Depends(compile_options, without=_ELSEWHERE),
     ],
     json: options.Json = False,
 ) -> None:
@@ -48,13 +57,14 @@ def view_command(
     options.existing_file(file)
     where = output or Path(f"{file.stem}.html")
     if not json:
-        options.check_file(where)
+        _check_output(where, file)
     library = options.is_library(file)
+    settings = replace(settings, target=target)
     if library:
         _check_needless(settings)
     request = compiler.ViewRequest(
         path=file,
-        options=None if library else settings,
+        options=None if library else _for_the_device_here(settings),
         profile=profile,
         threads=settings.threads,
         device=device,
@@ -68,6 +78,22 @@ def view_command(
         console.data_json(report)
         return
     _write(report, where)
+
+
+def _check_output(where: Path, file: Path) -> None:
+    """Find out before the work what cannot be its result."""
+    options.check_file(where)
+    if where.exists() and where.samefile(file):
+        raise compiler.UsageError(
+            "the page would replace what it shows", where=f"-o {where}", hint="name another file"
+        )
+
+
+def _for_the_device_here(settings: compiler.CompileOptions) -> compiler.CompileOptions:
+    """With the architecture of the device that is here, as `tk compile` takes it."""
+    if settings.target is None or settings.arch is not None or ":" in settings.target:
+        return settings
+    return replace(settings, arch=compiler.arch_here(settings.target))
 
 
 def _write(report: compiler.ViewReport, where: Path) -> None:

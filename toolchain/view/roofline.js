@@ -21,8 +21,8 @@ const rooflinePlot = (model, chosen, wide = 420, tall = 240) => {
   const [left, right, top, bottom] = [46, wide - 10, 10, tall - 34];
   const ridge = roof.gflops / roof.gbytes_per_s;
   const spans = {
-    x: [Math.min(ridge / 4, ...kernels.map(intensityOf)), Math.max(ridge * 4, ...kernels.map(intensityOf))],
-    y: [Math.min(roof.gflops / 100, ...rates), Math.max(roof.gflops, ...rates) * 1.5],
+    x: [Math.min(ridge / 4, ...kernels.map(intensityOf)) / 1.5, Math.max(ridge * 4, ...kernels.map(intensityOf)) * 1.5],
+    y: [Math.min(roof.gflops / 100, ...rates) / 1.5, Math.max(roof.gflops, ...rates) * 1.5],
   };
   const along = (value, [least, most], from, to) =>
     from + ((to - from) * Math.log(value / least)) / Math.log(most / least);

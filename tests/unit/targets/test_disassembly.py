@@ -12,7 +12,12 @@ from compiler.core.settings import load_settings
 from compiler.targets import disassembly, get_target
 from compiler.targets.assembly import innermost_loops
 from compiler.targets.build import compile_object
-from compiler.targets.disassembly import disassemble, find_objdump, kernel_assembly
+from compiler.targets.disassembly import (
+    disassemble,
+    find_objdump,
+    intermediate_assembly,
+    kernel_assembly,
+)
 
 TARGET = get_target("cpu", "x86-64-v3")
 SOURCE = """
@@ -89,6 +94,18 @@ def test_calls_have_the_names_that_are_linked(assembly: dict[int, str]) -> None:
 def test_what_is_no_kernel_is_left_out() -> None:
     text = "0000 <main>:\n   0:\tret\n\n0010 <tk_k1>:\n  10:\tjmp    14 <tk_k1+0x4>\n  14:\tret\n"
     assert kernel_assembly(text) == {1: "tk_k1:\n\tjmp\t.L14\n.L14:\n\tret\n"}
+
+
+def test_ptx_of_each_kernel() -> None:
+    """Two launches of one kernel, another kernel, and an image that is no text."""
+    names = ("tk_k0_0", "tk_k0_1", "tk_k10_0")
+    entries = (f"\t// .globl\t{name}\n.visible .entry {name}(\n)\n{{\n\tret;\n}}\n" for name in names)
+    text = ".version 8.8\n" + "".join(entries)
+    found = intermediate_assembly([("cubin", "sm_70", b"\x7fELF"), ("ptx", "sm_90", text.encode() + b"\0")])
+    assert found.keys() == {0, 10}
+    assert found[10] == "// PTX for sm_90\n.visible .entry tk_k10_0(\n)\n{\n\tret;\n}\n"
+    assert found[0].count(".entry") == 2
+    assert "globl" not in found[0]
 
 
 def test_a_damaged_object_is_refused(tmp_path: Path) -> None:

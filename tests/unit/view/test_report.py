@@ -226,8 +226,20 @@ def test_a_gpus_roof_is_that_of_all_its_units() -> None:
 
 def test_a_missing_disassembler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "find_objdump", refuse)
-    assert kernels.read_assembly(get_target(), [])[1][0].why == "not here: it lacks a feature"
-    assert "device" in kernels.read_assembly(get_target("cuda-nvidia"), [])[1][0].why
+    _, (unseen,) = kernels.read_assembly(get_target(), Path("m.so"), [])
+    assert unseen.why == "not here: it lacks a feature"
+
+
+@pytest.mark.parametrize(
+    ("images", "found"), [((), False), ((("ptx", "sm_70", b".entry tk_k4_0(\n"),), True)]
+)
+def test_a_device_has_assembly_where_an_image_is_text(
+    monkeypatch: pytest.MonkeyPatch, images: tuple[tuple[str, str, bytes], ...], found: bool
+) -> None:
+    monkeypatch.setattr(kernels, "read_images", lambda _path: images)
+    texts, unseen = kernels.read_assembly(get_target("cuda-nvidia"), Path("m.so"), [])
+    assert texts == ({4: "// PTX for sm_70\n.entry tk_k4_0(\n"} if found else {})
+    assert bool(unseen) == (not found)
 
 
 def test_it_is_one_json_document(report: ViewReport) -> None:
