@@ -64,5 +64,5 @@ const show = {
     }
     return runs.map((one) => (one.count > 1 ? `${one.count} ${one.op}` : one.op)).join(" + ");
   },
-  count: (number, one, many = `${one}s`) => `${number} ${number === 1 ? one : many}`,
+  count: (number, one) => `${number} ${one}${number === 1 ? "" : "s"}`,
 };

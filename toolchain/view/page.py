@@ -27,11 +27,11 @@ def view_page(report: ViewReport) -> Page:
     for kernel, its in zip(document["kernels"], texts, strict=True):
         kernel["texts"] = [name for name in _TEXTS if its[name]]
     drawing = {**jsonable(draw_graph(report)), "widths": WIDTHS}
-    index = {**document, "drawing": drawing, "version": __version__}
+    index = {**document, "drawing": drawing}
     return Page(
         template=_HERE / "view.html.j2",
         title=report.path.name,
-        values={"report": report, "summary": _summary(report)},
+        values={"report": report, "summary": _summary(report), "version": __version__},
         styles=[(_HERE / "view.css").read_text(encoding="utf-8")],
         scripts=[_HERE / f"{name}.js" for name in _SCRIPTS],
         data={"index": packed(index), "texts": [packed(one) for one in texts]},
