@@ -92,6 +92,8 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.verify.report import BenchReport as BenchReport
     from compiler.verify.report import BenchRequest as BenchRequest
     from compiler.verify.report import Comparison as Comparison
+    from compiler.verify.report import Difference as Difference
+    from compiler.verify.report import EngineTimes as EngineTimes
     from compiler.verify.report import VerifyReport as VerifyReport
     from compiler.verify.report import VerifyRequest as VerifyRequest
     from compiler.view.make import view_compile as view_compile
@@ -121,7 +123,15 @@ _HOMES = {
     "compiler.verify.calibrate": ("Calibration", "calibrate"),
     "compiler.verify.inputs": ("read_feeds",),
     "compiler.verify.isolate": ("verify_library",),
-    "compiler.verify.report": ("BenchReport", "BenchRequest", "Comparison", "VerifyReport", "VerifyRequest"),
+    "compiler.verify.report": (
+        "BenchReport",
+        "BenchRequest",
+        "Comparison",
+        "Difference",
+        "EngineTimes",
+        "VerifyReport",
+        "VerifyRequest",
+    ),
     "compiler.view.make": ("view_compile",),
     "compiler.view.report": ("Profile", "ViewReport", "ViewRequest"),
 }

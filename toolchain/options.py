@@ -29,6 +29,7 @@ class Role(enum.Enum):
     MODEL = enum.auto()  # an ONNX file: its external data is read, too
     NAMED_INPUT = enum.auto()  # NAME=FILE, or FILE alone
     RESULT = enum.auto()  # it is written
+    HERE = enum.auto()  # it belongs to this machine: refused in a container
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,11 @@ Input = Annotated[
         help="Input from an npy, npz or raw file (or all of an npz); others are random; repeatable.",
     ),
     Role.NAMED_INPUT,
+]
+Records = Annotated[
+    Path | None,
+    typer.Option("--records", metavar="DIR", help="Where records are; default: this user's."),
+    Role.HERE,
 ]
 DockerHost = Annotated[
     str | None,

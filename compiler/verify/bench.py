@@ -1,20 +1,18 @@
-"""Measure the latency of a library: warm-up by time, percentiles, spread, the machine's peak beside it."""
+"""Measure the latency of a library beside others: in turns, by kernels, several contexts at once."""
 
 from __future__ import annotations
 
-import math
 import statistics
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from compiler.core.diagnostics import HostError, TkError
+from compiler.core.diagnostics import BadInputError, HostError, TkError
 from compiler.core.progress import Progress, silent
 from compiler.core.settings import load_settings, usable_processors
 from compiler.runtime.loader import Context, Model
+from compiler.runtime.manifest import manifest_of
 from compiler.runtime.tensors import Array
 from compiler.targets import get_target
 from compiler.verify.check import bound_arrays, checked_model
@@ -23,78 +21,56 @@ from compiler.verify.inputs import read_feeds
 from compiler.verify.peak import peak_gflops
 from compiler.verify.reference import OnnxRuntime, has_onnxruntime
 from compiler.verify.report import BenchReport, BenchRequest, EngineTimes, KernelTime
+from compiler.verify.timing import Percentiles, Run, difference, measure, throughput
 
-_FEWEST_RUNS = 10
-_MOST_RUNS = 200_000
-_BLOCK_SECONDS = 0.25
-_CALM_SPREAD = 0.15
 _PROFILE_RUNS = 20
-_NORMAL_95 = 1.96
-
-Run = Callable[[], object]
-
-
-@dataclass(frozen=True, slots=True)
-class Percentiles:
-    """Milliseconds; `low` to `high` is the confidence interval of p50; `spread` is (p90 - p10) / p50."""
-
-    p50: float
-    p90: float
-    p99: float
-    low: float
-    high: float
-    spread: float
-    runs: int
-
-    @property
-    def noisy(self) -> str:
-        """Why the times decide nothing; empty where they do."""
-        if self.spread <= _CALM_SPREAD:
-            return ""
-        return f"times spread over {100 * self.spread:.0f} % of the median (p10 to p90): the machine is busy"
 
 
 def bench_library(request: BenchRequest, *, progress: Progress = silent) -> BenchReport:
     """Carry out `request` in this process.
 
     `progress` is told between measurements which part of them is done. Raises HostError if onnxruntime is
-    asked for and missing, BadInputError for files that cannot be read.
+    asked for and missing, BadInputError for files that cannot be read, and for libraries to compare with
+    that have other inputs.
     """
     library = load(request.library, device=request.device)
-    context = library.context(request.threads)
+    contexts = [library.context(request.threads) for _ in range(request.contexts)]
+    context = contexts[0]
     place = _place(library, context, request)
     feeds = read_feeds(library.inputs, (), request.seed)
-    runs: dict[str, Run] = {"tk": context.bind(feeds).run}
-    baseline_threads = place.threads or usable_processors()
-    other = _other_engine(request, baseline_threads, feeds)
-    if other is not None:
-        runs[other[0]] = other[1]
+    bound = [one.bind(feeds).run for one in contexts]
+    others = _others(request, library, place, feeds)
+    runs = {"": bound[0], **{f"{i}": one.run for i, one in enumerate(others)}}
     measured = measure(runs, warmup=request.warmup, seconds=request.seconds, progress=progress)
+    at_once = throughput(bound, seconds=request.seconds, progress=progress) if len(bound) > 1 else None
     peak, warnings = (None, ()) if place.threads is None else _peak(place.threads)
-    mine = measured["tk"]
-    flops = library.manifest.get("flops")
-    rate = None if not flops else flops / mine.p50 * 1e-6
+    mine = measured[""]
+    manifest = library.manifest
+    rates = _Rates(manifest.get("flops"), peak)
+    times = [_times(one, measured[f"{i}"], rates, mine) for i, one in enumerate(others)]
     return BenchReport(
         library=request.library,
-        target=str(library.manifest.get("target", "")),
+        target=str(manifest.get("target", "")),
         threads=place.threads,
         runs=mine.runs,
         p50_ms=mine.p50,
         p90_ms=mine.p90,
         p99_ms=mine.p99,
         spread=mine.spread,
-        gflops=rate,
+        gflops=rates.gflops(mine),
         peak_gflops=peak,
-        percent_of_peak=_percent(rate, peak),
-        baseline=None
-        if other is None
-        else _times(other[0], baseline_threads, measured[other[0]], flops, peak),
+        percent_of_peak=rates.percent(mine),
+        baseline=next((one for one in times if one.library is None), None),
         kernels=kernel_times(library, context, feeds) if request.profile else (),
         warnings=tuple(filter(None, (*place.warnings, *warnings, mine.noisy))),
         device=library.device,
         low_ms=mine.low,
         high_ms=mine.high,
         noisy=mine.noisy,
+        others=tuple(one for one in times if one.library is not None),
+        throughput=at_once,
+        model_sha256=str(manifest.get("model_sha256", "")),
+        arch=str(manifest.get("arch", "")),
     )
 
 
@@ -117,48 +93,6 @@ def _place(library: Model, context: Context, request: BenchRequest) -> _Place:
     facts = get_target(str(manifest.get("target", "")), str(manifest.get("arch", ""))).facts
     warnings = (unused,) if unused else ()
     return _Place(None if facts.binds_threads else usable_processors(), warnings)
-
-
-def measure(
-    runs: Mapping[str, Run], *, warmup: float, seconds: float, progress: Progress = silent
-) -> dict[str, Percentiles]:
-    """Time each of `runs` for `seconds`, in turns of a quarter of a second after `warmup` seconds each.
-
-    Turns let all of them see the same state of a shared machine; the first run of a turn, which finds the
-    caches full of the other's data, does not count unless there is only one engine.
-    """
-    progress("warming up", 0, 0)
-    for run in runs.values():
-        _repeat(run, warmup, fewest=1)
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    spent = 0.0
-    while spent < seconds or min(map(len, times.values())) < _FEWEST_RUNS:
-        for name, run in runs.items():
-            if len(runs) > 1:
-                run()
-            times[name] += _repeat(run, min(_BLOCK_SECONDS, seconds), fewest=1)
-        spent += min(_BLOCK_SECONDS, seconds)
-        progress("measuring", min(1.0, spent / seconds, min(map(len, times.values())) / _FEWEST_RUNS), 1.0)
-    return {name: percentiles(one) for name, one in times.items()}
-
-
-def percentiles(seconds: list[float]) -> Percentiles:
-    """Percentiles of wall times."""
-    p10, p50, p90, p99 = (float(one) for one in np.percentile(np.asarray(seconds) * 1e3, (10, 50, 90, 99)))
-    low, high = median_interval([one * 1e3 for one in seconds])
-    return Percentiles(p50, p90, p99, low, high, spread=(p90 - p10) / p50, runs=len(seconds))
-
-
-def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Bounds that hold the median of independent values in 95 of 100 cases: two of the values in order.
-
-    How many values lie below the median is binomial, of n and 1/2; its normal approximation gives the ranks
-    (Conover, Practical Nonparametric Statistics, 3rd ed., 3.2).
-    """
-    ordered, count = sorted(values), len(values)
-    reach = _NORMAL_95 * math.sqrt(count) / 2
-    first, last = math.ceil(count / 2 - reach), math.ceil(count / 2 + reach)
-    return ordered[max(0, first - 1)], ordered[min(count, last) - 1]
 
 
 def kernel_times(library: Model, context: Context, feeds: Mapping[str, Array]) -> tuple[KernelTime, ...]:
@@ -197,27 +131,53 @@ def _kernel_time(kernel: int, calls: int, ms: float, facts: list[dict[str, Any]]
     )
 
 
-def _repeat(run: Run, seconds: float, fewest: int) -> list[float]:
-    times: list[float] = []
-    end = time.perf_counter() + seconds
-    while len(times) < fewest or (time.perf_counter() < end and len(times) < _MOST_RUNS):
-        started = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - started)
-    return times
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """Something that is measured in turns with the library."""
+
+    engine: str
+    run: Run
+    threads: int | None
+    library: Path | None = None
+    device: str = ""
 
 
-def _other_engine(request: BenchRequest, threads: int, feeds: Mapping[str, Array]) -> tuple[str, Run] | None:
-    if request.baseline is None:
-        return None
+def _others(request: BenchRequest, library: Model, place: _Place, feeds: Mapping[str, Array]) -> list[_Other]:
+    others = [_other_library(path, request, library, feeds) for path in request.compare]
+    if request.baseline is not None:
+        others.append(_onnxruntime(request.baseline, request, place, feeds))
+    return others
+
+
+def _other_library(path: Path, request: BenchRequest, library: Model, feeds: Mapping[str, Array]) -> _Other:
+    target = str(manifest_of(path).get("target", ""))
+    device = request.device if target == library.manifest.get("target") else None
+    other = load(path, device=device)
+    theirs = read_feeds(other.inputs, (), request.seed)
+    ours, found = ({name: (one.shape, one.dtype) for name, one in some.items()} for some in (feeds, theirs))
+    if ours != found:
+        differing = sorted(name for name in {*ours, *found} if ours.get(name) != found.get(name))
+        raise BadInputError(
+            "a library to compare with has other inputs",
+            where=str(path),
+            why=f"{', '.join(differing)}: not as in {request.library.name}",
+            hint="compare libraries of one model, compiled for the same shapes",
+        )
+    context = other.context(request.threads)
+    threads = None if other.device else context.threads
+    return _Other(f"tk {target}".strip(), context.bind(feeds).run, threads, path, other.device)
+
+
+def _onnxruntime(model: Path, request: BenchRequest, place: _Place, feeds: Mapping[str, Array]) -> _Other:
     if not has_onnxruntime():
         raise HostError(
             "onnxruntime is not installed", where="--baseline", hint="pip install 'tk-toolchain[verify]'"
         )
-    proto = checked_model(request.baseline)
-    engine = OnnxRuntime(request.baseline, threads)
+    proto = checked_model(model)
+    threads = place.threads or usable_processors()
+    engine = OnnxRuntime(model, threads)
     given = {**feeds, **bound_arrays(proto, request.binds)}
-    return engine.name, lambda: engine.run(given)
+    return _Other(engine.name, lambda: engine.run(given), threads)
 
 
 def _peak(threads: int) -> tuple[float | None, tuple[str, ...]]:
@@ -227,25 +187,36 @@ def _peak(threads: int) -> tuple[float | None, tuple[str, ...]]:
         return None, (f"this machine's peak was not measured: {error.what}",)
 
 
-def _times(
-    engine: str, threads: int, one: Percentiles, flops: float | None, peak: float | None
-) -> EngineTimes:
-    rate = None if not flops else flops / one.p50 * 1e-6
+@dataclass(frozen=True, slots=True)
+class _Rates:
+    """The model's operations, and this machine's peak; None where they are not known."""
+
+    flops: float | None
+    peak: float | None
+
+    def gflops(self, one: Percentiles) -> float | None:
+        return self.flops / one.p50 * 1e-6 if self.flops else None
+
+    def percent(self, one: Percentiles) -> float | None:
+        rate = self.gflops(one)
+        return None if rate is None or not self.peak else 100.0 * rate / self.peak
+
+
+def _times(other: _Other, one: Percentiles, rates: _Rates, mine: Percentiles) -> EngineTimes:
     return EngineTimes(
-        engine,
+        other.engine,
         one.p50,
         one.p90,
         one.p99,
         one.runs,
-        threads,
-        rate,
-        _percent(rate, peak),
+        other.threads,
+        rates.gflops(one),
+        rates.percent(one),
         low_ms=one.low,
         high_ms=one.high,
         spread=one.spread,
         noisy=one.noisy,
+        library=other.library,
+        device=other.device,
+        difference=difference(mine, one),
     )
-
-
-def _percent(rate: float | None, peak: float | None) -> float | None:
-    return None if rate is None or not peak else 100.0 * rate / peak

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 REFERENCES = ("auto", "onnxruntime", "onnx")
 
@@ -92,7 +93,8 @@ class BenchRequest:
     """Measure `library` for about `seconds` after `warmup` seconds of runs that do not count.
 
     `baseline` is an ONNX file that onnxruntime runs in turns with the library, so that both see the same
-    machine. `device` is that of `VerifyRequest`.
+    machine; so are the libraries of `compare`. `device` is that of `VerifyRequest`. With several `contexts`
+    their throughput is measured, too.
     """
 
     library: Path
@@ -104,13 +106,44 @@ class BenchRequest:
     binds: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
     device: str | None = None
+    compare: tuple[Path, ...] = ()
+    contexts: int = 1
+
+
+Verdict = Literal["faster", "slower", "same", "undecided"]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Our time as a part of another's, with its 95 % confidence interval.
+
+    same: no difference, and the interval is narrow enough to say so; undecided: the machine was too uneasy.
+    """
+
+    ratio: float
+    low: float
+    high: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Throughput:
+    """Inferences a second of `contexts` that run at once, and the latency of one of them in milliseconds."""
+
+    contexts: int
+    per_second: float
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    runs: int
 
 
 @dataclass(frozen=True, slots=True)
 class EngineTimes:
-    """Latency of another engine in the same session, on `threads` cores of this machine.
+    """Latency of another engine or library in the same session, on `threads` cores of this machine.
 
-    Rates are None when the operation count is not known; the rest is as in `BenchReport`.
+    Rates are None when the operation count is not known; the rest is as in `BenchReport`. `library` and
+    `device` are those of another library; `difference` is of ours to it.
     """
 
     engine: str
@@ -118,13 +151,16 @@ class EngineTimes:
     p90_ms: float
     p99_ms: float
     runs: int
-    threads: int
+    threads: int | None
     gflops: float | None = None
     percent_of_peak: float | None = None
     low_ms: float = 0.0
     high_ms: float = 0.0
     spread: float = 0.0
     noisy: str = ""
+    library: Path | None = None
+    device: str = ""
+    difference: Difference | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,3 +205,7 @@ class BenchReport:
     low_ms: float = 0.0
     high_ms: float = 0.0
     noisy: str = ""
+    others: tuple[EngineTimes, ...] = ()
+    throughput: Throughput | None = None
+    model_sha256: str = ""
+    arch: str = ""

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Many networks on many targets: run, status, show, diff.")
 
-Records = Annotated[
-    Path | None,
-    typer.Option("--records", metavar="DIR", help="Where records are; default: this user's."),
-]
 _MOST_LISTED = 40
 
 
@@ -134,7 +130,7 @@ def run_matrix_command(
         Path | None,
         typer.Argument(metavar="[PLAN]", help="A plan (docs/matrix.md); default: the zoo, on all targets."),
     ] = None,
-    records: Records = None,
+    records: options.Records = None,
     *,
     words: Annotated[PlanWords, options.Depends(plan_words)],
     jobs: Annotated[
@@ -176,7 +172,7 @@ def run_matrix_command(
 @app.command("status")
 def matrix_status_command(
     run: Annotated[str, typer.Argument(metavar="[RUN]", help="A run; default: the last.")] = "last",
-    records: Records = None,
+    records: options.Records = None,
     json: options.Json = False,
 ) -> None:
     """Show how far a run has come: done, running, left, and for how long still."""
@@ -214,7 +210,7 @@ def show_matrix_command(
     run: Annotated[
         str | None, typer.Option("--run", metavar="RUN", help="What a run found, or a folder; default: all.")
     ] = None,
-    records: Records = None,
+    records: options.Records = None,
     json: options.Json = False,
 ) -> None:
     """Show the table of networks and targets; of one network its trials; with a target whole records."""
@@ -253,7 +249,7 @@ def diff_matrix_command(
         str, typer.Argument(metavar="A", help="A run (`before`, the beginning of its name) or a folder.")
     ],
     after: Annotated[str, typer.Argument(metavar="B", help="The same; `last` is the last run.")] = "last",
-    records: Records = None,
+    records: options.Records = None,
     json: options.Json = False,
 ) -> None:
     """Show what changed from A to B: failures, what was fixed, latencies beyond their confidence.

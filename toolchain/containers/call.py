@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from compiler import external_files
+from compiler import UsageError, external_files
 from toolchain import names, options
 from toolchain.containers.job import IN, OUT
 from toolchain.containers.request import Word
@@ -67,7 +67,17 @@ class Call:
         return str(value)
 
     def add(self, name: str, word: Word, value: Any) -> None:
-        """Add one parameter with its value or values."""
+        """Add one parameter with its value or values.
+
+        Raises UsageError for one that belongs to this machine.
+        """
+        if word.role is Role.HERE:
+            raise UsageError(
+                f"{word.option} has no use in a container",
+                where=word.option,
+                why="it is about this machine, of which nothing is in there",
+                hint="drop it, or let `tk matrix run` keep a record of what runs in images",
+            )
         if isinstance(value, bool):
             self.argv += [word.option] * value
             return
@@ -79,7 +89,7 @@ class Call:
 def call_of(command: str, values: Mapping[str, Any], words: Mapping[str, Word]) -> Call:
     """The call of `tk command` with the parameters `values` that were given, each said as `words` tells.
 
-    Raises BadInputError for a file that cannot be read.
+    Raises BadInputError for a file that cannot be read, UsageError for what belongs to this machine.
     """
     call = Call([command])
     for name, value in values.items():

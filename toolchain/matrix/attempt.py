@@ -14,7 +14,6 @@ from compiler import TkError, sha256_file
 from toolchain.matrix.keys import Surroundings, key_of_result
 from toolchain.matrix.models import TrialModel
 from toolchain.matrix.outcome import (
-    measured_latency,
     reason_of,
     state_after,
     unsupported_operators,
@@ -25,6 +24,7 @@ from toolchain.matrix.plan import TrialLimits
 from toolchain.matrix.steps import THIS_TK, StepResult, run_step
 from toolchain.matrix.trials import EMULATOR, Trial, TrialPlace, steps_at
 from toolchain.records.device_state import device_state
+from toolchain.records.measured import measured_latency
 from toolchain.records.record import (
     FAILED,
     KnownCause,

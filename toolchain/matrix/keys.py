@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,11 +13,11 @@ import compiler
 from compiler import TkError, content_key
 from toolchain.matrix.models import ModelDigests
 from toolchain.matrix.trials import Machine, Trial, TrialPlace, steps_at
+from toolchain.records.host import host_versions, processor_name
 from toolchain.records.record import Record, State, Versions
 
 _COMPILER = Path(compiler.__file__).parent
 _REFERENCES = ("onnxruntime", "onnx")
-_CPUINFO = Path("/proc/cpuinfo")
 _BOUNDED = frozenset({State.TIMED_OUT, State.OUT_OF_MEMORY})
 """States that another limit may change."""
 
@@ -56,14 +55,14 @@ class Surroundings:
         tk = {"tk": compiler.__version__, "tk_sha256": self._own}
         if not place.is_here:
             return Versions(**tk, toolchain=self._image(place))
-        report = self.machine.targets[place.target]
+        report, host = self.machine.targets[place.target], host_versions()
         return Versions(
             **tk,
             toolchain=self.machine.compiles(place.target, place.arch).reason,
             driver="; ".join(dict.fromkeys((report.loads.reason, report.runs.reason))),
             reference=_reference(),
-            system=f"{platform.system()} {platform.release()}, {processor_name()}",
-            python=platform.python_version(),
+            system=host.system,
+            python=host.python,
         )
 
     def _image(self, place: TrialPlace) -> str:
@@ -110,16 +109,6 @@ def finished_record(key: str, trial: Trial, latest: dict[str, Record], why_not: 
         if record is not None and (record.state != State.NOT_RUN or (why_not and record.why == why_not)):
             return record
     return None
-
-
-def processor_name(cpuinfo: Path = _CPUINFO) -> str:
-    """This machine's processor in its own words."""
-    try:
-        lines = cpuinfo.read_text(errors="replace").splitlines()
-    except OSError:
-        return platform.machine()
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "CPU part")))
-    return next(named, platform.machine())
 
 
 def _reference() -> str:

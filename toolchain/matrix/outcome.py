@@ -10,7 +10,7 @@ from typing import Any
 
 from compiler import ExitCode
 from toolchain.matrix.steps import StepResult
-from toolchain.records.record import Accuracy, Latency, State, UnsupportedOperator
+from toolchain.records.record import Accuracy, State, UnsupportedOperator
 
 _DURING = {
     "model": {ExitCode.CRASHED: State.CRASHED},
@@ -94,23 +94,6 @@ def wrong_by(worst: Accuracy | None) -> str:
     return (
         f"output {worst.output}[{place}] is {worst.actual:.6g}, {worst.reference} has {worst.expected:.6g}: "
         f"{worst.needed:.2g} of the output's scale, {worst.tolerance:.2g} is allowed"
-    )
-
-
-def measured_latency(benched: Mapping[str, Any]) -> Latency:
-    """The latency in a report of `tk bench`."""
-    p50 = _number(benched["p50_ms"])
-    return Latency(
-        p50_ms=p50,
-        p90_ms=_number(benched["p90_ms"]),
-        p99_ms=_number(benched["p99_ms"]),
-        low_ms=_number(benched["low_ms"]),
-        high_ms=_number(benched["high_ms"]),
-        spread=_number(benched["spread"]),
-        runs=int(benched["runs"]),
-        threads=benched["threads"],
-        per_second=1e3 / p50 if p50 else None,
-        noisy=str(benched["noisy"]),
     )
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from compiler import BadInputError
+from compiler import BadInputError, UsageError
 from toolchain.containers.call import call_of
 from toolchain.containers.request import Word
 from toolchain.options import Role
@@ -18,6 +18,7 @@ WORDS = {
     "library": Word(role=Role.INPUT),
     "output": Word("--output", Role.RESULT),
     "inputs": Word("--input", Role.NAMED_INPUT),
+    "record": Word("--record", Role.HERE),
     "threads": Word("--threads"),
     "warmup": Word("--warmup"),
     "json": Word("--json"),
@@ -92,3 +93,8 @@ def test_what_is_printed_names_the_host_s_files(tmp_path: Path) -> None:
     library.write_bytes(b"")
     call = call_of("run", {"library": library}, WORDS)
     assert call.translate(b'{"path": "/job/in/0/a%22b.so"}').decode() == f'{{"path": "{tmp_path}/a\\"b.so"}}'
+
+
+def test_what_belongs_to_this_machine_is_refused() -> None:
+    with pytest.raises(UsageError, match="--record has no use in a container"):
+        call_of("bench", {"record": True}, WORDS)

@@ -6,13 +6,14 @@ import math
 import random
 import statistics
 import time
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
 from compiler.core.settings import load_settings
-from compiler.verify.bench import measure, median_interval, percentiles
 from compiler.verify.peak import peak_gflops
+from compiler.verify.timing import Percentiles, difference, measure, median_interval, percentiles, throughput
 
 
 def test_percentiles_are_milliseconds() -> None:
@@ -47,6 +48,43 @@ def test_engines_take_turns_and_get_the_same_time() -> None:
     assert turns >= 5
     assert 0.7 < times["a"].runs / times["b"].runs < 1.4
     assert times["a"].p50 >= 1.0
+
+
+def _timed(*turns: float) -> Percentiles:
+    return replace(percentiles([one / 1000 for one in turns]), turns=turns)
+
+
+@pytest.mark.parametrize(
+    ("mine", "verdict"), [(0.9, "faster"), (1.1, "slower"), (1.0, "same")], ids=["faster", "slower", "same"]
+)
+def test_a_difference_is_that_of_turns(mine: float, verdict: str) -> None:
+    """The machine gets slower and slower, which both see: the ratio stays."""
+    other = [1.0 + 0.1 * i for i in range(12)]
+    found = difference(_timed(*(mine * one for one in other)), _timed(*other))
+    assert found.verdict == verdict
+    assert found.ratio == pytest.approx(mine)
+    assert found.low <= found.ratio <= found.high
+
+
+def test_an_uneasy_machine_leaves_a_difference_undecided() -> None:
+    source = random.Random(2)
+    mine, other = ([source.uniform(1, 2) for _ in range(12)] for _ in range(2))
+    assert difference(_timed(*mine), _timed(*other)).verdict == "undecided"
+
+
+def test_throughput_is_of_all_contexts_together() -> None:
+    found = throughput([lambda: time.sleep(0.004)] * 3, seconds=0.2)
+    assert found.contexts == 3
+    assert 3 / 0.012 < found.per_second <= 3 / 0.004
+    assert found.p99_ms >= found.p50_ms >= 4.0
+
+
+def test_an_error_in_one_of_several_contexts_is_raised() -> None:
+    def fail() -> None:
+        raise ValueError("lost")
+
+    with pytest.raises(ValueError, match="lost"):
+        throughput([lambda: None, fail], seconds=0.05)
 
 
 def test_slow_functions_run_ten_times() -> None:

@@ -17,6 +17,7 @@ from compiler.core.cache import ContentCache
 from compiler.runtime.library import Contents, link_library
 from tests.support.command import Result
 from tests.support.model_library import COMPILERS, CONSTANTS, WEIGHTS, Builder
+from toolchain.records.store import read_record
 
 Tk = Callable[..., Result]
 ROWS = 3  # random inputs of the second run have so many, where a symbolic dimension is from 1 on
@@ -227,6 +228,56 @@ def test_bench(library: Path, model: Path) -> None:
     assert report.baseline is not None
     assert report.baseline.engine.startswith("onnxruntime")
     assert sorted(one.kernel for one in report.kernels) == [0, 1, 2]
+
+
+def test_libraries_in_turns_a_chart_and_a_history(tk: Tk, library: Path, tmp_path: Path) -> None:
+    """The other library is the same one: what differs is chance."""
+    other, chart, kept = tmp_path / "other.so", tmp_path / "times.svg", tmp_path / "records"
+    other.write_bytes(library.read_bytes())
+    words = (
+        *("bench", library, "--compare", other, "--contexts", "2", "--threads", "1", "--chart", chart),
+        *("--seconds", "0.5", "--warmup", "0", "--record", "--records", kept),
+    )
+    first = tk(*words, "--json").json
+    assert [Path(str(one["library"])) for one in first["others"]] == [other]
+    found = first["others"][0]["difference"]
+    assert 0.3 < found["low"] <= found["ratio"] <= found["high"] < 3
+    assert first["throughput"]["contexts"] == 2
+    assert first["earlier"] == []
+    assert "other.so" in chart.read_text()
+    again = tk(*words)
+    assert again.code == 0, again.err
+    assert "ratio to tk (other.so)" in again.out
+    assert "inferences a second" in again.out
+    assert "measured before" in again.out
+    assert len(list(kept.rglob("*.json"))) == 2
+    record = read_record(next(kept.rglob("*.json")))
+    assert (record.kind, record.state, record.subject.network) == ("bench", "measured", library.stem)
+    assert len(record.baselines) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(("--chart", "times.pdf"), "svg or a png"), (("--records", "here"), "add --record")],
+    ids=["chart", "records"],
+)
+def test_what_bench_refuses(tk: Tk, library: Path, words: tuple[str, ...], said: str) -> None:
+    result = tk("bench", library, *words)
+    assert result.code == 2
+    assert said in result.err
+
+
+def test_a_library_of_another_model_is_not_compared(tk: Tk, library: Path, tmp_path: Path) -> None:
+    model = tmp_path / "other.onnx"
+    x = onnx.helper.make_tensor_value_info("other", onnx.TensorProto.FLOAT, [3])
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, [3])
+    graph = onnx.helper.make_graph([onnx.helper.make_node("Relu", ["other"], ["y"])], "g", [x], [y])
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)]), model)
+    other = tmp_path / "other.so"
+    assert tk("compile", model, "-o", other).code == 0
+    result = tk("bench", library, "--compare", other)
+    assert result.code == 3
+    assert "other, x, z: not as in" in result.err
 
 
 def test_bench_command(tk: Tk, library: Path, model: Path) -> None:
