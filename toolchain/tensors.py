@@ -71,7 +71,9 @@ def write_outputs(directory: Path, outputs: Mapping[str, Array], file_format: st
         suffix = "npy" if file_format == "npy" else "bin"
         files = {name: f"{file_name(name)}.{suffix}" for name in outputs}
         for name, array in outputs.items():
-            compiler.write_atomic(directory / files[name], _npy(array) if suffix == "npy" else _raw(array))
+            compiler.write_atomic(
+                directory / files[name], npy_bytes(array) if suffix == "npy" else _raw(array)
+            )
     index = {
         name: {"file": files[name], "key": file_name(name), "dtype": str(array.dtype), "shape": array.shape}
         for name, array in outputs.items()
@@ -80,7 +82,8 @@ def write_outputs(directory: Path, outputs: Mapping[str, Array], file_format: st
     return files
 
 
-def _npy(array: Array) -> bytes:
+def npy_bytes(array: Array) -> bytes:
+    """An array as the content of an npy file."""
     stream = io.BytesIO()
     np.save(stream, array, allow_pickle=False)
     return stream.getvalue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,10 +14,12 @@ import typer
 import compiler
 from toolchain import console, options
 from toolchain.commands.compile import compile_options
+from toolchain.commands.image import common, target
+from toolchain.deploy.wishes import ImageWishes
 from toolchain.progress import progress_bar
 
 if TYPE_CHECKING:
-    from toolchain.deploy.package import PackageReport
+    from toolchain.deploy.package import ImageFacts, PackageReport
 
 _OF_A_COMPILE_ALONE = ("dump", "stop_after", "start_from", "emit", "timings", "record")
 
@@ -62,6 +65,27 @@ def described(
     return Described(name or "", package_version or "", licence or "", files)
 
 
+def image_wishes(
+    tag: Annotated[
+        str | None,
+        typer.Option(
+            "--tag", metavar="NAME:TAG", help="What an image is called; default: tk-model-NAME:VERSION."
+        ),
+    ] = None,
+    inputs: options.Input = None,
+    seed: options.Seed = 0,
+    load: Annotated[
+        bool, typer.Option("--load", help="Load the image into the engine, and run its self test there.")
+    ] = False,
+    push: Annotated[
+        str | None,
+        typer.Option("--push", metavar="REGISTRY/NAME:TAG", help="As --load; then push the image as this."),
+    ] = None,
+) -> ImageWishes:
+    """What is asked of an image, beside the engine that it goes to."""
+    return ImageWishes(tag, tuple(inputs or ()), seed, load, push or "")
+
+
 def package_command(
     file: Annotated[
         Path,
@@ -78,10 +102,14 @@ def package_command(
     ] = None,
     file_format: Annotated[
         str | None,
-        typer.Option("--format", metavar="KIND", help="dir, tar or wheel; default: as OUT ends, else dir."),
+        typer.Option(
+            "--format", metavar="KIND", help="dir, tar, wheel or oci; default: as OUT ends, else dir."
+        ),
     ] = None,
     *,
     about: Annotated[Described, options.Depends(described)],
+    image: Annotated[ImageWishes, options.Depends(image_wishes)],
+    engine: common.Engine = common.ANY_ENGINE,
     settings: Annotated[
         compiler.CompileOptions, options.Depends(compile_options, without=_OF_A_COMPILE_ALONE)
     ],
@@ -94,18 +122,30 @@ def package_command(
 
     A folder or archive has the library, its header, examples in C and C++ with files for CMake and
     pkg-config, a loader for Python, licences, a bill of materials and checksums. A wheel is installed by pip
-    and needs no other package.
+    and needs no other package. An image (oci) runs the library and has nothing else in it.
     """
+    from toolchain.deploy.image import make_image
     from toolchain.deploy.library import read_library
     from toolchain.deploy.package import chosen_format, default_output, make_package
 
     kind = chosen_format(file_format, output)
+    if kind != "oci" and image != image_wishes():
+        raise compiler.UsageError(
+            f"a package of the format {kind} is no image",
+            where="--tag, --input, --seed, --load, --push",
+            hint="--format oci",
+        )
     with _library_of(options.existing_file(file), settings) as path, progress_bar(f"packaging {file.name}"):
         name = about.name or plain_stem(file)
         library = read_library(path, name=name, version=about.version, licence=about.licence)
         place = default_output(library, kind, output)
         options.check_folder(place)
-        report = make_package(library, kind, place, about.licence_files, dry_run=dry_run)
+        if kind == "oci":
+            wanted = None if output is None and image.needs_engine else place
+            connect = functools.partial(target.connect, engine)
+            report = make_image(library, image, wanted, about.licence_files, connect=connect, dry_run=dry_run)
+        else:
+            report = make_package(library, kind, place, about.licence_files, dry_run=dry_run)
     if json:
         console.data_json(report)
         return
@@ -149,3 +189,19 @@ def _show(report: PackageReport, *, dry_run: bool) -> None:
     console.data(str(report.path))
     size, own = console.size(report.bytes or 0), console.size(report.library_bytes)
     console.talk(f"{report.name} {report.version}: {size}, the library {own}; licence {report.licence}")
+    if report.image is not None:
+        _show_image(report.image)
+
+
+def _show_image(image: ImageFacts) -> None:
+    from toolchain.deploy.on_engine import LEAST_RIGHTS
+
+    console.talk(f"{image.reference}: {console.size(image.beside)} beside the library")
+    if image.untested:
+        console.talk(f"it has no self test: {image.untested}")
+    if image.loaded is not None:
+        console.talk(f"loaded: {console.size(image.loaded)}")
+        console.talk(image.self_test.rstrip() or "not run: the self test")
+        console.talk(f"run it with `docker run --rm {' '.join(LEAST_RIGHTS)} {image.reference}`")
+    if image.pushed:
+        console.talk(f"pushed: {image.pushed}")

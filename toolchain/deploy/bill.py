@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cyclonedx.model.component import Component
     from cyclonedx.model.license import LicenseExpression
 
+GLIBC = "LGPL-2.1-or-later"
 GCC_RUNTIME = "GPL-3.0-or-later WITH GCC-exception-3.1"
 APACHE = "Apache-2.0"
 

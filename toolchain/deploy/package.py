@@ -12,7 +12,7 @@ from toolchain.deploy.packed import PackedFile, write_archive, write_folder
 from toolchain.deploy.tree import tree_files
 from toolchain.deploy.wheel import wheel_files, wheel_name, write_wheel
 
-FORMATS = ("dir", "tar", "wheel")
+FORMATS = ("dir", "tar", "wheel", "oci")
 _SUFFIXES = {".tar": "tar", ".gz": "tar", ".tgz": "tar", ".whl": "wheel"}
 
 
@@ -39,6 +39,24 @@ class PackageReport:
     library_bytes: int
     bytes: int | None
     files: tuple[PackedEntry, ...]
+    image: ImageFacts | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ImageFacts:
+    """Of a package that is an image: its name, and the digest of its manifest.
+
+    `beside` are the bytes of its files without the library. `untested` says why it has no self test, empty
+    where it has one. On an engine: `loaded` bytes there, what its self test said, and where it was pushed to.
+    """
+
+    reference: str
+    digest: str
+    beside: int
+    untested: str = ""
+    loaded: int | None = None
+    self_test: str = ""
+    pushed: str = ""
 
 
 def chosen_format(named: str | None, output: Path | None) -> str:
@@ -61,8 +79,7 @@ def default_output(library: PackagedLibrary, kind: str, output: Path | None) -> 
     """
     if kind == "wheel":
         return _wheel_place(library, output)
-    suffix = ".tar.gz" if kind == "tar" else ""
-    return output or Path(library.distribution + suffix)
+    return output or Path(library.distribution + {"tar": ".tar.gz", "oci": ".oci.tar"}.get(kind, ""))
 
 
 def _wheel_place(library: PackagedLibrary, output: Path | None) -> Path:
@@ -93,6 +110,13 @@ def make_package(
     files = (wheel_files if kind == "wheel" else tree_files)(library, licence_files)
     if not dry_run:
         _write(library, kind, output, files)
+    return report_of(library, kind, output, files, None if dry_run else _size(output, files))
+
+
+def report_of(
+    library: PackagedLibrary, kind: str, output: Path, files: Sequence[PackedFile], size: int | None
+) -> PackageReport:
+    """What a package of these files is; `size` in bytes, None where it was not written."""
     return PackageReport(
         path=output,
         format=kind,
@@ -102,7 +126,7 @@ def make_package(
         machine=library.needs.machine,
         licence=library.licences,
         library_bytes=library.path.stat().st_size,
-        bytes=None if dry_run else _size(output, files),
+        bytes=size,
         files=tuple(PackedEntry(one.path, one.size, one.sha256) for one in files),
     )
 

@@ -104,17 +104,22 @@ def registry_reference(registry: str, plan: Plan) -> str:
 
 
 def push_image(engine: Engine, plan: Plan, registry: str) -> str:
-    """Push the plan's image to a registry and return its digest there, `sha256:...`.
+    """Push the plan's image to a registry and return its digest there; see `push_reference`."""
+    return push_reference(engine, plan.reference, registry_reference(registry, plan))
+
+
+def push_reference(engine: Engine, reference: str, target: str) -> str:
+    """Push an image under the name `target` and return its digest there, `sha256:...`.
 
     Raises HostError when the registry or the engine refuses.
     """
-    target = registry_reference(registry, plan)
     repository, _, tag = target.rpartition(":")
-    with engine.guard(f"push {target}"), _tagged(engine, plan.reference, target):
+    named = contextlib.nullcontext() if reference == target else _tagged(engine, reference, target)
+    with engine.guard(f"push {target}"), named:
         digest = ""
         for one in engine.api.push(repository, tag=tag, stream=True, decode=True):
             if "error" in one:
-                raise HostError(f"cannot push {target}", why=str(one["error"]), hint=_login_hint(registry))
+                raise HostError(f"cannot push {target}", why=str(one["error"]), hint=_login_hint(target))
             digest = str((one.get("aux") or {}).get("Digest") or digest)
         digest = digest or _digest_of(engine, target)
     if not digest:

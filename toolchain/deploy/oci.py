@@ -1,0 +1,137 @@
+"""An image written without an engine: an OCI image layout that Docker's archives are, too.
+
+Formats: OCI image specification 1.1 (layout, index, manifest, configuration); Docker image specification 1.2
+(`manifest.json`), which engines before Docker 25 read alone. Layers are not compressed, so that their bytes
+depend on nothing but the files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from compiler import UsageError, private_directory, sha256_file, stream_atomic
+from toolchain.deploy.bill import GCC_RUNTIME, GLIBC
+from toolchain.deploy.library import PackagedLibrary
+from toolchain.deploy.packed import PackedFile, write_tar
+from toolchain.deploy.slim import RUNNER, USER, Layer
+
+_ARCHITECTURES = {"x86_64": {"architecture": "amd64"}, "aarch64": {"architecture": "arm64", "variant": "v8"}}
+_TYPE = "application/vnd.oci.image"
+_EPOCH = "1970-01-01T00:00:00Z"
+_PART = r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*"
+_REFERENCE = re.compile(rf"{_PART}(:[0-9]+)?(/{_PART})*:[A-Za-z0-9_][A-Za-z0-9_.-]{{0,127}}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Blob:
+    """A part of an image by its digest: its media type, and where its bytes are."""
+
+    kind: str
+    content: bytes | Path
+    digest: str
+
+    @property
+    def path(self) -> str:
+        return f"blobs/sha256/{self.digest}"
+
+    def descriptor(self) -> dict[str, Any]:
+        size = PackedFile(self.path, self.content).size
+        return {"mediaType": self.kind, "digest": f"sha256:{self.digest}", "size": size}
+
+
+def image_reference(library: PackagedLibrary, given: str | None) -> str:
+    """What an image is called: `given`, else NAME:VERSION; raises UsageError for what no engine takes."""
+    version = re.sub(r"[^A-Za-z0-9_.-]", "-", library.version)
+    reference = given or f"{library.distribution}:{version}"
+    if not _REFERENCE.fullmatch(reference):
+        raise UsageError(
+            f"`{reference}` cannot be the name of an image",
+            where="--tag",
+            hint=f"NAME:TAG, with a registry in front or without, for example {library.distribution}:1",
+        )
+    return reference
+
+
+def write_image(library: PackagedLibrary, layers: Sequence[Layer], reference: str, output: Path) -> str:
+    """Write an image's layout as the tar `output`; returns the digest of its manifest, `sha256:...`.
+
+    The same files give the same bytes. Raises HostError when the place cannot be written.
+    """
+    with private_directory("tk-package") as folder:
+        packed = [_layer_blob(one, folder / f"{number}.tar") for number, one in enumerate(layers)]
+        config = _json_blob("config.v1+json", _config(library, layers, packed))
+        platform = {**_ARCHITECTURES[library.needs.machine], "os": "linux"}
+        manifest = _json_blob(
+            "manifest.v1+json",
+            {
+                "schemaVersion": 2,
+                "mediaType": f"{_TYPE}.manifest.v1+json",
+                "config": config.descriptor(),
+                "layers": [one.descriptor() for one in packed],
+                "annotations": _labels(library),
+            },
+        )
+        names = {
+            "io.containerd.image.name": reference,
+            "org.opencontainers.image.ref.name": reference.rpartition(":")[2],
+        }
+        entry = {**manifest.descriptor(), "platform": platform, "annotations": names}
+        index = {"schemaVersion": 2, "mediaType": f"{_TYPE}.index.v1+json", "manifests": [entry]}
+        docker = [{"Config": config.path, "RepoTags": [reference], "Layers": [one.path for one in packed]}]
+        files = [
+            PackedFile("oci-layout", _json({"imageLayoutVersion": "1.0.0"})),
+            PackedFile("index.json", _json(index)),
+            PackedFile("manifest.json", _json(docker)),
+            *(PackedFile(one.path, one.content) for one in (config, manifest, *packed)),
+        ]
+        with stream_atomic(output) as stream:
+            write_tar(files, stream)
+        return f"sha256:{manifest.digest}"
+
+
+def _layer_blob(layer: Layer, path: Path) -> _Blob:
+    with stream_atomic(path) as stream:
+        write_tar(layer.files, stream)
+    return _Blob(f"{_TYPE}.layer.v1.tar", path, sha256_file(path))
+
+
+def _json_blob(kind: str, document: object) -> _Blob:
+    data = _json(document)
+    return _Blob(f"{_TYPE}.{kind}", data, hashlib.sha256(data).hexdigest())
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
+
+
+def _config(library: PackagedLibrary, layers: Sequence[Layer], packed: Sequence[_Blob]) -> Mapping[str, Any]:
+    return {
+        **_ARCHITECTURES[library.needs.machine],
+        "os": "linux",
+        "created": _EPOCH,
+        "config": {
+            "User": USER,
+            "Env": ["PATH=/usr/bin"],
+            "Entrypoint": [RUNNER],
+            "WorkingDir": "/",
+            "Labels": _labels(library),
+        },
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{one.digest}" for one in packed]},
+        "history": [{"created": _EPOCH, "created_by": f"tk package: {one.title}"} for one in layers],
+    }
+
+
+def _labels(library: PackagedLibrary) -> dict[str, str]:
+    return {
+        "org.opencontainers.image.title": library.title,
+        "org.opencontainers.image.version": library.version,
+        "org.opencontainers.image.licenses": f"{library.licences} AND {GLIBC} AND {GCC_RUNTIME}",
+        "tk.library": f"sha256:{library.sha256}",
+        "tk.target": str(library.manifest["target"]),
+    }

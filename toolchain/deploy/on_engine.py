@@ -1,0 +1,45 @@
+"""A packaged image on an engine: loaded, tested with the least rights that do, pushed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from compiler import HostError, WrongResultError
+from toolchain.deploy.slim import RUNNER
+
+if TYPE_CHECKING:
+    from toolchain.engine.client import Engine
+
+LEAST_RIGHTS = ("--network none", "--read-only", "--cap-drop ALL", "--security-opt no-new-privileges")
+"""What a container of a packaged image does with, as engines' command lines say it; as the SDK says it:"""
+_HOST = {
+    "network_mode": "none",
+    "read_only": True,
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges"],
+}
+_TEST_SECONDS = 600.0
+
+
+def load_archive(engine: Engine, path: Path, reference: str) -> int:
+    """Load an image's archive into an engine; returns the bytes that it takes there. Raises HostError."""
+    with engine.guard(f"load the image {reference}"), path.open("rb") as stream:
+        for _ in engine.api.load_image(stream):
+            pass
+    facts = engine.image(reference)
+    if facts is None:
+        raise HostError(f"the engine at {engine.endpoint} loaded {path.name}, but has no {reference} now")
+    return int(facts["Size"])
+
+
+def self_test(engine: Engine, reference: str) -> str:
+    """What the self test of a loaded image says, in a container with the least rights.
+
+    Raises WrongResultError where the result differs, HostError where it cannot run.
+    """
+    done = engine.run(reference, [RUNNER, "--check"], timeout=_TEST_SECONDS, host=_HOST)
+    if done.code == 0:
+        return done.output
+    kind = WrongResultError if done.code == WrongResultError.default_code else HostError
+    raise kind("the self test of the image fails", where=reference, why=done.output.strip())
