@@ -10,7 +10,7 @@ from compiler.core.settings import child_environment, load_settings
 from compiler.runtime.deployment import interface_header
 from compiler.targets.toolchain import find_cxx
 
-_FLAGS = ("-x", "c", "-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIE")
+_FLAGS = ("-x", "c", "-std=c99", "-O2", "-fPIE")
 _LINK = ("-pie", "-Wl,--as-needed", "-Wl,--build-id=none", "-Wl,-z,relro,-z,now,-z,noexecstack", "-s")
 _LIBRARIES = ("-ldl", "-lm")
 _PROBE_SECONDS = 60.0

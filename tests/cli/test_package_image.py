@@ -6,6 +6,7 @@ import hashlib
 import io
 import json
 import platform
+import shutil
 import subprocess
 import tarfile
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from onnx import TensorProto, helper
 
 from compiler import UsageError
 from tests.support import aarch64, command
-from tests.support.command import Result
+from tests.support.command import ROOT, Result
 from toolchain.deploy.image import make_image
 from toolchain.deploy.library import read_library
 from toolchain.deploy.wishes import ImageWishes
@@ -82,6 +83,15 @@ def run_inside(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     argv = [linker, "--inhibit-cache", "--library-path", root / "lib", root / "usr/bin/tk-run"]
     library = ["--library", root / "model/model.so"]
     return subprocess.run([*argv, *library, *words], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("cc", [name for name in ("gcc", "clang") if shutil.which(name)])
+def test_the_runner_compiles_without_a_warning(cc: str, tmp_path: Path) -> None:
+    strict = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-O2", '-DTK_LIBRARY="x"']
+    include, source = ROOT / "compiler/runtime/include", ROOT / "toolchain/deploy/files/runner.c"
+    argv = [cc, *strict, "-I", include, source, "-o", tmp_path / "run", "-ldl", "-lm"]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_layout_is_whole(image: tuple[dict[str, Any], dict[str, bytes]]) -> None:

@@ -184,9 +184,9 @@ def _show(report: PackageReport, *, dry_run: bool) -> None:
     if dry_run:
         rows = [(one.path, one.bytes) for one in report.files]
         console.data(console.table(("file", "bytes"), rows))
-        console.talk(f"{report.path} would hold these {compiler.counted(len(report.files), 'file')}")
+        console.talk(f"{report.name} would hold these {compiler.counted(len(report.files), 'file')}")
         return
-    console.data(str(report.path))
+    console.data(str(report.path or (report.image and report.image.reference)))
     size, own = console.size(report.bytes or 0), console.size(report.library_bytes)
     console.talk(f"{report.name} {report.version}: {size}, the library {own}; licence {report.licence}")
     if report.image is not None:

@@ -45,13 +45,13 @@ def make_image(
     beside = sum(file.size for file in files) - library.path.stat().st_size
     facts = ImageFacts(reference, "", beside, sample.missing)
     if dry_run:
-        return replace(report_of(library, "oci", output or Path(reference), files, None), image=facts)
+        return replace(report_of(library, "oci", output, files, None), image=facts)
     with _archive(output) as path:
         facts = replace(facts, digest=write_image(library, layers, reference, path))
         size = path.stat().st_size
         if wishes.needs_engine:
             facts = _on_engine(connect(), path, facts, push)
-    return replace(report_of(library, "oci", output or Path(reference), files, size), image=facts)
+    return replace(report_of(library, "oci", output, files, size), image=facts)
 
 
 def _check(library: PackagedLibrary) -> None:

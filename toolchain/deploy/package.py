@@ -27,9 +27,12 @@ class PackedEntry:
 
 @dataclass(frozen=True, slots=True)
 class PackageReport:
-    """What was packaged, or would be: `path` is the package, `bytes` its size, None if it was not written."""
+    """What was packaged, or would be: `path` is the package, None if it went to an engine alone.
 
-    path: Path
+    `bytes` is its size, None if it was not written.
+    """
+
+    path: Path | None
     format: str
     name: str
     version: str
@@ -114,7 +117,7 @@ def make_package(
 
 
 def report_of(
-    library: PackagedLibrary, kind: str, output: Path, files: Sequence[PackedFile], size: int | None
+    library: PackagedLibrary, kind: str, output: Path | None, files: Sequence[PackedFile], size: int | None
 ) -> PackageReport:
     """What a package of these files is; `size` in bytes, None where it was not written."""
     return PackageReport(

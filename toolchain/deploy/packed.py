@@ -73,7 +73,6 @@ def write_folder(files: Sequence[PackedFile], target: Path) -> None:
         tree = staging / "tree"
         for one in files:
             _write_one(one, tree / one.path)
-        tree.chmod(0o755)
         tree.rename(target)
 
 
