@@ -19,7 +19,7 @@ from compiler import UsageError, private_directory, sha256_file, stream_atomic
 from toolchain.deploy.bill import GCC_RUNTIME, GLIBC
 from toolchain.deploy.library import PackagedLibrary
 from toolchain.deploy.packed import PackedFile, write_tar
-from toolchain.deploy.slim import RUNNER, USER, Layer
+from toolchain.deploy.slim import RUNNER, USER, ImageLayer
 
 _ARCHITECTURES = {"x86_64": {"architecture": "amd64"}, "aarch64": {"architecture": "arm64", "variant": "v8"}}
 _TYPE = "application/vnd.oci.image"
@@ -58,7 +58,7 @@ def image_reference(library: PackagedLibrary, given: str | None) -> str:
     return reference
 
 
-def write_image(library: PackagedLibrary, layers: Sequence[Layer], reference: str, output: Path) -> str:
+def write_image(library: PackagedLibrary, layers: Sequence[ImageLayer], reference: str, output: Path) -> str:
     """Write an image's layout as the tar `output`; returns the digest of its manifest, `sha256:...`.
 
     The same files give the same bytes. Raises HostError when the place cannot be written.
@@ -95,7 +95,7 @@ def write_image(library: PackagedLibrary, layers: Sequence[Layer], reference: st
         return f"sha256:{manifest.digest}"
 
 
-def _layer_blob(layer: Layer, path: Path) -> _Blob:
+def _layer_blob(layer: ImageLayer, path: Path) -> _Blob:
     with stream_atomic(path) as stream:
         write_tar(layer.files, stream)
     return _Blob(f"{_TYPE}.layer.v1.tar", path, sha256_file(path))
@@ -110,7 +110,9 @@ def _json(document: object) -> bytes:
     return json.dumps(document, separators=(",", ":"), sort_keys=True).encode()
 
 
-def _config(library: PackagedLibrary, layers: Sequence[Layer], packed: Sequence[_Blob]) -> Mapping[str, Any]:
+def _config(
+    library: PackagedLibrary, layers: Sequence[ImageLayer], packed: Sequence[_Blob]
+) -> Mapping[str, Any]:
     return {
         **_ARCHITECTURES[library.needs.machine],
         "os": "linux",

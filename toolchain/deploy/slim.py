@@ -48,7 +48,7 @@ _QUERY_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class ImageLayer:
     """Files that are one layer of an image, and what they are."""
 
     title: str
@@ -65,7 +65,7 @@ class _Found:
 
 def slim_layers(
     library: PackagedLibrary, sample: Sequence[PackedFile], licence_files: Sequence[Path] = ()
-) -> tuple[Layer, ...]:
+) -> tuple[ImageLayer, ...]:
     """The layers of a library's image, those first that images of other models have, too.
 
     sample: files for the self test, `input0.npy` and so on. Raises HostError where there is no compiler for
@@ -84,9 +84,9 @@ def slim_layers(
         *licence_texts("model/licences", licence_files),
     ]
     return (
-        Layer("shared libraries", tuple(_base_files(found, needs, packages))),
-        Layer("runner", (PackedFile(RUNNER.lstrip("/"), runner, executable=True),)),
-        Layer("model", tuple(own)),
+        ImageLayer("shared libraries", tuple(_base_files(found, needs, packages))),
+        ImageLayer("runner", (PackedFile(RUNNER.lstrip("/"), runner, executable=True),)),
+        ImageLayer("model", tuple(own)),
     )
 
 
