@@ -84,6 +84,7 @@ def test_browsing(tk: Tk) -> None:
     result = tk("explain", "hip-no-binry")
     assert result.code == 3
     assert "did you mean 'hip-no-binary'?" in result.err
+    assert tk("explain", "x" * 5000).code == 3
     listed = tk("explain", "--list", "--json").json
     assert "hip-no-binary" in [one["id"] for one in listed]
     assert len(tk("explain", "--list").out.splitlines()) == len(listed) + 1

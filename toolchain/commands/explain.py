@@ -86,7 +86,7 @@ def _explain(name: str, issues: Sequence[Issue], *, json: bool) -> None:
     from toolchain.explain.search import Search
 
     by_id = {one.id: one for one in issues}
-    if name in by_id and not Path(name).exists():
+    if name in by_id and not _is_there(name):
         _show(by_id[name], json=json)
         return
     with _opened(name, by_id) as stream:
@@ -105,15 +105,21 @@ def _opened(name: str, ids: Sequence[str] | dict[str, Issue]) -> Iterator[Binary
     if name == "-":
         yield sys.stdin.buffer
         return
-    path = Path(name)
-    if not path.exists():
+    if not _is_there(name):
         close = did_you_mean(name, ids)
         raise compiler.BadInputError(
             f"there is no log, and no known issue, called `{name}`",
             hint=close or "`tk explain --list` lists the known issues",
         )
-    with options.existing_file(path).open("rb") as stream:
+    with options.existing_file(Path(name)).open("rb") as stream:
         yield stream
+
+
+def _is_there(name: str) -> bool:
+    """Whether a file has that name, which may be a whole line of a log."""
+    with contextlib.suppress(OSError, ValueError):
+        return Path(name).exists()
+    return False
 
 
 def _run(program: list[str], issues: Sequence[Issue], *, json: bool) -> None:

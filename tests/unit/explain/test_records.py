@@ -153,6 +153,8 @@ DOCTOR = {
     "Could not find any valid schedule": "tvm-no-valid-schedule",
     "ScheduleError: (not rendered)": "tvm-schedule-error-hidden",
     "CUDA is not enabled": "tvm-backend-not-enabled",
+    "CUDA not enabled": "tvm-backend-not-enabled",
+    "Unique op is not supported at this time. Please open an issue": "onnx-mlir-unsupported",
     "No solutions provided for gpu::mlir_op": "migraphx-no-solution",
     "/tmp/x: Permission denied: /tmp/tvm-debug-mode-tempdirs/x": "tvm-tempdir-of-another-user",
     # containers and tools
