@@ -148,7 +148,7 @@ class Endless(io.RawIOBase):
         b"a" * BLOCK_BYTES,
         bytes(BLOCK_BYTES),
         (b"\xff" * 99 + b"\x1b[") * (BLOCK_BYTES // 101),
-        b"no space left " * 70_000,
+        pytest.param(b"no space left " * 70_000, marks=pytest.mark.slow),
     ],
     ids=["one line", "zero bytes", "escapes", "one line of matches"],
 )
