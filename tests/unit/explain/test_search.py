@@ -42,6 +42,7 @@ def found(text: bytes, *issues: Any) -> list[tuple[str, int, int]]:
     [
         ("no space left", "x: No space left on device", True),
         ("no space left", "no spaces left", False),
+        ("no  space left", "no   space\tleft", True),
         ("fetch*404", "E: Failed to fetch http://a/b  404  Not Found", True),
         ("fetch*404", "404 while fetching", False),
         ("Name: *ILLEGAL", "  Name:            CUDA_ERROR_ILLEGAL_ADDRESS", True),
@@ -169,6 +170,16 @@ def test_a_match_where_a_long_line_is_cut() -> None:
     for place in (BLOCK_BYTES - 7, 2 * BLOCK_BYTES - 5):
         text = b"a" * place + b" no space left " + b"a" * BLOCK_BYTES
         assert found(text, issue("full", "no space left")) == [("full", 1, 1)]
+
+
+def test_a_line_counts_once_however_long_it_is() -> None:
+    part = b" no space left " + b"a" * BLOCK_BYTES
+    assert found(part * 3 + b"\n" + part, issue("full", "no space left")) == [("full", 1, 2)]
+
+
+def test_utf_16_is_decoded() -> None:
+    text = "\u0a0a\nERROR\uff1avalue".encode("utf-16")
+    assert found(text, issue("one", "ERROR:value")) == [("one", 2, 1)]
 
 
 def test_shown_of_a_long_line_is_the_place() -> None:
