@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,7 +163,7 @@ def run_matrix_command(
         return
     with alone_in(store), _cluster(whole) as cluster, progress_bar("trying") as progress:
         agenda = agenda_of(whole, source, store, again=again, cluster=cluster)
-        run = MatrixRun(agenda, store, jobs or max(1, os.cpu_count() or 1), _tell, progress, again=again)
+        run = MatrixRun(agenda, store, jobs or compiler.load_settings().jobs, _tell, progress, again=again)
         made = run.make()
     kept = [one.found for one in agenda.trials if one.found is not None]
     _summarise(run.id if made else "", store, made, kept, json=json)
@@ -182,21 +182,26 @@ def matrix_status_command(
     runs = RunStore(store.directory)
     document = runs.read(run)
     found, progress = records_of_run(document, store.read()), runs.progress(document.id)
-    left = [one.title for one in document.cells if one.title not in found]
+    unfinished = [one for one in document.cells if one.title not in found]
+    left = [one.title for one in unfinished]
+    checked = [one.title for one in unfinished if runs.pending(one.keys[0]) is not None]
     states = _counts(found.values())
     if json:
         console.data_json({"run": document.id, "title": document.title, "plan": document.plan,
                            "started": document.started.isoformat(), "states": states, "left": left,
+                           "checked": checked,
                            "progress": dump(progress) if progress else None})  # fmt: skip
         return
     named = f" of {document.plan}" if document.plan else ""
     console.data(f"run {document.id}{named}, started {document.started:%Y-%m-%d %H:%M:%S} UTC")
     console.data(f"done: {len(found)} of {len(document.cells)} ({_in_words(states) or 'none'})")
+    if checked:
+        console.data(f"checked and still to be timed: {len(checked)}")
     if progress is None:
         console.data(f"left: {len(left)}; nothing runs" + ("" if left else ", all is done"))
         return
     for one in progress.running:
-        console.data(f"running: {one.title}, for {progress.updated - one.since:.0f} s")
+        console.data(f"running: {one.title}, for {time.time() - one.since:.0f} s")
     time_left = "" if progress.seconds_left is None else f", about {_duration(progress.seconds_left)}"
     console.data(f"left: {len(left)}{time_left}")
 

@@ -103,10 +103,7 @@ class MatrixRun:
     made: list[Record] = field(default_factory=list)
 
     def make(self) -> list[Record]:
-        """Make what is to be made; each record is kept as soon as it is known, then `told`.
-
-        What another process makes in this store meanwhile is waited for.
-        """
+        """Make what is to be made; each record is kept as soon as it is known, then `told`."""
         todo = self.agenda.to_make
         if not todo:
             return []

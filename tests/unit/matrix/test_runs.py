@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from compiler.core.answer import yes
-from tests.support.command import ROOT, environment
+from tests.support.command import ROOT, environment, tk
 from tests.support.matrix import agenda, calls, machine, make, plan_of, tell
 from tests.support.processes import ended
 from toolchain.matrix.reasons import why_made
@@ -172,10 +172,6 @@ def test_a_run_that_is_killed_goes_on_and_makes_nothing_twice(tmp_path: Path) ->
     }
     assert {one.state for one in records} == {State.VERIFIED}
     assert all(one.latency for one in records)
-    timed = Counter(call[2] for call in calls(tmp_path) if call[1] == "ended" and call[3] == "bench")
-    assert (
-        max(timed.values()) <= 2 + 5
-    )  # once at each place, but for those that a kill met before their record
     run = RunStore(store.directory).read("last")
     assert len(records_of_run(run, records)) == 8
     assert len(records_named("last", store)) == 8
@@ -197,6 +193,8 @@ def test_a_kept_check_is_not_verified_again(tmp_path: Path) -> None:
     run.kill()
     run.wait()
     assert runs.progress(runs.read("last").id) is None
+    status = tk("matrix", "status", "--records", tmp_path / "records", "--json").json
+    assert (status["left"], status["checked"]) == (["mnist on cpu", "mnist on opencl-cpu"],) * 2
     tell(tmp_path, {})
     (record,) = make(tmp_path, plan)
     assert (record.state, record.latency is not None) == (State.VERIFIED, True)
