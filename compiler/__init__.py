@@ -71,6 +71,12 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.frontend.open_dims import OpenDimensionsError as OpenDimensionsError
     from compiler.inspect import inspect_model as inspect_model
     from compiler.library_inspection import inspect_library as inspect_library
+    from compiler.reduce.isolate import reduce_model as reduce_model
+    from compiler.reduce.report import FAULTS as FAULTS
+    from compiler.reduce.report import REDUCTION_FILES as REDUCTION_FILES
+    from compiler.reduce.report import ReduceReport as ReduceReport
+    from compiler.reduce.report import ReduceRequest as ReduceRequest
+    from compiler.reduce.report import reduction_text as reduction_text
     from compiler.runtime.deployment import interface_header as interface_header
     from compiler.runtime.deployment import python_loader as python_loader
     from compiler.runtime.dynamic import DynamicNeeds as DynamicNeeds
@@ -113,6 +119,14 @@ _HOMES = {
     "compiler.library_inspection": ("inspect_library",),
     "compiler.runtime.deployment": ("interface_header", "python_loader"),
     "compiler.runtime.dynamic": ("DynamicNeeds", "dynamic_needs"),
+    "compiler.reduce.isolate": ("reduce_model",),
+    "compiler.reduce.report": (
+        "FAULTS",
+        "REDUCTION_FILES",
+        "ReduceReport",
+        "ReduceRequest",
+        "reduction_text",
+    ),
     "compiler.runtime.loader": ("Context", "Model"),
     "compiler.runtime.manifest": ("manifest_of",),
     "compiler.stages.finished": ("package_digest",),

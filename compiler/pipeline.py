@@ -31,9 +31,6 @@ from compiler.core.files import write_atomic
 from compiler.core.passes import PassEvent
 from compiler.frontend.onnx import import_model
 from compiler.frontend.open_dims import OpenDimensionsError
-from compiler.graph.convert import lay_out
-from compiler.graph.fuse import fuse
-from compiler.graph.fuse_attention import fuse_attention
 from compiler.graph.ir import Graph, verify
 from compiler.graph.rewrites import rewrite_graph
 from compiler.render.host import render_plan
@@ -54,9 +51,9 @@ from compiler.stages.dump import (
     kernel_file,
 )
 from compiler.stages.free_batch import import_free_batch
+from compiler.stages.groups import fused_groups, laid_out_groups
 from compiler.stages.job import KERNEL_STAGES, STAGES, CompileJob
 from compiler.stages.kernels import Kernel, make_kernels, model_steps
-from compiler.stages.layout_costs import TargetLayoutCosts
 from compiler.stages.manifest import model_manifest
 from compiler.stages.storage import plan_model
 from compiler.stages.text import kernels_text, layouts_text
@@ -92,12 +89,13 @@ def _run_stages(
     with clock.stage("import"):
         graph = _import(job)
     with clock.stage("rewrite"):
-        graph = rewrite_graph(graph, [_observer(job)], pads=not target.facts.binds_threads)
+        pads, without = not target.facts.binds_threads, job.options.without
+        graph = rewrite_graph(graph, [_observer(job)], pads=pads, without=without)
     with clock.stage("fuse"):
-        fused = fuse(graph) if target.facts.binds_threads else fuse_attention(fuse(graph))
+        fused = fused_groups(graph, job)
         dump.model(FUSE, fused)
     with clock.stage("layout"):
-        laid_out = lay_out(fused, TargetLayoutCosts(target.facts))
+        laid_out = laid_out_groups(fused, job)
         dump.model(LAYOUT, layouts_text(laid_out.layouts))
     with _build(job) as build:
         if build is not None and job.options.emit == "library":

@@ -22,8 +22,9 @@ class CompileOptions:
     symbols of any input their values, `binds` fixes inputs that carry shapes; `threads` is the library's
     default, None for the machine's processors. `dump` is a directory that gets the text of every stage,
     `stop_after` names the last stage to run and `start_from` is an edited stage file to go on from. `tf32`
-    lets matrix units take factors of f32 rounded to tf32. `environment` says where the compile ran (an
-    image's digest and the like); it goes into the library's manifest.
+    lets matrix units take factors of f32 rounded to tf32. `without` names optional passes to leave out,
+    `conservative` decisions of schedules that take their smallest option. `environment` says where the
+    compile ran (an image's digest and the like); it goes into the library's manifest.
     """
 
     output: Path
@@ -39,6 +40,8 @@ class CompileOptions:
     start_from: Path | None = None
     timings: bool = False
     tf32: bool = False
+    without: tuple[str, ...] = ()
+    conservative: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -48,6 +48,7 @@ _COMMANDS = {
     "compile": "compile:compile_command",
     "run": "run:run_command",
     "verify": "verify:verify_command",
+    "reduce": "reduce:reduce_command",
     "bench": "bench:bench_command",
     "inspect": "inspect:inspect_command",
     "package": "package:package_command",

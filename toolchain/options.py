@@ -133,6 +133,12 @@ Records = Annotated[
     typer.Option("--records", metavar="DIR", help="Where records are; default: this user's."),
     Role.HERE,
 ]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--without", metavar="PASS", help="Leave out a pass that is not needed, to find a defect; repeatable."
+    ),
+]
 DockerHost = Annotated[
     str | None,
     typer.Option("--docker-host", metavar="URL", help="Address of the container engine, as DOCKER_HOST."),

@@ -16,10 +16,14 @@ T = TypeVar("T")
 # No slots: Python 3.11 fails on `Pass[X](...)` for frozen classes with slots.
 @dataclass(frozen=True)
 class Pass(Generic[T]):
-    """One step of a pipeline; `run` returns the same object when it changed nothing."""
+    """One step of a pipeline; `run` returns the same object when it changed nothing.
+
+    optional: the pipeline makes a right program without it, too.
+    """
 
     name: str
     run: Callable[[T], T]
+    optional: bool = False
 
 
 @dataclass(frozen=True)

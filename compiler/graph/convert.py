@@ -28,15 +28,19 @@ Copies = Mapping[Value, Value]
 
 @dataclass(frozen=True)
 class LaidOut:
-    """Groups of operators, and how each tensor lies in memory."""
+    """Groups of operators, and how each tensor lies in memory.
+
+    in_place: whether parts of concatenations are written to their place.
+    """
 
     fused: FusedGraph
     layouts: Mapping[Value, Layout]
+    in_place: bool = True
 
     @cached_property
     def aliases(self) -> dict[Value, Alias]:
         """The tensors that lie inside others."""
-        return find_aliases(self.fused, self.layouts)
+        return find_aliases(self.fused, self.layouts) if self.in_place else {}
 
     @cached_property
     def roots(self) -> dict[Value, Alias]:
@@ -62,12 +66,13 @@ def _outermost(value: Value, inside: Mapping[Value, Alias]) -> Alias:
     return Alias(value, offset)
 
 
-def lay_out(fused: FusedGraph, costs: LayoutCosts) -> LaidOut:
+def lay_out(fused: FusedGraph, costs: LayoutCosts, *, blocks: bool = True) -> LaidOut:
     """The graph with the conversions that pay, and the cheapest layout of every tensor.
 
     Every conversion that might pay is tried; those whose two sides get the same layout are left out again.
+    Without `blocks` everything is row-major.
     """
-    if costs.lanes < 2:  # no vectors of channels, so no blocks of them
+    if costs.lanes < 2 or not blocks:  # no vectors of channels, so no blocks of them
         choices = layout_choices(fused, costs.lanes)
         return LaidOut(fused, {value: found[0] for value, found in choices.items()})
     copies = possible_copies(fused)
@@ -111,7 +116,7 @@ def insert_copies(graph: Graph, copies: Copies) -> Graph:
 
 
 def _with_copies(fused: FusedGraph, copies: Copies) -> FusedGraph:
-    return fuse(insert_copies(fused.graph, copies)) if copies else fused
+    return fuse(insert_copies(fused.graph, copies), fused.most_nodes) if copies else fused
 
 
 def _copy(source: Value, target: Value) -> Node:

@@ -54,11 +54,15 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class FusedGraph:
-    """A graph cut into groups, in the order in which they run; `views` are (source, view) pairs."""
+    """A graph cut into groups, in the order in which they run; `views` are (source, view) pairs.
+
+    most_nodes: what groups were limited to.
+    """
 
     graph: Graph
     groups: tuple[Group, ...]
     views: tuple[tuple[Value, Value], ...]
+    most_nodes: int
 
     @property
     def fixed(self) -> dict[Value, None]:
@@ -88,8 +92,8 @@ class _Draft:
     closed: bool = False
 
 
-def fuse(graph: Graph) -> FusedGraph:
-    """Cut a graph in canonical form into groups."""
+def fuse(graph: Graph, most_nodes: int = MOST_NODES) -> FusedGraph:
+    """Cut a graph in canonical form into groups; with one as the most, every operator is a kernel."""
     drafts: dict[Value, _Draft] = {}
     inlined: dict[Value, Node] = {}
     views: list[tuple[Value, Value]] = []
@@ -99,10 +103,10 @@ def fuse(graph: Graph) -> FusedGraph:
         elif _is_inlined(graph, item):
             inlined[item.output] = item
         else:
-            _place(graph, item, drafts)
+            _place(graph, item, drafts, most_nodes)
     place = {item: number for number, item in enumerate(graph.nodes)}
     ready = [_finish(graph, draft, inlined, place) for draft in drafts.values()]
-    return FusedGraph(graph, tuple(ready), tuple(views))
+    return FusedGraph(graph, tuple(ready), tuple(views), most_nodes)
 
 
 def _is_inlined(graph: Graph, item: Node) -> bool:
@@ -113,7 +117,7 @@ def _is_inlined(graph: Graph, item: Node) -> bool:
     return all(inline(item.info, user) for user in users)
 
 
-def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft]) -> None:
+def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft], most_nodes: int) -> None:
     """Put a node into a group with those of its producers that fit, or into one of its own."""
     joined: list[_Draft] = []
     anchor = item if item.op.kind is not Kind.INJECTIVE else None
@@ -121,9 +125,9 @@ def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft]) -> None:
         drafts[item.output] = _Draft([item], item.output, closed=True)
         return
     if item.op.kind is Kind.INJECTIVE or (item.op.kind is Kind.REDUCTION and item.op.reads_once(item.info)):
-        joined = _injective_producers(graph, item, drafts)
+        joined = _injective_producers(graph, item, drafts, most_nodes)
     if item.op.kind is Kind.INJECTIVE:
-        heavy = _heavy_producer(graph, item, joined, drafts)
+        heavy = _heavy_producer(graph, item, joined, drafts, most_nodes)
         if heavy is not None:
             joined, anchor = [heavy, *joined], heavy.anchor
     nodes = [node for draft in joined for node in draft.nodes]
@@ -132,7 +136,9 @@ def _place(graph: Graph, item: Node, drafts: dict[Value, _Draft]) -> None:
     drafts[item.output] = _Draft([*nodes, item], item.output, anchor, closed=_ends(item))
 
 
-def _injective_producers(graph: Graph, item: Node, drafts: dict[Value, _Draft]) -> list[_Draft]:
+def _injective_producers(
+    graph: Graph, item: Node, drafts: dict[Value, _Draft], most_nodes: int
+) -> list[_Draft]:
     """Injective groups that nobody reads but `item` and each other, found from `item` upwards."""
     joined: list[_Draft] = []
     members = {item}
@@ -143,7 +149,7 @@ def _injective_producers(graph: Graph, item: Node, drafts: dict[Value, _Draft]) 
         if draft is None or draft in joined or draft.anchor is not None or not _inlines(item, draft):
             continue
         if _only_read_by(graph, value, members):
-            if len(members) + len(draft.nodes) > MOST_NODES:
+            if len(members) + len(draft.nodes) > most_nodes:
                 break
             if _may_explode(item) and _operations([*draft.nodes, *members]) > MOST_OPERATIONS:
                 continue
@@ -159,7 +165,7 @@ def _may_explode(item: Node) -> bool:
 
 
 def _heavy_producer(
-    graph: Graph, item: Node, joined: list[_Draft], drafts: dict[Value, _Draft]
+    graph: Graph, item: Node, joined: list[_Draft], drafts: dict[Value, _Draft], most_nodes: int
 ) -> _Draft | None:
     """The group of the last anchor that `item` and the joined groups can follow, element by element."""
     nodes = [*(node for draft in joined for node in draft.nodes), item]
@@ -169,7 +175,7 @@ def _heavy_producer(
     short = [
         draft
         for draft in found
-        if len(members) + len(draft.nodes) <= MOST_NODES
+        if len(members) + len(draft.nodes) <= most_nodes
         and _operations([*draft.nodes, *nodes]) <= MOST_OPERATIONS
     ]
     fits = [draft for draft in short if _only_read_by(graph, draft.tail, members) and _follows(nodes, draft)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from compiler.core.passes import Pass
 from compiler.core.target import TargetFacts
@@ -33,7 +33,7 @@ from compiler.lower.vector_buffers import retype_vector_buffers
 from compiler.lower.vectorize import vectorize
 from compiler.lower.verify_launch import verify_launch
 
-__all__ = ["LEADS_TO", "PASSES", "lowering"]
+__all__ = ["LEADS_TO", "OPTIONAL", "PASSES", "lowering"]
 
 
 def _simplify(func: Func) -> Func:
@@ -86,10 +86,30 @@ LEADS_TO: Mapping[str, Stage] = _leads_to()
 """What the program is after each pass, for the verifier."""
 
 
-def lowering(target: TargetFacts) -> tuple[Pass[Func], ...]:
-    """The passes for one target, for `run_passes`."""
+OPTIONAL = frozenset(
+    {
+        "split_fused",
+        "partition_loops",
+        "limit_unrolling",
+        "vectorize",
+        "accumulate_in_vectors",
+        "retype_vector_buffers",
+        "assign_registers",
+        "transpose_vectors",
+        "storage_rewrite",
+        "order_unrolled",
+        "insert_prefetch",
+        "simplify",
+        "verify_launch",
+    }
+)
+"""Passes that a right program does without."""
+
+
+def lowering(target: TargetFacts, without: Collection[str] = ()) -> tuple[Pass[Func], ...]:
+    """The passes for one target, for `run_passes`, but those named in `without`."""
 
     def bound(run: Callable[[Func, TargetFacts], Func]) -> Callable[[Func], Func]:
         return lambda func: run(func, target)
 
-    return tuple(Pass(name, bound(run)) for name, run in PASSES)
+    return tuple(Pass(name, bound(run), name in OPTIONAL) for name, run in PASSES if name not in without)

@@ -8,7 +8,7 @@ replay chooser repeats recorded decisions. There is no other path to a schedule.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -37,6 +37,26 @@ class AnalyticChooser:
 
     def choose(self, name: str, options: Sequence[Option]) -> tuple[int, ...]:
         value = min(options, key=lambda option: option.cost).value
+        self.decisions[name] = value
+        return value
+
+
+@dataclass(slots=True)
+class ConservativeChooser:
+    """Takes the smallest option of the decisions named, and leaves the rest to another chooser.
+
+    The smallest numbers are the first form of a record, no packing, the smallest tile.
+    """
+
+    names: Collection[str]
+    otherwise: AnalyticChooser = field(default_factory=AnalyticChooser)
+    decisions: dict[str, tuple[int, ...]] = field(default_factory=dict)
+
+    def choose(self, name: str, options: Sequence[Option]) -> tuple[int, ...]:
+        if name in self.names:
+            value = min((option.value for option in options), key=lambda item: (sum(item), item))
+        else:
+            value = self.otherwise.choose(name, options)
         self.decisions[name] = value
         return value
 

@@ -1,4 +1,4 @@
-"""Arrays from one layout to another, as an index map says; used for weights at compile time."""
+"""Arrays from one layout to another, as an index map says: of weights at compile time, and for checks."""
 
 from __future__ import annotations
 
@@ -23,6 +23,14 @@ def repack(index_map: IndexMap, array: Array, pad: float) -> Array:
         if plan is not None:
             return _by_reshape(array, *plan, pad)
     return _by_indices(index_map, array, pad)
+
+
+def unpack(index_map: IndexMap, array: Array, shape: Sequence[int]) -> Array:
+    """The array of shape `shape` that `repack` would turn into `array`; padding is dropped."""
+    numbers = repack(index_map, np.arange(np.prod(shape)).reshape(shape), -1)
+    made = np.empty(np.prod(shape), array.dtype)
+    made[numbers[numbers >= 0]] = array[numbers >= 0]
+    return made.reshape(shape)
 
 
 def _plan(

@@ -11,7 +11,7 @@ from compiler.core.progress import Progress, silent
 from compiler.core.settings import Settings, load_settings
 from compiler.frontend.external import ExternalData
 from compiler.reports import CompileOptions
-from compiler.schedule.chooser import AnalyticChooser, Chooser
+from compiler.schedule.chooser import AnalyticChooser, Chooser, ConservativeChooser
 from compiler.stages.dump import Dump, Edit, read_edit
 from compiler.targets import Target, get_target
 
@@ -46,10 +46,19 @@ class CompileJob:
         """
         target = get_target(options.target, options.arch, tf32=options.tf32)
         _check_stage(options.stop_after)
+        if options.without:
+            from compiler.stages.optional import check_optional  # imports the passes
+
+            check_optional(options.without)
         edit = read_edit(options.start_from) if options.start_from else None
         settings, external = load_settings(), ExternalData(model.parent)
         dump = Dump.open(options.dump)  # last, as it removes the earlier one
-        return cls(model, options, target, settings, external, dump, edit, progress=progress)
+        chooser = ConservativeChooser(options.conservative) if options.conservative else AnalyticChooser()
+        return cls(model, options, target, settings, external, dump, edit, chooser, progress)
+
+    def does(self, name: str) -> bool:
+        """Whether the optional pass `name` is to run."""
+        return name not in self.options.without
 
     @property
     def last(self) -> str:

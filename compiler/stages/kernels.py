@@ -31,6 +31,7 @@ from compiler.stages.constants import Maps
 from compiler.stages.dump import LOOPS, LOWER, RENDER, SCHEDULE, TRACE, Dump, Edit
 from compiler.stages.forms import Work, form_chooser, work_of
 from compiler.stages.job import CompileJob
+from compiler.stages.optional import SCHEDULE_RULES
 from compiler.targets.build import KernelBuild
 from compiler.targets.target import Target
 
@@ -203,7 +204,8 @@ def _schedule(number: int, func: Func, layouts: Mapping[str, Layout], job: Compi
     if edit := job.edit_of(TRACE, number):
         schedule = _replayed(func, layouts, edit)
     else:
-        schedule = schedule_func(func, layouts, job.target.facts, job.chooser)
+        rules = job.does(SCHEDULE_RULES)
+        schedule = schedule_func(func, layouts, job.target.facts, job.chooser, rules=rules)
     if edit := job.edit_of(SCHEDULE, number):
         return schedule.trace, _edited(schedule.func, edit, "scheduled")
     return schedule.trace, schedule.func
@@ -215,7 +217,7 @@ def _lowered(number: int, scheduled: Func, job: CompileJob) -> Func:
         *([_dumper(job.dump, number)] if job.dump else []),
         *([verifying(LEADS_TO)] if check else []),
     ]
-    lowered = run_passes(lowering(job.target.facts), scheduled, observers)
+    lowered = run_passes(lowering(job.target.facts, job.options.without), scheduled, observers)
     if check:
         verify_func(lowered, "flat", after="lower")
     return lowered

@@ -54,6 +54,8 @@ def model_manifest(
         "kernels": [_kernel(kernel, [s for s in steps if s.kernel == kernel.number]) for kernel in kernels],
         "steps": [{"kernel": step.kernel, "nodes": list(step.group.origin)} for step in steps],
     }
+    left_out = {"without": job.options.without, "conservative": job.options.conservative}
+    content |= {name: list(values) for name, values in left_out.items() if values}
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 

@@ -18,6 +18,7 @@ from compiler.stages.device import device_plan
 from compiler.stages.dump import PLAN
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel, Step
+from compiler.stages.optional import SHARE_MEMORY
 from compiler.stages.text import plan_text
 
 
@@ -46,8 +47,8 @@ class Storage:
     lifetimes: tuple[Lifetime, ...] = ()
 
 
-def plan_storage(laid_out: LaidOut, steps: Sequence[Use]) -> Storage:
-    """Give every tensor that a step touches its slot."""
+def plan_storage(laid_out: LaidOut, steps: Sequence[Use], *, shared: bool = True) -> Storage:
+    """Give every tensor that a step touches its slot; `shared`: those not alive at once share memory."""
     graph, roots = laid_out.fused.graph, laid_out.roots
     fixed = {value: PlanArg(ArgKind.INPUT, number) for number, value in enumerate(graph.inputs)}
     for number, value in enumerate(graph.outputs):
@@ -66,6 +67,10 @@ def plan_storage(laid_out: LaidOut, steps: Sequence[Use]) -> Storage:
         for number, step in enumerate(steps)
         for n, size in enumerate(step.workspace)
     ]
+    if not shared:
+        tensors, work = (
+            [replace(item, first=0, last=len(steps)) for item in part] for part in (tensors, work)
+        )
     slots = dict(fixed)
     if graph.batch is None:
         plan, samples = plan_memory([*tensors, *work]), NO_MEMORY
@@ -101,7 +106,8 @@ def plan_model(
     graph, target = laid_out.fused.graph, job.target
     derived = {value: made for step in steps for value, made in step.derived.items()}
     constants = ConstantPool(graph.constants, derived)
-    storage = plan_storage(laid_out, [_use(step, kernels[step.kernel], graph) for step in steps])
+    uses = [_use(step, kernels[step.kernel], graph) for step in steps]
+    storage = plan_storage(laid_out, uses, shared=job.does(SHARE_MEMORY))
     plan_steps = []
     for number, step in enumerate(steps):
         kernel = kernels[step.kernel]

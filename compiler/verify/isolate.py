@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,35 +29,59 @@ def verify_library(
     `progress` is told of the runs that are done, in another thread. Raises CrashError if that process crashes
     or does not end in time, and what `check.verify_here` raises.
     """
+    where = str(request.library)
+    argv = python_module("compiler.verify.child")
+    done = run_child(argv, plain(request), timeout=timeout, progress=progress)
+    if done.returncode < 0:
+        raise CrashError(
+            f"the library crashed with {_signal_name(-done.returncode)}",
+            where=where,
+            why=_last_lines(done),
+            hint="this is a defect of the generated code: please report it with the model",
+        )
+    return _report(answer_in(done, "the verifying process", where))
+
+
+def python_module(name: str) -> list[str]:
+    """How a module is run as a program by the Python that runs us."""
+    return [sys.executable, "-P", "-m", name]
+
+
+def run_child(
+    argv: Sequence[str], request: object, *, timeout: float | None, progress: Progress
+) -> process.Completed:
+    """Run one of our own programs with a request on its standard input; see `child.serve`."""
     package_root = str(Path(__file__).resolve().parents[2])
     search = os.pathsep.join(
         dict.fromkeys([package_root, *filter(None, sys.path)])
     )  # what this process finds
-    done = process.run(
-        [sys.executable, "-P", "-m", "compiler.verify.child"],
+    return process.run(
+        argv,
         timeout=timeout,
         env=child_environment(PYTHONPATH=search),
-        input=json.dumps(plain(request)).encode(),
+        input=json.dumps(request).encode(),
         on_line=lambda line: _tell(line, progress),
     )
-    if done.returncode < 0:
-        raise CrashError(
-            f"the library crashed with {_signal_name(-done.returncode)}",
-            where=str(request.library),
-            why="\n".join(done.stderr.strip().splitlines()[-_TAIL_LINES:]),
-            hint="this is a defect of the generated code: please report it with the model",
-        )
+
+
+def answer_in(done: process.Completed, who: str, where: str) -> dict[str, Any]:
+    """What such a program answered; raises the error that it answered, InternalError where it did not."""
     try:
         answer = json.loads(next(line for line in done.stdout.splitlines() if not _is_progress(line)))
     except (ValueError, StopIteration) as error:
         raise InternalError(
-            "the verifying process ended without an answer",
-            where=str(request.library),
-            why="\n".join(done.stderr.strip().splitlines()[-_TAIL_LINES:]) or f"exit code {done.returncode}",
+            f"{who} ended without an answer",
+            where=where,
+            why=_last_lines(done) or f"exit code {done.returncode}",
         ) from error
     if "error" in answer:
-        raise _error(answer["error"])
-    return _report(answer)
+        raise error_of(answer["error"])
+    assert isinstance(answer, dict)
+    return answer
+
+
+def _last_lines(done: process.Completed) -> str:
+    return "\n".join(done.stderr.strip().splitlines()[-_TAIL_LINES:])
 
 
 def progress_line(doing: str, done: float, total: float) -> str:
@@ -80,7 +105,8 @@ def answer_of(error: TkError) -> dict[str, Any]:
     return {"error": {"kind": type(error).__name__, "code": int(error.code), **fields}}
 
 
-def _error(fields: dict[str, Any]) -> TkError:
+def error_of(fields: dict[str, Any]) -> TkError:
+    """The error that `answer_of` wrote."""
     kind = getattr(diagnostics, str(fields.pop("kind")), TkError)
     code = diagnostics.ExitCode(fields.pop("code"))
     what = fields.pop("what")

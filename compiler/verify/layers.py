@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import onnx
 
@@ -20,6 +19,7 @@ from compiler.frontend.proto import read_model
 from compiler.reports import CompileOptions
 from compiler.runtime.loader import Model
 from compiler.runtime.tensors import Array
+from compiler.verify.boundaries import boundaries
 from compiler.verify.check import compare_outputs, reference_outputs
 from compiler.verify.device import load_anywhere
 from compiler.verify.foreign import ForeignModel
@@ -41,7 +41,10 @@ def compare_layers(
 
     `progress` is told of the compile, which takes most of the time.
     """
-    names = _boundary_values(read_model(request.model), library.manifest)
+    proto = read_model(request.model)
+    outputs = {one.name for one in proto.graph.output}
+    kernels = boundaries(proto, library.manifest)
+    names = [one.value for one in kernels if one.value not in outputs]
     with private_directory("tk-layers") as directory:
         model = _write_exposed(request.model, names, directory)
         options = CompileOptions(
@@ -63,38 +66,6 @@ def compare_layers(
         expected = reference_outputs(reference, {**feeds, **bound}, request)
     kept = {name: actual[name] for name in names if name in actual}
     return tuple(compare_outputs(kept, expected, length, request.tolerance, tf32=options.tf32))
-
-
-def _boundary_values(model: onnx.ModelProto, manifest: Mapping[str, Any]) -> list[str]:
-    """Names of the values that the library's kernels end with, in order of execution, without its outputs."""
-    by_label = _labels(model)
-    outputs = {one.name for one in model.graph.output}
-    found: dict[str, None] = {}
-    for step in manifest["steps"]:
-        labels = (
-            f"makes {label.partition(', makes ')[2]}" if label[:1] == "(" else label
-            for label in step["nodes"]
-        )
-        places = [by_label[label] for label in labels if label in by_label]
-        if places:
-            _, name = max(places)
-            found[name] = None
-    return [name for name in found if name not in outputs]
-
-
-def _labels(model: onnx.ModelProto) -> dict[str, tuple[int, str]]:
-    """What the manifest calls a node -> its place in the file and its first output."""
-    labels = {}
-    for place, node in enumerate(model.graph.node):
-        if node.op_type == "Constant" or not node.output:
-            continue
-        label = node.name or _nameless(node)
-        labels[label] = (place, node.output[0])
-    return labels
-
-
-def _nameless(node: onnx.NodeProto) -> str:
-    return f"makes {', '.join(node.output)[:80]})"
 
 
 def _write_exposed(path: Path, names: Sequence[str], directory: Path) -> Path:

@@ -12,7 +12,7 @@ import pytest
 from tests.support.sources import ROOT, Source, violations
 
 SETTINGS = ("compiler/core/settings.py", "toolchain/settings.py")
-PROGRAMS = ("compiler/core/process.py", "compiler/core/companion.py")
+PROGRAMS = ("compiler/core/process.py", "compiler/core/companion.py", "compiler/core/forked.py")
 # file -> why it opens files for writing itself
 WRITERS = {
     "compiler/core/files.py": "the door",

@@ -27,6 +27,7 @@ LAYERS: dict[str, set[str]] = {
 LAYERS["verify"] = {*LAYERS, "stages", "pipeline"}
 LAYERS["tune"] = {*LAYERS}
 LAYERS["stages"] = {*LAYERS} - {"verify", "tune"}
+LAYERS["reduce"] = {*LAYERS, "pipeline"}
 LAYERS["pipeline"] = {*LAYERS}
 LAYERS["compile"] = {*LAYERS}
 LAYERS["inspect"] = {*LAYERS}
@@ -52,10 +53,10 @@ LAYERS_OF = {"compiler": LAYERS, "toolchain": toolchain_layers()}
 THIRD_PARTY: dict[str, set[str]] = {
     "numpy": {"compiler.graph", "compiler.frontend", "compiler.loops", "compiler.schedule",
               "compiler.runtime", "compiler.stages", "compiler.pipeline", "compiler.verify", "compiler.tune",
-              "toolchain.explain", "toolchain.tensors", "toolchain.zoo"},
+              "compiler.reduce", "toolchain.explain", "toolchain.tensors", "toolchain.zoo"},
     "ml_dtypes": {"compiler.graph", "compiler.frontend", "compiler.loops", "compiler.runtime",
                   "compiler.verify"},
-    "onnx": {"compiler.frontend", "compiler.verify", "toolchain.zoo"},
+    "onnx": {"compiler.frontend", "compiler.verify", "compiler.reduce", "toolchain.zoo"},
     "google": {"compiler.frontend"},  # protobuf, which onnx brings along
     "docker": {"toolchain.engine", "toolchain.containers", "toolchain.devices"},
     # One place downloads; the engine's SDK and two callers need its errors.

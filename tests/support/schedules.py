@@ -11,11 +11,9 @@ from compiler.loops.build import Builder
 from compiler.loops.interp import interpret
 from compiler.loops.ir import Const, Func, Select, all_of, const, maximum
 from compiler.loops.verify import verify_func
-from compiler.schedule.layout_changes import layouts_of
-from compiler.schedule.repack import repack
 from compiler.schedule.schedule import Schedule, replay
 from compiler.schedule.trace import Trace
-from tests.support.unpack import unpack
+from compiler.verify.interpreted import run_scheduled
 
 Array = np.ndarray[Any, Any]
 
@@ -45,16 +43,7 @@ def run_logical(
 
     Padding whose content does not matter is NaN: a result that depends on it shows. `races` watches memory.
     """
-    packed = {}
-    for name, array in inputs.items():
-        for layout in layouts_of(func, name):
-            array = repack(layout.index_map, array, np.nan if layout.pad is None else layout.pad)
-        packed[name] = array
-    outputs = interpret(func, packed, shuffle=shuffle, races=races)
-    for name in outputs:
-        for layout in reversed(layouts_of(func, name)):
-            outputs[name] = unpack(layout.index_map, outputs[name], layout.shape)
-    return outputs
+    return run_scheduled(func, inputs, shuffle, races=races)
 
 
 def assert_same(before: Func, after: Func, seed: int = 0) -> None:

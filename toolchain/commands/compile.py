@@ -65,6 +65,15 @@ def compile_options(
             help="Let matrix units round factors of f32 to tf32 (10 bits of fraction); NVIDIA from sm_80 on.",
         ),
     ] = False,
+    without: options.Without = None,
+    conservative: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--conservative",
+            metavar="DECISION",
+            help="Let a decision of schedules take its smallest option, to find a defect; repeatable.",
+        ),
+    ] = None,
     timings: Annotated[bool, typer.Option("--timings", help="Show the time of every stage.")] = False,
     record: Annotated[list[str] | None, typer.Option("--record", metavar="NAME=VALUE", hidden=True)] = None,
 ) -> compiler.CompileOptions:
@@ -83,6 +92,8 @@ def compile_options(
         start_from=start_from,
         timings=timings,
         tf32=tf32,
+        without=tuple(without or ()),
+        conservative=tuple(conservative or ()),
         environment=options.pairs("--record", record, str),
     )
 

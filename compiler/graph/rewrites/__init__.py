@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from compiler.core.passes import Pass, PassEvent, run_passes
 from compiler.graph.ir import Graph
@@ -24,27 +24,27 @@ from compiler.graph.rewrites.sink_shuffles import sink_shuffles
 
 PASSES: tuple[Pass[Graph], ...] = (
     Pass("fold-constants", fold_constants),
-    Pass("share-common", share_common),
-    Pass("recognise-norms", recognise_norms),
+    Pass("share-common", share_common, optional=True),
+    Pass("recognise-norms", recognise_norms, optional=True),
     Pass("canonicalise", canonicalise),
     Pass("drop-dead", drop_dead),
-    Pass("fold-batchnorm", fold_batchnorm),
-    Pass("move-slices", move_slices),
-    Pass("cancel-transposes", cancel_transposes),
-    Pass("simplify-reshapes", simplify_reshapes),
-    Pass("move-slices-again", move_slices),
-    Pass("cancel-transposes-again", cancel_transposes),
-    Pass("drop-dead-again", drop_dead),
-    Pass("share-common-again", share_common),
-    Pass("sink-shuffles", sink_shuffles),
-    Pass("drop-dead-shuffles", drop_dead),
-    Pass("explicit-pads", explicit_pads),
-    Pass("drop-dead-pads", drop_dead),
-    Pass("merge-pads", merge_pads),
-    Pass("hoist-pads", hoist_pads),
-    Pass("drop-dead-concats", drop_dead),
-    Pass("merge-pads-again", merge_pads),
-    Pass("part-concats", part_concats),
+    Pass("fold-batchnorm", fold_batchnorm, optional=True),
+    Pass("move-slices", move_slices, optional=True),
+    Pass("cancel-transposes", cancel_transposes, optional=True),
+    Pass("simplify-reshapes", simplify_reshapes, optional=True),
+    Pass("move-slices-again", move_slices, optional=True),
+    Pass("cancel-transposes-again", cancel_transposes, optional=True),
+    Pass("drop-dead-again", drop_dead, optional=True),
+    Pass("share-common-again", share_common, optional=True),
+    Pass("sink-shuffles", sink_shuffles, optional=True),
+    Pass("drop-dead-shuffles", drop_dead, optional=True),
+    Pass("explicit-pads", explicit_pads, optional=True),
+    Pass("drop-dead-pads", drop_dead, optional=True),
+    Pass("merge-pads", merge_pads, optional=True),
+    Pass("hoist-pads", hoist_pads, optional=True),
+    Pass("drop-dead-concats", drop_dead, optional=True),
+    Pass("merge-pads-again", merge_pads, optional=True),
+    Pass("part-concats", part_concats, optional=True),
     Pass("separate-outputs", separate_outputs),
     Pass("drop-dead-last", drop_dead),
 )
@@ -58,11 +58,18 @@ _PADS = frozenset({"explicit-pads", "merge-pads", "hoist-pads", "merge-pads-agai
 
 
 def rewrite_graph(
-    graph: Graph, observers: Sequence[Callable[[PassEvent[Graph]], None]] = (), *, pads: bool = True
+    graph: Graph,
+    observers: Sequence[Callable[[PassEvent[Graph]], None]] = (),
+    *,
+    pads: bool = True,
+    without: Collection[str] = (),
 ) -> Graph:
-    """Run all passes in order; without `pads`, windows go on reaching outside of what they read."""
-    passes = PASSES if pads else [item for item in PASSES if item.name not in _PADS]
-    return run_passes(passes, graph, observers)
+    """Run all passes in order but those named in `without`.
+
+    Without `pads`, windows go on reaching outside of what they read.
+    """
+    left_out = {*without, *(() if pads else _PADS)}
+    return run_passes([item for item in PASSES if item.name not in left_out], graph, observers)
 
 
 def canonical(graph: Graph) -> Graph:

@@ -19,13 +19,17 @@ from compiler.schedule.schedule import Schedule
 
 
 def schedule_func(
-    func: Func, layouts: Mapping[str, Layout], facts: TargetFacts, chooser: Chooser
+    func: Func, layouts: Mapping[str, Layout], facts: TargetFacts, chooser: Chooser, *, rules: bool = True
 ) -> Schedule:
-    """Schedule a kernel for a target; `layouts` has the layout of each parameter that is not row-major."""
+    """Schedule a kernel for a target; `layouts` has the layout of each parameter that is not row-major.
+
+    Without `rules` the loops of a processor stay as they are; those of threads need theirs.
+    """
     schedule = Schedule(func)
     inline_injective(schedule, repeat=facts.binds_threads)
     for name, layout in layouts.items():
         for index_map in layout.maps:
             schedule.transform_layout(name, index_map)
-    (schedule_threads if facts.binds_threads else schedule_vectors)(schedule, facts, chooser)
+    if rules or facts.binds_threads:
+        (schedule_threads if facts.binds_threads else schedule_vectors)(schedule, facts, chooser)
     return schedule

@@ -14,10 +14,9 @@ from compiler.loops.printer import print_func
 from compiler.loops.simplify import simplify
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.layout_changes import all_layouts, layouts_of
-from compiler.schedule.repack import _by_indices, repack
+from compiler.schedule.repack import _by_indices, repack, unpack
 from compiler.schedule.schedule import Schedule
 from tests.support.schedules import checked, conv_direct, padded_conv_pool, shape_of
-from tests.support.unpack import unpack
 
 
 def row() -> Func:

@@ -118,7 +118,7 @@ def test_a_defective_pass_is_named(work: Work, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_defective_rule_is_found(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(func: Func, *_: object) -> Schedule:
+    def broken(func: Func, *_: object, **__: object) -> Schedule:
         schedule = Schedule(func)
         schedule.func = widened(func, JOB.target.facts)
         return schedule

@@ -1,0 +1,161 @@
+"""Which pass of the compiler, or which decision of its schedules, is to blame for a fault."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from compiler.core.progress import Progress, Steps
+from compiler.reduce.candidate import Candidate, exposed
+from compiler.reduce.checker import FaultChecker, OutOfTimeError
+from compiler.reduce.differential import ALONE, OPERATOR, RENDER, first_difference, is_callable
+from compiler.reduce.report import CRASH, HANG, UNSUPPORTED, WRONG, Culprit, Fault
+from compiler.reduce.trial import COMPILING, OK, RUNNING, Outcome, record_values
+from compiler.stages.optional import (
+    BLOCK_LAYOUTS,
+    FUSION,
+    GRAPH_REWRITE,
+    IN_PLACE,
+    LAYOUT_CHOICE,
+    LOWERING_PASS,
+    OPTIONAL_PASSES,
+    SCHEDULING,
+    SHARE_MEMORY,
+)
+from compiler.targets import get_target
+
+_PLANS = (IN_PLACE, SHARE_MEMORY, BLOCK_LAYOUTS)
+"""What no interpreter runs: of these, one without which the fault is gone is to blame."""
+_FOLDERS = {
+    "frontend/": "import",
+    "graph/rewrites/": GRAPH_REWRITE,
+    "graph/fuse": FUSION,
+    "graph/": LAYOUT_CHOICE,
+    "schedule/": SCHEDULING,
+    "lower/": LOWERING_PASS,
+    "render/": RENDER,
+    "core/compilers.py": RENDER,
+}
+RUNTIME = "runtime"
+UNKNOWN = Culprit().kind
+_GONE = "the fault is gone without it"
+_ALL_RIGHT = "every step keeps the meaning, and kernels called one by one are right"
+
+
+def find_culprit(candidate: Candidate, fault: Fault, checker: FaultChecker, progress: Progress) -> Culprit:
+    """Who is to blame for what a model shows, by all means that suit the kind of fault."""
+    if fault.kind == UNSUPPORTED:
+        return Culprit(OPERATOR, fault.detail.partition(":")[0], fault.detail)
+    blame = _Blame(candidate, fault, checker, progress)
+    try:
+        return blame.find()
+    except OutOfTimeError:
+        return replace(blame.culprit, not_run=(*blame.culprit.not_run, "passes and decisions: no time left"))
+
+
+@dataclass(slots=True)
+class _Blame:
+    candidate: Candidate
+    fault: Fault
+    checker: FaultChecker
+    progress: Progress
+    culprit: Culprit = Culprit()  # noqa: RUF009 - frozen
+
+    def find(self) -> Culprit:
+        outcome = self.checker.outcome(self.candidate)
+        if _at_run(self.fault, outcome):
+            self._differential()
+            if self.culprit.kind == UNKNOWN:
+                self._from_the_plan(outcome)
+        elif outcome.where:
+            self.culprit = Culprit(_part(outcome), outcome.where, outcome.message)
+        self._leave_out(outcome)
+        return self.culprit
+
+    def _differential(self) -> None:
+        """The first step after which the meaning is another one."""
+        self.progress("comparing the steps of the compiler", 0, 0)
+        checker, candidate = self.checker, self.candidate
+        names = [name for node in candidate.nodes for name in node.output if name]
+        model = checker.place(exposed(candidate, names))
+        feeds = candidate.arrays(checker.store)
+        reference = checker.setup.reference
+        recorded = checker.forked(lambda _: record_values(model, names, feeds, reference, checker.store.put))
+        values = {name: np.asarray(checker.store.get(one)) for name, one in (recorded.answer or {}).items()}
+        model = checker.place(candidate)
+
+        def walk(tell: Any) -> dict[str, Any]:
+            found = first_difference(model, feeds, values, checker.setup, tell)
+            return {"culprit": None if found is None else asdict(found)}
+
+        done = checker.forked(walk)
+        if done.signal and not done.timed_out and done.told == ALONE:
+            self.culprit = Culprit(RENDER, "the text of a kernel", "it crashes when it is called by itself")
+        elif done.answer is None:
+            why = "it took too long" if done.timed_out else f"it ended by signal {done.signal}"
+            self._not_run(f"comparing the steps of the compiler, at {done.told or 'its start'}: {why}")
+        elif done.answer["culprit"] is not None:
+            self.culprit = _read(done.answer["culprit"])
+
+    def _leave_out(self, outcome: Outcome) -> None:
+        """Decisions with whose smallest option the fault is gone; passes, too, where nothing is known."""
+        known = self.culprit.kind != UNKNOWN
+        passes = () if known else tuple(OPTIONAL_PASSES)
+        steps = Steps(self.progress, "leaving passes out", len(passes) + len(outcome.decisions))
+        decisions = tuple(one for one in outcome.decisions if self._gone(steps, conservative=(one,)))
+        gone = tuple(one for one in passes if self._gone(steps, without=(*self.checker.setup.without, one)))
+        self.culprit = replace(self.culprit, passes=self.culprit.passes or gone, decisions=decisions)
+        if not known and (decisions or gone):
+            kind, name = ("decision", decisions[0]) if decisions else (OPTIONAL_PASSES[gone[-1]], gone[-1])
+            self.culprit = replace(self.culprit, kind=kind, name=name, evidence=_GONE)
+
+    def _gone(self, steps: Steps, **changes: Any) -> bool:
+        """Whether the model is right with a change."""
+        found = self.checker.outcome(self.candidate, **changes)
+        steps.advance()
+        return found.kind == OK
+
+    def _from_the_plan(self, outcome: Outcome) -> None:
+        """Every step keeps the meaning, and kernels are right one by one: plan, decision or runtime."""
+        setup, decisions = self.checker.setup, outcome.decisions
+        steps = Steps(self.progress, "leaving plans out", len(_PLANS) + len(decisions) + 1)
+        gone = tuple(one for one in _PLANS if self._gone(steps, without=(*setup.without, one)))
+        alone = [one for one in gone if one != BLOCK_LAYOUTS]
+        if not alone and any(self._gone(steps, conservative=(one,)) for one in decisions):
+            return  # a decision is to blame, which is told later; without blocks there may be less to decide
+        if gone:
+            name = (alone or gone)[0]
+            self.culprit = Culprit(OPTIONAL_PASSES[name], name, _GONE, gone, (), self.culprit.not_run)
+        elif self.culprit.not_run:
+            return
+        elif self._gone(steps, threads=1):
+            self.culprit = Culprit(RUNTIME, "threads", "it is right with one thread")
+        else:
+            self.culprit = Culprit(RUNTIME, "plan or runtime", _ALL_RIGHT)
+            if not is_callable(get_target(setup.target, setup.arch)):
+                self.culprit = Culprit(RENDER, "text, plan or runtime", "every step keeps the meaning")
+                self._not_run("calling kernels one by one: they are no code of this machine's processor")
+
+    def _not_run(self, what: str) -> None:
+        self.culprit = replace(self.culprit, not_run=(*self.culprit.not_run, what))
+
+
+def _at_run(fault: Fault, outcome: Outcome) -> bool:
+    """Whether it is what runs that is wrong, not the compile."""
+    return fault.kind == WRONG or (fault.kind in (CRASH, HANG) and RUNNING in outcome.detail)
+
+
+def _part(outcome: Outcome) -> str:
+    """The kind of part that an error while compiling came from: of the pass, or of the file."""
+    passes, _, file = outcome.where.rpartition(" at ")
+    first = passes.partition(",")[0]
+    if first in OPTIONAL_PASSES:
+        return OPTIONAL_PASSES[first]
+    return next((kind for folder, kind in _FOLDERS.items() if file.startswith(folder)), COMPILING)
+
+
+def _read(data: dict[str, Any]) -> Culprit:
+    lists = {name: tuple(data[name]) for name in ("passes", "decisions", "not_run")}
+    return Culprit(**{**data, **lists})

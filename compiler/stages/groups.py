@@ -1,0 +1,26 @@
+"""From the canonical graph to groups of operators in their layouts, as the job's target and options ask."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compiler.graph.convert import LaidOut, lay_out
+from compiler.graph.fuse import MOST_NODES, FusedGraph, fuse
+from compiler.graph.fuse_attention import fuse_attention
+from compiler.graph.ir import Graph
+from compiler.stages.job import CompileJob
+from compiler.stages.layout_costs import TargetLayoutCosts
+from compiler.stages.optional import BLOCK_LAYOUTS, FUSE, FUSE_ATTENTION, IN_PLACE
+
+
+def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
+    """The graph cut into groups, each one kernel."""
+    fused = fuse(graph, MOST_NODES if job.does(FUSE) else 1)
+    joins = job.does(FUSE_ATTENTION) and job.does(FUSE) and not job.target.facts.binds_threads
+    return fuse_attention(fused) if joins else fused
+
+
+def laid_out_groups(fused: FusedGraph, job: CompileJob) -> LaidOut:
+    """The groups, and how each tensor between them lies in memory."""
+    laid_out = lay_out(fused, TargetLayoutCosts(job.target.facts), blocks=job.does(BLOCK_LAYOUTS))
+    return replace(laid_out, in_place=job.does(IN_PLACE))
