@@ -205,6 +205,7 @@ def test_the_same_library_gives_the_same_bytes(
         (("--format", "oci", "--tag", "No Name"), "cannot be the name of an image"),
         (("--format", "oci", "--push", "registry/x"), "cannot be the name of an image"),
         (("--format", "tar", "--load"), "a package of the format tar is no image"),
+        (("--engine", "podman"), "a package of the format dir is no image"),
         (("--seed", "1"), "a package of the format dir is no image"),
     ],
 )

@@ -120,6 +120,26 @@ def test_a_slim_image(
     engine.api.remove_image(reference)
 
 
+def test_it_is_pushed(docker_engine: TestEngine, registry: str, tmp_path: Path, own_cache: Path) -> None:
+    """To a registry, from where another engine would pull it by the digest that is reported."""
+    for words in (("zoo", "make", "mnist"), ("compile", "mnist.onnx")):
+        assert command.tk(*words, cwd=tmp_path).code == 0
+    pushed = f"{registry}/team/mnist:1"
+    words = ("--format", "oci", "--push", pushed, "--docker-host", docker_engine.url, "--json")
+    done = command.tk("package", "mnist.so", *words, cwd=tmp_path)
+    assert done.code == 0, done.err
+    image = done.json["image"]
+    assert "self test passed" in image["self_test"]
+    assert done.json["path"] is None
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["mnist.onnx", "mnist.so"]
+    engine = docker_engine.open()
+    engine.api.remove_image(image["reference"])
+    assert engine.image(pushed) is None
+    engine.api.pull(image["pushed"])
+    assert (engine.image(image["pushed"]) or {})["Config"]["Entrypoint"] == ["/usr/bin/tk-run"]
+    engine.api.remove_image(image["pushed"])
+
+
 def test_its_self_test_can_fail(case: Case, docker_engine: TestEngine, tmp_path: Path) -> None:
     """With other outputs stored than those of the model, on a library that lies elsewhere."""
     reference = f"tk-test/{case.name}:2"

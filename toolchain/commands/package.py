@@ -129,14 +129,14 @@ def package_command(
     from toolchain.deploy.package import chosen_format, default_output, make_package
 
     kind = chosen_format(file_format, output)
-    if kind != "oci" and image != image_wishes():
+    if kind != "oci" and (image, engine) != (image_wishes(), common.ANY_ENGINE):
         raise compiler.UsageError(
             f"a package of the format {kind} is no image",
-            where="--tag, --input, --seed, --load, --push",
+            where="--tag, --input, --seed, --load, --push, --engine, --docker-host",
             hint="--format oci",
         )
     with _library_of(options.existing_file(file), settings) as path, progress_bar(f"packaging {file.name}"):
-        name = about.name or plain_stem(file)
+        name = about.name or _plain_stem(file)
         library = read_library(path, name=name, version=about.version, licence=about.licence)
         place = default_output(library, kind, output)
         options.check_folder(place)
@@ -152,7 +152,7 @@ def package_command(
     _show(report, dry_run=dry_run)
 
 
-def plain_stem(file: Path) -> str:
+def _plain_stem(file: Path) -> str:
     """The name of a model's or library's package by its file's."""
     from toolchain.deploy.library import plain_name
 
