@@ -201,17 +201,23 @@ def _draw_bars(axis: Axes, panel: BarPanel, reference: float | None) -> None:
     axis.set_axisbelow(True)
     right = [_end(one) for one in bars]
     axis.set_xlim(0, max([*right, reference or 0.0, 1e-9]) * 1.14)
+    values, places = [one.value for one in bars], range(len(bars))
+    axis.barh(places, values, height=0.66, color=[_SERIES[one.series % len(_SERIES)][0] for one in bars])
+    axis.errorbar(values, places, xerr=_reach(bars), fmt="none", ecolor=_INK[0], capsize=3, elinewidth=1)
     for place, one in enumerate(bars):
-        axis.barh(place, one.value, height=0.66, color=_SERIES[one.series % len(_SERIES)][0])
-        if one.low is not None and one.high is not None:
-            reach = [[max(0.0, one.value - one.low)], [max(0.0, one.high - one.value)]]
-            axis.errorbar(one.value, place, xerr=reach, color=_INK[0], capsize=3, linewidth=1)
         axis.annotate(
             f"{one.value:.3g}" + (" (worse)" if one.alarming else ""), (_end(one), place), (4, 0),
             textcoords="offset points", va="center", fontsize=8, color=_ALARM[0] if one.alarming else _INK[0],
         )  # fmt: skip
     if reference is not None:
         axis.axvline(reference, color=_INK[0], linewidth=1, linestyle="--")
+
+
+def _reach(shown: Sequence[Bar | LinePoint]) -> list[list[float]]:
+    """How far intervals reach below and above their values; NaN where there is none."""
+    below = [math.nan if one.low is None else max(0.0, one.value - one.low) for one in shown]
+    above = [math.nan if one.high is None else max(0.0, one.high - one.value) for one in shown]
+    return [below, above]
 
 
 def _end(bar: Bar) -> float:
@@ -224,11 +230,9 @@ def _draw_lines(axis: Axes, chart: LineChart) -> None:
         colour = _SERIES[number % len(_SERIES)][0]
         points = [one for one in line.points if math.isfinite(one.value)]
         steps, values = [one.step for one in points], [one.value for one in points]
-        reach = [[max(0.0, one.value - one.low) for one in points],
-                 [max(0.0, one.high - one.value) for one in points]]  # fmt: skip
         style = ("-", "--", ":", "-.")[number // len(_SERIES) % 4]
-        axis.errorbar(steps, values, yerr=reach, color=colour, linestyle=style, marker="o", markersize=4,
-                      linewidth=1.4, capsize=3, label=_label(line.label))  # fmt: skip
+        axis.errorbar(steps, values, yerr=_reach(points), color=colour, linestyle=style, marker="o",
+                      markersize=4, linewidth=1.4, capsize=3, label=_label(line.label))  # fmt: skip
         worse = [one for one in points if one.alarming]
         axis.plot([one.step for one in worse], [one.value for one in worse], "o", markersize=11,
                   markerfacecolor="none", markeredgecolor=_ALARM[0], markeredgewidth=1.6)  # fmt: skip

@@ -54,6 +54,7 @@ _COMMANDS = {
     "package": "package:package_command",
     "matrix": "matrix:app",
     "view": "view:view_command",
+    "report": "report:report_command",
     "targets": "targets:targets_command",
     "image": "image.app:app",
     "doctor": "doctor:doctor_command",

@@ -75,6 +75,7 @@ THIRD_PARTY: dict[str, set[str]] = {
     "jinja2": {"toolchain.images", "toolchain.workflows", "toolchain.pages"},
     "markupsafe": {"toolchain.pages"},  # comes with jinja2
     "matplotlib": {"toolchain.charts"},
+    "openpyxl": {"toolchain.report"},
     "dockerfile_parse": {"toolchain.lint", "toolchain.images"},
     "filelock": {"toolchain.exclusive"},
     "typer": {"toolchain.main", "toolchain.reference", "toolchain.options", "toolchain.commands",

@@ -43,7 +43,9 @@
     }
   };
 
-  // Fields of a group: a search in the rows' text; a select whose data-among names an attribute of rows, a list
+  const wordsOf = (row) => `${row.textContent} ${row.dataset.words ?? ""}`.toLowerCase();
+
+  // Fields of a group: a search in the rows' text and data-words; a select whose data-among names an attribute of rows, a list
   // of words one of which must be the choice; a select with data-columns, which leaves one column beside the first.
   const makeFilterable = (group) => {
     const table = document.getElementById(group.dataset.filters);
@@ -51,7 +53,7 @@
     const count = group.querySelector("output");
     const fits = (row, field) => {
       if (field.value === "" || "columns" in field.dataset) return true;
-      if (!("among" in field.dataset)) return row.textContent.toLowerCase().includes(field.value.toLowerCase());
+      if (!("among" in field.dataset)) return wordsOf(row).includes(field.value.toLowerCase());
       return (row.dataset[field.dataset.among] ?? "").split(" ").includes(field.value);
     };
     const apply = () => {

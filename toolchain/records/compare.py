@@ -79,10 +79,14 @@ def compare_trials(before: Mapping[Cell, CellTrials], after: Mapping[Cell, CellT
             continue
         timed += 1
         if speed := latency_change(old.latency, new.latency):
-            changes.append(CellChange(cell, speed, old, new, new.latency.p50_ms / old.latency.p50_ms))
+            changes.append(CellChange(cell, speed, old, new, _ratio(old.latency, new.latency)))
     order = list(ChangeKind)
     changes.sort(key=lambda one: (order.index(one.kind), one.cell))
     return RecordComparison(tuple(changes), len(cells) - len({one.cell for one in changes}), timed, undecided)
+
+
+def _ratio(before: Latency, after: Latency) -> float | None:
+    return after.p50_ms / before.p50_ms if before.p50_ms else None
 
 
 def latency_change(before: Latency, after: Latency) -> ChangeKind | None:

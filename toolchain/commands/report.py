@@ -1,0 +1,220 @@
+"""`tk report`: records as page, table, workbook, test results or chart, and what changed between two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import compiler
+from toolchain import console, options
+from toolchain.progress import progress_bar
+from toolchain.records.record import Record
+from toolchain.records.store import RecordStore, default_records, read_record
+
+_FORMS = "html, markdown, xlsx, junit, csv, json, png, svg"
+
+
+def report_command(
+    records: Annotated[
+        Path | None,
+        typer.Argument(metavar="RECORDS", help="A folder of records, or one record; default: this user's."),
+    ] = None,
+    form: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--format",
+            metavar="KIND",
+            help=f"{_FORMS}; several with commas between them or by repeating the option; default: by the "
+            "end of FILE, else markdown.",
+        ),
+    ] = None,
+    output: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "-o",
+            "--output",
+            metavar="FILE",
+            help="Where to write; repeatable. With one FILE and several formats each gets its own end; "
+            "default: standard output, for what is text.",
+        ),
+    ] = None,
+    network: Annotated[
+        list[str] | None,
+        typer.Option("--network", metavar="NAME", help="Only this network or revision; repeatable."),
+    ] = None,
+    run: Annotated[
+        list[str] | None,
+        typer.Option("--run", metavar="RUN", help="Only the records of this run; repeatable."),
+    ] = None,
+    baseline: Annotated[
+        str,
+        typer.Option("--baseline", metavar="NAME", help="Show speed-ups to this target, or to this engine."),
+    ] = "",
+    compare: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            "--compare",
+            metavar="OLD NEW",
+            help="What changed between two folders of records, or two runs: as markdown or json.",
+        ),
+    ] = None,
+    json: options.Json = False,
+) -> None:
+    """Show what was tried on which target: as a table, a page, a workbook, test results or a chart.
+
+    With --compare the exit code is 1 when something fails that passed before, or got slower beyond both
+    confidence intervals.
+    """
+    if compare is not None:
+        _compare(records, compare, network or [], form, output, json=json)
+        return
+    wanted = _wanted(form, output, json=json)
+    found = _chosen(_read(records or default_records()), network or [], run or [])
+    from toolchain.report.content import make_report
+    from toolchain.report.plain import json_report
+    from toolchain.report.write import report_as
+
+    report = make_report(found, baseline)
+    for kind, path in wanted:
+        with progress_bar(f"writing {kind}") as progress:
+            content = report_as(kind, report, network or [], progress=progress)
+        if path is None:
+            console.data(content.decode().rstrip("\n"))
+        else:
+            compiler.write_atomic(path, content)
+            console.talk(f"{kind}: {path}")
+    if json:
+        console.data_json(json_report(report))
+
+
+def _wanted(
+    form: Sequence[str] | None, output: Sequence[Path] | None, *, json: bool
+) -> list[tuple[str, Path | None]]:
+    """Each form with its file; None stands for standard output. Raises UsageError for what does not fit."""
+    from toolchain.report.write import SUFFIXES, TEXT_FORMS
+
+    kinds = [one for text in form or () for one in text.split(",")]
+    paths = list(output or ())
+    for one in kinds:
+        if one not in SUFFIXES:
+            hint = compiler.did_you_mean(one, SUFFIXES) or f"one of {', '.join(SUFFIXES)}"
+            raise compiler.UsageError(f"unknown format `{one}`", where="--format", hint=hint)
+    for path in paths:
+        options.check_file(path)
+    if not paths:
+        return _to_standard_output(kinds, TEXT_FORMS, json=json)
+    if not kinds:
+        return [(_kind_of(path), path) for path in paths]
+    if len(paths) > 1:
+        raise compiler.UsageError(
+            "several files and --format", where="-o", hint="the end of each file's name says its format"
+        )
+    if len(kinds) == 1:
+        return [(kinds[0], paths[0])]
+    stem = paths[0].with_suffix("") if paths[0].suffix in SUFFIXES.values() else paths[0]
+    return [(one, stem.with_name(stem.name + SUFFIXES[one])) for one in dict.fromkeys(kinds)]
+
+
+def _to_standard_output(
+    kinds: Sequence[str], text_forms: frozenset[str], *, json: bool
+) -> list[tuple[str, Path | None]]:
+    if json and not kinds:
+        return []
+    if json or len(kinds) > 1 or not text_forms.issuperset(kinds):
+        raise compiler.UsageError(
+            f"{', '.join(kinds)}: not all of it can go to standard output",
+            where="--format",
+            hint="name a file with -o",
+        )
+    return [(kinds[0] if kinds else "markdown", None)]
+
+
+def _kind_of(path: Path) -> str:
+    from toolchain.report.write import SUFFIXES
+
+    kind = next((one for one, suffix in SUFFIXES.items() if path.suffix.lower() == suffix), "")
+    if not kind:
+        ends = ", ".join(SUFFIXES.values())
+        raise compiler.UsageError("the format is not clear", where=f"-o {path}", hint=f"end it in {ends}")
+    return kind
+
+
+def _read(place: Path) -> tuple[Record, ...]:
+    """The records of a folder, or one; raises BadInputError where there are none."""
+    if place.is_file():
+        return (read_record(place),)
+    store = RecordStore(place)
+    found = store.read()
+    for path, why in list(store.broken.items())[:3]:
+        console.warn(f"left out: {path}: {why}")
+    if len(store.broken) > 3:
+        console.warn(f"left out: {compiler.counted(len(store.broken) - 3, 'more record')}")
+    if not found:
+        why = "" if place.exists() else "there is no such folder"
+        raise compiler.BadInputError(
+            "no records", where=str(place), why=why, hint="name a folder that has some"
+        )
+    return found
+
+
+def _chosen(records: Sequence[Record], networks: Sequence[str], runs: Sequence[str]) -> list[Record]:
+    """Records of these networks, revisions and runs; raises UsageError for one that none is of."""
+    for option, asked, known in (
+        (
+            "--network",
+            networks,
+            {n for one in records for n in (one.subject.network, one.subject.revision) if n},
+        ),
+        ("--run", runs, {one.run for one in records if one.run}),
+    ):
+        for name in asked:
+            if name not in known:
+                hint = compiler.did_you_mean(name, known) or f"there are {compiler.some(sorted(known))}"
+                raise compiler.UsageError(f"no record of `{name}`", where=option, hint=hint)
+    return [
+        one
+        for one in records
+        if (not networks or {one.subject.network, one.subject.revision} & set(networks))
+        and (not runs or one.run in runs)
+    ]
+
+
+def _compare(
+    records: Path | None,
+    sides: tuple[str, str],
+    networks: Sequence[str],
+    form: Sequence[str] | None,
+    output: Sequence[Path] | None,
+    *,
+    json: bool,
+) -> None:
+    """Write what changed between two folders or runs."""
+    from toolchain.records.compare import compare_records
+    from toolchain.report.markdown import markdown_comparison
+    from toolchain.report.plain import json_comparison, json_text
+
+    wanted = [("json", None)] if json and not output else _wanted(form, output, json=False)
+    if others := [kind for kind, _ in wanted if kind not in ("markdown", "json")]:
+        raise compiler.UsageError(
+            f"a comparison is no {others[0]}", where="--compare", hint="markdown or json"
+        )
+    before, after = (_chosen(_side(records, one), networks, []) for one in sides)
+    found = compare_records(before, after)
+    for kind, path in wanted:
+        text = json_text(json_comparison(found)) if kind == "json" else markdown_comparison(found)
+        if path is None:
+            console.data(text.rstrip("\n"))
+        else:
+            compiler.write_atomic(path, text)
+    if found.regressions:
+        raise typer.Exit(compiler.ExitCode.DIFFERENCES)
+
+
+def _side(records: Path | None, name: str) -> Sequence[Record]:
+    """The records of one side: a folder or a file of that name, else a run."""
+    if Path(name).exists():
+        return _read(Path(name))
+    return _chosen(_read(records or default_records()), [], [name])
