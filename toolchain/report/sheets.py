@@ -98,13 +98,15 @@ def _summary_sheets(book: Workbook, report: RecordReport) -> None:
 
 
 def _sheet(book: Workbook, title: str, header: Sequence[str], rows: Sequence[Sequence[Value]]) -> Worksheet:
+    from openpyxl.utils import get_column_letter
+
     sheet: Worksheet = book.create_sheet(_title(title, {one.casefold() for one in book.sheetnames}))
     for number, row in enumerate([header, *rows], 1):
         for column, value in enumerate(row, 1):
             _put(sheet, number, column, value)
     for column, cells in enumerate(zip(header, *rows, strict=True), 1):
         width = max(len(str(one)) for one in cells if one is not None)
-        sheet.column_dimensions[sheet.cell(1, column).column_letter].width = min(width + 2, _WIDEST_COLUMN)
+        sheet.column_dimensions[get_column_letter(column)].width = min(width + 2, _WIDEST_COLUMN)
     sheet.freeze_panes = "B2"
     if rows:
         sheet.auto_filter.ref = sheet.dimensions
