@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import Result
-from tests.support.records import store_of, trial
+from tests.support.records import START, store_of, trial
+from toolchain.matrix.runs import PlannedCell, RunDocument, RunStore
 from toolchain.records.record import State
 
 Tk = Callable[..., Result]
@@ -18,12 +19,16 @@ Tk = Callable[..., Result]
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     records = [
-        trial("mnist", "cpu", ms=2.0, run="one"),
-        trial("mnist", "cpu", ms=3.0, run="two"),
-        trial("resnet", "cpu", State.VERIFIED, run="one", revision="resnet50-v1-7"),
-        trial("resnet", "cpu", State.NOT_RUN, run="two", revision="resnet50-v1-7", why="no time"),
+        trial("mnist", "cpu", ms=2.0, run="one", key="a"),
+        trial("mnist", "cpu", ms=3.0, run="two", key="b"),
+        trial("resnet", "cpu", State.VERIFIED, run="one", key="c", revision="resnet50-v1-7"),
+        trial("resnet", "cpu", State.NOT_RUN, run="two", key="d", revision="resnet50-v1-7", why="no time"),
     ]
-    return store_of(tmp_path / "records", records)
+    folder = store_of(tmp_path / "records", records)
+    for run, keys in (("one", "ac"), ("two", "bd")):
+        cells = tuple(PlannedCell(title=key, keys=(key,)) for key in keys)
+        RunStore(folder).begin(RunDocument(id=run, started=START, cells=cells))
+    return folder
 
 
 def test_a_table_is_the_default(tk: Tk, store: Path) -> None:
@@ -42,7 +47,8 @@ def test_formats_by_name_and_by_the_end_of_the_file(tk: Tk, store: Path, tmp_pat
     assert (tmp_path / "x.xml").read_text().startswith("<testsuites")
     assert json.loads((tmp_path / "x.json").read_text())["schema_version"] == 1
     assert len(tk("report", store, "--json", "-o", "c.csv").json["cells"]) == 2
-    assert tk("report", store, "--format", "csv", "--run", "one").out.count("\n") == 3
+    assert tk("report", store, "--format", "csv", "--run", "one").out.count("verified") == 2
+    assert "not-run,no time" in tk("report", store, "--format", "csv", "--run", "last").out
 
 
 @pytest.mark.parametrize(
@@ -55,7 +61,7 @@ def test_formats_by_name_and_by_the_end_of_the_file(tk: Tk, store: Path, tmp_pat
         (["-o", "a.csv", "-o", "b.csv", "--format", "csv"], 2, "several files"),
         (["-o", "missing/x.csv"], 2, "the folder of the result does not exist"),
         (["--network", "mnits"], 2, "did you mean 'mnist'?"),
-        (["--run", "three"], 2, "no record of `three`"),
+        (["--run", "three"], 2, "no run is called 'three'"),
         (["--baseline", "cpuu"], 2, "did you mean 'cpu'?"),
         (["--compare", "one", "two", "-o", "x.html"], 2, "a comparison is no html"),
     ],

@@ -46,8 +46,10 @@ def report_command(
         typer.Option("--network", metavar="NAME", help="Only this network or revision; repeatable."),
     ] = None,
     run: Annotated[
-        list[str] | None,
-        typer.Option("--run", metavar="RUN", help="Only the records of this run; repeatable."),
+        str | None,
+        typer.Option(
+            "--run", metavar="RUN", help="What this run found: `last`, `before`, the beginning of its name."
+        ),
     ] = None,
     baseline: Annotated[
         str,
@@ -58,7 +60,7 @@ def report_command(
         typer.Option(
             "--compare",
             metavar="OLD NEW",
-            help="What changed between two folders of records, or two runs: as markdown or json.",
+            help="What changed between two runs (as for --run), or folders of records: as markdown or json.",
         ),
     ] = None,
     json: options.Json = False,
@@ -72,7 +74,7 @@ def report_command(
         _compare(records, compare, network or [], form, output, json=json)
         return
     wanted = _wanted(form, output, json=json)
-    found = _chosen(_read(records or default_records()), network or [], run or [])
+    found = _of_networks(_records(records or default_records(), run), network or [])
     from toolchain.report.content import make_report
     from toolchain.report.plain import json_report
     from toolchain.report.write import report_as
@@ -160,25 +162,24 @@ def _read(place: Path) -> tuple[Record, ...]:
     return found
 
 
-def _chosen(records: Sequence[Record], networks: Sequence[str], runs: Sequence[str]) -> list[Record]:
-    """Records of these networks, revisions and runs; raises UsageError for one that none is of."""
-    for option, asked, known in (
-        (
-            "--network",
-            networks,
-            {n for one in records for n in (one.subject.network, one.subject.revision) if n},
-        ),
-        ("--run", runs, {one.run for one in records if one.run}),
-    ):
-        for name in asked:
-            if name not in known:
-                hint = compiler.did_you_mean(name, known) or f"there are {compiler.some(sorted(known))}"
-                raise compiler.UsageError(f"no record of `{name}`", where=option, hint=hint)
+def _records(place: Path, run: str | None) -> Sequence[Record]:
+    """The records in a place, or what a run of it found; raises UsageError for a run that is not there."""
+    if run is None:
+        return _read(place)
+    from toolchain.matrix.runs import records_named
+
+    return records_named(run, RecordStore(place))
+
+
+def _of_networks(records: Sequence[Record], networks: Sequence[str]) -> list[Record]:
+    """Records of these networks and revisions; raises UsageError for one that none is of."""
+    known = {name for one in records for name in (one.subject.network, one.subject.revision) if name}
+    for name in networks:
+        if name not in known:
+            hint = compiler.did_you_mean(name, known) or f"there are {compiler.some(sorted(known))}"
+            raise compiler.UsageError(f"no record of `{name}`", where="--network", hint=hint)
     return [
-        one
-        for one in records
-        if (not networks or {one.subject.network, one.subject.revision} & set(networks))
-        and (not runs or one.run in runs)
+        one for one in records if not networks or {one.subject.network, one.subject.revision} & set(networks)
     ]
 
 
@@ -201,7 +202,7 @@ def _compare(
         raise compiler.UsageError(
             f"a comparison is no {others[0]}", where="--compare", hint="markdown or json"
         )
-    before, after = (_chosen(_side(records, one), networks, []) for one in sides)
+    before, after = (_of_networks(_side(records, one), networks) for one in sides)
     found = compare_records(before, after)
     for kind, path in wanted:
         text = json_text(json_comparison(found)) if kind == "json" else markdown_comparison(found)
@@ -214,7 +215,7 @@ def _compare(
 
 
 def _side(records: Path | None, name: str) -> Sequence[Record]:
-    """The records of one side: a folder or a file of that name, else a run."""
+    """The records of one side: a folder or a file of that name, else what a run found."""
     if Path(name).exists():
         return _read(Path(name))
-    return _chosen(_read(records or default_records()), [], [name])
+    return _records(records or default_records(), name)
