@@ -14,8 +14,9 @@ from toolchain.records.record import FAILED, PASSED, Latency, Record, State
 
 _FAMILIES = ("mnist", "alexnet", "caffenet", "densenet", "efficientnet", "inception", "googlenet",
              "mobilenet", "rcnn", "resnet", "shufflenet", "squeezenet", "vgg", "zfnet")  # fmt: skip
-_LANGUAGES = {"cuda": "cuda", "rocm": "rocm", "sycl": "SYCL", "opencl": "OpenCL"}
-_VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "hygon": "Hygon", "intel": "Intel", "cpu": "CPU"}
+# In the order of the team's table; a vendor's own language comes before them, and is written as it is.
+_LANGUAGES = {"sycl": "SYCL", "opencl": "OpenCL"}
+_VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "hygon": "Hygon", "intel": "Intel"}
 _WORST_LAST = tuple(State)
 
 
@@ -29,7 +30,7 @@ class Speed:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class ReportCell:
     """One cell of the report. name: of the model, with what tells it apart from the same model beside it."""
 
     name: str
@@ -64,8 +65,8 @@ class FamilyCell:
     """A family on a target. state: of most of its trials; exceptions: all others."""
 
     state: State
-    exceptions: tuple[Trial, ...]
-    trials: tuple[Trial, ...]
+    exceptions: tuple[ReportCell, ...]
+    trials: tuple[ReportCell, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +76,14 @@ class Bug:
     issue: str
     cause: str
     action: str
-    cells: tuple[tuple[Trial, str], ...]
+    cells: tuple[tuple[ReportCell, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordReport:
     """All that is reported. baseline: what speeds are relative to, or empty."""
 
-    trials: tuple[Trial, ...]
+    trials: tuple[ReportCell, ...]
     families: tuple[str, ...]
     targets: tuple[str, ...]
     table: Mapping[tuple[str, str], FamilyCell]
@@ -96,7 +97,7 @@ class RecordReport:
         return {state: found[state] for state in State if found[state]}
 
     @property
-    def problems(self) -> tuple[Trial, ...]:
+    def problems(self) -> tuple[ReportCell, ...]:
         """The cells that failed."""
         return tuple(one for one in self.trials if one.state in FAILED)
 
@@ -107,14 +108,14 @@ def make_report(records: Iterable[Record], baseline: str = "") -> RecordReport:
     names = _names(cells)
     speeds = _speeds(cells, baseline) if baseline else {}
     trials = [
-        Trial(names[cell], one.result.subject.family or cell.network, one, speeds.get(cell),
+        ReportCell(names[cell], one.result.subject.family or cell.network, one, speeds.get(cell),
               any(slower for _, _, slower in timed_history(one)[-1:]))
         for cell, one in cells.items()
     ]  # fmt: skip
     families = _in_order({one.family for one in trials}, _FAMILIES)
     targets = tuple(sorted({one.cell.target for one in trials}, key=_target_order))
     trials.sort(key=lambda one: (families.index(one.family), targets.index(one.cell.target), one.cell))
-    grouped: dict[tuple[str, str], list[Trial]] = defaultdict(list)
+    grouped: dict[tuple[str, str], list[ReportCell]] = defaultdict(list)
     for one in trials:
         grouped[one.family, one.cell.target].append(one)
     table = {place: _family_cell(group) for place, group in grouped.items()}
@@ -128,9 +129,11 @@ def target_title(target: str) -> str:
 
 
 def language_number(target: str) -> int:
-    """The number of a target's language, by which charts colour it."""
-    language = target.partition("-")[0]
-    return [*_LANGUAGES].index(language) if language in _LANGUAGES else len(_LANGUAGES)
+    """By which charts colour a target: a vendor's own language, one of all, or this machine's cores."""
+    language, _, vendor = target.partition("-")
+    if language in _LANGUAGES:
+        return 1 + [*_LANGUAGES].index(language)
+    return 0 if vendor else 1 + len(_LANGUAGES)
 
 
 def timed_history(trials: CellTrials) -> tuple[tuple[Record, Latency, bool], ...]:
@@ -161,9 +164,12 @@ def _in_order(names: Iterable[str], first: Sequence[str]) -> tuple[str, ...]:
 
 def _target_order(target: str) -> tuple[int, int, str]:
     """By vendor, then by language, as in the team's table; this machine's cores come first."""
-    vendors, (language, _, vendor) = [*_VENDORS], target.partition("-")
-    place = vendors.index(vendor) if vendor in vendors[:-1] else -1
-    return (place, [*_LANGUAGES].index(language) if language in _LANGUAGES else -1, target)
+    language, _, vendor = target.partition("-")
+    return (_place_in(_VENDORS, vendor), _place_in(_LANGUAGES, language), target)
+
+
+def _place_in(known: Mapping[str, str], name: str) -> int:
+    return [*known].index(name) if name in known else -1
 
 
 def _names(cells: Mapping[Cell, CellTrials]) -> dict[Cell, str]:
@@ -187,7 +193,7 @@ def _name(cell: Cell, group: Sequence[Cell]) -> str:
     return f"{cell.model} ({', '.join(apart)})" if apart else cell.model
 
 
-def _family_cell(trials: Sequence[Trial]) -> FamilyCell:
+def _family_cell(trials: Sequence[ReportCell]) -> FamilyCell:
     """The state that most have stands for the family; among equals one that passed, then the weaker one."""
     counts = Counter(one.state for one in trials)
     state = max(counts, key=lambda one: (counts[one], one in PASSED, _WORST_LAST.index(one)))
@@ -228,10 +234,10 @@ def _baseline_of(one: CellTrials, cells: Mapping[Cell, CellTrials], baseline: st
     return min(own or same, key=lambda latency: latency.p50_ms, default=None)
 
 
-def _bugs(trials: Sequence[Trial]) -> tuple[Bug, ...]:
+def _bugs(trials: Sequence[ReportCell]) -> tuple[Bug, ...]:
     """Known issues that any trial of a cell showed, and what became of them by the newest."""
     texts: dict[str, tuple[str, str]] = {}
-    found: dict[str, dict[Cell, tuple[Trial, str]]] = defaultdict(dict)
+    found: dict[str, dict[Cell, tuple[ReportCell, str]]] = defaultdict(dict)
     for one in trials:
         for record in one.trials.every:
             for cause in record.causes:

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 from toolchain.charts import SERIES_COLOURS, Bar, BarChart, BarPanel, Line, LineChart, LinePoint
 from toolchain.records.record import Record
-from toolchain.report.content import RecordReport, Trial, language_number, target_title, timed_history
+from toolchain.report.content import RecordReport, ReportCell, language_number, target_title, timed_history
 
 _OTHERS = SERIES_COLOURS - 1
 _LATENCY_UNIT = "ms, median with its 95 % confidence interval"
 
 
-def latency_chart(trials: Iterable[Trial], title: str) -> BarChart:
+def latency_chart(trials: Iterable[ReportCell], title: str) -> BarChart:
     """Bars by target for each model, with other engines that were timed beside it."""
     timed = [one for one in trials if one.latency]
     models = dict.fromkeys(one.cell.model for one in timed)
@@ -40,7 +40,7 @@ def history_charts(report: RecordReport) -> tuple[LineChart, ...]:
     return tuple(chart for chart in charts if len(chart.steps) > 1)
 
 
-def _latency_bars(trials: Sequence[Trial]) -> tuple[Bar, ...]:
+def _latency_bars(trials: Sequence[ReportCell]) -> tuple[Bar, ...]:
     bars = [
         Bar(_place(one, trials), one.latency.p50_ms, one.latency.low_ms, one.latency.high_ms,
             language_number(one.cell.target), one.slower)
@@ -53,7 +53,7 @@ def _latency_bars(trials: Sequence[Trial]) -> tuple[Bar, ...]:
     return tuple(bars)
 
 
-def _speed_bars(trials: Sequence[Trial]) -> tuple[Bar, ...]:
+def _speed_bars(trials: Sequence[ReportCell]) -> tuple[Bar, ...]:
     return tuple(
         Bar(
             _place(one, trials),
@@ -67,7 +67,7 @@ def _speed_bars(trials: Sequence[Trial]) -> tuple[Bar, ...]:
     )
 
 
-def _history(trials: Sequence[Trial], model: str) -> LineChart:
+def _history(trials: Sequence[ReportCell], model: str) -> LineChart:
     histories = [(one, timed_history(one.trials)) for one in trials]
     found = sorted({_step(record): record for _, points in histories for record, _, _ in points}.values(),
                    key=lambda record: record.id)  # fmt: skip
@@ -87,7 +87,7 @@ def _step(record: Record) -> str:
     return record.run or record.id
 
 
-def _place(one: Trial, trials: Sequence[Trial]) -> str:
+def _place(one: ReportCell, trials: Sequence[ReportCell]) -> str:
     """The target, and what tells it apart from the same target beside it."""
     title = target_title(one.cell.target)
     extra = one.name.removeprefix(one.cell.model)

@@ -11,7 +11,7 @@ from toolchain.charts import Chart, chart_element, chart_styles
 from toolchain.pages.page import TABLE_SCRIPT, Page, render_page
 from toolchain.records.cells import STATE_MEANINGS
 from toolchain.records.record import State
-from toolchain.report.content import RecordReport, Trial, target_title
+from toolchain.report.content import RecordReport, ReportCell, target_title
 from toolchain.report.figures import history_charts, latency_chart, speed_chart
 from toolchain.report.words import (
     device_words,
@@ -87,7 +87,7 @@ def _period(report: RecordReport) -> str:
     return " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
 
 
-def _details(one: Trial, report: RecordReport) -> dict[str, Any]:
+def _details(one: ReportCell, report: RecordReport) -> dict[str, Any]:
     """What the dialog shows of a cell."""
     return {
         "title": f"{one.name} on {target_title(one.cell.target)}",

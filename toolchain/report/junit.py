@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from compiler import visible
 from toolchain.records.cells import STATE_MEANINGS
 from toolchain.records.record import FAILED, State
-from toolchain.report.content import RecordReport, Trial
+from toolchain.report.content import RecordReport, ReportCell
 from toolchain.report.words import facts, log_end, why_words
 
 _KEPT = "\n\t"
@@ -27,7 +27,7 @@ def junit_report(report: RecordReport) -> str:
     return ET.tostring(root, encoding="unicode", xml_declaration=False) + "\n"
 
 
-def _suite(root: ET.Element, target: str, trials: Sequence[Trial], report: RecordReport) -> None:
+def _suite(root: ET.Element, target: str, trials: Sequence[ReportCell], report: RecordReport) -> None:
     newest = max(one.record.when for one in trials)
     machine = next((one.record.place.machine for one in trials if one.record.place.machine), "") or "unknown"
     suite = ET.SubElement(root, "testsuite", name=_xml(target), hostname=_xml(machine),
@@ -42,7 +42,7 @@ def _suite(root: ET.Element, target: str, trials: Sequence[Trial], report: Recor
     ET.SubElement(suite, "system-err")
 
 
-def _counts(element: ET.Element, trials: Sequence[Trial]) -> None:
+def _counts(element: ET.Element, trials: Sequence[ReportCell]) -> None:
     states = [one.state for one in trials]
     wrong, skipped = states.count(State.WRONG), states.count(State.NOT_RUN)
     errors = sum(state in FAILED for state in states) - wrong
@@ -50,7 +50,7 @@ def _counts(element: ET.Element, trials: Sequence[Trial]) -> None:
     element.attrib |= {"skipped": str(skipped), "time": f"{sum(map(_seconds, trials)):.3f}"}
 
 
-def _case(suite: ET.Element, trial: Trial, report: RecordReport) -> None:
+def _case(suite: ET.Element, trial: ReportCell, report: RecordReport) -> None:
     record = trial.record
     case = ET.SubElement(suite, "testcase", name=_xml(trial.name), time=f"{_seconds(trial):.3f}",
                          classname=_xml(f"{trial.cell.target}.{trial.family}"))  # fmt: skip
@@ -65,7 +65,7 @@ def _case(suite: ET.Element, trial: Trial, report: RecordReport) -> None:
         )
 
 
-def _seconds(trial: Trial) -> float:
+def _seconds(trial: ReportCell) -> float:
     return sum(value for value in trial.record.seconds.values() if 0 <= value < float("inf"))
 
 

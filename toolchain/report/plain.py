@@ -10,7 +10,7 @@ from typing import Any
 from compiler import visible
 from toolchain.console import jsonable
 from toolchain.records.compare import CellChange, RecordComparison
-from toolchain.report.content import RecordReport, Trial
+from toolchain.report.content import RecordReport, ReportCell
 from toolchain.report.words import why_words
 
 SCHEMA_VERSION = 1
@@ -86,7 +86,7 @@ def json_comparison(found: RecordComparison) -> dict[str, Any]:
     }
 
 
-def _csv_row(one: Trial) -> tuple[object, ...]:
+def _csv_row(one: ReportCell) -> tuple[object, ...]:
     record, latency, worst = one.record, one.latency, one.record.accuracy
     times = (
         (latency.p50_ms, latency.low_ms, latency.high_ms, latency.p90_ms, latency.p99_ms, latency.noisy)
@@ -103,7 +103,7 @@ def _csv_row(one: Trial) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _yes_or_no(one: Trial) -> str | None:
+def _yes_or_no(one: ReportCell) -> str | None:
     """Whether it got slower; nothing is said of what was not timed."""
     if one.latency is None:
         return None
@@ -117,7 +117,7 @@ def _csv_value(value: object) -> object:
     return f"'{shown}" if shown.startswith(_FORMULA) else shown
 
 
-def _json_cell(one: Trial) -> dict[str, Any]:
+def _json_cell(one: ReportCell) -> dict[str, Any]:
     timed = one.trials.timed
     return {
         "name": one.name,

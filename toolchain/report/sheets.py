@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compiler import HostError, visible
 from toolchain.records.record import State
-from toolchain.report.content import RecordReport, Trial, target_title
+from toolchain.report.content import RecordReport, ReportCell, target_title
 from toolchain.report.markdown import family_cell_words
 from toolchain.report.words import device_words, state_class, why_words
 
@@ -38,7 +38,7 @@ def workbook_report(report: RecordReport) -> bytes:
     if newest is not None:
         book.properties.created = book.properties.modified = newest.replace(tzinfo=None, microsecond=0)
     _summary_sheets(book, report)
-    devices: dict[str, list[Trial]] = {}
+    devices: dict[str, list[ReportCell]] = {}
     for one in report.trials:
         if one.state != State.NOT_RUN:
             devices.setdefault(device_words(one.trials.timed or one.record), []).append(one)
@@ -55,7 +55,7 @@ _HEADER = ("network", "revision", "family", "target", "arch", "threads", "precis
            "when", "run")  # fmt: skip
 
 
-def _row_of(one: Trial) -> tuple[Value, ...]:
+def _row_of(one: ReportCell) -> tuple[Value, ...]:
     record, latency, worst = one.record, one.latency, one.record.accuracy
     times = (
         (latency.p50_ms, latency.low_ms, latency.high_ms, latency.p90_ms, latency.p99_ms)
@@ -129,7 +129,7 @@ def _put(sheet: Worksheet, row: int, column: int, value: Value) -> None:
         cell.font = Font(bold=True)
 
 
-def _colour(sheet: Worksheet, column: int, trials: Sequence[Trial]) -> None:
+def _colour(sheet: Worksheet, column: int, trials: Sequence[ReportCell]) -> None:
     from openpyxl.styles import PatternFill
 
     for row, one in enumerate(trials, 2):

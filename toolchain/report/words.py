@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from compiler import counted
 from toolchain.records.cells import STATE_MEANINGS, mark_of
 from toolchain.records.record import FAILED, Accuracy, Latency, Record, State
-from toolchain.report.content import RecordReport, Speed, Trial, target_title
+from toolchain.report.content import RecordReport, Speed, ReportCell, target_title
 
 MOST_LOG = 16 * 1024
 """Characters of a log that a page shows: its end, where the error is."""
@@ -58,12 +58,12 @@ def device_words(record: Record) -> str:
     return record.place.device or f"cores of {machine}"
 
 
-def facts(trial: Trial, report: RecordReport) -> Iterator[tuple[str, str]]:
+def facts(trial: ReportCell, report: RecordReport) -> Iterator[tuple[str, str]]:
     """All that is known of a cell, as labels and texts, but for its log; what is empty is left out."""
     yield from ((label, text) for label, text in _facts(trial, report) if text)
 
 
-def _facts(trial: Trial, report: RecordReport) -> Iterator[tuple[str, str]]:
+def _facts(trial: ReportCell, report: RecordReport) -> Iterator[tuple[str, str]]:
     record = trial.record
     subject, place, versions = record.subject, record.place, record.versions
     yield "state", f"{state_words(record.state)}: {STATE_MEANINGS[record.state]}"
@@ -115,7 +115,7 @@ def log_end(log: str) -> str:
     return f"[... {len(log) - MOST_LOG} characters are in the record ...]\n{log[-MOST_LOG:]}"
 
 
-def _latency_facts(trial: Trial) -> str:
+def _latency_facts(trial: ReportCell) -> str:
     latency = trial.latency
     if latency is None:
         return ""
@@ -124,7 +124,7 @@ def _latency_facts(trial: Trial) -> str:
     return f"{latency_words(latency)}; {more}{slower}"
 
 
-def _baselines(trial: Trial) -> tuple[Latency, ...]:
+def _baselines(trial: ReportCell) -> tuple[Latency, ...]:
     return trial.trials.timed.baselines if trial.trials.timed else ()
 
 
