@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from compiler import counted
 from toolchain.records.cells import STATE_MEANINGS, mark_of
 from toolchain.records.record import FAILED, Accuracy, Latency, Record, State
-from toolchain.report.content import RecordReport, Speed, ReportCell, target_title
+from toolchain.report.content import RecordReport, ReportCell, Speed, target_title
 
 MOST_LOG = 16 * 1024
 """Characters of a log that a page shows: its end, where the error is."""
