@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.core.files import sha256_file
+from compiler.runtime import standalone
 from compiler.runtime.dynamic import DynamicNeeds, dynamic_needs
 from tests.support import command
 from tests.support.command import Result
@@ -220,6 +221,32 @@ for wrong in (x.astype(">f4"), x.astype(np.int32), Tensor(np.zeros((2, 4), np.fl
     (line,) = bare_python(code, *places).splitlines()
     for found in json.loads(line):
         np.testing.assert_allclose(np.array(found), expected(X), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given", "fits"),
+    [
+        ("int32", "<i4", True),
+        ("int32", ">i4", False),
+        ("int32", "<u4", False),
+        ("int32", "<f4", False),
+        ("float16", "<f2", True),
+        ("bfloat16", "<u2", True),
+        ("bfloat16", "<i2", False),
+        ("int64", "<i8", True),
+        ("bool", "|b1", True),
+        ("uint8", "|b1", False),
+    ],
+)
+def test_elements_are_never_taken_for_others(dtype: str, given: str, fits: bool) -> None:
+    spec = standalone.TensorSpec("x", dtype, (2, 3), 0)
+    view = memoryview(np.zeros((2, 3), given))
+    letter = standalone._FORMATS[dtype]
+    if fits:
+        assert standalone._shape_of(spec, view, letter, None) == (2, 3)
+        return
+    with pytest.raises(standalone.ModelError, match="holds elements of format"):
+        standalone._shape_of(spec, view, letter, None)
 
 
 @pytest.fixture(scope="module")

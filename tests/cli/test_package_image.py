@@ -8,6 +8,7 @@ import json
 import platform
 import shutil
 import subprocess
+import sys
 import tarfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,9 +20,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from compiler import UsageError
+from compiler import DynamicNeeds, UsageError, dynamic_needs
 from tests.support import aarch64, command
 from tests.support.command import ROOT, Result
+from toolchain.deploy import slim
 from toolchain.deploy.image import make_image
 from toolchain.deploy.library import read_library
 from toolchain.deploy.wishes import ImageWishes
@@ -132,6 +134,22 @@ def test_nothing_else_is_inside(image: tuple[dict[str, Any], dict[str, bytes]], 
     assert shared <= named.keys()
     assert all(named[one]["hashes"] and named[one]["licenses"] for one in shared)
     assert {"tk-run", "tk-runtime"} <= named.keys()
+
+
+def test_libraries_of_libraries_go_along(library: Path) -> None:
+    found = read_library(library)
+    one = replace(found, needs=replace(found.needs, libraries=("libstdc++.so.6",)))
+    runner = DynamicNeeds(
+        platform.machine(), (), {}, dynamic_needs(Path(sys.executable).resolve()).interpreter
+    )
+    names = {shared.name for shared in slim._closure(one, runner)}
+    assert names >= {
+        "libstdc++.so.6",
+        "libm.so.6",
+        "libc.so.6",
+        "libgcc_s.so.1",
+        Path(runner.interpreter).name,
+    }
 
 
 def test_it_runs_on_its_own_libraries(image: tuple[dict[str, Any], dict[str, bytes]], tmp_path: Path) -> None:
