@@ -128,6 +128,11 @@ def target_title(target: str) -> str:
     return "-".join(filter(None, [_LANGUAGES.get(language, language), _VENDORS.get(vendor, vendor)]))
 
 
+def needs_device(target: str) -> bool:
+    """Whether a target's kernels run on a vendor's device, not on the cores of a machine."""
+    return target.partition("-")[2] in _VENDORS
+
+
 def language_number(target: str) -> int:
     """By which charts colour a target: a vendor's own language, one of all, or this machine's cores."""
     language, _, vendor = target.partition("-")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from compiler import counted
 from toolchain.records.cells import STATE_MEANINGS, mark_of
 from toolchain.records.record import FAILED, Accuracy, Latency, Record, State
-from toolchain.report.content import RecordReport, ReportCell, Speed, target_title
+from toolchain.report.content import RecordReport, ReportCell, Speed, needs_device, target_title
 
 MOST_LOG = 16 * 1024
 """Characters of a log that a page shows: its end, where the error is."""
@@ -53,9 +53,10 @@ def speed_words(speed: Speed) -> str:
 
 
 def device_words(record: Record) -> str:
-    """What ran the kernels: a device, or the cores of a machine."""
-    machine = record.place.machine or "this machine"
-    return record.place.device or f"cores of {machine}"
+    """What ran the kernels: a device, or the cores of a machine; `no device` where none ran."""
+    if record.place.device or needs_device(record.place.target):
+        return record.place.device or "no device"
+    return f"cores of {record.place.machine or 'this machine'}"
 
 
 def facts(trial: ReportCell, report: RecordReport) -> Iterator[tuple[str, str]]:

@@ -21,6 +21,7 @@ from toolchain.report.content import make_report, target_title
 from toolchain.report.junit import junit_report
 from toolchain.report.markdown import family_cell_words, markdown_report
 from toolchain.report.plain import csv_report, json_report, json_text
+from toolchain.report.words import device_words
 
 FAMILIES = ("mnist", "resnet", "vgg")
 TEAM = make_report(team_records(FAMILIES))
@@ -81,6 +82,19 @@ def test_the_same_model_twice_on_a_target_is_told_apart() -> None:
         [trial("a", "cuda", arch=arch, threads=threads) for arch, threads in (("sm_70", 1), ("sm_80", 2))]
     )
     assert [one.name for one in report.trials] == ["a (sm_70, 1 threads)", "a (sm_80, 2 threads)"]
+
+
+@pytest.mark.parametrize(
+    ("target", "device", "shown"),
+    [
+        ("cuda-nvidia", "V100", "V100"),
+        ("cuda-nvidia", "", "no device"),
+        ("opencl-cpu", "", "cores of bench-1"),
+        ("opencl-cpu", "PoCL", "PoCL"),
+    ],
+)
+def test_what_only_compiled_for_a_device_names_no_cores(target: str, device: str, shown: str) -> None:
+    assert device_words(trial("a", target, State.COMPILED_ONLY, device=device)) == shown
 
 
 @pytest.mark.parametrize(
