@@ -94,7 +94,6 @@ OPTIONAL = frozenset(
         "vectorize",
         "accumulate_in_vectors",
         "retype_vector_buffers",
-        "assign_registers",
         "transpose_vectors",
         "storage_rewrite",
         "order_unrolled",

@@ -14,7 +14,7 @@ from compiler.frontend.external import ExternalData
 from compiler.frontend.functions import check_size, inlined
 from compiler.frontend.open_dims import OpenDimensionsError, batch_name
 from compiler.frontend.proto import read_model
-from compiler.frontend.shapes import Bind, input_types
+from compiler.frontend.shapes import input_types
 from compiler.frontend.tensors import element_type, tensor_array
 from compiler.graph.dtypes import to_numpy
 from compiler.graph.ir import TensorType
@@ -67,7 +67,7 @@ def _types(
     binds: Mapping[str, Any] = request.binds
 
     def types(shapes: Mapping[str, tuple[int, ...]], dims: Mapping[str, int]) -> Any:
-        return input_types(inputs, shapes, _known_binds(binds), dims, str(request.model))
+        return input_types(inputs, shapes, binds, dims, str(request.model))
 
     try:
         return (*types(request.shapes, request.dims), ())
@@ -82,10 +82,6 @@ def _types(
             else:
                 shapes[one.name] = (1, *(int(extent) for extent in others))
     return (*types(shapes, dims), (_FREE_BATCH,))
-
-
-def _known_binds(binds: Mapping[str, Any]) -> Mapping[str, Bind]:
-    return binds
 
 
 def _spec(name: str, kind: TensorType) -> TensorSpec:
