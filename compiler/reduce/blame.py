@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.core.diagnostics import InternalError
 from compiler.core.progress import Progress, Steps
 from compiler.reduce.candidate import Candidate, exposed
 from compiler.reduce.checker import FaultChecker, OutOfTimeError
@@ -90,7 +91,12 @@ class _Blame:
             found = first_difference(model, feeds, values, checker.setup, tell)
             return {"culprit": None if found is None else asdict(found)}
 
-        done = checker.forked(walk)
+        try:
+            done = checker.forked(walk)
+        except InternalError as error:  # the model that was found is worth more than who is to blame
+            said = (error.why.strip().splitlines() or [error.what])[-1]
+            self._not_run(f"comparing the steps of the compiler: {said[:300]}")
+            return
         if done.signal and not done.timed_out and done.told == ALONE:
             self.culprit = Culprit(RENDER, "the text of a kernel", "it crashes when it is called by itself")
         elif done.answer is None:
