@@ -263,7 +263,7 @@ PLANTS: dict[str, Plant] = {
 
 AT_COMPILE_TIME: dict[str, Plant] = {
     "compile: a group cannot be placed": Plant(
-        _plant(_FUSE, "_place", _refuse), "squeezed", "compile", "_place"
+        _plant(_FUSE, "_place", _refuse), "squeezed", "fusion", "fuse"
     ),
     "compile: never ends": Plant(_plant(_FUSE, "_finish", _hang), "squeezed", "compile", "fuse"),
     "compile: crashes": Plant(_plant(_FUSE, "_finish", _abort), "squeezed", "compile", "fuse"),
