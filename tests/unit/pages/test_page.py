@@ -98,6 +98,10 @@ def test_files_of_the_package_do_not_end_the_element_that_they_stand_in() -> Non
         assert not re.search(r"</(style|script)|<!--", path.read_text(), re.IGNORECASE), path
 
 
+def test_json_in_a_page_has_no_character_of_markup() -> None:
+    assert not set("<>&") & set(embedded_json([*HOSTILE, {"</script x": "<!--"}]))
+
+
 def test_numbers_that_json_has_not_become_text() -> None:
     assert json.loads(embedded_json({"a": math.nan, "b": [math.inf, 1.5, None, True]})) == {
         "a": "nan",
