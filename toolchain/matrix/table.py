@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from toolchain.records.cells import Cell, CellTrials, mark_of
-from toolchain.records.record import FAILED, State
+from toolchain.records.cells import Cell, CellTrials, mark_of, usual_state
+from toolchain.records.record import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +47,7 @@ def _text(known: Sequence[CellTrials]) -> str:
     """The state of most, those of others by name: `✓ (mnist-1 ✗ crashed)`."""
     if not known:
         return ""
-    states = [one.result.state for one in known]
-    usual = max(Counter(states).items(), key=lambda one: (one[1], one[0] not in FAILED))[0]
+    usual = usual_state([one.result.state for one in known])
     others = [f"{one.cell.model} {_said(one.result.state)}" for one in known if one.result.state != usual]
     return _said(usual) + (f" ({', '.join(others)})" if others else "")
 

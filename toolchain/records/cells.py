@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from toolchain.records.record import PASSED, Latency, Record, State
@@ -36,6 +36,12 @@ STATE_MEANINGS = {
 def mark_of(state: State) -> str:
     """The sign of a state in a table."""
     return STATE_MARKS.get(state, FAILURE_MARK)
+
+
+def usual_state(states: Sequence[State]) -> State:
+    """The state that most have; among equals one that passed, then the weaker one."""
+    counts = Counter(states)
+    return max(counts, key=lambda one: (counts[one], one in PASSED, [*State].index(one)))
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 LONGEST_LOG = 64 * 1024
 """Characters of a log that a record keeps: its beginning and its end."""
@@ -37,6 +37,20 @@ class _Document(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", hide_input_in_errors=True, ser_json_inf_nan="strings"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_utf8(cls, values: Any) -> Any:
+        """Bytes of file names and logs that are no UTF-8 are spelled out: JSON has no place for them."""
+        return _spelled(values)
+
+
+def _spelled(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, dict):
+        return {key: _spelled(one) for key, one in value.items()}
+    return tuple(map(_spelled, value)) if isinstance(value, (list, tuple)) else value
 
 
 class Subject(_Document):

@@ -42,7 +42,10 @@ class RecordStore:
     def append(self, record: Record) -> Path:
         """Write `record`; raises HostError when the folder cannot be written or has one of this id."""
         path = self.directory / record.id[:8] / f"{record.id}.json"
-        document = json.loads(record.model_dump_json())
+        checked = Record.model_validate(
+            record.model_dump()
+        )  # what copies with changes have was not looked at
+        document = json.loads(checked.model_dump_json())
         text = json.dumps(document, indent=1, ensure_ascii=True, sort_keys=True) + "\n"
         staged = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
         write_atomic(staged, text)

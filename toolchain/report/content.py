@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler import UsageError, did_you_mean
-from toolchain.records.cells import Cell, CellTrials, trials_by_cell
+from toolchain.records.cells import Cell, CellTrials, trials_by_cell, usual_state
 from toolchain.records.compare import ChangeKind, latency_change, why_not_comparable
 from toolchain.records.record import FAILED, PASSED, Latency, Record, State
 
@@ -17,7 +17,6 @@ _FAMILIES = ("mnist", "alexnet", "caffenet", "densenet", "efficientnet", "incept
 # In the order of the team's table; a vendor's own language comes before them, and is written as it is.
 _LANGUAGES = {"sycl": "SYCL", "opencl": "OpenCL"}
 _VENDORS = {"nvidia": "NVIDIA", "amd": "AMD", "hygon": "Hygon", "intel": "Intel"}
-_WORST_LAST = tuple(State)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,9 +198,8 @@ def _name(cell: Cell, group: Sequence[Cell]) -> str:
 
 
 def _family_cell(trials: Sequence[ReportCell]) -> FamilyCell:
-    """The state that most have stands for the family; among equals one that passed, then the weaker one."""
-    counts = Counter(one.state for one in trials)
-    state = max(counts, key=lambda one: (counts[one], one in PASSED, _WORST_LAST.index(one)))
+    """The usual state stands for the family."""
+    state = usual_state([one.state for one in trials])
     return FamilyCell(state, tuple(one for one in trials if one.state != state), tuple(trials))
 
 

@@ -86,3 +86,12 @@ def test_a_long_log_keeps_its_beginning_and_its_end() -> None:
     assert log.endswith("last")
     assert len(log) < LONGEST_LOG + 100
     assert shortened_log("short") == "short"
+
+
+def test_bytes_that_are_no_text_are_spelled_out(tmp_path: Path) -> None:
+    record = Record(id=new_id(_WHEN), kind="cell", when=_WHEN, state=State.CRASHED, command=("tk", "m\udcff"),
+                    subject=Subject(network="n\udc80"), place=Place(target="cpu"), log="x\udcfe")  # fmt: skip
+    RecordStore(tmp_path).append(record.model_copy(update={"why": "y\udcfd"}))
+    (found,) = RecordStore(tmp_path).read()
+    assert (found.subject.network, found.command[1]) == ("n\\udc80", "m\\udcff")
+    assert (found.why, found.log) == ("y\\udcfd", "x\\udcfe")
