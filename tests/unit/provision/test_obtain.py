@@ -268,12 +268,12 @@ def test_a_missing_image_is_asked_about_once(
     monkeypatch.setattr(obtain, "obtain", lambda *_arguments, **_options: made)
     engine: Any = FakeEngine()
     if builds:
-        assert place._reference(engine, place.Place("cpu")) == ("tk/cpu:1", True)
+        assert place._reference(engine, place.RunPlace("cpu")) == ("tk/cpu:1", True)
     else:
         with pytest.raises(HostError) as caught:
-            place._reference(engine, place.Place("cpu"))
+            place._reference(engine, place.RunPlace("cpu"))
         assert "tk image build cpu" in caught.value.hint
     assert len(questions) == 1
     assert questions[0].startswith("build the image cpu (")
-    place._reference(engine, place.Place("cpu", build=True))
+    place._reference(engine, place.RunPlace("cpu", build=True))
     assert len(questions) == 1, "--build is an answer"
