@@ -62,7 +62,7 @@ class _Blame:
     fault: Fault
     checker: FaultChecker
     progress: Progress
-    culprit: Culprit = Culprit()  # noqa: RUF009 - frozen
+    culprit: Culprit = Culprit()  # noqa: RUF009 - a frozen record, so that all may share it
 
     def find(self) -> Culprit:
         outcome = self.checker.outcome(self.candidate)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -207,7 +208,7 @@ class _Kernel:
             single = _Kernel(work[step.kernel], step, known, self.walk)
             one = single.work[0]
             inputs, wanted = single._arrays(one)
-            if _any_differs(lambda one=one, inputs=inputs: interpret(one, inputs), wanted):  # type: ignore[misc]
+            if _any_differs(partial(interpret, one, inputs), wanted):
                 return _of_form(step.group.nodes[-1].op.name, dict(one.attrs).get(FORM))
         if form is not None and anchor is not None:
             return _of_form(anchor.op.name, form)

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -126,9 +126,9 @@ def _cyclic(path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", [_damaged, _outside, _huge, _cyclic])
-def test_hostile_models(tmp_path: Path, harm: object) -> None:
+def test_hostile_models(tmp_path: Path, harm: Callable[[Path], None]) -> None:
     path = chain(tmp_path, "Relu", "NonZero")
-    harm(path)  # type: ignore[operator]
+    harm(path)
     done = tk("reduce", path, cwd=tmp_path, timeout=120)
     assert done.code in (0, 3), done.err
     assert "Traceback" not in done.err

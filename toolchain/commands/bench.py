@@ -98,7 +98,7 @@ def bench_command(
     _show(report)
     if earlier:
         console.data("")
-        console.data(_history(earlier, report))
+        console.data(_history(earlier, document))
 
 
 def _chart_form(path: Path) -> ChartForm:
@@ -230,12 +230,12 @@ def _chart(report: compiler.BenchReport) -> BarChart:
     return BarChart(title, "ms", (BarPanel("", bars),))
 
 
-def _history(earlier: Sequence[Record], report: compiler.BenchReport) -> str:
+def _history(earlier: Sequence[Record], document: Mapping[str, Any]) -> str:
     """What was measured before, and what that makes of now."""
     from toolchain.records.compare import latency_change, why_not_comparable
     from toolchain.records.measured import measured_latency
 
-    now = measured_latency(console.jsonable(report))
+    now = measured_latency(document)
     rows = []
     for one in earlier:
         assert one.latency is not None
