@@ -31,6 +31,10 @@ test-all *args:
 test-network *args:
     @python -m pytest -q -n 0 -m network tests/images "$@"
 
+# ONNX's own cases on targets (`cpu`, `opencl-cpu`, `cuda@emulator` ...); `--only TopK`, `--write` for docs/conformance.md
+conformance *args:
+    @python -W ignore -m tests.conformance "$@"
+
 # every network on each OpenCL driver for processors and on SYCL; with `--record FILE` it goes on where it was stopped
 test-devices *args:
     @python -m pytest -q -n 0 tests/networks/test_device_networks.py "$@"

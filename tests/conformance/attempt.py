@@ -1,0 +1,222 @@
+"""Tries cases on a target: many in one model, so that one compile serves them all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnx.compose
+
+import compiler
+from compiler.core.diagnostics import BadInputError, InternalError, TkError
+from compiler.core.files import private_directory
+from compiler.frontend.onnx import import_proto
+from compiler.frontend.refusals import UnsupportedModelError
+from compiler.verify.device import load_anywhere
+from tests.conformance.cases import OnnxCase
+from tests.conformance.outcome import Outcome, State
+
+RANDOM = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
+)
+"""Operators whose values the standard leaves open: shapes and types are compared."""
+
+Arrays = dict[str, np.ndarray]
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A target, one of its architectures and a device; empty for the usual one."""
+
+    target: str
+    arch: str | None = None
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """A case that can be imported. bound: inputs that were given to the compiler."""
+
+    case: OnnxCase
+    model: onnx.ModelProto
+    bound: frozenset[str] = frozenset()
+
+    def feeds(self, number: int) -> Arrays:
+        """What is given in data set `number`, or the last one."""
+        given, _ = self.case.data[min(number, len(self.case.data) - 1)]
+        names = _input_names(self.case.model)
+        return {name: array for name, array in zip(names, given, strict=True) if name not in self.bound}
+
+    def wanted(self, number: int) -> dict[str, Any]:
+        """What is made of that."""
+        _, made = self.case.data[min(number, len(self.case.data) - 1)]
+        return dict(zip((item.name for item in self.case.model.graph.output), made, strict=True))
+
+
+def attempt(cases: Sequence[OnnxCase], place: Place, tell: Tell) -> list[Outcome]:
+    """How cases end; `tell` is told which are tried next."""
+    found, ready = [], []
+    for case in cases:
+        tell(case.name)
+        prepared = _prepare(case)
+        if isinstance(prepared, Outcome):
+            found.append(prepared)
+        else:
+            ready.append(prepared)
+    return found + _by_opsets(ready, place, tell)
+
+
+def _by_opsets(ready: Sequence[_Ready], place: Place, tell: Tell) -> list[Outcome]:
+    groups: dict[object, list[_Ready]] = {}
+    for item in ready:
+        groups.setdefault((item.case.opsets, item.model.ir_version), []).append(item)
+    return [outcome for group in groups.values() for outcome in _compute(group, place, tell)]
+
+
+def _prepare(case: OnnxCase) -> _Ready | Outcome:
+    """What can be compiled, shape inputs bound where only that helps; else why it cannot."""
+    refused = _refusal(case.model, {})
+    if refused is None:
+        return _Ready(case, case.model)
+    for binds in _binds(case) if refused.state is State.UNSUPPORTED else ():
+        if _refusal(case.model, binds) is None:
+            return _Ready(case, _bound(case.model, binds), frozenset(binds))
+    return replace(refused, case=case.name)
+
+
+def _refusal(model: onnx.ModelProto, binds: Mapping[str, np.ndarray]) -> Outcome | None:
+    try:
+        import_proto(model, Path(), {}, binds)
+    except UnsupportedModelError as error:
+        return Outcome("", State.UNSUPPORTED, "; ".join(f"{one.op}: {one.reason}" for one in error.refusals))
+    except InternalError as error:
+        return Outcome("", State.INTERNAL, str(error))
+    except BadInputError as error:
+        unsupported = "not supported" in f"{error} {error.why}" or "cannot be used" in str(error)
+        return Outcome("", State.UNSUPPORTED if unsupported else State.FAILED, f"{error}: {error.why}")
+    except TkError as error:
+        return Outcome("", State.UNSUPPORTED, f"{error}: {error.why}")
+    except Exception as error:  # noqa: BLE001 - that is what is looked for
+        return Outcome("", State.INTERNAL, f"{type(error).__name__}: {error}")
+    return None
+
+
+def _binds(case: OnnxCase) -> list[dict[str, np.ndarray]]:
+    """Inputs that may decide shapes: short ones, at first without the first input."""
+    given = zip(_input_names(case.model), case.data[0][0], strict=True)
+    small = {name: array for name, array in given if isinstance(array, np.ndarray) and array.ndim < 2}
+    later = {name: array for name, array in small.items() if name != case.model.graph.input[0].name}
+    return [binds for binds in (later, small) if binds]
+
+
+def _bound(model: onnx.ModelProto, binds: Mapping[str, np.ndarray]) -> onnx.ModelProto:
+    copy = onnx.ModelProto()
+    copy.CopyFrom(model)
+    copy.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in binds.items())
+    kept = [item for item in copy.graph.input if item.name not in binds]
+    del copy.graph.input[:]
+    copy.graph.input.extend(kept)
+    return copy
+
+
+def _input_names(model: onnx.ModelProto) -> list[str]:
+    known = {item.name for item in model.graph.initializer}
+    return [item.name for item in model.graph.input if item.name not in known]
+
+
+# ---------------------------------------------------------------- compiled and run
+
+
+def _compute(ready: Sequence[_Ready], place: Place, tell: Tell) -> list[Outcome]:
+    """Compile cases of the same opsets as one model, run it and compare; on trouble in halves."""
+    tell(" ".join(item.case.name for item in ready))
+    try:
+        made = _run(ready, place)
+    except Exception as error:  # noqa: BLE001 - whose fault it is, the halves tell
+        if len(ready) == 1:
+            return [Outcome(ready[0].case.name, *_failure(error))]
+        middle = len(ready) // 2
+        return [*_compute(ready[:middle], place, tell), *_compute(ready[middle:], place, tell)]
+    return [_judged(item, made[number]) for number, item in enumerate(ready)]
+
+
+def _failure(error: Exception) -> tuple[State, str]:
+    if isinstance(error, TkError) and not isinstance(error, InternalError):
+        return State.FAILED, f"{error}: {error.why}"
+    return State.INTERNAL, f"{type(error).__name__}: {error}"
+
+
+def _run(ready: Sequence[_Ready], place: Place) -> list[list[Arrays]]:
+    """For each case the outputs of each of its data sets."""
+    merged = _merged([item.model for item in ready])
+    sets = max(len(item.case.data) for item in ready)
+    made: list[list[Arrays]] = [[] for _ in ready]
+    with private_directory("tk-conformance") as directory:
+        onnx.save(merged, directory / "m.onnx")
+        options = compiler.CompileOptions(output=directory / "m.so", target=place.target, arch=place.arch)
+        compiler.compile_model(directory / "m.onnx", options)
+        with (
+            load_anywhere(directory / "m.so", threads=1, device=place.device) as model,
+            model.context() as context,
+        ):
+            for number in range(sets):
+                feeds = {
+                    f"c{at}_{name}": np.ascontiguousarray(array)
+                    for at, item in enumerate(ready)
+                    for name, array in item.feeds(number).items()
+                }
+                got = context.run(feeds)
+                for at, item in enumerate(ready):
+                    names = item.wanted(number)
+                    made[at].append({name: np.array(got[f"c{at}_{name}"]) for name in names})
+    return made
+
+
+def _merged(models: Sequence[onnx.ModelProto]) -> onnx.ModelProto:
+    """The models side by side in one; names of model N begin with `cN_`."""
+    together = onnx.ModelProto()
+    together.CopyFrom(models[0])
+    together.graph.Clear()
+    together.graph.name = "cases"
+    for number, model in enumerate(models):
+        part = onnx.compose.add_prefix(model, f"c{number}_", rename_functions=False).graph
+        for kind in ("node", "input", "output", "initializer", "value_info"):
+            getattr(together.graph, kind).extend(getattr(part, kind))
+        known = {(item.domain, item.name, item.overload) for item in together.functions}
+        more = (item for item in model.functions if (item.domain, item.name, item.overload) not in known)
+        together.functions.extend(more)
+    return together
+
+
+# ---------------------------------------------------------------- compared
+
+
+def _judged(item: _Ready, made: Sequence[Arrays]) -> Outcome:
+    free = not RANDOM.isdisjoint(item.case.operators)
+    for number, got in enumerate(made):
+        for name, want in item.wanted(number).items():
+            why = _difference(got[name], np.asarray(want), item.case, free=free)
+            if why:
+                return Outcome(item.case.name, State.WRONG, f"output {name}: {why}")
+    return Outcome(item.case.name, State.BOUND if item.bound else State.PASSED)
+
+
+def _difference(got: np.ndarray, want: np.ndarray, case: OnnxCase, *, free: bool) -> str:
+    """What is wrong with an output; "" for nothing."""
+    if (got.dtype, got.shape) != (want.dtype, want.shape):
+        return f"is {got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}"
+    if free:
+        return ""
+    if want.dtype.kind in "biuSUO":
+        return "" if np.array_equal(got, want) else "differs"
+    wide = np.complex128 if want.dtype.kind == "c" else np.float64
+    x, y = got.astype(wide), want.astype(wide)
+    if np.allclose(x, y, rtol=case.rtol, atol=case.atol, equal_nan=True):
+        return ""
+    with np.errstate(invalid="ignore"):
+        return f"differs by at most {np.nanmax(np.abs(x - y)):.3g}"
