@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import MappingProxyType
@@ -77,10 +78,31 @@ def import_proto(
         raise broken(where, str(error)) from error
 
 
-def named_nodes(path: Path) -> tuple[str, ...]:
-    """The names of a model's nodes that compute something, in order; raises BadInputError for no model."""
-    nodes = inlined(read_model(path), str(path)).graph.node
-    return tuple(item.name for item in nodes if item.name and item.op_type != "Constant")
+@dataclass(frozen=True, slots=True)
+class NodeLinks:
+    """A node of a model by its name and those of what it reads and writes.
+
+    is_constant: it depends on constants alone.
+    """
+
+    name: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    is_constant: bool
+
+
+def node_links(path: Path) -> tuple[NodeLinks, ...]:
+    """A model's nodes that compute something, in order; raises BadInputError for no model."""
+    graph = inlined(read_model(path), str(path)).graph
+    fixed = {tensor.name for tensor in graph.initializer}
+    found: list[NodeLinks] = []
+    for item in graph.node:
+        reads, writes = (tuple(filter(None, names)) for names in (item.input, item.output))
+        is_constant = item.op_type == "Constant" or (bool(reads) and fixed.issuperset(reads))
+        fixed.update(writes if is_constant else ())
+        if item.op_type != "Constant":
+            found.append(NodeLinks(item.name, reads, writes, is_constant))
+    return tuple(found)
 
 
 def _texts(graph: onnx.GraphProto) -> Iterator[object]:

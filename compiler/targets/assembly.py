@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 _LABEL = re.compile(r"^([.\w$]+):")
 _JUMP = re.compile(r"^\s+j\w+\s+([.\w$]+)")
+_INSTRUCTION = re.compile(r"^\s+[^.\s]")
+"""A directive begins with a dot; an operand such as `.LC1(%rip)` may, too."""
 _FUNCTION = re.compile(r"^((?!\.)[\w$.]+):")
 _MULTIPLY_ADD = re.compile(r"^\s+v?fn?m(add|sub)\w*[sp][sdh]\b|^\s+vdp\w+|^\s+tdp\w+")
 _SPILL = re.compile(r"^\s+v?mov\w+\s+(?=.*\(%r[sb]p\))(?=.*%[xyz]mm\d)")
@@ -54,9 +56,7 @@ def innermost_loops(text: str) -> Iterator[Loop]:
             spans.append((labels[found[1]], number, function, found[1]))
     for begin, end, name, label in spans:
         if not any(begin <= b and e <= end and (b, e) != (begin, end) for b, e, _, _ in spans):
-            body = tuple(
-                item for item in lines[begin : end + 1] if item.startswith((" ", "\t")) and "\t." not in item
-            )
+            body = tuple(item for item in lines[begin : end + 1] if _INSTRUCTION.match(item))
             yield Loop(name, label, body)
 
 

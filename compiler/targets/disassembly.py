@@ -46,7 +46,8 @@ def disassemble(objdump: str, files: Iterable[Path]) -> dict[int, str]:
 
     Raises BuildError where a file cannot be read as one.
     """
-    argv = [objdump, "-d", "-r", "--no-show-raw-insn", "--", *map(str, files)]
+    # Absolute paths begin with no dash; older llvm-objdump does not know `--`.
+    argv = [objdump, "-d", "-r", "--no-show-raw-insn", *(str(path.absolute()) for path in files)]
     done = run(argv, env=child_environment(), timeout=_LIMIT_SECONDS)
     if done.returncode != 0:
         raise BuildError(

@@ -55,6 +55,12 @@ def _programs(root: Path | None) -> Iterator[str]:
             yield path
 
 
+def llvm_folders(settings: Settings) -> tuple[Path, ...]:
+    """Where the LLVM lies that ROCm or DTK bring along, if they are here."""
+    roots = (settings.rocm_root,) if settings.rocm_root is not None else _ROOTS
+    return tuple(root / "llvm" / "bin" for root in roots)
+
+
 def _hipcc(path: str) -> HipTool | None:
     done = run([path, "--version"], env=_environment(None), timeout=_PROBE_SECONDS)
     version = re.search(r"HIP version: ([\w.-]+)", done.stdout)

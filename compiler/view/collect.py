@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from compiler.frontend.onnx import NodeLinks
 from compiler.graph.ir import Graph, Value
 from compiler.loops.layout import Layout
 from compiler.render.host import PlanArg
 from compiler.stages.compilation import Compilation
 from compiler.stages.text import layout_text, place_text
-from compiler.view.report import MemoryBar, ViewedNode, ViewedStep, ViewedTensor
+from compiler.view.report import MemoryBar, MergedNode, ViewedNode, ViewedStep, ViewedTensor
 
 _LONGEST_ATTRIBUTE = 200
 
@@ -75,10 +76,14 @@ class CompiledParts:
             for number, step in enumerate(self.made.steps)
         )
 
-    def merged(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Of the ONNX nodes with these names those that no operator is named after."""
-        left = {name for node in self.graph.nodes for name in node.origin}
-        return tuple(dict.fromkeys(name for name in names if name not in left))
+    def merged(self, nodes: Sequence[NodeLinks]) -> tuple[MergedNode, ...]:
+        """Of a model's nodes those that no operator is named after, and where they went."""
+        left: dict[str, list[int]] = {}
+        for number, node in enumerate(self.graph.nodes):
+            for name in node.origin:
+                left.setdefault(name, []).append(number)
+        origins = _Origins(nodes, left)
+        return tuple(origins.merged(one) for one in nodes if one.name and one.name not in left)
 
     @cached_property
     def bars(self) -> tuple[MemoryBar, ...]:
@@ -120,6 +125,44 @@ class CompiledParts:
             inside=inside.parent.id if inside else None,
             is_constant=value in constants,
         )
+
+
+class _Origins:
+    """Where ONNX nodes went that no operator is named after; `left` has the operators of all others."""
+
+    def __init__(self, nodes: Sequence[NodeLinks], left: Mapping[str, Sequence[int]]) -> None:
+        self._left = left
+        self._readers: dict[str, list[NodeLinks]] = {}
+        self._makers = {name: one for one in nodes for name in one.writes}
+        for one in nodes:
+            for name in one.reads:
+                self._readers.setdefault(name, []).append(one)
+
+    def merged(self, node: NodeLinks) -> MergedNode:
+        """What became of a node."""
+        found = self._nearest(node, self._after) or self._nearest(node, self._before)
+        return MergedNode(node.name, found, node.is_constant)
+
+    def _after(self, node: NodeLinks) -> Iterator[NodeLinks]:
+        return (reader for name in node.writes for reader in self._readers.get(name, ()))
+
+    def _before(self, node: NodeLinks) -> Iterator[NodeLinks]:
+        return (self._makers[name] for name in node.reads if name in self._makers)
+
+    def _nearest(self, node: NodeLinks, step: Callable[[NodeLinks], Iterator[NodeLinks]]) -> tuple[int, ...]:
+        """The operators that came of the first nodes on each way that some operator is named after."""
+        found: dict[int, None] = {}
+        waiting, seen = [node], {id(node)}
+        while waiting:
+            for one in step(waiting.pop()):
+                if id(one) in seen:
+                    continue
+                seen.add(id(one))
+                numbers = self._left.get(one.name, ()) if one.name else ()
+                found |= dict.fromkeys(numbers)
+                if not numbers:
+                    waiting.append(one)
+        return tuple(sorted(found))
 
 
 def _ids(values: Iterable[Value]) -> tuple[int, ...]:

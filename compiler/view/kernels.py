@@ -13,11 +13,12 @@ from compiler.runtime.elf import read_images
 from compiler.stages.kernels import Kernel, ReplayedKernel
 from compiler.targets import Target
 from compiler.targets.assembly import innermost_loops
-from compiler.targets.disassembly import disassemble, find_objdump, intermediate_assembly
+from compiler.targets.device_assembly import device_assembly
+from compiler.targets.disassembly import disassemble, find_objdump
 from compiler.view.report import InnerLoop, Unseen, ViewedKernel
 
 _MOST_FILES = 1000
-_NO_PTX = "a device runs the kernels, and what its toolchain made of them is no text"
+_NO_TEXT = "a device runs the kernels, and what its toolchain made of them is no text"
 
 
 def viewed_kernel(
@@ -55,8 +56,9 @@ def read_assembly(
     And what of it cannot be had.
     """
     if target.device is not None:
-        ptx = intermediate_assembly(read_images(library))
-        return ptx, () if ptx else (Unseen("assembly", _NO_PTX),)
+        made = device_assembly(read_images(library), load_settings())
+        reasons = made.missing or (() if made.texts else (_NO_TEXT,))
+        return made.texts, tuple(Unseen("assembly", one) for one in reasons)
     files = objects or [library]
     texts: dict[int, str] = {}
     try:

@@ -10,7 +10,7 @@ from typing import Any
 from compiler.core.cache_space import cache_in_use
 from compiler.core.files import private_directory
 from compiler.core.progress import Progress, Steps, silent
-from compiler.frontend.onnx import named_nodes
+from compiler.frontend.onnx import NodeLinks, node_links
 from compiler.library_inspection import inspect_library
 from compiler.pipeline import run_job
 from compiler.replay import is_recorded, replayed
@@ -53,7 +53,7 @@ def _view_model(request: ViewRequest, options: CompileOptions, progress: Progres
             made = seen[0]
             assembly, missing = read_assembly(job.target, library, list(dict.fromkeys(made.objects)))
         report = _report(request.path, library, made.kernels, assembly)
-        report = _with_stages(report, CompiledParts(made), compiled, named_nodes(request.path))
+        report = _with_stages(report, CompiledParts(made), compiled, node_links(request.path))
         report = replace(report, unseen=missing)
         return _with_speed(report, library, job.target, request, progress)
 
@@ -125,7 +125,7 @@ def _memory_sizes(info: LibraryReport) -> MemoryView:
 
 
 def _with_stages(
-    report: ViewReport, parts: CompiledParts, compiled: CompileReport, names: Sequence[str]
+    report: ViewReport, parts: CompiledParts, compiled: CompileReport, nodes: Sequence[NodeLinks]
 ) -> ViewReport:
     """With what only the stages of a compile know."""
     return replace(
@@ -135,7 +135,7 @@ def _with_stages(
         tensors=parts.tensors,
         nodes=parts.nodes,
         steps=parts.steps,
-        merged=parts.merged(names),
+        merged=parts.merged(nodes),
         memory=replace(report.memory, bars=parts.bars),
         seconds=compiled.seconds,
         warnings=compiled.warnings,

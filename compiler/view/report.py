@@ -172,6 +172,20 @@ class Profile:
 
 
 @dataclass(frozen=True, slots=True)
+class MergedNode:
+    """An ONNX node that no operator is named after any more.
+
+    nodes: the operators that took it in, by number: those that came of the next nodes that read what it made
+    or, where there are none, of those that made what it read; none where nothing of it was needed.
+    is_constant: it was computed when compiling, as it depends on constants alone.
+    """
+
+    name: str
+    nodes: tuple[int, ...]
+    is_constant: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Unseen:
     """Something that this view lacks, and why."""
 
@@ -183,9 +197,8 @@ class Unseen:
 class ViewReport:
     """A compile as one document; of a library alone there are neither tensors nor nodes.
 
-    input_tensors, output_tensors: those of `inputs` and `outputs`, in order. merged: the ONNX nodes that no
-    operator is named after any more: rewrites merged them into others, or they were computed when compiling,
-    or do nothing. seconds: what the compile took, None where there was none.
+    input_tensors, output_tensors: those of `inputs` and `outputs`, in order. merged: what rewrites
+    merged into other operators or removed. seconds: what the compile took, None where there was none.
     """
 
     path: Path
@@ -204,7 +217,7 @@ class ViewReport:
     output_tensors: tuple[int, ...] = ()
     tensors: tuple[ViewedTensor, ...] = ()
     nodes: tuple[ViewedNode, ...] = ()
-    merged: tuple[str, ...] = ()
+    merged: tuple[MergedNode, ...] = ()
     seconds: float | None = None
     roofline: Roofline | None = None
     profile: Profile | None = None

@@ -165,6 +165,7 @@ def test_thousands_of_boxes(browser: Browser, large: Path) -> None:
     assert len(wait_for(lambda: browser.all("#view-nodes .canvas .row"))) < 100
     browser.run("document.querySelector('#view-nodes .long').scrollTop = 1e9")
     wait_for(lambda: "net gone" in browser.find("#view-nodes .canvas").text)
+    assert "merged into" in browser.find("#view-nodes .canvas").text
     browser.find("#tab-memory").click()
     assert len(browser.all("g.bar")) == 2000
     assert untroubled(browser)

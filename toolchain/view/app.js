@@ -16,7 +16,7 @@ const searchable = (model) => {
   if (!nodes.length) {
     for (const step of steps) for (const name of step.origin) add("node", `step-${step.number}`, name);
   }
-  for (const name of merged) add("node", "nodes", `${name} (merged into another, or done when compiling)`);
+  for (const one of merged) add("node", mergedTarget(one), `${one.name} (${mergedInto(model, one)})`);
   for (const one of model.tensors.values()) {
     add("tensor", `tensor-${one.number}`, `${one.name || one.number} ${one.dtype} ${show.shape(one.shape)}`);
   }

@@ -70,17 +70,30 @@ const kernelTable = (model) => {
   ], model.index.kernels, (one) => `kernel-${one.number}`);
 };
 
+// What became of an ONNX node that no operator is named after.
+const mergedInto = (model, one) => {
+  const names = one.nodes.slice(0, 3).map((n) => {
+    const node = model.index.nodes[n];
+    return `${node.op} ${node.origin[0] ?? ""}`.trim();
+  });
+  const where = names.join(", ") + (one.nodes.length > names.length ? ", ..." : "");
+  if (one.is_constant) return where ? `computed when compiling, for ${where}` : "computed when compiling";
+  return where ? `merged into ${where}` : "nothing of it is left to do";
+};
+
+const mergedTarget = (one) => (one.nodes.length ? `node-${one.nodes[0]}` : "nodes");
+
 const nodeTable = (model) => {
   const { nodes, steps, merged } = model.index;
   const kernelsOf = (one) => [...new Set(one.steps.map((n) => steps[n].kernel))];
   const rows = nodes.length
-    ? [...nodes, ...merged.map((name) => ({ number: null, op: "", origin: [name], steps: [] }))]
+    ? [...nodes, ...merged.map((one) => ({ number: null, op: "", origin: [one.name], steps: [], merged: one }))]
     : steps.flatMap((step) => step.origin.map((name) => ({ number: null, op: "", origin: [name], steps: [step.number] })));
   const place = (one) => {
     if (one.steps.length) return `kernel ${kernelsOf(one).slice(0, 5).join(", ")}`;
-    return one.number === null ? "merged into another, or done when compiling" : "no kernel: a view, or in place";
+    return one.merged ? mergedInto(model, one.merged) : "no kernel: a view, or in place";
   };
-  const target = (one) => (one.number !== null ? `node-${one.number}` : one.steps.length ? `step-${one.steps[0]}` : "nodes");
+  const target = (one) => one.merged ? mergedTarget(one.merged) : (one.number !== null ? `node-${one.number}` : one.steps.length ? `step-${one.steps[0]}` : "nodes");
   return longTable("ONNX nodes", [
     { name: "node", value: (one) => one.origin.join(", ") || "(of the compiler)", width: "minmax(12rem, 3fr)" },
     { name: "operator", value: (one) => one.op, width: "minmax(6rem, 1fr)" },

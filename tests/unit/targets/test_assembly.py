@@ -30,6 +30,12 @@ def test_only_the_innermost_loop_counts() -> None:
     assert (loop.function, loop.label, loop.multiply_adds, loop.spills) == ("tk_k0", ".L2", 2, ())
 
 
+def test_operands_that_begin_with_a_dot_are_no_directives() -> None:
+    extra = "\t.p2align 4\n\tvaddps\t.LC1(%rip), %zmm1, %zmm1\n\tvfmadd231ps\t.LC2(%rip), %zmm1, %zmm5"
+    (loop,) = innermost_loops(NESTED.format(extra=extra))
+    assert (len(loop.instructions), loop.multiply_adds) == (6, 3)
+
+
 def test_loads_stores_and_operands_on_the_stack_are_spills() -> None:
     for extra in (
         "\tvmovups\t%zmm5, 128(%rsp)",

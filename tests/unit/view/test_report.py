@@ -39,7 +39,10 @@ def network() -> onnx.ModelProto:
         helper.make_node("Conv", ["r", "left"], ["l"], "left"),
         helper.make_node("Conv", ["r", "right"], ["s"], "right"),
         helper.make_node("Concat", ["l", "s"], ["j"], "join", axis=1),
-        helper.make_node("GlobalAveragePool", ["j"], ["p"], "pool"),
+        helper.make_node("Transpose", ["j"], ["t"], "last", perm=[0, 2, 3, 1]),
+        helper.make_node("Identity", ["t"], ["i"], "same"),
+        helper.make_node("Transpose", ["i"], ["b"], "first", perm=[0, 3, 1, 2]),
+        helper.make_node("GlobalAveragePool", ["b"], ["p"], "pool"),
         helper.make_node("Flatten", ["p"], ["f"], "flat"),
         helper.make_node("Add", ["dense", "dense"], ["twice"], "weights"),
         helper.make_node("MatMul", ["f", "twice"], ["y"], "dense"),
@@ -106,9 +109,19 @@ def test_layouts_and_places_are_those_of_a_dump(folder: Path, report: ViewReport
 
 def test_every_onnx_node_is_somewhere(report: ViewReport) -> None:
     named = {name for node in report.nodes for name in node.origin}
-    assert named | set(report.merged) == {node.name for node in network().graph.node}
-    assert report.merged == ("weights",)
+    assert named | {one.name for one in report.merged} == {node.name for node in network().graph.node}
     assert {one.op for one in report.nodes if not one.steps} == {"Concat", "Reshape"}
+
+
+def test_merged_nodes_say_where_they_went(report: ViewReport) -> None:
+    named = {one.name: one for one in report.merged}
+    into = {name: {report.nodes[n].op for n in one.nodes} for name, one in named.items()}
+    assert {name for name, one in named.items() if one.is_constant} == {"weights"}
+    assert into.keys() == {"weights", "last", "same", "first"}
+    assert into["weights"] == {"MatMul"}
+    for name in ("last", "same", "first"):
+        assert all("pool" in report.nodes[n].origin for n in named[name].nodes), into
+        assert into[name]
 
 
 def test_edges_lead_from_makers_to_readers(report: ViewReport) -> None:
