@@ -67,6 +67,8 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.cache_space import Pruned as Pruned
     from compiler.core.cache_space import cache_usage as cache_usage
     from compiler.core.cache_space import prune_cache as prune_cache
+    from compiler.core.relay import Streams as Streams
+    from compiler.core.relay import relay as relay
     from compiler.frontend.files import external_files as external_files
     from compiler.frontend.open_dims import OpenDimensionsError as OpenDimensionsError
     from compiler.inspect import inspect_model as inspect_model
@@ -113,6 +115,7 @@ _HOMES = {
     "compiler.compile": ("arch_here", "can_compile", "compile_model", "list_targets"),
     "compiler.core.cache": ("content_key",),
     "compiler.core.cache_space": ("CacheUsage", "Pruned", "cache_usage", "prune_cache"),
+    "compiler.core.relay": ("Streams", "relay"),
     "compiler.frontend.files": ("external_files",),
     "compiler.frontend.open_dims": ("OpenDimensionsError",),
     "compiler.inspect": ("inspect_model",),

@@ -28,8 +28,9 @@ _LACKS = {
     "killed signal terminated program": "free some memory, or set TK_JOBS=1 to compile one file at a time",
 }
 """What compilers and linkers say when the machine, not their input, is the trouble, and what helps."""
+Child = subprocess.Popen[bytes]
 _lock = threading.RLock()  # re-entrant: a signal handler may call stop_all while its own thread holds it
-_running: set[subprocess.Popen[bytes]] = set()
+_running: set[Child] = set()
 _stopped = threading.Event()
 
 
@@ -77,7 +78,14 @@ def run(
     MemoryLimitError when it holds more memory than it may.
     """
     started = time.monotonic()
-    child = _start(argv, cwd, env, has_input=input is not None, merged=merged)
+    child = start(
+        argv,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL if input is None else subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+    )
     hearing = (("stdout", on_line), ("stderr", on_error_line))
     readers = {name: _LineReader(child, name, hear) for name, hear in hearing if hear is not None}
     checks = [one for one in (check, _memory_check(argv[0], child.pid, memory)) if one is not None]
@@ -91,7 +99,7 @@ def run(
             hint="raise the time limit, or look for what keeps it busy",
         ) from error
     finally:
-        _forget(child)
+        end(child)
         lines = {name: reader.close() for name, reader in readers.items()}
         if checker is not None:
             checker.close()
@@ -111,7 +119,7 @@ def _text(data: bytes | None) -> str:
 class _LineReader:
     """Takes a child's standard output or error over and hands on its lines while the child runs."""
 
-    def __init__(self, child: subprocess.Popen[bytes], name: str, on_line: Callable[[str], object]) -> None:
+    def __init__(self, child: Child, name: str, on_line: Callable[[str], object]) -> None:
         self._stream: IO[bytes] = getattr(child, name)
         setattr(child, name, None)  # communicate() leaves it alone now
         self._on_line = on_line
@@ -135,7 +143,7 @@ class _LineReader:
 class _Checker:
     """Looks after a child while it runs, and kills it when something is wrong."""
 
-    def __init__(self, child: subprocess.Popen[bytes], checks: Sequence[Callable[[], object]]) -> None:
+    def __init__(self, child: Child, checks: Sequence[Callable[[], object]]) -> None:
         self._child = child
         self._checks = checks
         self._over = threading.Event()
@@ -187,24 +195,32 @@ def stop_all() -> None:
             _kill_group(child)
 
 
-def _start(
+def start(
     argv: Sequence[str],
-    cwd: Path | None,
-    env: Mapping[str, str] | None,
     *,
-    has_input: bool,
-    merged: bool,
-) -> subprocess.Popen[bytes]:
+    stdin: int,
+    stdout: int,
+    stderr: int,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    prepare: Callable[[], object] | None = None,
+) -> Child:
+    """Start `argv`, for `end` to end it; the streams are file descriptors, or what subprocess takes for them.
+
+    The child leads a session of its own. `prepare` is called in it before it becomes the program. Raises
+    HostError when it cannot be started.
+    """
     try:
         with _deferred_signals():
             child = subprocess.Popen(
                 list(argv),
                 cwd=cwd,
                 env=None if env is None else dict(env),
-                stdin=subprocess.PIPE if has_input else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT if merged else subprocess.PIPE,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
                 start_new_session=True,
+                preexec_fn=prepare,
             )
             with _lock:
                 _running.add(child)
@@ -239,8 +255,8 @@ def _deferred_signals() -> Iterator[None]:
             signal.raise_signal(one)
 
 
-def _forget(child: subprocess.Popen[bytes]) -> None:
-    """Kill the group of a child that has not ended, reap it and close its pipes."""
+def end(child: Child) -> None:
+    """Kill the group of a child that `start` made and that has not ended, reap it and close its pipes."""
     with _lock:
         _running.discard(child)
     if child.returncode is None:
@@ -254,7 +270,7 @@ def _forget(child: subprocess.Popen[bytes]) -> None:
                 stream.close()
 
 
-def _kill_group(child: subprocess.Popen[bytes]) -> None:
+def _kill_group(child: Child) -> None:
     """Kill the group of a child that was not reaped: until then no one else can be given its process id."""
     if child.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):

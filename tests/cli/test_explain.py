@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from compiler import BuildError, HostError
-from tests.support.command import ROOT, Result
+from tests.support.command import ROOT, Result, environment
+from tests.support.screen import Screen
 from toolchain.advice import advice_on, explained
 from toolchain.recipes.issues_page import issues_page
 
@@ -63,6 +66,35 @@ def test_a_command(code: str, expected: int, tk: Tk) -> None:
     assert result.code == result.json["exit_code"] == expected
     assert [one["id"] for one in result.json["causes"]] == ["cuda-illegal-address"] * bool(expected)
     assert "out\n" in result.err
+
+
+def test_a_command_on_a_terminal() -> None:
+    """It has that terminal, too; the explanation comes when it has ended, on lines of their own."""
+    script = (
+        "[ -t 0 ] && [ -t 1 ] && stty size; printf 'Name: CUDA_ERROR_ILLEGAL_ADDRESS\\n' >&2; read x; exit $x"
+    )
+    words = ("-m", "toolchain", "explain", "--", "sh", "-c", script)
+    screen = Screen([sys.executable, *words], environment())
+    screen.read_until(b"ADDRESS\r\n")
+    screen.type(b"4\r")
+    assert screen.close() == 4
+    lines = screen.text.replace(b"\r\n", b"\n").split(b"\n")
+    assert lines[:2] == [b"31 97", b"Name: CUDA_ERROR_ILLEGAL_ADDRESS"]
+    assert b"`sh` ended with exit code 4" in lines
+    assert b"1. cuda-illegal-address: the first error, line 2" in lines
+
+
+def test_the_order_of_two_streams_that_are_one(tmp_path: Path) -> None:
+    """As `2>&1` makes them: lines are numbered as a reader sees them."""
+    script = "echo one; echo two >&2; echo three; echo 'Name: CUDA_ERROR_ILLEGAL_ADDRESS' >&2; exit 1"
+    words = ("-m", "toolchain", "explain", "--", "sh", "-c", script)
+    done = subprocess.run(
+        [sys.executable, *words], env=environment(), cwd=tmp_path,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout.startswith("one\ntwo\nthree\nName: CUDA_ERROR_ILLEGAL_ADDRESS\n")
+    assert "cuda-illegal-address: the first error, line 4" in done.stdout
 
 
 def test_a_command_that_is_not_there(tk: Tk) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -15,6 +14,7 @@ import typer
 import compiler
 from compiler import ExitCode, UsageError, counted, did_you_mean
 from toolchain import console, options
+from toolchain.explain.text import LineCutter
 
 if TYPE_CHECKING:
     from toolchain.explain.causes import Cause
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from toolchain.explain.search import Search
     from toolchain.recipes.schema import Issue
 
-_SIGNALLED = 128
-"""What a shell adds to the number of the signal that ended a program."""
 _AT_ONCE_BYTES = 1 << 18
 _FIELDS = (("cause", "cause"), ("evidence", "evidence"), ("action", "fix"), ("tk", "tk"))
 
@@ -52,8 +50,8 @@ def explain_command(
     """Find known errors in any text: cause, evidence, fix, versions, and what tk does about each.
 
     The likeliest root cause comes first. Exit code 0 when every error is explained or there is none, 1 when
-    something looks like an error and nothing is known of it. A command runs as it is and tk ends with its
-    exit code; when it fails, what it wrote is explained.
+    something looks like an error and nothing is known of it. A command runs on tk's own input, output and
+    terminal, and tk ends with its exit code; when it fails, what it wrote is explained.
     """
     from toolchain.advice import issues_of_site
 
@@ -123,29 +121,14 @@ def _is_there(name: str) -> bool:
 
 
 def _run(program: list[str], issues: Sequence[Issue], *, json: bool) -> None:
-    """Run it, with its output shown as it comes, and explain its failure on standard error."""
+    """Run it on our own streams, and explain its failure on standard error."""
     from toolchain.explain.search import Search
 
     search = Search(issues)
-    lock, waiting = threading.Lock(), bytearray()
-
-    def hear(write: Callable[[str], object]) -> Callable[[str], None]:
-        def heard(line: str) -> None:
-            with contextlib.suppress(Exception):  # whoever read it is gone; the program goes on
-                write(f"{line}\n")
-            with lock:
-                waiting.extend(f"{line}\n".encode(errors="replace"))
-                if len(waiting) > _AT_ONCE_BYTES:
-                    search.feed(bytes(waiting))
-                    waiting.clear()
-
-        return heard
-
-    done = compiler.run(
-        program, on_line=hear(_to_errors if json else _to_output), on_error_line=hear(_to_errors)
-    )
-    code = done.returncode if done.returncode >= 0 else _SIGNALLED - done.returncode
-    search.feed(bytes(waiting))
+    heard = _Heard(search)
+    console.flush()
+    code = compiler.relay(program, heard.hear, compiler.Streams(stdout=2) if json else None)
+    heard.end()
     by_id = {one.id: one for one in issues}
     explanation = _explanation(search, issues) if code else Explanation((), ())
     if json:
@@ -157,14 +140,31 @@ def _run(program: list[str], issues: Sequence[Issue], *, json: bool) -> None:
     raise typer.Exit(code)
 
 
-def _to_output(text: str) -> None:
-    console.verbatim(text)
-    console.flush()
+class _Heard:
+    """What a program writes to its streams, as whole lines in the order in which they came, searched."""
 
+    def __init__(self, search: Search) -> None:
+        self._search = search
+        self._cutters: dict[int, LineCutter] = {}
+        self._waiting = bytearray()
 
-def _to_errors(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
+    def hear(self, stream: int, data: bytes) -> None:
+        self._add(self._cutters.setdefault(stream, LineCutter()).cut(data))
+
+    def end(self) -> None:
+        for one in self._cutters.values():
+            if rest := one.rest():
+                self._add(rest + b"\n")
+        self._feed()
+
+    def _add(self, lines: bytes) -> None:
+        self._waiting += lines
+        if len(self._waiting) > _AT_ONCE_BYTES:
+            self._feed()
+
+    def _feed(self) -> None:
+        self._search.feed(bytes(self._waiting))
+        self._waiting.clear()
 
 
 def _explanation(search: Search, issues: Sequence[Issue]) -> Explanation:

@@ -32,21 +32,25 @@ class LineCutter:
     """Cuts what arrives in pieces into blocks of whole lines; of a very long line into parts."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
 
     def cut(self, data: bytes) -> bytes:
         """The lines that are whole now; empty while the line goes on."""
-        data = self._rest + data
         end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
-        if end == 0 and len(data) >= BLOCK_BYTES:
-            self._rest = data[-OVERLAP_BYTES:]
-            return data
-        self._rest = data[end:]
-        return data[:end]
+        if end:
+            block = bytes(self._rest + data[:end])
+            self._rest = bytearray(data[end:])
+            return block
+        self._rest += data
+        if len(self._rest) < BLOCK_BYTES:
+            return b""
+        block = bytes(self._rest)
+        self._rest = bytearray(block[-OVERLAP_BYTES:])
+        return block
 
     def rest(self) -> bytes:
         """The last line, which has no end."""
-        return self._rest
+        return bytes(self._rest)
 
 
 def blocks(stream: BinaryIO) -> Iterator[bytes]:
