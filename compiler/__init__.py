@@ -17,6 +17,7 @@ from compiler.core.companion import Companion as Companion
 from compiler.core.diagnostics import BadInputError as BadInputError
 from compiler.core.diagnostics import BuildError as BuildError
 from compiler.core.diagnostics import CrashError as CrashError
+from compiler.core.diagnostics import DiskLimitError as DiskLimitError
 from compiler.core.diagnostics import ExitCode as ExitCode
 from compiler.core.diagnostics import HostError as HostError
 from compiler.core.diagnostics import InternalError as InternalError

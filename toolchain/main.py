@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
 import re
 import signal
@@ -35,6 +36,7 @@ _EXIT_TERMINATED = 143
 _EXIT_READER_GONE = 141
 """As a shell reports a program that SIGPIPE ended."""
 
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 _DEFECT = "this is a defect of tk, not of your input"
 _REPORT = "please report it with the output of the same command and `--debug`, which shows where"
 
@@ -193,6 +195,13 @@ def _in_our_words(error: Exception) -> TkError:
         return _usage_error(error)
     if isinstance(error, MemoryError):
         return HostError("out of memory", hint="free some memory or use a larger machine")
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return HostError(
+            "the disk is full",
+            where=str(error.filename or ""),
+            why=error.strerror or "",
+            hint="free some space there, or choose other places with TMPDIR and TK_CACHE_DIR",
+        )
     return InternalError(f"unexpected {type(error).__name__}: {error}", why=_DEFECT, hint=_REPORT)
 
 

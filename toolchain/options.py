@@ -299,6 +299,14 @@ def naming_the_command(command: str, file: Path) -> Iterator[None]:
         raise
 
 
+def read_size(text: str, option: str) -> int:
+    """Read `8 GB` as bytes; raises UsageError for what is no size."""
+    try:
+        return compiler.read_bytes(text)
+    except ValueError as error:
+        raise UsageError("no size", where=f"{option} {text}", why=str(error)) from error
+
+
 def read_value(text: str) -> Any:
     """Read a number, a list of numbers (`4` or `1,2,3` or JSON); raises ValueError for anything else."""
     source = text if text.startswith("[") or "," not in text else f"[{text}]"

@@ -116,6 +116,10 @@ class MemoryLimitError(CrashError):
     """A program held more memory than it was given."""
 
 
+class DiskLimitError(CrashError):
+    """A program wrote more to the disk than it was given."""
+
+
 class InternalError(TkError):
     """A broken promise inside this project; always a defect worth a report."""
 

@@ -83,11 +83,21 @@ def test_differences_of_two_stores(tk: Tk, records: Path, tmp_path: Path) -> Non
         "broken: resnet18-v1 on opencl-cpu",
         "slower: resnet18-v1 on cpu",
         "fixed: resnet50-v1 on opencl-cpu",
-        "3 changes, 2 the same",
+        "2 regressions, 3 changes, 2 the same",
     ]
     assert "12 ms [11.4, 12.6] now, 1.20 times" in done.out
     same = tk("matrix", "diff", records, records, "--json")
     assert (same.code, same.json["changes"]) == (0, [])
+
+
+def test_what_got_better_is_no_finding(tk: Tk, records: Path, tmp_path: Path) -> None:
+    """The exit code is that of `tk report --compare`, whatever changed."""
+    later = tmp_path / "later"
+    RecordStore(later).append(_record(12, "resnet50-v1", "cpu", State.VERIFIED, 15.0))
+    RecordStore(later).append(_record(14, "resnet50-v1", "opencl-cpu", State.VERIFIED))
+    done = tk("matrix", "diff", records, later)
+    assert (done.code, done.out.splitlines()[-1]) == (0, "0 regressions, 5 changes, 0 the same")
+    assert tk("report", "--compare", records, later).code == 0
 
 
 def test_what_would_be_made(tk: Tk, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from compiler import ExitCode, HostError
 from tests.support.device_library import build_blank, library_for
 from tests.support.device_trees import machine
 from tests.support.engine import TestEngine
+from tests.support.images import cpu_image
 from toolchain.containers.host_probe import to_lines
 from toolchain.containers.job import Job, run_job
 from toolchain.containers.needs import Given, give, needs_of
@@ -23,10 +24,7 @@ from toolchain.containers.request import Asked
 from toolchain.devices.detect import detect
 from toolchain.devices.host_facts import Caller, EngineFacts
 from toolchain.devices.wishes import Wishes
-from toolchain.engine.build import build_image
 from toolchain.engine.client import Engine
-from toolchain.images.named import plan_named
-from toolchain.images.selection import Selection
 from toolchain.main import main
 from toolchain.recipes.catalog import load_catalog
 
@@ -70,11 +68,6 @@ def blank(tmp_path_factory: pytest.TempPathFactory, own_cache: Path) -> Path:
 @pytest.fixture(scope="module")
 def image(docker_engine: TestEngine) -> str:
     return cpu_image(docker_engine)
-
-
-def cpu_image(engine: TestEngine) -> str:
-    named = plan_named("cpu", Selection(base=engine.base))
-    return build_image(engine.open(), named.plan, site=named.site).reference
 
 
 @pytest.fixture

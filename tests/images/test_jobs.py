@@ -16,11 +16,9 @@ import pytest
 from compiler import sha256_file
 from tests.support.command import ROOT
 from tests.support.engine import TestEngine
+from tests.support.images import cpu_image
 from toolchain.containers.job import Job, run_job
 from toolchain.containers.probe import probe_image
-from toolchain.engine.build import build_image
-from toolchain.images.named import plan_named
-from toolchain.images.selection import Selection
 
 pytestmark = pytest.mark.slow
 
@@ -50,12 +48,6 @@ int gettimeofday(struct timeval *tv, void *zone) {
   return 0;
 }
 """
-
-
-def cpu_image(engine: TestEngine) -> str:
-    """The reference of image `cpu`, built on the engine's stand-in base."""
-    named = plan_named("cpu", Selection(base=engine.base))
-    return build_image(engine.open(), named.plan, site=named.site).reference
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,7 @@ def make(folder: Path, plan: MatrixPlan, here: Machine | None = None, *, again: 
         tell(folder, {})
     tk = (sys.executable, "-I", "-S", str(_STAND_IN), str(folder))
     whole = agenda(folder, plan, here, again=again)
-    run = MatrixRun(whole, RecordStore(folder / "records"), 2, lambda _: None, tk=tk, again=again)
+    run = MatrixRun(whole, RecordStore(folder / "records"), 2, lambda *_: None, tk=tk, again=again)
     return run.make()
 
 

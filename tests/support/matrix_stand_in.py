@@ -30,6 +30,8 @@ def main() -> int:
         model = Path(words[0]).read_text()
     told = json.loads((Path(folder) / "told.json").read_text()).get(f"{model} {command}", {})
     say(folder, f"began {model} {command}")
+    if "writes" in told:
+        (Path(os.environ["TMPDIR"]) / "written").write_bytes(bytes(told["writes"]))
     if "seconds" in told:
         time.sleep(told["seconds"])
     if "signal" in told:

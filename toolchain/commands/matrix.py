@@ -96,6 +96,10 @@ def plan_words(
     memory: Annotated[
         str | None, typer.Option("--memory", metavar="SIZE", help="Memory for each step, as `8 GB`.")
     ] = None,
+    disk: Annotated[
+        str | None,
+        typer.Option("--disk", metavar="SIZE", help="What the folder of each trial may hold, as `8 GB`."),
+    ] = None,
     bench_seconds: Annotated[
         float | None, typer.Option("--bench-seconds", metavar="SECONDS", help="Time to measure for.")
     ] = None,
@@ -108,7 +112,7 @@ def plan_words(
     place = {"devices": device, "images": image, "engines": docker_host, "workers": worker}
     whole = {"threads": threads, "precisions": precision, "do": do.split(",") if do else None}
     parts: dict[str, dict[str, Any]] = {
-        "limits": {"seconds": seconds, "memory": memory},
+        "limits": {"seconds": seconds, "memory": memory, "disk": disk},
         "bench": {"seconds": bench_seconds, "warmup": warmup},
     }
     return PlanWords(
@@ -166,7 +170,8 @@ def run_matrix_command(
         run = MatrixRun(agenda, store, jobs or compiler.load_settings().jobs, _tell, progress, again=again)
         made = run.make()
     kept = [one.found for one in agenda.trials if one.found is not None]
-    _summarise(run.id if made else "", store, made, kept, json=json)
+    titles = run.titles | {one.found.id: one.trial.title for one in agenda.trials if one.found is not None}
+    _summarise(run.id if made else "", store, made, kept, titles, json=json)
 
 
 @app.command("status")
@@ -177,6 +182,7 @@ def matrix_status_command(
 ) -> None:
     """Show how far a run has come: done, running, left, and for how long still."""
     from toolchain.matrix.runs import RunStore, dump, records_of_run
+    from toolchain.matrix.words import duration
 
     store = _store(records)
     runs = RunStore(store.directory)
@@ -202,7 +208,7 @@ def matrix_status_command(
         return
     for one in progress.running:
         console.data(f"running: {one.title}, for {time.time() - one.since:.0f} s")
-    time_left = "" if progress.seconds_left is None else f", about {_duration(progress.seconds_left)}"
+    time_left = "" if progress.seconds_left is None else f", about {duration(progress.seconds_left)}"
     console.data(f"left: {len(left)}{time_left}")
 
 
@@ -221,6 +227,7 @@ def show_matrix_command(
     """Show the table of networks and targets; of one network its trials; with a target whole records."""
     from toolchain.matrix.runs import dump, records_named
     from toolchain.matrix.table import family_table, trials_of
+    from toolchain.matrix.words import TRIAL_HEADER, trial_row, whole_record
     from toolchain.records.cells import trials_by_cell
 
     store = _store(records)
@@ -243,9 +250,9 @@ def show_matrix_command(
     if json:
         console.data_json([dump(one.result) for one in found])
     elif target:
-        console.data("\n\n".join(_whole(one.result) for one in found))
+        console.data("\n\n".join(whole_record(one.result) for one in found))
     else:
-        console.data(console.table(_HEADER, [_row(one.result) for one in found]))
+        console.data(console.table(TRIAL_HEADER, [trial_row(one.result) for one in found]))
 
 
 @app.command("diff")
@@ -259,25 +266,29 @@ def diff_matrix_command(
 ) -> None:
     """Show what changed from A to B: failures, what was fixed, latencies beyond their confidence.
 
-    The exit code is 1 where anything changed.
+    The exit code is 1 when something fails that passed before, or got slower beyond both confidence
+    intervals, as that of `tk report --compare`.
     """
     from toolchain.matrix.runs import records_named
+    from toolchain.matrix.words import change_document, change_line
     from toolchain.records.compare import compare_records
 
     store = _store(records)
     changes = compare_records(records_named(before, store), records_named(after, store))
     if json:
-        listed = [_change_document(one) for one in changes.changes]
-        console.data_json({"changes": listed, "same": changes.same, "timed": changes.timed,
+        listed = [change_document(one) for one in changes.changes]
+        console.data_json({"changes": listed, "regressions": len(changes.regressions),
+                           "same": changes.same, "timed": changes.timed,
                            "undecided": len(changes.undecided)})  # fmt: skip
     else:
         for one in changes.changes:
-            console.data(_change_line(one))
-        found = compiler.counted(len(changes.changes), "change")
+            console.data(change_line(one))
+        found = ", ".join((compiler.counted(len(changes.regressions), "regression"),
+                           compiler.counted(len(changes.changes), "change")))  # fmt: skip
         times = compiler.counted(len(changes.undecided), "time")
         undecided = f"; {times} not compared: noisy, or of another machine" if changes.undecided else ""
         console.data(f"{found}, {changes.same} the same{undecided}")
-    if changes.changes:
+    if changes.regressions:
         raise typer.Exit(ExitCode.DIFFERENCES)
 
 
@@ -332,16 +343,10 @@ def _plan_of(path: Path | None, words: PlanWords, scheduler: str | None) -> tupl
 # ---------------------------------------------------------------- what is said
 
 
-def _tell(record: Record) -> None:
+def _tell(record: Record, title: str) -> None:
     seconds = sum(record.seconds.values())
     why = f": {record.why}" if record.why and record.state not in ("verified", "measured", "emulated") else ""
-    console.talk(f"{record.state:<14} {_title(record)}, {seconds:.1f} s{why}")
-
-
-def _title(record: Record) -> str:
-    subject, place = record.subject, record.place
-    more = ", ".join(filter(None, (place.arch, place.selector, place.image)))
-    return f"{subject.revision or subject.network} on {place.target}" + (f" ({more})" if more else "")
+    console.talk(f"{record.state:<14} {title}, {seconds:.1f} s{why}")
 
 
 def _list(agenda: Agenda, *, json: bool) -> None:
@@ -364,7 +369,13 @@ def _would(one: PlannedTrial, why: str) -> tuple[str, str]:
 
 
 def _summarise(
-    run: str, store: RecordStore, made: Sequence[Record], kept: Sequence[Record], *, json: bool
+    run: str,
+    store: RecordStore,
+    made: Sequence[Record],
+    kept: Sequence[Record],
+    titles: Mapping[str, str],
+    *,
+    json: bool,
 ) -> None:
     """What came of a run; raises Exit where a trial failed."""
     from toolchain.matrix.runs import dump
@@ -379,7 +390,7 @@ def _summarise(
                            "states": _counts(every), "cells": cells})  # fmt: skip
     else:
         for one in failed[:_MOST_LISTED]:
-            console.data(f"{one.state:<14} {_title(one)}: {one.why}")
+            console.data(f"{one.state:<14} {titles[one.id]}: {one.why}")
         if len(failed) > _MOST_LISTED:
             console.data(f"and {len(failed) - _MOST_LISTED} more")
         console.data(f"{len(made)} made, {len(kept)} kept: {_in_words(_counts(every))}")
@@ -402,77 +413,3 @@ def _counts(records: Any) -> dict[str, int]:
 
 def _in_words(states: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {state}" for state, count in states.items())
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-_HEADER = ("network", "target", "arch", "device", "state", "ms", "95 %", "when", "why")
-
-
-def _row(record: Record) -> tuple[object, ...]:
-    subject, place, latency = record.subject, record.place, record.latency
-    interval = f"{latency.low_ms:.3g} to {latency.high_ms:.3g}" if latency else ""
-    return (
-        subject.revision or subject.network,
-        place.target,
-        place.arch,
-        place.selector or place.device,
-        str(record.state),
-        latency.p50_ms if latency else None,
-        interval,
-        f"{record.when:%Y-%m-%d %H:%M}",
-        record.why,
-    )
-
-
-def _whole(record: Record) -> str:
-    """A record as text: every field that says something, and the log."""
-    from toolchain.matrix.runs import dump
-
-    fields = dict(_fields(dump(record)))
-    log = fields.pop("log")
-    fields["command"] = " ".join(fields["command"])
-    lines = [line for name, value in fields.items() for line in _lines(name, value)]
-    return "\n".join((*lines, "log:", *(f"  {line}" for line in str(log).splitlines())))
-
-
-def _lines(name: str, value: Any) -> list[str]:
-    if value in (None, "", [], {}):
-        return []
-    if isinstance(value, dict):
-        inner = [line for key, one in value.items() for line in _lines(key, one)]
-        return [f"{name}:", *(f"  {line}" for line in inner)] if inner else []
-    if isinstance(value, list) and value and isinstance(value[0], dict):
-        return [f"{name}:", *(f"  {line}" for one in value for line in _lines("-", one))]
-    return [f"{name}: {', '.join(map(str, value)) if isinstance(value, list) else value}"]
-
-
-def _change_document(change: Any) -> dict[str, Any]:
-    sides = {"before": change.before, "after": change.after}
-    return {
-        "cell": change.cell,
-        "kind": change.kind,
-        "ratio": change.ratio,
-        **{name: one and {"id": one.result.id, "state": one.result.state, "why": one.result.why,
-                          "p50_ms": one.latency and one.latency.p50_ms}
-           for name, one in sides.items()},
-    }  # fmt: skip
-
-
-def _change_line(change: Any) -> str:
-    cell = change.cell
-    place = ", ".join(filter(None, (cell.arch, cell.selector)))
-    title = f"{cell.model} on {cell.target}" + (f" ({place})" if place else "")
-    if change.ratio is not None:
-        old, new = change.before.latency, change.after.latency
-        return (
-            f"{change.kind}: {title}: {old.p50_ms:.3g} ms [{old.low_ms:.3g}, {old.high_ms:.3g}] before, "
-            f"{new.p50_ms:.3g} ms [{new.low_ms:.3g}, {new.high_ms:.3g}] now, {change.ratio:.2f} times"
-        )
-    old, new = (one.result.state if one else "no record" for one in (change.before, change.after))
-    why = f": {change.after.result.why}" if change.after and change.after.result.why else ""
-    return f"{change.kind}: {title}: {old} before, {new} now{why}"

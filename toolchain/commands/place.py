@@ -18,7 +18,7 @@ from compiler import HostError, TkError, UsageError
 from toolchain import console, options
 from toolchain.commands.image import common
 from toolchain.commands.multi_target import Values, run_each
-from toolchain.containers.request import Asked, RunPlace, Word
+from toolchain.containers.request import Asked, ContainerLimits, RunPlace, Word
 from toolchain.devices.wishes import Wishes
 
 _HARMLESS = ("image", "no_container", "build", "trust_on_first_use", "explain")
@@ -53,6 +53,14 @@ def place_of(
     ] = None,
     gpus: options.Gpus = None,
     allow_profiling: options.Profiling = False,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", metavar="SIZE", help="What all in the container may hold, as `8 GB`."),
+    ] = None,
+    disk: Annotated[
+        str | None,
+        typer.Option("--disk", metavar="SIZE", help="What all in the container may have written, as `8 GB`."),
+    ] = None,
     assume: options.Assume = None,
     explain: Annotated[
         bool,
@@ -63,7 +71,13 @@ def place_of(
 ) -> RunPlace:
     """What the options say of the place where a command runs."""
     asked = Asked(tuple(devices or ("auto",)), Wishes(tuple(gpus or ()), allow_profiling), assume)
-    return RunPlace(image or "", build, trust_on_first_use, no_container, engine, selection, asked, explain)
+    limits = ContainerLimits(
+        memory=options.read_size(memory, "--memory") if memory else None,
+        disk=options.read_size(disk, "--disk") if disk else None,
+    )
+    return RunPlace(
+        image or "", build, trust_on_first_use, no_container, engine, selection, asked, explain, limits
+    )
 
 
 def placeable(

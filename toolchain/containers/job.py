@@ -18,9 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
-from compiler import CrashError, HostError, InternalError, sha256_file, stream_atomic
+from compiler import CrashError, DiskLimitError, HostError, InternalError, sha256_file, stream_atomic
 from toolchain.containers import volumes
 from toolchain.containers.probe import Image
+from toolchain.containers.request import NO_LIMITS, WROTE_TOO_MUCH, ContainerLimits
 from toolchain.devices.options import RunOption, create_arguments
 from toolchain.engine.client import Engine
 from toolchain.engine.sockets import STDOUT, closing_stream, frames, never_time_out, raw_socket
@@ -57,7 +58,7 @@ class Job:
     `inputs` maps a path below `IN` to a host file; `output` is a host directory that gets everything the job
     writes below `OUT`. `devices` are the options that give it accelerators; `present` are the nodes and
     driver libraries that must be usable inside then. `environment` are variables on top of the image's.
-    `owner` is the uid and gid that it runs as, by default the caller's.
+    `owner` is the uid and gid that it runs as, by default the caller's. `limits` hold for all in it.
     """
 
     argv: tuple[str, ...]
@@ -67,14 +68,19 @@ class Job:
     present: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     owner: tuple[int, int] = field(default_factory=lambda: (os.getuid(), os.getgid()))
+    limits: ContainerLimits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A job that ended by itself: its exit status and what it wrote to standard output."""
+    """A job that ended by itself: its exit status and what it wrote to standard output.
+
+    killed: its processes that the kernel ended for want of memory; 0 where it does not tell.
+    """
 
     status: int
     stdout: bytes
+    killed: int = 0
 
 
 def run_job(
@@ -83,8 +89,8 @@ def run_job(
     """Run `job` in a container of `image`; `talk` gets its standard error as it comes.
 
     No network, no capabilities, the caller's uid and gid, a read-only image. Raises HostError for the
-    engine's troubles, also when it did not give the devices it was asked for, and CrashError when the
-    container ended before the job did.
+    engine's troubles, also when it did not give the devices it was asked for, CrashError when the container
+    ended before the job did, and DiskLimitError when the job wrote more than it may.
     """
     bundle = volumes.compiler_volume(engine, image.reference, image.python_version, index=index)
     cache = volumes.cache_volume(engine, job.owner[0])
@@ -100,8 +106,10 @@ def run_job(
             with engine.guard("follow the container"):
                 raw_socket(streams).sendall(b"go\n")
                 done, digests, missing = _follow(
-                    followed(lambda: frames(streams), watch), token.encode(), talk
+                    followed(lambda: frames(streams), watch), token.encode(), talk, job.limits
                 )
+        except DiskLimitError:
+            raise
         except CrashError:
             engine.check_alive("follow the container")
             raise
@@ -123,7 +131,16 @@ def _container(
     if job.present:
         names = " ".join(job.present)
         tk = ["/bin/sh", "-c", _CHECK_FIRST, "check", image.python, _CHECK.read_text(), token, names, *tk]
-    supervisor = ["/bin/sh", "-c", _SCRIPT.read_text(), "supervise", token, OUT, *tk]
+    supervisor = [
+        "/bin/sh",
+        "-c",
+        _SCRIPT.read_text(),
+        "supervise",
+        token,
+        OUT,
+        _kilobytes(job.limits.disk),
+        *tk,
+    ]
     with engine.container(image.reference, supervisor[1:], entrypoint=supervisor[:1], **arguments) as name:
         with engine.guard("attach to the container"):
             wanted = {"stdin": 1, "stdout": 1, "stderr": 1, "stream": 1}
@@ -145,6 +162,7 @@ def job_options(job: Job, bundle: str, cache: str) -> tuple[RunOption, ...]:
         RunOption("security-opt", "no-new-privileges", "no program in the image makes its user root"),
         RunOption("read-only", "", "the image is not changed"),
         RunOption("network", "none", "the same result whatever can be reached"),
+        *_limit_options(job.limits),
         RunOption("volume", f"{bundle}:{volumes.BUNDLE}:ro", "the compiler that tk brings along"),
         RunOption("volume", f"{cache}:{volumes.CACHE}", "this user's cache on this engine"),
         RunOption("volume", JOB, "files of this run, in and out; it goes with the container"),
@@ -153,6 +171,17 @@ def job_options(job: Job, bundle: str, cache: str) -> tuple[RunOption, ...]:
         RunOption("interactive", "", "the container ends when its standard input closes, so with tk"),
         *job.devices,
     )
+
+
+def _limit_options(limits: ContainerLimits) -> Iterator[RunOption]:
+    if limits.memory is not None:
+        yield RunOption("memory", str(limits.memory), "asked for: beyond it the kernel ends what runs inside")
+        yield RunOption("memory-swap", str(limits.memory), "memory and swap together: no swap beside it")
+
+
+def _kilobytes(limit: int | None) -> str:
+    """As `du -k` counts; 0 stands for no limit."""
+    return str(0 if limit is None else max(1, limit // 1024))
 
 
 def _put(engine: Engine, name: str, path: str, source: Path, owner: tuple[int, int]) -> None:
@@ -177,13 +206,16 @@ def _put(engine: Engine, name: str, path: str, source: Path, owner: tuple[int, i
 
 
 def _follow(
-    written: Iterable[tuple[int, bytes]], token: bytes, talk: Callable[[bytes], None]
+    written: Iterable[tuple[int, bytes]],
+    token: bytes,
+    talk: Callable[[bytes], None],
+    limits: ContainerLimits,
 ) -> tuple[Done, dict[str, str], list[str]]:
     """Read both outputs until the supervisor says that the job has ended.
 
     Returns its end, the digests of its results, and lines `NAME WHY` for devices that cannot be used.
     """
-    stdout, pending = bytearray(), b""
+    stdout, pending, killed = bytearray(), b"", 0
     digests: dict[str, str] = {}
     missing: list[str] = []
     for stream, data in written:
@@ -197,7 +229,12 @@ def _follow(
                 continue
             kind, _, rest = line[len(token) + 1 :].decode().partition(" ")
             if kind == "exit":
-                return Done(int(rest), bytes(stdout)), digests, missing
+                return Done(int(rest), bytes(stdout), killed), digests, missing
+            if kind == "killed":
+                killed = int(rest)
+                continue
+            if kind == "disk":
+                raise _wrote_too_much(int(rest), limits)
             if kind == "missing":
                 missing.append(rest)
                 continue
@@ -207,6 +244,14 @@ def _follow(
         "the container ended before its work was done",
         why=pending.decode(errors="backslashreplace").strip() or "it was killed, or ran out of memory",
         hint="see the engine's log, and try with more memory",
+    )
+
+
+def _wrote_too_much(kilobytes: int, limits: ContainerLimits) -> DiskLimitError:
+    return DiskLimitError(
+        f"the work in the container {WROTE_TOO_MUCH}",
+        why=f"{kilobytes * 1024:,} bytes; the limit is {limits.disk or 0:,}",
+        hint="raise the limit of disk space",
     )
 
 

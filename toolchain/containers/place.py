@@ -9,16 +9,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from compiler import HostError, UsageError, private_directory, remove_abandoned_directories, replace_atomic
+from compiler import (
+    HostError,
+    MemoryLimitError,
+    UsageError,
+    counted,
+    private_directory,
+    remove_abandoned_directories,
+    replace_atomic,
+)
 from toolchain import console, options
 from toolchain.advice import OF_PROGRAMS, advice_on
 from toolchain.containers import host_probe
 from toolchain.containers.call import Call, call_of
 from toolchain.containers.host_probe import engine_facts
-from toolchain.containers.job import Job, job_options, run_job
+from toolchain.containers.job import Done, Job, job_options, run_job
 from toolchain.containers.needs import Given, Need, archs_of, give, needs_of
 from toolchain.containers.probe import probe_image
-from toolchain.containers.request import RunPlace, Word
+from toolchain.containers.request import ContainerLimits, RunPlace, Word
 from toolchain.containers.volumes import cache_name, compiler_name
 from toolchain.devices.detect import detect
 from toolchain.devices.host_facts import EngineFacts, this_caller
@@ -69,8 +77,9 @@ def run_placed(command: str, given: Mapping[str, Any], words: Mapping[str, Word]
     """Run `tk command` with the parameters `given` in a container and return its exit status.
 
     `words` says how parameters are said. Results are put in place only when the command succeeds, each
-    by one rename. Raises HostError (no engine, no image, a lost container, accelerators that cannot be used)
-    and what resolving a name raises.
+    by one rename. Raises HostError (no engine, no image, a lost container, accelerators that cannot be used),
+    MemoryLimitError and DiskLimitError for what there was too little of in the container, and what resolving
+    a name raises.
     """
     from toolchain.recipes.catalog import load_catalog
 
@@ -95,7 +104,8 @@ def run_placed(command: str, given: Mapping[str, Any], words: Mapping[str, Word]
     if devices.archs:
         call.argv.append(f"--arch={','.join(devices.archs)}")
     if place.explain:
-        _explain(engine, reference, call, devices, is_built=is_built, json=bool(given.get("json")))
+        json = bool(given.get("json"))
+        _explain(engine, reference, call, devices, place.limits, is_built=is_built, json=json)
         return 0
     image = probe_image(engine, reference)
     if command == "compile":
@@ -109,12 +119,14 @@ def run_placed(command: str, given: Mapping[str, Any], words: Mapping[str, Word]
             directory if call.results else None,
             devices=devices.options,
             present=devices.present,
+            limits=place.limits,
         )
         with progress_bar(f"{command} in {image.reference}"):
             said: deque[str] = deque(maxlen=LAST_LINES)
             done = run_job(
                 engine, image, job, lambda line: said.append(_talk(call, line)), index=site.pip_index or None
             )
+        _check_memory(command, done, place)
         if done.status == 0:
             _place_results(call, directory)
         elif done.status in OF_PROGRAMS:
@@ -122,6 +134,23 @@ def run_placed(command: str, given: Mapping[str, Any], words: Mapping[str, Word]
                 console.talk(f"hint: {hint}")
     console.verbatim(call.translate(done.stdout).decode(errors="backslashreplace"))
     return done.status
+
+
+def _check_memory(command: str, done: Done, place: RunPlace) -> None:
+    """Raise MemoryLimitError where work failed as the kernel ended parts of it."""
+    if not (done.status and done.killed):
+        return
+    limit, ended = (
+        place.limits.memory,
+        f"the kernel ended {counted(done.killed, 'process', 'processes')} in it",
+    )
+    raise MemoryLimitError(
+        f"`tk {command}` ran out of memory in its container",
+        why=f"{ended}; the limit is {limit:,} bytes"
+        if limit
+        else f"{ended}; the engine's machine had no more",
+        hint="raise the memory limit" if limit else "free some memory there, or use a larger machine",
+    )
 
 
 def _engine_if_needed(place: RunPlace) -> Engine | None:
@@ -167,14 +196,21 @@ def _explain_without_engine(place: RunPlace, call: Call, devices: Given, *, json
     _say(devices)
     if devices.archs:
         call.argv.append(f"--arch={','.join(devices.archs)}")
-    _explain(None, reference, call, devices, is_built=False, json=json)
+    _explain(None, reference, call, devices, place.limits, is_built=False, json=json)
 
 
 def _explain(
-    engine: Engine | None, reference: str, call: Call, devices: Given, *, is_built: bool, json: bool
+    engine: Engine | None,
+    reference: str,
+    call: Call,
+    devices: Given,
+    limits: ContainerLimits,
+    *,
+    is_built: bool,
+    json: bool,
 ) -> None:
     """Show what the job's container would be started with."""
-    job = Job(tuple(call.argv), devices=devices.options, present=devices.present)
+    job = Job(tuple(call.argv), devices=devices.options, present=devices.present, limits=limits)
     compiler = "tk-compiler"
     if engine is not None and is_built:
         compiler = compiler_name(probe_image(engine, reference).python_version)

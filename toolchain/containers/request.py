@@ -19,6 +19,21 @@ class Word:
     role: Role | None = None
 
 
+WROTE_TOO_MUCH = "wrote more than it may"
+"""What an error says of work that a limit of disk space ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerLimits:
+    """Bytes that what runs in a container may hold in memory, and may have written; None: any."""
+
+    memory: int | None = None
+    disk: int | None = None
+
+
+NO_LIMITS = ContainerLimits()
+
+
 @dataclass(frozen=True, slots=True)
 class Asked:
     """What the user says of devices: words of `--devices`, numbers and profiling, a captured machine."""
@@ -33,7 +48,7 @@ class RunPlace:
     """Where a command runs: in an image, by a recipe's name or a reference, else on this machine.
 
     selection: goes with a recipe's name. build: without asking. asked: what is said of devices. explain: show
-    the container's options and run nothing; that needs no engine.
+    the container's options and run nothing; that needs no engine. limits: of what runs there.
     """
 
     image: str = ""
@@ -44,6 +59,7 @@ class RunPlace:
     selection: Selection = NO_SELECTION
     asked: Asked = field(default_factory=Asked)
     explain: bool = False
+    limits: ContainerLimits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)

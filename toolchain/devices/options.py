@@ -11,8 +11,8 @@ from toolchain.settings import environment_variable
 
 Flag = Literal[
     "init", "user", "userns", "cap-drop", "cap-add", "security-opt", "read-only", "network", "ipc",
-    "shm-size", "tmpfs", "env", "mount", "volume", "workdir", "interactive", "tty", "rm",
-    "device", "cdi", "gpus", "runtime", "group-add", "publish",
+    "shm-size", "memory", "memory-swap", "tmpfs", "env", "mount", "volume", "workdir", "interactive", "tty",
+    "rm", "device", "cdi", "gpus", "runtime", "group-add", "publish",
 ]  # fmt: skip
 _BARE: frozenset[Flag] = frozenset({"init", "interactive", "tty", "rm", "read-only"})
 """Flags without a value."""
@@ -135,6 +135,13 @@ def _single(name: str) -> Any:
     return put
 
 
+def _bytes(name: str) -> Any:
+    def put(_result: Arguments, host: Arguments, value: str) -> None:
+        host[name] = int(value)
+
+    return put
+
+
 def _tmpfs(_result: Arguments, host: Arguments, value: str) -> None:
     path, _, flags = value.partition(":")
     host.setdefault("tmpfs", {})[path] = flags
@@ -188,6 +195,8 @@ _HOW: dict[Flag, Any] = {
     "network": _single("network_mode"),
     "ipc": _single("ipc_mode"),
     "shm-size": _single("shm_size"),
+    "memory": _bytes("mem_limit"),
+    "memory-swap": _bytes("memswap_limit"),
     "tmpfs": _tmpfs,
     "env": _env,
     "mount": _mount,

@@ -206,7 +206,10 @@ class Attempt:
         place = self.trial.place
         words = [*words, *([f"--image={place.image}"] if place.image else ["--no-container"])]
         words += [f"--docker-host={place.engine}"] * bool(place.engine)
-        done = run_step(words, self.library.parent, place.limits, tk=self.shop.tk, jobs=self.shop.jobs)
+        words += _container_limits(place.limits) * bool(place.image)
+        # In a container the limit of memory is the engine's to keep; the command here only sends and fetches.
+        here = place.limits.model_copy(update={"memory": None}) if place.image else place.limits
+        done = run_step(words, self.library.parent, here, tk=self.shop.tk, jobs=self.shop.jobs)
         self.results.append(done)
         return done
 
@@ -279,11 +282,17 @@ def repeating(trial: Trial) -> tuple[str, ...]:
         *([f"--worker={place.worker}"] if place.worker else []),
         *(["--precision=tf32"] if place.precision == "tf32" else []),
         f"--do={','.join(place.do)}", f"--seconds={place.limits.seconds:g}",
-        *([f"--memory={place.limits.memory}"] if place.limits.memory else []),
+        *_container_limits(place.limits),
         *([f"--bench-seconds={place.bench.seconds:g}", f"--warmup={place.bench.warmup:g}"]
           if "bench" in place.do else []),
         "--again",
     )  # fmt: skip
+
+
+def _container_limits(limits: TrialLimits) -> list[str]:
+    """Memory and disk, as `tk matrix run` and commands in containers take them."""
+    each = {"--memory": limits.memory, "--disk": limits.disk}
+    return [f"{option}={value}" for option, value in each.items() if value is not None]
 
 
 def known_causes_in(log: str) -> tuple[KnownCause, ...]:

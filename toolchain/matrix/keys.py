@@ -18,7 +18,7 @@ from toolchain.records.record import Record, State, Versions
 
 _COMPILER = Path(compiler.__file__).parent
 _REFERENCES = ("onnxruntime", "onnx")
-_BOUNDED = frozenset({State.TIMED_OUT, State.OUT_OF_MEMORY})
+_BOUNDED = frozenset({State.TIMED_OUT, State.OUT_OF_MEMORY, State.OUT_OF_DISK})
 """States that another limit may change."""
 
 

@@ -25,7 +25,8 @@ from toolchain.matrix.trials import Machine, Trial, planned_trials, why_not
 from toolchain.records.record import Record, State
 from toolchain.records.store import RecordStore, new_id
 
-Told = Callable[[Record], object]
+Told = Callable[[Record, str], object]
+"""Gets a record and the title of its trial."""
 _CELLS_AT_ONCE = 4  # trials for each that runs at a time, before those of them that are timed are
 
 
@@ -90,7 +91,10 @@ def agenda_of(
 
 @dataclass(slots=True)
 class MatrixRun:
-    """Makes the trials of an agenda. jobs: at the same time, but for those that are timed."""
+    """Makes the trials of an agenda. jobs: at the same time, but for those that are timed.
+
+    titles: of the trials that were made, by the identifiers of their records.
+    """
 
     agenda: Agenda
     store: RecordStore
@@ -101,6 +105,7 @@ class MatrixRun:
     again: bool = False
     id: str = field(default_factory=new_id)
     made: list[Record] = field(default_factory=list)
+    titles: dict[str, str] = field(default_factory=dict)
 
     def make(self) -> list[Record]:
         """Make what is to be made; each record is kept as soon as it is known, then `told`."""
@@ -267,10 +272,11 @@ class _Floor:
         with self._keeping:
             self.run.store.append(record)
             self.run.made.append(record)
+            self.run.titles[record.id] = title
         if isinstance(done, Attempt):
             shutil.rmtree(done.library.parent, ignore_errors=True)
         self.clock.ended(title)
-        self.run.told(record)
+        self.run.told(record, title)
 
 
 def _by_models(todo: Sequence[PlannedTrial], fewest: int) -> Iterator[list[PlannedTrial]]:

@@ -41,6 +41,10 @@ def state_after(step: str, result: StepResult) -> State | None:
         return State.TIMED_OUT
     if result.code == ExitCode.OK:
         return None
+    if result.wrote_too_much:
+        return State.OUT_OF_DISK
+    if result.met_a_full_disk:  # says nothing of the model, and may be otherwise the next time
+        return State.NOT_RUN
     if result.was_short_of_memory:
         return State.OUT_OF_MEMORY
     if result.code is not None and result.code < 0:

@@ -31,7 +31,7 @@ ArchList = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.,+
 Selector = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 :._+()-]*$", max_length=100)]
 ImageName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$", max_length=200)]
 EngineUrl = Annotated[str, StringConstraints(pattern=r"^[a-z]+://[A-Za-z0-9@._~:/\[\]-]+$", max_length=300)]
-Memory = Annotated[int, BeforeValidator(lambda value: read_bytes(str(value))), Field(ge=1)]
+Size = Annotated[int, BeforeValidator(lambda value: read_bytes(str(value))), Field(ge=1)]
 Seconds = Annotated[float, Field(gt=0, le=7 * 24 * 3600)]
 ThreadCount = Annotated[int, Field(ge=1, le=4096)]
 
@@ -58,6 +58,18 @@ class ModelsPlan(_Part):
     most_gflop: Annotated[float, Field(gt=0)] | None = None
 
 
+class TrialLimits(_Part):
+    """What each step of a trial may take.
+
+    seconds: of wall time. memory: bytes that its processes hold together. disk: bytes in the folder of the
+    trial, with the library and temporary files; in a container what the step has written there.
+    """
+
+    seconds: Seconds = 1800.0
+    memory: Size | None = None
+    disk: Size | None = None
+
+
 class TargetPlan(_Part):
     """One target: each of its archs, devices, images and engines makes a column of trials of its own.
 
@@ -76,14 +88,8 @@ class TargetPlan(_Part):
     do: tuple[TrialStep, ...] = ()
     threads: tuple[ThreadCount, ...] = ()
     precisions: tuple[Precision, ...] = ()
+    limits: TrialLimits | None = None
     most_gflop: Annotated[float, Field(gt=0)] | None = None
-
-
-class TrialLimits(_Part):
-    """What each step of a trial may take; seconds of wall time, bytes that its processes hold together."""
-
-    seconds: Seconds = 1800.0
-    memory: Memory | None = None
 
 
 class BenchPlan(_Part):

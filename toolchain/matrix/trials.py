@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import compiler
@@ -64,15 +65,17 @@ class TrialPlace:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One model at one place."""
+    """One model at one place. apart: what tells it from others of the plan that are called the same."""
 
     model: TrialModel
     place: TrialPlace
+    apart: str = ""
 
     @property
     def title(self) -> str:
-        """How it is called while it runs."""
-        return f"{self.model.name} on {self.place.title}"
+        """How it is called while it runs; no other of its plan is called so."""
+        title = f"{self.model.name} on {self.place.title}"
+        return f"{title}, {self.apart}" if self.apart else title
 
 
 class Machine:
@@ -123,14 +126,43 @@ def planned_trials(plan: MatrixPlan, source: PlanSource, machine: Machine) -> tu
     if problems:
         raise refused_plan(problems)
     trials = [
-        Trial(model, place) for model in models for place in places if fits_size(model, place.most_gflop)
+        Trial(model, replace(place, most_gflop=None))
+        for model in models
+        for place in places
+        if fits_size(model, place.most_gflop)
     ]
     if not trials:
         what = "targets" if models else "models"
         raise UsageError(
             "the plan has nothing to try", where=source.where(what), hint="docs/matrix.md has examples"
         )
-    return tuple(dict.fromkeys(trials))
+    return _told_apart(tuple(dict.fromkeys(trials)))
+
+
+def _told_apart(trials: Sequence[Trial]) -> tuple[Trial, ...]:
+    alike: dict[str, list[TrialPlace]] = defaultdict(list)
+    for one in trials:
+        alike[one.title].append(one.place)
+    return tuple(replace(one, apart=_apart(one.place, alike[one.title])) for one in trials)
+
+
+def _apart(place: TrialPlace, alike: Sequence[TrialPlace]) -> str:
+    """What is said of a place where others have the same title."""
+    words = {
+        "selector": f"device {place.selector}" if place.selector else "",
+        "image": f"image {place.image}" if place.image else "",
+        "worker": f"worker {place.worker}" if place.worker else "",
+        "do": "+".join(place.do),
+        "limits": _limit_words(place.limits),
+    }
+    differing = (name for name in words if len({getattr(one, name) for one in alike}) > 1)
+    return ", ".join(filter(None, (words[name] for name in differing)))
+
+
+def _limit_words(limits: TrialLimits) -> str:
+    sizes = {"memory": limits.memory, "disk": limits.disk}
+    given = [f"{size:,} bytes of {what}" for what, size in sizes.items() if size is not None]
+    return ", ".join((f"at most {limits.seconds:g} s", *given))
 
 
 def why_not(place: TrialPlace, machine: Machine, devices: Collection[str] = ()) -> str:
@@ -218,7 +250,7 @@ def _places(plan: MatrixPlan, one: TargetPlan, machine: Machine) -> Iterator[Tri
             threads=threads,
             precision=precision,
             do=in_order(one.do or plan.do),
-            limits=plan.limits,
+            limits=one.limits or plan.limits,
             bench=plan.bench,
             most_gflop=one.most_gflop,
         )

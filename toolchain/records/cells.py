@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from compiler import counted
 from toolchain.records.record import PASSED, Latency, Record, State
 
 STATE_MARKS = {
@@ -28,6 +29,7 @@ STATE_MEANINGS = {
     State.CRASHED: "the library, or what ran it, ended abnormally",
     State.TIMED_OUT: "given up after the time allowed",
     State.OUT_OF_MEMORY: "the machine or the device had too little memory",
+    State.OUT_OF_DISK: "it wrote more to the disk than it was allowed",
     State.NOT_RUN: "nothing was tried, for the reason given; nothing is known of the result",
 }
 """What each state says, in one line for people."""
@@ -64,6 +66,18 @@ class Cell:
     def model(self) -> str:
         """The revision of the network, where it is known, else the network."""
         return self.revision or self.network
+
+    @property
+    def title(self) -> str:
+        """The model and the place: `mnist-8 on opencl-cpu (pocl, 2 threads)`."""
+        precision = self.precision if self.precision != "f32" else ""
+        place = ", ".join(filter(None, (self.arch, self.selector, self.thread_words, precision)))
+        return f"{self.model} on {self.target}" + (f" ({place})" if place else "")
+
+    @property
+    def thread_words(self) -> str:
+        """`2 threads`; empty where none were asked for."""
+        return counted(self.threads, "thread") if self.threads else ""
 
 
 @dataclass(frozen=True, slots=True)

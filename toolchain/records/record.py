@@ -24,6 +24,7 @@ class State(StrEnum):
     CRASHED = "crashed"
     TIMED_OUT = "timed-out"
     OUT_OF_MEMORY = "out-of-memory"
+    OUT_OF_DISK = "out-of-disk"  # more was written than a trial may; a full disk is `not-run`
     NOT_RUN = "not-run"
 
 

@@ -18,7 +18,7 @@ from toolchain.containers.host_probe import engine_facts, to_lines
 from toolchain.containers.job import Job, job_options
 from toolchain.containers.needs import Given, give, needs_of
 from toolchain.containers.place import image_of_target, run_placed
-from toolchain.containers.request import Asked, RunPlace, Word
+from toolchain.containers.request import Asked, ContainerLimits, RunPlace, Word
 from toolchain.devices.detect import Inventory, detect
 from toolchain.devices.host_facts import Caller, EngineFacts
 from toolchain.devices.options import create_arguments
@@ -298,3 +298,11 @@ def test_options_of_the_place_need_an_image(tk: Callable[..., Any], tmp_path: Pa
         done = tk("run", "m.so", *option)
         assert done.code == 2
         assert f"{option[0]} has no use here" in done.err
+
+
+def test_limits_are_the_engine_s() -> None:
+    job = Job(("run",), limits=ContainerLimits(memory=5_000_000_000))
+    host = create_arguments(job_options(job, "tk-compiler-0", "tk-cache-1"))["host"]
+    assert (host["mem_limit"], host["memswap_limit"]) == (5_000_000_000, 5_000_000_000)
+    free = create_arguments(job_options(Job(("run",)), "tk-compiler-0", "tk-cache-1"))["host"]
+    assert {"mem_limit", "memswap_limit"}.isdisjoint(free)

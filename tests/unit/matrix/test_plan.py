@@ -47,6 +47,27 @@ targets:
     ]
 
 
+def test_no_two_trials_are_called_the_same(tmp_path: Path) -> None:
+    text = """
+models: {networks: [mnist]}
+targets:
+  - cpu
+  - {target: cpu, do: [compile]}
+  - {target: cpu, do: [compile], limits: {seconds: 60, disk: 1 GB}}
+  - {target: cpu, most_gflop: 9}
+  - {target: opencl-cpu, devices: [one]}
+  - {target: opencl-cpu, workers: [one]}
+scheduler: "tcp://a:1"
+"""
+    assert _titles(text, tmp_path) == [
+        "mnist on cpu, compile+verify, at most 1800 s",
+        "mnist on cpu, compile, at most 1800 s",
+        "mnist on cpu, compile, at most 60 s, 1,000,000,000 bytes of disk",
+        "mnist on opencl-cpu (one), device one",
+        "mnist on opencl-cpu (one), worker one",
+    ]
+
+
 def test_a_family_with_every_revision(tmp_path: Path) -> None:
     text = "models: {families: [caffenet], weights: [random, trained]}\ntargets: [cpu]\n"
     known = [one.name for one in networks()["caffenet"].originals]

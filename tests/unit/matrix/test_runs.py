@@ -18,44 +18,63 @@ from tests.support.matrix import agenda, calls, machine, make, plan_of, tell
 from tests.support.processes import ended
 from toolchain.matrix.reasons import why_made
 from toolchain.matrix.runs import RunStore, records_named, records_of_run
-from toolchain.records.record import State
+from toolchain.records.record import Record, State
 from toolchain.records.store import RecordStore
+from toolchain.zoo import networks
 
 _WRONG = {"name": "y", "where": [0, 3], "actual": 2.0, "expected": 1.0, "needed": 0.5, "tolerance": 1e-5,
           "problem": "", "passed": False}  # fmt: skip
 _REFUSED = {"document": {"error": {"what": "refused", "where": "", "why": "line 3", "hint": "", "code": 5}}}
 
 
-@pytest.mark.parametrize(
-    ("told", "state", "why"),
-    [
-        ({}, State.VERIFIED, ""),
-        ({"mnist verify": {"code": 6, "document": {"outputs": [_WRONG]}}}, State.WRONG, "y[0,3] is 2"),
-        ({"mnist compile": {"code": 5, **_REFUSED}}, State.COMPILE_FAILED, "refused: line 3"),
-        ({"mnist compile": {"code": 70, "said": "error: x"}}, State.COMPILE_FAILED, "error: x"),
-        ({"mnist compile": {"signal": signal.SIGSEGV}}, State.CRASHED, "compile was ended by SIGSEGV"),
-        ({"mnist verify": {"code": 7, "said": "the library crashed"}}, State.CRASHED, "library crashed"),
-        ({"mnist verify": {"code": 99, "said": "?"}}, State.CRASHED, "?"),
-        ({"mnist verify": {"seconds": 30}}, State.TIMED_OUT, "verify: did not end within 1.5 s"),
-        ({"mnist verify": {"signal": signal.SIGKILL}}, State.OUT_OF_MEMORY, "SIGKILL"),
-        ({"mnist compile": {"code": 4, "said": "out of memory"}}, State.OUT_OF_MEMORY, "out of memory"),
-        ({"mnist compile": {"code": 4, "said": "no g++"}}, State.NOT_RUN, "no g++"),
-        ({"mnist verify": {"code": 4, "said": "no device"}}, State.COMPILED_ONLY, "no device"),
-        ({"mnist zoo": {"code": 4, "said": "no connection"}}, State.NOT_RUN, "no model: no connection"),
-        (
-            {"mnist compile": {"code": 3}, "mnist inspect": {"document": {"unsupported": [
-                {"op": "Loop", "node": "a", "reason": "control flow"},
-                {"op": "Loop", "node": "b", "reason": "control flow"}]}}},
-            State.UNSUPPORTED, "operators: Loop",
-        ),
-    ],
+Case = tuple[dict[str, dict[str, object]], State, str]
+_ENDS: tuple[Case, ...] = (
+    ({}, State.VERIFIED, ""),
+    ({"verify": {"code": 6, "document": {"outputs": [_WRONG]}}}, State.WRONG, "y[0,3] is 2"),
+    ({"compile": {"code": 5, **_REFUSED}}, State.COMPILE_FAILED, "refused: line 3"),
+    ({"compile": {"code": 70, "said": "error: x"}}, State.COMPILE_FAILED, "error: x"),
+    ({"compile": {"signal": signal.SIGSEGV}}, State.CRASHED, "compile was ended by SIGSEGV"),
+    ({"verify": {"code": 7, "said": "the library crashed"}}, State.CRASHED, "library crashed"),
+    ({"verify": {"code": 99, "said": "?"}}, State.CRASHED, "?"),
+    ({"verify": {"seconds": 30}}, State.TIMED_OUT, "verify: did not end within 3 s"),
+    ({"verify": {"signal": signal.SIGKILL}}, State.OUT_OF_MEMORY, "SIGKILL"),
+    ({"compile": {"code": 4, "said": "out of memory"}}, State.OUT_OF_MEMORY, "out of memory"),
+    ({"compile": {"code": 4, "said": "no g++"}}, State.NOT_RUN, "no g++"),
+    ({"compile": {"code": 5, "said": "No space left on device"}}, State.NOT_RUN, "No space"),
+    ({"verify": {"code": 70, "said": "Disk quota exceeded"}}, State.NOT_RUN, "Disk quota exceeded"),
+    ({"compile": {"writes": 900_000}}, State.OUT_OF_DISK, "compile: 9"),
+    ({"verify": {"writes": 900_000, "seconds": 9}}, State.OUT_OF_DISK, "the limit is 800,000"),
+    ({"compile": {"code": 137}}, State.OUT_OF_MEMORY, ""),
+    ({"verify": {"code": 4, "said": "no device"}}, State.COMPILED_ONLY, "no device"),
+    ({"zoo": {"code": 4, "said": "no connection"}}, State.NOT_RUN, "no model: no connection"),
+    (
+        {"compile": {"code": 3}, "inspect": {"document": {"unsupported": [
+            {"op": "Loop", "node": "a", "reason": "control flow"},
+            {"op": "Loop", "node": "b", "reason": "control flow"}]}}},
+        State.UNSUPPORTED, "operators: Loop",
+    ),
 )  # fmt: skip
-def test_each_end_is_a_state(tmp_path: Path, told: dict[str, object], state: State, why: str) -> None:
-    tell(tmp_path, told)
-    (record,) = make(tmp_path, plan_of(["mnist"], targets=["cpu"], limits={"seconds": 1.5}))
+"""What becomes of the steps of a trial, the state that it ends in, and a part of the reason."""
+_NETWORKS = sorted(networks())[: len(_ENDS)]
+
+
+@pytest.fixture(scope="module")
+def ended_trials(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Record]]:
+    """One run of as many networks as there are ends, each of which meets one."""
+    folder = tmp_path_factory.mktemp("ends")
+    each = zip(_NETWORKS, _ENDS, strict=True)
+    tell(folder, {f"{name} {step}": what for name, (told, _, _) in each for step, what in told.items()})
+    made = make(folder, plan_of(_NETWORKS, targets=["cpu"], limits={"seconds": 3, "disk": 800_000}))
+    return folder, {one.subject.network: one for one in made}
+
+
+@pytest.mark.parametrize(("network", "case"), list(zip(_NETWORKS, _ENDS, strict=True)))
+def test_each_end_is_a_state(ended_trials: tuple[Path, dict[str, Record]], network: str, case: Case) -> None:
+    folder, records = ended_trials
+    record, (_, state, why) = records[network], case
     assert (record.state, why in record.why) == (state, True), record
     assert "$ tk " in record.log
-    assert str(tmp_path) not in record.log
+    assert str(folder) not in record.log
     assert list(record.command[:3]) == ["tk", "matrix", "run"]
     assert record.operators == () or (record.operators[0].operator, record.operators[0].count) == ("Loop", 2)
 
@@ -88,14 +107,14 @@ def test_what_changed_is_made_again(tmp_path: Path) -> None:
 
 
 def test_what_a_limit_ended_is_made_again_with_another(tmp_path: Path) -> None:
-    tell(tmp_path, {"mnist verify": {"seconds": 30}})
-    short = plan_of(["mnist"], targets=["cpu"], limits={"seconds": 1})
-    assert [one.state for one in make(tmp_path, short)] == [State.TIMED_OUT]
-    assert make(tmp_path, short) == []
+    tell(tmp_path, {"mnist verify": {"writes": 900_000}})
+    narrow = plan_of(["mnist"], targets=["cpu"], limits={"disk": 800_000})
+    assert [one.state for one in make(tmp_path, narrow)] == [State.OUT_OF_DISK]
+    assert make(tmp_path, narrow) == []
     tell(tmp_path, {})
-    longer = plan_of(["mnist"], targets=["cpu"], limits={"seconds": 20})
-    assert [one.state for one in make(tmp_path, longer)] == [State.VERIFIED]
-    assert make(tmp_path, short) == []
+    wider = plan_of(["mnist"], targets=["cpu"], limits={"disk": 8_000_000})
+    assert [one.state for one in make(tmp_path, wider)] == [State.VERIFIED]
+    assert make(tmp_path, narrow) == []
 
 
 def test_what_cannot_be_tried_says_so_once_and_what_may_change_is_tried_again(tmp_path: Path) -> None:
@@ -136,17 +155,18 @@ def test_the_command_of_a_record_is_its_trial(tmp_path: Path) -> None:
 
     plan = plan_of(["mnist"], ("compile", "verify", "bench"), bench={"seconds": 0.5}, threads=[2],
                    targets=[{"target": "opencl-cpu", "archs": ["arch-opencl-cpu"], "devices": ["pocl"]}],
-                   limits={"seconds": 77, "memory": "3 GB"})  # fmt: skip
+                   limits={"seconds": 77, "memory": "3 GB", "disk": "2 GB"})  # fmt: skip
     (record,) = make(tmp_path, plan)
     words = dict(one.removeprefix("--").split("=") for one in record.command[3:-1])
     assert words.pop("target") == "opencl-cpu:arch-opencl-cpu"
     assert words == {"network": "mnist", "device": "pocl", "threads": "2", "do": "compile,verify,bench",
-                     "seconds": "77", "memory": "3000000000", "bench-seconds": "0.5",
+                     "seconds": "77", "memory": "3000000000", "disk": "2000000000", "bench-seconds": "0.5",
                      "warmup": "0.5"}  # fmt: skip
     known = inspect.signature(plan_words).parameters
     assert [one for one in words if one.replace("-", "_") not in known] == []
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_goes_on_and_makes_nothing_twice(tmp_path: Path) -> None:
     """Five times, at any moment; no child is left, and no trial that has its record is made again."""
     names = ["mnist", "squeezenet", "unet", "vgg16"]
@@ -177,8 +197,9 @@ def test_a_run_that_is_killed_goes_on_and_makes_nothing_twice(tmp_path: Path) ->
     assert len(records_named("last", store)) == 8
 
 
-def test_a_kept_check_is_not_verified_again(tmp_path: Path) -> None:
-    plan = plan_of(["mnist"], ("compile", "verify", "bench"), targets=["cpu"])
+def test_a_killed_run_goes_on_behind_what_was_checked(tmp_path: Path) -> None:
+    """No child of it is left, and neither a record nor a check is made twice."""
+    plan = plan_of(["mnist"], ("compile", "verify", "bench"))
     tell(tmp_path, {"mnist bench": {"seconds": 60}})
     argv = [sys.executable, "-m", "tests.support.matrix", str(tmp_path), "compile,verify,bench", "mnist"]
     run = subprocess.Popen(argv, cwd=ROOT, env=environment())
@@ -192,12 +213,14 @@ def test_a_kept_check_is_not_verified_again(tmp_path: Path) -> None:
     assert ([one.title for one in told.running], told.done, told.total) == (["mnist on cpu"], 0, 2)
     run.kill()
     run.wait()
+    assert all(ended(int(call[0])) for call in calls(tmp_path))
     assert runs.progress(runs.read("last").id) is None
     status = tk("matrix", "status", "--records", tmp_path / "records", "--json").json
     assert (status["left"], status["checked"]) == (["mnist on cpu", "mnist on opencl-cpu"],) * 2
     tell(tmp_path, {})
-    (record,) = make(tmp_path, plan)
-    assert (record.state, record.latency is not None) == (State.VERIFIED, True)
+    records = make(tmp_path, plan)
+    assert [(one.state, one.latency is not None) for one in records] == [(State.VERIFIED, True)] * 2
     verified = [call for call in calls(tmp_path) if call[1:] == ["ended", "mnist", "verify"]]
-    assert len(verified) == 2  # one for each of the places of the run that was killed
-    assert record.log.count("tk verify") == 1
+    assert len(verified) == 2  # one for each of the places, by the run that was killed
+    assert [one.log.count("tk verify") for one in records] == [1, 1]
+    assert make(tmp_path, plan) == []
