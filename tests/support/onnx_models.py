@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 Arrays = Mapping[str, np.ndarray]
 Attrs = Mapping[str, Any]
@@ -73,6 +74,13 @@ def run_onnxruntime(
     return dict(zip(names, session.run(names, dict(inputs)), strict=True))
 
 
+def run_reference(proto: onnx.ModelProto, inputs: Arrays) -> dict[str, np.ndarray]:
+    """What onnx's own evaluator makes of a model."""
+    evaluator = ReferenceEvaluator(proto)
+    with np.errstate(all="ignore"):
+        return dict(zip(evaluator.output_names, evaluator.run(None, dict(inputs)), strict=True))
+
+
 def assert_close(got: np.ndarray, want: np.ndarray, tolerance: float = 1e-5, what: str = "") -> None:
     """Floats within `tolerance` of the result's scale, everything else equal."""
     assert got.shape == want.shape, f"{what}: shape {got.shape}, expected {want.shape}"
@@ -85,4 +93,4 @@ def assert_close(got: np.ndarray, want: np.ndarray, tolerance: float = 1e-5, wha
     np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * max(scale, 1e-6), err_msg=what)
 
 
-__all__ = ["TensorProto", "assert_close", "model", "run_onnxruntime", "single", "value_info"]
+__all__ = ["TensorProto", "assert_close", "model", "run_onnxruntime", "run_reference", "single", "value_info"]

@@ -2,63 +2,13 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 from onnx import TensorProto
 
-Input = np.ndarray | None
-
-
-@dataclass(frozen=True)
-class Case:
-    """One node: operator, inputs, attributes, opset; `known` inputs are initializers."""
-
-    op: str
-    inputs: Sequence[Input]
-    attrs: dict[str, Any] = field(default_factory=dict)
-    opset: int = 17
-    known: Sequence[int] = ()
-    outputs: int = 1
-    tolerance: float = 1e-5
-    label: str = ""
-
-    @property
-    def name(self) -> str:
-        shapes = "x".join("-" if a is None else ",".join(map(str, a.shape)) for a in self.inputs)
-        text = "_".join(f"{k}={v}" for k, v in self.attrs.items() if not hasattr(v, "dims"))
-        return f"{self.op}-{self.opset}-{shapes}-{text}{self.label}".replace(" ", "")
-
-
-def floats(
-    *shape: int, seed: int = 0, low: float = -2, high: float = 2, dtype: Any = np.float32
-) -> np.ndarray:
-    rng = np.random.default_rng([seed, zlib.crc32(repr(shape).encode())])
-    return rng.uniform(low, high, shape).astype(dtype)
-
-
-def ints(*shape: int, low: int = -9, high: int = 9, seed: int = 0, dtype: Any = np.int64) -> np.ndarray:
-    return np.random.default_rng([seed, *shape]).integers(low, high, shape).astype(dtype)
-
-
-def bools(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng([seed, *shape]).integers(0, 2, shape).astype(bool)
-
-
-def i64(*values: int) -> np.ndarray:
-    return np.asarray(values, np.int64)
-
-
-def f32(*values: float) -> np.ndarray:
-    return np.asarray(values, np.float32)
-
-
-def scalar(value: Any, dtype: Any = np.float32) -> np.ndarray:
-    return np.asarray(value, dtype)
-
+from tests.support.op_case import Case, bools, f32, floats, i64, ints, scalar
+from tests.support.op_cases_spatial import spatial
 
 X = floats(2, 3, 5)
 POSITIVE = floats(2, 3, 5, low=0.1, high=3)
@@ -143,6 +93,36 @@ def elementwise() -> Iterator[Case]:
     yield Case("Add", [half, floats(4, seed=1, dtype=np.float16)], tolerance=1e-3)
     yield Case("Sigmoid", [half], tolerance=1e-3)
     yield Case("Exp", [floats(3, 4, dtype=np.float64)])
+
+
+def functions() -> Iterator[Case]:
+    for op in ("Tan", "Atan", "Sinh", "Cosh", "Asinh"):
+        yield Case(op, [floats(3, 17, low=-9, high=9)])
+    for op in ("Asin", "Acos", "Atanh"):
+        yield Case(op, [floats(3, 17, low=-1, high=1)])
+    yield Case("Acosh", [floats(3, 17, low=1, high=50)])
+    yield Case("Shrink", [X], {"lambd": 0.7, "bias": 0.3})
+    yield Case("Shrink", [ints(3, 17, dtype=np.int32)], {"lambd": 2.5, "bias": 1.0})
+    infinities = f32(1, np.nan, np.inf, -np.inf, -0.0)
+    for flags in (
+        {},
+        {"detect_negative": 0},
+        {"detect_positive": 0},
+        {"detect_negative": 0, "detect_positive": 0},
+    ):
+        yield Case("IsInf", [infinities], flags, 10)
+
+
+def bits() -> Iterator[Case]:
+    for kind in (np.uint8, np.int32, np.int64):
+        pair = [ints(3, 17, low=0, high=127, dtype=kind), ints(17, low=0, high=127, seed=1, dtype=kind)]
+        for op in ("BitwiseAnd", "BitwiseOr", "BitwiseXor"):
+            yield Case(op, pair, opset=18, label=np.dtype(kind).name)
+        yield Case("BitwiseNot", pair[:1], opset=18, label=np.dtype(kind).name)
+    for direction in ("LEFT", "RIGHT"):
+        for kind in (np.uint8, np.uint32, np.uint64):
+            pair = [ints(3, 17, low=0, high=127, dtype=kind), ints(17, low=0, high=8, dtype=kind)]
+            yield Case("BitShift", pair, {"direction": direction}, 11, label=np.dtype(kind).name)
 
 
 def movement() -> Iterator[Case]:
@@ -375,5 +355,5 @@ def sources() -> Iterator[Case]:
 
 CASES = [
     *elementwise(), *movement(), *indexing(), *resizing(), *reductions(), *pooling(), *normalisation(),
-    *linear(), *transposed(), *sources(),
+    *linear(), *transposed(), *sources(), *functions(), *bits(), *spatial(),
 ]  # fmt: skip

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from compiler.graph.op import Op
 from compiler.graph.ops import (
+    bits,
     conditional,
     elementwise,
     indexing,
@@ -25,6 +26,7 @@ FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
     {
         "elementwise": elementwise.OPS,
         "conditional": conditional.OPS,
+        "bits": bits.OPS,
         "movement": movement.OPS,
         "indexing": indexing.OPS,
         "repeating": repeating.OPS,

@@ -87,11 +87,15 @@ POW = Op(
 )  # fmt: skip
 
 
+def _modulo_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+    if inputs[0].type.dtype.is_float and not attrs["fmod"]:
+        raise InvalidError("Mod of floats needs fmod=1 before opset 28")
+    return inputs, attrs
+
+
 def _modulo_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     kind = same_dtype(types)
     check_kind("Mod", kind, FLOATS + INTS)
-    if kind.is_float and not attrs.flag("fmod"):
-        raise InvalidError("Mod of floats needs fmod=1")
     return (TensorType(kind, broadcast_shape(types[0].shape, types[1].shape)),)
 
 
@@ -100,14 +104,20 @@ def _modulo_array(a: Attrs, x: Array, y: Array) -> Array:
 
 
 def _modulo(a: Attrs, x: Expr, y: Expr) -> Expr:
-    if x.dtype.is_float:
-        return call("fmod", x, y)
-    return Binary("truncmod" if a.flag("fmod") else "floormod", x, y)
+    if not x.dtype.is_float:
+        return Binary("truncmod" if a.flag("fmod") else "floormod", x, y)
+    rest = call("fmod", x, y)
+    if a.flag("fmod"):
+        return rest
+    zero = const(0.0, x.dtype)
+    other_sign = Binary("ne", rest.lt(zero), y.lt(zero))
+    return Select(rest.eq(zero), call("copysign", zero, y), Select(other_sign, rest + y, rest))
 
 
 MOD = Op(
     "Mod", Kind.INJECTIVE, _modulo_infer, elementwise_reference(_modulo_array, None), (2, 2),
-    (Signature(10, {"fmod": 0}),), forms={"direct": elementwise_form("Mod", _modulo)}, elementwise=True,
+    (Signature(10, {"fmod": 0}, adapt=_modulo_import), Signature(28, {"fmod": 0})),
+    forms={"direct": elementwise_form("Mod", _modulo)}, elementwise=True,
 )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.core.types import BOOL, DType
+from compiler.core.types import BOOL, F64, DType
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, accumulate_type, from_numpy, to_numpy
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
@@ -206,8 +206,44 @@ def _sign_of(a: Attrs, x: Expr) -> Expr:
     return _choose(x.gt(0), 1, _choose(x.lt(0), wrap(-1, x.dtype), wrap(0, x.dtype), x), x)
 
 
+def _shrink_array(a: Attrs, x: Array) -> Array:
+    below, above = x < -a.number(_L), x > a.number(_L)
+    wide = x if x.dtype.kind == "f" else x.astype(np.float64)
+    return np.where(below, wide + a.number(_B), np.where(above, wide - a.number(_B), 0)).astype(x.dtype)
+
+
+def _shrink(a: Attrs, x: Expr) -> Expr:
+    """Of integers in f64, as bounds and bias may be fractions."""
+    kind, x = x.dtype, x if x.dtype.is_float else CastExpr(F64, x)
+    bound, bias = a.number(_L), a.number(_B)
+    return narrow(_choose(x.lt(-bound), x + bias, _choose(x.gt(bound), x - bias, 0.0, x), x), kind)
+
+
+def _infinite_array(a: Attrs, x: Array) -> Array:
+    return (bool(a.flag(_NEG)) & np.isneginf(x)) | (bool(a.flag(_POS)) & np.isposinf(x))
+
+
+def _infinite(a: Attrs, x: Expr) -> Expr:
+    wanted = [value for name, value in ((_POS, math.inf), (_NEG, -math.inf)) if a.flag(name)]
+    found = [x.eq(const(value, x.dtype)) for value in wanted]
+    return reduce(partial(Binary, "or"), found) if found else const(0, BOOL)
+
+
+_L, _B, _POS, _NEG = "lambd", "bias", "detect_positive", "detect_negative"
 _NONNEG, _KEEPS = Sign.NONNEGATIVE, Sign.KEEPS
 _A, _G = "alpha", "gamma"
+
+
+def _function(name: str, fn: Numpy, since: int) -> Op:
+    """A function that every language has under the operator's name."""
+    return unary(name, lambda _a, x: fn(x), lambda _a, x: call(name.lower(), x), cost=10, since=since)
+
+
+_FUNCTIONS: tuple[tuple[str, Numpy, int], ...] = (
+    ("Tan", np.tan, 7), ("Asin", np.arcsin, 7), ("Acos", np.arccos, 7), ("Atan", np.arctan, 7),
+    ("Sinh", np.sinh, 9), ("Cosh", np.cosh, 9), ("Asinh", np.arcsinh, 9), ("Acosh", np.arccosh, 9),
+    ("Atanh", np.arctanh, 9),
+)  # fmt: skip
 
 UNARY = (
     unary("Relu", lambda _a, x: np.maximum(x, 0), lambda _a, x: maximum(x, 0), "fi", sign=_NONNEG),
@@ -223,6 +259,7 @@ UNARY = (
     unary("Log", lambda _a, x: np.log(x), lambda _a, x: call("log", x), cost=8),
     unary("Sin", lambda _a, x: np.sin(x), lambda _a, x: call("sin", x), cost=8),
     unary("Cos", lambda _a, x: np.cos(x), lambda _a, x: call("cos", x), cost=8),
+    *(_function(*row) for row in _FUNCTIONS),
     unary("Tanh", lambda _a, x: np.tanh(x), lambda _a, x: call("tanh", x), cost=10),
     unary("Erf", lambda _a, x: _erf_array(x), lambda _a, x: call("erf", x), cost=12, since=9),
     unary("Sigmoid", lambda _a, x: _sigmoid_array(x), lambda _a, x: _sigmoid(x), sign=_NONNEG, cost=10),
@@ -252,6 +289,8 @@ UNARY = (
     unary("Swish", lambda a, x: x * _sigmoid_array(x * a.number(_A)),
           lambda a, x: x * _sigmoid(x * a.number(_A)), attrs={_A: 1.0}, cost=12, since=24),
     unary("Not", lambda _a, x: ~x, lambda _a, x: Unary("not", x), "b"),
+    unary("Shrink", _shrink_array, _shrink, "fi", attrs={_L: 0.5, _B: 0.0}, cost=3, since=9),
+    unary("IsInf", _infinite_array, _infinite, attrs={_NEG: 1, _POS: 1}, result=BOOL, since=10),
     unary("IsNaN", lambda _a, x: np.isnan(x), lambda _a, x: x.ne(x), result=BOOL, since=9),
 )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,28 +11,34 @@ import pytest
 from compiler.frontend.onnx import import_proto
 from compiler.graph.dtypes import to_numpy
 from compiler.graph.interpret import evaluate
-from compiler.graph.ir import Graph, Node, TensorType, verify
+from compiler.graph.ir import Node, TensorType, verify
 from compiler.graph.ops import OPS
 from compiler.graph.rewrites import rewrite_graph
 from compiler.loops.build import Builder
 from compiler.loops.interp import interpret
-from tests.support.onnx_models import assert_close, run_onnxruntime, single
+from tests.support.onnx_models import assert_close, run_onnxruntime, run_reference, single
 from tests.support.op_cases import CASES, Case
+from tests.support.op_cases_spatial import REFERENCE_CASES
 
 LOOP_ELEMENTS = 40_000
 """The loop interpreter is slow: larger nodes are left to tests of compiled code."""
 
 
-def imported(case: Case, tmp_path: Path) -> tuple[Graph, dict[str, np.ndarray], dict[str, np.ndarray]]:
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_record_means_what_onnxruntime_computes(case: Case, tmp_path: Path) -> None:
+    check_case(case, run_onnxruntime, tmp_path)
+
+
+@pytest.mark.parametrize("case", REFERENCE_CASES, ids=lambda case: case.name)
+def test_record_means_what_onnx_defines(case: Case, tmp_path: Path) -> None:
+    check_case(case, run_reference, tmp_path)
+
+
+def check_case(case: Case, oracle: Callable[..., dict[str, np.ndarray]], tmp_path: Path) -> None:
     proto, feeds = single(case.op, case.inputs, case.attrs, case.opset, case.known, case.outputs)
     graph = import_proto(proto, tmp_path, {}, {})
     verify(graph)
-    return graph, feeds, run_onnxruntime(proto, feeds)
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_record_means_what_onnxruntime_computes(case: Case, tmp_path: Path) -> None:
-    graph, feeds, want = imported(case, tmp_path)
+    want = oracle(proto, feeds)
     got = evaluate(graph, feeds)
     for name, array in want.items():
         assert_close(got[name], array, case.tolerance, "as imported")
@@ -66,13 +73,13 @@ def random_like(kind: TensorType, rng: np.random.Generator, item: Node) -> np.nd
     if kind.dtype.is_bool:
         return rng.integers(0, 2, kind.shape).astype(bool)
     if kind.dtype.is_int:
-        positive = item.op.name in ("Div", "Mod", "Gather", "Pow")
+        positive = item.op.name in ("Div", "Mod", "Gather", "Pow", "BitShift")
         return rng.integers(1 if positive else -3, 3, kind.shape).astype(target)
     return rng.uniform(0.2, 2, kind.shape).astype(target)
 
 
 def test_every_record_has_a_case() -> None:
-    covered = {case.op for case in CASES}
+    covered = {case.op for case in (*CASES, *REFERENCE_CASES)}
     missing = [op.name for op in OPS.values() if op.signatures and op.name not in covered]
     assert not missing
 
