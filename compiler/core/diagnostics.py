@@ -117,7 +117,9 @@ class MemoryLimitError(CrashError):
 
 
 class DiskLimitError(CrashError):
-    """A program wrote more to the disk than it was given."""
+    """A program wrote more to the disk than it was given; every message has the words `SAID`."""
+
+    SAID = "wrote more than it may"
 
 
 class InternalError(TkError):

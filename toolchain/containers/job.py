@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from compiler import CrashError, DiskLimitError, HostError, InternalError, sha256_file, stream_atomic
 from toolchain.containers import volumes
 from toolchain.containers.probe import Image
-from toolchain.containers.request import NO_LIMITS, WROTE_TOO_MUCH, ContainerLimits
+from toolchain.containers.request import NO_LIMITS, ContainerLimits
 from toolchain.devices.options import RunOption, create_arguments
 from toolchain.engine.client import Engine
 from toolchain.engine.sockets import STDOUT, closing_stream, frames, never_time_out, raw_socket
@@ -249,7 +249,7 @@ def _follow(
 
 def _wrote_too_much(kilobytes: int, limits: ContainerLimits) -> DiskLimitError:
     return DiskLimitError(
-        f"the work in the container {WROTE_TOO_MUCH}",
+        f"the work in the container {DiskLimitError.SAID}",
         why=f"{kilobytes * 1024:,} bytes; the limit is {limits.disk or 0:,}",
         hint="raise the limit of disk space",
     )

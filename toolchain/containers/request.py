@@ -19,10 +19,6 @@ class Word:
     role: Role | None = None
 
 
-WROTE_TOO_MUCH = "wrote more than it may"
-"""What an error says of work that a limit of disk space ended."""
-
-
 @dataclass(frozen=True, slots=True)
 class ContainerLimits:
     """Bytes that what runs in a container may hold in memory, and may have written; None: any."""

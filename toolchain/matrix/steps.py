@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 from compiler import CrashError, DiskLimitError, MemoryLimitError, TkError, run
-from toolchain.containers.request import WROTE_TOO_MUCH
 from toolchain.matrix.plan import TrialLimits
 from toolchain.settings import python_environment
 
@@ -70,7 +69,7 @@ class StepResult:
     @property
     def wrote_too_much(self) -> bool:
         """Whether a limit of disk space ended it, here or in its container."""
-        return self.ended_by == "disk" or self._says((WROTE_TOO_MUCH,))
+        return self.ended_by == "disk" or self._says((DiskLimitError.SAID,))
 
     @property
     def met_a_full_disk(self) -> bool:
@@ -146,7 +145,7 @@ def _check_disk(folder: Path, limit: int | None) -> None:
     held = _bytes_in(str(folder))
     if held > limit:
         why = f"{held:,} bytes on the disk; the limit is {limit:,}"
-        raise DiskLimitError(f"a step {WROTE_TOO_MUCH}", where=str(folder), why=why)
+        raise DiskLimitError(f"a step {DiskLimitError.SAID}", where=str(folder), why=why)
 
 
 def _bytes_in(folder: str) -> int:
