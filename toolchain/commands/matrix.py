@@ -182,7 +182,7 @@ def matrix_status_command(
 ) -> None:
     """Show how far a run has come: done, running, left, and for how long still."""
     from toolchain.matrix.runs import RunStore, dump, records_of_run
-    from toolchain.matrix.words import duration
+    from toolchain.matrix.words import hours_and_minutes
 
     store = _store(records)
     runs = RunStore(store.directory)
@@ -208,7 +208,7 @@ def matrix_status_command(
         return
     for one in progress.running:
         console.data(f"running: {one.title}, for {time.time() - one.since:.0f} s")
-    time_left = "" if progress.seconds_left is None else f", about {duration(progress.seconds_left)}"
+    time_left = "" if progress.seconds_left is None else f", about {hours_and_minutes(progress.seconds_left)}"
     console.data(f"left: {len(left)}{time_left}")
 
 

@@ -9,7 +9,7 @@ from toolchain.records.compare import CellChange
 from toolchain.records.record import Record
 
 
-def duration(seconds: float) -> str:
+def hours_and_minutes(seconds: float) -> str:
     """As `1 h 20 min`, `3 min 5 s`."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
