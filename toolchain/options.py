@@ -273,18 +273,18 @@ def pairs(option: str, texts: Sequence[str] | None, read: Callable[[str], T]) ->
 
 
 def read_dims(text: str) -> tuple[int, ...]:
-    """Read `1,3,224,224`; raises ValueError unless all are positive whole numbers."""
+    """Read `1,3,224,224`; raises ValueError unless all are whole numbers, none negative."""
     dims = tuple(_whole(part) for part in text.split(","))
-    if any(dim < 1 for dim in dims):
-        raise ValueError(f"dimensions must be positive, found `{text}`")
+    if any(dim < 0 for dim in dims):
+        raise ValueError(f"dimensions cannot be negative, found `{text}`")
     return dims
 
 
 def read_dim(text: str) -> int:
     """Read the value of one dimension; raises ValueError unless it is a positive whole number."""
     dims = read_dims(text)
-    if len(dims) != 1:
-        raise ValueError(f"`{text}` is not one whole number")
+    if len(dims) != 1 or dims[0] < 1:
+        raise ValueError(f"`{text}` is not one positive whole number")
     return dims[0]
 
 

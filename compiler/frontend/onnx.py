@@ -26,7 +26,7 @@ from compiler.frontend.shapes import Bind, input_types
 from compiler.frontend.signatures import apply_signature
 from compiler.frontend.tensors import LIMIT_BYTES, element_type, tensor_array
 from compiler.graph.attrs import Attrs, AttrValue
-from compiler.graph.dtypes import Array
+from compiler.graph.dtypes import Array, to_numpy
 from compiler.graph.edit import Editor
 from compiler.graph.ir import Graph, Node, TensorType, Value
 from compiler.graph.op import InvalidError, OnnxNode, Op, UnsupportedError
@@ -168,8 +168,9 @@ class _Importer:
             if name in bound:
                 self.values[name] = self.editor.constant(bound[name], name)
                 continue
-            self.values[name] = self.editor.value(kind, name)
-            inputs.append(self.values[name])
+            inputs.append(self.editor.value(kind, name))
+            empty = None if kind.size else np.empty(kind.shape, to_numpy(kind.dtype))
+            self.values[name] = inputs[-1] if empty is None else self.editor.constant(empty, name)
         return inputs
 
     def _finish(self, inputs: list[Value]) -> Graph:
@@ -214,7 +215,7 @@ class _Importer:
         except ValueError:
             kind = "?"
         dims = item.type.tensor_type.shape.dim
-        return item.name, kind, tuple(dim.dim_value or dim.dim_param or "?" for dim in dims)
+        return item.name, kind, tuple(_extent(dim) for dim in dims)
 
     # ------------------------------------------------------------ one node
 
@@ -339,6 +340,11 @@ def _constant(attrs: Mapping[str, AttrValue | Array]) -> Array:
         if name in ("value_float", "value_floats"):
             return np.asarray(value, np.float32)
     raise UnsupportedError(f"Constant with {', '.join(attrs) or 'no value'} is not supported")
+
+
+def _extent(dim: onnx.TensorShapeProto.Dimension) -> int | str:
+    """An extent as it is declared: a number, a symbol, or "?" for neither."""
+    return dim.dim_value if dim.WhichOneof("value") == "dim_value" else dim.dim_param or "?"
 
 
 def _check_types(types: Iterable[TensorType]) -> None:

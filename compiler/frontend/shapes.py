@@ -86,13 +86,16 @@ def _element(item: onnx.ValueInfoProto) -> DType:
 
 
 def _declared(item: onnx.ValueInfoProto) -> Declared | None:
-    """Extents and symbols; an empty symbol stands for a dimension without name; None: not even the rank."""
+    """Extents and symbols; an empty symbol stands for a dimension without name; None: not even the rank.
+
+    0 is an extent, that of a tensor without elements.
+    """
     tensor = item.type.tensor_type
     if not tensor.HasField("shape"):
         return None
     found: list[int | str] = []
     for dim in tensor.shape.dim:
-        if dim.WhichOneof("value") == "dim_value" and dim.dim_value > 0:
+        if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0:
             found.append(dim.dim_value)
         else:
             found.append(dim.dim_param)
@@ -100,7 +103,7 @@ def _declared(item: onnx.ValueInfoProto) -> Declared | None:
 
 
 def _fit(what: str, shape: Sequence[int], declared: Declared | None, symbols: dict[str, int]) -> None:
-    if min(shape, default=1) < 1:
+    if any(extent < 1 and (extent,) != (declared or ())[at : at + 1] for at, extent in enumerate(shape)):
         raise UsageError(f"{what}: extents must be positive", why=f"got {list(shape)}")
     if declared is None:
         return
@@ -111,7 +114,7 @@ def _fit(what: str, shape: Sequence[int], declared: Declared | None, symbols: di
         )
     for extent, wanted in zip(shape, declared, strict=True):
         if isinstance(wanted, int):
-            if extent != wanted:
+            if extent != wanted != 0:  # some exporters write 0 for a dimension that is free
                 raise UsageError(
                     f"{what}: a fixed dimension differs",
                     why=f"got {list(shape)}, the model says {declared_text(declared)}",

@@ -10,8 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
 
+import numpy as np
+
 from compiler.graph.attrs import Attrs, AttrValue
-from compiler.graph.dtypes import Array, from_numpy
+from compiler.graph.dtypes import Array, from_numpy, to_numpy
 from compiler.graph.interpret import apply
 from compiler.graph.ir import Graph, Node, TensorType, Value
 from compiler.graph.op import Op
@@ -85,7 +87,12 @@ class Editor:
     def fold(
         self, op: Op, inputs: Sequence[Value], attrs: Attrs, types: Sequence[TensorType]
     ) -> tuple[Value, ...] | None:
-        """The results as constants, when all inputs are known and the results are not too large to store."""
+        """The results as constants, when all inputs are known and the results are not too large to store.
+
+        Results without elements are known, whatever the inputs.
+        """
+        if types and not any(kind.size for kind in types):
+            return tuple(self.constant(np.empty(kind.shape, to_numpy(kind.dtype))) for kind in types)
         arrays = [self.constants.get(value) for value in inputs]
         known = [array for array in arrays if array is not None]
         if len(known) != len(arrays):

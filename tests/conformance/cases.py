@@ -80,9 +80,16 @@ def _node_cases() -> list[OnnxCase]:
         warnings.simplefilter("ignore")
         found = collect_testcases(None)
     return sorted(
-        (OnnxCase(one.name, NODE, one.model, one.data_sets, one.rtol, one.atol) for one in found),
+        (OnnxCase(one.name, NODE, one.model, _plain(one.data_sets), one.rtol, one.atol) for one in found),
         key=lambda one: one.name,
     )
+
+
+def _plain(data: Any) -> Any:
+    """Data sets with arrays for tensors: what numpy has no type for comes as a message."""
+    if isinstance(data, (list, tuple)):
+        return [_plain(item) for item in data]
+    return numpy_helper.to_array(data) if isinstance(data, onnx.TensorProto) else data
 
 
 def _model_cases() -> Iterator[OnnxCase]:

@@ -115,6 +115,12 @@ SHAPES = {
         [node("Slice", "x n n", "e"), node("Relu", "e", "f"), join("f x", "y")],
         {"x": X}, "y", {"n": np.array([1])},
     ),
+    "inputs without elements": Case(
+        [join("x e", "y"), node("Neg", "e", "n"), node("ReduceSum", "e", "s", keepdims=0),
+         node("ReduceMax", "e", "m", axes=[0]), node("MatMul", "t e", "p"), node("Gemm", "t e c", "g"),
+         node("Identity", "e", "i")],
+        {"x": X, "e": normal(0, 3), "t": normal(2, 0), "c": normal(2, 3)}, "y n s m p g i", opset=12,
+    ),
     "the sum of nothing": Case(
         [node("Slice", "x n n", "e"), node("ReduceSum", "e", "y", keepdims=0)],
         {"x": X}, "y", {"n": np.array([1])},

@@ -227,6 +227,8 @@ def reductions() -> Iterator[Case]:
         yield Case(f"Reduce{op}", [source, i64(1, 2)], {"keepdims": 0}, 18, known=[1])
         yield Case(f"Reduce{op}", [source], {"noop_with_empty_axes": 1}, 18)
     yield Case("ReduceSum", [ints(3, 4), i64(0)], opset=13, known=[1])
+    yield Case("ReduceMax", [bools(3, 4), i64(1)], opset=20, known=[1])
+    yield Case("ReduceMin", [bools(3, 4), i64(1)], opset=20, known=[1])
     for op in ("Mean", "L1", "L2", "SumSquare", "LogSum", "LogSumExp"):
         whole = ints(3, 4, 5, low=1, high=9, dtype=np.int32)
         yield Case(f"Reduce{op}", [whole], {"axes": [1]}, 11, label="i32")

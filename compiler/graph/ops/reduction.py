@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from compiler.core.types import F64, I64, INDEX, DType
+from compiler.core.types import BOOL, F64, I64, INDEX, U8, DType
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array, accumulate_type
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
@@ -21,6 +22,7 @@ from compiler.graph.op import (
     Expand,
     Form,
     Imported,
+    Infer,
     Kind,
     OnnxNode,
     Op,
@@ -67,7 +69,11 @@ def reduced_shape(shape: Sequence[int], axes: Sequence[int], *, keep: bool) -> t
 
 def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     if types[0].dtype.is_bool:
-        raise UnsupportedError("reductions of bool are not supported")
+        raise UnsupportedError("reductions of bool are not supported but for ReduceMax and ReduceMin")
+    return _infer_extreme(types, attrs)
+
+
+def _infer_extreme(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     shape = reduced_shape(types[0].shape, attrs.integers("axes"), keep=attrs.flag("keepdims"))
     return (types[0].with_shape(shape),)
 
@@ -104,6 +110,16 @@ def _nothing_reduced(e: Emitter, item: Node) -> Values | None:
     return (e.emit("Reshape", source, shape=item.output.type.shape),)
 
 
+def _extreme_expand(e: Emitter, item: Node) -> Values | None:
+    """Truth values as numbers: false is less than true."""
+    source = item.inputs[0]
+    if not source.type.dtype.is_bool:
+        return _nothing_reduced(e, item)
+    axes, keep = item.attrs.integers("axes"), item.attrs.flag("keepdims")
+    found = e.emit(item.op.name, e.emit("Cast", source, to=U8), axes=axes, keepdims=keep)
+    return (e.emit("Cast", found, to=BOOL),)
+
+
 def _signatures(axes_input_since: int) -> tuple[Signature, ...]:
     return (
         Signature(1, {"axes": None, "keepdims": 1}, adapt=_import),
@@ -124,15 +140,37 @@ def _fold_reference(fn: Fold) -> Reference:
     return reference
 
 
+def _extreme(fn: Fold, sign: int) -> Fold:
+    """The extreme of each row; that of an empty one is the least, or greatest, that the type has."""
+
+    def fold(x: Array, **how: Any) -> Array:
+        if x.dtype.kind == "b":
+            return fn(x, initial=sign < 0, **how)
+        limits = np.iinfo(x.dtype) if x.dtype.kind in "iu" else None
+        least = -sign * np.inf if limits is None else limits.max if sign < 0 else limits.min
+        return fn(x, initial=x.dtype.type(least), **how)
+
+    return fold
+
+
+_max, _min = _extreme(np.max, 1), _extreme(np.min, -1)
+
+
 def _keeps_channels(info: NodeInfo) -> bool:
     return info.in_types[0].shape[1:2] == info.out_types[0].shape[1:2]
 
 
 def _reduce(
-    name: str, fn: Fold, expand: Expand, sign: Sign = Sign.UNKNOWN, since: int = 18, combiner: str = ""
+    name: str,
+    fn: Fold,
+    expand: Expand,
+    sign: Sign = Sign.UNKNOWN,
+    since: int = 18,
+    combiner: str = "",
+    infer: Infer = _infer,
 ) -> Op:
     return Op(
-        name, Kind.REDUCTION, _infer, _fold_reference(fn), (1, 1), _signatures(since),
+        name, Kind.REDUCTION, infer, _fold_reference(fn), (1, 1), _signatures(since),
         forms={"direct": Form(_form(combiner))} if combiner else {}, expand=expand, flops=input_size,
         sign=sign, reads_once=everywhere, keeps_channels=_keeps_channels,
     )  # fmt: skip
@@ -140,8 +178,8 @@ def _reduce(
 
 PRIMITIVE = (
     _reduce("ReduceSum", np.sum, _nothing_reduced, Sign.KEEPS, 13, "sum"),
-    _reduce("ReduceMax", np.max, _nothing_reduced, Sign.KEEPS, combiner="max"),
-    _reduce("ReduceMin", np.min, _nothing_reduced, Sign.KEEPS, combiner="min"),
+    _reduce("ReduceMax", _max, _extreme_expand, Sign.KEEPS, combiner="max", infer=_infer_extreme),
+    _reduce("ReduceMin", _min, _extreme_expand, Sign.KEEPS, combiner="min", infer=_infer_extreme),
     _reduce("ReduceProd", np.prod, _nothing_reduced, Sign.KEEPS, combiner="prod"),
 )
 
@@ -196,7 +234,7 @@ def _mean_array(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:  # no
 
 
 def _log_sum_exp_array(x: Array, axis: tuple[int, ...], keepdims: bool) -> Array:  # noqa: FBT001 - as numpy's
-    top = np.max(x, axis=axis, keepdims=True)
+    top = _max(x, axis=axis, keepdims=True)
     total = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
     return np.asarray(total if keepdims else np.squeeze(total, axis=axis))
 

@@ -1,6 +1,7 @@
 """Copy insertion: give every output of the model memory of its own.
 
-An output that is an input, a constant, another output, or a view of one of these, is copied.
+An output that is an input, a constant, another output, or a view of one of these, is copied, unless it has no
+elements.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def separate_outputs(graph: Graph) -> Graph:
     copied: dict[int, Value] = {}
     for number, value in enumerate(graph.outputs):
         root = _root(graph, value)
-        if root in taken:
+        if root in taken and value.type.size:
             copied[number] = value
         taken.add(root)
     if not copied:
