@@ -1,4 +1,4 @@
-"""Models without functions, and none that are larger than can be compiled.
+"""Models without functions of their own, and none that are larger than can be compiled.
 
 A model of a kilobyte may stand for more nodes than any machine holds: a function that calls another twice,
 which calls another twice. So everything is counted before anything is inlined.
@@ -7,7 +7,6 @@ which calls another twice. So everything is counted before anything is inlined.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 
@@ -15,8 +14,7 @@ import onnx
 from onnx import inliner
 
 from compiler.core.diagnostics import BadInputError
-from compiler.frontend.proto import broken, first_line, schema_of
-from compiler.graph.ops import find_op
+from compiler.frontend.proto import broken, first_line
 
 MOST_NODES = 200_000
 """Functions inlined; the largest networks that people export have some ten thousand."""
@@ -65,6 +63,11 @@ def check_size(model: onnx.ModelProto, where: str) -> None:
     _within(size.nodes, MOST_NODES, "nodes", where)
     _within(size.values, MOST_VALUES, "outputs of nodes", where)
     _within(size.bytes, MOST_BYTES, "bytes of nodes", where)
+
+
+def check_nodes(found: int, where: str) -> None:
+    """Raise BadInputError for more nodes than can be compiled, those of ONNX's function bodies among them."""
+    _within(found, MOST_NODES, "nodes", where)
 
 
 def _within(found: int, most: int, what: str, where: str) -> None:
@@ -119,35 +122,10 @@ def _all_nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
 
 
 def inlined(model: onnx.ModelProto, where: str) -> onnx.ModelProto:
-    """The model without functions: its own, and ONNX's where we have no record of the operator."""
-    if model.functions:
-        try:
-            model = inliner.inline_local_functions(model)
-        except Exception as error:  # the inliner raises whatever its C++ side does
-            raise broken(where, f"its functions cannot be inlined: {first_line(error)}") from error
-    derived = [item for item in model.graph.node if _is_derived(item)]
-    for item in derived:
-        _write_defaults(item)
-    if derived:
-        # What the inliner cannot do stays, and is then reported as an operator without a record.
-        with suppress(RuntimeError, ValueError):
-            names = sorted({("", item.op_type) for item in derived})
-            model = inliner.inline_selected_functions(model, names, inline_schema_functions=True)
-    return model
-
-
-def _is_derived(item: onnx.NodeProto) -> bool:
-    """Whether ONNX itself says what an operator without a record is made of."""
-    if item.domain not in ("", "ai.onnx") or find_op("", item.op_type) is not None:
-        return False
-    schema = schema_of(item.op_type, "", onnx.defs.onnx_opset_version())
-    return schema is not None and bool(schema.has_function)  # type: ignore[attr-defined]  # C++ class
-
-
-def _write_defaults(item: onnx.NodeProto) -> None:
-    """Add the attributes that were left out: the inliner does not."""
-    schema = schema_of(item.op_type, "", onnx.defs.onnx_opset_version())
-    given = {attr.name for attr in item.attribute}
-    for name, attr in schema.attributes.items() if schema is not None else ():
-        if name not in given and attr.default_value.name:
-            item.attribute.append(attr.default_value)
+    """The model with the bodies of its own functions where they were called."""
+    if not model.functions:
+        return model
+    try:
+        return inliner.inline_local_functions(model)
+    except Exception as error:  # the inliner raises whatever its C++ side does
+        raise broken(where, f"its functions cannot be inlined: {first_line(error)}") from error

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -18,8 +20,9 @@ import onnx
 from onnx import AttributeProto
 
 from compiler.core.diagnostics import BadInputError
+from compiler.frontend.bodies import Body, function_body, has_body
 from compiler.frontend.external import ExternalData
-from compiler.frontend.functions import check_size, inlined
+from compiler.frontend.functions import check_nodes, check_size, inlined
 from compiler.frontend.proto import broken, first_line, read_model, schema_of
 from compiler.frontend.refusals import Known, Refusal, Shape, UnsupportedModelError, why_unknown
 from compiler.frontend.shapes import Bind, input_types
@@ -29,7 +32,7 @@ from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, to_numpy
 from compiler.graph.edit import Editor
 from compiler.graph.ir import Graph, Node, TensorType, Value
-from compiler.graph.op import InvalidError, OnnxNode, Op, UnsupportedError
+from compiler.graph.op import InvalidError, OnnxNode, Op, RefusedError, UnsupportedError
 from compiler.graph.ops import find_op
 
 OLDEST_OPSET = 7
@@ -132,6 +135,7 @@ class _Importer:
         self.refusals: list[Refusal] = []
         self.converted: Counter[str] = Counter()
         self.made: list[tuple[str, Node]] = []
+        self.inlined = len(model.graph.node)
 
     def run(
         self, shapes: Mapping[str, Sequence[int]], binds: Mapping[str, Bind], dims: Mapping[str, int]
@@ -219,11 +223,11 @@ class _Importer:
 
     # ------------------------------------------------------------ one node
 
-    def _node(self, item: onnx.NodeProto, number: int, used: set[str]) -> None:
+    def _node(self, item: onnx.NodeProto, number: int, used: AbstractSet[str]) -> None:
         name = item.name or f"(node {number}, makes {', '.join(item.output)[:80]})"
         domain = _domain(item)
         try:
-            made = self._convert(item, domain, name, used)
+            made = self._convert(item, name, used)
             self.converted[_op_text(item, domain)] += made is not None
         except UnsupportedError as error:
             self.refusals.append(Refusal(name, _op_text(item, domain), error.reason))
@@ -236,35 +240,58 @@ class _Importer:
             raise BadInputError(
                 f"node {name!r} ({_op_text(item, domain)}) is not valid", where=self.where, why=_reason(error)
             ) from error
+        self._define(item, made)
+
+    def _define(self, item: onnx.NodeProto, made: Sequence[Value | None] | None) -> None:
+        """Give what a node makes the names of its outputs; None stands for what is not known."""
         for at, output in enumerate(item.output):
             if not output:
                 continue
             if output in self.values or output in self.unknown:
                 raise broken(self.where, f"{output!r} is computed twice")
-            if made is not None and at < len(made):
-                self.values[output] = made[at]
-            else:
+            value = made[at] if made is not None and at < len(made) else None
+            if value is None:
                 self.unknown.add(output)
+            else:
+                self.values[output] = value
 
     def _convert(
-        self, item: onnx.NodeProto, domain: str, name: str, used: set[str]
-    ) -> tuple[Value, ...] | None:
+        self, item: onnx.NodeProto, name: str, used: AbstractSet[str]
+    ) -> Sequence[Value | None] | None:
         """The values a node makes; None when it depends on a node that was refused."""
+        domain = _domain(item)
         if domain == "" and item.op_type in _CONTROL_FLOW:
             raise UnsupportedError("control flow is not supported")
-        attrs = {attr.name: self._attribute(attr) for attr in item.attribute}
         if domain == "" and item.op_type == "Constant":
-            return (self.editor.constant(_constant(attrs), item.output[0]),)
+            return (self.editor.constant(_constant(self._attributes(item)), item.output[0]),)
         op = find_op(domain, item.op_type)
-        if op is None:
+        if op is None and not has_body(item.op_type, domain, self.opsets.get(domain, 1)):
             raise UnsupportedError(why_unknown(domain, item.op_type))
         opset = self._opset(item, domain)
         if any(value in self.unknown for value in item.input):
             return None
         inputs = tuple(self._input(value) for value in item.input)
+        if op is None:
+            return self._composite(item, opset, inputs, name)
+        try:
+            return self._simple(op, opset, self._given(item, inputs, used), item, name)
+        except UnsupportedError:
+            with suppress(UnsupportedError):
+                return self._composite(item, opset, inputs, name)
+            raise
+
+    def _given(
+        self, item: onnx.NodeProto, inputs: tuple[Value | None, ...], used: AbstractSet[str]
+    ) -> OnnxNode:
         known = tuple(None if value is None else self.editor.known(value) for value in inputs)
         outputs = tuple(bool(output) and output in used for output in item.output)
-        operands, canonical = apply_signature(op, opset, OnnxNode(attrs, inputs, known, outputs))
+        return OnnxNode(self._attributes(item), inputs, known, outputs)
+
+    def _simple(
+        self, op: Op, opset: int, given: OnnxNode, item: onnx.NodeProto, name: str
+    ) -> tuple[Value, ...]:
+        """The values of a node whose operator has a record."""
+        operands, canonical = apply_signature(op, opset, given)
         types = op.infer(tuple(value.type for value in operands), canonical)
         _check_types(types)
         folded = self._fold(op, operands, types, canonical)
@@ -276,8 +303,43 @@ class _Importer:
         made += tuple(self.editor.value(kind) for kind in types[len(made) :])
         node = Node(op, operands, made, canonical, (name,))
         self.editor.append(node)
-        self.made.append((_op_text(item, domain), node))
+        self.made.append((_op_text(item, _domain(item)), node))
         return made
+
+    def _composite(
+        self, item: onnx.NodeProto, opset: int, inputs: Sequence[Value | None], name: str
+    ) -> Sequence[Value | None]:
+        """What the body makes that ONNX itself gives the node; its nodes count as the node's."""
+        domain = _domain(item)
+        body = function_body(item, domain, opset, [None if value is None else value.type for value in inputs])
+        if body is None:
+            raise UnsupportedError(why_unknown(domain, item.op_type))
+        self.inlined += len(body.nodes)
+        check_nodes(self.inlined, self.where)
+        first = len(self.made)
+        made = self._inside(body, inputs, name)
+        self.made[first:] = [(_op_text(item, domain), node) for _, node in self.made[first:]]
+        return made
+
+    def _inside(self, body: Body, inputs: Sequence[Value | None], name: str) -> Sequence[Value | None]:
+        """What leaves a body, whose names are its own."""
+        outside = self.values, self.unknown, self.opsets
+        given = zip(body.inputs, inputs, strict=False)
+        self.values, self.unknown = {inner: value for inner, value in given if value is not None}, set()
+        self.opsets = {**self.opsets, **body.opsets}
+        try:
+            for item in body.nodes:
+                self._part(item, name, body.used)
+            return [self.values.get(output) for output in body.outputs]
+        finally:
+            self.values, self.unknown, self.opsets = outside
+
+    def _part(self, item: onnx.NodeProto, name: str, used: AbstractSet[str]) -> None:
+        """One node of a body; what is wrong with it names it."""
+        try:
+            self._define(item, self._convert(item, name, used))
+        except RefusedError as error:
+            raise type(error)(f"its {_op_text(item, _domain(item))}: {error.reason}") from error
 
     def _opset(self, item: onnx.NodeProto, domain: str) -> int:
         """The version of the node's domain; raises InvalidError where it breaks ONNX's schema."""
@@ -304,6 +366,9 @@ class _Importer:
         if name not in self.values:
             raise InvalidError(f"its input {name!r} is computed nowhere")
         return self.values[name]
+
+    def _attributes(self, item: onnx.NodeProto) -> dict[str, AttrValue | Array]:
+        return {attr.name: self._attribute(attr) for attr in item.attribute}
 
     def _attribute(self, attr: AttributeProto) -> AttrValue | Array:
         kind = attr.type

@@ -21,6 +21,7 @@ _TYPES: dict[int, str] = {
     TensorProto.UINT64: "u64", TensorProto.UINT32: "u32", TensorProto.UINT16: "u16", TensorProto.UINT8: "u8",
     TensorProto.INT4: "i4", TensorProto.UINT4: "u4", TensorProto.BOOL: "bool",
 }  # fmt: skip
+_CODES = {name: code for code, name in _TYPES.items()}
 
 LIMIT_BYTES = 64 << 30
 """No single tensor may be larger: an absurd shape is refused before anything is allocated."""
@@ -33,6 +34,11 @@ def element_type(code: int) -> DType:
         name = TensorProto.DataType.Name(code) if known else f"number {code}"
         raise ValueError(f"element type {name} is not supported")
     return dtype(_TYPES[code])
+
+
+def element_code(kind: DType) -> int:
+    """ONNX's number for an element type of ours."""
+    return _CODES[kind.name]
 
 
 def tensor_array(tensor: onnx.TensorProto, external: ExternalData) -> Array:
