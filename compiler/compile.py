@@ -145,7 +145,7 @@ def _may_be_kept(job: CompileJob) -> bool:
     """Whether this compile makes a library and nothing else; looking closer means compiling."""
     options, device = job.options, job.target.device
     asked = options.dump, options.stop_after, options.start_from
-    changed = options.without or options.conservative or job.settings.debug
+    changed = options.without or options.limits or options.conservative or job.settings.debug
     whole = options.emit == "library" and asked == (None, None, None) and not changed
     return whole and (device is None or device.identity is not None)
 

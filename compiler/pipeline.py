@@ -34,7 +34,7 @@ from compiler.frontend.open_dims import OpenDimensionsError
 from compiler.graph.ir import Graph, verify
 from compiler.graph.rewrites import rewrite_graph
 from compiler.render.host import render_plan
-from compiler.reports import CompileReport, StageTime
+from compiler.reports import CompileReport, LimitedPass, StageTime
 from compiler.runtime.library import Contents, link_library
 from compiler.stages.compilation import Compilation
 from compiler.stages.constants import ConstantPool
@@ -90,7 +90,7 @@ def _run_stages(
         graph = _import(job)
     with clock.stage("rewrite"):
         pads, without = not target.facts.binds_threads, job.options.without
-        graph = rewrite_graph(graph, [_observer(job)], pads=pads, without=without)
+        graph = rewrite_graph(graph, [_observer(job)], pads=pads, without=without, limits=job.limits)
     with clock.stage("fuse"):
         fused = fused_groups(graph, job)
         dump.model(FUSE, fused)
@@ -102,7 +102,7 @@ def _run_stages(
             build.start_runtime()
         with clock.stage(*KERNEL_STAGES):
             work, steps = model_steps(laid_out, job)
-            kernels, objects = make_kernels(work, job, build)
+            kernels, objects = make_kernels(work, job, build, steps)
             dump.model(KERNELS, kernels_text(steps))
         with clock.stage("plan"):
             plan, constants, storage = plan_model(laid_out, kernels, steps, job)
@@ -236,7 +236,15 @@ class _Clock:
             seconds=time.perf_counter() - self.started,
             stages=tuple(self.stages),
             kernels=kernels,
+            limited=tuple(_limited(job)),
         )
+
+
+def _limited(job: CompileJob) -> Iterator[LimitedPass]:
+    """What became of the limits that were asked for."""
+    for name in job.options.limits:
+        made = job.limits.of(name)
+        yield LimitedPass(name, made.count, made.last)
 
 
 def _observer(job: CompileJob) -> Callable[[PassEvent[Graph]], None]:

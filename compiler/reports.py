@@ -23,8 +23,9 @@ class CompileOptions:
     default, None for the machine's processors. `dump` is a directory that gets the text of every stage,
     `stop_after` names the last stage to run and `start_from` is an edited stage file to go on from. `tf32`
     lets matrix units take factors of f32 rounded to tf32. `without` names optional passes to leave out,
-    `conservative` decisions of schedules that take their smallest option. `environment` says where the
-    compile ran (an image's digest and the like); it goes into the library's manifest.
+    `limits` how often some of them may be applied, `conservative` decisions of schedules that take their
+    smallest option. `environment` says where the compile ran (an image's digest and the like); it goes into
+    the library's manifest.
     """
 
     output: Path
@@ -41,6 +42,7 @@ class CompileOptions:
     timings: bool = False
     tf32: bool = False
     without: tuple[str, ...] = ()
+    limits: Mapping[str, int] = field(default_factory=dict)
     conservative: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -54,12 +56,22 @@ class StageTime:
 
 
 @dataclass(frozen=True, slots=True)
+class LimitedPass:
+    """A pass with a limit: how often it was applied, and to what the last time."""
+
+    name: str
+    applied: int
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
 class CompileReport:
     """What a compile made and what it cost; sizes in bytes, times in wall seconds.
 
     `path` is what was written (the library, or the directory of sources or objects); `kernels` counts unique
     kernels, `cache_hits` those whose object code was found in the cache; `cached` tells that the whole
-    library was found there. `stopped_after` is the last stage when one was named: there is no library then.
+    library was found there. `limited` are the passes that may be applied so often only. `stopped_after` is
+    the last stage when one was named: there is no library then.
     """
 
     path: Path
@@ -74,6 +86,7 @@ class CompileReport:
     peak_memory: int = 0
     warnings: tuple[str, ...] = ()
     cached: bool = False
+    limited: tuple[LimitedPass, ...] = ()
     stopped_after: str | None = None
 
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 
+from compiler.core.passes import Applications
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, from_numpy, to_numpy
 from compiler.graph.interpret import apply
@@ -21,6 +22,9 @@ from compiler.graph.ops import OPS
 
 FOLD_LIMIT_BYTES = 256 << 20
 """A result larger than this and than its inputs together is computed at run time, not stored."""
+
+
+_SHOWN = 4
 
 
 class Editor:
@@ -135,8 +139,26 @@ def _count_uses(graph: Graph) -> Counter[Value]:
 Rule = Callable[[Editor, Node], "tuple[Value, ...] | None"]
 
 
-def rewrite(graph: Graph, rule: Rule, *, expand: bool = False) -> Graph:
-    """Apply `rule` to every node, in order.
+@dataclass(frozen=True, slots=True)
+class GraphRewrite:
+    """A pass that applies a rule to every node; each node that it replaces is an application.
+
+    fresh: makes the rule, for rules that remember what they saw of a graph.
+    """
+
+    fresh: Callable[[], Rule]
+    expand: bool = False
+
+    def __call__(self, graph: Graph) -> Graph:
+        return self.within(graph, Applications())
+
+    def within(self, graph: Graph, applications: Applications) -> Graph:
+        """Replace as many nodes as may be."""
+        return rewrite(graph, self.fresh(), applications, expand=self.expand)
+
+
+def rewrite(graph: Graph, rule: Rule, applications: Applications, *, expand: bool = False) -> Graph:
+    """Apply `rule` to every node, in order, as long as there are applications left.
 
     A rule returns what stands for the node's outputs, or None to keep the node. It sees nodes whose inputs
     are already rewritten. Nodes that lost their last use stay until `drop_dead`. The same graph comes back
@@ -147,10 +169,11 @@ def rewrite(graph: Graph, rule: Rule, *, expand: bool = False) -> Graph:
     for item in graph.nodes:
         current = _with_inputs(item, moved)
         editor.origin = item.origin
-        result = rule(editor, current)
+        result = rule(editor, current) if applications.are_left else None
         if result is None:
             editor.append(current)
             continue
+        applications.add(described(item))
         for value in set(current.inputs):
             editor.uses[value] -= 1
         for old, new in zip(current.outputs, result, strict=True):
@@ -163,9 +186,15 @@ def rewrite(graph: Graph, rule: Rule, *, expand: bool = False) -> Graph:
     return graph.replace(nodes=editor.nodes, outputs=outputs, constants=editor.constants)
 
 
-def rewriting(*, expand: bool = False) -> Callable[[Rule], Callable[[Graph], Graph]]:
+def rewriting(*, expand: bool = False) -> Callable[[Rule], GraphRewrite]:
     """A decorator that makes of a rule for one node what rewrites a graph by it."""
-    return lambda rule: partial(rewrite, rule=rule, expand=expand)
+    return lambda rule: GraphRewrite(lambda: rule, expand)
+
+
+def described(item: Node) -> str:
+    """A node for people: its operator, and the ONNX nodes that it came from."""
+    shown = ", ".join(item.origin[:_SHOWN]) + (", ..." if len(item.origin) > _SHOWN else "")
+    return f"{item.op.name} ({shown})" if shown else item.op.name
 
 
 def _with_inputs(item: Node, moved: dict[Value, Value]) -> Node:

@@ -56,13 +56,16 @@ class Group:
 class FusedGraph:
     """A graph cut into groups, in the order in which they run; `views` are (source, view) pairs.
 
-    most_nodes: what groups were limited to.
+    most_nodes, most_joins: what groups were limited to, and how many operators might join others. joined: the
+    operators that did.
     """
 
     graph: Graph
     groups: tuple[Group, ...]
     views: tuple[tuple[Value, Value], ...]
     most_nodes: int
+    most_joins: int | None = None
+    joined: tuple[Node, ...] = ()
 
     @property
     def fixed(self) -> dict[Value, None]:
@@ -92,21 +95,27 @@ class _Draft:
     closed: bool = False
 
 
-def fuse(graph: Graph, most_nodes: int = MOST_NODES) -> FusedGraph:
-    """Cut a graph in canonical form into groups; with one as the most, every operator is a kernel."""
+def fuse(graph: Graph, most_nodes: int = MOST_NODES, most_joins: int | None = None) -> FusedGraph:
+    """Cut a graph in canonical form into groups; with one as the most, every operator is a kernel.
+
+    After `most_joins` operators that joined others each further one is a group of its own.
+    """
     drafts: dict[Value, _Draft] = {}
     inlined: dict[Value, Node] = {}
     views: list[tuple[Value, Value]] = []
+    joined: list[Node] = []
     for item in graph.nodes:
         if item.op.kind is Kind.VIEW:
             views.append((item.inputs[0], item.output))
         elif _is_inlined(graph, item):
             inlined[item.output] = item
         else:
-            _place(graph, item, drafts, most_nodes)
+            are_left = most_joins is None or len(joined) < most_joins
+            _place(graph, item, drafts, most_nodes if are_left else 1)
+            joined += [item] if len(drafts[item.output].nodes) > 1 else []
     place = {item: number for number, item in enumerate(graph.nodes)}
     ready = [_finish(graph, draft, inlined, place) for draft in drafts.values()]
-    return FusedGraph(graph, tuple(ready), tuple(views), most_nodes)
+    return FusedGraph(graph, tuple(ready), tuple(views), most_nodes, most_joins, tuple(joined))
 
 
 def _is_inlined(graph: Graph, item: Node) -> bool:

@@ -9,13 +9,23 @@ import numpy as np
 
 from compiler.core.diagnostics import InternalError
 from compiler.core.progress import Progress, Steps
+from compiler.reduce.applications import Application, Counts, first_wrong_application
 from compiler.reduce.candidate import Candidate, exposed
-from compiler.reduce.checker import FaultChecker, OutOfTimeError
-from compiler.reduce.differential import ALONE, OPERATOR, RENDER, first_difference, is_callable
-from compiler.reduce.report import CRASH, HANG, UNSUPPORTED, WRONG, Culprit, Fault
-from compiler.reduce.trial import COMPILING, OK, RUNNING, Outcome, record_values
+from compiler.reduce.checker import FaultChecker, OutOfTimeError, same_fault
+from compiler.reduce.differential import ALONE, OPERATOR, RENDER, SMALLEST, first_difference, is_callable
+from compiler.reduce.report import CRASH, HANG, SLOW, UNSUPPORTED, WRONG, Culprit, Fault
+from compiler.reduce.trial import (
+    COMPILING,
+    OK,
+    RUNNING,
+    Outcome,
+    count_applications,
+    record_values,
+    slowest_kernel,
+)
 from compiler.stages.optional import (
     BLOCK_LAYOUTS,
+    FUSE,
     FUSION,
     GRAPH_REWRITE,
     IN_PLACE,
@@ -41,15 +51,24 @@ _FOLDERS = {
 }
 RUNTIME = "runtime"
 UNKNOWN = Culprit().kind
+_ORIGINAL = "the original model"
+_NO_HELP = "nothing that can be left out makes it faster"
+_INTERPRETER_PART = 0.1
+"""Of the time for a model, what a run in an interpreter may take where the fault is that there is no end."""
 _GONE = "the fault is gone without it"
 _ALL_RIGHT = "every step keeps the meaning, and kernels called one by one are right"
 
 
-def find_culprit(candidate: Candidate, fault: Fault, checker: FaultChecker, progress: Progress) -> Culprit:
-    """Who is to blame for what a model shows, by all means that suit the kind of fault."""
+def find_culprit(
+    candidate: Candidate, original: Candidate, fault: Fault, checker: FaultChecker, progress: Progress
+) -> Culprit:
+    """Who is to blame for what a model shows, by all means that suit the kind of fault.
+
+    `original` is the model that it was reduced from: there a pass is applied more often.
+    """
     if fault.kind == UNSUPPORTED:
         return Culprit(OPERATOR, fault.detail.partition(":")[0], fault.detail)
-    blame = _Blame(candidate, fault, checker, progress)
+    blame = _Blame(candidate, original, fault, checker, progress)
     try:
         return blame.find()
     except OutOfTimeError:
@@ -59,6 +78,7 @@ def find_culprit(candidate: Candidate, fault: Fault, checker: FaultChecker, prog
 @dataclass(slots=True)
 class _Blame:
     candidate: Candidate
+    original: Candidate
     fault: Fault
     checker: FaultChecker
     progress: Progress
@@ -73,6 +93,9 @@ class _Blame:
         elif outcome.where:
             self.culprit = Culprit(_part(outcome), outcome.where, outcome.message)
         self._leave_out(outcome)
+        if self.fault.kind == SLOW and self.culprit.kind == UNKNOWN:
+            self._slowest_kernel()
+        self._which_application()
         return self.culprit
 
     def _differential(self) -> None:
@@ -86,9 +109,10 @@ class _Blame:
         recorded = checker.forked(lambda _: record_values(model, names, feeds, reference, checker.store.put))
         values = {name: np.asarray(checker.store.get(one)) for name, one in (recorded.answer or {}).items()}
         model = checker.place(candidate)
+        seconds = checker.request.seconds * _INTERPRETER_PART if self.fault.kind == HANG else None
 
         def walk(tell: Any) -> dict[str, Any]:
-            found = first_difference(model, feeds, values, checker.setup, tell)
+            found = first_difference(model, feeds, values, checker.setup, tell, seconds)
             return {"culprit": None if found is None else asdict(found)}
 
         try:
@@ -99,6 +123,9 @@ class _Blame:
             return
         if done.signal and not done.timed_out and done.told == ALONE:
             self.culprit = Culprit(RENDER, "the text of a kernel", "it crashes when it is called by itself")
+        elif done.timed_out and self.fault.kind == HANG and done.told == ALONE:
+            evidence = "it does not end when it is called by itself, and its loops do"
+            self.culprit = Culprit(RENDER, "the text of a kernel", evidence)
         elif done.answer is None:
             why = "it took too long" if done.timed_out else f"it ended by signal {done.signal}"
             self._not_run(f"comparing the steps of the compiler, at {done.told or 'its start'}: {why}")
@@ -115,7 +142,51 @@ class _Blame:
         self.culprit = replace(self.culprit, passes=self.culprit.passes or gone, decisions=decisions)
         if not known and (decisions or gone):
             kind, name = ("decision", decisions[0]) if decisions else (OPTIONAL_PASSES[gone[-1]], gone[-1])
-            self.culprit = replace(self.culprit, kind=kind, name=name, evidence=_GONE)
+            rule = outcome.rules[decisions[0]] if decisions else ""
+            self.culprit = replace(self.culprit, kind=kind, name=name, evidence=_GONE, rule=rule)
+
+    def _slowest_kernel(self) -> None:
+        """Nothing that can be left out helps: where the time goes."""
+        model, feeds = self.checker.place(self.candidate), self.candidate.arrays(self.checker.store)
+        done = self.checker.forked(lambda _: slowest_kernel(model, feeds, self.checker.setup))
+        if done.answer:
+            nodes = ", ".join(done.answer["nodes"])
+            evidence = f"it takes {done.answer['share']:.0%} of the time, for {nodes}; {_NO_HELP}"
+            self.culprit = replace(
+                self.culprit, kind="kernel", name=str(done.answer["name"]), evidence=evidence
+            )
+
+    def _which_application(self) -> None:
+        """Of the pass that is to blame: the first application that is wrong, here and in the original."""
+        name = FUSE if self.culprit.kind == FUSION else self.culprit.name
+        if name not in OPTIONAL_PASSES:
+            return
+        self.progress("counting applications of the pass", 0, 0)
+        models = {_ORIGINAL: self.original} if len(self.original.nodes) > len(self.candidate.nodes) else {}
+        models |= {} if self.culprit.applications else {SMALLEST: self.candidate}
+        for told, candidate in models.items():
+            found = self._application(name, candidate)
+            if found is not None:
+                applications = (*self.culprit.applications, found.text(told))
+                self.culprit = replace(self.culprit, applications=applications)
+
+    def _application(self, name: str, candidate: Candidate) -> Application | None:
+        checker = self.checker
+
+        def limits(most: int | None) -> tuple[tuple[str, int], ...]:
+            return () if most is None else ((name, most),)
+
+        def shows(most: int) -> bool:
+            found = checker.outcome(candidate, limits=limits(most))
+            return same_fault(self.fault, found, checker.request.slower)
+
+        def count(most: int | None) -> Counts:
+            model, setup = checker.place(candidate), replace(checker.setup, limits=limits(most))
+            done = checker.forked(lambda _: {"counts": count_applications(model, setup)})
+            found = (done.answer or {"counts": {}})["counts"]
+            return {one: (int(number), str(what)) for one, (number, what) in found.items()}
+
+        return first_wrong_application(name, shows, count)
 
     def _gone(self, steps: Steps, **changes: Any) -> bool:
         """Whether the model is right with a change."""
@@ -133,7 +204,8 @@ class _Blame:
             return  # a decision is to blame, which is told later; without blocks there may be less to decide
         if gone:
             name = (alone or gone)[0]
-            self.culprit = Culprit(OPTIONAL_PASSES[name], name, _GONE, gone, (), self.culprit.not_run)
+            kind, not_run = OPTIONAL_PASSES[name], self.culprit.not_run
+            self.culprit = Culprit(kind, name, _GONE, passes=gone, not_run=not_run)
         elif self.culprit.not_run:
             return
         elif self._gone(steps, threads=1):
@@ -163,5 +235,5 @@ def _part(outcome: Outcome) -> str:
 
 
 def _read(data: dict[str, Any]) -> Culprit:
-    lists = {name: tuple(data[name]) for name in ("passes", "decisions", "not_run")}
+    lists = {name: tuple(data[name]) for name in ("passes", "decisions", "applications", "not_run")}
     return Culprit(**{**data, **lists})

@@ -9,17 +9,14 @@ Where all agree it is what has no interpreter: the text, the C++ compiler, the p
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
-from compiler.core.diagnostics import BuildError
 from compiler.core.files import private_directory
 from compiler.core.forked import Tell
-from compiler.core.passes import PassEvent, run_passes
+from compiler.core.passes import Limits, PassEvent, run_passes
 from compiler.frontend.onnx import import_model
 from compiler.graph.fuse import fuse
 from compiler.graph.interpret import evaluate
@@ -30,8 +27,11 @@ from compiler.loops.evaluate import evaluate_func
 from compiler.loops.interp import interpret
 from compiler.loops.ir import Func
 from compiler.lower import lowering
+from compiler.reduce.applications import Counts, first_wrong_application
 from compiler.reduce.ddmin import smallest_prefix
 from compiler.reduce.report import Culprit
+from compiler.reduce.rules import WatchedSteps
+from compiler.reduce.runs import Runs, differs
 from compiler.reduce.trial import Setup
 from compiler.runtime.tensors import Array
 from compiler.schedule.rules import schedule_func
@@ -50,31 +50,34 @@ from compiler.stages.optional import (
     SCHEDULING,
 )
 from compiler.targets import Target
-from compiler.verify.compare import compare
 from compiler.verify.interpreted import pack_inputs, run_flat, run_scheduled, unpack_outputs
 from compiler.verify.single_kernel import SingleKernel
 
-_TOLERANCE = 1e-3
-"""Of a value's scale: far above rounding, below what anybody reduces a model for."""
 OPERATOR, RENDER, CXX = "operator", "render", "C++ compiler"
 """Kinds of parts that are no passes."""
 ALONE = "a kernel by itself"
 """What is told before machine code is called."""
-
-Run = Callable[[], Mapping[str, Array]]
+SMALLEST = "the smallest model"
+"""As it is called where the applications of a pass are counted."""
 
 
 def first_difference(
-    model: Path, feeds: Mapping[str, Array], values: Mapping[str, Array], setup: Setup, tell: Tell
+    model: Path,
+    feeds: Mapping[str, Array],
+    values: Mapping[str, Array],
+    setup: Setup,
+    tell: Tell,
+    seconds: float | None = None,
 ) -> Culprit | None:
     """What is to blame for a wrong result of `model`; None where every step keeps the meaning.
 
-    `values` are what the reference makes, by their names in the model, its outputs among them.
+    `values` are what the reference makes, by their names in the model, its outputs among them. With `seconds`
+    a run that takes longer counts as one that never ends.
     """
     job = CompileJob.of(model, setup.options(model.with_suffix(".so")))
     tell("import")
     graph = import_model(model)
-    walk = _Walk(job, feeds, tell)
+    walk = _Walk(job, feeds, tell, Runs(seconds))
     return walk.imported(graph, values) or walk.rewritten(graph) or walk.compiled()
 
 
@@ -85,6 +88,7 @@ class _Walk:
     job: CompileJob
     feeds: Mapping[str, Array]
     tell: Tell
+    runs: Runs
     graph: Graph | None = None
 
     def imported(self, graph: Graph, values: Mapping[str, Array]) -> Culprit | None:
@@ -92,7 +96,7 @@ class _Walk:
         wrong: list[Value] = []
 
         def observe(value: Value, array: Array) -> None:
-            if value.name in values and _differs(array, values[value.name]):
+            if value.name in values and differs(array, values[value.name]):
                 wrong.append(value)
 
         evaluate(graph, self.feeds, observe)
@@ -114,10 +118,31 @@ class _Walk:
         facts, without = self.job.target.facts, self.job.options.without
         self.graph = rewrite_graph(graph, [keep], pads=not facts.binds_threads, without=without)
         wanted = evaluate(graph, self.feeds)
-        name = _first_bad(changed, lambda after: evaluate(after, self.feeds), wanted)
+        name = self.runs.first_bad(changed, lambda after: evaluate(after, self.feeds), wanted)
         if name is None:
             return None
-        return Culprit(GRAPH_REWRITE, name, "the graph evaluates to something else after it than before it")
+        evidence = "the graph evaluates to something else after it than before it"
+        return Culprit(GRAPH_REWRITE, name, evidence, applications=self._application(graph, name, wanted))
+
+    def _application(self, graph: Graph, name: str, wanted: Mapping[str, Array]) -> tuple[str, ...]:
+        """The first application of a rewrite after which the graph means something else."""
+        facts, without = self.job.target.facts, self.job.options.without
+
+        def rewritten(most: int | None) -> tuple[Graph, Limits]:
+            kept: list[Graph] = []
+            limits = Limits({} if most is None else {name: most})
+            observe = [lambda event: kept.append(event.after) if event.name == name else None]
+            rewrite_graph(graph, observe, pads=not facts.binds_threads, without=without, limits=limits)
+            return kept[0], limits
+
+        def shows(most: int) -> bool:
+            return self.runs.differ(lambda: evaluate(rewritten(most)[0], self.feeds), wanted)
+
+        def count(most: int | None) -> Counts:
+            return {name: (made.count, made.last) for name, made in rewritten(most)[1].made.items()}
+
+        found = first_wrong_application(name, shows, count)
+        return () if found is None else (found.text(SMALLEST),)
 
     def compiled(self) -> Culprit | None:
         """The first step of a kernel after which it computes something else than its operators."""
@@ -128,7 +153,7 @@ class _Walk:
         known: dict[Value, Array] = {}
         wanted = evaluate(self.graph, self.feeds)
         moved = laid_out.fused.graph
-        if _any_differs(lambda: evaluate(moved, self.feeds, known.__setitem__), wanted):
+        if self.runs.differ(lambda: evaluate(moved, self.feeds, known.__setitem__), wanted):
             return Culprit(LAYOUT_CHOICE, "insert_copies", "the graph means something else with copies in it")
         known.update(zip(moved.inputs, (self.feeds[name] for name in moved.input_names), strict=True))
         known.update(moved.constants)
@@ -154,14 +179,19 @@ class _Kernel:
         """What makes this kernel wrong, if anything does."""
         func, layouts = self.work
         inputs, wanted = self._arrays(func)
-        if _any_differs(lambda: interpret(func, inputs), wanted):
+        runs = self.walk.runs
+        if runs.differ(lambda: interpret(func, inputs), wanted):
             return self._form_or_fusion(func)
         job = self.walk.job
-        rules = job.does(SCHEDULE_RULES)
-        schedule = schedule_func(func, dict(layouts), job.target.facts, job.chooser, rules=rules)
-        scheduled, trace = schedule.func, schedule.trace
-        if _any_differs(lambda: run_scheduled(scheduled, inputs, races=True), wanted):
-            return _of_schedule(func, trace, inputs, wanted)
+        rules, watched = job.does(SCHEDULE_RULES), WatchedSteps()
+        schedule = schedule_func(
+            func, dict(layouts), job.target.facts, job.chooser, rules=rules, observe=watched
+        )
+        scheduled = schedule.func
+        if runs.differ(lambda: run_scheduled(scheduled, inputs, races=True), wanted):
+            found = _of_schedule(func, schedule.trace, runs, inputs, wanted)
+            step = schedule.trace.instructions[found.number - 1]
+            return Culprit(SCHEDULING, step.name, found.evidence, rule=watched.rule(step))
         changed: list[tuple[str, Func]] = []
 
         def keep(event: PassEvent[Func]) -> None:
@@ -169,10 +199,9 @@ class _Kernel:
                 changed.append((event.name, event.after))
 
         lowered = run_passes(lowering(job.target.facts, job.options.without), scheduled, [keep])
-        name = _first_bad(changed, lambda after: run_flat(scheduled, after, inputs), wanted)
+        name = runs.first_bad(changed, lambda after: run_flat(scheduled, after, inputs), wanted)
         if name is not None:
-            evidence = "the kernel's loops compute something else after it than before it"
-            return Culprit(LOWERING_PASS, name, evidence)
+            return Culprit(LOWERING_PASS, name, f"after it the kernel {runs.fault}, before it not")
         return self._of_text(scheduled, lowered, inputs, wanted)
 
     def _arrays(self, func: Func) -> tuple[dict[str, Array], dict[str, Array]]:
@@ -208,7 +237,7 @@ class _Kernel:
             single = _Kernel(work[step.kernel], step, known, self.walk)
             one = single.work[0]
             inputs, wanted = single._arrays(one)
-            if _any_differs(partial(interpret, one, inputs), wanted):
+            if self.walk.runs.differ(partial(interpret, one, inputs), wanted):
                 return _of_form(step.group.nodes[-1].op.name, dict(one.attrs).get(FORM))
         if form is not None and anchor is not None:
             return _of_form(anchor.op.name, form)
@@ -232,9 +261,9 @@ class _Kernel:
             with private_directory("tk-kernel") as directory:
                 return unpack_outputs(scheduled, SingleKernel(lowered, target, directory, flags)(packed))
 
-        if not _any_differs(run, wanted):
+        if not self.walk.runs.differ(run, wanted):
             return None
-        if _any_differs(lambda: run("-O0"), wanted):
+        if self.walk.runs.differ(lambda: run("-O0"), wanted):
             return Culprit(RENDER, "the text of a kernel", "it computes something else than its loops")
         evidence = "the text is right with -O0 and wrong with optimisation: its meaning may be undefined"
         return Culprit(CXX, "optimisation of a kernel", evidence)
@@ -250,56 +279,28 @@ def _of_form(op: str, form: object) -> Culprit:
     return Culprit(OPERATOR, name, "the loops of the operator's form differ from its reference in numpy")
 
 
+@dataclass(frozen=True, slots=True)
+class _WrongStep:
+    """A step of a trace by its number from one, and what was seen of it."""
+
+    number: int
+    evidence: str
+
+
 def _of_schedule(
-    func: Func, trace: Trace, inputs: Mapping[str, Array], wanted: Mapping[str, Array]
-) -> Culprit:
+    func: Func, trace: Trace, runs: Runs, inputs: Mapping[str, Array], wanted: Mapping[str, Array]
+) -> _WrongStep:
     """The step of the trace after which the kernel computes something else."""
     steps = trace.instructions
 
     def is_bad(count: int) -> bool:
         part = Trace(steps[:count])
-        return _any_differs(lambda: run_scheduled(replay(part, func).func, inputs, races=True), wanted)
+        return runs.differ(lambda: run_scheduled(replay(part, func).func, inputs, races=True), wanted)
 
     number = smallest_prefix(len(steps), is_bad)
     evidence = f"step {number} of {len(steps)} of the kernel's trace: {_step_text(steps[number - 1])}"
-    return Culprit(SCHEDULING, steps[number - 1].name, evidence)
+    return _WrongStep(number, evidence)
 
 
 def _step_text(item: Instruction) -> str:
     return f"{item.name}({', '.join(f'{key}={value}' for key, value in item.arguments)})"[:200]
-
-
-# ---------------------------------------------------------------- comparing
-
-
-def _first_bad(
-    made: Sequence[tuple[str, Func | Graph]],
-    run: Callable[..., Mapping[str, Array]],
-    wanted: Mapping[str, Array],
-) -> str | None:
-    """The name of the first of several steps after which it is wrong; None where the last is right."""
-
-    def is_bad(count: int) -> bool:
-        return _any_differs(lambda: run(made[count - 1][1]), wanted)
-
-    if not made or not is_bad(len(made)):
-        return None
-    return made[smallest_prefix(len(made), is_bad) - 1][0]
-
-
-def _any_differs(run: Run, wanted: Mapping[str, Array]) -> bool:
-    """Whether a run gives another result, or cannot be made at all."""
-    try:
-        got = run()
-    except (MemoryError, BuildError):
-        raise
-    except Exception:  # noqa: BLE001 - a program that no interpreter can run has lost its meaning
-        return True
-    return any(_differs(got[name], array) for name, array in wanted.items())
-
-
-def _differs(got: Array, wanted: Array) -> bool:
-    if got.shape != wanted.shape:
-        return True
-    found = compare("", np.asarray(got).astype(wanted.dtype), np.asarray(wanted), _TOLERANCE)
-    return not found.passed

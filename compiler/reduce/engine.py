@@ -58,7 +58,7 @@ def reduce_here(request: ReduceRequest, progress: Progress = silent) -> ReduceRe
     reducer = Reducer(first, known, checker, store, progress)
     complete = _reduced(reducer, outcome)
     checker.deadline = time.monotonic() + _BLAME_PART * _MINUTE * request.minutes
-    culprit = _culprit(reducer.current, fault, checker, progress)
+    culprit = _culprit(reducer.current, first, fault, checker, progress)
     result = reducer.current
     report = ReduceReport(
         model=request.model,
@@ -166,10 +166,12 @@ def _reduced(reducer: Reducer, outcome: Outcome) -> bool:
     return True
 
 
-def _culprit(candidate: Candidate, fault: Fault, checker: FaultChecker, progress: Progress) -> Culprit:
+def _culprit(
+    candidate: Candidate, original: Candidate, fault: Fault, checker: FaultChecker, progress: Progress
+) -> Culprit:
     if checker.request.command:
         return Culprit(not_run=("looking for the culprit: a program of yours says what the fault is",))
-    return find_culprit(candidate, fault, checker, progress)
+    return find_culprit(candidate, original, fault, checker, progress)
 
 
 def _counted(candidate: Candidate) -> Iterator[str]:

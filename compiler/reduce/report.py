@@ -71,7 +71,9 @@ class Culprit:
 
     `passes` are those without which the fault is gone, as far as they were left out; `decisions` those of
     schedules whose smallest option makes it go. What is not to blame may be among them, as it only shows what
-    is. `not_run` says what was not tried, and why.
+    is. `rule` took the step of the schedule that is to blame, or offers the decision. `applications` say
+    which application of the pass is the first wrong one, in which model. `not_run` says what was not tried,
+    and why.
     """
 
     kind: str = "unknown"
@@ -79,6 +81,8 @@ class Culprit:
     evidence: str = ""
     passes: tuple[str, ...] = ()
     decisions: tuple[str, ...] = ()
+    rule: str = ""
+    applications: tuple[str, ...] = ()
     not_run: tuple[str, ...] = ()
 
 
@@ -145,6 +149,9 @@ def _culprit_lines(culprit: Culprit) -> Iterator[str]:
     name = f" {_code(culprit.name)}" if culprit.name else ""
     evidence = f": {visible(culprit.evidence)}" if culprit.evidence else ""
     yield f"- to blame: {culprit.kind}{name}{evidence}"
+    if culprit.rule:
+        yield f"- rule of the schedules: {_code(culprit.rule)}"
+    yield from (f"- {visible(one)}" for one in culprit.applications)
     if culprit.passes:
         yield f"- gone without pass: {', '.join(map(_code, culprit.passes))}"
     if culprit.decisions:

@@ -6,7 +6,8 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +19,17 @@ from compiler.core.forked import Tell
 from compiler.frontend.proto import read_model
 from compiler.frontend.refusals import UnsupportedModelError
 from compiler.pipeline import run_job
+from compiler.reduce.applications import Counts
 from compiler.reduce.report import COMPILE, SLOW, UNSUPPORTED, WRONG, ReduceRequest
+from compiler.reduce.rules import WatchedChooser
 from compiler.reports import CompileOptions
 from compiler.runtime.tensors import Array
 from compiler.stages.finished import PACKAGE
 from compiler.stages.job import CompileJob
+from compiler.verify.bench import kernel_times
 from compiler.verify.boundaries import Boundary, boundaries
 from compiler.verify.check import compare_outputs, poisoned
-from compiler.verify.device import load_anywhere
+from compiler.verify.device import load, load_anywhere
 from compiler.verify.reference import Reference, make_reference
 from compiler.verify.tolerance import reduction_length
 
@@ -55,6 +59,7 @@ class Setup:
     slower: float
     without: tuple[str, ...] = ()
     conservative: tuple[str, ...] = ()
+    limits: tuple[tuple[str, int], ...] = ()
     measured: bool = False
     checked: bool = True
 
@@ -82,6 +87,7 @@ class Setup:
             tf32=self.tf32,
             without=self.without,
             conservative=self.conservative,
+            limits=dict(self.limits),
         )
 
 
@@ -90,8 +96,8 @@ class Outcome:
     """What became of a model: a kind of fault, `ok`, `invalid` or `out of memory`.
 
     detail, message and size: as in `Fault`. worst: the outputs that are wrong, in order. boundaries: the
-    kernels of the library, where it was made. decisions: names of those that the schedules took. where: the
-    pass or place in the compiler that an error came from.
+    kernels of the library, where it was made. rules: of the decisions that the schedules took, by their
+    names. where: the pass or place in the compiler that an error came from.
     """
 
     kind: str
@@ -100,8 +106,13 @@ class Outcome:
     size: float = 0.0
     worst: tuple[str, ...] = ()
     boundaries: tuple[Boundary, ...] = ()
-    decisions: tuple[str, ...] = ()
+    rules: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
+
+    @property
+    def decisions(self) -> tuple[str, ...]:
+        """Names of the decisions that the schedules took."""
+        return tuple(self.rules)
 
     def plain(self) -> dict[str, Any]:
         """As JSON holds it."""
@@ -111,8 +122,7 @@ class Outcome:
     def read(cls, data: Mapping[str, Any]) -> Outcome:
         """What `plain` wrote."""
         found = tuple(Boundary(one["value"], tuple(one["nodes"])) for one in data["boundaries"])
-        lists = {name: tuple(data[name]) for name in ("worst", "decisions")}
-        return cls(**{**data, **lists, "boundaries": found})
+        return cls(**{**data, "worst": tuple(data["worst"]), "boundaries": found})
 
 
 def try_model(model: Path, feeds: Mapping[str, Array], setup: Setup, tell: Tell) -> Outcome:
@@ -127,8 +137,9 @@ def try_model(model: Path, feeds: Mapping[str, Array], setup: Setup, tell: Tell)
     tell(COMPILING)
     options = setup.options(model.with_suffix(".so"))
     job = CompileJob.of(model, options, lambda doing, *_: tell(f"{COMPILING}: {doing}"))
+    chooser = WatchedChooser(job.chooser)
     try:
-        run_job(job)
+        run_job(replace(job, chooser=chooser))
     except HostError:
         raise
     except MemoryError as error:
@@ -138,11 +149,18 @@ def try_model(model: Path, feeds: Mapping[str, Array], setup: Setup, tell: Tell)
         return Outcome(UNSUPPORTED, "\n".join(rows), error.why.strip())
     except Exception as error:  # noqa: BLE001 - whatever a compile ends with is what is looked for
         return Outcome(COMPILE, class_of_error(error), _first(error), where=error_place(error))
-    decisions = tuple(getattr(job.chooser, "decisions", ()))
     if expected is None or reference is None:
-        return Outcome(OK, decisions=decisions)
+        return Outcome(OK, rules=chooser.rules)
     tell(RUNNING)
-    return _run(model, feeds, expected, reference, setup, decisions)
+    return replace(_run(model, feeds, expected, reference, setup), rules=chooser.rules)
+
+
+def count_applications(model: Path, setup: Setup) -> Counts:
+    """How often a compile of a model applies each pass, as far as it gets, and to what the last time."""
+    job = CompileJob.of(model, setup.options(model.with_suffix(".so")))
+    with suppress(Exception):  # whatever a compile ends with is known by now
+        run_job(replace(job, options=replace(job.options, stop_after="plan")))
+    return {name: (made.count, made.last) for name, made in job.limits.made.items()}
 
 
 def _expected(
@@ -164,7 +182,6 @@ def _run(
     expected: Mapping[str, Array],
     reference: Reference,
     setup: Setup,
-    decisions: tuple[str, ...],
 ) -> Outcome:
     proto = read_model(model)
     length = reduction_length(proto, {name: array.shape for name, array in feeds.items()})
@@ -182,12 +199,13 @@ def _run(
             largest = max(float("inf") if one.problem else one.needed for one in wrong)
             message = f"output {wrong[0].name!r} differs by {wrong[0].needed:.2g} of its scale"
             names = tuple(one.name for one in wrong)
-            return Outcome(WRONG, "", message, largest, names, found, decisions)
+            return Outcome(WRONG, "", message, largest, names, found)
         if setup.measured:
             ratio = _seconds(lambda: context.run(feeds)) / _seconds(lambda: reference.run(feeds))
             if ratio > setup.slower:
-                return Outcome(SLOW, "", f"{ratio:.2g} times as long", ratio, (), found, decisions)
-    return Outcome(OK, boundaries=found, decisions=decisions)
+                message = f"{ratio:.2g} times as long as {reference.name} with one thread"
+                return Outcome(SLOW, "", message, ratio, (), found)
+    return Outcome(OK, boundaries=found)
 
 
 def _is_finite(array: Array) -> bool:
@@ -203,6 +221,21 @@ def _seconds(run: Callable[[], object]) -> float:
         run()
         times.append(time.perf_counter() - started)
     return float(np.median(times))
+
+
+def slowest_kernel(model: Path, feeds: Mapping[str, Array], setup: Setup) -> Mapping[str, Any]:
+    """What the slowest kernel of a model computes, and its share of the time; empty where nothing tells."""
+    run_job(CompileJob.of(model, setup.options(model.with_suffix(".so"))))
+    with (
+        load(model.with_suffix(".so"), device=setup.device) as library,
+        library.context(setup.threads) as context,
+    ):
+        times = kernel_times(library, context, feeds)
+        kernels = library.manifest["kernels"]
+    if not times:
+        return {}
+    first, total = times[0], sum(one.ms for one in times)
+    return {"name": " + ".join(kernels[first.kernel]["ops"]), "nodes": first.nodes, "share": first.ms / total}
 
 
 # ---------------------------------------------------------------- errors

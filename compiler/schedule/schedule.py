@@ -40,7 +40,7 @@ from compiler.schedule.primitives.split import Split
 from compiler.schedule.primitives.storage import SetScope, StorageAlign
 from compiler.schedule.primitives.tensor import Blockize, Tensorize
 from compiler.schedule.program import Program, Site
-from compiler.schedule.trace import Outputs, Ref, Trace, record, referable
+from compiler.schedule.trace import Instruction, Outputs, Ref, Trace, record, referable
 
 Arguments = ParamSpec("Arguments")
 
@@ -57,11 +57,14 @@ def method(
     return apply
 
 
+Observe = Callable[[Instruction], object]
+
+
 class Schedule:
     """Rewrites a Func step by step and records each step.
 
     `func` is the program now, `trace` what was done. `source` is where sampling steps draw from; without one
-    they need a decision.
+    they need a decision. `observe` hears each instruction when it is applied, whether it is kept or not.
     """
 
     split = method(Split)
@@ -99,10 +102,13 @@ class Schedule:
     software_pipeline = method(SoftwarePipeline)
     vthread = method(VThread)
 
-    def __init__(self, func: Func, source: random.Random | None = None) -> None:
+    def __init__(
+        self, func: Func, source: random.Random | None = None, observe: Observe | None = None
+    ) -> None:
         self.func = func
         self.trace = Trace()
         self._source = source
+        self._observe = observe
         self._program: Program | None = None
 
     def apply(self, primitive: Primitive[Made]) -> Made:
@@ -110,7 +116,10 @@ class Schedule:
         if isinstance(primitive, Sampling) and primitive.decision is None and self._source is not None:
             primitive = primitive.sampled(self.program, self._source)
         func, made = primitive.apply(self.program)
-        self.trace = self.trace.then(record(primitive, made))
+        instruction = record(primitive, made)
+        self.trace = self.trace.then(instruction)
+        if self._observe is not None:
+            self._observe(instruction)
         if func is not self.func:
             self.func, self._program = func, None
         return self._referable(made) if isinstance(primitive, Sampling) else made
@@ -124,7 +133,7 @@ class Schedule:
 
     def copy(self) -> Schedule:
         """An independent schedule that starts from what this one did."""
-        other = Schedule(self.func, self._source)
+        other = Schedule(self.func, self._source, self._observe)
         other.trace, other._program = self.trace, self._program
         return other
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Self
 
 from compiler.core.diagnostics import UsageError, did_you_mean
+from compiler.core.passes import Limits
 from compiler.core.progress import Progress, silent
 from compiler.core.settings import Settings, load_settings
 from compiler.frontend.external import ExternalData
@@ -25,7 +26,8 @@ class CompileJob:
     """A model, how to compile it, and what that was resolved to, once.
 
     external: opens the model's external data. edit: takes the place of what a stage makes for a kernel.
-    chooser: fills the open decisions of forms and schedules. progress: is told of stages and of kernels done.
+    chooser: fills the open decisions of forms and schedules. limits: count what passes are applied to.
+    progress: is told of stages and of kernels done.
     """
 
     model: Path
@@ -36,6 +38,7 @@ class CompileJob:
     dump: Dump = field(default_factory=Dump)
     edit: Edit | None = None
     chooser: Chooser = field(default_factory=AnalyticChooser)
+    limits: Limits = field(default_factory=Limits)
     progress: Progress = silent
 
     @classmethod
@@ -46,19 +49,28 @@ class CompileJob:
         """
         target = get_target(options.target, options.arch, tf32=options.tf32)
         _check_stage(options.stop_after)
-        if options.without:
+        if options.without or options.limits:
             from compiler.stages.optional import check_optional  # imports the passes
 
-            check_optional(options.without)
+            check_optional(options.without, "--without")
+            check_optional(options.limits, "--limit")
         edit = read_edit(options.start_from) if options.start_from else None
         settings, external = load_settings(), ExternalData(model.parent)
         dump = Dump.open(options.dump)  # last, as it removes the earlier one
         chooser = ConservativeChooser(options.conservative) if options.conservative else AnalyticChooser()
-        return cls(model, options, target, settings, external, dump, edit, chooser, progress)
+        limits = Limits(options.limits)
+        return cls(model, options, target, settings, external, dump, edit, chooser, limits, progress)
 
     def does(self, name: str) -> bool:
         """Whether the optional pass `name` is to run."""
-        return name not in self.options.without
+        return name not in self.options.without and self.options.limits.get(name) != 0
+
+    def does_whole(self, name: str) -> bool:
+        """Whether the optional pass `name` is to run, which counts as one application to all of the model."""
+        does = self.does(name)
+        if does:
+            self.limits.of(name).are_all("the model")
+        return does
 
     @property
     def last(self) -> str:

@@ -12,6 +12,7 @@ from compiler.core.diagnostics import BadInputError, TkError
 from compiler.core.passes import PassEvent, run_passes
 from compiler.core.progress import Steps
 from compiler.graph.convert import LaidOut
+from compiler.graph.edit import described
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Value
 from compiler.graph.to_loops import Derived, GroupFunc, group_func
@@ -106,18 +107,20 @@ def _of_samples(made: GroupFunc, laid_out: LaidOut) -> GroupFunc:
 
 
 def make_kernels(
-    work: Sequence[Work], job: CompileJob, build: KernelBuild | None
+    work: Sequence[Work], job: CompileJob, build: KernelBuild | None, steps: Sequence[Step] = ()
 ) -> tuple[list[Kernel], list[Future[Path]]]:
     """The kernels, and their objects to come where the host runs them: `build` starts when a text is there.
 
-    Making a kernel's text and compiling it are told as a half each.
+    `steps` say what they compute, for whoever asks what a pass was applied to. Making a kernel's text and
+    compiling it are told as a half each.
     """
     kernels: list[Kernel] = []
+    names = {step.kernel: _named(step.group) for step in reversed(steps)}
     done = Steps(job.progress, "kernels", len(work))
     compiles = build is not None and job.target.device is None
     sources = _Sources(build, done, _SHORTEST if len(work) > _FEW else 1) if build and compiles else None
     for number, (func, layouts) in enumerate(work):
-        kernel = make_kernel(number, func, dict(layouts), job)
+        kernel = make_kernel(number, func, dict(layouts), job, names.get(number, ""))
         if kernel is not None:
             kernels.append(kernel)
         if kernel is not None and sources is not None:
@@ -165,11 +168,24 @@ class _Sources:
         self.objects[-1].add_done_callback(lambda _: self.done.advance(0.5 * count))
 
 
-def make_kernel(number: int, func: Func, layouts: Mapping[str, Layout], job: CompileJob) -> Kernel | None:
+_SHOWN = 4
+
+
+def _named(group: Group) -> str:
+    """A kernel as passes name it that are applied to it: its operators and their ONNX nodes."""
+    shown = [described(node) for node in group.nodes[:_SHOWN]]
+    more = len(group.nodes) - len(shown)
+    return " + ".join([*shown, f"{more} more"] if more else shown)
+
+
+def make_kernel(
+    number: int, func: Func, layouts: Mapping[str, Layout], job: CompileJob, name: str = ""
+) -> Kernel | None:
     """Schedule, lower and print `func`; an edit takes the place of what its stage would have made.
 
-    None where the job ends before the source text. With `debug` the program is verified after every pass.
-    Raises BadInputError when the edited text does not fit, and InternalError for what is found then.
+    `name` is what passes call it that are applied to it. None where the job ends before the source text.
+    With `debug` the program is verified after every pass. Raises BadInputError when the edited text does not
+    fit, and InternalError for what is found then.
     """
     dump, check = job.dump, job.settings.debug
     if edit := job.edit_of(LOOPS, number):
@@ -180,7 +196,7 @@ def make_kernel(number: int, func: Func, layouts: Mapping[str, Layout], job: Com
         dump.kernel(LOOPS, number, print_func(func))
     if job.last == "loops":
         return None
-    trace, scheduled = _schedule(number, func, layouts, job)
+    trace, scheduled = _schedule(number, func, layouts, job, name)
     if check:
         verify_func(scheduled, "scheduled", after="schedule")
     if dump:
@@ -188,7 +204,7 @@ def make_kernel(number: int, func: Func, layouts: Mapping[str, Layout], job: Com
         dump.kernel(SCHEDULE, number, print_func(scheduled))
     if job.last == "schedule":
         return None
-    lowered = _lowered(number, scheduled, job)
+    lowered = _lowered(number, scheduled, job, name)
     if job.last == "lower":
         return None
     source = _print_kernel(number, lowered, job.target)
@@ -200,27 +216,39 @@ def make_kernel(number: int, func: Func, layouts: Mapping[str, Layout], job: Com
     )
 
 
-def _schedule(number: int, func: Func, layouts: Mapping[str, Layout], job: CompileJob) -> tuple[Trace, Func]:
+def _schedule(
+    number: int, func: Func, layouts: Mapping[str, Layout], job: CompileJob, name: str
+) -> tuple[Trace, Func]:
     if edit := job.edit_of(TRACE, number):
         schedule = _replayed(func, layouts, edit)
     else:
-        rules = job.does(SCHEDULE_RULES)
+        rules = takes_rules(job, name)
         schedule = schedule_func(func, layouts, job.target.facts, job.chooser, rules=rules)
     if edit := job.edit_of(SCHEDULE, number):
         return schedule.trace, _edited(schedule.func, edit, "scheduled")
     return schedule.trace, schedule.func
 
 
-def _lowered(number: int, scheduled: Func, job: CompileJob) -> Func:
+def _lowered(number: int, scheduled: Func, job: CompileJob, name: str) -> Func:
     check = job.settings.debug
     observers = [
         *([_dumper(job.dump, number)] if job.dump else []),
         *([verifying(LEADS_TO)] if check else []),
     ]
-    lowered = run_passes(lowering(job.target.facts, job.options.without), scheduled, observers)
+    passes = lowering(job.target.facts, job.options.without)
+    lowered = run_passes(passes, scheduled, observers, job.limits, name)
     if check:
         verify_func(lowered, "flat", after="lower")
     return lowered
+
+
+def takes_rules(job: CompileJob, name: str) -> bool:
+    """Whether a kernel is scheduled by the rules, which counts as an application of them."""
+    applications = job.limits.of(SCHEDULE_RULES)
+    takes = job.does(SCHEDULE_RULES) and applications.are_left
+    if takes:
+        applications.add(name)
+    return takes
 
 
 @dataclass(frozen=True, slots=True)

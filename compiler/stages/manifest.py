@@ -56,6 +56,7 @@ def model_manifest(
     }
     left_out = {"without": job.options.without, "conservative": job.options.conservative}
     content |= {name: list(values) for name, values in left_out.items() if values}
+    content |= {"limits": dict(sorted(job.options.limits.items()))} if job.options.limits else {}
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 

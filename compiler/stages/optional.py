@@ -39,19 +39,19 @@ _REQUIRED = {
 }
 
 
-def check_optional(names: Iterable[str]) -> None:
+def check_optional(names: Iterable[str], where: str) -> None:
     """Raise UsageError for a name of no pass, or of one that no program can do without."""
     for name in names:
         if name in _REQUIRED:
             raise UsageError(
                 f"pass `{name}` cannot be left out",
-                where="--without",
+                where=where,
                 why="no program can do without it",
                 hint=f"those that can be: {', '.join(OPTIONAL_PASSES)}",
             )
         if name not in OPTIONAL_PASSES:
             raise UsageError(
                 f"unknown pass `{name}`",
-                where="--without",
+                where=where,
                 hint=did_you_mean(name, OPTIONAL_PASSES) or f"passes: {', '.join(OPTIONAL_PASSES)}",
             )

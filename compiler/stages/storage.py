@@ -107,7 +107,7 @@ def plan_model(
     derived = {value: made for step in steps for value, made in step.derived.items()}
     constants = ConstantPool(graph.constants, derived)
     uses = [_use(step, kernels[step.kernel], graph) for step in steps]
-    storage = plan_storage(laid_out, uses, shared=job.does(SHARE_MEMORY))
+    storage = plan_storage(laid_out, uses, shared=job.does_whole(SHARE_MEMORY))
     plan_steps = []
     for number, step in enumerate(steps):
         kernel = kernels[step.kernel]

@@ -66,16 +66,19 @@ def test_a_model_without_a_fault(tmp_path: Path) -> None:
 def check(report: ReduceReport, plant: Plant) -> None:
     assert report.after.nodes <= MOST_NODES, report.operators
     assert report.seconds <= MOST_SECONDS
+    assert plant.application in " ".join(report.culprit.applications), report.culprit
     assert (report.culprit.kind, plant.name in report.culprit.name) == (plant.kind, True), report.culprit
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PLANTS)
 def test_planted(tmp_path: Path, name: str) -> None:
-    report = reduced(write_reduction_model(PLANTS[name].model, tmp_path), name, minutes=8.0)
+    plant = PLANTS[name]
+    path = write_reduction_model(plant.model, tmp_path)
+    report = reduced(path, name, minutes=8.0, seconds=plant.seconds)
     assert 20 <= report.before.nodes <= 60
-    assert report.fault.kind == ("crash" if "nowhere" in name else "wrong")
-    check(report, PLANTS[name])
+    assert report.fault.kind == plant.fault
+    check(report, plant)
     right = tk("compile", "repro.onnx", "-o", "repro.so", cwd=tmp_path / "out")
     assert right.code == 0, right.err
     verify = ("verify", "repro.so", "--model", "repro.onnx", "--input", "inputs.npz", "--runs", 1)
@@ -102,6 +105,16 @@ def test_every_optional_pass_can_be_left_out(tmp_path: Path, name: str) -> None:
         compiler.VerifyRequest(tmp_path / "m.so", tmp_path / "m.onnx", runs=1)
     ).passed
     assert compiler.manifest_of(tmp_path / "m.so")["without"] == [name]
+
+
+@pytest.mark.slow
+def test_limits_stand_in_the_library_and_keep_it_right(tmp_path: Path) -> None:
+    write_model(SMALL_BUILT[EACH_KIND](), tmp_path / "m.onnx")
+    limits = {"fuse": 2, "vectorize": 3, "schedule-rules": 4, "fold-batchnorm": 1}
+    compiler.compile_model(tmp_path / "m.onnx", compiler.CompileOptions(tmp_path / "m.so", limits=limits))
+    request = compiler.VerifyRequest(tmp_path / "m.so", tmp_path / "m.onnx", runs=1)
+    assert compiler.verify_library(request).passed
+    assert compiler.manifest_of(tmp_path / "m.so")["limits"] == limits
 
 
 @pytest.mark.slow

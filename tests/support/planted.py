@@ -21,12 +21,14 @@ import compiler.render.vocabulary_cpp
 import compiler.stages.constants
 import compiler.stages.storage
 from compiler.core.node import IRNode, rewrite_nodes
+from compiler.core.types import INDEX
 from compiler.graph.attrs import Attrs
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Node
 from compiler.graph.memory import MemoryPlan
 from compiler.graph.ops import find_op
-from compiler.loops.ir import Binary, Const, For, Func, Store, const
+from compiler.loops.ir import Binary, Const, For, Func, Store, Var, const
+from compiler.loops.text import print_func
 from compiler.reduce import child
 from compiler.render.host import ArgKind, HostPlan, PlanStep
 from compiler.schedule.primitives.reduction import DecomposeReduction
@@ -119,6 +121,27 @@ def _with_a_shorter_loop(func: Func) -> Func:
     return func if target is None else rewrite_nodes(func, step)
 
 
+def _repeated(func: Func, often: int) -> Func:
+    """What the outermost loops do for each iteration, `often` times."""
+    outermost = next((one for one in func.walk() if isinstance(one, For)), None)
+    if outermost is None:
+        return func
+    again = For(Var("again", INDEX), const(often, INDEX), outermost.body)
+    done = outermost.replace(body=again)
+    return rewrite_nodes(func, lambda item: done if item is outermost else None)
+
+
+def _slow_exponentials(func: Func) -> Func:
+    """Whatever computes an exponential does so many times over."""
+    return _repeated(func, 5000) if "exp" in print_func(func) else func
+
+
+def _endless_maximum(func: Func) -> Func:
+    """A kernel with a maximum has no end."""
+    has = any(isinstance(one, Binary) and one.op == "max" for one in func.walk())
+    return _repeated(func, 1 << 50) if has else func
+
+
 def _after_pass(name: str, change: Callable[[Func], Func]) -> None:
     compiler.lower.PASSES = tuple(
         (one, (lambda func, facts, run=run: change(run(func, facts))) if one == name else run)
@@ -169,6 +192,16 @@ def _times(factor: float) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return wrap
 
 
+def _wrong_for_24_channels(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A scale of 24 channels is half as large."""
+
+    def per_axis(known: Any, rank: int, axis: int, extent: int) -> Any:
+        made = original(known, rank, axis, extent)
+        return made * 0.5 if made is not None and extent == 24 else made
+
+    return per_axis
+
+
 def _shifted(original: Callable[..., int]) -> Callable[..., int]:
     return lambda *args: max(0, original(*args) - 64)
 
@@ -208,12 +241,18 @@ def _abort(original: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True, slots=True)
 class Plant:
-    """A defect: how it is planted, a network that shows it, and the culprit's kind and a part of its name."""
+    """A defect: how it is planted, a network that shows it, and the culprit's kind and a part of its name.
+
+    fault: the kind that it shows. seconds: for each model that is tried. application: told of the culprit.
+    """
 
     plant: Callable[[], None]
     model: str
     kind: str
     name: str
+    fault: str = "wrong"
+    seconds: float = 120.0
+    application: str = ""
 
 
 def _plant(module: Any, name: str, make: Callable[..., Any]) -> Callable[[], None]:
@@ -241,6 +280,9 @@ PLANTS: dict[str, Plant] = {
         Plant(_plant(_STORAGE, "plan_memory", _short_lives), "residual", "memory plan", "share-memory"),
     "rewrite: batch normalisation folded wrong":
         Plant(_plant(_FOLD, "_per_axis", _times(1.5)), "residual", "graph rewrite", "fold-batchnorm"),
+    "rewrite: the 21st application is wrong":
+        Plant(_plant(_FOLD, "_per_axis", _wrong_for_24_channels), "deep", "graph rewrite", "fold-batchnorm",
+              application="application 21 of 28 in the original model: Mul (BatchNormalization_32)"),
     "schedule: sums begin at one":
         Plant(_plant(DecomposeReduction, "apply", _one_too_much), "squeezed",
               "schedule", "decompose_reduction"),
@@ -252,10 +294,16 @@ PLANTS: dict[str, Plant] = {
     "lowering: a loop is too short":
         Plant(lambda: _after_pass("flatten_buffers", _with_a_shorter_loop), "transformer",
               "lowering pass", "flatten_buffers"),
+    "lowering: a kernel has no end":
+        Plant(lambda: _after_pass("flatten_buffers", _endless_maximum), "squeezed",
+              "lowering pass", "flatten_buffers", fault="hang", seconds=10.0),
+    "lowering: a kernel is slow":
+        Plant(lambda: _after_pass("insert_prefetch", _slow_exponentials), "transformer",
+              "lowering pass", "insert_prefetch", fault="slow"),
     "render: erf is printed as tanh":
         Plant(_print_tanh_for_erf, "transformer", "render", "text"),
     "runtime: intermediate values lie nowhere":
-        Plant(lambda: _wrong_plan(_far_away), "squeezed", "runtime", "plan"),
+        Plant(lambda: _wrong_plan(_far_away), "squeezed", "runtime", "plan", "crash"),
     "runtime: constants are read beside their place":
         Plant(lambda: _wrong_plan(_beside), "residual", "runtime", "plan"),
 }  # fmt: skip

@@ -53,6 +53,17 @@ def residual() -> Draft:
     return b.draft()
 
 
+def deep() -> Draft:
+    """Fourteen convolutions with batch normalisation, of which the eleventh alone has 24 channels."""
+    b = Builder("deep", opset=14, ir_version=8)
+    x = b.input("image", (1, 3, 12, 12))
+    for number in range(14):
+        x = b.conv(x, f"c{number}", 24 if number == 10 else 16, 3, pads=1)
+        x = b.add("Relu", b.batch_norm(x, f"norm{number}"))
+    b.output(b.add("GlobalAveragePool", x), (1, 16, 1, 1))
+    return b.draft()
+
+
 transformer = partial(
     transformers.bert, "block", 1.0, spelling="dynamo", tokens=17, words=40, width=32, layers=1, heads=2
 )
@@ -61,6 +72,7 @@ transformer = partial(
 REDUCTION_MODELS: dict[str, Callable[[], Draft]] = {
     "squeezed": squeezed,
     "residual": residual,
+    "deep": deep,
     "transformer": transformer,
 }
 

@@ -66,6 +66,14 @@ def compile_options(
         ),
     ] = False,
     without: options.Without = None,
+    limit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--limit",
+            metavar="PASS=N",
+            help="Apply a pass that is not needed N times only, to find a defect; repeatable.",
+        ),
+    ] = None,
     conservative: Annotated[
         list[str] | None,
         typer.Option(
@@ -93,6 +101,7 @@ def compile_options(
         timings=timings,
         tf32=tf32,
         without=tuple(without or ()),
+        limits=options.pairs("--limit", limit, _count),
         conservative=tuple(conservative or ()),
         environment=options.pairs("--record", record, str),
     )
@@ -133,6 +142,12 @@ def compile_command(
         console.data(console.table(("stage", "ms"), rows))
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError("it is a number of applications, 0 or more")
+    return int(text)
+
+
 def _emit(text: str) -> compiler.Emit:
     for kind in compiler.EMITS:
         if text == kind:
@@ -156,6 +171,9 @@ def _summary(report: compiler.CompileReport) -> str:
         f"  time       {report.seconds:.2f} s{origin}",
         f"  kernels    {report.kernels}{cached}",
     ]
+    for one in report.limited:
+        last = f", last to {compiler.visible(one.last)}" if one.last else ""
+        lines.append(f"  limited    {one.name}: applied {compiler.counted(one.applied, 'time')}{last}")
     if report.library_bytes:
         library, constants = console.size(report.library_bytes), console.size(report.constant_bytes)
         lines.append(f"  size       {library}, constants {constants}")

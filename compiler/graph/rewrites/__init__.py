@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-from compiler.core.passes import Pass, PassEvent, run_passes
+from compiler.core.passes import Limits, Pass, PassEvent, run_passes
 from compiler.graph.ir import Graph
 from compiler.graph.rewrites.cancel_transposes import cancel_transposes
 from compiler.graph.rewrites.canonicalise import canonicalise
@@ -63,13 +63,15 @@ def rewrite_graph(
     *,
     pads: bool = True,
     without: Collection[str] = (),
+    limits: Limits | None = None,
 ) -> Graph:
-    """Run all passes in order but those named in `without`.
+    """Run all passes in order but those named in `without`; `limits` counts where they are applied.
 
     Without `pads`, windows go on reaching outside of what they read.
     """
     left_out = {*without, *(() if pads else _PADS)}
-    return run_passes([item for item in PASSES if item.name not in left_out], graph, observers)
+    passes = [item for item in PASSES if item.name not in left_out]
+    return run_passes(passes, graph, observers, limits, "the graph")
 
 
 def canonical(graph: Graph) -> Graph:

@@ -9,14 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from compiler.graph.dtypes import Array, to_numpy
-from compiler.graph.edit import Editor, rewrite
-from compiler.graph.ir import Graph, Node, Value
+from compiler.graph.edit import Editor, rewriting
+from compiler.graph.ir import Node, Value
 from compiler.graph.op import InvalidError, broadcast_shape
-
-
-def fold_batchnorm(graph: Graph) -> Graph:
-    """Fold `Mul` and `Add` by constants into what makes their other operand."""
-    return rewrite(graph, _step)
 
 
 def _step(editor: Editor, item: Node) -> tuple[Value, ...] | None:
@@ -111,3 +106,7 @@ def _stays_small(a: Array, b: Array) -> bool:
     except InvalidError:
         return False
     return size <= max(a.size, b.size)
+
+
+fold_batchnorm = rewriting()(_step)
+"""Folds `Mul` and `Add` by constants into what makes their other operand."""

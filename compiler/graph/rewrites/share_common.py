@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from compiler.graph.attrs import Attrs
-from compiler.graph.edit import Editor, rewrite
-from compiler.graph.ir import Graph, Node, Value
+from compiler.graph.edit import Editor, GraphRewrite, Rule
+from compiler.graph.ir import Node, Value
 
 
-def share_common(graph: Graph) -> Graph:
-    """Merge equal nodes."""
+def _shares_common() -> Rule:
+    """A rule that knows the nodes of a graph that it saw."""
     seen: dict[tuple[str, tuple[Value, ...], Attrs], Node] = {}
 
     def step(_: Editor, item: Node) -> tuple[Value, ...] | None:
         first = seen.setdefault((item.op.name, item.inputs, item.attrs), item)
         return None if first is item else first.outputs
 
-    return rewrite(graph, step)
+    return step
+
+
+share_common = GraphRewrite(_shares_common)
+"""Merges equal nodes."""

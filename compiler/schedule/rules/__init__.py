@@ -15,17 +15,24 @@ from compiler.schedule.chooser import Chooser
 from compiler.schedule.rules.common import inline_injective
 from compiler.schedule.rules.threads import schedule_threads
 from compiler.schedule.rules.vector import schedule_vectors
-from compiler.schedule.schedule import Schedule
+from compiler.schedule.schedule import Observe, Schedule
 
 
 def schedule_func(
-    func: Func, layouts: Mapping[str, Layout], facts: TargetFacts, chooser: Chooser, *, rules: bool = True
+    func: Func,
+    layouts: Mapping[str, Layout],
+    facts: TargetFacts,
+    chooser: Chooser,
+    *,
+    rules: bool = True,
+    observe: Observe | None = None,
 ) -> Schedule:
     """Schedule a kernel for a target; `layouts` has the layout of each parameter that is not row-major.
 
-    Without `rules` the loops of a processor stay as they are; those of threads need theirs.
+    Without `rules` the loops of a processor stay as they are; those of threads need theirs. `observe` is told
+    of each step from within the rule that takes it.
     """
-    schedule = Schedule(func)
+    schedule = Schedule(func, observe=observe)
     inline_injective(schedule, repeat=facts.binds_threads)
     for name, layout in layouts.items():
         for index_map in layout.maps:
