@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from tests.support.onnx_models import run_onnxruntime
 
 Input = np.ndarray | None
 
 
 @dataclass(frozen=True)
 class Case:
-    """One node: operator, inputs, attributes, opset; `known` inputs are initializers."""
+    """One node and its inputs; those in `known` are initializers, and `oracle` says what is right."""
 
     op: str
     inputs: Sequence[Input]
@@ -24,6 +26,7 @@ class Case:
     outputs: int = 1
     tolerance: float = 1e-5
     label: str = ""
+    oracle: Callable[..., dict[str, np.ndarray]] = run_onnxruntime
 
     @property
     def name(self) -> str:

@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from tests.support.onnx_models import run_reference
 from tests.support.op_case import Case, f32, floats, ints
 
+IMAGE = floats(1, 4, 7, 6)
 
-def spatial() -> Iterator[Case]:
-    yield from ()
+
+def pooling() -> Iterator[Case]:
+    square: dict[str, Any] = {"kernel_shape": [3, 3], "strides": [2, 2]}
+    for p in (1, 2, 3):
+        yield Case("LpPool", [IMAGE], {"kernel_shape": [2, 3], "p": p}, 11)
+        yield Case("GlobalLpPool", [IMAGE], {"p": p}, 11)
+    yield Case("LpPool", [IMAGE], {**square, "pads": [1, 0, 1, 1], "p": 3, "dilations": [2, 1]}, 18)
+    yield Case("LpPool", [IMAGE], {**square, "ceil_mode": 1}, 18)
+    yield Case("LpPool", [floats(2, 3, 9)], {"kernel_shape": [4], "auto_pad": "SAME_LOWER"}, 11)
+    for p in (1, 2):
+        for axis in (0, -1):
+            yield Case("LpNormalization", [floats(3, 5, 4)], {"p": p, "axis": axis})
+    yield Case("MaxPool", [IMAGE], {**square, "pads": [1, 1, 1, 1]}, 8, outputs=2)
+    yield Case("MaxPool", [IMAGE], {**square, "storage_order": 1, "dilations": [2, 1]}, 12, outputs=2)
+    yield Case("MaxPool", [floats(2, 3, 9)], {"kernel_shape": [3], "pads": [1, 2]}, 12, outputs=2)
+    volume = floats(1, 2, 4, 5, 6)
+    for order in (0, 1):
+        more = {"kernel_shape": [2, 3, 2], "strides": [1, 2, 2], "storage_order": order}
+        yield Case("MaxPool", [volume], more, 11, outputs=2)
+    equal = ints(2, 3, 6, 7, low=0, high=2, dtype=np.int8)
+    yield Case("MaxPool", [equal], {**square, "pads": [1, 1, 1, 1], "ceil_mode": 1}, 12, outputs=2)
+    larger = {"strides": [3, 2], "output_shape": [23, 13]}
+    yield Case("ConvTranspose", [IMAGE, floats(4, 3, 3, 2, seed=1), floats(3)], larger, known=[1, 2])
 
 
 def newer() -> Iterator[Case]:
@@ -24,4 +49,7 @@ def newer() -> Iterator[Case]:
         yield Case("Mod", [numbers, divisors], opset=28, label=str(numbers.dtype), tolerance=1e-3)
 
 
-REFERENCE_CASES = [*newer()]
+def spatial() -> Iterator[Case]:
+    yield from pooling()
+    for case in newer():
+        yield replace(case, oracle=run_reference)

@@ -38,7 +38,7 @@ from compiler.loops.ir import Expr, const
 
 def _same_position(info: NodeInfo, index: Sequence[Expr]) -> tuple[Expr, ...]:
     """The element with the same row-major position."""
-    return _unravel(ravel(index, info.out_types[0].shape), info.in_types[0].shape)
+    return unravel(ravel(index, info.out_types[0].shape), info.in_types[0].shape)
 
 
 _VIEW = moved("view", _same_position)
@@ -52,7 +52,7 @@ def ravel(index: Sequence[Expr], shape: Sequence[int]) -> Expr:
     return position
 
 
-def _unravel(position: Expr, shape: Sequence[int]) -> tuple[Expr, ...]:
+def unravel(position: Expr, shape: Sequence[int]) -> tuple[Expr, ...]:
     """The index of the row-major `position` in a tensor of `shape`."""
     found: list[Expr] = []
     stride = math.prod(shape)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from compiler.core.types import DType
+from compiler.core.types import I64, INDEX, DType
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, from_numpy, to_numpy
 from compiler.graph.ir import Node, NodeInfo, TensorType
@@ -34,6 +34,7 @@ from compiler.graph.op import (
     rounded_once,
 )
 from compiler.graph.ops.elementwise import emit_scalar, widen
+from compiler.graph.ops.movement import ravel, unravel
 from compiler.graph.ops.reduction import reduce_block
 from compiler.graph.ops.windows import (
     import_windows,
@@ -44,7 +45,7 @@ from compiler.graph.ops.windows import (
     windows_of,
 )
 from compiler.loops.build import Builder
-from compiler.loops.ir import Buffer, Expr
+from compiler.loops.ir import Buffer, Expr, Select, all_of, const, maximum, minimum
 
 
 def _spatial(source: TensorType) -> tuple[int, ...]:
@@ -53,7 +54,8 @@ def _spatial(source: TensorType) -> tuple[int, ...]:
     return source.shape[2:]
 
 
-def _pool_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+def import_pool(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+    """Canonical windows of a pooling operator."""
     given = Attrs(attrs)
     return inputs, import_windows(given, given.integers("kernel_shape"), _spatial(inputs[0].type)).attrs()
 
@@ -76,7 +78,8 @@ def _apart(info: NodeInfo) -> bool:
     return all(reach <= stride for reach, stride in zip(windows.reach, windows.strides, strict=True))
 
 
-def _pool_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+def infer_pool(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    """One element for each window."""
     return (spatial_type(types[0], types[0].shape[1], windows_of(attrs)),)
 
 
@@ -85,11 +88,97 @@ def lowest(kind: DType) -> float | int:
     return -math.inf if kind.is_float else int(np.iinfo(to_numpy(kind)).min)
 
 
+def _max_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+    inputs, made = import_pool(node, inputs, attrs)
+    if any(node.used_outputs[1:]):
+        columns = Attrs(attrs).flag("storage_order", default=False)
+        made = {**made, "positions": True, "columns": columns}
+    return inputs, made
+
+
+def _max_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    found = infer_pool(types, attrs)
+    return (*found, found[0].with_dtype(I64)) if attrs.flag("positions", default=False) else found
+
+
 def _max_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    return (_over_taps(arrays[0], attrs, np.maximum, lowest(from_numpy(arrays[0].dtype))),)
+    found = over_taps(arrays[0], attrs, np.maximum, lowest(from_numpy(arrays[0].dtype)))
+    positions = attrs.flag("positions", default=False)
+    return (found, *_positions_reference(arrays, attrs)) if positions else (found,)
 
 
-def _over_taps(x: Array, attrs: Attrs, combine: Callable[[Array, Array], Array], fill: float = 0) -> Array:
+def _max_expand(e: Emitter, item: Node) -> Values | None:
+    """Values and positions apart; without positions there is nothing to expand."""
+    if not item.attrs.flag("positions", default=False):
+        return None
+    source, windows = item.inputs[0], windows_of(item.attrs).attrs()
+    places = e.emit("MaxPoolPositions", source, **windows, columns=item.attrs.flag("columns"))
+    return (e.emit("MaxPool", source, **windows), places)
+
+
+def _positions_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    return (infer_pool(types, attrs)[0].with_dtype(I64),)
+
+
+def _positions_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    """The first tap with the largest element, as its position in the whole tensor."""
+    x, windows = arrays[0], windows_of(attrs)
+    spatial = x.shape[2:]
+    numbers = np.arange(math.prod(spatial), dtype=np.int64).reshape(spatial)
+    if attrs.flag("columns"):
+        numbers = numbers.reshape(spatial[::-1]).T
+    channels = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *([1] * len(spatial)))
+    places = np.broadcast_to(numbers + channels * numbers.size, x.shape)
+    best, found = None, np.zeros((1,), np.int64)
+    values = window_view(pad_array(x.astype(np.float64), windows, math.nan), windows)
+    held = window_view(pad_array(places, windows, 0), windows)
+    for tap in np.ndindex(*windows.kernel):
+        value, place = values[(..., *tap)], held[(..., *tap)]
+        better = ~np.isnan(value) if best is None else (value > best) | (np.isnan(best) & ~np.isnan(value))
+        found = np.where(better, place, found)
+        best = value if best is None else np.where(better, value, best)
+    return (found,)
+
+
+def _positions_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """Three steps: the largest element, the first tap that has it, its position."""
+    windows, source, out = windows_of(info.attrs), info.in_types[0], info.out_types[0]
+    spatial, rank = source.shape[2:], len(windows.kernel)
+    padded = padded_buffer(b, inputs[0], source, windows, "max")
+
+    def element(*index: Expr) -> Expr:
+        return padded[(*index[:2], *windows.position(index[2 : out.rank], index[out.rank :]))]
+
+    best = b.reduce("largest", out.shape, windows.kernel, element, "max", source.dtype)
+
+    def tap(*index: Expr) -> Expr:
+        places = windows.position(index[2 : out.rank], index[out.rank :])
+        bounds = zip(places, spatial, windows.before, windows.after, strict=True)
+        inside = (
+            item
+            for at, n, low, high in bounds
+            for item in ((at.ge(low) if low else None), (at.lt(n + low) if high else None))
+        )
+        found = all_of(element(*index).eq(best[index[: out.rank]]), *inside)
+        assert found is not None
+        return Select(found, ravel(index[out.rank :], windows.kernel), const(windows.taps, INDEX))
+
+    first = b.reduce("first", out.shape, windows.kernel, tap, "min", I64)
+
+    def position(*index: Expr) -> Expr:
+        number = minimum(first[index], windows.taps - 1)
+        at = windows.position(index[2:], unravel(number, windows.kernel))
+        unpadded = [maximum(i - low, 0) if low else i for i, low in zip(at, windows.before, strict=True)]
+        channel = index[0] * source.shape[1] + index[1]
+        if info.attrs.flag("columns"):
+            return channel * math.prod(spatial) + ravel(unpadded[::-1], spatial[::-1])
+        return ravel((channel, *unpadded), (1, *spatial))
+
+    assert rank == len(spatial)
+    return b.compute("position", out.shape, position, I64)
+
+
+def over_taps(x: Array, attrs: Attrs, combine: Callable[[Array, Array], Array], fill: float = 0) -> Array:
     """Combine tap by tap: far fewer numpy steps than window by window."""
     windows = windows_of(attrs)
     view = window_view(pad_array(x, windows, fill), windows)
@@ -99,12 +188,12 @@ def _over_taps(x: Array, attrs: Attrs, combine: Callable[[Array, Array], Array],
 
 @rounded_once
 def _sum_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
-    return _over_taps(arrays[0], attrs, np.add)
+    return over_taps(arrays[0], attrs, np.add)
 
 
 @rounded_once
 def _average_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
-    return _over_taps(arrays[0], attrs, np.add) / _count_table(attrs, arrays[0].shape[2:])
+    return over_taps(arrays[0], attrs, np.add) / _count_table(attrs, arrays[0].shape[2:])
 
 
 def _count_table(attrs: Attrs, spatial: Sequence[int]) -> Array:
@@ -146,7 +235,8 @@ def _window_form(combiner: str) -> Build:
     return form
 
 
-def _pool_flops(info: NodeInfo) -> int:
+def pool_flops(info: NodeInfo) -> int:
+    """One operation per tap."""
     return info.out_types[0].size * windows_of(info.attrs).taps
 
 
@@ -156,35 +246,42 @@ _SHARED: dict[str, AttrValue | None] = {
 _CEIL: dict[str, AttrValue | None] = {**_SHARED, "ceil_mode": 0}
 _FULL: dict[str, AttrValue | None] = {**_CEIL, "dilations": None}
 _COUNT: dict[str, AttrValue | None] = {"count_include_pad": 0}
-_ORDER = frozenset({"storage_order"})
+_ORDER: dict[str, AttrValue | None] = {"storage_order": 0}
 
 MAX_POOL = Op(
-    "MaxPool", Kind.REDUCTION, _pool_infer, _max_reference, (1, 1),
+    "MaxPool", Kind.REDUCTION, _max_infer, _max_reference, (1, 1),
     (
-        Signature(1, _SHARED, ignored=_ORDER, adapt=_pool_import),
-        Signature(10, _FULL, ignored=_ORDER, adapt=_pool_import),
+        Signature(1, _SHARED, adapt=_max_import),
+        Signature(8, {**_SHARED, **_ORDER}, adapt=_max_import, outputs=2),
+        Signature(10, {**_FULL, **_ORDER}, adapt=_max_import, outputs=2),
     ),
-    forms={"direct": Form(_window_form("max"))}, channels=True, flops=_pool_flops, sign=Sign.KEEPS,
-    reads_once=_apart,
+    forms={"direct": Form(_window_form("max"), lambda info: len(info.out_types) == 1)}, channels=True,
+    flops=pool_flops, sign=Sign.KEEPS, reads_once=_apart, expand=_max_expand,
 )  # fmt: skip
+MAX_POOL_POSITIONS = Op(
+    "MaxPoolPositions", Kind.REDUCTION, _positions_infer, _positions_reference, (1, 1),
+    forms={"direct": Form(_positions_form)}, flops=lambda info: 2 * pool_flops(info), sign=Sign.NONNEGATIVE,
+)  # fmt: skip
+"""Ours: where in its whole operand each result of MaxPool comes from (`columns`: counted by columns)."""
 AVERAGE_POOL = Op(
-    "AveragePool", Kind.REDUCTION, _pool_infer, _average_reference, (1, 1),
+    "AveragePool", Kind.REDUCTION, infer_pool, _average_reference, (1, 1),
     (
         Signature(7, {**_SHARED, **_COUNT}, adapt=_average_import),
         Signature(10, {**_CEIL, **_COUNT}, adapt=_average_import),
         Signature(19, {**_FULL, **_COUNT}, adapt=_average_import),
     ),
-    expand=_average_expand, flops=_pool_flops, sign=Sign.KEEPS,
+    expand=_average_expand, flops=pool_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 SUM_POOL = Op(
-    "SumPool", Kind.REDUCTION, _pool_infer, _sum_reference, (1, 1),
-    forms={"direct": Form(_window_form("sum"))}, channels=True, flops=_pool_flops, sign=Sign.KEEPS,
+    "SumPool", Kind.REDUCTION, infer_pool, _sum_reference, (1, 1),
+    forms={"direct": Form(_window_form("sum"))}, channels=True, flops=pool_flops, sign=Sign.KEEPS,
     reads_once=_apart,
 )  # fmt: skip
 """Ours: the sum of each window, what AveragePool is made of."""
 
 
-def _global_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+def global_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    """One element for each channel."""
     ones = (1,) * len(_spatial(types[0]))
     return (types[0].with_shape((*types[0].shape[:2], *ones)),)
 
@@ -199,13 +296,13 @@ def _global(name: str, fold: Callable[..., Array], reduction: str) -> Op:
         return (e.emit(reduction, source, axes=tuple(range(2, source.type.rank)), keepdims=True),)
 
     return Op(
-        name, Kind.REDUCTION, _global_infer, reference, (1, 1), (Signature(1),), expand=expand,
+        name, Kind.REDUCTION, global_infer, reference, (1, 1), (Signature(1),), expand=expand,
         flops=input_size, sign=Sign.KEEPS,
     )  # fmt: skip
 
 
 OPS = (
-    MAX_POOL, AVERAGE_POOL, SUM_POOL,
+    MAX_POOL, MAX_POOL_POSITIONS, AVERAGE_POOL, SUM_POOL,
     _global("GlobalAveragePool", np.mean, "ReduceMean"),
     _global("GlobalMaxPool", np.max, "ReduceMax"),
 )  # fmt: skip

@@ -20,7 +20,6 @@ from compiler.graph.op import (
     Raw,
     Signature,
     Types,
-    UnsupportedError,
     Values,
     rounded_once,
     same_dtype,
@@ -32,7 +31,10 @@ from compiler.graph.ops.windows import Windows, share_pads, windows_of
 
 
 def _transposed_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
-    """`before` and `after` are what is cut from the full result; `extra` what is added at its end."""
+    """`before` and `after` are what is cut from the full result, or added where they are negative.
+
+    `extra` is what is added at its end.
+    """
     given = Attrs(attrs)
     kernel = check_weights([value.type for value in inputs], given)
     spatial, ones = inputs[0].type.shape[2:], (1,) * len(kernel)
@@ -50,9 +52,8 @@ def _transposed_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
         wanted = tuple(n * s for n, s in zip(spatial, strides, strict=True))
     if wanted:
         total = [f - n for f, n in zip(full, wanted[-len(kernel) :], strict=True)]
-        before, after = share_pads(total, mode)
-    if min((*before, *after), default=0) < 0:
-        raise UnsupportedError(f"negative pads {[*before, *after]} are not supported")
+        before, after = share_pads([max(one, 0) for one in total], mode)
+        after = tuple(high + min(one, 0) for high, one in zip(after, total, strict=True))
     windows = Windows(kernel, strides, dilations, before, after)
     return inputs, {**windows.attrs(), "extra": extra, "group": given.integer("group")}
 
@@ -102,7 +103,9 @@ def _transposed_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
             )
             target[(slice(None), slice(None), *place)] += found
     spatial = _cut_extents(x.shape[2:], attrs)
-    cut = tuple(slice(low, low + n) for low, n in zip(windows.before, spatial, strict=True))
+    grown = [(max(-low, 0), max(-high, 0)) for low, high in zip(windows.before, windows.after, strict=True)]
+    result = np.pad(result, [(0, 0), (0, 0), *grown])
+    cut = tuple(slice(max(low, 0), max(low, 0) + n) for low, n in zip(windows.before, spatial, strict=True))
     result = result[(slice(None), slice(None), *cut)]
     return result + rest[0].reshape(-1, *([1] * rank)) if rest else result
 

@@ -16,7 +16,7 @@ import numpy as np
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array
 from compiler.graph.ir import TensorType
-from compiler.graph.op import InvalidError, UnsupportedError
+from compiler.graph.op import InvalidError
 from compiler.graph.ops.indexing import pad_with
 from compiler.loops.build import COMBINERS, Builder, identity_of
 from compiler.loops.ir import Buffer, Expr
@@ -111,7 +111,7 @@ def _import_pads(
         if len(pads) != 2 * rank:
             raise InvalidError(f"{len(pads)} pads for {rank} spatial axes")
         if min(pads, default=0) < 0:
-            raise UnsupportedError(f"negative pads {list(pads)} are not supported")
+            raise InvalidError(f"pads {list(pads)} are negative")
         return pads[:rank], pads[rank:]
     if mode == "VALID":
         return (0,) * rank, (0,) * rank
