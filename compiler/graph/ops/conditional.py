@@ -127,10 +127,20 @@ def _where_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (TensorType(same_dtype(types[1:]), broadcast_shape(*(item.shape for item in types))),)
 
 
+def _where_expand(e: Emitter, item: Node) -> Values | None:
+    """A condition that is known, and the same everywhere, chooses now."""
+    known = e.known(item.inputs[0])
+    if known is None or not known.size or known.min() != known.max():
+        return None
+    chosen = item.inputs[1 if known.flat[0] else 2]
+    return (chosen,) if chosen.type == item.output.type else None
+
+
 WHERE = Op(
     "Where", Kind.INJECTIVE, _where_infer, lambda x, _a: (np.where(x[0], x[1], x[2]),), (3, 3),
     (Signature(9),),
     forms={"direct": elementwise_form("Where", lambda _a, c, x, y: Select(c, x, y))}, elementwise=True,
+    expand=_where_expand,
 )  # fmt: skip
 
 

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from compiler.frontend.onnx import import_proto
+from compiler.graph.fuse import fuse
 from compiler.graph.fuse_attention import MOST_KEYS, fuse_attention
 from compiler.graph.ir import Value
+from compiler.graph.rewrites import rewrite_graph
+from tests.support.onnx_models import single
 from tests.support.sketch import Sketch
 from tests.support.works import shared_keys
 
@@ -142,3 +149,35 @@ def test_groups_stay_in_order(s: Sketch) -> None:
     groups = fuse_attention(s.fused(s.emit("MatMul", y, s.weights(6, 3)))).groups
     assert [len(group.nodes) for group in groups] == [1, 1, 3, 1]
     assert groups[2].outputs[0] in groups[3].inputs
+
+
+HEADS = np.zeros((2, 8, 16, 4), np.float32)
+GROUPS = np.zeros((2, 2, 16, 4), np.float32)
+TOKENS = np.zeros((2, 16, 32), np.float32)
+MASK = np.zeros((16, 16), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "attrs", "before"),
+    [
+        ([HEADS] * 3, {}, 0),
+        ([HEADS] * 3, {"is_causal": 1}, 0),
+        ([HEADS] * 3, {"softcap": 3.0, "scale": 0.1}, 0),
+        ([HEADS, GROUPS, GROUPS], {}, 0),
+        ([TOKENS] * 3, {"q_num_heads": 8, "kv_num_heads": 8}, 0),
+        ([HEADS] * 3 + [MASK], {}, 1),
+        ([HEADS] * 3 + [MASK > 0], {}, 2),
+        ([HEADS[:, :, :1]] * 3 + [None, HEADS, HEADS], {"is_causal": 1}, 2),
+    ],
+    ids=["plain", "causal", "capped", "groups", "tokens", "mask", "bool mask", "cache"],
+)
+def test_attention_as_onnx_writes_it(
+    inputs: list[np.ndarray | None], attrs: dict[str, Any], before: int
+) -> None:
+    """One kernel for the products; others say which rows are masked, or lay the cache before the new keys."""
+    proto, _ = single("Attention", inputs, attrs, 23)
+    fused = fuse_attention(fuse(rewrite_graph(import_proto(proto, Path(), {}, {}))))
+    *first, last = fused.groups
+    names = [item.op.name for item in last.nodes]
+    assert (names.count("MatMul"), names.count("Softmax"), len(first)) == (2, 1, before)
+    assert ("Where" in names) == any(array is not None and array.ndim == 2 for array in inputs)
