@@ -6,7 +6,7 @@ which calls another twice. So everything is counted before anything is inlined.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 
@@ -15,6 +15,7 @@ from onnx import inliner
 
 from compiler.core.diagnostics import BadInputError
 from compiler.frontend.proto import broken, first_line
+from compiler.frontend.subgraphs import all_nodes
 
 MOST_NODES = 200_000
 """Functions inlined; the largest networks that people export have some ten thousand."""
@@ -51,8 +52,11 @@ class _Size:
         )
 
 
-def check_size(model: onnx.ModelProto, where: str) -> None:
-    """Raise BadInputError for a model that is too large to compile, or has a function that calls itself."""
+def check_size(model: onnx.ModelProto, where: str) -> int:
+    """The number of nodes that a model has when its functions are inlined.
+
+    Raises BadInputError for a model that is too large to compile, or has a function that calls itself.
+    """
     _within(len(model.functions), MOST_FUNCTIONS, "functions", where)
     _within(len(model.graph.input), MOST_ENDS, "inputs", where)
     _within(len(model.graph.output), MOST_ENDS, "outputs", where)
@@ -63,6 +67,7 @@ def check_size(model: onnx.ModelProto, where: str) -> None:
     _within(size.nodes, MOST_NODES, "nodes", where)
     _within(size.values, MOST_VALUES, "outputs of nodes", where)
     _within(size.bytes, MOST_BYTES, "bytes of nodes", where)
+    return size.nodes
 
 
 def check_nodes(found: int, where: str) -> None:
@@ -70,12 +75,17 @@ def check_nodes(found: int, where: str) -> None:
     _within(found, MOST_NODES, "nodes", where)
 
 
-def _within(found: int, most: int, what: str, where: str) -> None:
+def check_unrolled(nodes: int, where: str) -> None:
+    """Raise BadInputError where loops would make more nodes than can be compiled."""
+    _within(nodes, MOST_NODES, "nodes", where, "loops unrolled")
+
+
+def _within(found: int, most: int, what: str, where: str, done: str = "functions inlined") -> None:
     if found > most:
         raise BadInputError(
             "the model is too large",
             where=where,
-            why=f"with its functions inlined it has {_count(found)} {what}; at most {most:,} can be compiled",
+            why=f"with its {done} it has {_count(found)} {what}; at most {most:,} can be compiled",
             hint="export a part of the network, or without functions and unrolled loops",
         )
 
@@ -87,7 +97,7 @@ def _count(found: int) -> str:
 def _function_sizes(functions: Mapping[_Name, onnx.FunctionProto], where: str) -> dict[_Name, _Size]:
     """What a call of each function stands for; callees before callers."""
     callees = {
-        name: {_called(node) for node in _all_nodes(item.node)} & functions.keys()
+        name: {_called(node) for node in all_nodes(item.node)} & functions.keys()
         for name, item in functions.items()
     }
     sizes: dict[_Name, _Size] = {}
@@ -103,22 +113,13 @@ def _function_sizes(functions: Mapping[_Name, onnx.FunctionProto], where: str) -
 def _counted(nodes: Sequence[onnx.NodeProto], sizes: Mapping[_Name, _Size]) -> _Size:
     """What nodes and those in their subgraphs stand for; `sizes` are of functions that they may call."""
     total = _Size()
-    for node in _all_nodes(nodes):
+    for node in all_nodes(nodes):
         total += sizes.get(_called(node)) or _Size(1, len(node.output), 0)
     return total + _Size(bytes=sum(node.ByteSize() for node in nodes))
 
 
 def _called(node: onnx.NodeProto) -> _Name:
     return node.domain, node.op_type, node.overload
-
-
-def _all_nodes(nodes: Sequence[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes and those of their subgraphs, which protobuf nests a hundred deep at most."""
-    for node in nodes:
-        yield node
-        for attribute in node.attribute:
-            for graph in (attribute.g, *attribute.graphs):
-                yield from _all_nodes(graph.node)
 
 
 def inlined(model: onnx.ModelProto, where: str) -> onnx.ModelProto:

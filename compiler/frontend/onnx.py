@@ -7,29 +7,32 @@ that are not supported are collected and reported together.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
-from dataclasses import dataclass
-from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 import onnx
-from onnx import AttributeProto
 
 from compiler.core.diagnostics import BadInputError
+from compiler.frontend.attributes import Given, constant_array, plain_attributes
 from compiler.frontend.bodies import Body, function_body, has_body
+from compiler.frontend.control_flow import CONTROL_FLOW
 from compiler.frontend.external import ExternalData
-from compiler.frontend.functions import check_nodes, check_size, inlined
+from compiler.frontend.functions import check_nodes, check_size, check_unrolled, inlined
+from compiler.frontend.item_node import Convert, ItemNode, Subgraph
 from compiler.frontend.proto import broken, first_line, read_model, schema_of
 from compiler.frontend.refusals import Known, Refusal, Shape, UnsupportedModelError, why_unknown
+from compiler.frontend.scope import Item, NameScope, item_text
+from compiler.frontend.sequences import ON_ANY_ITEM, SEQUENCES
 from compiler.frontend.shapes import Bind, input_types
 from compiler.frontend.signatures import apply_signature
+from compiler.frontend.subgraphs import count_nodes, in_order, reads, texts, wanted_names
 from compiler.frontend.tensors import LIMIT_BYTES, element_type, tensor_array
-from compiler.graph.attrs import Attrs, AttrValue
-from compiler.graph.dtypes import Array, to_numpy
+from compiler.graph.attrs import Attrs
+from compiler.graph.dtypes import to_numpy
 from compiler.graph.edit import Editor
 from compiler.graph.ir import Graph, Node, TensorType, Value
 from compiler.graph.op import InvalidError, OnnxNode, Op, RefusedError, UnsupportedError
@@ -39,8 +42,8 @@ OLDEST_OPSET = 7
 EAGER_FOLD_ELEMENTS = 1 << 16
 """The importer folds what may be arithmetic on shapes; larger constants wait for `fold_constants`."""
 
-_TYPE_ATTRIBUTES = frozenset({"to", "dtype"})
-_CONTROL_FLOW = frozenset({"If", "Loop", "Scan", "SequenceMap"})
+_ON_ITEMS: Mapping[str, Convert] = MappingProxyType({**CONTROL_FLOW, **SEQUENCES})
+"""Operators that are no operators of the graph: what they make is decided while the model is imported."""
 
 
 def import_model(
@@ -71,92 +74,60 @@ def import_proto(
     dims: Mapping[str, int] = MappingProxyType({}),
 ) -> Graph:
     """The graph of a parsed model; `data` opens external data, or is the directory below which it lies."""
-    if not all(isinstance(text, str) for text in _texts(model.graph)):
+    if not all(isinstance(text, str) for text in texts(model.graph)):
         raise broken(where, "a name in it is not UTF-8")
-    check_size(model, where)
+    size = check_size(model, where)
     external = data if isinstance(data, ExternalData) else ExternalData(data)
     try:
-        return _Importer(inlined(model, where), external, where).run(shapes, binds, dims)
+        return _Importer(inlined(model, where), external, where, size).run(shapes, binds, dims)
     except (UnicodeDecodeError, RecursionError) as error:
         raise broken(where, str(error)) from error
 
 
-@dataclass(frozen=True, slots=True)
-class NodeLinks:
-    """A node of a model by its name and those of what it reads and writes.
+class _Importer:
+    """State of one import: what ONNX's names stand for, and what was refused so far.
 
-    is_constant: it depends on constants alone.
+    size: nodes of the model, with those of function bodies and of each round of a loop. inside: names of the
+    nodes whose subgraphs are around. is_function: whether that is the body of a composite operator.
     """
 
-    name: str
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    is_constant: bool
-
-
-def node_links(path: Path) -> tuple[NodeLinks, ...]:
-    """A model's nodes that compute something, in order; raises BadInputError for no model."""
-    graph = inlined(read_model(path), str(path)).graph
-    fixed = {tensor.name for tensor in graph.initializer}
-    found: list[NodeLinks] = []
-    for item in graph.node:
-        reads, writes = (tuple(filter(None, names)) for names in (item.input, item.output))
-        is_constant = item.op_type == "Constant" or (bool(reads) and fixed.issuperset(reads))
-        fixed.update(writes if is_constant else ())
-        if item.op_type != "Constant":
-            found.append(NodeLinks(item.name, reads, writes, is_constant))
-    return tuple(found)
-
-
-def _texts(graph: onnx.GraphProto) -> Iterator[object]:
-    """All names in a graph; protobuf hands out bytes where a text is not UTF-8."""
-    for item in graph.node:
-        yield from (item.name, item.op_type, item.domain, *item.input, *item.output)
-        yield from (attr.name for attr in item.attribute)
-    for tensor in graph.initializer:
-        yield tensor.name
-        yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))
-    for info in (*graph.input, *graph.output):
-        yield info.name
-        yield from (dim.dim_param for dim in info.type.tensor_type.shape.dim)
-
-
-class _Importer:
-    """State of one import: values by ONNX name, and what was refused so far."""
-
-    def __init__(self, model: onnx.ModelProto, external: ExternalData, where: str) -> None:
+    def __init__(self, model: onnx.ModelProto, external: ExternalData, where: str, size: int) -> None:
         self.graph = model.graph
         self.opsets = _opsets(model, where)
         self.external = external
         self.where = where
         self.editor = Editor()
-        self.values: dict[str, Value] = {}
-        self.unknown: set[str] = set()
+        self.values = NameScope()
+        self.inside: tuple[str, ...] = ()
+        self.is_function = False
         self.refusals: list[Refusal] = []
         self.converted: Counter[str] = Counter()
         self.made: list[tuple[str, Node]] = []
-        self.inlined = len(model.graph.node)
+        self.size = size
 
     def run(
         self, shapes: Mapping[str, Sequence[int]], binds: Mapping[str, Bind], dims: Mapping[str, int]
     ) -> Graph:
-        self._constants()
+        for name, constant in self._constants(self.graph).items():
+            self.values.define(name, constant)
         inputs = self._inputs(shapes, binds, dims)
-        nodes = _in_order(self.graph, set(self.values), self.where)
-        used = {name for item in nodes for name in item.input} | {item.name for item in self.graph.output}
+        nodes = in_order(self.graph, self.values, self.where)
+        used = wanted_names(self.graph)
         for number, item in enumerate(nodes):
-            self._node(item, number, used)
+            self.converted[_op_text(item, _domain(item))] += self._node(item, number, used)
         if self.refusals:
             raise UnsupportedModelError(self.where, self.refusals, self._known(inputs))
         return self._finish(inputs)
 
-    def _constants(self) -> None:
-        if self.graph.sparse_initializer:
+    def _constants(self, graph: onnx.GraphProto) -> dict[str, Value]:
+        if graph.sparse_initializer:
             raise BadInputError("sparse initializers are not supported", where=self.where)
-        for tensor in self.graph.initializer:
-            if not tensor.name or tensor.name in self.values:
+        found: dict[str, Value] = {}
+        for tensor in graph.initializer:
+            if not tensor.name or tensor.name in found:
                 raise broken(self.where, f"initializer {tensor.name!r} has no name of its own")
-            self.values[tensor.name] = self.editor.constant(tensor_array(tensor, self.external), tensor.name)
+            found[tensor.name] = self.editor.constant(tensor_array(tensor, self.external), tensor.name)
+        return found
 
     def _inputs(
         self, shapes: Mapping[str, Sequence[int]], binds: Mapping[str, Bind], dims: Mapping[str, int]
@@ -170,11 +141,11 @@ class _Importer:
         inputs = []
         for name, kind in types.items():
             if name in bound:
-                self.values[name] = self.editor.constant(bound[name], name)
+                self.values.define(name, self.editor.constant(bound[name], name))
                 continue
             inputs.append(self.editor.value(kind, name))
             empty = None if kind.size else np.empty(kind.shape, to_numpy(kind.dtype))
-            self.values[name] = inputs[-1] if empty is None else self.editor.constant(empty, name)
+            self.values.define(name, inputs[-1] if empty is None else self.editor.constant(empty, name))
         return inputs
 
     def _finish(self, inputs: list[Value]) -> Graph:
@@ -182,7 +153,7 @@ class _Importer:
         missing = [name for name in names if name not in self.values]
         if missing or not names or len(set(names)) != len(names):
             raise broken(self.where, f"output {missing[0]!r} is never computed" if missing else "bad outputs")
-        outputs = tuple(self.values[name] for name in names)
+        outputs = tuple(self._result(name) for name in names)
         return Graph(
             tuple(inputs),
             outputs,
@@ -191,6 +162,14 @@ class _Importer:
             tuple(value.name for value in inputs),
             tuple(names),
         )
+
+    def _result(self, name: str) -> Value:
+        """An output of the model."""
+        item = self.values[name]
+        if not isinstance(item, Value):
+            why = f"it is {'not known' if item is None else item_text(item)}; only tensors can be outputs"
+            raise BadInputError(f"output {name!r} cannot be used", where=self.where, why=why)
+        return item
 
     def _known(self, inputs: Sequence[Value]) -> Known:
         """What is to be said of a model with nodes that were refused."""
@@ -212,7 +191,7 @@ class _Importer:
     def _output(self, item: onnx.ValueInfoProto) -> tuple[str, str, Shape]:
         """An output as it was computed, else as the model declares it."""
         value = self.values.get(item.name)
-        if value is not None:
+        if isinstance(value, Value):
             return item.name, str(value.type.dtype), value.type.shape
         try:
             kind = str(element_type(item.type.tensor_type.elem_type))
@@ -223,54 +202,46 @@ class _Importer:
 
     # ------------------------------------------------------------ one node
 
-    def _node(self, item: onnx.NodeProto, number: int, used: AbstractSet[str]) -> None:
+    def _node(self, item: onnx.NodeProto, number: int, used: AbstractSet[str]) -> bool:
+        """Convert a node; whether it could be."""
         name = item.name or f"(node {number}, makes {', '.join(item.output)[:80]})"
-        domain = _domain(item)
+        what = f"node {name!r} ({_op_text(item, _domain(item))}) is not valid"
+        made: Sequence[Item | None] | None = None
         try:
-            made = self._convert(item, name, used)
-            self.converted[_op_text(item, domain)] += made is not None
-        except UnsupportedError as error:
-            self.refusals.append(Refusal(name, _op_text(item, domain), error.reason))
-            made = None
+            try:
+                made = self._convert(item, name, used)
+            except UnsupportedError as error:
+                self.refusals.append(Refusal(name, _op_text(item, _domain(item)), error.reason))
+            self._define(item, made)
         except InvalidError as error:
-            raise BadInputError(
-                f"node {name!r} ({_op_text(item, domain)}) is not valid", where=self.where, why=error.reason
-            ) from error
+            raise BadInputError(what, where=self.where, why=error.reason) from error
         except (TypeError, LookupError, ValueError, ArithmeticError, MemoryError) as error:
-            raise BadInputError(
-                f"node {name!r} ({_op_text(item, domain)}) is not valid", where=self.where, why=_reason(error)
-            ) from error
-        self._define(item, made)
+            raise BadInputError(what, where=self.where, why=_reason(error)) from error
+        return made is not None
 
-    def _define(self, item: onnx.NodeProto, made: Sequence[Value | None] | None) -> None:
+    def _define(self, item: onnx.NodeProto, made: Sequence[Item | None] | None) -> None:
         """Give what a node makes the names of its outputs; None stands for what is not known."""
         for at, output in enumerate(item.output):
-            if not output:
-                continue
-            if output in self.values or output in self.unknown:
-                raise broken(self.where, f"{output!r} is computed twice")
-            value = made[at] if made is not None and at < len(made) else None
-            if value is None:
-                self.unknown.add(output)
-            else:
-                self.values[output] = value
+            if output:
+                self.values.define(output, made[at] if made is not None and at < len(made) else None)
 
     def _convert(
         self, item: onnx.NodeProto, name: str, used: AbstractSet[str]
-    ) -> Sequence[Value | None] | None:
-        """The values a node makes; None when it depends on a node that was refused."""
+    ) -> Sequence[Item | None] | None:
+        """What a node makes; None when it depends on a node that was refused."""
         domain = _domain(item)
-        if domain == "" and item.op_type in _CONTROL_FLOW:
-            raise UnsupportedError("control flow is not supported")
+        convert = self._on_items(item, domain)
+        if convert is not None:
+            return self._convert_items(convert, item, domain, name)
         if domain == "" and item.op_type == "Constant":
-            return (self.editor.constant(_constant(self._attributes(item)), item.output[0]),)
+            return (self.editor.constant(constant_array(self._attributes(item)), item.output[0]),)
         op = find_op(domain, item.op_type)
         if op is None and not has_body(item.op_type, domain, self.opsets.get(domain, 1)):
             raise UnsupportedError(why_unknown(domain, item.op_type))
         opset = self._opset(item, domain)
-        if any(value in self.unknown for value in item.input):
+        if any(self.values.is_refused(value) for value in item.input):
             return None
-        inputs = tuple(self._input(value) for value in item.input)
+        inputs = tuple(self._tensor(value) for value in item.input)
         if op is None:
             return self._composite(item, opset, inputs, name)
         try:
@@ -301,38 +272,40 @@ class _Importer:
             self.editor.value(kind, output) for kind, output in zip(types, item.output, strict=False)
         )
         made += tuple(self.editor.value(kind) for kind in types[len(made) :])
-        node = Node(op, operands, made, canonical, (name,))
+        node = Node(op, operands, made, canonical, (*self.inside, name))
         self.editor.append(node)
         self.made.append((_op_text(item, _domain(item)), node))
         return made
 
     def _composite(
         self, item: onnx.NodeProto, opset: int, inputs: Sequence[Value | None], name: str
-    ) -> Sequence[Value | None]:
+    ) -> Sequence[Item | None]:
         """What the body makes that ONNX itself gives the node; its nodes count as the node's."""
         domain = _domain(item)
         body = function_body(item, domain, opset, [None if value is None else value.type for value in inputs])
         if body is None:
             raise UnsupportedError(why_unknown(domain, item.op_type))
-        self.inlined += len(body.nodes)
-        check_nodes(self.inlined, self.where)
+        self.size += len(body.nodes)
+        check_nodes(self.size, self.where)
         first = len(self.made)
         made = self._inside(body, inputs, name)
         self.made[first:] = [(_op_text(item, domain), node) for _, node in self.made[first:]]
         return made
 
-    def _inside(self, body: Body, inputs: Sequence[Value | None], name: str) -> Sequence[Value | None]:
+    def _inside(self, body: Body, inputs: Sequence[Value | None], name: str) -> Sequence[Item | None]:
         """What leaves a body, whose names are its own."""
-        outside = self.values, self.unknown, self.opsets
-        given = zip(body.inputs, inputs, strict=False)
-        self.values, self.unknown = {inner: value for inner, value in given if value is not None}, set()
+        outside = self.values, self.is_function, self.opsets
+        self.values, self.is_function = NameScope(), True
         self.opsets = {**self.opsets, **body.opsets}
         try:
+            for inner, value in zip(body.inputs, inputs, strict=False):
+                if value is not None:
+                    self.values.define(inner, value)
             for item in body.nodes:
                 self._part(item, name, body.used)
             return [self.values.get(output) for output in body.outputs]
         finally:
-            self.values, self.unknown, self.opsets = outside
+            self.values, self.is_function, self.opsets = outside
 
     def _part(self, item: onnx.NodeProto, name: str, used: AbstractSet[str]) -> None:
         """One node of a body; what is wrong with it names it."""
@@ -360,56 +333,78 @@ class _Importer:
             return None
         return self.editor.fold(op, operands, attrs, types)
 
-    def _input(self, name: str) -> Value | None:
+    def _input(self, name: str) -> Item | None:
         if not name:
             return None
         if name not in self.values:
             raise InvalidError(f"its input {name!r} is computed nowhere")
         return self.values[name]
 
-    def _attributes(self, item: onnx.NodeProto) -> dict[str, AttrValue | Array]:
-        return {attr.name: self._attribute(attr) for attr in item.attribute}
+    def _tensor(self, name: str) -> Value | None:
+        item = self._input(name)
+        if item is not None and not isinstance(item, Value):
+            raise InvalidError(f"its input {name!r} is {item_text(item)}, not a tensor")
+        return item
 
-    def _attribute(self, attr: AttributeProto) -> AttrValue | Array:
-        kind = attr.type
-        if attr.ref_attr_name:
-            raise InvalidError(
-                f"attribute {attr.name} refers to {attr.ref_attr_name!r} outside of a function"
-            )
-        if kind == AttributeProto.INT:
-            return element_type(attr.i) if attr.name in _TYPE_ATTRIBUTES else attr.i
-        if kind == AttributeProto.TENSOR:
-            return tensor_array(attr.t, self.external)
-        found = _PLAIN.get(kind)
-        if found is None:
-            kinds = AttributeProto.AttributeType
-            text = kinds.Name(kind) if kind in kinds.values() else str(kind)
-            raise UnsupportedError(f"attribute {attr.name} of kind {text} is not supported")
-        return found(attr)
+    def _attributes(self, item: onnx.NodeProto) -> Given:
+        return plain_attributes(item.attribute, self.external)
 
+    # ------------------------------------------------------------ control flow and sequences
 
-_PLAIN: Mapping[int, Callable[[AttributeProto], AttrValue]] = {
-    AttributeProto.FLOAT: lambda attr: attr.f,
-    AttributeProto.STRING: lambda attr: attr.s.decode(),
-    AttributeProto.INTS: lambda attr: tuple(attr.ints),
-    AttributeProto.FLOATS: lambda attr: tuple(attr.floats),
-}
+    def _on_items(self, item: onnx.NodeProto, domain: str) -> Convert | None:
+        """What converts a node that is no operator of the graph."""
+        if domain:
+            return None
+        given = [self.values.get(name) for name in item.input]
+        if all(one is None or isinstance(one, Value) for one in given):
+            return _ON_ITEMS.get(item.op_type)
+        return _ON_ITEMS.get(item.op_type) or ON_ANY_ITEM.get(item.op_type)
 
+    def _convert_items(
+        self, convert: Convert, item: onnx.NodeProto, domain: str, name: str
+    ) -> tuple[Item, ...] | None:
+        opset = self._opset(item, domain)
+        if any(self.values.is_refused(value) for value in reads(item)):
+            return None
+        plain = (attr for attr in item.attribute if attr.type not in (attr.GRAPH, attr.TYPE_PROTO))
+        attrs = plain_attributes(plain, self.external)
+        self.editor.origin = (*self.inside, name)
+        return convert(self, ItemNode(item, opset, attrs, tuple(map(self._input, item.input))))
 
-def _constant(attrs: Mapping[str, AttrValue | Array]) -> Array:
-    for name, value in attrs.items():
-        if name == "value" and isinstance(value, np.ndarray):
-            return value
-        if name in ("value_int", "value_ints"):
-            return np.asarray(value, np.int64)
-        if name in ("value_float", "value_floats"):
-            return np.asarray(value, np.float32)
-    raise UnsupportedError(f"Constant with {', '.join(attrs) or 'no value'} is not supported")
+    def open_subgraph(self, graph: onnx.GraphProto) -> Subgraph:
+        """A subgraph of the node that is converted, made ready."""
+        constants, names = self._constants(graph), self.values.new_child()
+        for name in {*constants, *(info.name for info in graph.input)}:
+            names.define(name, None)
+        nodes = in_order(graph, names, self.where)
+        return Subgraph(graph, nodes, frozenset(wanted_names(graph)), constants)
 
+    def import_subgraph(self, body: Subgraph, inputs: Sequence[Item]) -> tuple[Item, ...] | None:
+        """What a subgraph makes of these inputs; None where a node in it was refused."""
+        names = [info.name for info in body.graph.input]
+        if len(names) != len(inputs):
+            raise InvalidError(f"its body has {len(names)} inputs, expected {len(inputs)}")
+        self.expect(body, 1)
+        self.size += count_nodes(body.graph)
+        outside, refused = (self.values, self.inside, self.editor.origin), len(self.refusals)
+        self.values, self.inside = self.values.new_child(), self.editor.origin
+        try:
+            for name, item in {**body.constants, **dict(zip(names, inputs, strict=True))}.items():
+                self.values.define(name, item)
+            for number, node in enumerate(body.nodes):
+                if self.is_function:
+                    self._part(node, self.inside[-1], body.used)
+                else:
+                    self._node(node, number, body.used)
+            made = [self._input(info.name) for info in body.graph.output]
+        finally:
+            self.values, self.inside, self.editor.origin = outside
+        known = tuple(item for item in made if item is not None)
+        return known if len(known) == len(made) and len(self.refusals) == refused else None
 
-def _extent(dim: onnx.TensorShapeProto.Dimension) -> int | str:
-    """An extent as it is declared: a number, a symbol, or "?" for neither."""
-    return dim.dim_value if dim.WhichOneof("value") == "dim_value" else dim.dim_param or "?"
+    def expect(self, body: Subgraph, times: int) -> None:
+        """Raise BadInputError where importing a subgraph so often would make too many nodes."""
+        check_unrolled(self.size + times * count_nodes(body.graph), self.where)
 
 
 def _check_types(types: Iterable[TensorType]) -> None:
@@ -447,26 +442,6 @@ def _opsets(model: onnx.ModelProto, where: str) -> dict[str, int]:
     return found
 
 
-def _in_order(graph: onnx.GraphProto, defined: set[str], where: str) -> list[onnx.NodeProto]:
-    """The nodes, each after those it reads from; raises BadInputError for a cycle."""
-    nodes = list(graph.node)
-    if _is_ordered(nodes, defined):
-        return nodes
-    maker = {output: at for at, item in enumerate(nodes) for output in item.output if output}
-    sorter = TopologicalSorter(dict.fromkeys(range(len(nodes)), ()))  # those that are ready in their order
-    for at, item in enumerate(nodes):
-        sorter.add(at, *{maker[name] for name in item.input if name in maker})
-    try:
-        return [nodes[at] for at in sorter.static_order()]
-    except CycleError as error:
-        stuck = min(error.args[1])
-        raise broken(where, f"node {nodes[stuck].name or stuck!r} depends on its own result") from error
-
-
-def _is_ordered(nodes: Sequence[onnx.NodeProto], defined: set[str]) -> bool:
-    seen = set(defined)
-    for item in nodes:
-        if any(name and name not in seen for name in item.input):
-            return False
-        seen.update(item.output)
-    return True
+def _extent(dim: onnx.TensorShapeProto.Dimension) -> int | str:
+    """An extent as it is declared: a number, a symbol, or "?" for neither."""
+    return dim.dim_value if dim.WhichOneof("value") == "dim_value" else dim.dim_param or "?"

@@ -7,7 +7,7 @@ from typing import Any
 
 from compiler.core.types import DType
 
-AttrValue = bool | int | float | str | DType | tuple[int, ...] | tuple[float, ...]
+AttrValue = bool | int | float | str | DType | tuple[int, ...] | tuple[float, ...] | tuple[str, ...]
 
 
 class Attrs(Mapping[str, AttrValue]):
@@ -67,6 +67,11 @@ class Attrs(Mapping[str, AttrValue]):
         """The numbers `name`."""
         found: tuple[Any, ...] = _typed(name, self._get(name, default), (tuple,))
         return tuple(float(_typed(name, item, (int, float))) for item in found)
+
+    def texts(self, name: str, default: tuple[str, ...] | None = None) -> tuple[str, ...]:
+        """The strings `name`."""
+        found: tuple[Any, ...] = _typed(name, self._get(name, default), (tuple,))
+        return tuple(str(_typed(name, item, (str,))) for item in found)
 
     def dtype(self, name: str) -> DType:
         """The element type `name`."""

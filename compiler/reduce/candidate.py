@@ -16,6 +16,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.frontend.external import ExternalData
+from compiler.frontend.subgraphs import reads
 from compiler.frontend.tensors import tensor_array
 from compiler.reduce.report import ModelSize
 from compiler.reduce.store import ReductionStore
@@ -71,22 +72,6 @@ class Candidate:
     def arrays(self, store: ReductionStore) -> dict[str, Array]:
         """What the inputs are fed with."""
         return {name: store.get(kept) for name, kept in self.feeds.items()}
-
-
-def reads(node: onnx.NodeProto) -> set[str]:
-    """Names that a node reads, those from outside of its subgraphs among them."""
-    names = {name for name in node.input if name}
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            names |= _free_names(graph)
-    return names
-
-
-def _free_names(graph: onnx.GraphProto) -> set[str]:
-    made = {one.name for one in (*graph.input, *graph.initializer)}
-    made |= {name for node in graph.node for name in node.output}
-    wanted = {name for node in graph.node for name in reads(node)} | {one.name for one in graph.output}
-    return wanted - made
 
 
 def part(base: Candidate, kept: Iterable[int], known: KnownValues, store: ReductionStore) -> Candidate | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from compiler.frontend.onnx import NodeLinks
+from compiler.frontend.links import NodeLinks
 from compiler.graph.ir import Graph, Value
 from compiler.loops.layout import Layout
 from compiler.render.host import PlanArg

@@ -10,7 +10,7 @@ from typing import Any
 from compiler.core.cache_space import cache_in_use
 from compiler.core.files import private_directory
 from compiler.core.progress import Progress, Steps, silent
-from compiler.frontend.onnx import NodeLinks, node_links
+from compiler.frontend.links import NodeLinks, node_links
 from compiler.library_inspection import inspect_library
 from compiler.pipeline import run_job
 from compiler.replay import is_recorded, replayed

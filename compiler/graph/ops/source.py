@@ -77,9 +77,14 @@ FILL = Op(
 def _range_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     known = node.known_at(0)
     assert known is not None
-    if Attrs(attrs).number("delta") == 0:
+    # One element with a dimension is no scalar, but ONNX's own expansions write it.
+    plain = {
+        name: value[0] if isinstance(value, tuple) and len(value) == 1 else value
+        for name, value in attrs.items()
+    }
+    if Attrs(plain).number("delta") == 0:
         raise InvalidError("the delta of Range is 0")
-    return (), {**attrs, "dtype": from_numpy(known.dtype)}
+    return (), {**plain, "dtype": from_numpy(known.dtype)}
 
 
 def _range(attrs: Attrs) -> Array:
