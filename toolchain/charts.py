@@ -11,7 +11,7 @@ import math
 import re
 import warnings
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -35,8 +35,15 @@ _CLASS_OF = {light: name for name, (light, _) in _COLOURS.items()}
 SERIES_COLOURS = len(_SERIES)
 """How many series have a colour of their own; the next begin anew."""
 
-_WIDTH_INCHES, _BAR_INCHES, _LINES_INCHES = 7.5, 0.26, 3.4
+# All in inches. Margins follow from the texts, which are measured: asking matplotlib for a layout that fits
+# ("constrained") draws everything several times.
+_WIDTH, _BAR, _LINES = 7.5, 0.26, 2.9
+_EDGE, _PAD = 0.1, 0.08
+_SUPTITLE, _PANEL_TITLE, _TICKS, _UNIT, _LEGEND_ROW = 0.34, 0.27, 0.25, 0.2, 0.18
+_ROOM_BEYOND = 0.14  # of the longest bar: for its value
+_POINTS_OF_TITLE, _POINTS_OF_TICKS, _POINTS_OF_SMALL = 9.5, 9.0, 8.0
 _MOST_LABEL = 40
+_Box = tuple[float, float, float, float]
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
 _SETTINGS = {
@@ -45,11 +52,11 @@ _SETTINGS = {
     "text.parse_math": False,  # names are no formulas
     "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans"],  # comes with matplotlib
-    "font.size": 9.0,
+    "font.size": _POINTS_OF_TICKS,
     "text.color": _INK[0],
     "axes.edgecolor": _INK[0],
     "axes.labelcolor": _INK[0],
-    "axes.titlesize": 9.5,
+    "axes.titlesize": _POINTS_OF_TITLE,
     "axes.titlelocation": "left",
     "xtick.color": _INK[0],
     "ytick.color": _INK[0],
@@ -165,49 +172,83 @@ def _drawn(chart: Chart) -> Iterator[Figure]:
         warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
         mpl.rcdefaults()
         mpl.rcParams.update(_SETTINGS)  # type: ignore[arg-type]  # keys are one of a list there
-        figure = Figure(figsize=(_WIDTH_INCHES, _height(chart)), layout="constrained")
-        if chart.title:
-            figure.suptitle(_label(chart.title, 80), x=0.01, ha="left", fontsize=11, weight="bold")
+        figure = Figure(figsize=(_WIDTH, 1.0))
+        top = _EDGE + (_SUPTITLE if chart.title else 0.0)
         if isinstance(chart, BarChart):
-            _draw_panels(figure, chart)
+            _draw_panels(figure, chart, top)
         else:
-            _draw_lines(figure.add_subplot(), chart)
+            _draw_lines(figure, chart, top)
+        if chart.title:
+            high = 1 - _EDGE / figure.get_figheight()
+            title = _label(chart.title, 80)
+            figure.suptitle(title, x=0.01, y=high, ha="left", va="top", fontsize=11, weight="bold")
         yield figure
 
 
-def _height(chart: Chart) -> float:
-    if isinstance(chart, LineChart):
-        return _LINES_INCHES + 0.2 * math.ceil(len(chart.lines) / 3)
-    bars = sum(len(panel.bars) for panel in chart.panels)
-    return 0.7 + 0.5 * len(chart.panels) + _BAR_INCHES * max(1, bars)
+def _widest(texts: Iterable[str], points: float) -> float:
+    """Inches that the widest of these texts takes; 0 without any."""
+    from matplotlib.font_manager import FontProperties, findfont, get_font
+
+    font = get_font(findfont(FontProperties()))
+    font.set_size(points, 72.0)
+    widths = [0.0]
+    for text in texts:
+        font.set_text(text)
+        widths.append(font.get_width_height()[0] / 64 / 72)  # in 64ths of a pixel, 72 of which are an inch
+    return max(widths) * 1.03  # glyphs are drawn at whole pixels
 
 
-def _draw_panels(figure: Figure, chart: BarChart) -> None:
+def _box(figure: Figure, left: float, right: float, above: float, height: float) -> _Box:
+    """Where axes are: by distances from the left, right and upper edge of the figure, and their height."""
+    whole = figure.get_figheight()
+    return left / _WIDTH, 1 - (above + height) / whole, (_WIDTH - left - right) / _WIDTH, height / whole
+
+
+def _draw_panels(figure: Figure, chart: BarChart, above: float) -> None:
     panels = chart.panels or (BarPanel("nothing was timed", ()),)
-    heights = [len(panel.bars) + 1.5 for panel in panels]
-    axes = figure.subplots(len(panels), 1, squeeze=False, gridspec_kw={"height_ratios": heights})[:, 0]
-    for axis, panel in zip(axes, panels, strict=True):
-        _draw_bars(axis, panel, chart.reference)
-    axes[-1].set_xlabel(chart.unit)
+    bars = [_finite(panel) for panel in panels]
+    heights = [_BAR * max(1, len(some)) for some in bars]
+    figure.set_figheight(
+        above + sum(heights) + (_PANEL_TITLE + _TICKS + _PAD) * len(panels) + _UNIT + _EDGE - _PAD
+    )
+    every = [one for some in bars for one in some]
+    left = 2 * _EDGE + _widest((_label(one.label) for one in every), _POINTS_OF_TICKS) + _PAD
+    part = _ROOM_BEYOND / (1 + _ROOM_BEYOND)  # of the axes, beyond the longest bar
+    needed = _widest(map(_value_words, every), _POINTS_OF_SMALL) + _EDGE + _PAD
+    right = max(_EDGE + _PAD, (needed - part * (_WIDTH - left)) / (1 - part))
+    for panel, some, height in zip(panels, bars, heights, strict=True):
+        axis = figure.add_axes(_box(figure, left, right, above + _PANEL_TITLE, height))
+        title = _label(panel.title, 80)
+        too_long = max(0.0, _widest([title], _POINTS_OF_TITLE) + left + _EDGE - _WIDTH)
+        axis.set_title(title, x=-min(too_long, left - _EDGE) / (_WIDTH - left - right))
+        _draw_bars(axis, some, chart.reference)
+        above += _PANEL_TITLE + height + _TICKS + _PAD
+    figure.axes[-1].set_xlabel(chart.unit)
 
 
-def _draw_bars(axis: Axes, panel: BarPanel, reference: float | None) -> None:
-    bars = [one for one in panel.bars if math.isfinite(one.value)]
-    axis.set_title(_label(panel.title, 80))
+def _finite(panel: BarPanel) -> list[Bar]:
+    return [one for one in panel.bars if math.isfinite(one.value)]
+
+
+def _value_words(bar: Bar) -> str:
+    return f"{bar.value:.3g}" + (" (worse)" if bar.alarming else "")
+
+
+def _draw_bars(axis: Axes, bars: Sequence[Bar], reference: float | None) -> None:
     axis.set_yticks(range(len(bars)), [_label(one.label) for one in bars])
     axis.set_ylim(len(bars) - 0.4, -0.6)
     axis.spines[["top", "right"]].set_visible(False)
     axis.grid(axis="x", linewidth=0.6)
     axis.set_axisbelow(True)
     right = [_end(one) for one in bars]
-    axis.set_xlim(0, max([*right, reference or 0.0, 1e-9]) * 1.14)
+    axis.set_xlim(0, (max([*right, reference or 0.0]) or 1.0) * (1 + _ROOM_BEYOND))
     values, places = [one.value for one in bars], range(len(bars))
     axis.barh(places, values, height=0.66, color=[_SERIES[one.series % len(_SERIES)][0] for one in bars])
     axis.errorbar(values, places, xerr=_reach(bars), fmt="none", ecolor=_INK[0], capsize=3, elinewidth=1)
     for place, one in enumerate(bars):
         axis.annotate(
-            f"{one.value:.3g}" + (" (worse)" if one.alarming else ""), (_end(one), place), (4, 0),
-            textcoords="offset points", va="center", fontsize=8, color=_ALARM[0] if one.alarming else _INK[0],
+            _value_words(one), (_end(one), place), (4, 0), textcoords="offset points", va="center",
+            fontsize=_POINTS_OF_SMALL, color=_ALARM[0] if one.alarming else _INK[0],
         )  # fmt: skip
     if reference is not None:
         axis.axvline(reference, color=_INK[0], linewidth=1, linestyle="--")
@@ -225,7 +266,23 @@ def _end(bar: Bar) -> float:
     return bar.high if bar.high is not None and math.isfinite(bar.high) else bar.value
 
 
-def _draw_lines(axis: Axes, chart: LineChart) -> None:
+def _draw_lines(figure: Figure, chart: LineChart, above: float) -> None:
+    labels = [_label(one.label) for one in chart.lines]
+    columns = max(1, min(3, int((_WIDTH - 0.6) / (_widest(labels, _POINTS_OF_SMALL) + 0.6))))
+    legend = _LEGEND_ROW * math.ceil(len(labels) / columns)
+    above += _PAD  # of large numbers, their common factor stands above the axes
+    figure.set_figheight(above + _LINES + _TICKS + _PAD + legend + _EDGE)
+    axis = figure.add_axes(_box(figure, _EDGE, _EDGE, above, _LINES))
+    _draw_series(axis, chart)
+    ticks = axis.yaxis.get_major_formatter().format_ticks(list(axis.get_yticks()))
+    left = _EDGE + _UNIT + _widest(ticks, _POINTS_OF_TICKS) + 2 * _PAD
+    axis.set_position(_box(figure, left, _EDGE, above, _LINES))
+    if labels:
+        axis.legend(loc="upper left", bbox_to_anchor=(0, -_TICKS / _LINES), ncols=columns,
+                    fontsize=_POINTS_OF_SMALL, borderaxespad=0)  # fmt: skip
+
+
+def _draw_series(axis: Axes, chart: LineChart) -> None:
     for number, line in enumerate(chart.lines):
         colour = _SERIES[number % len(_SERIES)][0]
         points = [one for one in line.points if math.isfinite(one.value)]
@@ -243,8 +300,6 @@ def _draw_lines(axis: Axes, chart: LineChart) -> None:
     axis.set_ylabel(chart.unit)
     axis.grid(axis="y", linewidth=0.6)
     axis.spines[["top", "right"]].set_visible(False)
-    if chart.lines:
-        axis.legend(loc="upper left", bbox_to_anchor=(0, -0.12), ncols=3, fontsize=8)
 
 
 def _label(text: str, most: int = _MOST_LABEL) -> str:

@@ -13,6 +13,7 @@ from compiler import HostError
 
 pytest.importorskip("matplotlib", reason="the extra `report` is not installed")
 
+from toolchain import charts
 from toolchain.charts import (
     Bar,
     BarChart,
@@ -43,6 +44,24 @@ LINES = LineChart(
     (
         Line("cpu", (LinePoint(0, 1.0, 0.9, 1.1), LinePoint(9, 2.0, 1.9, 2.1, alarming=True))),
         Line("none", ()),
+    ),
+)
+LONG = "onnxruntime beside opencl-nvidia on a device with a long name"
+WIDE = BarChart(
+    LONG,
+    "ms, median with its 95 % confidence interval",
+    (
+        BarPanel(LONG, (Bar("W" * 60, 1234567, 1.2e6, 1.24e6, alarming=True), Bar("x", 3.0))),
+        BarPanel("none", ()),
+    ),
+)
+MANY = LineChart(
+    "",
+    "ms, median with its 95 % confidence interval",
+    ("a", "b"),
+    tuple(
+        Line(LONG, (LinePoint(0, 1e6 + i, 0.9e6, 1.1e6), LinePoint(1, 0.00123, 0.001, 0.002)))
+        for i in range(9)
     ),
 )
 _SVG = "{http://www.w3.org/2000/svg}"
@@ -119,3 +138,18 @@ def test_without_matplotlib_it_says_what_to_install(monkeypatch: pytest.MonkeyPa
     with pytest.raises(HostError, match="matplotlib is not installed") as caught:
         draw_chart(BARS, "svg")
     assert "tk-toolchain[report]" in caught.value.hint
+
+
+@pytest.mark.parametrize("chart", [BARS, LINES, WIDE, MANY], ids=["bars", "lines", "wide", "many"])
+def test_no_text_is_cut(chart: Chart) -> None:
+    """By what matplotlib finds that all of it takes, in inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    with charts._drawn(chart) as figure:
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        taken, (width, height) = figure.get_tightbbox(canvas.get_renderer()), figure.get_size_inches()
+    assert taken.x0 >= 0
+    assert taken.y0 >= 0
+    assert taken.x1 <= width
+    assert taken.y1 <= height
