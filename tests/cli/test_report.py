@@ -38,6 +38,27 @@ def test_a_table_is_the_default(tk: Tk, store: Path) -> None:
     assert "| resnet | – not-run |" in done.out  # noqa: RUF001
 
 
+def test_a_plan_shows_what_was_not_tried(tk: Tk, store: Path, tmp_path: Path) -> None:
+    (tmp_path / "plan.yaml").write_text(
+        "models: {networks: [mnist, resnet18-v1, unet], revisions: [resnet50-v1-7]}\n"
+        "targets: [cpu, opencl-cpu]\n"
+    )
+    page = tk("report", store, "--plan", "plan.yaml").out
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][:4]
+    assert [row[1:] for row in rows] == [
+        ["cpu", "OpenCL-cpu"], ["✓", "not tried"],
+        ["– not-run (not tried: resnet18-v1)", "not tried"], ["not tried", "not tried"],  # noqa: RUF001
+    ]  # fmt: skip
+    assert "6 of the plan not tried" in page
+    empty = tk("report", "nowhere", "--plan", "plan.yaml", "--network", "unet", "--json").json
+    assert [(one["target"], one["state"], one["not_tried"]) for one in empty["table"]] == [
+        ("cpu", None, ["unet"]), ("opencl-cpu", None, ["unet"])]  # fmt: skip
+    for end in ("html", "xlsx"):
+        assert tk("report", store, "--plan", "plan.yaml", "-o", f"x.{end}").code == 0
+    assert (tmp_path / "x.html").read_text().count("not tried</td>") == 4
+    assert tk("report", "--plan", "plan.yaml", "--compare", "one", "two").code == 2
+
+
 def test_formats_by_name_and_by_the_end_of_the_file(tk: Tk, store: Path, tmp_path: Path) -> None:
     done = tk("report", store, "-o", "a.csv", "-o", "b.md", "--network", "mnist")
     assert done.code == 0, done.err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -226,23 +226,16 @@ def show_matrix_command(
 ) -> None:
     """Show the table of networks and targets; of one network its trials; with a target whole records."""
     from toolchain.matrix.runs import dump, records_named
-    from toolchain.matrix.table import family_table, trials_of
     from toolchain.matrix.words import TRIAL_HEADER, trial_row, whole_record
-    from toolchain.records.cells import trials_by_cell
+    from toolchain.records.cells import trials_by_cell, trials_named
 
     store = _store(records)
-    trials = trials_by_cell(store.read() if run is None else records_named(run, store))
+    known = store.read() if run is None else records_named(run, store)
     if not network:
-        table = family_table(trials)
-        if json:
-            rows = [
-                {"family": name, **dict(zip(table.columns, texts, strict=True))} for name, texts in table.rows
-            ]
-            console.data_json({"columns": table.columns, "rows": rows})
-        else:
-            console.data(console.table(("network", *table.columns), [(n, *texts) for n, texts in table.rows]))
+        _show_table(known, json=json)
         return
-    found = trials_of(trials, network, target)
+    trials = trials_by_cell(known)
+    found = trials_named(trials, network, target)
     if not found:
         hint = compiler.did_you_mean(network, {one.model for one in trials} | {one.network for one in trials})
         raise UsageError(f"there is no record of {network} {target}".rstrip(), where=str(store.directory),
@@ -253,6 +246,25 @@ def show_matrix_command(
         console.data("\n\n".join(whole_record(one.result) for one in found))
     else:
         console.data(console.table(TRIAL_HEADER, [trial_row(one.result) for one in found]))
+
+
+def _show_table(records: Sequence[Record], *, json: bool) -> None:
+    """The table of a report, with a column for each place."""
+    from toolchain.report.content import make_report
+    from toolchain.report.families import family_cells, family_rows, place_titles
+
+    report = make_report(records)
+    titles = place_titles(one.cell for one in report.trials)
+    columns = sorted({*titles.values()})
+    cells = family_cells(
+        [replace(one, name=one.cell.model) for one in report.trials], lambda one: titles[one.cell]
+    )
+    rows = family_rows(report.families, columns, cells)
+    if json:
+        listed = [dict(zip(("family", *columns), row, strict=True)) for row in rows]
+        console.data_json({"columns": columns, "rows": listed})
+    else:
+        console.data(console.table(("network", *columns), rows))
 
 
 @app.command("diff")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from toolchain import console, options
 from toolchain.progress import progress_bar
 from toolchain.records.record import Record
 from toolchain.records.store import RecordStore, default_records, read_record
+
+if TYPE_CHECKING:
+    from toolchain.report.content import PlannedModel
 
 _FORMS = "html, markdown, xlsx, junit, csv, json, png, svg"
 
@@ -51,6 +54,14 @@ def report_command(
             "--run", metavar="RUN", help="What this run found: `last`, `before`, the beginning of its name."
         ),
     ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            "--plan",
+            metavar="PLAN",
+            help="Show all of this plan's families and targets; what has no record is not tried.",
+        ),
+    ] = None,
     baseline: Annotated[
         str,
         typer.Option("--baseline", metavar="NAME", help="Show speed-ups to this target, or to this engine."),
@@ -70,16 +81,21 @@ def report_command(
     With --compare the exit code is 1 when something fails that passed before, or got slower beyond both
     confidence intervals.
     """
+    if compare is not None and plan is not None:
+        raise compiler.UsageError("a comparison has no plan", where="--plan", hint="drop it, or --compare")
     if compare is not None:
         _compare(records, compare, network or [], form, output, json=json)
         return
     wanted = _wanted(form, output, json=json)
-    found = _of_networks(_records(records or default_records(), run), network or [])
+    planned = _planned(plan, network or []) if plan else ()
+    place = records or default_records()
+    known = _records(place, run) if run or not planned else RecordStore(place).read()
+    found = _of_networks(known, network or [], planned)
     from toolchain.report.content import make_report
     from toolchain.report.plain import json_report
     from toolchain.report.write import report_as
 
-    report = make_report(found, baseline)
+    report = make_report(found, baseline, planned)
     for kind, path in wanted:
         with progress_bar(f"writing {kind}") as progress:
             content = report_as(kind, report, network or [], progress=progress)
@@ -171,9 +187,28 @@ def _records(place: Path, run: str | None) -> Sequence[Record]:
     return records_named(run, RecordStore(place))
 
 
-def _of_networks(records: Sequence[Record], networks: Sequence[str]) -> list[Record]:
-    """Records of these networks and revisions; raises UsageError for one that none is of."""
-    known = {name for one in records for name in (one.subject.network, one.subject.revision) if name}
+def _planned(path: Path, networks: Sequence[str]) -> tuple[PlannedModel, ...]:
+    """The models of a plan on its targets, of these networks; raises BadInputError for a wrong plan."""
+    from toolchain.matrix.plan import read_plan
+    from toolchain.matrix.trials import Machine, planned_trials
+    from toolchain.report.content import PlannedModel
+
+    plan, source = read_plan(path)
+    subjects = ((one.model.subject, one.place.target) for one in planned_trials(plan, source, Machine()))
+    return tuple(
+        PlannedModel(one.family or one.network, one.network, one.revision, target)
+        for one, target in subjects
+        if not networks or {one.network, one.revision} & {*networks}
+    )
+
+
+def _of_networks(
+    records: Sequence[Record], networks: Sequence[str], planned: Sequence[PlannedModel] = ()
+) -> list[Record]:
+    """Records of these networks and revisions; raises UsageError for one that none is of, nor a plan has."""
+    names = {(one.subject.network, one.subject.revision) for one in records}
+    names |= {(one.network, one.revision) for one in planned}
+    known = {name for both in names for name in both if name}
     for name in networks:
         if name not in known:
             hint = compiler.did_you_mean(name, known) or f"there are {compiler.some(sorted(known))}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler import counted
@@ -112,6 +112,17 @@ def trials_by_cell(records: Iterable[Record]) -> dict[Cell, CellTrials]:
     for record in sorted(records, key=lambda one: one.id):
         found[cell_of(record)].append(record)
     return {cell: _trials(cell, tuple(found[cell])) for cell in sorted(found)}
+
+
+def trials_named(trials: Mapping[Cell, CellTrials], network: str, target: str = "") -> tuple[CellTrials, ...]:
+    """The trials of a network, a family or a revision, at the targets that begin so."""
+    found = (
+        known
+        for cell, known in trials.items()
+        if network in (cell.network, cell.revision, known.result.subject.family)
+        and cell.target.startswith(target)
+    )
+    return tuple(found)
 
 
 def _trials(cell: Cell, every: tuple[Record, ...]) -> CellTrials:

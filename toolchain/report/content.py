@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from compiler import UsageError, did_you_mean
-from toolchain.records.cells import Cell, CellTrials, trials_by_cell, usual_state
+from toolchain.records.cells import Cell, CellTrials, trials_by_cell
 from toolchain.records.compare import ChangeKind, latency_change, why_not_comparable
 from toolchain.records.record import FAILED, PASSED, Latency, Record, State
+from toolchain.report.families import FamilyCell, Untried, family_cells
 
 _FAMILIES = ("mnist", "alexnet", "caffenet", "densenet", "efficientnet", "inception", "googlenet",
              "mobilenet", "rcnn", "resnet", "shufflenet", "squeezenet", "vgg", "zfnet")  # fmt: skip
@@ -60,12 +61,18 @@ class ReportCell:
 
 
 @dataclass(frozen=True, slots=True)
-class FamilyCell:
-    """A family on a target. state: of most of its trials; exceptions: all others."""
+class PlannedModel:
+    """A model that a plan has on a target, named as records name it."""
 
-    state: State
-    exceptions: tuple[ReportCell, ...]
-    trials: tuple[ReportCell, ...]
+    family: str
+    network: str
+    revision: str
+    target: str
+
+    @property
+    def model(self) -> str:
+        """As `Cell.model`."""
+        return self.revision or self.network
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +87,18 @@ class Bug:
 
 @dataclass(frozen=True, slots=True)
 class RecordReport:
-    """All that is reported. baseline: what speeds are relative to, or empty."""
+    """All that is reported.
+
+    baseline: what speeds are relative to, or empty. untried: what a plan has that no record is of.
+    """
 
     trials: tuple[ReportCell, ...]
     families: tuple[str, ...]
     targets: tuple[str, ...]
-    table: Mapping[tuple[str, str], FamilyCell]
+    table: Mapping[tuple[str, str], FamilyCell[ReportCell]]
     bugs: tuple[Bug, ...]
     baseline: str
+    untried: tuple[Untried, ...] = ()
 
     @property
     def counts(self) -> Mapping[State, int]:
@@ -101,8 +112,13 @@ class RecordReport:
         return tuple(one for one in self.trials if one.state in FAILED)
 
 
-def make_report(records: Iterable[Record], baseline: str = "") -> RecordReport:
-    """Put records in order; raises UsageError for a baseline that no record has a time of."""
+def make_report(
+    records: Iterable[Record], baseline: str = "", planned: Iterable[PlannedModel] = ()
+) -> RecordReport:
+    """Put records in order, with what a plan has beside them.
+
+    Raises UsageError for a baseline that no record has a time of.
+    """
     cells = trials_by_cell(records)
     names = _names(cells)
     speeds = _speeds(cells, baseline) if baseline else {}
@@ -111,14 +127,18 @@ def make_report(records: Iterable[Record], baseline: str = "") -> RecordReport:
               any(slower for _, _, slower in timed_history(one)[-1:]))
         for cell, one in cells.items()
     ]  # fmt: skip
-    families = _in_order({one.family for one in trials}, _FAMILIES)
-    targets = tuple(sorted({one.cell.target for one in trials}, key=_target_order))
+    known = {(one.cell.model, one.cell.target) for one in trials}
+    wanted = tuple(dict.fromkeys(planned))
+    untried = tuple(
+        Untried(one.family, one.model, one.target) for one in wanted if (one.model, one.target) not in known
+    )
+    families = _in_order({*(one.family for one in trials), *(one.family for one in wanted)}, _FAMILIES)
+    targets = tuple(
+        sorted({*(one.cell.target for one in trials), *(one.target for one in wanted)}, key=_target_order)
+    )
     trials.sort(key=lambda one: (families.index(one.family), targets.index(one.cell.target), one.cell))
-    grouped: dict[tuple[str, str], list[ReportCell]] = defaultdict(list)
-    for one in trials:
-        grouped[one.family, one.cell.target].append(one)
-    table = {place: _family_cell(group) for place, group in grouped.items()}
-    return RecordReport(tuple(trials), families, targets, table, _bugs(trials), baseline)
+    table = family_cells(trials, lambda one: one.cell.target, untried)
+    return RecordReport(tuple(trials), families, targets, table, _bugs(trials), baseline, untried)
 
 
 def target_title(target: str) -> str:
@@ -188,19 +208,13 @@ def _name(cell: Cell, group: Sequence[Cell]) -> str:
     words = {
         "arch": cell.arch,
         "selector": f"device {cell.selector}" if cell.selector else "",
-        "threads": f"{cell.threads} threads" if cell.threads else "",
+        "threads": cell.thread_words,
         "precision": cell.precision,
     }
     apart = [
         text for field, text in words.items() if len({getattr(one, field) for one in group}) > 1 and text
     ]
     return f"{cell.model} ({', '.join(apart)})" if apart else cell.model
-
-
-def _family_cell(trials: Sequence[ReportCell]) -> FamilyCell:
-    """The usual state stands for the family."""
-    state = usual_state([one.state for one in trials])
-    return FamilyCell(state, tuple(one for one in trials if one.state != state), tuple(trials))
 
 
 def _speeds(cells: Mapping[Cell, CellTrials], baseline: str) -> dict[Cell, Speed]:

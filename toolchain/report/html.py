@@ -6,12 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from compiler import Progress, silent
+from compiler import Progress, silent, some
 from toolchain.charts import Chart, chart_element, chart_styles
 from toolchain.pages.page import TABLE_SCRIPT, Page, render_page
 from toolchain.records.cells import STATE_MEANINGS
 from toolchain.records.record import State
 from toolchain.report.content import RecordReport, ReportCell, target_title
+from toolchain.report.families import NOT_TRIED, state_words
 from toolchain.report.figures import history_charts, latency_chart, speed_chart
 from toolchain.report.words import (
     device_words,
@@ -21,7 +22,6 @@ from toolchain.report.words import (
     milliseconds,
     speed_words,
     state_class,
-    state_words,
     why_words,
 )
 
@@ -47,6 +47,8 @@ def html_report(report: RecordReport, *, progress: Progress = silent) -> str:
         "period": _period(report),
         "machines": sorted({one.record.place.machine for one in report.trials if one.record.place.machine}),
         "state_order": {state: order for order, state in enumerate(State)},
+        "not_tried": NOT_TRIED,
+        "some": some,
         "target_title": target_title,
         "state_words": state_words,
         "state_class": state_class,

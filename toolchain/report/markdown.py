@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from compiler import counted, visible
-from toolchain.records.cells import STATE_MEANINGS, mark_of
+from toolchain.records.cells import STATE_MEANINGS
 from toolchain.records.compare import ChangeKind, RecordComparison
 from toolchain.records.record import State
-from toolchain.report.content import FamilyCell, RecordReport, target_title
-from toolchain.report.words import device_words, latency_words, speed_words, state_words, why_words
+from toolchain.report.content import RecordReport, target_title
+from toolchain.report.families import NOT_TRIED, family_rows, state_words
+from toolchain.report.words import device_words, latency_words, speed_words, why_words
 
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~#&$!]|(?<!\w)_|_(?!\w)")
 
@@ -21,6 +22,7 @@ def markdown_report(report: RecordReport) -> str:
     lines += _family_table(report)
     lines += ["", "A sign stands for most of a family; what differs is in brackets.", ""]
     lines += [f"- {state_words(one)}: {STATE_MEANINGS[one]}" for one in State]
+    lines += [f"- {NOT_TRIED}: the plan has it, and there is no record"] * bool(report.untried)
     lines += ["- (empty): no record", ""]
     lines += [*_section("Problems", ("network", "target", "state", "why"), [
         (one.name, target_title(one.cell.target), state_words(one.state), why_words(one.record))
@@ -72,24 +74,14 @@ def markdown_comparison(found: RecordComparison) -> str:
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def family_cell_words(cell: FamilyCell) -> str:
-    """The sign of a family on a target, and the exceptions, each with its own."""
-    word = "" if cell.state == State.VERIFIED else f" {cell.state.value}"
-    each = "".join(f" ({one.name} {state_words(one.state)})" for one in cell.exceptions)
-    return f"{mark_of(cell.state)}{word}{each}"
-
-
 def _summary(report: RecordReport) -> str:
     counts = ", ".join(f"{number} {state.value}" for state, number in report.counts.items())
-    return f"{counted(len(report.trials), 'cell')}: {counts}."
+    untried = f"; {len(report.untried)} of the plan {NOT_TRIED}" if report.untried else ""
+    return f"{counted(len(report.trials), 'cell')}: {counts or 'none'}{untried}."
 
 
 def _family_table(report: RecordReport) -> Iterator[str]:
-    rows = [
-        (family, *(family_cell_words(cell) if (cell := report.table.get((family, target))) else ""
-                   for target in report.targets))
-        for family in report.families
-    ]  # fmt: skip
+    rows = family_rows(report.families, report.targets, report.table)
     yield from _table(("network", *map(target_title, report.targets)), rows)
 
 

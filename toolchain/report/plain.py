@@ -46,7 +46,8 @@ def json_report(report: RecordReport) -> dict[str, Any]:
             {
                 "family": family,
                 "target": target,
-                "state": cell.state.value,
+                "state": cell.state.value if cell.state else None,
+                "not_tried": cell.untried,
                 "exceptions": [{"name": one.name, "state": one.state.value} for one in cell.exceptions],
             }
             for (family, target), cell in report.table.items()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from compiler import HostError, visible
 from toolchain.records.record import State
 from toolchain.report.content import RecordReport, ReportCell, target_title
-from toolchain.report.markdown import family_cell_words
+from toolchain.report.families import family_rows
 from toolchain.report.words import device_words, state_class, why_words
 
 if TYPE_CHECKING:
@@ -73,12 +73,8 @@ def _row_of(one: ReportCell) -> tuple[Value, ...]:
 
 def _summary_sheets(book: Workbook, report: RecordReport) -> None:
     header = ("network", *map(target_title, report.targets))
-    rows = [
-        (family, *(family_cell_words(cell) if (cell := report.table.get((family, target))) else None
-                   for target in report.targets))
-        for family in report.families
-    ]  # fmt: skip
-    _sheet(book, "summary", header, rows)
+    rows = family_rows(report.families, report.targets, report.table)
+    _sheet(book, "summary", header, [tuple(text or None for text in row) for row in rows])
     _sheet(
         book, "states", ("state", "cells"), [(state.value, count) for state, count in report.counts.items()]
     )

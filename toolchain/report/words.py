@@ -10,14 +10,10 @@ from compiler import counted
 from toolchain.records.cells import STATE_MEANINGS, mark_of
 from toolchain.records.record import FAILED, Accuracy, Latency, Record, State
 from toolchain.report.content import RecordReport, ReportCell, Speed, needs_device, target_title
+from toolchain.report.families import state_words
 
 MOST_LOG = 16 * 1024
 """Characters of a log that a page shows: its end, where the error is."""
-
-
-def state_words(state: State) -> str:
-    """The sign and the name of a state."""
-    return f"{mark_of(state)} {state.value.replace('-', ' ')}"
 
 
 def why_words(record: Record) -> str:

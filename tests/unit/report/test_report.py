@@ -18,8 +18,9 @@ from compiler import UsageError
 from tests.support.records import HOSTILE, hostile_records, team_records, times, trial
 from toolchain.records.record import FAILED, State
 from toolchain.report.content import make_report, target_title
+from toolchain.report.families import family_cell_words
 from toolchain.report.junit import junit_report
-from toolchain.report.markdown import family_cell_words, markdown_report
+from toolchain.report.markdown import markdown_report
 from toolchain.report.plain import csv_report, json_report, json_text
 from toolchain.report.words import device_words
 
@@ -81,7 +82,7 @@ def test_the_same_model_twice_on_a_target_is_told_apart() -> None:
     report = make_report(
         [trial("a", "cuda", arch=arch, threads=threads) for arch, threads in (("sm_70", 1), ("sm_80", 2))]
     )
-    assert [one.name for one in report.trials] == ["a (sm_70, 1 threads)", "a (sm_80, 2 threads)"]
+    assert [one.name for one in report.trials] == ["a (sm_70, 1 thread)", "a (sm_80, 2 threads)"]
 
 
 @pytest.mark.parametrize(
