@@ -23,6 +23,7 @@ from compiler.frontend.control_flow import CONTROL_FLOW
 from compiler.frontend.external import ExternalData
 from compiler.frontend.functions import check_nodes, check_size, check_unrolled, inlined
 from compiler.frontend.item_node import Convert, ItemNode, Subgraph
+from compiler.frontend.old_opsets import FIRST_OF_RECORDS, renewed
 from compiler.frontend.proto import broken, first_line, read_model, schema_of
 from compiler.frontend.refusals import Known, Refusal, Shape, UnsupportedModelError, why_unknown
 from compiler.frontend.scope import Item, NameScope, item_text
@@ -38,7 +39,7 @@ from compiler.graph.ir import Graph, Node, TensorType, Value
 from compiler.graph.op import InvalidError, OnnxNode, Op, RefusedError, UnsupportedError
 from compiler.graph.ops import find_op
 
-OLDEST_OPSET = 7
+OLDEST_OPSET = 1
 EAGER_FOLD_ELEMENTS = 1 << 16
 """The importer folds what may be arithmetic on shapes; larger constants wait for `fold_constants`."""
 
@@ -245,7 +246,12 @@ class _Importer:
         if op is None:
             return self._composite(item, opset, inputs, name)
         try:
-            return self._simple(op, opset, self._given(item, inputs, used), item, name)
+            given = self._given(item, inputs, used)
+            if domain or opset >= FIRST_OF_RECORDS:
+                return self._simple(op, opset, given, item, name)
+            self.editor.origin = (*self.inside, name)
+            given = renewed(self.editor, op.name, opset, given)
+            return self._simple(op, FIRST_OF_RECORDS, given, item, name)
         except UnsupportedError:
             with suppress(UnsupportedError):
                 return self._composite(item, opset, inputs, name)
@@ -431,7 +437,7 @@ def _opsets(model: onnx.ModelProto, where: str) -> dict[str, int]:
     found = {_domain(item): item.version for item in model.opset_import}
     if not found and model.ir_version < 3:
         found = {"": 1}
-    newest, opset = onnx.defs.onnx_opset_version(), found.get("", OLDEST_OPSET)
+    newest, opset = onnx.defs.onnx_opset_version(), found.get("", FIRST_OF_RECORDS)
     if opset < OLDEST_OPSET or opset > newest:
         raise BadInputError(
             f"opset {opset} is not supported",
