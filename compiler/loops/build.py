@@ -17,6 +17,8 @@ from typing import Any
 from compiler.core.types import F32, INDEX, DType
 from compiler.loops.ir import (
     CONSTANT,
+    REGISTER,
+    Alloc,
     Block,
     Buffer,
     Expr,
@@ -24,12 +26,14 @@ from compiler.loops.ir import (
     For,
     Func,
     Iter,
+    Region,
     Seq,
     Stmt,
     Store,
     Var,
     binary,
     const,
+    seq,
     wrap,
 )
 from compiler.loops.names import fresh
@@ -130,6 +134,38 @@ class Builder:
         body = Store(target, tuple(wrap(item, INDEX) for item in indices), wrap(value, target.dtype))
         self._emit(self.fresh(name), spatial, body, None, annotations)
 
+    def perform(
+        self,
+        name: str,
+        extents: Sequence[int],
+        fn: Callable[..., Stmt],
+        touches: Callable[..., tuple[Sequence[Region], Sequence[Region]]],
+        annotations: Sequence[tuple[str, Any]] = (),
+    ) -> None:
+        """A block of any statements, in order: what no formula for one element says (a sort, a scan).
+
+        `fn(*iters)` gives the statements, `touches(*iters)` the boxes that they read and write. Iterations
+        that write different boxes may run at the same time.
+        """
+        spatial = self._iters(name, extents, "spatial")
+        at = tuple(item.var for item in spatial)
+        reads, writes = touches(*at)
+        self._place(self.fresh(name), spatial, (tuple(reads), tuple(writes)), fn(*at), None, annotations)
+
+    def repeat(self, name: str, extents: int | Sequence[int], fn: Callable[..., Stmt]) -> Stmt:
+        """A loop inside a block of statements, in order: `fn(0)`, `fn(1)`, ...; or one for each extent."""
+        counts = (extents,) if isinstance(extents, int) else extents
+        loops = [Var(self.fresh(name)) for _ in counts]
+        nest = fn(*loops)
+        for var, count in zip(reversed(loops), reversed(counts), strict=True):
+            nest = For(var, const(count), nest)
+        return nest
+
+    def with_cell(self, name: str, dtype: DType, fn: Callable[[Buffer], Sequence[Stmt]]) -> Stmt:
+        """Statements with a variable of their own: element 0 of the buffer that `fn` gets."""
+        cell = Buffer(self.fresh(name), dtype, (const(1),), REGISTER)
+        return Alloc(cell, seq(*fn(cell)))
+
     def local(self, name: str, shape: Sequence[int], dtype: DType = F32) -> Buffer:
         """Declare a buffer that `write` fills."""
         buffer = Buffer(self.fresh(name), dtype, tuple(const(int(n)) for n in shape))
@@ -164,10 +200,28 @@ class Builder:
         init: Stmt | None,
         annotations: Sequence[tuple[str, Any]],
     ) -> None:
-        reads, writes = block_regions(body)
-        block = Block(name, iters, reads, writes, body, init, None, tuple(annotations))
+        self._place(name, iters, block_regions(body), body, init, annotations)
+
+    def _place(
+        self,
+        name: str,
+        iters: tuple[Iter, ...],
+        regions: tuple[tuple[Region, ...], tuple[Region, ...]],
+        body: Stmt,
+        init: Stmt | None,
+        annotations: Sequence[tuple[str, Any]],
+    ) -> None:
+        block = Block(name, iters, *regions, body, init, None, tuple(annotations))
         nest: Stmt = block
         for item in reversed(iters):
             assert isinstance(item.binding, Var)
             nest = For(item.binding, item.extent, nest)
         self._stmts.append(nest)
+
+
+def part(buffer: Buffer, *places: Expr | None) -> Region:
+    """The box of a buffer at these places of its first axes; None, and what is left out: the whole axis."""
+    rest = (None,) * (len(buffer.shape) - len(places))
+    rows = list(zip((*places, *rest), buffer.shape, strict=True))
+    begin = tuple(const(0) if place is None else place for place, _ in rows)
+    return Region(buffer, begin, tuple(extent if place is None else const(1) for place, extent in rows))

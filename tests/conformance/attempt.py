@@ -166,7 +166,7 @@ def _run(ready: Sequence[_Ready], place: Place) -> list[list[Arrays]]:
         ):
             for number in range(sets):
                 feeds = {
-                    f"c{at}_{name}": np.ascontiguousarray(array)
+                    f"c{at}_{name}": np.asarray(array, order="C")
                     for at, item in enumerate(ready)
                     for name, array in item.feeds(number).items()
                 }

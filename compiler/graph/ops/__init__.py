@@ -19,6 +19,8 @@ from compiler.graph.ops import (
     reduction,
     repeating,
     resize,
+    scan,
+    scatter,
     source,
     transposed,
 )
@@ -30,6 +32,8 @@ FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
         "bits": bits.OPS,
         "movement": movement.OPS,
         "indexing": indexing.OPS,
+        "scatter": scatter.OPS,
+        "scan": scan.OPS,
         "repeating": repeating.OPS,
         "resize": resize.OPS,
         "reduction": reduction.OPS,

@@ -1,0 +1,65 @@
+"""Cases of operators that pick, write, order and add up elements by index."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from tests.support.onnx_models import run_reference
+from tests.support.op_case import Case, bools, f32, floats, i64, ints, scalar
+
+X = floats(2, 3, 5)
+_SCANS: tuple[tuple[int, dict[str, Any]], ...] = (
+    (0, {}),
+    (1, {"exclusive": 1}),
+    (-1, {"reverse": 1}),
+    (2, {"exclusive": 1, "reverse": 1}),
+)
+
+
+def indexed() -> Iterator[Case]:
+    yield from scattering()
+    yield from scans()
+
+
+def scattering() -> Iterator[Case]:
+    far = ints(2, 3, 4, low=-5, high=5)
+    yield Case("GatherElements", [X, far], {"axis": 2})
+    yield Case("GatherElements", [X, ints(2, 2, 5, low=0, high=3, dtype=np.int32)], {"axis": -2}, known=[1])
+    yield Case("GatherElements", [bools(17), ints(40, low=-17, high=17)])
+    for op, opset in (("Scatter", 9), ("ScatterElements", 11), ("ScatterElements", 18)):
+        order = np.argsort(floats(2, 3, 5), axis=-1)[:, :2, :3]
+        yield Case(op, [X, order, floats(2, 2, 3, seed=1)], {"axis": 2}, opset)
+    twice, more = ints(4, 17, low=-6, high=6), floats(4, 17, seed=1)
+    for reduction in ("add", "mul", "max", "min"):
+        yield Case("ScatterElements", [floats(6, 17), twice, more], {"reduction": reduction}, 18)
+    yield Case("ScatterElements", [floats(19), i64(3, -1, 18, 3), f32(1, 2, 3, 4)], {"reduction": "add"}, 18)
+    yield Case(
+        "ScatterElements", [ints(3, 9), ints(3, 2, low=0, high=9), ints(3, 2, seed=1)], {"axis": 1}, 13
+    )
+    single = np.stack([np.arange(6) % 4, np.arange(6) % 3], -1)
+    for known in ([], [1]):
+        yield Case("ScatterND", [floats(4, 3, 20), single, floats(6, 20, seed=1)], opset=13, known=known)
+        box = np.stack(np.mgrid[1:3, 0:3], -1)
+        yield Case("ScatterND", [floats(4, 3, 5), box, floats(2, 3, 5, seed=1)], opset=13, known=known)
+    box = np.stack(np.mgrid[1:3, 0:3], -1)
+    yield Case("ScatterND", [floats(4, 5), box, floats(2, 3)], {"reduction": "mul"}, 18, known=[1])
+    for reduction in ("add", "mul", "max", "min"):
+        places = [floats(5, 7), ints(9, 2, low=-5, high=5), floats(9, seed=1)]
+        yield Case("ScatterND", places, {"reduction": reduction}, 18)
+        rows = [floats(5, 3, 8), ints(4, 2, 1, low=-5, high=5), floats(4, 2, 3, 8, seed=1)]
+        yield Case("ScatterND", rows, {"reduction": reduction}, 18)
+    cache, new = floats(2, 3, 8, 4), floats(2, 3, 3, 4, seed=1)
+    yield Case("TensorScatter", [cache, new, i64(2, 5)], opset=24)
+    yield Case("TensorScatter", [cache, new, i64(6, 7)], {"mode": "circular"}, opset=24)
+    yield Case("TensorScatter", [floats(2, 9, 4), floats(2, 3, 4, seed=1)], {"axis": 1}, opset=24)
+
+
+def scans() -> Iterator[Case]:
+    for axis, flags in _SCANS:
+        yield Case("CumSum", [X, scalar(axis, np.int32)], flags, 14, known=[1])
+        yield Case("CumSum", [X, scalar(axis, np.int64)], flags, 14, label="runtime")
+        yield Case("CumProd", [X, scalar(axis, np.int64)], flags, 26, known=[1], oracle=run_reference)
+    yield Case("CumSum", [ints(19), i64(0)], opset=11, known=[1])
