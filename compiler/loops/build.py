@@ -219,7 +219,7 @@ class Builder:
         self._stmts.append(nest)
 
 
-def part(buffer: Buffer, *places: Expr | None) -> Region:
+def region_at(buffer: Buffer, *places: Expr | None) -> Region:
     """The box of a buffer at these places of its first axes; None, and what is left out: the whole axis."""
     rest = (None,) * (len(buffer.shape) - len(places))
     rows = list(zip((*places, *rest), buffer.shape, strict=True))

@@ -22,6 +22,7 @@ _SCANS: tuple[tuple[int, dict[str, Any]], ...] = (
 def indexed() -> Iterator[Case]:
     yield from scattering()
     yield from scans()
+    yield from orders()
 
 
 def scattering() -> Iterator[Case]:
@@ -63,3 +64,18 @@ def scans() -> Iterator[Case]:
         yield Case("CumSum", [X, scalar(axis, np.int64)], flags, 14, label="runtime")
         yield Case("CumProd", [X, scalar(axis, np.int64)], flags, 26, known=[1], oracle=run_reference)
     yield Case("CumSum", [ints(19), i64(0)], opset=11, known=[1])
+
+
+def orders() -> Iterator[Case]:
+    odd = f32(1, np.nan, 3, 2, np.nan, 5, -np.inf, np.inf, 0, 3)
+    for largest in (0, 1):
+        for count in (0, 3, 10):
+            yield Case(
+                "TopK", [odd, i64(count)], {"largest": largest}, known=[1], outputs=2, label=str(count)
+            )
+        long = ints(2, 70, 3, low=-30, high=30)
+        for count in (1, 7, 33, 70):
+            attrs = {"largest": largest, "axis": 1}
+            yield Case("TopK", [long, i64(count)], attrs, known=[1], outputs=2, label=str(count))
+    yield Case("TopK", [X], {"k": 2}, 9, outputs=2)
+    yield Case("TopK", [floats(3, 40, dtype=np.float16), i64(36)], {}, 11, known=[1], outputs=2)

@@ -21,6 +21,7 @@ from compiler.graph.ops import (
     resize,
     scan,
     scatter,
+    sort,
     source,
     transposed,
 )
@@ -34,6 +35,7 @@ FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
         "indexing": indexing.OPS,
         "scatter": scatter.OPS,
         "scan": scan.OPS,
+        "sort": sort.OPS,
         "repeating": repeating.OPS,
         "resize": resize.OPS,
         "reduction": reduction.OPS,

@@ -67,13 +67,13 @@ def _gather_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
     def at(*index: Expr) -> Expr:
         found = narrow(inputs[1][index[axis : axis + count]], INDEX)
         if not info.attrs.flag("safe", default=False):
-            found = within(found, extent)
+            found = clamped_index(found, extent)
         return inputs[0][(*index[:axis], found, *index[axis + count :])]
 
     return b.compute("gather", out.shape, at, out.dtype)
 
 
-def within(index: Expr, extent: int) -> Expr:
+def clamped_index(index: Expr, extent: int) -> Expr:
     """An index that may count from the end, wrapped once and clamped."""
     wrapped = Select(index.lt(0), index + extent, index)
     return minimum(maximum(wrapped, 0), extent - 1)
@@ -130,7 +130,9 @@ def _gather_nd_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buf
 
     def at(*index: Expr) -> Expr:
         found = (
-            within(narrow(inputs[1][(*index[:lead], wrap(number, INDEX))], INDEX), data.shape[batch + number])
+            clamped_index(
+                narrow(inputs[1][(*index[:lead], wrap(number, INDEX))], INDEX), data.shape[batch + number]
+            )
             for number in range(indices.shape[-1])
         )
         return inputs[0][(*index[:batch], *found, *index[lead:])]

@@ -34,7 +34,7 @@ from compiler.graph.op import (
     rounded_once,
 )
 from compiler.graph.ops.elementwise import FLOATS, INTS, check_kind, narrow, widen
-from compiler.loops.build import Builder, identity_of, part
+from compiler.loops.build import Builder, identity_of, region_at
 from compiler.loops.ir import Binary, Buffer, Expr, Region, Stmt, Store, Var, const, seq
 
 
@@ -113,7 +113,7 @@ def _form(op: str) -> Build:
 
         def touches(*loops: Var) -> tuple[list[Region], list[Region]]:
             whole = (*loops[:axis], None, *loops[axis : out.rank - 1])
-            return [part(source, *whole)], [part(target, *whole)]
+            return [region_at(source, *whole)], [region_at(target, *whole)]
 
         b.perform("scan_row", (*out.shape[:axis], *out.shape[axis + 1 :]) or (1,), body, touches)
         return target

@@ -35,8 +35,8 @@ from compiler.graph.op import (
 )
 from compiler.graph.ops.elementwise import narrow, widen
 from compiler.graph.ops.indexing import emit_slice
-from compiler.graph.ops.repeating import within
-from compiler.loops.build import Builder, part
+from compiler.graph.ops.repeating import clamped_index
+from compiler.loops.build import Builder, region_at
 from compiler.loops.ir import (
     Binary,
     Buffer,
@@ -101,12 +101,11 @@ def _gather_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
 
 
 def _gather_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
-    axis, out, extent = info.attrs.integer("axis"), info.out_types[0], 0
-    extent, safe = info.in_types[0].shape[axis], info.attrs.flag("safe", default=False)
+    axis, out = info.attrs.integer("axis"), info.out_types[0]
+    extent = info.in_types[0].shape[axis]
 
     def at(*index: Expr) -> Expr:
-        found = narrow(inputs[1][index], INDEX)
-        found = found if safe else within(found, extent)
+        found = clamped_index(narrow(inputs[1][index], INDEX), extent)
         return inputs[0][(*index[:axis], found, *index[axis + 1 :])]
 
     return b.compute("gather_elements", out.shape, at, out.dtype)
@@ -184,7 +183,7 @@ def _scatter_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]
 def _scatter_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
     """A copy of the data, then for each row along the axis its updates in order."""
     (data, indices, updates), axis, out = inputs, info.attrs.integer("axis"), info.out_types[0]
-    shape, safe = info.in_types[1].shape, info.attrs.flag("safe", default=False)
+    shape = info.in_types[1].shape
     target = b.compute("scatter", out.shape, lambda *i: data[i], out.dtype)
     if not math.prod(shape):
         return target
@@ -196,8 +195,7 @@ def _scatter_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffe
 
         def step(number: Var) -> Stmt:
             source = (*row[:axis], number, *row[axis:])
-            found = narrow(indices[source], INDEX)
-            found = found if safe else within(found, out.shape[axis])
+            found = clamped_index(narrow(indices[source], INDEX), out.shape[axis])
             return _store(target, (*row[:axis], found, *row[axis:]), updates[source], info.attrs)
 
         return b.repeat("update", shape[axis], step)
@@ -205,7 +203,7 @@ def _scatter_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffe
     def touches(*loops: Var) -> tuple[list[Region], list[Region]]:
         row = loops[: rank - 1]
         whole = (*row[:axis], None, *row[axis:])
-        return [part(item, *whole) for item in (indices, updates, target)], [part(target, *whole)]
+        return [region_at(item, *whole) for item in (indices, updates, target)], [region_at(target, *whole)]
 
     b.perform("scatter_updates", [*shape[:axis], *shape[axis + 1 :]] or [1], body, touches)
     return target
@@ -284,7 +282,7 @@ def _nd_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
     def body(*loops: Var) -> Stmt:
         def update(*lead_at: Var) -> Stmt:
             found = (
-                within(narrow(indices[(*lead_at, wrap(at, INDEX))], INDEX), out.shape[at])
+                clamped_index(narrow(indices[(*lead_at, wrap(at, INDEX))], INDEX), out.shape[at])
                 for at in range(count)
             )
             place = tuple(found)
@@ -299,13 +297,13 @@ def _nd_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
 
     def touches(*loops: Var) -> tuple[list[Region], list[Region]]:
         def box(buffer: Buffer, before: int) -> Region:
-            found = part(buffer, *(None,) * before, *loops[: len(rest)])
+            found = region_at(buffer, *(None,) * before, *loops[: len(rest)])
             if not rest:
                 return found
             begin, extent = (*found.begin[:-1], loops[-1] * run), (*found.extent[:-1], const(run))
             return found.replace(begin=begin, extent=extent)
 
-        return [part(indices), box(updates, len(lead)), box(target, count)], [box(target, count)]
+        return [region_at(indices), box(updates, len(lead)), box(target, count)], [box(target, count)]
 
     b.perform("scatter_updates", (*rest[:-1], rest[-1] // run) if rest else (1,), body, touches)
     return target
