@@ -45,6 +45,7 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "jsonschema": "MIT",
     "junitparser": "Apache-2.0",
     "markdown-it-py": "MIT",
+    "markupsafe": "BSD-3-Clause",
     "matplotlib": "Python Software Foundation License",
     "mdurl": "MIT",
     "ml-dtypes": "Apache-2.0",

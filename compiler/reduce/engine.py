@@ -14,7 +14,7 @@ from pathlib import Path
 
 from compiler import __version__
 from compiler.core.cache import content_key
-from compiler.core.diagnostics import BadInputError, HostError
+from compiler.core.diagnostics import BadInputError, HostError, UsageError
 from compiler.core.files import sha256_file
 from compiler.core.progress import Progress, silent
 from compiler.core.settings import load_settings
@@ -22,13 +22,14 @@ from compiler.reduce.blame import find_culprit
 from compiler.reduce.candidate import Candidate, KnownValues, exposed, fixed_values
 from compiler.reduce.checker import FaultChecker, OutOfTimeError, fault_of
 from compiler.reduce.prepare import first_candidate
-from compiler.reduce.report import FAULTS, SLOW, Culprit, Fault, ReduceReport, ReduceRequest
+from compiler.reduce.report import CRASH, FAULTS, HANG, SLOW, Culprit, Fault, ReduceReport, ReduceRequest
 from compiler.reduce.simplify_model import fewer_attributes, plainer_constants, smaller_shapes
 from compiler.reduce.steps import Reducer
 from compiler.reduce.store import ReductionStore
 from compiler.reduce.trial import INVALID, OK, Outcome, Setup, inferred_values, record_values
 from compiler.reduce.write import commands_for, write_result
 from compiler.targets import get_target
+from compiler.verify.device import EMULATOR
 
 _VALUES_AT_ONCE = 64
 _COMMAND_FAULT = Fault("command", message="the program ends with exit code 0")
@@ -87,10 +88,20 @@ def _key(request: ReduceRequest) -> str:
 
 
 def _first_outcome(first: Candidate, checker: FaultChecker) -> Outcome:
-    """Find the fault of the original model, and set up the checker for it; raises BadInputError for none."""
+    """Find the fault of the original model, and set up the checker for it.
+
+    Raises BadInputError for none, UsageError for a check that has no meaning.
+    """
     request = checker.request
     where = str(request.model)
     checker.progress("trying the model", 0, 0)
+    if request.check == SLOW and _is_emulated(request):
+        raise UsageError(
+            "nothing is slow in the emulator",
+            where="--check slow",
+            why="it looks after every access: its times say nothing about a GPU's",
+            hint="name a device with --device",
+        )
     if request.command:
         if not checker.shows(first):
             raise BadInputError(
@@ -106,7 +117,7 @@ def _first_outcome(first: Candidate, checker: FaultChecker) -> Outcome:
         outcome = checker.outcome(first)
         if outcome.kind == OK:
             raise BadInputError("the reference cannot run the model", where=where, why=complaint)
-    if outcome.kind == OK and request.check in (None, SLOW):
+    if outcome.kind == OK and request.check in (None, SLOW) and not _is_emulated(request):
         checker.setup = replace(checker.setup, measured=True)
         outcome = checker.outcome(first)
     if outcome.kind not in FAULTS or request.check not in (None, outcome.kind):
@@ -121,6 +132,12 @@ def _first_outcome(first: Candidate, checker: FaultChecker) -> Outcome:
         )
     checker.fault = fault_of(outcome)
     return outcome
+
+
+def _is_emulated(request: ReduceRequest) -> bool:
+    """Whether kernels of a device run in the emulator."""
+    device = request.device or load_settings().device
+    return device == EMULATOR and get_target(request.target, request.arch).device is not None
 
 
 def _values(first: Candidate, checker: FaultChecker) -> dict[str, str]:
@@ -159,7 +176,9 @@ def _reduced(reducer: Reducer, outcome: Outcome) -> bool:
         progress("smaller shapes", 0, 0)
         smaller_shapes(lambda: reducer.current, take, store)
         progress("plainer constants", 0, 0)
-        plainer_constants(lambda: reducer.current, take, store)
+        # A fault that shows with any content says nothing of what the culprit is found by.
+        alike = reducer.checker.fault is None or reducer.checker.fault.kind not in (CRASH, HANG)
+        plainer_constants(lambda: reducer.current, take, store, alike=alike)
         fewer_attributes(lambda: reducer.current, take)
     except OutOfTimeError:
         return False

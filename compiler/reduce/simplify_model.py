@@ -27,11 +27,17 @@ def smaller_shapes(current: Callable[[], Candidate], take: Take, store: Reductio
             return
 
 
-def plainer_constants(current: Callable[[], Candidate], take: Take, store: ReductionStore) -> None:
-    """Constants and inputs of zeros, of ones, or of few digits, in this order."""
+def plainer_constants(
+    current: Callable[[], Candidate], take: Take, store: ReductionStore, *, alike: bool
+) -> None:
+    """Constants and inputs of zeros, of ones, or of few digits, in this order.
+
+    Without `alike` of few digits only: where all elements are alike, few steps of the compiler can make any
+    difference to a result.
+    """
     names = [one.name for one in (*current().model.graph.initializer, *current().model.graph.input)]
     for name in names:
-        for plain in (np.zeros_like, np.ones_like, _rounded):
+        for plain in (np.zeros_like, np.ones_like, _rounded) if alike else (_rounded,):
             made = _with_content(current(), name, plain, store)
             if made is not None and take(made):
                 break

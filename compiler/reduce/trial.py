@@ -20,7 +20,7 @@ from compiler.frontend.proto import read_model
 from compiler.frontend.refusals import UnsupportedModelError
 from compiler.pipeline import run_job
 from compiler.reduce.applications import Counts
-from compiler.reduce.report import COMPILE, SLOW, UNSUPPORTED, WRONG, ReduceRequest
+from compiler.reduce.report import COMPILE, CRASH, SLOW, UNSUPPORTED, WRONG, ReduceRequest
 from compiler.reduce.rules import WatchedChooser
 from compiler.reports import CompileOptions
 from compiler.runtime.tensors import Array
@@ -190,7 +190,12 @@ def _run(
         library.context(setup.threads) as context,
     ):
         found = boundaries(proto, library.manifest)
-        actual = context.run(feeds, out=poisoned(library.outputs))
+        try:
+            actual = context.run(feeds, out=poisoned(library.outputs))
+        except HostError:
+            raise
+        except TkError as error:  # a check of the device: of the emulator, say
+            return Outcome(CRASH, f"{_finding(error)} ({RUNNING})", _first(error), boundaries=found)
         # What is not finite is no yardstick: the fault would be that of the inputs.
         sound = {name: array for name, array in actual.items() if _is_finite(expected[name])}
         compared = compare_outputs(sound, expected, length, setup.tolerance, tf32=setup.tf32)
@@ -206,6 +211,12 @@ def _run(
                 message = f"{ratio:.2g} times as long as {reference.name} with one thread"
                 return Outcome(SLOW, "", message, ratio, (), found)
     return Outcome(OK, boundaries=found)
+
+
+def _finding(error: TkError) -> str:
+    """What a device says is wrong with a run, without the kernel, thread and place where it is."""
+    found = re.match(r"\w+: ([\w -]+):", error.what)
+    return found[1] if found else class_of_error(error)
 
 
 def _is_finite(array: Array) -> bool:

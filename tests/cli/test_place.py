@@ -71,6 +71,19 @@ def test_who_asks_for_an_image_is_told_of_the_engine(tk: Tk, model: Path, tmp_pa
     assert "this machine itself has no toolchain for sycl-nvidia" in done.err
 
 
+def test_a_view_in_an_image_keeps_its_options(tk: Tk, model: Path, tmp_path: Path) -> None:
+    env = {"DOCKER_HOST": f"unix://{tmp_path}/none.sock"}
+    words = ("--image", "cpu", "--explain", "--no-profile", "--arch", "x86-64-v3", "--json")
+    done = tk("view", model, *words, env=env)
+    assert done.code == 0, done.err
+    command = done.json["job"]["command"]
+    assert command[0] == "view"
+    assert {"--no-profile", "--arch=x86-64-v3", "--json", "--no-container"} <= set(command)
+    assert not [word for word in command if word.startswith("--output")]
+    page = tk("view", model, "--image", "cpu", "--explain", env=env)
+    assert "--output=/" in page.out
+
+
 def test_a_missing_engine_is_said_once(tk: Tk, model: Path, tmp_path: Path) -> None:
     env = {"DOCKER_HOST": f"unix://{tmp_path}/none.sock", "PATH": "/usr/bin:/bin"}
     done = tk("compile", model, "--target", "sycl-nvidia", "--explain", env=env)
@@ -79,5 +92,5 @@ def test_a_missing_engine_is_said_once(tk: Tk, model: Path, tmp_path: Path) -> N
 
 
 def test_the_options_are_those_of_every_command_that_can_run_elsewhere(tk: Tk) -> None:
-    for command in ("compile", "run", "verify", "bench"):
+    for command in ("compile", "run", "verify", "bench", "view"):
         assert "--image" in tk(command, "--help", env={"COLUMNS": "200"}).out, command

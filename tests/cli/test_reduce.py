@@ -73,6 +73,11 @@ REFUSED_LATER = {
     "a pass that is needed": (("--without", "lower_blocks"), 2, "cannot be left out"),
     "no pass": (("--without", "vectorise"), 2, "did you mean 'vectorize'"),
     "an unknown target": (("--target", "toaster"), 2, "toaster"),
+    "slow in the emulator": (
+        ("--check", "slow", "--target", "cuda", "--device", "emulator"),
+        2,
+        "nothing is slow in the emulator",
+    ),
     "an unknown input": (("--input", "nothing=x.npy"), 2, "nothing"),
 }
 """By the process that reduces, which takes a second to start."""

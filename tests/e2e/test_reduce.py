@@ -15,7 +15,7 @@ from compiler import ReduceReport, ReduceRequest
 from compiler.stages.optional import OPTIONAL_PASSES
 from tests.support.command import tk
 from tests.support.onnx_models import model
-from tests.support.planted import AT_COMPILE_TIME, PLANTS, Plant
+from tests.support.planted import AT_COMPILE_TIME, EMULATED, PLANTS, Plant
 from tests.support.reduction_models import write_reduction_model
 from tests.support.small_networks import EACH_KIND, SMALL_BUILT
 from toolchain.zoo.write import write_model
@@ -31,18 +31,15 @@ def reduced(path: Path, plant: str, **options: object) -> ReduceReport:
 
 
 def small(directory: Path) -> Path:
-    """Six nodes, two of them Sigmoid, around a product."""
+    """Three nodes, one of them Sigmoid, behind a product."""
     nodes = [
-        helper.make_node("Relu", ["x"], ["a"]),
-        helper.make_node("MatMul", ["a", "w"], ["b"]),
+        helper.make_node("MatMul", ["x", "w"], ["b"]),
         helper.make_node("Sigmoid", ["b"], ["c"]),
-        helper.make_node("Softmax", ["c"], ["d"], axis=-1),
-        helper.make_node("Sigmoid", ["d"], ["e"]),
-        helper.make_node("Neg", ["e"], ["y"]),
+        helper.make_node("Softmax", ["c"], ["y"], axis=-1),
     ]
     source = np.random.default_rng(1)
-    constants = {"w": source.standard_normal((8, 12), np.float32)}
-    proto = model(nodes, {"x": np.zeros((4, 8), np.float32)}, ["y"], constants)
+    constants = {"w": source.standard_normal((4, 4), np.float32)}
+    proto = model(nodes, {"x": np.zeros((2, 4), np.float32)}, ["y"], constants)
     onnx.save(proto, directory / "small.onnx")
     return directory / "small.onnx"
 
@@ -92,6 +89,20 @@ def test_planted_at_compile_time(tmp_path: Path, name: str) -> None:
     report = reduced(path, name, minutes=8.0, seconds=12.0)
     assert report.after.nodes == 1
     check(report, AT_COMPILE_TIME[name])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["cuda-nvidia", "rocm-amd"])
+@pytest.mark.parametrize("name", EMULATED)
+def test_planted_in_what_the_emulator_runs(tmp_path: Path, name: str, target: str) -> None:
+    if not compiler.can_compile(target):
+        pytest.skip(f"no toolchain for {target}")
+    plant = EMULATED[name]
+    path = write_reduction_model(plant.model, tmp_path)
+    report = reduced(path, name, minutes=8.0, target=target, device="emulator")
+    assert report.fault.kind == plant.fault
+    assert all("--device emulator" in one for one in report.commands[1:])
+    check(report, plant)
 
 
 @pytest.mark.slow

@@ -27,7 +27,7 @@ from compiler.graph.fuse import Group
 from compiler.graph.ir import Node
 from compiler.graph.memory import MemoryPlan
 from compiler.graph.ops import find_op
-from compiler.loops.ir import Binary, Const, For, Func, Store, Var, const
+from compiler.loops.ir import Barrier, Binary, Const, For, Func, Store, Var, const, seq
 from compiler.loops.text import print_func
 from compiler.reduce import child
 from compiler.render.host import ArgKind, HostPlan, PlanStep
@@ -140,6 +140,11 @@ def _endless_maximum(func: Func) -> Func:
     """A kernel with a maximum has no end."""
     has = any(isinstance(one, Binary) and one.op == "max" for one in func.walk())
     return _repeated(func, 1 << 50) if has else func
+
+
+def _without_barriers(func: Func) -> Func:
+    """Threads wait for each other nowhere."""
+    return rewrite_nodes(func, lambda item: seq() if isinstance(item, Barrier) else None)
 
 
 def _after_pass(name: str, change: Callable[[Func], Func]) -> None:
@@ -309,6 +314,13 @@ PLANTS: dict[str, Plant] = {
 }  # fmt: skip
 """Defects by what they are, of all parts of the compiler."""
 
+EMULATED: dict[str, Plant] = {
+    "threads: nobody waits":
+        Plant(lambda: _after_pass("merge_threads", _without_barriers), "transformer",
+              "lowering pass", "merge_threads", fault="crash"),
+}  # fmt: skip
+"""Those that only a device with threads has; the emulator takes its place."""
+
 AT_COMPILE_TIME: dict[str, Plant] = {
     "compile: a group cannot be placed": Plant(
         _plant(_FUSE, "_place", _refuse), "squeezed", "fusion", "fuse"
@@ -322,7 +334,7 @@ AT_COMPILE_TIME: dict[str, Plant] = {
 def main() -> int:
     """Be the process that reduces models, with the defect that is named."""
     name = sys.argv[1]
-    {**PLANTS, **AT_COMPILE_TIME}[name].plant()
+    {**PLANTS, **EMULATED, **AT_COMPILE_TIME}[name].plant()
     return child.main()
 
 

@@ -81,12 +81,15 @@ def place_of(
 
 
 def placeable(
-    command: Callable[..., None], split: Callable[[Values], list[Values]] | None = None
+    command: Callable[..., None],
+    split: Callable[[Values], list[Values]] | None = None,
+    compiles: Callable[[Values], bool] = lambda values: values.get("emit") != "source",
 ) -> Callable[..., None]:
     """Give a command the options that say where it runs; in a container the bundled `tk` runs it.
 
     The command's own options go along, files as archives; see `containers/call.py`. `split` makes several
-    calls of one, each with its own parameters.
+    calls of one, each with its own parameters; `compiles` tells which of those that have a target need its
+    toolchain.
     """
     own = list(options.spread_parameters(command))
     ours = list(options.spread_parameters(place_of))
@@ -94,7 +97,7 @@ def placeable(
 
     @functools.wraps(command)
     def placed(context: typer.Context, **values: Any) -> None:
-        call = _Call(command, context, roles, {one.name: values.pop(one.name) for one in ours})
+        call = _Call(command, context, roles, {one.name: values.pop(one.name) for one in ours}, compiles)
         parts = [values] if split is None else split(values)
 
         def do(part: Values) -> None:
@@ -118,6 +121,7 @@ class _Call:
     context: typer.Context
     roles: Mapping[str, options.Role | None]
     place: Values
+    compiles: Callable[[Values], bool]
 
     @property
     def name(self) -> str:
@@ -126,7 +130,12 @@ class _Call:
     def words(self) -> dict[str, Word]:
         """How its parameters are said."""
         parameters = self.context.command.params
-        return {str(one.name): Word(_option(one), self.roles.get(str(one.name))) for one in parameters}
+        return {
+            str(one.name): Word(
+                _option(one), self.roles.get(str(one.name)), next(iter(one.secondary_opts), "")
+            )
+            for one in parameters
+        }
 
     def was_given(self, name: str) -> bool:
         """Whether a parameter stands on the command line."""
@@ -179,7 +188,9 @@ def _naming_the_image(values: Values, site: Path | None) -> Iterator[None]:
         if "target" in values and not compiler.can_compile(target, arch):
             image = _image_of(target, arch, site)
             given = ("--arch", arch) if arch else ()
-            words = shlex.join(("tk", "compile", str(values["model"]), "--target", target, *given))
+            words = shlex.join(
+                ("tk", "compile", str(values.get("model") or values["file"]), "--target", target, *given)
+            )
             hints = [
                 error.hint,
                 f"or compile in its image: `{words} --image {image} --build`" if image else "",
@@ -208,7 +219,9 @@ def _target(values: Mapping[str, Any]) -> str:
 
 def _place(call: _Call, values: Values) -> RunPlace | None:
     """The container where it runs: where one is asked for, or has what this machine lacks; None for here."""
-    if call.place["no_container"] or not (call.place["image"] or _lacks_toolchain(values)):
+    if call.place["no_container"] or not (
+        call.place["image"] or (call.compiles(values) and _lacks_toolchain(values))
+    ):
         return None
     place = options.call_spread(place_of, call.place)
     if place.image:
@@ -221,7 +234,7 @@ def _place(call: _Call, values: Values) -> RunPlace | None:
 
 def _lacks_toolchain(values: Values) -> bool:
     """Whether a command is to compile for a target that this machine has no toolchain for."""
-    if "target" not in values or values.get("emit") == "source":
+    if "target" not in values:
         return False
     target = _target(values)
     return not compiler.can_compile(target, values["arch"] or compiler.arch_here(target))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import compiler
 from toolchain import console, options
 from toolchain.commands.compile import compile_options
+from toolchain.commands.place import placeable
 from toolchain.progress import progress_bar
 
 _ELSEWHERE = ("target", "dump", "stop_after", "emit", "timings", "record")
@@ -18,6 +21,25 @@ _ELSEWHERE = ("target", "dump", "stop_after", "emit", "timings", "record")
 _OF_A_COMPILE = "--target, --arch, --shape, --dim, --bind, --from and --tf32"
 
 
+def _of_one_target(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parameters with the target and its architecture apart; raises UsageError for several targets."""
+    if not values["target"]:
+        return [values]
+    chosen = compiler.choose_targets(values["target"], values["arch"])
+    if len(chosen) > 1:
+        raise compiler.UsageError(
+            "a page shows one target", where="--target", hint="call `tk view` for each of them"
+        )
+    ((name, arch),) = chosen
+    return [{**values, "target": [name], "arch": arch}]
+
+
+def _compiles(values: Mapping[str, Any]) -> bool:
+    """Whether there is a model to compile: a library is shown without a toolchain, too."""
+    return not (values["file"].is_file() and options.is_library(values["file"]))
+
+
+@functools.partial(placeable, split=_of_one_target, compiles=_compiles)
 def view_command(
     file: Annotated[
         Path, typer.Argument(metavar="FILE", help="An ONNX file, or a model library."), options.Role.MODEL
@@ -30,7 +52,7 @@ def view_command(
         options.Role.RESULT,
     ] = None,
     target: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--target", metavar="NAME", help="What to compile for, as `tk targets` lists it; NAME:ARCH."
         ),
@@ -59,12 +81,12 @@ def view_command(
     if not json:
         _check_output(where, file)
     library = options.is_library(file)
-    settings = replace(settings, target=target)
+    settings = replace(settings, target=target[0] if target else None)
     if library:
         _check_needless(settings)
     request = compiler.ViewRequest(
         path=file,
-        options=None if library else _for_the_device_here(settings),
+        options=None if library else settings,
         profile=profile,
         threads=settings.threads,
         device=device,
@@ -87,13 +109,6 @@ def _check_output(where: Path, file: Path) -> None:
         raise compiler.UsageError(
             "the page would replace what it shows", where=f"-o {where}", hint="name another file"
         )
-
-
-def _for_the_device_here(settings: compiler.CompileOptions) -> compiler.CompileOptions:
-    """With the architecture of the device that is here, as `tk compile` takes it."""
-    if settings.target is None or settings.arch is not None or ":" in settings.target:
-        return settings
-    return replace(settings, arch=compiler.arch_here(settings.target))
 
 
 def _write(report: compiler.ViewReport, where: Path) -> None:

@@ -79,7 +79,8 @@ class Call:
                 hint="drop it, or let `tk matrix run` keep a record of what runs in images",
             )
         if isinstance(value, bool):
-            self.argv += [word.option] * value
+            said = word.option if value else word.negation
+            self.argv += [said] if said else []
             return
         for one in value if isinstance(value, (list, tuple)) else (value,):
             text = self._value(name, word.role, one)

@@ -8,7 +8,7 @@ that only its driver makes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,8 @@ def needs_of(
         needs = tuple(Need(one, f"--devices {one} asks for them") for one in named)
     elif command == "compile":
         needs = tuple(_needs_of_compile(given, catalog))
+    elif command == "view":
+        needs = tuple(_needs_of_view(given, catalog))
     else:
         needs = tuple(_needs_of_library(given, catalog))
     if not needs:
@@ -127,6 +129,25 @@ def _needs_of_compile(given: Mapping[str, Any], catalog: RecipeCatalog) -> Itera
 def _uses(*, arch: bool, binary: bool) -> str:
     uses = ["takes their architecture"] * arch + ["lets their driver make the final code"] * binary
     return " and ".join(uses)
+
+
+def _needs_of_view(given: Mapping[str, Any], catalog: RecipeCatalog) -> Iterable[Need]:
+    """What a compile needs; where a page has times, an accelerator that may be missing."""
+    file = given.get("file")
+    is_library = isinstance(file, Path) and options.is_library(options.existing_file(file))
+    if is_library:
+        needs = tuple(_needs_of_library({**given, "library": file}, catalog))
+    else:
+        needs = tuple(_needs_of_compile(given, catalog))
+    measured = given.get("profile", True) and given.get("device") not in _ON_HOST_CORES
+    if not measured:
+        return () if is_library else needs
+    target = given.get("target")
+    if not needs and target is not None:
+        row = find_target(str(target), catalog).row
+        vendor = _vendor(row.vendor)
+        needs = () if vendor is None else (Need(vendor, f"a view for {row.target} measures kernels"),)
+    return tuple(replace(one, required=False, wants_device=True) for one in needs)
 
 
 def _needs_of_library(given: Mapping[str, Any], catalog: RecipeCatalog) -> Iterable[Need]:

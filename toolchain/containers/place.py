@@ -265,11 +265,15 @@ def _is_reference(image: str) -> bool:
 
 
 def _with_output(command: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The default of `tk compile -o` is in the caller's folder, so the container must be told."""
-    model, emit = given.get("model"), given.get("emit", "library")
-    if command != "compile" or given.get("output") is not None or not isinstance(model, Path):
+    """The default of `-o` is in the caller's folder, so the container must be told."""
+    file = given.get("model", given.get("file"))
+    if given.get("output") is not None or not isinstance(file, Path):
         return dict(given)
-    return {**given, "output": Path(model.stem + options.suffix_of(emit))}
+    if command == "compile":
+        return {**given, "output": Path(file.stem + options.suffix_of(given.get("emit", "library")))}
+    if command == "view" and not given.get("json"):
+        return {**given, "output": Path(f"{file.stem}.html")}
+    return dict(given)
 
 
 def _talk(call: Call, line: bytes) -> str:

@@ -13,10 +13,14 @@ from toolchain.options import Role
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """How a parameter is said: its long option, empty for an argument; its role where it names a file."""
+    """How a parameter is said: its long option, empty for an argument; its role where it names a file.
+
+    negation: the option that says no to it, where there is one.
+    """
 
     option: str = ""
     role: Role | None = None
+    negation: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -178,7 +178,7 @@ def test_shapes_become_as_small_as_the_model_allows(base: Candidate, store: Redu
 
 def test_constants_and_inputs_become_plain(base: Candidate, store: ReductionStore) -> None:
     taker = Taker(base, store, "Relu")
-    plainer_constants(lambda: taker.current, taker, store)
+    plainer_constants(lambda: taker.current, taker, store, alike=True)
     constants = {one.name: numpy_helper.to_array(one) for one in taker.current.model.graph.initializer}
     assert not constants["w"].any()
     assert constants["shape"].tolist() == [2, 4, 4]
