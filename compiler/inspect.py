@@ -41,7 +41,7 @@ def inspect_model(
         path=path,
         opset=opset,
         inputs=_tensors(graph.input_names, graph.inputs),
-        outputs=_tensors(graph.output_names, graph.outputs),
+        outputs=_tensors(graph.output_names, graph.results),
         ops=_op_counts(graph),
         parameters=sum(array.size for array in graph.constants.values()),
         parameter_bytes=sum(array.nbytes for array in graph.constants.values()),

@@ -20,6 +20,7 @@ from compiler.core.diagnostics import BadInputError
 from compiler.frontend.attributes import Given, constant_array, plain_attributes
 from compiler.frontend.bodies import Body, function_body, has_body
 from compiler.frontend.control_flow import CONTROL_FLOW
+from compiler.frontend.declared import Declared, check_declared, declared_types
 from compiler.frontend.external import ExternalData
 from compiler.frontend.functions import check_nodes, check_size, check_unrolled, inlined
 from compiler.frontend.item_node import Convert, ItemNode, Subgraph
@@ -29,7 +30,7 @@ from compiler.frontend.refusals import Known, Refusal, Shape, UnsupportedModelEr
 from compiler.frontend.scope import Item, NameScope, item_text
 from compiler.frontend.sequences import ON_ANY_ITEM, SEQUENCES
 from compiler.frontend.shapes import Bind, input_types
-from compiler.frontend.signatures import apply_signature
+from compiler.frontend.signatures import apply_signature, computed_at_run
 from compiler.frontend.subgraphs import count_nodes, in_order, reads, texts, wanted_names
 from compiler.frontend.tensors import LIMIT_BYTES, element_type, tensor_array
 from compiler.graph.attrs import Attrs
@@ -104,6 +105,8 @@ class _Importer:
         self.refusals: list[Refusal] = []
         self.converted: Counter[str] = Counter()
         self.made: list[tuple[str, Node]] = []
+        self.declared = declared_types(self.graph)
+        self.checks: dict[Value, str] = {}
         self.size = size
 
     def run(
@@ -157,11 +160,12 @@ class _Importer:
         outputs = tuple(self._result(name) for name in names)
         return Graph(
             tuple(inputs),
-            outputs,
+            (*outputs, *self.checks),
             tuple(self.editor.nodes),
             self.editor.constants,
             tuple(value.name for value in inputs),
-            tuple(names),
+            (*names, *self.checks.values()),
+            checks=len(self.checks),
         )
 
     def _result(self, name: str) -> Value:
@@ -262,12 +266,20 @@ class _Importer:
     ) -> OnnxNode:
         known = tuple(None if value is None else self.editor.known(value) for value in inputs)
         outputs = tuple(bool(output) and output in used for output in item.output)
-        return OnnxNode(self._attributes(item), inputs, known, outputs)
+        declared = tuple(self.declared.get(output) for output in item.output)
+        return OnnxNode(self._attributes(item), inputs, known, outputs, declared)
 
     def _simple(
         self, op: Op, opset: int, given: OnnxNode, item: onnx.NodeProto, name: str
     ) -> tuple[Value, ...]:
         """The values of a node whose operator has a record."""
+        self.editor.origin = (*self.inside, name)
+        computed = computed_at_run(self.editor, op, opset, given)
+        if computed is not None:
+            if computed.agrees is not None:
+                self.checks[computed.agrees] = check_declared(computed, given.declared, name, op.name)
+            ends = zip(computed.results, item.output, strict=False)
+            return tuple(self.editor.rename(value, output) for value, output in ends)
         operands, canonical = apply_signature(op, opset, given)
         types = op.infer(tuple(value.type for value in operands), canonical)
         _check_types(types)
@@ -294,14 +306,17 @@ class _Importer:
         self.size += len(body.nodes)
         check_nodes(self.size, self.where)
         first = len(self.made)
-        made = self._inside(body, inputs, name)
+        declared = {inner: self.declared.get(outer) for inner, outer in zip(body.outputs, item.output, strict=False)}
+        made = self._inside(body, inputs, declared, name)
         self.made[first:] = [(_op_text(item, domain), node) for _, node in self.made[first:]]
         return made
 
-    def _inside(self, body: Body, inputs: Sequence[Value | None], name: str) -> Sequence[Item | None]:
-        """What leaves a body, whose names are its own."""
-        outside = self.values, self.is_function, self.opsets
-        self.values, self.is_function = NameScope(), True
+    def _inside(
+        self, body: Body, inputs: Sequence[Value | None], declared: Declared, name: str
+    ) -> Sequence[Item | None]:
+        """What leaves a body, whose names are its own; `declared`: types of what leaves it."""
+        outside = self.values, self.is_function, self.opsets, self.declared
+        self.values, self.is_function, self.declared = NameScope(), True, declared
         self.opsets = {**self.opsets, **body.opsets}
         try:
             for inner, value in zip(body.inputs, inputs, strict=False):
@@ -311,7 +326,7 @@ class _Importer:
                 self._part(item, name, body.used)
             return [self.values.get(output) for output in body.outputs]
         finally:
-            self.values, self.is_function, self.opsets = outside
+            self.values, self.is_function, self.opsets, self.declared = outside
 
     def _part(self, item: onnx.NodeProto, name: str, used: AbstractSet[str]) -> None:
         """One node of a body; what is wrong with it names it."""
@@ -392,7 +407,8 @@ class _Importer:
             raise InvalidError(f"its body has {len(names)} inputs, expected {len(inputs)}")
         self.expect(body, 1)
         self.size += count_nodes(body.graph)
-        outside, refused = (self.values, self.inside, self.editor.origin), len(self.refusals)
+        outside, refused = (self.values, self.inside, self.editor.origin, self.declared), len(self.refusals)
+        self.declared = declared_types(body.graph)
         self.values, self.inside = self.values.new_child(), self.editor.origin
         try:
             for name, item in {**body.constants, **dict(zip(names, inputs, strict=True))}.items():
@@ -404,7 +420,7 @@ class _Importer:
                     self._node(node, number, body.used)
             made = [self._input(info.name) for info in body.graph.output]
         finally:
-            self.values, self.inside, self.editor.origin = outside
+            self.values, self.inside, self.editor.origin, self.declared = outside
         known = tuple(item for item in made if item is not None)
         return known if len(known) == len(made) and len(self.refusals) == refused else None
 

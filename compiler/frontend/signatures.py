@@ -9,14 +9,12 @@ import numpy as np
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array
 from compiler.graph.ir import Value
-from compiler.graph.op import InvalidError, OnnxNode, Op, Signature, UnsupportedError
+from compiler.graph.op import Checked, Emitter, InvalidError, OnnxNode, Op, Signature, UnsupportedError
 
 
 def apply_signature(op: Op, opset: int, node: OnnxNode) -> tuple[tuple[Value, ...], Attrs]:
     """The inputs and canonical attributes of the graph node; raises InvalidError or UnsupportedError."""
-    signature = op.signature(opset)
-    if signature is None:
-        raise InvalidError(f"{op.name} does not exist in opset {opset}")
+    signature = _signature(op, opset)
     attrs = _attributes(signature, node.attrs)
     _check_outputs(signature, node)
     inputs = _inputs(signature, node, attrs)
@@ -26,6 +24,23 @@ def apply_signature(op: Op, opset: int, node: OnnxNode) -> tuple[tuple[Value, ..
     if len(inputs) < least or (most is not None and len(inputs) > most):
         raise InvalidError(f"{op.name} has {len(inputs)} inputs")
     return inputs, Attrs(attrs)
+
+
+def computed_at_run(e: Emitter, op: Op, opset: int, node: OnnxNode) -> Checked | None:
+    """What computes a node that has inputs whose content must be known and is not; None for any other."""
+    signature = _signature(op, opset)
+    unknown = [n for n in signature.known if node.has(n) and node.known_at(n) is None]
+    if signature.at_run is None or not unknown:
+        return None
+    _check_outputs(signature, node)
+    return signature.at_run(e, node, Attrs(_attributes(signature, node.attrs)))
+
+
+def _signature(op: Op, opset: int) -> Signature:
+    found = op.signature(opset)
+    if found is None:
+        raise InvalidError(f"{op.name} does not exist in opset {opset}")
+    return found
 
 
 def _attributes(signature: Signature, given: Mapping[str, AttrValue | Array]) -> dict[str, AttrValue]:

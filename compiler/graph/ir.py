@@ -120,6 +120,9 @@ class Graph:
 
     `input_names` and `output_names` are the model's names, in order; two outputs may be the same value.
     With a `batch` everything but constants is of one sample; the model does the same with each of them.
+
+    The last `checks` outputs are no results of the model: each is one i32 that is 0 where the inputs ask for
+    something that was not compiled, and its name is what the user is told then.
     """
 
     inputs: tuple[Value, ...]
@@ -129,6 +132,12 @@ class Graph:
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     batch: Batch | None = None
+    checks: int = 0
+
+    @property
+    def results(self) -> tuple[Value, ...]:
+        """The outputs of the model."""
+        return self.outputs[: len(self.outputs) - self.checks]
 
     @cached_property
     def producers(self) -> Mapping[Value, Node]:

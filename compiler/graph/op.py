@@ -59,12 +59,16 @@ class InvalidError(RefusedError):
 
 @dataclass(frozen=True, slots=True)
 class OnnxNode:
-    """A node as the model has it: raw attributes, inputs (None: left out) and what is known of them."""
+    """A node as the model has it: raw attributes, inputs (None: left out) and what is known of them.
+
+    declared: what the model says of the types of the outputs, None where it does not.
+    """
 
     attrs: Mapping[str, AttrValue | Array]
     inputs: tuple[Value | None, ...]
     known: tuple[Array | None, ...]
     used_outputs: tuple[bool, ...]
+    declared: tuple[TensorType | None, ...] = ()
 
     def has(self, index: int) -> bool:
         """Whether input `index` is given."""
@@ -84,13 +88,30 @@ Adapt = Callable[[OnnxNode, Values, Raw], Imported]
 
 
 @dataclass(frozen=True, slots=True)
+class Checked:
+    """What an operator makes whose results' shapes are not the operands' alone.
+
+    agrees: an i32 that is 1 where the operands ask for the types that the model declares, else 0; None where
+    they always do.
+    """
+
+    results: Values
+    agrees: Value | None = None
+
+
+AtRun = Callable[["Emitter", OnnxNode, Attrs], Checked]
+
+
+@dataclass(frozen=True, slots=True)
 class Signature:
     """How ONNX writes the op from opset `since` on, until the record's next signature.
 
     `attrs`: the attributes that matter, with their defaults (None: no default, left out when not given).
     `known`: inputs whose content must be known at compile time; they become attributes of that name.
-    `ignored`: attributes that change nothing at inference. `adapt` finishes what a table cannot say: it gets
-    the node, the remaining inputs and the attributes, and returns both. `outputs`: how many may be used.
+    `at_run`: computes the op from other operators where the content of such inputs is not known: it gets the
+    node and its attributes. `ignored`: attributes that change nothing at inference. `adapt` finishes what a
+    table cannot say: it gets the node, the remaining inputs and the attributes, and returns both. `outputs`:
+    how many may be used.
     """
 
     since: int = 1
@@ -100,6 +121,7 @@ class Signature:
     adapt: Adapt | None = None
     outputs: int = 1
     optional: frozenset[int] = frozenset()
+    at_run: AtRun | None = None
 
 
 # ---------------------------------------------------------------- the record

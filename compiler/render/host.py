@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from compiler.core.types import DType
 
-PLAN_VERSION = 4
+PLAN_VERSION = 5
 _DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "bf": 4, "b": 6}
 
 
@@ -107,7 +107,7 @@ class HostPlan:
     device: the launches that take the place of the steps' calls; None where kernels are host code.
     features: names of processor features that the kernels need. threads: default, 0 = one per core.
     All sizes are in bytes; scratch_bytes is for each thread, sample_bytes what the arena has besides for each
-    sample of a free batch, the first of the symbols.
+    sample of a free batch, the first of the symbols. The last `checks` outputs are for the runtime alone.
     """
 
     inputs: tuple[PlanTensor, ...]
@@ -121,6 +121,7 @@ class HostPlan:
     threads: int = 0
     device: DevicePlan | None = None
     sample_bytes: int = 0
+    checks: int = 0
 
 
 def render_plan(plan: HostPlan) -> str:
@@ -166,7 +167,7 @@ def _fields(plan: HostPlan, args: int) -> list[str]:
     numbers = (*counts, len(plan.features), plan.threads)
     sizes = (plan.arena_bytes, plan.scratch_bytes, plan.constants_bytes)
     device = "nullptr" if plan.device is None else "&device"
-    return [*map(str, numbers), *pointers, *map(str, sizes), device, str(plan.sample_bytes)]
+    return [*map(str, numbers), *pointers, *map(str, sizes), device, str(plan.sample_bytes), str(plan.checks)]
 
 
 def _tensors(name: str, items: Sequence[PlanTensor]) -> list[str]:

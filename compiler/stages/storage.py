@@ -124,6 +124,7 @@ def plan_model(
         scratch_bytes=max((kernel.scratch_bytes for kernel in kernels), default=0),
         constants_bytes=constants.bytes,
         features=target.features,
+        checks=graph.checks,
         symbols=(PlanSymbol(1, graph.batch.largest),) if graph.batch is not None else (),
         threads=job.options.threads or 0,
         device=device_plan(target.text, kernels, plan_steps) if target.device is not None else None,

@@ -37,6 +37,7 @@ from compiler.graph.op import (
     same_dtype,
     where_to_read,
 )
+from compiler.graph.ops import at_run
 from compiler.loops.build import Builder
 from compiler.loops.ir import Buffer, Expr, Select, all_of, maximum, minimum, wrap
 
@@ -98,7 +99,7 @@ SLICE = Op(
     "Slice", Kind.INJECTIVE, _slice_infer, lambda x, a: (x[0][_slice_index(a)],), (1, 1),
     (
         Signature(1, {"starts": None, "ends": None, "axes": None}, adapt=_slice_import),
-        Signature(10, known=_ENDS, optional=frozenset({3, 4}), adapt=_slice_import),
+        Signature(10, known=_ENDS, optional=frozenset({3, 4}), adapt=_slice_import, at_run=at_run.sliced),
     ),
     forms=moved("slice", _sliced), keeps_channels=everywhere, inline=where_to_read,
     expand=_slice_expand, flops=no_flops, sign=Sign.KEEPS,
@@ -152,9 +153,9 @@ SPLIT = Op(
     (
         Signature(2, {"axis": 0, "split": None}, adapt=_split_import, outputs=1 << 30),
         Signature(13, {"axis": 0}, {1: "split"}, optional=frozenset({1}), adapt=_split_import,
-                  outputs=1 << 30),
+                  outputs=1 << 30, at_run=at_run.split),
         Signature(18, {"axis": 0, "num_outputs": None}, {1: "split"}, optional=frozenset({1}),
-                  adapt=_split_import, outputs=1 << 30),
+                  adapt=_split_import, outputs=1 << 30, at_run=at_run.split),
     ),
     expand=_split_expand, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
@@ -371,7 +372,7 @@ PAD = Op(
     (
         Signature(2, {"pads": None, "mode": "constant", "value": 0.0}, adapt=_pad_import),
         Signature(11, {"mode": "constant", "value": 0.0}, known={1: "pads", 2: "value", 3: "axes"},
-                  optional=frozenset({2, 3}), adapt=_pad_import),
+                  optional=frozenset({2, 3}), adapt=_pad_import, at_run=at_run.padded),
     ),
     forms={"select": Form(_pad_form), PIECES: Form(_pad_pieces)}, keeps_channels=everywhere,
     epilogue=adds_constants,
@@ -415,7 +416,8 @@ def _triangle_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buff
 
 TRIANGLE = Op(
     "Trilu", Kind.INJECTIVE, _triangle_infer, _triangle_reference, (1, 1),
-    (Signature(14, {"upper": 1, "k": 0}, known={1: "k"}, optional=frozenset({1}), adapt=_triangle_import),),
+    (Signature(14, {"upper": 1, "k": 0}, known={1: "k"}, optional=frozenset({1}), adapt=_triangle_import,
+               at_run=at_run.triangle),),
     forms={"direct": Form(_triangle_form)}, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 

@@ -30,6 +30,7 @@ from compiler.graph.op import (
     normal_axes,
     normal_axis,
 )
+from compiler.graph.ops import at_run
 from compiler.graph.ops.reduction import reduced_shape
 from compiler.loops.ir import Expr, const
 
@@ -101,8 +102,8 @@ def _reshape_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
 RESHAPE = Op(
     "Reshape", Kind.VIEW, _reshape_infer, lambda x, a: (x[0].reshape(a.integers("shape")),), (1, 1),
     (
-        Signature(5, known={1: "shape"}, adapt=_reshape_import),
-        Signature(14, {"allowzero": 0}, known={1: "shape"}, adapt=_reshape_import),
+        Signature(5, known={1: "shape"}, adapt=_reshape_import, at_run=at_run.reshaped),
+        Signature(14, {"allowzero": 0}, known={1: "shape"}, adapt=_reshape_import, at_run=at_run.reshaped),
     ),
     forms=_VIEW, expand=no_change, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
@@ -148,7 +149,8 @@ SQUEEZE = Op(
     lambda x, a: (np.squeeze(x[0], a.integers("axes")),), (1, 1),
     (
         Signature(1, {"axes": None}, adapt=_squeeze_import),
-        Signature(13, known={1: "axes"}, optional=frozenset({1}), adapt=_squeeze_import),
+        Signature(13, known={1: "axes"}, optional=frozenset({1}), adapt=_squeeze_import,
+                  at_run=at_run.axes_of_ones(added=False)),
     ),
     forms=_VIEW, expand=_as_reshape, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
@@ -171,7 +173,7 @@ UNSQUEEZE = Op(
     lambda x, a: (np.expand_dims(x[0], a.integers("axes")),), (1, 1),
     (
         Signature(1, {"axes": None}, adapt=_unsqueeze_import),
-        Signature(13, known={1: "axes"}, adapt=_unsqueeze_import),
+        Signature(13, known={1: "axes"}, adapt=_unsqueeze_import, at_run=at_run.axes_of_ones(added=True)),
     ),
     forms=_VIEW, expand=_as_reshape, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip

@@ -39,6 +39,7 @@ from compiler.graph.op import (
     normal_axis,
     rounded_once,
 )
+from compiler.graph.ops.at_run import over_axes
 from compiler.graph.ops.elementwise import emit_scalar, narrow, widen
 from compiler.loops.build import Builder, identity_of
 from compiler.loops.ir import Buffer, Expr, ExprLike, Select, maximum, minimum
@@ -120,11 +121,11 @@ def _extreme_expand(e: Emitter, item: Node) -> Values | None:
     return (e.emit("Cast", found, to=BOOL),)
 
 
-def _signatures(axes_input_since: int) -> tuple[Signature, ...]:
+def _signatures(name: str, axes_input_since: int) -> tuple[Signature, ...]:
     return (
         Signature(1, {"axes": None, "keepdims": 1}, adapt=_import),
         Signature(axes_input_since, {"keepdims": 1, "noop_with_empty_axes": 0}, {1: "axes"},
-                  optional=frozenset({1}), adapt=_import),
+                  optional=frozenset({1}), adapt=_import, at_run=over_axes(name)),
     )  # fmt: skip
 
 
@@ -170,7 +171,7 @@ def _reduce(
     infer: Infer = _infer,
 ) -> Op:
     return Op(
-        name, Kind.REDUCTION, infer, _fold_reference(fn), (1, 1), _signatures(since),
+        name, Kind.REDUCTION, infer, _fold_reference(fn), (1, 1), _signatures(name, since),
         forms={"direct": Form(_form(combiner))} if combiner else {}, expand=expand, flops=input_size,
         sign=sign, reads_once=everywhere, keeps_channels=_keeps_channels,
     )  # fmt: skip

@@ -32,6 +32,7 @@ from compiler.graph.op import (
     normal_axis,
     where_to_read,
 )
+from compiler.graph.ops import at_run
 from compiler.graph.ops.elementwise import narrow, read_broadcast
 from compiler.graph.ops.indexing import emit_slice
 from compiler.loops.build import Builder
@@ -179,7 +180,7 @@ def _expand_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
 EXPAND = Op(
     "Expand", Kind.INJECTIVE, _expand_infer, lambda x, a: (np.broadcast_to(x[0], a.integers("shape")),),
     (1, 1),
-    (Signature(8, known={1: "shape"}, adapt=_expand_import),),
+    (Signature(8, known={1: "shape"}, adapt=_expand_import, at_run=at_run.expanded),),
     forms={"direct": Form(_expand_form)}, expand=no_change, flops=no_flops, sign=Sign.KEEPS,
     inline=where_to_read,
 )  # fmt: skip
@@ -206,7 +207,7 @@ def _tiled(info: NodeInfo, index: Sequence[Expr]) -> Iterator[Expr]:
 
 TILE = Op(
     "Tile", Kind.INJECTIVE, _tile_infer, lambda x, a: (np.tile(x[0], a.integers("repeats")),), (1, 1),
-    (Signature(6, known={1: "repeats"}),),
+    (Signature(6, known={1: "repeats"}, at_run=at_run.tiled),),
     forms=moved("tile", _tiled), expand=no_change, flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
 

@@ -22,6 +22,7 @@ from compiler.graph.op import (
     Values,
     no_flops,
 )
+from compiler.graph.ops import at_run
 
 
 def _shape_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
@@ -70,7 +71,8 @@ def _fill_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
 FILL = Op(
     "ConstantOfShape", Kind.INJECTIVE, lambda _t, a: (TensorType(a.dtype("dtype"), a.integers("shape")),),
     _fill_reference, (0, 0),
-    (Signature(9, ignored=frozenset({"value"}), known={0: "shape"}, adapt=_fill_import),), flops=no_flops,
+    (Signature(9, ignored=frozenset({"value"}), known={0: "shape"}, adapt=_fill_import,
+               at_run=at_run.filled),), flops=no_flops,
 )  # fmt: skip
 
 
@@ -97,7 +99,8 @@ def _range(attrs: Attrs) -> Array:
 RANGE = Op(
     "Range", Kind.INJECTIVE, lambda _t, a: (TensorType(a.dtype("dtype"), _range(a).shape),),
     lambda _x, a: (_range(a),), (0, 0),
-    (Signature(11, known={0: "start", 1: "limit", 2: "delta"}, adapt=_range_import),), flops=no_flops,
+    (Signature(11, known={0: "start", 1: "limit", 2: "delta"}, adapt=_range_import,
+               at_run=at_run.counted),), flops=no_flops,
 )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Goes into tk_plan.version. Raised whenever this file changes in an incompatible way. */
-#define TK_PLAN_VERSION 4
+#define TK_PLAN_VERSION 5
 
 /* Everything the runtime hands out (arena, scratch, constants) is aligned to this many bytes. Buffers of
  * inputs and outputs come from the caller and are aligned to the size of one element only. */
@@ -141,6 +141,8 @@ typedef struct tk_plan {
   int64_t constants_bytes;     /* must equal the size of the constants that are linked in */
   const tk_device_plan *device; /* null: the kernels are functions of this library */
   int64_t sample_bytes;         /* what the arena has besides, for each step of symbol 0 */
+  int64_t n_checks;             /* of the outputs, the last ones are checks, which callers do not see: one int32
+                                 * each, 0 where the inputs ask for what was not compiled; its name says what */
 } tk_plan;
 
 /* Defined by the generated source, once per library. */

@@ -62,13 +62,14 @@ int32_t model_input_count(const tk_model *model) {
 }
 
 int32_t model_output_count(const tk_model *model) {
-  return model == nullptr ? 0 : static_cast<int32_t>(model->outputs.size());
+  return model == nullptr ? 0 : model->n_results;
 }
 
-tk_status tensor_info(const std::vector<tk::Tensor> &tensors, const char *role, int32_t index, tk_tensor_info *info) {
+tk_status tensor_info(const std::vector<tk::Tensor> &tensors, int32_t count, const char *role, int32_t index,
+                      tk_tensor_info *info) {
   if (info == nullptr) return missing("tk_model_input/output", "info");
-  if (index < 0 || static_cast<size_t>(index) >= tensors.size())
-    return fail(TK_ERR_ARGUMENT, "there is no %s %d: the model has %d", role, index, static_cast<int>(tensors.size()));
+  if (index < 0 || index >= count)
+    return fail(TK_ERR_ARGUMENT, "there is no %s %d: the model has %d", role, index, count);
   const tk::Tensor &tensor = tensors[static_cast<size_t>(index)];
   *info = {tensor.name, tensor.dtype, static_cast<int32_t>(tensor.dims.size()), tensor.dims.data(),
            tensor.bytes(tensor.max_elements)};
@@ -77,12 +78,12 @@ tk_status tensor_info(const std::vector<tk::Tensor> &tensors, const char *role, 
 
 tk_status model_input(const tk_model *model, int32_t index, tk_tensor_info *info) {
   if (model == nullptr) return missing("tk_model_input", "model");
-  return tensor_info(model->inputs, "input", index, info);
+  return tensor_info(model->inputs, model_input_count(model), "input", index, info);
 }
 
 tk_status model_output(const tk_model *model, int32_t index, tk_tensor_info *info) {
   if (model == nullptr) return missing("tk_model_output", "model");
-  return tensor_info(model->outputs, "output", index, info);
+  return tensor_info(model->outputs, model_output_count(model), "output", index, info);
 }
 
 const char *model_manifest(size_t *bytes) {

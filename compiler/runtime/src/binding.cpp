@@ -2,6 +2,7 @@
 
 #include <cstdarg>
 #include <cstdio>
+#include <cstring>
 
 #include "error.h"
 
@@ -214,12 +215,23 @@ tk_status bind_outputs(const tk_model &model, DLTensor *tensors, const std::vect
   buffers->assign(model.outputs.size(), Buffer());
   for (size_t i = 0; i < model.outputs.size(); ++i) {
     Buffer *buffer = &(*buffers)[i];
-    if (const tk_status status = bind_output(model, model.outputs[i], &tensors[i], symbols, &(*owned)[i], buffer))
+    DLTensor check = {nullptr, {kDLCPU, 0}, 0, {}, nullptr, nullptr, 0};
+    DLTensor *tensor = i < static_cast<size_t>(model.n_results) ? &tensors[i] : &check;
+    if (const tk_status status = bind_output(model, model.outputs[i], tensor, symbols, &(*owned)[i], buffer))
       return status;
     for (size_t j = 0; j < i; ++j)
       if (buffer->overlaps((*buffers)[j]))
         return fail(TK_ERR_OUTPUT, "outputs '%s' and '%s' share memory", model.outputs[j].name,
                     model.outputs[i].name);
+  }
+  return TK_OK;
+}
+
+tk_status read_checks(const tk_model &model, const std::vector<Buffer> &outputs) {
+  for (size_t i = static_cast<size_t>(model.n_results); i < outputs.size(); ++i) {
+    int32_t agrees;
+    std::memcpy(&agrees, outputs[i].data, sizeof agrees);
+    if (agrees == 0) return fail(TK_ERR_INPUT, "%s", model.outputs[i].name);
   }
   return TK_OK;
 }

@@ -24,9 +24,13 @@ struct Buffer {
 tk_status bind_inputs(const tk_model &model, const DLTensor *tensors, std::vector<int64_t> *symbols,
                       std::vector<Buffer> *buffers);
 
-// Checks outputs, writes back their dimensions, and gives memory of `owned` to those without.
+// Checks outputs, writes back their dimensions, and gives memory of `owned` to those without, and to checks, of which
+// the caller knows nothing.
 tk_status bind_outputs(const tk_model &model, DLTensor *tensors, const std::vector<int64_t> &symbols,
                        std::vector<Mapping> *owned, std::vector<Buffer> *buffers);
+
+// Fails where a check, which has run, says that the inputs ask for what was not compiled.
+tk_status read_checks(const tk_model &model, const std::vector<Buffer> &outputs);
 
 }  // namespace tk
 

@@ -179,7 +179,10 @@ void tk_context::execute(tk_step_time *times) {
 tk_status tk_context::run(const DLTensor *inputs, DLTensor *outputs, tk_step_time *times) {
   if (const tk_status status = tk::bind_inputs(model_, inputs, &symbols_, &inputs_)) return status;
   if (const tk_status status = tk::bind_outputs(model_, outputs, symbols_, &owned_, &outputs_)) return status;
-  if (device_ != nullptr) return device_->run(inputs_, outputs_, times);
+  if (device_ != nullptr) {
+    if (const tk_status status = device_->run(inputs_, outputs_, times)) return status;
+    return tk::read_checks(model_, outputs_);
+  }
   if (const tk_status status = place_samples()) return status;
   if (const tk_status status = stage_outputs()) return status;
   resolve_open(open_inputs_, inputs_);
@@ -188,5 +191,5 @@ tk_status tk_context::run(const DLTensor *inputs, DLTensor *outputs, tk_step_tim
   for (size_t i = 0; i < outputs_.size(); ++i)
     if (targets_[i] != nullptr)
       std::memcpy(targets_[i], outputs_[i].data, static_cast<size_t>(outputs_[i].bytes));
-  return TK_OK;
+  return tk::read_checks(model_, outputs_);
 }

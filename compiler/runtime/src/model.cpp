@@ -144,6 +144,7 @@ tk_status describe(const tk_plan &plan, const char *selector, tk_model *model) {
   if (!fill_tensors(plan, plan.inputs, plan.n_inputs, "input", &names, &model->inputs) ||
       !fill_tensors(plan, plan.outputs, plan.n_outputs, "output", &names, &model->outputs))
     return fail(TK_ERR_LIBRARY, "the description of the inputs and outputs is damaged");
+  model->n_results = plan.n_outputs - static_cast<int32_t>(plan.n_checks);
   read_ahead();
   if (plan.device == nullptr) return TK_OK;
   if (const tk_status status = open_device(*plan.device, selector, model)) return status;

@@ -29,7 +29,8 @@ struct Tensor {
 struct tk_model {
   const tk_plan *plan;
   std::vector<tk::Tensor> inputs;
-  std::vector<tk::Tensor> outputs;
+  std::vector<tk::Tensor> outputs;  // checks of the runtime last
+  int32_t n_results = 0;            // outputs that callers see
   std::unique_ptr<tk::Device> device;  // null: the kernels are host code
   void *device_constants = nullptr;
 
