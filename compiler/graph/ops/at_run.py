@@ -277,10 +277,13 @@ def sliced(e: Emitter, node: OnnxNode, attrs: Attrs) -> Checked:
 
 
 def _steps_between(e: Emitter, first: Value, last: Value, step: Value, forward: Value) -> Value:
-    """How many steps lead from `first` to before `last`: the distance by the step, rounded up."""
-    sign = _either(e, forward, _integers(e, 1), _integers(e, -1))
-    distance = e.emit("Sub", e.emit("Add", e.emit("Sub", last, first), step), sign)
-    return e.emit("Max", e.emit("Div", distance, step), _integers(e, 0))
+    """How many steps lead from `first` to before `last`: the distance by the step, rounded up, or -1."""
+    kind = step.type.dtype
+    zero, one, minus = (_integers(e, value, kind) for value in (0, 1, -1))
+    distance = e.emit("Sub", e.emit("Add", e.emit("Sub", last, first), step), _either(e, forward, one, minus))
+    stays = e.emit("Equal", step, zero)
+    count = e.emit("Div", distance, _either(e, stays, one, step))
+    return _either(e, stays, minus, e.emit("Max", count, zero))
 
 
 def _axes(e: Emitter, node: OnnxNode, number: int, count: int, rank: int) -> tuple[Value, tuple[int, ...]]:
@@ -356,12 +359,10 @@ def counted(e: Emitter, node: OnnxNode, attrs: Attrs) -> Checked:
     zero, number = _integers(e, 0, kind.dtype), np.arange(kind.size)
     forward = e.emit("Greater", delta, zero)
     if kind.dtype.is_int:
-        one = [_integers(e, value, kind.dtype) for value in (1, -1)]
-        distance = e.emit("Sub", e.emit("Add", e.emit("Sub", limit, start), delta), _either(e, forward, *one))
-        count = e.emit("Cast", e.emit("Div", distance, delta), to=I64)
+        count = e.emit("Cast", _steps_between(e, start, limit, delta, forward), to=I64)
     else:
         count = e.emit("Cast", e.emit("Ceil", e.emit("Div", e.emit("Sub", limit, start), delta)), to=I64)
-    count = e.emit("Max", count, _integers(e, 0))
+        count = e.emit("Max", count, _integers(e, 0))
     along = e.constant(number.astype(to_numpy(kind.dtype)))
     values = e.emit("Add", start, e.emit("Mul", along, delta))
     return Checked((values,), _all(e, e.emit("Equal", count, _integers(e, kind.size))))

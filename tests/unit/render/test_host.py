@@ -37,6 +37,7 @@ PLAN = HostPlan(
     symbols=(PlanSymbol(1, 64, 2),),
     threads=2,
     sample_bytes=1 << 35,
+    checks=1,
 )
 
 _READER = """
@@ -54,7 +55,7 @@ extern "C" __attribute__((visibility("default"))) int64_t read(int64_t *out) {
                     (int64_t)p.outputs[0].dims[0].symbol, (int64_t)p.outputs[1].dtype_bits, p.symbols[0].max,
                     (int64_t)p.steps[1].first_arg, (int64_t)p.steps[0].kernel, (int64_t)p.args[2].kind,
                     p.args[2].offset, (int64_t)p.args[0].index, (int64_t)(p.steps[0].fn == tk_k3),
-                    (int64_t)p.features[1][3], p.args[2].sample_offset, p.sample_bytes};
+                    (int64_t)p.features[1][3], p.args[2].sample_offset, p.sample_bytes, p.n_checks};
   __builtin_memcpy(out, all, sizeof all);
   return sizeof all / sizeof all[0];
 }
@@ -73,7 +74,7 @@ def test_tables_are_read_back(tmp_path: Path) -> None:
     count = ctypes.CDLL(str(library)).read(values)
     assert list(values)[:count] == [
         PLAN_VERSION, 2, 2, 1, 2, 4, 2, 2, 1 << 34, 128, 77, 2,
-        3, 6, 4, 0, 64, 64, 2, 5, 3, 1 << 33, 1, 1, ord("4"), 640, 1 << 35,
+        3, 6, 4, 0, 64, 64, 2, 5, 3, 1 << 33, 1, 1, ord("4"), 640, 1 << 35, 1,
     ]  # fmt: skip
 
 
