@@ -306,7 +306,9 @@ class _Importer:
         self.size += len(body.nodes)
         check_nodes(self.size, self.where)
         first = len(self.made)
-        declared = {inner: self.declared.get(outer) for inner, outer in zip(body.outputs, item.output, strict=False)}
+        declared = {
+            inner: self.declared.get(outer) for inner, outer in zip(body.outputs, item.output, strict=False)
+        }
         made = self._inside(body, inputs, declared, name)
         self.made[first:] = [(_op_text(item, domain), node) for _, node in self.made[first:]]
         return made

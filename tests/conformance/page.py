@@ -22,8 +22,8 @@ onnx {version}. Written by `just conformance {targets} --write`; do not edit.
 - unsupported: refused with the reason below
 - wrong, failed, internal error, crashed, timed out: our defects
 
-Of operators that draw random numbers shapes and types are compared. Floats of 16 bits may differ by two units in the
-last place, as it is open where a sum of theirs is rounded.
+Of operators that draw random numbers shapes and types are compared. Floats of 16 bits may differ by two units
+in the last place, as it is open where a sum of theirs is rounded.
 """
 
 
