@@ -352,7 +352,7 @@ def _source(e: Emitter, mode: str, place: Value, extent: int) -> Value:
     return e.emit("Min", e.emit("Max", place, _integers(e, 0)), _integers(e, extent - 1))
 
 
-def counted(e: Emitter, node: OnnxNode, attrs: Attrs) -> Checked:
+def stepped(e: Emitter, node: OnnxNode, attrs: Attrs) -> Checked:
     """Range with as many numbers as declared."""
     kind = declared_type(node)
     start, limit, delta = (_given(node, number) for number in range(3))

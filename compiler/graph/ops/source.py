@@ -100,7 +100,7 @@ RANGE = Op(
     "Range", Kind.INJECTIVE, lambda _t, a: (TensorType(a.dtype("dtype"), _range(a).shape),),
     lambda _x, a: (_range(a),), (0, 0),
     (Signature(11, known={0: "start", 1: "limit", 2: "delta"}, adapt=_range_import,
-               at_run=at_run.counted),), flops=no_flops,
+               at_run=at_run.stepped),), flops=no_flops,
 )  # fmt: skip
 
 
