@@ -20,13 +20,11 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from compiler import DynamicNeeds, UsageError, dynamic_needs
+from compiler import DynamicNeeds, dynamic_needs
 from tests.support import aarch64, command
 from tests.support.command import ROOT, Result
 from toolchain.deploy import slim
-from toolchain.deploy.image import make_image
 from toolchain.deploy.library import read_library
-from toolchain.deploy.wishes import ImageWishes
 
 Tk = Callable[..., Result]
 NAME = 'y"$(id)\x1b[2J=1'
@@ -240,20 +238,6 @@ def test_without_an_engine_nothing_is_left_behind(tk: Tk, library: Path, tmp_pat
     assert done.code == 4
     assert "none" in done.err
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_library_for_a_device_needs_its_vendors_runtime(library: Path, tmp_path: Path) -> None:
-    found = read_library(library)
-    device = replace(
-        found, manifest={**found.manifest, "images": [{"kind": "cubin"}], "target": "cuda-nvidia"}
-    )
-
-    def connect() -> Any:
-        raise AssertionError("no engine is needed")
-
-    with pytest.raises(UsageError, match="whose kernels run on the processor") as error:
-        make_image(device, ImageWishes(), tmp_path / "image.tar", connect=connect)
-    assert "cuda-nvidia" in error.value.why
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from tests.support import command
 from tests.support.command import Result
-from tests.support.engine import TestEngine
+from tests.support.engine import TestEngine, base_with
 from toolchain.engine.client import Engine, Finished
 
 pytestmark = pytest.mark.slow
 NETWORKS = ("mnist", "resnet50")
 _MOST_BESIDE = 60_000_000
-_PYTHON_BASE = "tk-test/python:bookworm"
+_PYTHON = ("python3", "python3-venv")
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,26 +189,7 @@ def test_the_archive_in_a_bare_debian(case: Case, docker_engine: TestEngine, tmp
     case.assert_same(np.frombuffer((root / "y.raw").read_bytes(), np.float32))
 
 
-@pytest.fixture(scope="module")
-def python_base(docker_engine: TestEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A minimal Debian with Python and venv, and nothing else."""
-    folder = tmp_path_factory.mktemp("python") / "root"
-    argv = ["debootstrap", "--variant=minbase", "--include=python3,python3-venv", "bookworm", str(folder)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no base with Python: {done.stdout[-300:]}")
-    archive = folder.with_suffix(".tar")
-    subprocess.run(["tar", "-C", folder, "--exclude=./var/cache/apt", "-cf", archive, "."], check=True)
-    engine = docker_engine.open()
-    repository, _, tag = _PYTHON_BASE.partition(":")
-    engine.api.import_image_from_file(str(archive), repository, tag)
-    yield _PYTHON_BASE
-    engine.api.remove_image(_PYTHON_BASE)
-
-
-def test_the_wheel_in_a_bare_python(
-    case: Case, docker_engine: TestEngine, python_base: str, tmp_path: Path
-) -> None:
+def test_the_wheel_in_a_bare_python(case: Case, docker_engine: TestEngine, tmp_path: Path) -> None:
     """`pip install` of it in a fresh environment without any other package, by its name's platform."""
     wheel = Path(packaged(case, "--format", "wheel", "-o", tmp_path, "--json").json["path"])
     (tmp_path / "x.raw").write_bytes(case.x.tobytes())
@@ -222,7 +203,7 @@ def test_the_wheel_in_a_bare_python(
     script = f"""cd /run && python3 -m venv v && v/bin/pip -q install --no-index /data/{wheel.name} \
     && v/bin/pip list && v/bin/python -c "{code}" """
     done = run_in(
-        docker_engine.open(), python_base, ["sh", "-c", script], tmp_path,
+        docker_engine.open(), base_with(docker_engine, *_PYTHON), ["sh", "-c", script], tmp_path,
         host={"tmpfs": {"/run": "exec", "/tmp": "exec"}}, environment={"HOME": "/run"},
     )  # fmt: skip
     assert done.code == 0, done.output

@@ -6,8 +6,9 @@ empty, so that nothing can rely on shared files. All engines have `base`, a mini
 debootstrap, as the stand-in for `debian:bookworm`. What cannot be had is skipped with the reason, which the
 closing summary repeats.
 
-Everything lives in a private folder; the base's archive is kept in the project's cache, as making it takes
-half a minute. TK_TEST_DOCKER names a socket that is to be used whatever else runs.
+Everything lives in a private folder; archives of the base, and of the base with more packages (`base_with`),
+are kept in the project's cache, as making one takes half a minute and more. TK_TEST_DOCKER names a socket
+that is to be used whatever else runs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -337,25 +338,45 @@ def _remove_containers(engine: TestEngine) -> None:
 
 
 def _import_base(engine: TestEngine) -> None:
+    _import_archive(engine, engine.base, base_archive)
+
+
+def base_with(engine: TestEngine, *packages: str) -> str:
+    """The base with more Debian packages, on an engine: its reference there.
+
+    Skips where it cannot be made. The archive is kept as that of the base, so that packages are fetched once.
+    """
+    reference = "-".join((engine.base, *packages))
+    try:
+        _import_archive(engine, reference, lambda: base_archive(*packages))
+    except (CannotStartError, TkError) as error:
+        pytest.skip(f"no base with {', '.join(packages)}: {error}")
+    return reference
+
+
+def _import_archive(engine: TestEngine, reference: str, archive: Callable[[], Path]) -> None:
     opened = engine.open()
-    if opened.image(engine.base) is not None:
+    if opened.image(reference) is not None:
         return
-    archive = base_archive()
-    repository, _, tag = engine.base.rpartition(":")
+    path = archive()
+    repository, _, tag = reference.rpartition(":")
     with opened.guard("import the base"):
-        answer = opened.api.import_image_from_file(str(archive), repository, tag, changes=['CMD ["bash"]'])
+        answer = opened.api.import_image_from_file(str(path), repository, tag, changes=['CMD ["bash"]'])
         identity = re.search(r"sha256:[0-9a-f]{64}", answer)
         opened.api.tag(identity[0] if identity else repository, repository, tag)  # podman forgets the tag
-    if opened.image(engine.base) is None:
+    if opened.image(reference) is None:
         raise CannotStartError(f"the base was not imported: {answer}")
 
 
-def base_archive() -> Path:
-    """The archive of a minimal Debian, made once; raises CannotStartError when it cannot be made."""
-    archive = _CACHE / f"{_SUITE}-minbase.tar.gz"
+def base_archive(*packages: str) -> Path:
+    """The archive of a minimal Debian with these packages, too, made once.
+
+    Raises CannotStartError when it cannot be made.
+    """
+    archive = _CACHE / f"{'+'.join((f'{_SUITE}-minbase', *packages))}.tar.gz"
     with _alone("lock"):
         if not archive.exists():
-            _make_base(archive)
+            _make_base(archive, packages)
     return archive
 
 
@@ -368,11 +389,12 @@ def _alone(name: str) -> Iterator[None]:
         yield
 
 
-def _make_base(archive: Path) -> None:
+def _make_base(archive: Path, packages: Sequence[str]) -> None:
     _need(("debootstrap",))
     with private_directory(_PREFIX) as folder:
         root = folder / "root"
-        _call(["debootstrap", "--variant=minbase", _SUITE, str(root)])
+        wanted = [f"--include={','.join(packages)}"] if packages else []
+        _call(["debootstrap", "--variant=minbase", *wanted, _SUITE, str(root)])
         for pattern in ("var/cache/apt/archives/*.deb", "var/lib/apt/lists/*_*", "var/log/*.log"):
             for path in root.glob(pattern):
                 path.unlink()

@@ -19,6 +19,8 @@ from toolchain.deploy.wishes import ImageWishes
 from toolchain.progress import progress_bar
 
 if TYPE_CHECKING:
+    from toolchain.deploy.ground import Runtime
+    from toolchain.deploy.library import PackagedLibrary
     from toolchain.deploy.package import ImageFacts, PackageReport
 
 _OF_A_COMPILE_ALONE = ("dump", "stop_after", "start_from", "emit", "timings", "record")
@@ -81,9 +83,18 @@ def image_wishes(
         str | None,
         typer.Option("--push", metavar="REGISTRY/NAME:TAG", help="As --load; then push the image as this."),
     ] = None,
+    base: Annotated[
+        str | None,
+        typer.Option(
+            "--base",
+            metavar="IMAGE",
+            help="Put it onto an image that has the target's runtime: one of `tk image list`, any of the"
+            " engine, an archive or an OCI layout.",
+        ),
+    ] = None,
 ) -> ImageWishes:
     """What is asked of an image, beside the engine that it goes to."""
-    return ImageWishes(tag, tuple(inputs or ()), seed, load, push or "")
+    return ImageWishes(tag, tuple(inputs or ()), seed, load, push or "", base or "")
 
 
 def package_command(
@@ -132,7 +143,7 @@ def package_command(
     if kind != "oci" and (image, engine) != (image_wishes(), common.ANY_ENGINE):
         raise compiler.UsageError(
             f"a package of the format {kind} is no image",
-            where="--tag, --input, --seed, --load, --push, --engine, --docker-host",
+            where="--tag, --base, --input, --seed, --load, --push, --engine, --docker-host",
             hint="--format oci",
         )
     with _library_of(options.existing_file(file), settings) as path, progress_bar(f"packaging {file.name}"):
@@ -143,13 +154,32 @@ def package_command(
         if kind == "oci":
             wanted = None if output is None and image.needs_engine else place
             connect = functools.partial(target.connect, engine)
-            report = make_image(library, image, wanted, about.licence_files, connect=connect, dry_run=dry_run)
+            report = make_image(
+                library, image, wanted, about.licence_files,
+                runtime=_runtime_of(library), connect=connect, dry_run=dry_run,
+            )  # fmt: skip
         else:
             report = make_package(library, kind, place, about.licence_files, dry_run=dry_run)
     if json:
         console.data_json(report)
         return
     _show(report, dry_run=dry_run)
+
+
+def _runtime_of(library: PackagedLibrary) -> Runtime:
+    """Of the library's target, by the recipes; raises as `find_target` and `image_for`."""
+    from toolchain.deploy.ground import Runtime
+    from toolchain.devices.arch import VENDORS
+    from toolchain.recipes.targets import find_target, image_for
+
+    if not library.needs_device:
+        return Runtime(None, "")
+    catalog, _ = common.open_recipes(None)
+    target = str(library.manifest["target"])
+    row = find_target(target, catalog).row
+    return Runtime(
+        next((one for one in VENDORS if one == row.vendor), None), image_for(target, catalog).image
+    )
 
 
 def _plain_stem(file: Path) -> str:
@@ -197,11 +227,20 @@ def _show_image(image: ImageFacts) -> None:
     from toolchain.deploy.on_engine import LEAST_RIGHTS
 
     console.talk(f"{image.reference}: {console.size(image.beside)} beside the library")
+    if image.base:
+        console.talk(f"on {image.base} ({image.base_digest}): {console.size(image.base_bytes)}")
     if image.untested:
-        console.talk(f"it has no self test: {image.untested}")
+        console.talk(f"not run: the self test: {image.untested}")
     if image.loaded is not None:
         console.talk(f"loaded: {console.size(image.loaded)}")
-        console.talk(image.self_test.rstrip() or "not run: the self test")
+    if image.self_test:
+        console.talk(image.self_test.rstrip())
+    for engine in dict.fromkeys(one.engine for one in image.access):
+        words = " ".join(one.option for one in image.access if one.engine == engine)
+        console.talk(f"run it with `{engine} run --rm {words} {image.reference}`")
+    for one in dict.fromkeys((one.option, one.reason) for one in image.access):
+        console.talk(f"  {one[0]}: {one[1]}")
+    if image.loaded is not None and not image.base:
         console.talk(f"run it with `docker run --rm {' '.join(LEAST_RIGHTS)} {image.reference}`")
     if image.pushed:
         console.talk(f"pushed: {image.pushed}")

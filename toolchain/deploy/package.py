@@ -46,11 +46,22 @@ class PackageReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Access:
+    """An option of `docker run` or `podman run` as words for a shell, why, and where that is written."""
+
+    engine: str
+    option: str
+    reason: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
 class ImageFacts:
     """Of a package that is an image: its name, and the digest of its manifest.
 
     `beside` are the bytes of its files without the library. `untested` says why it has no self test, empty
     where it has one. On an engine: `loaded` bytes there, what its self test said, and where it was pushed to.
+    On a base: its name and digest, the bytes of its layers, and `access`, what a container needs.
     """
 
     reference: str
@@ -60,6 +71,10 @@ class ImageFacts:
     loaded: int | None = None
     self_test: str = ""
     pushed: str = ""
+    base: str = ""
+    base_digest: str = ""
+    base_bytes: int = 0
+    access: tuple[Access, ...] = ()
 
 
 def chosen_format(named: str | None, output: Path | None) -> str:

@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from compiler import (
     UsageError,
@@ -20,8 +20,55 @@ from compiler import (
     write_atomic,
 )
 
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer as Buffer
+
 CHECKSUMS = "SHA256SUMS"
 _CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FilePart:
+    """Bytes within a file, as those of a member of an archive."""
+
+    path: Path
+    offset: int
+    size: int
+
+    def open(self) -> BinaryIO:
+        """A stream of them."""
+        return io.BufferedReader(_PartReader(self))
+
+
+class _PartReader(io.RawIOBase):
+    """Reads a part of a file as if it were a file."""
+
+    def __init__(self, part: FilePart) -> None:
+        self._part = part
+        self._file = part.path.open("rb")
+        self._at = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._part.size}[whence]
+        self._at = max(0, start + offset)
+        return self._at
+
+    def readinto(self, buffer: Buffer) -> int:
+        view = memoryview(buffer).cast("B")
+        self._file.seek(self._part.offset + self._at)
+        count = self._file.readinto(view[: max(0, min(len(view), self._part.size - self._at))])
+        self._at += count
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,24 +76,34 @@ class PackedFile:
     """A file of a package: its path there, with slashes, and its bytes or the file that has them."""
 
     path: str
-    content: bytes | Path
+    content: bytes | Path | FilePart
     executable: bool = False
 
     @property
     def size(self) -> int:
         """Its bytes."""
-        return len(self.content) if isinstance(self.content, bytes) else self.content.stat().st_size
+        if isinstance(self.content, bytes):
+            return len(self.content)
+        return self.content.size if isinstance(self.content, FilePart) else self.content.stat().st_size
 
     @property
     def sha256(self) -> str:
         """The checksum of its bytes, as 64 hexadecimal digits."""
         if isinstance(self.content, bytes):
             return hashlib.sha256(self.content).hexdigest()
-        return sha256_file(self.content)
+        if isinstance(self.content, Path):
+            return sha256_file(self.content)
+        digest = hashlib.sha256()
+        with self.open() as stream:
+            while block := stream.read(_CHUNK_BYTES):
+                digest.update(block)
+        return digest.hexdigest()
 
     def open(self) -> BinaryIO:
         """A stream of its bytes."""
-        return io.BytesIO(self.content) if isinstance(self.content, bytes) else self.content.open("rb")
+        if isinstance(self.content, bytes):
+            return io.BytesIO(self.content)
+        return self.content.open() if isinstance(self.content, FilePart) else self.content.open("rb")
 
 
 def with_checksums(files: Iterable[PackedFile]) -> list[PackedFile]:

@@ -71,23 +71,53 @@ def slim_layers(
     sample: files for the self test, `input0.npy` and so on. Raises HostError where there is no compiler for
     the library's machine, or it has no such shared library.
     """
-    runner = build_program(shipped_text("runner.c"), library.needs.machine, f'-DTK_LIBRARY="{MODEL}"', *_LINK)
+    runner = _runner(library, *_LINK)
     needs = _needs_of(runner)
     found = list(_closure(library, needs))
     packages = {one.name: _package_of(one.path) for one in found}
     copied = [_copied(one, packages[one.name]) for one in found]
-    own = [
-        PackedFile("model/model.so", library.path, executable=True),
-        PackedFile("model/manifest.json", manifest_text(library)),
-        PackedFile("model/sbom.cdx.json", package_bill(library, copied, has_runner=True)),
-        *(PackedFile(f"model/sample/{one.path}", one.content) for one in sample),
-        *licence_texts("model/licences", licence_files),
-    ]
     return (
         ImageLayer("shared libraries", tuple(_base_files(found, needs, packages))),
-        ImageLayer("runner", (PackedFile(RUNNER.lstrip("/"), runner, executable=True),)),
-        ImageLayer("model", tuple(own)),
+        _runner_layer(runner),
+        ImageLayer("model", tuple(_model_files(library, copied, sample, licence_files))),
     )
+
+
+def based_layers(
+    library: PackagedLibrary,
+    sample: Sequence[PackedFile],
+    licence_files: Sequence[Path] = (),
+    *,
+    readme: str,
+) -> tuple[tuple[ImageLayer, ...], DynamicNeeds]:
+    """The layers of a library's image on a base, which has the shared libraries; and its runner's needs."""
+    runner = _runner(library)
+    files = [
+        *_model_files(library, (), sample, licence_files),
+        PackedFile("model/README.md", readme.encode()),
+    ]
+    return (_runner_layer(runner), ImageLayer("model", tuple(files))), _needs_of(runner)
+
+
+def _runner(library: PackagedLibrary, *flags: str) -> bytes:
+    return build_program(shipped_text("runner.c"), library.needs.machine, f'-DTK_LIBRARY="{MODEL}"', *flags)
+
+
+def _runner_layer(runner: bytes) -> ImageLayer:
+    return ImageLayer("runner", (PackedFile(RUNNER.lstrip("/"), runner, executable=True),))
+
+
+def _model_files(
+    library: PackagedLibrary,
+    copied: Sequence[CopiedLibrary],
+    sample: Sequence[PackedFile],
+    licence_files: Sequence[Path],
+) -> Iterator[PackedFile]:
+    yield PackedFile("model/model.so", library.path, executable=True)
+    yield PackedFile("model/manifest.json", manifest_text(library))
+    yield PackedFile("model/sbom.cdx.json", package_bill(library, copied, has_runner=True))
+    yield from (PackedFile(f"model/sample/{one.path}", one.content) for one in sample)
+    yield from licence_texts("model/licences", licence_files)
 
 
 def _needs_of(program: bytes) -> DynamicNeeds:

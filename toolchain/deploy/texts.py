@@ -19,8 +19,8 @@ def shipped_text(name: str) -> str:
     return (_FOLDER / name).read_text(encoding="utf-8")
 
 
-def filled(template: str, library: PackagedLibrary) -> str:
-    """A template of ours with what it says of a library."""
+def filled(template: str, library: PackagedLibrary, more: Mapping[str, str] | None = None) -> str:
+    """A template of ours with what it says of a library, and `more` words by their names in it."""
     words = {
         "MODULE": library.module,
         "VERSION": library.version,
@@ -30,6 +30,7 @@ def filled(template: str, library: PackagedLibrary) -> str:
         "GLIBC": ".".join(map(str, library.needs.versions.get("GLIBC", (2, 17)))),
         "DEVICE": "; the runtime of its device is that of the machine" if library.needs_device else "",
         "TENSORS": _tensor_table(library.manifest),
+        **(more or {}),
     }
     return re.sub(r"@([A-Z]+)@", lambda found: words[found[1]], shipped_text(template))
 

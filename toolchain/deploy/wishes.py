@@ -10,6 +10,7 @@ class ImageWishes:
     """What is asked of an image: its name (NAME:TAG, or None), inputs of its self test, where it goes.
 
     inputs: texts NAME=FILE; others are random, of `seed`. `push` names it in a registry, empty for nowhere.
+    `base` is the image under it: an archive, a layout, an image of the engine or of `tk image list`.
     """
 
     reference: str | None = None
@@ -17,6 +18,7 @@ class ImageWishes:
     seed: int = 0
     load: bool = False
     push: str = ""
+    base: str = ""
 
     @property
     def needs_engine(self) -> bool:

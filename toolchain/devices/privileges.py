@@ -23,12 +23,12 @@ TEMPORARY = "/tk/tmp"
 """Their private place for temporary files."""
 PRODUCTS: Mapping[Vendor, str] = {"nvidia": "NVIDIA", "amd": "AMD", "hygon": "Hygon", "intel": "Intel"}
 
-_DOCKER_GPUS = "docs.nvidia.com/datacenter/cloud-native/container-toolkit, docker-specialized"
-_ROCM_DOCKER = "rocm.docs.amd.com, install-on-linux, docker"
-_HAMI = "Project-HAMi/dcu-vgpu-device-plugin at 10dd197, internal/pkg/dcu/server.go"
-_GROUPS = "ROCm/ROCm-docker issues 90 and 116"
+DOCKER_GPUS = "docs.nvidia.com/datacenter/cloud-native/container-toolkit, docker-specialized"
+ROCM_DOCKER = "rocm.docs.amd.com, install-on-linux, docker"
+HAMI = "Project-HAMi/dcu-vgpu-device-plugin at 10dd197, internal/pkg/dcu/server.go"
+GROUPS = "ROCm/ROCm-docker issues 90 and 116"
 _COUNTERS = "developer.nvidia.com/ERR_NVGPUCTRPERM"
-_INTEL = "intel/intel-device-plugins-for-kubernetes, cdi; intel/llvm, DockerBKMs.md"
+INTEL = "intel/intel-device-plugins-for-kubernetes, cdi; intel/llvm, DockerBKMs.md"
 _PTRACE = "rocm.docs.amd.com, ROCgdb in containers"
 _TMPDIR = "intel/llvm issue 7777: a temporary cubin of another user cannot be replaced"
 
@@ -131,7 +131,7 @@ def asked_options(wishes: Wishes) -> Iterable[RunOption]:
             "security-opt",
             "seccomp=unconfined",
             "asked for: no filter of system calls, which some memory mapping across NUMA nodes needs",
-            _ROCM_DOCKER,
+            ROCM_DOCKER,
         )
 
 
@@ -147,12 +147,12 @@ def _nvidia(
     if not names:
         chosen = "all" if everything else ",".join(numbers)
         yield RunOption("gpus", chosen, "NVIDIA's container runtime adds nodes and driver libraries",
-                        _DOCKER_GPUS)  # fmt: skip
+                        DOCKER_GPUS)  # fmt: skip
         yield RunOption(
             "env",
             "NVIDIA_DRIVER_CAPABILITIES=compute,utility",
             "libraries of the driver for CUDA and nvidia-smi; only CUDA's own images ask for them themselves",
-            _DOCKER_GPUS,
+            DOCKER_GPUS,
         )
     yield from _groups(inventory, used_nodes(inventory, "nvidia", devices), engine, caller)
     if wishes.allow_profiling and inventory.profiling_is_restricted:
@@ -174,10 +174,10 @@ def cdi_names(inventory: Inventory, kind: str, numbers: list[str]) -> tuple[str,
 def _amd(
     inventory: Inventory, devices: tuple[Device, ...], engine: EngineFacts, caller: Caller, _wishes: Wishes
 ) -> Iterable[RunOption]:
-    yield RunOption("device", "/dev/kfd", "the compute interface that all AMD GPUs share", _ROCM_DOCKER)
+    yield RunOption("device", "/dev/kfd", "the compute interface that all AMD GPUs share", ROCM_DOCKER)
     nodes = used_nodes(inventory, "amd", devices)
     for node in nodes[1:]:
-        yield RunOption("device", node, f"the GPU {_called(devices, node)}", _ROCM_DOCKER)
+        yield RunOption("device", node, f"the GPU {_called(devices, node)}", ROCM_DOCKER)
     yield from _groups(inventory, nodes, engine, caller)
 
 
@@ -191,13 +191,13 @@ def _hygon(
     nodes = used_nodes(inventory, "hygon", devices)
     for node in nodes:
         reason = shared.get(node) or f"the DCU {_called(devices, node)}"
-        yield RunOption("device", node, reason, _HAMI)
+        yield RunOption("device", node, reason, HAMI)
     if inventory.hyhal:
         yield RunOption(
             "mount",
             f"{inventory.hyhal}:{inventory.hyhal}:ro",
             "libraries that belong to the host's driver, read only",
-            _HAMI,
+            HAMI,
         )
     yield from _groups(inventory, nodes, engine, caller)
 
@@ -207,7 +207,7 @@ def _intel(
 ) -> Iterable[RunOption]:
     nodes = used_nodes(inventory, "intel", devices)
     for node in nodes:
-        yield RunOption("device", node, f"the GPU {_called(devices, node)}", _INTEL)
+        yield RunOption("device", node, f"the GPU {_called(devices, node)}", INTEL)
     yield from _groups(inventory, nodes, engine, caller)
 
 
@@ -232,7 +232,7 @@ def _groups(
         return
     for gid in sorted(by_group):
         paths = " and ".join(natural_order(by_group[gid]))
-        yield RunOption("group-add", str(gid), f"the host's group of {paths}, by number", _GROUPS)
+        yield RunOption("group-add", str(gid), f"the host's group of {paths}, by number", GROUPS)
 
 
 def is_open(node: DeviceNode) -> bool:
