@@ -2,7 +2,7 @@
 
 The base is Debian with Debian's PoCL. The oracle is onnxruntime on the same inputs. The self test that the
 image keeps was made by the OpenCL driver of this machine. Images for GPUs run nowhere here: their archives'
-structure is tested in tests/cli/test_package_base.py, and that `tk package` says why it did not run them, here.
+structure is tested in tests/cli/test_package_base.py; here, that `tk package` says why it did not run them.
 """
 
 from __future__ import annotations
