@@ -73,7 +73,7 @@ def test_opencl_in_a_container(
     kind: str, request: pytest.FixtureRequest, network: Path, library: Path, tmp_path: Path
 ) -> None:
     engine: TestEngine = request.getfixturevalue(kind)
-    base = base_with(engine, "pocl-opencl-icd")
+    base = base_with(engine, "ocl-icd-libopencl1", "pocl-opencl-icd")
     done = packaged(library, engine, base, "--load", "--tag", "tk-test/on-pocl:1")
     assert done.code == 0, done.err
     image = done.json["image"]
