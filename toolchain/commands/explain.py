@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
@@ -14,12 +15,12 @@ import typer
 import compiler
 from compiler import ExitCode, UsageError, counted, did_you_mean
 from toolchain import console, options
-from toolchain.explain.text import LineCutter
 
 if TYPE_CHECKING:
     from toolchain.explain.causes import Cause
     from toolchain.explain.issue import LogLine
     from toolchain.explain.search import Search
+    from toolchain.explain.text import LineCutter
     from toolchain.recipes.schema import Issue
 
 _AT_ONCE_BYTES = 1 << 18
@@ -123,9 +124,10 @@ def _is_there(name: str) -> bool:
 def _run(program: list[str], issues: Sequence[Issue], *, json: bool) -> None:
     """Run it on our own streams, and explain its failure on standard error."""
     from toolchain.explain.search import Search
+    from toolchain.explain.text import LineCutter
 
     search = Search(issues)
-    heard = _Heard(search)
+    heard = _Heard(search, LineCutter)
     console.flush()
     code = compiler.relay(program, heard.hear, compiler.Streams(stdout=2) if json else None)
     heard.end()
@@ -143,13 +145,13 @@ def _run(program: list[str], issues: Sequence[Issue], *, json: bool) -> None:
 class _Heard:
     """What a program writes to its streams, as whole lines in the order in which they came, searched."""
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: Search, cutter: Callable[[], LineCutter]) -> None:
         self._search = search
-        self._cutters: dict[int, LineCutter] = {}
+        self._cutters: Mapping[int, LineCutter] = defaultdict(cutter)
         self._waiting = bytearray()
 
     def hear(self, stream: int, data: bytes) -> None:
-        self._add(self._cutters.setdefault(stream, LineCutter()).cut(data))
+        self._add(self._cutters[stream].cut(data))
 
     def end(self) -> None:
         for one in self._cutters.values():

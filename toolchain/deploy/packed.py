@@ -51,14 +51,6 @@ class _PartReader(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._part.size}[whence]
-        self._at = max(0, start + offset)
-        return self._at
-
     def readinto(self, buffer: Buffer) -> int:
         view = memoryview(buffer).cast("B")
         self._file.seek(self._part.offset + self._at)
