@@ -10,7 +10,7 @@ import tarfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, BinaryIO
+from typing import Any, BinaryIO
 
 from compiler import (
     UsageError,
@@ -19,9 +19,6 @@ from compiler import (
     stream_atomic,
     write_atomic,
 )
-
-if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer as Buffer
 
 CHECKSUMS = "SHA256SUMS"
 _CHUNK_BYTES = 1 << 20
@@ -51,7 +48,7 @@ class _PartReader(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Buffer) -> int:
+    def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
         self._file.seek(self._part.offset + self._at)
         count = self._file.readinto(view[: max(0, min(len(view), self._part.size - self._at))])
