@@ -32,7 +32,7 @@ _MOST_LIBRARY = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class BaseLayer:
+class SavedLayer:
     """A layer as it lies there: `kind` is tar, tar+gzip or tar+zstd; digests are hexadecimal.
 
     `diff_id` is that of the tar.
@@ -45,12 +45,12 @@ class BaseLayer:
 
 
 @dataclass(frozen=True, slots=True)
-class BaseImage:
+class SavedImage:
     """An image that others are made from: what it is called, its layers, and its configuration."""
 
     name: str
     digest: str
-    layers: tuple[BaseLayer, ...]
+    layers: tuple[SavedLayer, ...]
     config: Mapping[str, Any]
 
     @property
@@ -81,7 +81,7 @@ class BaseContents:
     complete: bool
 
 
-def read_base(path: Path, name: str, architecture: str) -> BaseImage:
+def read_base(path: Path, name: str, architecture: str) -> SavedImage:
     """The image in an archive or layout; of several, that of an architecture.
 
     Raises BadInputError for what is none, and where a digest is not that of its bytes.
@@ -92,7 +92,7 @@ def read_base(path: Path, name: str, architecture: str) -> BaseImage:
         raise _no_image(path, str(error)) from error
 
 
-def contents_of(base: BaseImage) -> BaseContents:
+def contents_of(base: SavedImage) -> BaseContents:
     """Look through the layers of an image; raises BadInputError where one cannot be read."""
     names: set[str] = set()
     versions: dict[str, tuple[int, ...]] = {}
@@ -142,14 +142,14 @@ class _Reader:
         self._architecture = architecture
         self._find = _in_folder(path) if path.is_dir() else _in_archive(path)
 
-    def read(self) -> BaseImage:
+    def read(self) -> SavedImage:
         if (index := self._find("index.json")) is not None:
             return self._oci(self._json(index))
         if (listed := self._find("manifest.json")) is not None:
             return self._docker(self._json(listed))
         raise _no_image(self._path, "it has neither index.json nor manifest.json")
 
-    def _oci(self, index: Any, depth: int = 0) -> BaseImage:
+    def _oci(self, index: Any, depth: int = 0) -> SavedImage:
         entries = [one for one in _list(index, "manifests") if self._fits(one)]
         if not entries or depth > _MOST_NESTED:
             raise _no_image(self._path, f"it has no image for {self._architecture}")
@@ -164,7 +164,7 @@ class _Reader:
         platform = entry.get("platform") if isinstance(entry, dict) else None
         return not isinstance(platform, dict) or platform.get("architecture") in (None, self._architecture)
 
-    def _docker(self, listed: Any) -> BaseImage:
+    def _docker(self, listed: Any) -> SavedImage:
         if not isinstance(listed, list) or len(listed) != 1 or not isinstance(listed[0], dict):
             raise _no_image(self._path, "its manifest.json does not list one image")
         content = self._named(str(listed[0].get("Config")))
@@ -174,7 +174,7 @@ class _Reader:
         hashed = [(one, PackedFile("", one).sha256) for one in blobs]
         return self._image(config, hashed, hashlib.sha256(data).hexdigest())
 
-    def _image(self, config: Any, blobs: list[tuple[Path | FilePart, str]], digest: str) -> BaseImage:
+    def _image(self, config: Any, blobs: list[tuple[Path | FilePart, str]], digest: str) -> SavedImage:
         diffs = [_DIGEST.fullmatch(str(one)) for one in _list(config.get("rootfs"), "diff_ids")]
         if len(diffs) != len(blobs) or not blobs or len(blobs) > _MOST_LAYERS:
             raise _no_image(self._path, f"{len(diffs)} digests of layers for {len(blobs)} layers")
@@ -185,8 +185,8 @@ class _Reader:
                 raise _no_image(
                     self._path, f"a layer has the digest sha256:{hashed}, which its list does not"
                 )
-            layers.append(BaseLayer(kind, content, hashed, found[1]))
-        return BaseImage(self._name, f"sha256:{digest}", tuple(layers), config)
+            layers.append(SavedLayer(kind, content, hashed, found[1]))
+        return SavedImage(self._name, f"sha256:{digest}", tuple(layers), config)
 
     def _blob_json(self, descriptor: Any) -> tuple[Any, str]:
         content, digest = self._blob(descriptor)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler import DynamicNeeds, UsageError, stream_atomic, visible
-from toolchain.deploy.base import BaseContents, BaseImage, contents_of, read_base
+from toolchain.deploy.base import BaseContents, SavedImage, contents_of, read_base
 from toolchain.deploy.library import PackagedLibrary
 from toolchain.deploy.texts import filled
 from toolchain.devices.arch import Vendor
@@ -44,7 +44,7 @@ class Runtime:
 class Ground:
     """A base, and whose accelerators a container on it is given; None for those of nobody."""
 
-    base: BaseImage
+    base: SavedImage
     vendor: Vendor | None
 
     def options(self, engine: str) -> tuple[RunOption, ...]:
