@@ -13,8 +13,11 @@ from typing import Any
 import onnx
 from onnx import AttributeProto
 
+from compiler.frontend.composites import WRITTEN
+from compiler.frontend.composites.writer import BodyWriter
 from compiler.frontend.proto import schema_of
 from compiler.frontend.tensors import element_code
+from compiler.graph.dtypes import Array
 from compiler.graph.ir import TensorType
 from compiler.graph.op import UnsupportedError
 
@@ -34,18 +37,32 @@ class Body:
 
 
 def has_body(name: str, domain: str, opset: int) -> bool:
-    """Whether ONNX says of an operator what it is made of, for some nodes at least."""
+    """Whether it is said of an operator what it is made of, for some nodes at least."""
+    if (domain, name) in WRITTEN:
+        return True
     schema: Any = schema_of(name, domain, opset)
     return schema is not None and (schema.has_function or schema.has_context_dependent_function)
 
 
-def function_body(
+def body_of(
+    item: onnx.NodeProto,
+    domain: str,
+    opset: int,
+    types: Sequence[TensorType | None],
+    known: Sequence[Array | None],
+) -> Body | None:
+    """The body of a node whose inputs have these types (None: left out), and content where it is known.
+
+    What is written in `composites` goes before ONNX's own; None where there is neither. Raises
+    UnsupportedError and InvalidError for nodes that a body does not fit.
+    """
+    written = _written_body(item, domain, opset, types, known)
+    return _function_body(item, domain, opset, types) if written is None else written
+
+
+def _function_body(
     item: onnx.NodeProto, domain: str, opset: int, types: Sequence[TensorType | None]
 ) -> Body | None:
-    """The body of a node with inputs of these types (None: left out), or None where ONNX says nothing.
-
-    Raises UnsupportedError for attributes that the operator does not have.
-    """
     schema = schema_of(item.op_type, domain, opset)
     function = _function(schema, item, opset, types) if schema is not None else None
     if schema is None or function is None:
@@ -67,6 +84,34 @@ def function_body(
         nodes,
         {one.domain: one.version for one in function.opset_import},
         frozenset(needed.union(*(node.input for node in nodes))),
+    )
+
+
+def _written_body(
+    item: onnx.NodeProto,
+    domain: str,
+    opset: int,
+    types: Sequence[TensorType | None],
+    known: Sequence[Array | None],
+) -> Body | None:
+    write = WRITTEN.get((domain, item.op_type))
+    if write is None:
+        return None
+    writer = BodyWriter(item, opset, types, known)
+    made = write(writer)
+    writer.check_attributes()
+    outputs = tuple(name for name, _ in zip(made, item.output, strict=False))
+    if len(outputs) < len(item.output):
+        raise UnsupportedError(f"its output {len(outputs)} is not supported")
+    needed = {name for name, wanted in zip(outputs, item.output, strict=True) if wanted}
+    if "" in needed:
+        raise UnsupportedError(f"its output {outputs.index('')} is not supported")
+    return Body(
+        writer.inputs,
+        outputs,
+        tuple(writer.nodes),
+        {"": onnx.defs.onnx_opset_version()},
+        frozenset(needed.union(*(node.input for node in writer.nodes))),
     )
 
 

@@ -18,7 +18,7 @@ import onnx
 
 from compiler.core.diagnostics import BadInputError
 from compiler.frontend.attributes import Given, constant_array, plain_attributes
-from compiler.frontend.bodies import Body, function_body, has_body
+from compiler.frontend.bodies import Body, body_of, has_body
 from compiler.frontend.control_flow import CONTROL_FLOW
 from compiler.frontend.declared import Declared, check_declared, declared_types
 from compiler.frontend.external import ExternalData
@@ -267,7 +267,7 @@ class _Importer:
         known = tuple(None if value is None else self.editor.known(value) for value in inputs)
         outputs = tuple(bool(output) and output in used for output in item.output)
         declared = tuple(self.declared.get(output) for output in item.output)
-        return OnnxNode(self._attributes(item), inputs, known, outputs, declared)
+        return OnnxNode(self._attributes(item), inputs, known, outputs, declared, self.editor.place)
 
     def _simple(
         self, op: Op, opset: int, given: OnnxNode, item: onnx.NodeProto, name: str
@@ -300,7 +300,9 @@ class _Importer:
     ) -> Sequence[Item | None]:
         """What the body makes that ONNX itself gives the node; its nodes count as the node's."""
         domain = _domain(item)
-        body = function_body(item, domain, opset, [None if value is None else value.type for value in inputs])
+        types = [None if value is None else value.type for value in inputs]
+        known = [None if value is None else self.editor.known(value) for value in inputs]
+        body = body_of(item, domain, opset, types, known)
         if body is None:
             raise UnsupportedError(why_unknown(domain, item.op_type))
         self.size += len(body.nodes)

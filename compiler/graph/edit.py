@@ -107,6 +107,11 @@ class Editor:
 
     # ------------------------------------------------------------ looking
 
+    @property
+    def place(self) -> int:
+        """How many values there are: another number for each node that is added."""
+        return self._next
+
     def known(self, value: Value) -> Array | None:
         """The content of `value` where it is a constant."""
         return self.constants.get(value)

@@ -62,6 +62,7 @@ class OnnxNode:
     """A node as the model has it: raw attributes, inputs (None: left out) and what is known of them.
 
     declared: what the model says of the types of the outputs, None where it does not.
+    place: a number that no other node of the model has.
     """
 
     attrs: Mapping[str, AttrValue | Array]
@@ -69,6 +70,7 @@ class OnnxNode:
     known: tuple[Array | None, ...]
     used_outputs: tuple[bool, ...]
     declared: tuple[TensorType | None, ...] = ()
+    place: int = 0
 
     def has(self, index: int) -> bool:
         """Whether input `index` is given."""

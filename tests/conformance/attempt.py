@@ -112,7 +112,8 @@ def _refusal(model: onnx.ModelProto, binds: Mapping[str, np.ndarray]) -> Outcome
 def _binds(case: OnnxCase) -> list[dict[str, np.ndarray]]:
     """Inputs that may decide shapes: short ones, at first without the first input."""
     given = zip(_input_names(case.model), case.data[0][0], strict=True)
-    small = {name: array for name, array in given if isinstance(array, np.ndarray) and array.ndim < 2}
+    arrays = {name: np.asarray(one) for name, one in given if isinstance(one, (np.ndarray, np.generic))}
+    small = {name: array for name, array in arrays.items() if array.ndim < 2}
     later = {name: array for name, array in small.items() if name != case.model.graph.input[0].name}
     return [binds for binds in (later, small) if binds]
 

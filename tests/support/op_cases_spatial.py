@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from onnx import TensorProto
 
 from tests.support.onnx_models import run_reference
 from tests.support.op_case import Case, f32, floats, ints
@@ -49,7 +50,14 @@ def newer() -> Iterator[Case]:
         yield Case("Mod", [numbers, divisors], opset=28, label=str(numbers.dtype), tolerance=1e-3)
 
 
+def chance() -> Iterator[Case]:
+    """With a seed: onnx's reference has the same numbers."""
+    for op in ("RandomNormal", "RandomUniform"):
+        yield Case(op, [], {"shape": [3, 5], "seed": 2.0})
+        yield Case(f"{op}Like", [IMAGE], {"seed": 3.0, "dtype": TensorProto.FLOAT})
+
+
 def spatial() -> Iterator[Case]:
     yield from pooling()
-    for case in newer():
+    for case in (*newer(), *chance()):
         yield replace(case, oracle=run_reference)

@@ -16,6 +16,7 @@ from compiler.graph.ops import (
     movement,
     norm,
     pooling,
+    random,
     reduction,
     repeating,
     resize,
@@ -45,6 +46,7 @@ FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
         "linear": linear.OPS,
         "transposed": transposed.OPS,
         "source": source.OPS,
+        "random": random.OPS,
     }
 )
 
