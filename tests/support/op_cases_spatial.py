@@ -10,7 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from tests.support.onnx_models import run_reference
-from tests.support.op_case import Case, f32, floats, ints
+from tests.support.op_case import Case, f32, floats, i64, ints
 
 IMAGE = floats(1, 4, 7, 6)
 
@@ -39,12 +39,64 @@ def pooling() -> Iterator[Case]:
     yield Case("ConvTranspose", [IMAGE, floats(4, 3, 3, 2, seed=1), floats(3)], larger, known=[1, 2])
 
 
+def sampling() -> Iterator[Case]:
+    grid = floats(1, 5, 3, 2, low=-1.4, high=1.4)
+    for mode in ("bilinear", "nearest", "bicubic"):
+        for padding in ("zeros", "border", "reflection"):
+            for corners in (0, 1):
+                attrs = {"mode": mode, "padding_mode": padding, "align_corners": corners}
+                yield Case("GridSample", [IMAGE, grid], attrs, 16, tolerance=1e-4)
+    volume, places = floats(2, 3, 4, 5, 3), floats(2, 3, 2, 4, 3, low=-1.4, high=1.4)
+    for mode in ("linear", "nearest"):
+        for padding in ("zeros", "reflection"):
+            attrs = {"mode": mode, "padding_mode": padding}
+            yield Case("GridSample", [volume, places], attrs, 20, tolerance=1e-4)
+    far = np.array([[[[9, -9], [1e9, 0], [0, -1e12]]]], np.float32)
+    yield Case("GridSample", [IMAGE, far], {}, 16, label="far")
+    for corners in (0, 1):
+        attrs = {"align_corners": corners}
+        yield Case("AffineGrid", [floats(2, 2, 3), i64(2, 3, 5, 6)], attrs, 20, known=[1])
+        yield Case("AffineGrid", [floats(1, 3, 4), i64(1, 3, 2, 3, 4)], attrs, 20, known=[1])
+
+
+def regions() -> Iterator[Case]:
+    rois = np.array([[0, 0, 5, 6], [1.5, 2, 3, 3.2], [-3, -2, 9, 8], [2, 2, 2, 2]], np.float32)
+    images = i64(0, 1, 1, 0)
+    for mode in ("avg", "max"):
+        for coordinates in ("half_pixel", "output_half_pixel"):
+            attrs = {"mode": mode, "output_height": 3, "output_width": 2, "sampling_ratio": 2,
+                     "spatial_scale": 0.7, "coordinate_transformation_mode": coordinates}  # fmt: skip
+            yield Case("RoiAlign", [floats(2, 3, 7, 6), rois, images], attrs, 16, tolerance=1e-4)
+    yield Case("RoiAlign", [IMAGE, rois[:1], i64(0)], {"sampling_ratio": 1}, 10)
+    weights = floats(6, 2, 3, 2, seed=1)
+    offsets = floats(1, 24, 5, 5, low=-3, high=3)
+    yield Case("DeformConv", [IMAGE, weights, offsets], {"group": 2, "offset_group": 2}, 19, tolerance=1e-4)
+    more = {"strides": [2, 2], "pads": [1, 0, 1, 1], "dilations": [1, 2]}
+    given = [floats(1, 12, 4, 3, low=-2), floats(4), floats(1, 6, 4, 3, low=0)]
+    yield Case("DeformConv", [IMAGE, floats(4, 4, 3, 2), *given], more, 19, tolerance=1e-4)
+    yield Case("DeformConv", [IMAGE, floats(4, 4, 3, 2), given[0], None, given[2]], more, 22, tolerance=1e-4)
+
+
+def images() -> Iterator[Case]:
+    yield Case("CenterCropPad", [IMAGE, i64(1, 4, 4, 9)], opset=18, known=[1])
+    yield Case("CenterCropPad", [ints(5, 7), i64(8, 4)], opset=18, known=[1])
+    yield Case("CenterCropPad", [IMAGE, i64(10, 3)], {"axes": [-2, 1]}, 18, known=[1])
+    yield Case("Col2Im", [floats(2, 12, 15), i64(4, 6), i64(2, 2)], {}, 18, known=[1, 2])
+    more = {"strides": [2, 1], "pads": [1, 0, 1, 2], "dilations": [1, 2]}
+    yield Case("Col2Im", [floats(1, 12, 6), i64(5, 6), i64(3, 4)], more, 18, known=[1, 2])
+    yield Case(
+        "Col2Im", [floats(1, 8, 24), i64(3, 4, 5), i64(1, 2, 2)], {"strides": [1, 2, 1]}, 18, known=[1, 2]
+    )
+
+
 def newer() -> Iterator[Case]:
     """What onnxruntime does not have: onnx's own reference is the oracle."""
     for direction in ("LEFT", "RIGHT"):
         for kind in (np.int8, np.int64):
             pair = [ints(3, 17, low=-99, high=99, dtype=kind), ints(17, low=-3, high=70, seed=1, dtype=kind)]
             yield Case("BitShift", pair, {"direction": direction}, 28, label=np.dtype(kind).name)
+    for mode in ("DCR", "CRD"):
+        yield Case("SpaceToDepth", [floats(1, 3, 4, 6)], {"blocksize": 2, "mode": mode}, 28)
     for numbers in (f32(5, -5, 5.5, -5.5, 0, -0.0, 1, -1, np.inf, np.nan), floats(10, dtype=np.float16)):
         divisors = np.array([[3], [-3], [np.inf], [-np.inf], [0.7]], numbers.dtype)
         yield Case("Mod", [numbers, divisors], opset=28, label=str(numbers.dtype), tolerance=1e-3)
@@ -59,5 +111,8 @@ def chance() -> Iterator[Case]:
 
 def spatial() -> Iterator[Case]:
     yield from pooling()
+    yield from sampling()
+    yield from regions()
+    yield from images()
     for case in (*newer(), *chance()):
         yield replace(case, oracle=run_reference)

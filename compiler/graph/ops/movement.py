@@ -262,6 +262,8 @@ TRANSPOSE = Op(
 def _depth_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     if inputs[0].type.rank != 4:
         raise InvalidError(f"expected a tensor of rank 4, got {inputs[0].type}")
+    if attrs["mode"] not in ("DCR", "CRD"):
+        raise InvalidError(f"there is no mode {attrs['mode']!r}")
     return inputs, attrs
 
 
@@ -288,7 +290,8 @@ def _space_to_depth_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
 
 def _space_steps(shape: Sequence[int], attrs: Attrs) -> tuple[tuple[int, ...], tuple[int, ...]]:
     (n, c, h, w), block = shape, attrs.integer("blocksize")
-    return (n, c, h // block, block, w // block, block), (0, 3, 5, 1, 2, 4)
+    perm = (0, 3, 5, 1, 2, 4) if attrs.text("mode") == "DCR" else (0, 1, 3, 5, 2, 4)
+    return (n, c, h // block, block, w // block, block), perm
 
 
 def _shuffled(x: Array, steps: tuple[tuple[int, ...], tuple[int, ...]], shape: Sequence[int]) -> Array:
@@ -312,7 +315,7 @@ SPACE_TO_DEPTH = Op(
     "SpaceToDepth", Kind.INJECTIVE, _space_to_depth_infer,
     lambda x, a: (_shuffled(x[0], _space_steps(x[0].shape, a),
                             _space_to_depth_infer((array_type(x[0]),), a)[0].shape),), (1, 1),
-    (Signature(1, {"blocksize": None}, adapt=_depth_import),),
+    (Signature(1, {"blocksize": None, "mode": "DCR"}, adapt=_depth_import),),
     expand=lambda e, item: _emit_shuffle(e, item, _space_steps(item.inputs[0].type.shape, item.attrs)),
     flops=no_flops, sign=Sign.KEEPS,
 )  # fmt: skip
