@@ -24,6 +24,7 @@ from compiler.frontend.item_node import (
     select,
     stack,
     take,
+    to_front,
 )
 from compiler.frontend.scope import Item, item_text
 from compiler.graph.dtypes import to_numpy
@@ -208,20 +209,18 @@ def _scan(importing: Importing, node: ItemNode) -> tuple[Item, ...] | None:
     """All elements, one after the other."""
     if node.opset < 9:
         return _batched_scan(importing, node)
-    body = importing.open_subgraph(graph_attribute(node.proto, "body"))
+    body, editor = importing.open_subgraph(graph_attribute(node.proto, "body")), importing.editor
     states, scanned, count = _operands(body, node, 0)
     backward = node.integers("scan_input_directions", len(scanned))
-    axes = tuple(
-        normal_axis(axis, value.type.rank)
-        for axis, value in zip(node.integers("scan_input_axes", len(scanned)), scanned, strict=True)
-    )
-    length = _length([value.type.shape[axis] for value, axis in zip(scanned, axes, strict=True)])
+    axes = zip(node.integers("scan_input_axes", len(scanned)), scanned, strict=True)
+    scanned = [to_front(editor, value, normal_axis(axis, value.type.rank)) for axis, value in axes]
+    length = _length([value.type.shape[0] for value in scanned])
     importing.expect(body, length)
     rows: list[list[Value]] = [[] for _ in range(count)]
     for turn in range(length):
         elements = [
-            take(importing.editor, value, axis, length - 1 - turn if back else turn)
-            for value, axis, back in zip(scanned, axes, backward, strict=True)
+            take(editor, value, length - 1 - turn if back else turn)
+            for value, back in zip(scanned, backward, strict=True)
         ]
         made = _step(importing, body, states, elements)
         if made is None:
@@ -230,8 +229,8 @@ def _scan(importing: Importing, node: ItemNode) -> tuple[Item, ...] | None:
         for row, value in zip(rows, made[len(states) :], strict=True):
             row.append(value)
     if not length:
-        return _scan_of_nothing(importing, node, (body, states, scanned, axes))
-    return (*states, *_collected(importing.editor, node, rows))
+        return _scan_of_nothing(importing, node, (body, states, scanned))
+    return (*states, *_collected(editor, node, rows))
 
 
 def _operands(body: Subgraph, node: ItemNode, first: int) -> tuple[list[Value], list[Value], int]:
@@ -277,14 +276,13 @@ def _collected(editor: Editor, node: ItemNode, rows: Sequence[Sequence[Value]]) 
 
 
 def _scan_of_nothing(
-    importing: Importing, node: ItemNode, parts: tuple[Subgraph, list[Value], list[Value], tuple[int, ...]]
+    importing: Importing, node: ItemNode, parts: tuple[Subgraph, list[Value], list[Value]]
 ) -> tuple[Item, ...] | None:
     """The initial states, and no elements of the types that a step would make."""
-    (body, states, scanned, axes), editor = parts, importing.editor
-    elements = []
-    for value, axis in zip(scanned, axes, strict=True):
-        shape = tuple(extent for at, extent in enumerate(value.type.shape) if at != axis)
-        elements.append(editor.constant(np.zeros(shape, to_numpy(value.type.dtype))))
+    (body, states, scanned), editor = parts, importing.editor
+    elements = [
+        editor.constant(np.zeros(value.type.shape[1:], to_numpy(value.type.dtype))) for value in scanned
+    ]
     made = _step(importing, body, states, elements)
     if made is None:
         return None
@@ -308,12 +306,12 @@ def _batched_scan(importing: Importing, node: ItemNode) -> tuple[Item, ...] | No
     finals: list[list[Value]] = [[] for _ in states]
     rows: list[list[Value]] = [[] for _ in range(count)]
     for sample in range(batch):
-        own = [take(editor, value, 0, sample) for value in states]
-        parts = [take(editor, value, 0, sample) for value in scanned]
+        own = [take(editor, value, sample) for value in states]
+        parts = [take(editor, value, sample) for value in scanned]
         collected: list[list[Value]] = [[] for _ in rows]
         for turn in range(lengths[sample]):
             elements = [
-                take(editor, part, 0, lengths[sample] - 1 - turn if back else turn)
+                take(editor, part, lengths[sample] - 1 - turn if back else turn)
                 for part, back in zip(parts, backward, strict=True)
             ]
             made = _step(importing, body, own, elements)

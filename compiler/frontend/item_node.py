@@ -14,6 +14,7 @@ from compiler.frontend.scope import Item, item_text
 from compiler.graph.edit import Editor
 from compiler.graph.ir import Value
 from compiler.graph.op import InvalidError, UnsupportedError
+from compiler.graph.ops.movement import emit_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,13 +143,16 @@ def known_scalar(editor: Editor, value: Value, what: str) -> bool | int | None:
     return found
 
 
-def take(editor: Editor, value: Value, axis: int, at: int) -> Value:
-    """Element `at` along an axis, without the axis."""
-    shape = value.type.shape
-    begin = tuple(at if one == axis else 0 for one in range(len(shape)))
-    size = tuple(1 if one == axis else extent for one, extent in enumerate(shape))
-    row = editor.emit("Slice", value, begin=begin, step=(1,) * len(shape), size=size)
-    return editor.emit("Squeeze", row, axes=(axis,))
+def to_front(editor: Editor, value: Value, axis: int) -> Value:
+    """A tensor with one of its axes as the first."""
+    others = (at for at in range(value.type.rank) if at != axis)
+    return value if axis == 0 else editor.emit("Transpose", value, perm=(axis, *others))
+
+
+def take(editor: Editor, value: Value, at: int) -> Value:
+    """Element `at` along the first axis, without the axis."""
+    row = emit_rows(editor, value, at, 1)
+    return editor.emit("Reshape", row, shape=value.type.shape[1:])
 
 
 def stack(editor: Editor, values: Sequence[Value], axis: int) -> Value:

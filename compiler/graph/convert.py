@@ -45,7 +45,9 @@ class LaidOut:
     @cached_property
     def roots(self) -> dict[Value, Alias]:
         """The memory of each tensor without its own: views and parts of concatenations, seen through."""
-        inside = {view: Alias(source, 0) for source, view in self.fused.views} | self.aliases
+        producers = self.fused.graph.producers
+        inside = {view: Alias(source, _begin(producers[view])) for source, view in self.fused.views}
+        inside |= self.aliases
         return {value: _outermost(value, inside) for value in inside}
 
     def elements(self, value: Value) -> int:
@@ -57,6 +59,11 @@ class LaidOut:
     def computed(self) -> list[Group]:
         """The groups that are kernels, in order: all but concatenations whose parts are in place already."""
         return [group for group in self.fused.groups if not is_in_place(group, self.aliases)]
+
+
+def _begin(view: Node) -> int:
+    """Bytes of its operand's memory before a view."""
+    return view.op.begin(view.info) * view.output.type.dtype.bits // 8
 
 
 def _outermost(value: Value, inside: Mapping[Value, Alias]) -> Alias:

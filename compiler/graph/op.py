@@ -236,6 +236,8 @@ class Op:
     """May follow an anchor in its kernel, though it is not elementwise."""
     alone: bool = False
     """A kernel of its own: into memory, or a layout, of its own."""
+    begin: Flops = no_flops
+    """Of a view: how many elements of its operand's memory lie before its own."""
     concatenates: bool = False
     """Lays its operands side by side along its attribute `axis`, and does nothing else."""
 

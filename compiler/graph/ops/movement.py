@@ -9,7 +9,7 @@ import numpy as np
 
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array
-from compiler.graph.ir import Node, NodeInfo, TensorType
+from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.graph.op import (
     Emitter,
     Imported,
@@ -97,6 +97,37 @@ def _reshape_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given = Attrs(attrs)
     literal = given.flag("allowzero", default=False)
     return inputs, {"shape": _resolve_shape(given.integers("shape"), inputs[0].type, allow_zero=literal)}
+
+
+def _rows_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    first, count, source = attrs.integer("first"), attrs.integer("count"), types[0]
+    if not source.rank or not 0 <= first <= first + count <= source.shape[0]:
+        raise InvalidError(f"{source} has no rows {first}..{first + count - 1}")
+    return (source.with_shape((count, *source.shape[1:])),)
+
+
+def _rows_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    first = attrs.integer("first")
+    return (arrays[0][first : first + attrs.integer("count")],)
+
+
+ROWS = Op(
+    "Rows", Kind.VIEW, _rows_infer, _rows_reference, (1, 1),
+    forms=moved("rows", lambda info, index: (index[0] + info.attrs.integer("first"), *index[1:])),
+    expand=no_change, flops=no_flops, sign=Sign.KEEPS,
+    begin=lambda info: info.attrs.integer("first") * math.prod(info.in_types[0].shape[1:]),
+)  # fmt: skip
+"""Some rows of the first axis, where they are: unlike a Slice no part of the kernels that read them."""
+
+
+def emit_rows(e: Emitter, value: Value, first: int, count: int) -> Value:
+    """Rows first..first+count of the first axis."""
+    if first == 0 and count == value.type.shape[0]:
+        return value
+    if value.type.dtype.bits % 8:  # a place in memory is a byte
+        begin, size = (first, *(0,) * (value.type.rank - 1)), (count, *value.type.shape[1:])
+        return e.emit("Slice", value, begin=begin, step=(1,) * len(size), size=size)
+    return e.emit("Rows", value, first=first, count=count)
 
 
 RESHAPE = Op(
@@ -322,6 +353,7 @@ SPACE_TO_DEPTH = Op(
 
 
 OPS = (
+    ROWS,
     RESHAPE,
     FLATTEN,
     SQUEEZE,

@@ -1,7 +1,7 @@
 """Copy insertion: give every output of the model memory of its own.
 
-An output that is an input, a constant, another output, or a view of one of these, is copied, unless it has no
-elements.
+An output that is an input, a constant, another output, a view of one of these, or a part of a tensor, is
+copied, unless it has no elements.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ def separate_outputs(graph: Graph) -> Graph:
     copied: dict[int, Value] = {}
     for number, value in enumerate(graph.outputs):
         root = _root(graph, value)
-        if root in taken and value.type.size:
+        if (root in taken or root.type.size > value.type.size) and value.type.size:
             copied[number] = value
-        taken.add(root)
+        else:
+            taken.add(root)
     if not copied:
         return graph
     editor = Editor(graph)
