@@ -69,7 +69,7 @@ class Cell:
 
     @property
     def title(self) -> str:
-        """The model and the place: `mnist-8 on opencl-cpu (pocl, 2 threads)`."""
+        """The model and the place, as `mnist-8 on TARGET (pocl, 2 threads)`."""
         precision = self.precision if self.precision != "f32" else ""
         place = ", ".join(filter(None, (self.arch, self.selector, self.thread_words, precision)))
         return f"{self.model} on {self.target}" + (f" ({place})" if place else "")
