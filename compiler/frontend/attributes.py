@@ -16,7 +16,7 @@ from compiler.graph.op import InvalidError, UnsupportedError
 
 Given = Mapping[str, AttrValue | Array]
 
-_TYPE_ATTRIBUTES = frozenset({"to", "dtype"})
+_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_datatype"})
 
 _PLAIN: Mapping[int, Callable[[AttributeProto], AttrValue]] = {
     AttributeProto.FLOAT: lambda attr: attr.f,

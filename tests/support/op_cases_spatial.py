@@ -10,7 +10,7 @@ import numpy as np
 from onnx import TensorProto
 
 from tests.support.onnx_models import run_reference
-from tests.support.op_case import Case, f32, floats, i64, ints
+from tests.support.op_case import Case, f32, floats, i64, ints, scalar
 
 IMAGE = floats(1, 4, 7, 6)
 
@@ -89,6 +89,39 @@ def images() -> Iterator[Case]:
     )
 
 
+def unpooling() -> Iterator[Case]:
+    kernel = {"kernel_shape": [2, 2], "strides": [2, 2]}
+    places = i64(5, 7, 13, 15).reshape(1, 1, 2, 2)
+    yield Case("MaxUnpool", [floats(1, 1, 2, 2), places], kernel, 11)
+    yield Case("MaxUnpool", [floats(1, 1, 2, 2), places, i64(1, 1, 5, 6)], kernel, 11, known=[2])
+    line = i64(1, 2, 7, 9, 10, 13).reshape(1, 2, 3)
+    yield Case("MaxUnpool", [floats(1, 2, 3), line], {"kernel_shape": [3], "strides": [2]}, 9)
+
+
+def signals() -> Iterator[Case]:
+    real, pairs = floats(2, 10, 3, 1), floats(2, 12, 3, 2)
+    for onesided in (0, 1):
+        yield Case("DFT", [real], {"onesided": onesided}, 17)
+    for inverse in (0, 1):
+        yield Case("DFT", [pairs], {"inverse": inverse, "axis": 2}, 17)
+        yield Case(
+            "DFT", [pairs, scalar(15, np.int64), scalar(1, np.int64)], {"inverse": inverse}, 20, [1, 2]
+        )
+    yield Case("DFT", [pairs, scalar(7, np.int64), scalar(-3, np.int64)], {}, 20, [1, 2])
+    for length in (12, 13):
+        spectrum = floats(2, length // 2 + 1, 2)
+        both = {"inverse": 1, "onesided": 1}
+        yield Case("DFT", [spectrum, scalar(length, np.int64)], both, 20, [1])
+    for inverse in (0, 1):  # longer than one product
+        yield Case("DFT", [floats(1, 1030, 2)], {"inverse": inverse}, 20, tolerance=1e-4)
+    signal, step = floats(2, 50, 1), scalar(7, np.int64)
+    yield Case("STFT", [signal, step, floats(16)], {}, 17, [1])
+    yield Case("STFT", [signal, step, None, scalar(20, np.int64)], {"onesided": 0}, 17, [1, 3])
+    yield Case("STFT", [floats(2, 50, 2), step, floats(15)], {"onesided": 0}, 17, [1])
+    bands = [scalar(8, np.int64), scalar(64, np.int64), scalar(8192, np.int64), scalar(20.0), scalar(4000.0)]
+    yield Case("MelWeightMatrix", bands, {}, 17, range(5))
+
+
 def newer() -> Iterator[Case]:
     """What onnxruntime does not have: onnx's own reference is the oracle."""
     for direction in ("LEFT", "RIGHT"):
@@ -114,5 +147,5 @@ def spatial() -> Iterator[Case]:
     yield from sampling()
     yield from regions()
     yield from images()
-    for case in (*newer(), *chance()):
+    for case in (*newer(), *chance(), *unpooling(), *signals()):
         yield replace(case, oracle=run_reference)

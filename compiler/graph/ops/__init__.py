@@ -27,9 +27,11 @@ from compiler.graph.ops import (
     sampling,
     scan,
     scatter,
+    signal,
     sort,
     source,
     transposed,
+    unpooling,
 )
 
 FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
@@ -55,6 +57,8 @@ FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
         "grids": grids.OPS,
         "regions": regions.OPS,
         "images": images.OPS,
+        "unpooling": unpooling.OPS,
+        "signal": signal.OPS,
         "source": source.OPS,
         "random": random.OPS,
     }
