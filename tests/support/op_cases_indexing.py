@@ -23,6 +23,8 @@ def indexed() -> Iterator[Case]:
     yield from scattering()
     yield from scans()
     yield from orders()
+    yield from marks()
+    yield from labels()
 
 
 def scattering() -> Iterator[Case]:
@@ -79,3 +81,47 @@ def orders() -> Iterator[Case]:
             yield Case("TopK", [long, i64(count)], attrs, known=[1], outputs=2, label=str(count))
     yield Case("TopK", [X], {"k": 2}, 9, outputs=2)
     yield Case("TopK", [floats(3, 40, dtype=np.float16), i64(36)], {}, 11, known=[1], outputs=2)
+
+
+def marks() -> Iterator[Case]:
+    for axis in (0, 1, -1):
+        yield Case("Hardmax", [X], {"axis": axis}, 13)
+        yield Case("Hardmax", [X], {"axis": axis % 3}, 11)
+    wide = i64(3, -4, 9, 0)
+    yield Case("OneHot", [wide, i64(5), f32(2, 5)], {"axis": 0}, 11, known=[1])
+    yield Case("OneHot", [ints(2, 3, low=-5, high=5), scalar(6, np.int64), i64(1, 7)], {}, 9, known=[1, 2])
+    yield Case("OneHot", [floats(2, 3, high=5).round(), f32(4), f32(0, 1)], {"axis": -2}, 11, known=[1])
+    lengths = i64(1, 4, 2)
+    yield Case("ReverseSequence", [floats(4, 3, 2), lengths], opset=10)
+    yield Case("ReverseSequence", [ints(3, 19), i64(19, 0, 7)], {"batch_axis": 0, "time_axis": 1}, 10)
+    for upper in (0, 1):
+        yield Case("Trilu", [X, scalar(-1, np.int64)], {"upper": upper}, 14, label="runtime")
+
+
+_EQUATIONS: tuple[tuple[str, tuple[tuple[int, ...], ...]], ...] = (
+    ("ij->ji", ((3, 4),)),
+    ("i->", ((5,),)),
+    ("ii->i", ((4, 4),)),
+    ("bii", ((2, 3, 3),)),
+    ("...ii->...i", ((2, 3, 4, 4),)),
+    ("ba", ((3, 4),)),
+    ("ij,jk", ((3, 4), (4, 5))),
+    ("bij, bjk -> bik", ((2, 3, 4), (2, 4, 5))),
+    ("bhqd,bhkd->bhqk", ((2, 3, 4, 5), (2, 3, 6, 5))),
+    ("i,j->ij", ((3,), (4,))),
+    ("i,i", ((7,), (7,))),
+    ("ij,kl->i", ((3, 4), (2, 5))),
+    ("...i,...j->...ij", ((2, 1, 3), (1, 5, 4))),
+    ("...,...->...", ((2, 1, 3), (1, 4, 1))),
+    ("ijk,ilm,njm->nl", ((2, 3, 4), (2, 5, 6), (7, 3, 6))),
+    ("ab,bc,cd,de->ea", ((2, 7), (7, 3), (3, 8), (8, 4))),
+    ("Ab,bc->cA", ((2, 3), (3, 4))),
+)
+
+
+def labels() -> Iterator[Case]:
+    for equation, shapes in _EQUATIONS:
+        operands = [floats(*shape, seed=at) for at, shape in enumerate(shapes)]
+        yield Case("Einsum", operands, {"equation": equation}, 12)
+    whole = [ints(3, 4, dtype=np.int32), ints(4, 2, dtype=np.int32)]
+    yield Case("Einsum", whole, {"equation": "ij,jk->ki"}, 12, label="i32")

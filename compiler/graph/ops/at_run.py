@@ -93,6 +93,12 @@ def _is_one_of(e: Emitter, vector: Value, allowed: Sequence[Iterable[int]]) -> V
     return e.emit("ReduceMin", found, axes=(0,), keepdims=False)
 
 
+def is_number(e: Emitter, value: Value, number: int) -> Value:
+    """1 where an operand of one element is this number, else 0."""
+    whole = value if value.type.dtype.is_int else e.emit("Cast", value, to=I64)
+    return _is_one_of(e, _vector(e, whole), [(number,)])
+
+
 def _one_hot(e: Emitter, axes: Value, rank: int) -> Value:
     """For each of the axes, which may count from the end, a row with a 1 at its place."""
     count = axes.type.size

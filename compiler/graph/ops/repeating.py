@@ -268,4 +268,44 @@ SHUFFLE = Op(
 )  # fmt: skip
 """Ours: element i * members + j of an axis, seen as (groups, members), goes to j * groups + i."""
 
-OPS = (GATHER, GATHER_ND, EXPAND, TILE, REPEAT, SHUFFLE)
+
+def _reverse_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+    given, rank = Attrs(attrs), inputs[0].type.rank
+    return inputs, {name: normal_axis(given.integer(name), rank) for name in ("batch_axis", "time_axis")}
+
+
+def _reverse_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    (data, lengths), batch, time = types, attrs.integer("batch_axis"), attrs.integer("time_axis")
+    if batch == time or lengths.shape != (data.shape[batch],):
+        raise InvalidError(f"ReverseSequence of {data} along axis {time} has lengths {lengths}")
+    return (data,)
+
+
+def _reverse_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    (data, lengths), axes = arrays, (attrs.integer("batch_axis"), attrs.integer("time_axis"))
+    made = np.array(data)
+    old, new = np.moveaxis(data, axes, (0, 1)), np.moveaxis(made, axes, (0, 1))
+    for number, length in enumerate(lengths.tolist()):
+        count = min(max(length, 0), old.shape[1])
+        new[number, :count] = old[number, :count][::-1]
+    return (made,)
+
+
+def _reverse_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    out, batch, time = info.out_types[0], info.attrs.integer("batch_axis"), info.attrs.integer("time_axis")
+
+    def at(*index: Expr) -> Expr:
+        count = minimum(narrow(inputs[1][index[batch]], INDEX), out.shape[time])
+        source = Select(index[time].lt(count), count - index[time] - 1, index[time])
+        return inputs[0][(*index[:time], source, *index[time + 1 :])]
+
+    return b.compute("reverse", out.shape, at, out.dtype)
+
+
+REVERSE_SEQUENCE = Op(
+    "ReverseSequence", Kind.INJECTIVE, _reverse_infer, _reverse_reference, (2, 2),
+    (Signature(10, {"batch_axis": 1, "time_axis": 0}, adapt=_reverse_import),),
+    forms={"direct": Form(_reverse_form)}, flops=no_flops,
+)  # fmt: skip
+
+OPS = (GATHER, GATHER_ND, EXPAND, TILE, REPEAT, SHUFFLE, REVERSE_SEQUENCE)

@@ -14,6 +14,7 @@ from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array
 from compiler.graph.ir import Node, NodeInfo, TensorType
 from compiler.graph.op import (
+    Checked,
     Emitter,
     Form,
     Imported,
@@ -29,6 +30,7 @@ from compiler.graph.op import (
     input_size,
     normal_axis,
 )
+from compiler.graph.ops.at_run import declared_type, is_number
 from compiler.graph.ops.elementwise import FLOATS, INTS, check_kind, widen
 from compiler.loops.build import Builder, region_at
 from compiler.loops.ir import (
@@ -224,13 +226,25 @@ TOP_POSITIONS = Op(
 )  # fmt: skip
 """Ours: where the `k` largest (or smallest) elements along an axis are, the first of them first."""
 
+
+def _at_run(e: Emitter, node: OnnxNode, attrs: Attrs) -> Checked:
+    """As many elements as the declared results have along the axis."""
+    source, count = (given for given in node.inputs if given is not None)
+    axis = normal_axis(attrs.integer("axis"), source.type.rank)
+    asked = declared_type(node, int(not node.used_outputs[0])).shape[axis]
+    largest = attrs.flag("largest", default=True)
+    positions = e.emit("TopPositions", source, axis=axis, k=asked, largest=largest)
+    values = e.emit("GatherElements", source, positions, axis=axis)
+    return Checked((values, positions), is_number(e, count, asked))
+
+
 _ATTRS: Raw = {"axis": -1, "largest": 1, "sorted": 1}
 TOP_K = Op(
     "TopK", Kind.REDUCTION, _infer, _reference, (1, 1),
     (
         Signature(1, {"axis": -1, "k": None}, adapt=_import, outputs=2),
-        Signature(10, {"axis": -1}, {1: "k"}, adapt=_import, outputs=2),
-        Signature(11, _ATTRS, {1: "k"}, adapt=_import, outputs=2),
+        Signature(10, {"axis": -1}, {1: "k"}, adapt=_import, outputs=2, at_run=_at_run),
+        Signature(11, _ATTRS, {1: "k"}, adapt=_import, outputs=2, at_run=_at_run),
     ),
     expand=_expand, flops=input_size,
 )  # fmt: skip
