@@ -6,7 +6,7 @@ work gives equal functions, whatever the model calls its tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from compiler.core.node import IRNode, rewrite_nodes
@@ -17,6 +17,7 @@ from compiler.graph.op import PIECES, Form
 from compiler.loops.build import Builder
 from compiler.loops.constant_only import part_constants
 from compiler.loops.ir import Block, Const, Func, Load, const
+from compiler.loops.layout import Layout
 
 FORM = "form"
 """Func attribute: the form of the group's anchor, where there was a choice."""
@@ -71,6 +72,70 @@ def group_func(
     fitting = {name: made for name, made in tried.items() if made is not None}
     assert group.anchor is not None
     return fitting[choose(f"{group.anchor.op.name}.{FORM}", fitting)]
+
+
+class GroupFuncs:
+    """Functions of groups; those that do the same to tensors of the same kinds and layouts are built once."""
+
+    def __init__(
+        self,
+        constants: Mapping[Value, Array],
+        layouts: Mapping[Value, Layout],
+        choose: ChooseForm = default_form,
+        *,
+        pieces: bool = True,
+    ) -> None:
+        self._constants = constants
+        self._layouts = layouts
+        self._choose = choose
+        self._pieces = pieces
+        self._known: dict[Hashable, tuple[Group, GroupFunc]] = {}
+
+    def of(self, group: Group) -> GroupFunc:
+        """The function of a group, as `group_func` builds it."""
+        key = self._key(group)
+        if key in self._known:
+            other, made = self._known[key]
+            return _rebound(made, other, group)
+        made = group_func(group, self._constants, self._choose, pieces=self._pieces)
+        self._known[key] = group, made
+        return made
+
+    def _key(self, group: Group) -> Hashable:
+        """All that the function of a group depends on; its tensors are numbers, in order of appearance."""
+        numbers = {value: number for number, value in enumerate(group.inputs)}
+        nodes = []
+        for node in group.nodes:
+            read = tuple(numbers[value] for value in node.inputs)
+            for value in node.outputs:
+                numbers[value] = len(numbers)
+            types = tuple(value.type for value in node.outputs)
+            # As text: 0.0 and -0.0, or 1 and True, are equal, and not the same.
+            nodes.append((node.op.name, repr(node.attrs), read, types, node is group.anchor))
+        tensors = tuple(
+            (numbers[value], value.type, self._layouts.get(value), self._content(value))
+            for value in (*group.inputs, *group.outputs)
+        )
+        return tuple(nodes), tensors
+
+    def _content(self, value: Value) -> bytes | bool:
+        """What a function knows of a tensor's content: a scalar that is known, or that it is a constant."""
+        array = self._constants.get(value)
+        return array is not None and (array.tobytes() if array.size == 1 else True)
+
+
+def _rebound(made: GroupFunc, other: Group, group: Group) -> GroupFunc:
+    """The function of another group for one that does the same."""
+    places = dict(zip((*other.inputs, *other.outputs), (*group.inputs, *group.outputs), strict=True))
+    ends = other.outputs[-1], group.outputs[-1]
+    for value in made.derived:
+        number = _derived_id(ends[0], 0) - value.id
+        places[value] = Value(_derived_id(ends[1], number), value.type, value.name)
+    derived = {
+        places[value]: Derived(one.func, tuple(places[item] for item in one.inputs))
+        for value, one in made.derived.items()
+    }
+    return GroupFunc(made.func, tuple(places[value] for value in made.values), derived)
 
 
 def _candidates(group: Group) -> Sequence[str]:

@@ -15,7 +15,7 @@ from compiler.graph.convert import LaidOut
 from compiler.graph.edit import described
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Value
-from compiler.graph.to_loops import Derived, GroupFunc, group_func
+from compiler.graph.to_loops import Derived, GroupFunc, GroupFuncs
 from compiler.loops.ir import CONSTANT, SAMPLES, Func
 from compiler.loops.layout import Layout
 from compiler.loops.queries import static_shape
@@ -87,8 +87,9 @@ def model_steps(laid_out: LaidOut, job: CompileJob) -> tuple[list[Work], list[St
     choose = form_chooser(laid_out.layouts, facts, job.chooser)
     known: dict[Work, int] = {}
     steps: list[Step] = []
+    funcs = GroupFuncs(constants, laid_out.layouts, choose, pieces=not facts.binds_threads)
     for group in laid_out.computed:
-        made = _of_samples(group_func(group, constants, choose, pieces=not facts.binds_threads), laid_out)
+        made = _of_samples(funcs.of(group), laid_out)
         number = known.setdefault(work_of(made, laid_out.layouts), len(known))
         steps.append(Step(number, group, made.values, made.derived))
     return list(known), steps
