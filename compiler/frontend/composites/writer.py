@@ -81,6 +81,12 @@ class BodyWriter:
             if found != value:
                 raise UnsupportedError(f"{name}={found} is not supported, only {value}")
 
+    def most_inputs(self, count: int) -> None:
+        """Raise UnsupportedError where the node has more than its first `count` inputs."""
+        for at, name in enumerate(self.inputs[count:], count):
+            if name:
+                raise UnsupportedError(f"with its input {at} it is not supported")
+
     def check_attributes(self) -> None:
         """Raise UnsupportedError for attributes that nobody asked for."""
         if unknown := self._attrs.keys() - self._read:
@@ -103,11 +109,20 @@ class BodyWriter:
     def constant(self, value: Any, like: TensorType | None = None) -> str:
         """A constant, of the element type of `like` if that is given, else of integers."""
         kind = np.dtype(np.int64) if like is None else to_numpy(like.dtype)
+        value = list(value) if isinstance(value, range) else value
         return self.emit("Constant", value=numpy_helper.from_array(np.asarray(value, kind)))
 
     def scaled(self, value: str, factor: float, like: TensorType) -> str:
         """`value` times a number."""
         return value if factor == 1 else self.emit("Mul", value, self.constant(factor, like))
+
+    def sum(self, value: str, more: str) -> str:
+        """`value`, with `more` added where that is given."""
+        return self.emit("Add", value, more) if more else value
+
+    def sum_given(self, value: str, more: str) -> str:
+        """The sum of those that are given, "" for none."""
+        return self.sum(value, more) if value else more
 
     def cast(self, value: str, kind: TensorType) -> str:
         """`value` with another element type."""
