@@ -9,16 +9,20 @@ from functools import cache
 # name -> (kind, bits). Kinds: f (IEEE-like float), i (signed), u (unsigned), b (bool).
 SCALARS: dict[str, tuple[str, int]] = {
     "f64": ("f", 64), "f32": ("f", 32), "tf32": ("f", 32), "f16": ("f", 16), "bf16": ("f", 16),
-    "f8e4m3": ("f", 8), "f8e5m2": ("f", 8),
-    "i64": ("i", 64), "i32": ("i", 32), "i16": ("i", 16), "i8": ("i", 8), "i4": ("i", 4),
-    "u64": ("u", 64), "u32": ("u", 32), "u16": ("u", 16), "u8": ("u", 8), "u4": ("u", 4),
+    "f8e4m3": ("f", 8), "f8e5m2": ("f", 8), "f8e4m3fnuz": ("f", 8), "f8e5m2fnuz": ("f", 8),
+    "f8e8m0": ("f", 8), "f4e2m1": ("f", 4),
+    "i64": ("i", 64), "i32": ("i", 32), "i16": ("i", 16), "i8": ("i", 8), "i4": ("i", 4), "i2": ("i", 2),
+    "u64": ("u", 64), "u32": ("u", 32), "u16": ("u", 16), "u8": ("u", 8), "u4": ("u", 4), "u2": ("u", 2),
     "bool": ("b", 8),
 }  # fmt: skip
 
 
+_STORED = frozenset({"f8e4m3fnuz", "f8e5m2fnuz", "f8e8m0", "f4e2m1", "i4", "u4", "i2", "u2"})
+
+
 @dataclass(frozen=True, slots=True)
 class DType:
-    """An element type with a lane count; `i4` and `u4` are packed two to a byte.
+    """An element type with a lane count; elements of fewer than 8 bits are packed, the first one lowest.
 
     `tf32` is f32 with ten bits of fraction, in the memory of an f32.
     """
@@ -42,12 +46,17 @@ class DType:
 
     @property
     def bytes(self) -> int:
-        """Bytes of one whole value; packed 4-bit types round up."""
+        """Bytes of one whole value; packed types round up."""
         return (self.bits * self.lanes + 7) // 8
 
     @property
     def is_float(self) -> bool:
         return SCALARS[self.name][0] == "f"
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether elements are moved and converted only, and computed with in other types."""
+        return self.name in _STORED
 
     @property
     def is_int(self) -> bool:
@@ -77,7 +86,7 @@ def dtype(name: str, lanes: int = 1) -> DType:
     return DType(name, lanes)
 
 
-_TEXT = re.compile(r"(bool|bf16|tf32|f8e4m3|f8e5m2|[fiu]\d+?)(?:x(\d+))?")
+_TEXT = re.compile(r"(bool|bf16|tf32|f8e4m3fnuz|f8e5m2fnuz|f8e4m3|f8e5m2|f8e8m0|f4e2m1|[fiu]\d+?)(?:x(\d+))?")
 
 
 def parse_dtype(text: str) -> DType:

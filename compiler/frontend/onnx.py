@@ -32,7 +32,7 @@ from compiler.frontend.sequences import ON_ANY_ITEM, SEQUENCES
 from compiler.frontend.shapes import Bind, input_types
 from compiler.frontend.signatures import apply_signature, computed_at_run
 from compiler.frontend.subgraphs import count_nodes, in_order, reads, texts, wanted_names
-from compiler.frontend.tensors import LIMIT_BYTES, element_type, tensor_array
+from compiler.frontend.tensors import LIMIT_BYTES, check_stored_types, element_type, tensor_array
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import to_numpy
 from compiler.graph.edit import Editor
@@ -273,6 +273,8 @@ class _Importer:
         self, op: Op, opset: int, given: OnnxNode, item: onnx.NodeProto, name: str
     ) -> tuple[Value, ...]:
         """The values of a node whose operator has a record."""
+        kinds = [None if value is None else value.type.dtype for value in given.inputs]
+        check_stored_types(schema_of(op.name, op.domain, opset), kinds)
         self.editor.origin = (*self.inside, name)
         computed = computed_at_run(self.editor, op, opset, given)
         if computed is not None:

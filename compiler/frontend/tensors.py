@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,18 @@ from onnx import TensorProto, numpy_helper
 from compiler.core.diagnostics import BadInputError
 from compiler.core.types import DType, dtype
 from compiler.frontend.external import ExternalData
-from compiler.graph.dtypes import Array, from_numpy, to_numpy
+from compiler.graph.dtypes import Array, from_numpy, to_numpy, unpacked_array
+from compiler.graph.op import InvalidError
 
 _TYPES: dict[int, str] = {
     TensorProto.FLOAT: "f32", TensorProto.DOUBLE: "f64", TensorProto.FLOAT16: "f16",
     TensorProto.BFLOAT16: "bf16", TensorProto.FLOAT8E4M3FN: "f8e4m3", TensorProto.FLOAT8E5M2: "f8e5m2",
+    TensorProto.FLOAT8E4M3FNUZ: "f8e4m3fnuz", TensorProto.FLOAT8E5M2FNUZ: "f8e5m2fnuz",
+    TensorProto.FLOAT8E8M0: "f8e8m0", TensorProto.FLOAT4E2M1: "f4e2m1",
     TensorProto.INT64: "i64", TensorProto.INT32: "i32", TensorProto.INT16: "i16", TensorProto.INT8: "i8",
     TensorProto.UINT64: "u64", TensorProto.UINT32: "u32", TensorProto.UINT16: "u16", TensorProto.UINT8: "u8",
-    TensorProto.INT4: "i4", TensorProto.UINT4: "u4", TensorProto.BOOL: "bool",
+    TensorProto.INT4: "i4", TensorProto.UINT4: "u4", TensorProto.INT2: "i2", TensorProto.UINT2: "u2",
+    TensorProto.BOOL: "bool",
 }  # fmt: skip
 _CODES = {name: code for code, name in _TYPES.items()}
 
@@ -39,6 +44,19 @@ def element_type(code: int) -> DType:
 def element_code(kind: DType) -> int:
     """ONNX's number for an element type of ours."""
     return _CODES[kind.name]
+
+
+def check_stored_types(schema: onnx.defs.OpSchema | None, kinds: Sequence[DType | None]) -> None:
+    """Raise InvalidError for an operand of a type that is stored only, where ONNX does not allow it."""
+    for number, kind in enumerate(kinds):
+        if schema is None or kind is None or not kind.is_stored:
+            continue
+        allowed = schema.inputs[min(number, len(schema.inputs) - 1)].types
+        name = TensorProto.DataType.Name(_CODES[kind.name]).lower()
+        if f"tensor({name})" not in allowed:
+            raise InvalidError(
+                f"input {number} is {name}, which {schema.name} of opset {schema.since_version} does not take"
+            )
 
 
 def tensor_array(tensor: onnx.TensorProto, external: ExternalData) -> Array:
@@ -66,11 +84,7 @@ def _external(
     tensor: onnx.TensorProto, name: str, shape: tuple[int, ...], kind: DType, external: ExternalData
 ) -> Array:
     facts = {entry.key: entry.value for entry in tensor.external_data}
-    if kind.bits < 8:
-        raise BadInputError(
-            f"tensor {name!r} cannot be used", why=f"external data of {kind} is not supported"
-        )
-    size = math.prod(shape) * kind.bytes
+    size = (math.prod(shape) * kind.bits + 7) // 8
     offset, length = _number(facts, "offset", 0, name), _number(facts, "length", size, name)
     if length != size:
         raise BadInputError(
@@ -78,6 +92,8 @@ def _external(
             why=f"{length} bytes for {kind}{list(shape)} = {size}",
         )
     data = external.read(facts.get("location", ""), offset, size, name)
+    if kind.bits < 8:
+        return unpacked_array(np.frombuffer(data, np.uint8), kind, shape)
     stored: np.dtype[Any] = to_numpy(kind)
     return np.frombuffer(data, stored).reshape(shape) if size else np.zeros(shape, stored)
 

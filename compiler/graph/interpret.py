@@ -8,7 +8,7 @@ import numpy as np
 
 from compiler.core.diagnostics import InternalError, UsageError
 from compiler.graph.attrs import Attrs
-from compiler.graph.dtypes import Array, to_numpy
+from compiler.graph.dtypes import Array, from_numpy, packed_array, stored_array, to_numpy, unpacked_array
 from compiler.graph.ir import Graph, TensorType, Value
 from compiler.graph.op import Op
 
@@ -37,8 +37,8 @@ def evaluate(
     inputs that do not fit.
     """
     held = dict(graph.constants)
-    for value, name in zip(graph.inputs, graph.input_names, strict=True):
-        held[value] = _checked_input(name, value.type, inputs)
+    for value, kind, name in zip(graph.inputs, graph.input_types, graph.input_names, strict=True):
+        held[value] = _in_memory(_checked_input(name, kind, inputs), value.type)
     last = {value: item for item in graph.nodes for value in item.inputs}
     kept = set(graph.outputs) | set(graph.constants)
     for item in graph.nodes:
@@ -51,8 +51,28 @@ def evaluate(
         for value in set(item.inputs):
             if last[value] is item and value not in kept:
                 del held[value]
-    pairs = zip(graph.output_names, graph.outputs, strict=True)
-    return {name: np.ascontiguousarray(held[value]).reshape(value.type.shape) for name, value in pairs}
+    found = zip(graph.output_names, graph.outputs, graph.output_types, strict=True)
+    return {name: _from_memory(np.ascontiguousarray(held[value]), kind) for name, value, kind in found}
+
+
+def _in_memory(array: Array, kind: TensorType) -> Array:
+    """An input as it lies in memory: packed, where its elements have fewer than 8 bits."""
+    if array.dtype == to_numpy(kind.dtype):
+        return array
+    if from_numpy(array.dtype).bits < _BYTE:
+        return packed_array(array).reshape(kind.shape)
+    return stored_array(array)
+
+
+def _from_memory(array: Array, kind: TensorType) -> Array:
+    if array.dtype == to_numpy(kind.dtype):
+        return array.reshape(kind.shape)
+    if kind.dtype.bits < _BYTE:
+        return unpacked_array(array, kind.dtype, kind.shape)
+    return array.view(to_numpy(kind.dtype)).reshape(kind.shape)
+
+
+_BYTE = 8
 
 
 def _checked_input(name: str, kind: TensorType, inputs: Mapping[str, Array]) -> Array:

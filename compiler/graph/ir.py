@@ -120,6 +120,7 @@ class Graph:
 
     `input_names` and `output_names` are the model's names, in order; two outputs may be the same value.
     With a `batch` everything but constants is of one sample; the model does the same with each of them.
+    declared: types of inputs and outputs as the model has them, where they lie in memory as other ones.
 
     The last `checks` outputs are no results of the model: each is one i32 that is 0 where the inputs ask for
     something that was not compiled, and its name is what the user is told then.
@@ -133,11 +134,22 @@ class Graph:
     output_names: tuple[str, ...]
     batch: Batch | None = None
     checks: int = 0
+    declared: tuple[tuple[TensorType, ...], tuple[TensorType, ...]] | None = None
 
     @property
     def results(self) -> tuple[Value, ...]:
         """The outputs of the model."""
         return self.outputs[: len(self.outputs) - self.checks]
+
+    @property
+    def input_types(self) -> tuple[TensorType, ...]:
+        """Types of the inputs as the model declares them."""
+        return self.declared[0] if self.declared else tuple(value.type for value in self.inputs)
+
+    @property
+    def output_types(self) -> tuple[TensorType, ...]:
+        """Types of the outputs as the model declares them."""
+        return self.declared[1] if self.declared else tuple(value.type for value in self.outputs)
 
     @cached_property
     def producers(self) -> Mapping[Value, Node]:
@@ -178,10 +190,14 @@ class Graph:
         nodes: Sequence[Node] | None = None,
         outputs: Sequence[Value] | None = None,
         constants: Mapping[Value, Array] | None = None,
+        inputs: Sequence[Value] | None = None,
+        declared: tuple[tuple[TensorType, ...], tuple[TensorType, ...]] | None = None,
     ) -> Graph:
         """A copy with some fields changed."""
         return replace(
             self,
+            inputs=self.inputs if inputs is None else tuple(inputs),
+            declared=declared or self.declared,
             nodes=self.nodes if nodes is None else tuple(nodes),
             outputs=self.outputs if outputs is None else tuple(outputs),
             constants=self.constants if constants is None else constants,

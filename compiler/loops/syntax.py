@@ -34,4 +34,6 @@ CALLED_BINARY = ("min", "max", "truncdiv", "truncmod")
 """Binary operations written as calls."""
 
 NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
-DTYPE = re.compile(r"(?:bool|bf16|tf32|f8e4m3|f8e5m2|f16|f32|f64|[iu](?:4|8|16|32|64))(?:x[1-9]\d*)?")
+DTYPE = re.compile(
+    r"(?:bool|bf16|tf32|f8e[45]m[23](?:fnuz)?|f8e8m0|f4e2m1|f16|f32|f64|[iu](?:2|4|8|16|32|64))(?:x[1-9]\d*)?"
+)

@@ -248,6 +248,8 @@ class Expressions:
     def _call(self, expr: Call) -> str:
         if expr.name in ("min", "max"):
             return self._extremum(Binary(expr.name, expr.args[0], expr.args[1]))
+        if expr.name == "bitcast":
+            return f"{self.words.typed('bitcast', expr.dtype)}({self(expr.args[0])})"
         operand = self.as_in_memory if expr.name in self.words.helpers else self
         args = ", ".join(operand(item) for item in expr.args)
         return f"{self.words.math(expr.name)}({args})"

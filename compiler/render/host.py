@@ -12,7 +12,11 @@ from enum import IntEnum
 from compiler.core.types import DType
 
 PLAN_VERSION = 5
-_DLPACK_CODES = {"i": 0, "u": 1, "f": 2, "bf": 4, "b": 6}
+_DLPACK_CODES = {
+    "i": 0, "u": 1, "f": 2, "b": 6, "bf16": 4, "f8e4m3": 10, "f8e4m3fnuz": 11, "f8e5m2": 12, "f8e5m2fnuz": 13,
+    "f8e8m0": 14, "f4e2m1": 17,
+}  # fmt: skip
+"""By the name of a type, else by its first letter."""
 
 
 class ArgKind(IntEnum):
@@ -218,8 +222,7 @@ def _steps(plan: HostPlan) -> list[str]:
 
 
 def _dlpack(kind: DType) -> tuple[int, int]:
-    name = "bf" if kind.name == "bf16" else kind.name.rstrip("0123456789")
-    return _DLPACK_CODES["b" if kind.is_bool else name[:2] if name == "bf" else name[0]], kind.bits
+    return _DLPACK_CODES.get(kind.name, _DLPACK_CODES[kind.name[0]]), kind.bits
 
 
 def _table(kind: str, name: str, rows: Sequence[str]) -> list[str]:

@@ -85,6 +85,8 @@ def _math(name: str) -> str:
 
 def _typed(name: str, kind: DType) -> str:
     kind = computed(kind)
+    if name == "bitcast":
+        return f"as_{_MEMORY[kind.name] if kind.lanes == 1 else _vector(kind)}"
     return f"tk_{name}_{_MEMORY[kind.name] if kind.lanes == 1 else _vector(kind)}"
 
 

@@ -26,9 +26,11 @@ from compiler.runtime.streams import stream_option
 from compiler.runtime.tensors import (
     Array,
     DeviceTensor,
+    PackedArray,
     TensorArray,
     aligned_empty,
     as_input,
+    in_memory,
     lies_on_device,
     numpy_dtype,
     pick,
@@ -254,8 +256,11 @@ class BoundRun:
         outputs: Sequence[Array | DeviceTensor],
     ) -> None:
         self.context = context
-        self._inputs = TensorArray(inputs)
-        self._outputs = TensorArray(outputs)
+        given, made = [in_memory(one) for one in inputs], [in_memory(one) for one in outputs]
+        self._packed = tuple(one for one in given if isinstance(one, PackedArray))
+        self._unpacked = tuple(one for one in made if isinstance(one, PackedArray))
+        self._inputs = TensorArray(given)
+        self._outputs = TensorArray(made)
         self._arrays = list(outputs)
         self._api = context._api  # noqa: SLF001 - two halves of one object
         self._arguments = (
@@ -270,18 +275,26 @@ class BoundRun:
     def run(self) -> None:
         """One inference into the bound outputs; errors as `Context.run`."""
         self.context.check_open()
+        for one in self._packed:
+            one.pack()
         status = self._call(*self._arguments)
         if status != 0:
             self._fail(status)
+        for one in self._unpacked:
+            one.unpack()
 
     def profile(self) -> tuple[StepTime, ...]:
         """As `run`, with the time of each step."""
         self.context.check_open()
         count = ctypes.c_int32(0)
         profile = self._api.context_profile
+        for one in self._packed:
+            one.pack()
         self._fail(profile(*self._arguments, None, ctypes.byref(count)))
         times = (abi.TkStepTime * max(1, count.value))()
         self._fail(profile(*self._arguments, times, ctypes.byref(count)))
+        for held in self._unpacked:
+            held.unpack()
         return tuple(StepTime(one.kernel, one.nanoseconds) for one in times[: count.value])
 
     def outputs(self) -> dict[str, Array]:

@@ -12,6 +12,13 @@ from typing import Protocol, cast
 from compiler.runtime.abi import DLDataType, TkTensorInfo
 
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}
+_NAMES = {
+    6: "bool", 10: "float8_e4m3fn", 11: "float8_e4m3fnuz", 12: "float8_e5m2", 13: "float8_e5m2fnuz",
+    14: "float8_e8m0fnu", 17: "float4_e2m1fn",
+}  # fmt: skip
+"""Types of which there is one of each code."""
+SMALL = frozenset({"float4_e2m1fn", "int4", "uint4", "int2", "uint2"})
+"""Types of fewer than 8 bits: packed in memory of a model, in numpy one element to a byte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +39,10 @@ class SymbolicDim:
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """An input or output of a model. `dtype` is a numpy name such as `float32`; `nbytes` the largest size."""
+    """An input or output of a model; `nbytes` is its largest size.
+
+    `dtype` is a name of numpy or ml_dtypes such as `float32` or `float8_e4m3fn`.
+    """
 
     name: str
     dtype: str
@@ -61,9 +71,9 @@ class TensorSpec:
 
 
 def dtype_name(dtype: DLDataType) -> str:
-    """The numpy name of a DLPack element type."""
-    if dtype.code == 6:
-        return "bool"
+    """The numpy name of a DLPack element type, or that in ml_dtypes where numpy has none."""
+    if dtype.code in _NAMES:
+        return _NAMES[dtype.code]
     return f"{_KINDS.get(dtype.code, 'unknown')}{dtype.bits}"
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from compiler.core.diagnostics import BadInputError, HostError, did_you_mean
 from compiler.runtime.abi import CPU, DLTensor
-from compiler.runtime.specs import TensorSpec
+from compiler.runtime.specs import SMALL, TensorSpec
 
 Array = NDArray[Any]
 
@@ -24,9 +24,9 @@ _ALIGNMENT = 64
 @cache
 def numpy_dtype(name: str) -> np.dtype[Any]:
     """The numpy dtype of a name; raises HostError where numpy needs a package for it that is missing."""
-    if name.startswith("bfloat"):
+    if name in _SMALL_TYPES:
         try:
-            import ml_dtypes  # adds bfloat16 to numpy; needed for such models only
+            import ml_dtypes  # adds small types to numpy; needed for such models only
         except ImportError as error:
             raise HostError(f"numpy knows no {name}", hint="pip install ml_dtypes") from error
         dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
@@ -149,7 +149,7 @@ class TensorArray:
 
     __slots__ = ("_arrays", "_shapes", "count", "tensors")
 
-    def __init__(self, arrays: Sequence[Array | DeviceTensor]) -> None:
+    def __init__(self, arrays: Sequence[Array | DeviceTensor | PackedArray]) -> None:
         self.count = len(arrays)
         self._arrays = tuple(arrays)
         extents = [extent for array in arrays for extent in array.shape]
@@ -163,7 +163,8 @@ class TensorArray:
                 self.tensors[index].shape = ctypes.cast(shape, ctypes.POINTER(ctypes.c_int64))
             else:
                 code, bits = _dlpack_dtype(array.dtype)
-                values = (_address_of(array), CPU, 0, array.ndim, code, bits, 1, shape, 0, 0)
+                held = array.memory if isinstance(array, PackedArray) else array
+                values = (_address_of(held), CPU, 0, len(array.shape), code, bits, 1, shape, 0, 0)
                 _DLTENSOR.pack_into(self.tensors, place, *values)
             shape += 8 * len(array.shape)
 
@@ -171,6 +172,69 @@ class TensorArray:
 @cache
 def _dlpack_dtype(dtype: np.dtype[Any]) -> tuple[int, int]:
     """DLPack's code and bits of a numpy dtype; an unknown one becomes an opaque type that no model has."""
+    if dtype.name in _SMALL_TYPES:
+        return _SMALL_TYPES[dtype.name]
     codes = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}
-    code = 4 if dtype.name.startswith("bfloat") else codes.get(dtype.kind, 3)
-    return code, min(255, dtype.itemsize * 8)
+    return codes.get(dtype.kind, 3), min(255, dtype.itemsize * 8)
+
+
+_SMALL_TYPES = {
+    "bfloat16": (4, 16), "float8_e4m3fn": (10, 8), "float8_e4m3fnuz": (11, 8), "float8_e5m2": (12, 8),
+    "float8_e5m2fnuz": (13, 8), "float8_e8m0fnu": (14, 8), "float4_e2m1fn": (17, 4),
+    "int4": (0, 4), "uint4": (1, 4), "int2": (0, 2), "uint2": (1, 2),
+}  # fmt: skip
+"""DLPack's code and bits of what ml_dtypes adds to numpy."""
+
+
+# ---------------------------------------------------------------- several elements to a byte
+
+
+class PackedArray:
+    """An array of elements of fewer than 8 bits beside memory that holds them packed, as a model takes them.
+
+    The first element lies in the lowest bits of a byte.
+    """
+
+    __slots__ = ("_bits", "array", "memory")
+
+    def __init__(self, array: Array) -> None:
+        self.array = array
+        self._bits = _SMALL_TYPES[array.dtype.name][1]
+        self.memory = np.zeros(-(-array.size * self._bits // 8), np.uint8)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of the array."""
+        return self.array.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of the array's elements."""
+        return self.array.dtype
+
+    @property
+    def _shifts(self) -> Array:
+        return np.arange(0, 8, self._bits, dtype=np.uint8)
+
+    def pack(self) -> None:
+        """From the array to the memory."""
+        codes = self.array.reshape(-1).view(np.uint8) & ((1 << self._bits) - 1)
+        rows = np.pad(codes, (0, -codes.size % self._shifts.size)).reshape(-1, self._shifts.size)
+        self.memory[:] = np.bitwise_or.reduce(rows << self._shifts, axis=1, dtype=np.uint8)
+
+    def unpack(self) -> None:
+        """From the memory to the array."""
+        codes = (self.memory[:, None] >> self._shifts).reshape(-1)[: self.array.size] & (
+            (1 << self._bits) - 1
+        )
+        if self.array.dtype.name.startswith("int"):  # the sign goes into the unused bits
+            half = np.uint8(1 << (self._bits - 1))
+            codes = (codes ^ half) - half
+        self.array.reshape(-1).view(np.uint8)[:] = codes
+
+
+def in_memory(array: Array | DeviceTensor) -> Array | DeviceTensor | PackedArray:
+    """What a model is given for an array: itself, but for elements of fewer than 8 bits."""
+    if isinstance(array, DeviceTensor) or array.dtype.name not in SMALL:
+        return array
+    return PackedArray(array)

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from compiler.core.files import sha256_bytes, sha256_file
-from compiler.graph.ir import Graph, Value
+from compiler.graph.ir import Graph, TensorType
 from compiler.loops.text import print_func
 from compiler.render.device import Launch
 from compiler.render.host import HostPlan
@@ -40,8 +40,8 @@ def model_manifest(
         "model_sha256": sha256_file(job.model),
         "toolchain": images.toolchain,
         "environment": dict(sorted(job.options.environment.items())),
-        "inputs": [_tensor(graph, n, v) for n, v in zip(graph.input_names, graph.inputs, strict=True)],
-        "outputs": [_tensor(graph, n, v) for n, v in zip(graph.output_names, graph.results, strict=False)],
+        "inputs": _tensors(graph, graph.input_names, graph.input_types),
+        "outputs": _tensors(graph, graph.output_names[: len(graph.results)], graph.output_types),
         "checks": graph.output_names[len(graph.results) :],
         "batch": asdict(graph.batch) if graph.batch is not None else None,
         "arena_bytes": plan.arena_bytes,
@@ -61,11 +61,13 @@ def model_manifest(
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _tensor(graph: Graph, name: str, value: Value) -> dict[str, Any]:
-    """With the name of its free dimension, if it has one."""
+def _tensors(graph: Graph, names: Sequence[str], kinds: Sequence[TensorType]) -> list[dict[str, Any]]:
+    """With the name of the free dimension, if there is one."""
     first = () if graph.batch is None else (graph.batch.name,)
-    shape = [*first, *value.type.shape[len(first) :]]
-    return {"name": name, "dtype": str(value.type.dtype), "shape": shape}
+    return [
+        {"name": name, "dtype": str(kind.dtype), "shape": [*first, *kind.shape[len(first) :]]}
+        for name, kind in zip(names, kinds, strict=False)
+    ]
 
 
 def _kernel(kernel: Kernel, steps: Sequence[Step]) -> dict[str, Any]:

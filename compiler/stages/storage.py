@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compiler.graph.convert import LaidOut
-from compiler.graph.ir import Batch, Graph, Value
+from compiler.graph.ir import Batch, Graph, TensorType, Value
 from compiler.graph.memory import NO_MEMORY, Lifetime, MemoryPlan, plan_memory
 from compiler.render.host import ArgKind, HostPlan, PlanArg, PlanDim, PlanStep, PlanSymbol, PlanTensor
 from compiler.stages.constants import ConstantPool
@@ -116,8 +116,8 @@ def plan_model(
         args[first_output:first_output] = storage.workspace[number]
         plan_steps.append(PlanStep(kernel.number, tuple(args), kernel.number))
     plan = HostPlan(
-        inputs=tuple(_tensor(value, graph.batch) for value in graph.inputs),
-        outputs=tuple(_tensor(value, graph.batch) for value in graph.outputs),
+        inputs=tuple(_tensor(kind, graph.batch) for kind in graph.input_types),
+        outputs=tuple(_tensor(kind, graph.batch) for kind in graph.output_types),
         steps=tuple(plan_steps),
         arena_bytes=storage.plan.bytes,
         sample_bytes=storage.samples.bytes,
@@ -144,9 +144,9 @@ def _arg(number: int, value: Value, kernel: Kernel, storage: Storage, constants:
     return found or PlanArg(ArgKind.CONST, 0, constants.offset(value, kernel.maps(number)))
 
 
-def _tensor(value: Value, batch: Batch | None) -> PlanTensor:
-    fixed = tuple(PlanDim(extent) for extent in value.type.shape)
-    return PlanTensor(value.type.dtype, fixed if batch is None else (PlanDim(0, _BATCH), *fixed[1:]))
+def _tensor(kind: TensorType, batch: Batch | None) -> PlanTensor:
+    fixed = tuple(PlanDim(extent) for extent in kind.shape)
+    return PlanTensor(kind.dtype, fixed if batch is None else (PlanDim(0, _BATCH), *fixed[1:]))
 
 
 _BATCH = 0

@@ -22,7 +22,7 @@ from compiler.runtime.abi import DLDataType
 from compiler.runtime.elf import machine_of
 from compiler.runtime.library import INCLUDE, headers_digest
 from compiler.runtime.manifest import manifest_of
-from compiler.runtime.specs import TensorSpec, dtype_name
+from compiler.runtime.specs import SMALL, TensorSpec, dtype_name
 from compiler.runtime.tensors import Array, as_input, numpy_dtype
 from compiler.targets.toolchain import Cxx, find_cxx
 
@@ -158,5 +158,9 @@ def _lines(described: list[str], kind: str) -> list[list[int]]:
 def _spec(name: str, numbers: list[int]) -> TensorSpec:
     code, bits, *shape = numbers
     dtype = dtype_name(DLDataType(code, bits, 1))
+    if dtype in SMALL:
+        raise HostError(
+            f"{name!r} holds {dtype}, which is not known in an emulator", hint="verify on such a machine"
+        )
     size = int(np.prod(shape, dtype=np.int64)) * numpy_dtype(dtype).itemsize
     return TensorSpec(name, dtype, tuple(shape), size)

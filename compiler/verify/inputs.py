@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
-from compiler.runtime.specs import SymbolicDim, TensorSpec
-from compiler.runtime.tensors import Array, numpy_dtype
+from compiler.runtime.specs import SMALL, SymbolicDim, TensorSpec
+from compiler.runtime.tensors import Array, PackedArray, numpy_dtype
 
 
 def read_feeds(
@@ -144,6 +144,11 @@ def _read_raw(path: Path, spec: TensorSpec) -> Array:
             why=f"it has {len(data)} bytes; {spec.dtype} of {_dims(spec.largest_shape)} takes {spec.nbytes}",
         )
     dtype = numpy_dtype(spec.dtype)
+    if spec.dtype in SMALL:
+        packed = PackedArray(np.empty(spec.largest_shape, dtype))
+        packed.memory[:] = np.frombuffer(data, np.uint8)
+        packed.unpack()
+        return packed.array
     return np.frombuffer(data, dtype.newbyteorder("<")).astype(dtype).reshape(spec.largest_shape)
 
 

@@ -11,6 +11,7 @@ from tests.support.op_case import Case, bools, f32, floats, i64, ints, scalar
 from tests.support.op_cases_indexing import indexed
 from tests.support.op_cases_recurrent import recurrent
 from tests.support.op_cases_spatial import spatial
+from tests.support.op_cases_types import cases as types
 
 X = floats(2, 3, 5)
 POSITIVE = floats(2, 3, 5, low=0.1, high=3)
@@ -360,5 +361,5 @@ def sources() -> Iterator[Case]:
 CASES = [
     *elementwise(), *movement(), *indexing(), *resizing(), *reductions(), *pooling(), *normalisation(),
     *linear(), *transposed(), *sources(), *functions(), *bits(), *spatial(), *indexed(),
-    *recurrent(),
+    *recurrent(), *types(),
 ]  # fmt: skip

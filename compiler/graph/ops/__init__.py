@@ -8,6 +8,7 @@ from types import MappingProxyType
 from compiler.graph.op import Op
 from compiler.graph.ops import (
     bits,
+    casting,
     conditional,
     einsum,
     elementwise,
@@ -40,6 +41,7 @@ FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
     {
         "elementwise": elementwise.OPS,
         "conditional": conditional.OPS,
+        "casting": casting.OPS,
         "bits": bits.OPS,
         "movement": movement.OPS,
         "indexing": indexing.OPS,

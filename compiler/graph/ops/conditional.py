@@ -1,4 +1,4 @@
-"""Operators that are elementwise, with operands or types of their own: Pow, Mod, Where, Cast, Clip."""
+"""Operators that are elementwise, with operands or types of their own: Pow, Mod, Where, Clip."""
 
 from __future__ import annotations
 
@@ -26,7 +26,6 @@ from compiler.graph.op import (
     Types,
     Values,
     broadcast_shape,
-    no_change,
     same_dtype,
 )
 from compiler.graph.ops.elementwise import (
@@ -40,7 +39,6 @@ from compiler.graph.ops.elementwise import (
 )
 from compiler.loops.build import Builder
 from compiler.loops.ir import Binary, Buffer, Expr, Select, call, const, maximum, minimum
-from compiler.loops.ir import Cast as CastExpr
 
 
 def _power_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
@@ -144,48 +142,6 @@ WHERE = Op(
 )  # fmt: skip
 
 
-def _cast_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
-    return (types[0].with_dtype(attrs.dtype("to")),)
-
-
-def _cast_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
-    target = attrs.dtype("to")
-    with np.errstate(all="ignore"):
-        if target.is_bool:
-            return (arrays[0] != 0,)
-        return (arrays[0].astype(to_numpy(target)),)
-
-
-def _cast(a: Attrs, x: Expr) -> Expr:
-    target = a.dtype("to")
-    if target == x.dtype:
-        return x
-    if target.is_bool:
-        return x.ne(0)
-    if x.dtype.is_bool:
-        return Select(x, const(1, target), const(0, target))
-    return CastExpr(target, x)
-
-
-CAST = Op(
-    "Cast", Kind.INJECTIVE, _cast_infer, _cast_reference, (1, 1),
-    (Signature(6, {"to": None}, ignored=frozenset({"saturate", "round_mode"})),),
-    forms={"direct": elementwise_form("Cast", _cast)}, expand=no_change, elementwise=True, sign=Sign.KEEPS,
-)  # fmt: skip
-
-
-def _cast_like(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
-    return inputs[:1], {"to": inputs[1].type.dtype}
-
-
-CAST_LIKE = Op(
-    "CastLike", Kind.INJECTIVE, _cast_infer, _cast_reference, (1, 1),
-    (Signature(15, ignored=frozenset({"saturate", "round_mode"}), adapt=_cast_like),),
-    forms={"direct": elementwise_form("CastLike", _cast)}, elementwise=True, sign=Sign.KEEPS,
-    expand=lambda e, item: (e.emit("Cast", item.inputs[0], to=item.attrs.dtype("to")),),
-)  # fmt: skip
-
-
 def _clip_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     check_kind("Clip", types[0].dtype, FLOATS + INTS)
     same_dtype(types)
@@ -273,4 +229,4 @@ CLIP = Op(
     flops=lambda info: 2 * info.out_types[0].size,
 )  # fmt: skip
 
-OPS = (POW, MOD, WHERE, CAST, CAST_LIKE, CLIP)
+OPS = (POW, MOD, WHERE, CLIP)

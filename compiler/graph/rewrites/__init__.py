@@ -21,12 +21,14 @@ from compiler.graph.rewrites.separate_outputs import separate_outputs
 from compiler.graph.rewrites.share_common import share_common
 from compiler.graph.rewrites.simplify_reshapes import simplify_reshapes
 from compiler.graph.rewrites.sink_shuffles import sink_shuffles
+from compiler.graph.rewrites.store_narrow_types import store_narrow_types
 
 PASSES: tuple[Pass[Graph], ...] = (
     Pass("fold-constants", fold_constants),
     Pass("share-common", share_common, optional=True),
     Pass("recognise-norms", recognise_norms, optional=True),
     Pass("canonicalise", canonicalise),
+    Pass("store-narrow-types", store_narrow_types),
     Pass("drop-dead", drop_dead),
     Pass("fold-batchnorm", fold_batchnorm, optional=True),
     Pass("move-slices", move_slices, optional=True),

@@ -11,6 +11,10 @@
  * and subnormal numbers are kept (IEEE 754), unless the context was made with TK_CONTEXT_FLUSH_SUBNORMALS,
  * which treats them as zero (faster where they are frequent). The caller's settings are put back.
  *
+ * Elements of fewer than 8 bits (int4, uint4, int2, uint2, float4_e2m1fn) are packed without gaps over the whole
+ * tensor, the first element in the lowest bits of a byte; the unused bits of the last byte are 0 in outputs and do
+ * not matter in inputs. A tensor of n elements of b bits has (n * b + 7) / 8 bytes.
+ *
  * The major version of the interface is part of every symbol's name. Structures that may grow begin with
  * their size: set `struct_size = sizeof(...)`, zero the rest.
  */
@@ -27,7 +31,20 @@ extern "C" {
 /* The tensor of DLPack 0.x/1.x. Include DLPack's own header before this one to use its definitions. */
 #ifndef DLPACK_DLPACK_H_
 typedef enum { kDLCPU = 1 } DLDeviceType;
-typedef enum { kDLInt = 0, kDLUInt = 1, kDLFloat = 2, kDLBfloat = 4, kDLComplex = 5, kDLBool = 6 } DLDataTypeCode;
+typedef enum {
+  kDLInt = 0,
+  kDLUInt = 1,
+  kDLFloat = 2,
+  kDLBfloat = 4,
+  kDLComplex = 5,
+  kDLBool = 6,
+  kDLFloat8_e4m3fn = 10,
+  kDLFloat8_e4m3fnuz = 11,
+  kDLFloat8_e5m2 = 12,
+  kDLFloat8_e5m2fnuz = 13,
+  kDLFloat8_e8m0fnu = 14,
+  kDLFloat4_e2m1fn = 17
+} DLDataTypeCode;
 typedef struct {
   int32_t device_type;
   int32_t device_id;

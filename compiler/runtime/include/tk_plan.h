@@ -94,7 +94,7 @@ typedef struct tk_symbol {
   int64_t min, max, divisor;
 } tk_symbol;
 
-/* dtype as in DLPack: code 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool; bits per element; lanes 1.
+/* dtype as in DLPack: code 0 int, 1 uint, 2 float, 4 bfloat, 5 complex, 6 bool, 10 to 17 small floats; bits per element; lanes 1.
  * Memory is dense and row-major. */
 typedef struct tk_plan_tensor {
   uint8_t dtype_code;

@@ -32,7 +32,13 @@ class Text {
 
 void add_dtype(Text *text, DLDataType dtype) {
   static const char *const kKinds[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
-  if (dtype.code >= sizeof kKinds / sizeof kKinds[0])
+  // DLPack's codes 10 to 17, as numbers: its own header may be one that does not have them yet.
+  static const char *const kSmall[] = {"float8_e4m3fn",   "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+                                       "float8_e8m0fnu", nullptr,           nullptr,       "float4_e2m1fn"};
+  const char *const small = dtype.code >= 10 && dtype.code <= 17 ? kSmall[dtype.code - 10] : nullptr;
+  if (small != nullptr)
+    text->add("%s", small);
+  else if (dtype.code >= sizeof kKinds / sizeof kKinds[0])
     text->add("dtype(%d:%d)", dtype.code, dtype.bits);
   else if (dtype.code == kDLBool && dtype.bits == 8)
     text->add("bool");

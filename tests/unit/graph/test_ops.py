@@ -41,6 +41,8 @@ def test_record_means_what_its_oracle_computes(case: Case, tmp_path: Path) -> No
 
 
 def check_forms(item: Node, case: Case) -> None:
+    if any(value.type.dtype.is_stored for value in (*item.inputs, *item.outputs)):
+        return  # in canonical form there are bytes instead
     rng = np.random.default_rng(1)
     arrays = [random_like(value.type, rng, item) for value in item.inputs]
     if item.op.flops(item.info) > LOOP_ELEMENTS:

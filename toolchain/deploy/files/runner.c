@@ -67,7 +67,7 @@ static void *room(size_t bytes) {
 
 static size_t element_bytes(DLDataType dtype) { return ((size_t)dtype.bits * dtype.lanes + 7) / 8; }
 
-/* What numpy calls an element type in a file; bfloat16, which it does not know, is stored as its bits. */
+/* What numpy calls an element type in a file; bfloat16 and floats of 8 bits, which it does not know, as their bits. */
 static const char *descr_of(DLDataType dtype, char text[16]) {
   const char *kinds = dtype.code == kDLFloat ? "f" : dtype.code == kDLInt ? "i" : dtype.code == kDLBool ? "b" : "u";
   snprintf(text, 16, "%c%s%d", element_bytes(dtype) == 1 ? '|' : '<', kinds, (int)element_bytes(dtype));
@@ -217,6 +217,7 @@ static value *describe(const tk_model_api *tk, const tk_model *model, int is_out
     if ((is_output ? tk->model_output : tk->model_input)(model, i, &one->info)) fail(DEFECT, "%s", tk->last_error());
     if (one->info.rank > MOST_DIMS) fail(DEFECT, "a tensor has more than %d dimensions", MOST_DIMS);
     if (element_bytes(one->info.dtype) > 8) fail(DEFECT, "elements of more than 8 bytes are not known here");
+    if (one->info.dtype.bits < 8) fail(BAD_INPUT, "elements of %d bits are not known here", one->info.dtype.bits);
     one->name = one->info.name;
     /* An open dimension has its smallest extent, as long as no file says otherwise. */
     for (int d = 0; d < one->info.rank; ++d) one->shape[d] = one->info.dims[d].min;
