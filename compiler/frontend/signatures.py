@@ -27,10 +27,10 @@ def apply_signature(op: Op, opset: int, node: OnnxNode) -> tuple[tuple[Value, ..
 
 
 def computed_at_run(e: Emitter, op: Op, opset: int, node: OnnxNode) -> Checked | None:
-    """What computes a node that has inputs whose content must be known and is not; None for any other."""
+    """What computes a node whose shapes depend on operands that are not known; None for any other."""
     signature = _signature(op, opset)
     unknown = [n for n in signature.known if node.has(n) and node.known_at(n) is None]
-    if signature.at_run is None or not unknown:
+    if signature.at_run is None or not (unknown or signature.by_data):
         return None
     _check_outputs(signature, node)
     return signature.at_run(e, node, Attrs(_attributes(signature, node.attrs)))

@@ -110,10 +110,10 @@ class Signature:
 
     `attrs`: the attributes that matter, with their defaults (None: no default, left out when not given).
     `known`: inputs whose content must be known at compile time; they become attributes of that name.
-    `at_run`: computes the op from other operators where the content of such inputs is not known: it gets the
-    node and its attributes. `ignored`: attributes that change nothing at inference. `adapt` finishes what a
-    table cannot say: it gets the node, the remaining inputs and the attributes, and returns both. `outputs`:
-    how many may be used.
+    `at_run`: computes the op from other operators where the content of such inputs is not known, and with
+    `by_data` always, as extents depend on what operands hold: it gets the node and its attributes.
+    `ignored`: attributes that change nothing at inference. `adapt` finishes what a table cannot say: it gets
+    the node, the remaining inputs and the attributes, and returns both. `outputs`: how many may be used.
     """
 
     since: int = 1
@@ -124,6 +124,7 @@ class Signature:
     outputs: int = 1
     optional: frozenset[int] = frozenset()
     at_run: AtRun | None = None
+    by_data: bool = False
 
 
 # ---------------------------------------------------------------- the record
@@ -134,6 +135,10 @@ class Emitter(Protocol):
 
     def emit(self, op: str, *inputs: Value, **attrs: AttrValue) -> Value:
         """Add a node and return its first output."""
+        ...
+
+    def emit_all(self, op: Op, inputs: Sequence[Value], attrs: Attrs) -> Values:
+        """Add a node and return all of its outputs."""
         ...
 
     def constant(self, array: Array) -> Value:

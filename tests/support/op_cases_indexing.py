@@ -25,6 +25,7 @@ def indexed() -> Iterator[Case]:
     yield from orders()
     yield from marks()
     yield from labels()
+    yield from found()
 
 
 def scattering() -> Iterator[Case]:
@@ -125,3 +126,31 @@ def labels() -> Iterator[Case]:
         yield Case("Einsum", operands, {"equation": equation}, 12)
     whole = [ints(3, 4, dtype=np.int32), ints(4, 2, dtype=np.int32)]
     yield Case("Einsum", whole, {"equation": "ij,jk->ki"}, 12, label="i32")
+
+
+def found() -> Iterator[Case]:
+    """As many results as there happen to be: of known operands, or as the case declares."""
+    few = np.where(bools(3, 5), floats(3, 5), 0).astype(np.float32)
+    yield Case("NonZero", [few], known=[0])
+    yield Case("Compress", [X, np.array([True, False, True])], {"axis": 1}, 11, known=[0, 1])
+    yield Case("Unique", [ints(3, 4, low=0, high=3)], {}, 11, known=[0], outputs=4)
+
+
+def declared() -> Iterator[Case]:
+    """The same of operands that only a run knows."""
+    few = np.where(bools(3, 17), floats(3, 17), 0).astype(np.float32)
+    yield Case("NonZero", [few])
+    yield Case("NonZero", [np.zeros((2, 3), np.int64)])
+    yield Case("NonZero", [bools(2, 3, 4)])
+    flags = np.array([True, False, True])
+    for axis in (0, 1, -1):
+        yield Case("Compress", [floats(3, 4, 3), flags], {"axis": axis}, 11)
+    yield Case("Compress", [floats(3, 4), bools(11, seed=4)], {}, 11)
+    doubled = np.repeat(ints(3, 6, low=0, high=2), 2, axis=0)[[0, 3, 1, 5, 4, 2]]
+    for is_sorted in (0, 1):
+        yield Case("Unique", [ints(40, low=-6, high=6)], {"sorted": is_sorted}, 11, outputs=4)
+        yield Case("Unique", [floats(3, 4).round()], {"sorted": is_sorted}, 11, outputs=4)
+        for axis in (0, 1, -2):
+            attrs = {"sorted": is_sorted, "axis": axis}
+            yield Case("Unique", [doubled], attrs, 11, outputs=4)
+            yield Case("Unique", [ints(3, 2, 4, low=0, high=2).astype(np.float32)], attrs, 11, outputs=4)

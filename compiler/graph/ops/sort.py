@@ -102,6 +102,9 @@ _FEW = 32
 Before = Callable[[Expr, Expr], Expr]
 """Whether the element at one position of a row must come before that at another one."""
 
+Choose = Callable[[Expr, Expr, Stmt, Stmt], Stmt]
+"""Runs the first statement where what is at one position must come before another, else the second."""
+
 
 def _before(a: Expr, b: Expr, *, largest: bool) -> Expr:
     a, b = widen(a), widen(b)
@@ -129,9 +132,12 @@ def _positions_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buf
         def before(one: Expr, other: Expr) -> Expr:
             return _before(source[at(one)], source[at(other)], largest=info.attrs.flag("largest"))
 
+        def by_order(one: Expr, other: Expr, first: Stmt, second: Stmt) -> Stmt:
+            return If(before(one, other), first, second)
+
         if not runs:
             return _inserted(b, _Row(target, at), extent, count, before)
-        return _merged(b, [_Row(item, at) for item in runs], _Row(target, at), (extent, count), before)
+        return _merged(b, [_Row(item, at) for item in runs], _Row(target, at), (extent, count), by_order)
 
     def touches(*loops: Var) -> tuple[list[Region], list[Region]]:
         whole = (*loops[:axis], None, *loops[axis : out.rank - 1])
@@ -183,19 +189,19 @@ def _inserted(b: Builder, row: _Row, extent: int, count: int, before: Before) ->
     return seq(b.repeat("first", count, begin), b.repeat("later", extent - count, go_on))
 
 
-def _merged(b: Builder, runs: Sequence[_Row], target: _Row, sizes: tuple[int, int], before: Before) -> Stmt:
+def _merged(b: Builder, runs: Sequence[_Row], target: _Row, sizes: tuple[int, int], choose: Choose) -> Stmt:
     """Runs of one element, then of twice as many in each round, until one run is the whole row."""
     extent, count = sizes
     now, later = runs
     steps = [b.repeat("place", extent, lambda place: now.put(place, place))]
     length = 1
     while length < extent:
-        steps.append(_round(b, now, later, (extent, length), before))
+        steps.append(_round(b, now, later, (extent, length), choose))
         now, later, length = later, now, 2 * length
     return seq(*steps, b.repeat("place", count, lambda place: target.put(place, now[place])))
 
 
-def _round(b: Builder, source: _Row, target: _Row, sizes: tuple[int, int], before: Before) -> Stmt:
+def _round(b: Builder, source: _Row, target: _Row, sizes: tuple[int, int], choose: Choose) -> Stmt:
     """Merge neighbouring runs of `length` elements, two at a time."""
     extent, length = sizes
     zero = const(0)
@@ -209,7 +215,7 @@ def _round(b: Builder, source: _Row, target: _Row, sizes: tuple[int, int], befor
             reset = seq(Store(left, (zero,), start), Store(right, (zero,), middle))
             from_left = seq(target.put(place, source[i]), Store(left, (zero,), i + 1))
             from_right = seq(target.put(place, source[j]), Store(right, (zero,), j + 1))
-            smaller = If(before(source[j], source[i]), from_right, from_left)
+            smaller = choose(source[j], source[i], from_right, from_left)
             choice = If(i.ge(middle), from_right, If(j.ge(end), from_left, smaller))
             return seq(If(place.eq(start), reset), choice)
 
@@ -219,6 +225,53 @@ def _round(b: Builder, source: _Row, target: _Row, sizes: tuple[int, int], befor
         "left", INDEX, lambda left: [b.with_cell("right", INDEX, lambda right: [merge(left, right)])]
     )
 
+
+def _slices_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    return (TensorType(I64, types[0].shape[:1]),)
+
+
+def _slices_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    (rows,) = arrays
+    keys = rows.T[::-1] if rows.shape[1] else np.zeros((1, rows.shape[0]))
+    return (np.lexsort(tuple(keys)).astype(np.int64),)
+
+
+def _slices_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
+    """Sorted runs are merged; two rows are compared by their first elements that differ."""
+    (source,), (count, width), zero = inputs, info.in_types[0].shape, (const(0),)
+    target = b.local("positions", (count,), I64)
+    runs = [b.local(name, (count,), I64) for name in ("runs", "merged")]
+
+    def choose(one: Expr, other: Expr, first: Stmt, second: Stmt) -> Stmt:
+        def compared(sign: Buffer) -> Sequence[Stmt]:
+            def step(at: Var) -> Stmt:
+                x, y = source[one, at], source[other, at]
+                later = If(_before(y, x, largest=False), Store(sign, zero, const(1)))
+                return If(
+                    sign[zero].eq(0), If(_before(x, y, largest=False), Store(sign, zero, const(-1)), later)
+                )
+
+            reset = Store(sign, zero, const(0))
+            return reset, b.repeat("column", width, step), If(sign[zero].lt(0), first, second)
+
+        return b.with_cell("sign", INDEX, compared)
+
+    def body(_only: Var) -> Stmt:
+        rows = [_Row(item, lambda place: (place,)) for item in (*runs, target)]
+        return _merged(b, rows[:2], rows[2], (count, count), choose)
+
+    def touches(_only: Var) -> tuple[list[Region], list[Region]]:
+        return [region_at(source)], [region_at(item) for item in (target, *runs)]
+
+    b.perform("order_slices", (1,), body, touches)
+    return target
+
+
+SLICE_POSITIONS = Op(
+    "SlicePositions", Kind.REDUCTION, _slices_infer, _slices_reference, (1, 1),
+    forms={"direct": Form(_slices_form)}, flops=input_size, sign=Sign.NONNEGATIVE, alone=True,
+)  # fmt: skip
+"""Ours: the order of a matrix's rows, the smallest first; the first elements that differ decide."""
 
 TOP_POSITIONS = Op(
     "TopPositions", Kind.REDUCTION, _positions_infer, _positions_reference, (1, 1),
@@ -249,4 +302,4 @@ TOP_K = Op(
     expand=_expand, flops=input_size,
 )  # fmt: skip
 
-OPS = (TOP_POSITIONS, TOP_K)
+OPS = (TOP_POSITIONS, SLICE_POSITIONS, TOP_K)
