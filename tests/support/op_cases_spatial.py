@@ -122,6 +122,25 @@ def signals() -> Iterator[Case]:
     yield Case("MelWeightMatrix", bands, {}, 17, range(5))
 
 
+def resizing() -> Iterator[Case]:
+    for mode in ("linear", "cubic"):
+        attrs = {"mode": mode, "antialias": 1}
+        yield Case("Resize", [IMAGE, None, f32(1, 1, 0.6, 0.45)], attrs, 18, [2], tolerance=1e-4)
+        more = {**attrs, "exclude_outside": 1, "axes": [2, 3]}
+        yield Case("Resize", [IMAGE, None, None, i64(3, 9)], more, 18, [3], tolerance=1e-4)
+    for mode in ("nearest", "linear", "cubic"):
+        attrs = {"mode": mode, "coordinate_transformation_mode": "tf_crop_and_resize"}
+        inside, sizes = f32(0, 0, 0.2, 0.1, 1, 1, 0.7, 0.8), i64(1, 4, 3, 5)
+        yield Case("Resize", [IMAGE, inside, None, sizes], attrs, 13, [1, 3], tolerance=1e-4)
+        beyond = {**attrs, "extrapolation_value": 7.0}
+        region = f32(0, 0, 0.4, 0.6, 1, 1, 1.2, 1.7)
+        yield Case("Resize", [IMAGE, region, None, sizes], beyond, 13, [1, 3], tolerance=1e-4, label="7")
+    region = f32(0.4, 0.6, 1.2, 1.7)
+    yield Case(
+        "Resize", [IMAGE, region, None, i64(1, 3)], {**beyond, "axes": [2, 3]}, 18, [1, 3], tolerance=1e-4
+    )
+
+
 def newer() -> Iterator[Case]:
     """What onnxruntime does not have: onnx's own reference is the oracle."""
     for direction in ("LEFT", "RIGHT"):
@@ -145,6 +164,7 @@ def chance() -> Iterator[Case]:
 def spatial() -> Iterator[Case]:
     yield from pooling()
     yield from sampling()
+    yield from resizing()
     yield from regions()
     yield from images()
     for case in (*newer(), *chance(), *unpooling(), *signals()):

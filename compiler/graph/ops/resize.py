@@ -1,7 +1,8 @@
-"""Resize and Upsample: nearest, linear and cubic, in every coordinate mode of ONNX that needs no region.
+"""Resize and Upsample: nearest, linear and cubic, in every coordinate mode of ONNX.
 
 Resizing is separable. Whole-factor nearest enlargement becomes `Repeat`; everything else becomes, per axis, a
-weighted sum of `Gather`s whose indices and weights are constants, so that no loop computes coordinates.
+weighted sum of `Gather`s whose indices and weights are constants, so that no loop computes coordinates. Where
+there are many taps (`antialias`) it is a product with a constant matrix.
 """
 
 from __future__ import annotations
@@ -58,12 +59,15 @@ _COORDINATES: dict[str, Coordinate] = {
     "asymmetric": lambda at, scale, _source, _target: at / scale,
     "tf_half_pixel_for_nn": lambda at, scale, _source, _target: (at + 0.5) / scale,
 }
+_REGION = "tf_crop_and_resize"
 _ROUNDINGS: dict[str, Callable[[Array], Array]] = {
     "round_prefer_floor": lambda x: np.ceil(x - 0.5),
     "round_prefer_ceil": lambda x: np.floor(x + 0.5),
     "floor": np.floor,
     "ceil": np.ceil,
 }
+_MOST_TAPS = 4
+"""Taps above which an axis is resized by a matrix product."""
 _DEFAULTS: dict[str, AttrValue] = {
     "coordinate_transformation_mode": "half_pixel",
     "cubic_coeff_a": -0.75,
@@ -75,8 +79,6 @@ _DEFAULTS: dict[str, AttrValue] = {
 
 def _resize_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     given, source = Attrs(attrs), inputs[0].type
-    if given.flag("antialias", default=False):
-        raise UnsupportedError("Resize with antialias is not supported")
     axes = tuple(normal_axis(axis, source.rank) for axis in given.integers("axes", tuple(range(source.rank))))
     scales, sizes = [1.0] * source.rank, list(source.shape)
     wanted, factors = given.integers("sizes", ()), given.numbers("scales", ())
@@ -92,7 +94,21 @@ def _resize_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
         wanted = tuple(math.floor(n * factor) for n, factor in zip(extents, factors, strict=True))
     for axis, size, factor in zip(axes, wanted, factors, strict=True):
         sizes[axis], scales[axis] = size, factor
-    return inputs, {**_kept(given), "scales": tuple(scales), "sizes": tuple(sizes)}
+    return inputs, {**_kept(given), **_region(given, axes, source.rank),
+                    "scales": tuple(scales), "sizes": tuple(sizes)}  # fmt: skip
+
+
+def _region(given: Attrs, axes: Sequence[int], rank: int) -> Raw:
+    """Begin and end of each axis, and what lies outside, for the mode that has a region."""
+    if given.text("coordinate_transformation_mode") != _REGION:
+        return {}
+    region = given.numbers("roi", ())
+    if len(region) != 2 * len(axes):
+        raise InvalidError(f"Resize has a region of {len(region)} numbers for {len(axes)} axes")
+    first, last = [0.0] * rank, [1.0] * rank
+    for number, axis in enumerate(axes):
+        first[axis], last[axis] = region[number], region[len(axes) + number]
+    return {"first": tuple(first), "last": tuple(last), "outside": given.number("extrapolation_value")}
 
 
 def _keep_ratio(
@@ -111,12 +127,16 @@ def _keep_ratio(
 def _kept(given: Attrs) -> Raw:
     kept = {name: given.get(name, default) for name, default in _DEFAULTS.items()}
     mode = kept["coordinate_transformation_mode"]
-    if mode not in _COORDINATES:
-        raise UnsupportedError(f"Resize with coordinate_transformation_mode {mode} is not supported")
+    if mode not in (*_COORDINATES, _REGION):
+        raise InvalidError(f"Resize has no coordinate_transformation_mode {mode!r}")
     if kept["mode"] not in ("nearest", "linear", "cubic"):
         raise InvalidError(f"Resize has no mode {kept['mode']!r}")
     if kept["nearest_mode"] not in _ROUNDINGS:
         raise InvalidError(f"Resize has no nearest_mode {kept['nearest_mode']!r}")
+    if given.flag("antialias", default=False):
+        if kept["mode"] == "nearest":
+            raise InvalidError("Resize in mode nearest has no antialias")
+        kept["antialias"] = 1
     return kept
 
 
@@ -136,20 +156,45 @@ def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     return (types[0].with_shape(sizes),)
 
 
+def _coordinates(attrs: Attrs, axis: int, source: int) -> Array:
+    """Where each element of a resized axis lies on the axis that it comes from.
+
+    In f32, as runtimes do: what is read depends on which side of a whole number a coordinate falls.
+    """
+    target, scale = attrs.integers("sizes")[axis], attrs.numbers("scales")[axis]
+    mode, at = attrs.text("coordinate_transformation_mode"), np.arange(target, dtype=np.float32)
+    if mode == _REGION:
+        first, last = np.float32(attrs.numbers("first")[axis]), np.float32(attrs.numbers("last")[axis])
+        if target == 1:
+            return np.full(1, np.float32(0.5) * (first + last) * (source - 1), np.float32)
+        return np.asarray(
+            first * (source - 1) + at * (last - first) * (source - 1) / (target - 1), np.float32
+        )
+    found = _COORDINATES[mode](at, np.float32(scale), source, target)
+    assert found.dtype == np.float32
+    return found
+
+
+def _outside(attrs: Attrs, axis: int, source: int) -> Array | None:
+    """Which elements of a resized axis lie outside of the axis that they come from; None: no mode to ask."""
+    if attrs.text("coordinate_transformation_mode") != _REGION:
+        return None
+    at = _coordinates(attrs, axis, source)
+    return np.asarray((at < 0) | (at > source - 1))
+
+
 def _axis_table(attrs: Attrs, axis: int, source: int) -> tuple[Array, Array]:
     """What each element of a resized axis is made of: indices and weights, (target, taps)."""
-    target, scale = attrs.integers("sizes")[axis], attrs.numbers("scales")[axis]
-    mode = attrs.text("coordinate_transformation_mode")
-    # In f32, as runtimes do: what is read depends on which side of a whole number a coordinate falls.
-    at = _COORDINATES[mode](np.arange(target, dtype=np.float32), np.float32(scale), source, target)
-    assert at.dtype == np.float32
-    kind = attrs.text("mode")
+    target = attrs.integers("sizes")[axis]
+    at, kind = _coordinates(attrs, axis, source), attrs.text("mode")
     if kind == "nearest":
         indices = _ROUNDINGS[attrs.text("nearest_mode")](at).astype(np.int64)[:, None]
         return indices.clip(0, source - 1), np.ones((target, 1))
     low = np.floor(at)
-    part = at - low
-    if kind == "linear":
+    part, scale = at - low, attrs.numbers("scales")[axis]
+    if attrs.flag("antialias", default=False) and scale < 1:
+        offsets, weights = _filter(part, scale, attrs)
+    elif kind == "linear":
         offsets, weights = np.arange(2), np.stack([1 - part, part], axis=1)
     else:
         offsets, weights = np.arange(-1, 3), _cubic(part, attrs.number("cubic_coeff_a"))
@@ -160,16 +205,34 @@ def _axis_table(attrs: Attrs, axis: int, source: int) -> tuple[Array, Array]:
     return indices.clip(0, source - 1), weights
 
 
+def _filter(part: Array, scale: float, attrs: Attrs) -> tuple[Array, Array]:
+    """Offsets and weights of an interpolation kernel made wider by 1 / scale."""
+    reach = 1 if attrs.text("mode") == "linear" else 2
+    offsets = np.arange(math.floor(-reach / scale) + 1, math.ceil(reach / scale) + 1)
+    distances = np.abs(offsets - part[:, None].astype(np.float64)) * scale
+    if reach == 1:
+        weights = np.maximum(1 - distances, 0)
+    else:
+        near, far = _keys(attrs.number("cubic_coeff_a"))
+        weights = np.where(distances <= 1, near(distances), np.where(distances < 2, far(distances), 0))
+    return offsets, weights / weights.sum(axis=1, keepdims=True)
+
+
 def _changed_axes(attrs: Attrs, shape: Sequence[int]) -> Iterator[tuple[int, Array, Array]]:
     """The axes of a tensor of `shape` that are resized, each with its table."""
     extents = zip(shape, attrs.integers("sizes"), attrs.numbers("scales"), strict=True)
+    whole = attrs.text("coordinate_transformation_mode") != _REGION
     for axis, (source, target, scale) in enumerate(extents):
-        if scale != 1 or target != source:
+        same = whole or (attrs.numbers("first")[axis], attrs.numbers("last")[axis]) == (0, 1)
+        if scale != 1 or target != source or not same:
             yield axis, *_axis_table(attrs, axis, source)
 
 
-def _cubic(part: Array, a: float) -> Array:
-    """Weights of the four neighbours (Keys' kernel)."""
+_Curve = Callable[[Array], Array]
+
+
+def _keys(a: float) -> tuple[_Curve, _Curve]:
+    """Keys' kernel at distances up to 1, and from 1 to 2."""
 
     def near(x: Array) -> Array:
         return ((a + 2) * x - (a + 3)) * x * x + 1
@@ -177,19 +240,29 @@ def _cubic(part: Array, a: float) -> Array:
     def far(x: Array) -> Array:
         return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
 
+    return near, far
+
+
+def _cubic(part: Array, a: float) -> Array:
+    """Weights of the four neighbours."""
+    near, far = _keys(a)
     return np.stack([far(1 + part), near(part), near(1 - part), far(2 - part)], axis=1)
 
 
 def _reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     x, kind = arrays[0], arrays[0].dtype
     for axis, indices, weights in _changed_axes(attrs, x.shape):
+        shape = [-1 if at == axis else 1 for at in range(x.ndim)]
+        outside = _outside(attrs, axis, x.shape[axis])
         if weights.shape[1] == 1:
             x = np.take(x, indices[:, 0], axis=axis)
-            continue
-        wide = widened_array(x)
-        shape = [-1 if at == axis else 1 for at in range(x.ndim)]
-        taps = zip(indices.T, weights.T.astype(wide.dtype), strict=True)
-        x = sum((np.take(wide, i, axis=axis) * w.reshape(shape) for i, w in taps), np.zeros((), wide.dtype))
+        else:
+            wide = widened_array(x)
+            taps = zip(indices.T, weights.T.astype(wide.dtype), strict=True)
+            parts = (np.take(wide, i, axis=axis) * w.reshape(shape) for i, w in taps)
+            x = sum(parts, np.zeros((), wide.dtype))
+        if outside is not None:
+            x = np.where(outside.reshape(shape), x.dtype.type(attrs.number("outside")), x)
     return (x.astype(kind, copy=False),)
 
 
@@ -197,6 +270,8 @@ def _whole_factor(attrs: Attrs, axis: int, source: int) -> int:
     """R when result element i is source element i // r, else 0."""
     target = attrs.integers("sizes")[axis]
     if attrs.text("mode") != "nearest" or target % source:
+        return 0
+    if attrs.text("coordinate_transformation_mode") == _REGION:
         return 0
     indices, _ = _axis_table(attrs, axis, source)
     factor = target // source
@@ -210,8 +285,19 @@ def _expand(e: Emitter, item: Node) -> Values:
     if all(factors):
         return (e.emit("Repeat", value, repeats=factors),)
     for axis, indices, weights in _changed_axes(attrs, shape):
-        value = _resize_axis(e, value, axis, indices, weights)
+        outside = _outside(attrs, axis, shape[axis])
+        value = (_multiply_axis if weights.shape[1] > _MOST_TAPS else _resize_axis)(
+            e, value, axis, indices, weights
+        )
+        if outside is not None and outside.any():
+            beyond = np.asarray(attrs.number("outside"), to_numpy(value.type.dtype))
+            value = e.emit("Where", _column(e, value, axis, outside), e.constant(beyond), value)
     return (value,)
+
+
+def _column(e: Emitter, value: Value, axis: int, items: Array) -> Value:
+    """One number for each element along an axis, as a constant that broadcasts to `value`."""
+    return e.constant(items.reshape(-1, *([1] * (value.type.rank - axis - 1))))
 
 
 def _resize_axis(e: Emitter, value: Value, axis: int, indices: Array, weights: Array) -> Value:
@@ -219,30 +305,41 @@ def _resize_axis(e: Emitter, value: Value, axis: int, indices: Array, weights: A
     for at, weight in zip(indices.T, weights.T, strict=True):
         part = e.emit("Gather", value, e.constant(at.astype(np.int64)), axis=axis)
         if weights.shape[1] > 1:
-            column = weight.astype(to_numpy(value.type.dtype)).reshape(
-                -1, *([1] * (value.type.rank - axis - 1))
-            )
-            part = e.emit("Mul", part, e.constant(column))
+            part = e.emit("Mul", part, _column(e, part, axis, weight.astype(to_numpy(value.type.dtype))))
         parts.append(part)
     return reduce(partial(e.emit, "Add"), parts)
 
 
+def _multiply_axis(e: Emitter, value: Value, axis: int, indices: Array, weights: Array) -> Value:
+    """All weights as one matrix, (target, source)."""
+    shape = value.type.shape
+    matrix = np.zeros((weights.shape[0], shape[axis]))
+    np.add.at(matrix, (np.arange(weights.shape[0])[:, None], indices), weights)
+    known = e.constant(matrix.astype(to_numpy(value.type.dtype)))
+    lead, rest = math.prod(shape[:axis]), math.prod(shape[axis + 1 :])
+    if rest == 1:
+        rows = e.emit("Reshape", value, shape=(lead, shape[axis]))
+        made = e.emit("MatMul", rows, e.emit("Transpose", known, perm=(1, 0)))
+    else:
+        made = e.emit("MatMul", known, e.emit("Reshape", value, shape=(lead, shape[axis], rest)))
+    return e.emit("Reshape", made, shape=(*shape[:axis], weights.shape[0], *shape[axis + 1 :]))
+
+
 def _flops(info: NodeInfo) -> int:
-    taps = {"nearest": 0, "linear": 4, "cubic": 8}[info.attrs.text("mode")]
+    taps: int = {"nearest": 0, "linear": 4, "cubic": 8}[info.attrs.text("mode")]
     return taps * info.out_types[0].size
 
 
 _NEW: dict[str, AttrValue | None] = {**_DEFAULTS, "extrapolation_value": 0.0}
-_UNUSED = frozenset({"extrapolation_value"})
 _INPUTS = {1: "roi", 2: "scales", 3: "sizes"}
 _MAYBE = frozenset({1, 2, 3})
 RESIZE = Op(
     "Resize", Kind.INJECTIVE, _infer, _reference, (1, 1),
     (
         Signature(10, {"mode": "nearest"}, {1: "scales"}, adapt=_old_import),
-        Signature(11, _NEW, _INPUTS, _UNUSED, _resize_import, optional=_MAYBE),
+        Signature(11, _NEW, _INPUTS, adapt=_resize_import, optional=_MAYBE),
         Signature(18, {**_NEW, "antialias": 0, "axes": None, "keep_aspect_ratio_policy": "stretch"}, _INPUTS,
-                  _UNUSED, _resize_import, optional=_MAYBE),
+                  adapt=_resize_import, optional=_MAYBE),
     ),
     expand=_expand, flops=_flops,
 )  # fmt: skip
