@@ -181,12 +181,16 @@ class _Blame:
             return same_fault(self.fault, found, checker.request.slower)
 
         def count(most: int | None) -> Counts:
-            model, setup = checker.place(candidate), replace(checker.setup, limits=limits(most))
-            done = checker.forked(lambda _: {"counts": count_applications(model, setup)})
-            found = (done.answer or {"counts": {}})["counts"]
-            return {one: (int(number), str(what)) for one, (number, what) in found.items()}
+            return self._counts(candidate, limits=limits(most))
 
         return first_wrong_application(name, shows, count)
+
+    def _counts(self, candidate: Candidate, **changes: Any) -> Counts:
+        """How often a compile of a model applies each pass, with some of the set-up changed."""
+        model, setup = self.checker.place(candidate), replace(self.checker.setup, **changes)
+        done = self.checker.forked(lambda _: {"counts": count_applications(model, setup)})
+        found = (done.answer or {"counts": {}})["counts"]
+        return {one: (int(number), str(what)) for one, (number, what) in found.items()}
 
     def _gone(self, steps: Steps, **changes: Any) -> bool:
         """Whether the model is right with a change."""
@@ -197,8 +201,11 @@ class _Blame:
     def _from_the_plan(self, outcome: Outcome) -> None:
         """Every step keeps the meaning, and kernels are right one by one: plan, decision or runtime."""
         setup, decisions = self.checker.setup, outcome.decisions
-        steps = Steps(self.progress, "leaving plans out", len(_PLANS) + len(decisions) + 1)
-        gone = tuple(one for one in _PLANS if self._gone(steps, without=(*setup.without, one)))
+        # Where a result is wrong by chance, it may be right without a plan that has nothing to do with it.
+        counts = self._counts(self.candidate)
+        plans = [one for one in _PLANS if not counts or counts.get(one, (0, ""))[0]]
+        steps = Steps(self.progress, "leaving plans out", len(plans) + len(decisions) + 1)
+        gone = tuple(one for one in plans if self._gone(steps, without=(*setup.without, one)))
         alone = [one for one in gone if one != BLOCK_LAYOUTS]
         if not alone and any(self._gone(steps, conservative=(one,)) for one in decisions):
             return  # a decision is to blame, which is told later; without blocks there may be less to decide

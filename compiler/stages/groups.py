@@ -27,4 +27,7 @@ def fused_groups(graph: Graph, job: CompileJob) -> FusedGraph:
 def laid_out_groups(fused: FusedGraph, job: CompileJob) -> LaidOut:
     """The groups, and how each tensor between them lies in memory."""
     laid_out = lay_out(fused, TargetLayoutCosts(job.target.facts), blocks=job.does_whole(BLOCK_LAYOUTS))
-    return replace(laid_out, in_place=job.does_whole(IN_PLACE))
+    made = replace(laid_out, in_place=job.does(IN_PLACE))
+    if made.aliases:
+        job.limits.of(IN_PLACE).are_all("the model")
+    return made

@@ -301,7 +301,7 @@ PLANTS: dict[str, Plant] = {
               "lowering pass", "flatten_buffers"),
     "lowering: a kernel has no end":
         Plant(lambda: _after_pass("flatten_buffers", _endless_maximum), "squeezed",
-              "lowering pass", "flatten_buffers", fault="hang", seconds=10.0),
+              "lowering pass", "flatten_buffers", fault="hang", seconds=20.0),
     "lowering: a kernel is slow":
         Plant(lambda: _after_pass("insert_prefetch", _slow_exponentials), "transformer",
               "lowering pass", "insert_prefetch", fault="slow"),

@@ -114,4 +114,5 @@ def test_limits_are_told_by_the_compile(imported: Path, tmp_path: Path) -> None:
     report = run_job(CompileJob.of(imported, options))
     told = {one.name: (one.applied, one.last) for one in report.limited}
     assert told["fold-batchnorm"] == (5, "Mul (BatchNormalization_8)")
-    assert told["fuse"][0] == told["in-place"][0] == 1
+    assert told["fuse"][0] == 1
+    assert told["in-place"] == (0, ""), "it has no concatenation"
