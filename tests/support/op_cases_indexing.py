@@ -134,6 +134,10 @@ def found() -> Iterator[Case]:
     yield Case("NonZero", [few], known=[0])
     yield Case("Compress", [X, np.array([True, False, True])], {"axis": 1}, 11, known=[0, 1])
     yield Case("Unique", [ints(3, 4, low=0, high=3)], {}, 11, known=[0], outputs=4)
+    limits = [i64(2), f32(0.4), f32(-1)]
+    yield Case(
+        "NonMaxSuppression", [floats(1, 6, 4), floats(1, 2, 6), *limits], {}, 11, known=[0, 1, 2, 3, 4]
+    )
 
 
 def declared() -> Iterator[Case]:
@@ -154,3 +158,9 @@ def declared() -> Iterator[Case]:
             attrs = {"sorted": is_sorted, "axis": axis}
             yield Case("Unique", [doubled], attrs, 11, outputs=4)
             yield Case("Unique", [ints(3, 2, 4, low=0, high=2).astype(np.float32)], attrs, 11, outputs=4)
+    corners, scores = floats(2, 9, 4, low=0), floats(2, 3, 9)
+    yield Case("NonMaxSuppression", [corners, scores, i64(4), f32(0.2), f32(-1)], {}, 11)
+    yield Case("NonMaxSuppression", [corners, scores, i64(4), f32(0.1)], {}, 11, known=[2, 3], label="known")
+    centred = {"center_point_box": 1}
+    yield Case("NonMaxSuppression", [corners, scores, i64(100), f32(0.3), f32(0.5)], centred, 11, known=[2])
+    yield Case("NonMaxSuppression", [corners, scores], {}, 11)

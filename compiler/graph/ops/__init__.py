@@ -8,6 +8,7 @@ from types import MappingProxyType
 from compiler.graph.op import Op
 from compiler.graph.ops import (
     bits,
+    boxes,
     casting,
     conditional,
     counted,
@@ -52,6 +53,7 @@ FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
         "one_hot": one_hot.OPS,
         "einsum": einsum.OPS,
         "counted": counted.OPS,
+        "boxes": boxes.OPS,
         "repeating": repeating.OPS,
         "resize": resize.OPS,
         "reduction": reduction.OPS,
