@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
-import onnx
 
 from compiler.frontend.attributes import graph_attribute
 from compiler.frontend.item_node import (
@@ -18,8 +17,8 @@ from compiler.frontend.item_node import (
     Importing,
     ItemNode,
     Subgraph,
-    integer_constant,
     known_scalar,
+    no_rows,
     scalar,
     select,
     stack,
@@ -27,6 +26,7 @@ from compiler.frontend.item_node import (
     to_front,
 )
 from compiler.frontend.scope import Item, item_text
+from compiler.frontend.unrolled_loop import UnrolledLoop
 from compiler.graph.dtypes import to_numpy
 from compiler.graph.edit import Editor
 from compiler.graph.ir import TensorType, Value
@@ -43,163 +43,22 @@ def _if(importing: Importing, node: ItemNode) -> tuple[Item, ...] | None:
         return importing.import_subgraph(
             importing.open_subgraph(graph_attribute(node.proto, names[bool(known)])), ()
         )
+    editor = importing.editor
+    where = scalar(editor, condition, "condition")
     no, yes = (
-        importing.import_subgraph(importing.open_subgraph(graph_attribute(node.proto, name)), ())
-        for name in names
+        importing.import_subgraph(importing.open_subgraph(graph_attribute(node.proto, name)), (), holds)
+        for name, holds in zip(names, (editor.emit("Not", where), where), strict=True)
     )
     if no is None or yes is None:
         return None
     if len(no) != len(yes):
         raise InvalidError(f"its branches have {len(yes)} and {len(no)} outputs")
-    editor = importing.editor
-    where = scalar(editor, condition, "condition")
     return tuple(select(editor, where, a, b) for a, b in zip(yes, no, strict=True))
-
-
-# ---------------------------------------------------------------- Loop
 
 
 def _loop(importing: Importing, node: ItemNode) -> tuple[Item, ...] | None:
     """All rounds, one after the other."""
-    return _Loop(importing, node).run()
-
-
-class _Loop:
-    """State of a Loop while its rounds are imported.
-
-    alive: a scalar that holds where the next round counts; None where it does so in any case.
-    """
-
-    def __init__(self, importing: Importing, node: ItemNode) -> None:
-        self._importing = importing
-        self._editor = importing.editor
-        self._body = importing.open_subgraph(graph_attribute(node.proto, "body"))
-        self._carried = [node.item(at) for at in range(2, len(node.inputs))]
-        self._scans: list[list[Value]] = [
-            [] for _ in range(len(self._body.graph.output) - 1 - len(self._carried))
-        ]
-        if len(self._body.graph.input) != 2 + len(self._carried) or len(self._body.graph.output) < 1:
-            raise InvalidError("the inputs and outputs of its body do not fit its own")
-        self._most = self._trips(node)
-        self._asks = node.has(1)
-        self._alive: Value | None = None
-        self._over = False
-        self._is_conditional = False
-        if self._asks:
-            self._continue(node.tensor(1))
-
-    def run(self) -> tuple[Item, ...] | None:
-        done = 0
-        self._expect(done)
-        while not self._over and (self._most is None or done < self._most):
-            made = self._round(done)
-            if made is None:
-                return None
-            self._keep(made[1:])
-            done += 1
-            if self._asks:
-                condition = made[0]
-                if not isinstance(condition, Value):
-                    raise InvalidError(f"its condition is {item_text(condition)}")
-                self._continue(condition)
-                self._expect(done)
-        return self._results(done)
-
-    def _trips(self, node: ItemNode) -> int | None:
-        """The largest number of rounds; None without a limit."""
-        if not node.has(0):
-            return None
-        known = known_scalar(self._editor, node.tensor(0), "trip count")
-        if known is None:
-            raise UnsupportedError(
-                "its trip count is known only when the model runs; if a model input carries it, give --bind"
-            )
-        return max(int(known), 0)
-
-    def _continue(self, condition: Value) -> None:
-        """Take account of the condition for the next round."""
-        known = known_scalar(self._editor, condition, "condition")
-        if known is not None:
-            self._over = self._over or not known
-            return
-        holds = scalar(self._editor, condition, "condition")
-        if not holds.type.dtype.is_bool:
-            raise InvalidError(f"its condition is {condition.type}, not bool")
-        self._alive = holds if self._alive is None else self._editor.emit("And", self._alive, holds)
-
-    def _expect(self, done: int) -> None:
-        """Refuse what never ends, or would become too large, before it is made."""
-        if self._over:
-            return
-        endless = not self._asks or self._alive is not None or _stays(self._body.graph)
-        if self._most is None and endless:
-            raise UnsupportedError(
-                "how many rounds it makes is known only when the model runs, and it has no largest trip count"
-            )
-        if self._most is not None and endless:
-            self._importing.expect(self._body, self._most - done)
-
-    def _round(self, number: int) -> tuple[Item, ...] | None:
-        """What the body makes of the values carried; in a round that counts its condition holds."""
-        first, second = (_extents(info) for info in self._body.graph.input[:2])
-        turn = integer_constant(self._editor, number, first)
-        holds = self._editor.constant(np.full(second, fill_value=True))
-        return self._importing.import_subgraph(self._body, (turn, holds, *self._carried))
-
-    def _keep(self, made: Sequence[Item]) -> None:
-        count = len(self._carried)
-        for rows, item in zip(self._scans, made[count:], strict=True):
-            if not isinstance(item, Value):
-                raise InvalidError(f"an output that it collects is {item_text(item)}, not a tensor")
-            rows.append(item)
-        alive = self._alive
-        self._is_conditional = self._is_conditional or alive is not None
-        if alive is None:
-            self._carried = list(made[:count])
-        else:
-            pairs = zip(made[:count], self._carried, strict=True)
-            self._carried = [select(self._editor, alive, new, old) for new, old in pairs]
-
-    def _results(self, done: int) -> tuple[Item, ...] | None:
-        if self._scans and self._is_conditional:
-            raise UnsupportedError("how many elements it collects is known only when the model runs")
-        if self._scans and not done:
-            empty = self._empty_scans()
-            return None if empty is None else (*self._carried, *empty)
-        return (*self._carried, *(stack(self._editor, rows, 0) for rows in self._scans))
-
-    def _empty_scans(self) -> list[Value] | None:
-        """No elements, of the types that a round would make."""
-        made = self._round(0)
-        return (
-            None
-            if made is None
-            else [_no_rows(self._editor, item, 0) for item in made[1 + len(self._carried) :]]
-        )
-
-
-def _stays(graph: onnx.GraphProto) -> bool:
-    """Whether a body's condition is one that it was given: the one before, or one from outside."""
-    makers = {name: node for node in graph.node for name in node.output}
-    name = graph.output[0].name
-    while name in makers and makers[name].op_type == "Identity":
-        name = makers[name].input[0]
-    return name not in makers or makers[name].op_type == "Constant"
-
-
-def _extents(info: onnx.ValueInfoProto) -> tuple[int, ...]:
-    """The shape of one element as a body's input declares it: with one dimension, or without."""
-    shape = info.type.tensor_type.shape
-    return (1,) if len(shape.dim) == 1 else ()
-
-
-def _no_rows(editor: Editor, item: Item, axis: int) -> Value:
-    """What is collected of an output in no round."""
-    if not isinstance(item, Value):
-        raise InvalidError(f"an output that it collects is {item_text(item)}, not a tensor")
-    shape = list(item.type.shape)
-    shape.insert(axis, 0)
-    return editor.constant(np.zeros(shape, to_numpy(item.type.dtype)))
+    return UnrolledLoop(importing, node).run()
 
 
 # ---------------------------------------------------------------- Scan
@@ -288,7 +147,7 @@ def _scan_of_nothing(
         return None
     rows = made[len(states) :]
     places = zip(rows, node.integers("scan_output_axes", len(rows)), strict=True)
-    return (*states, *(_no_rows(editor, row, _output_axis(axis, row.type)) for row, axis in places))
+    return (*states, *(no_rows(editor, row, _output_axis(axis, row.type)) for row, axis in places))
 
 
 def _batched_scan(importing: Importing, node: ItemNode) -> tuple[Item, ...] | None:

@@ -11,8 +11,9 @@ import onnx
 
 from compiler.frontend.attributes import Given
 from compiler.frontend.scope import Item, item_text
+from compiler.graph.dtypes import to_numpy
 from compiler.graph.edit import Editor
-from compiler.graph.ir import Value
+from compiler.graph.ir import TensorType, Value
 from compiler.graph.op import InvalidError, UnsupportedError
 from compiler.graph.ops.movement import emit_rows
 
@@ -42,11 +43,18 @@ class Importing(Protocol):
         """A subgraph of the node that is converted, made ready."""
         ...
 
-    def import_subgraph(self, body: Subgraph, inputs: Sequence[Item]) -> tuple[Item, ...] | None:
-        """What a body makes of these inputs; None where a node in it was refused.
+    def import_subgraph(
+        self, body: Subgraph, inputs: Sequence[Item], only_where: Value | None = None
+    ) -> tuple[Item, ...] | None:
+        """What a subgraph makes of these inputs; None where a node in it was refused.
 
-        Raises BadInputError where the graph has become too large.
+        only_where: a scalar that holds where that counts, if data decides it. Raises BadInputError where the
+        graph has become too large.
         """
+        ...
+
+    def check(self, agrees: Value, why: str) -> None:
+        """Let a run fail with `why` where an i32 is 0, and what is imported now counts."""
         ...
 
     def expect(self, body: Subgraph, times: int) -> None:
@@ -56,12 +64,16 @@ class Importing(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ItemNode:
-    """A node as the model has it, with what its inputs stand for (None: left out)."""
+    """A node as the model has it, with what its inputs stand for (None: left out).
+
+    declared: what the model says of the types of its outputs, None where it does not.
+    """
 
     proto: onnx.NodeProto
     opset: int
     attrs: Given
     inputs: tuple[Item | None, ...]
+    declared: tuple[TensorType | None, ...] = ()
 
     def has(self, index: int) -> bool:
         """Whether input `index` is given."""
@@ -167,3 +179,12 @@ def stack(editor: Editor, values: Sequence[Value], axis: int) -> Value:
 def integer_constant(editor: Editor, value: int, shape: tuple[int, ...] = ()) -> Value:
     """A constant i64."""
     return editor.constant(np.full(shape, value, np.int64))
+
+
+def no_rows(editor: Editor, item: Item, axis: int) -> Value:
+    """What is collected of an output in no round."""
+    if not isinstance(item, Value):
+        raise InvalidError(f"an output that it collects is {item_text(item)}, not a tensor")
+    shape = list(item.type.shape)
+    shape.insert(axis, 0)
+    return editor.constant(np.zeros(shape, to_numpy(item.type.dtype)))

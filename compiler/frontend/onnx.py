@@ -107,6 +107,7 @@ class _Importer:
         self.made: list[tuple[str, Node]] = []
         self.declared = declared_types(self.graph)
         self.checks: dict[Value, str] = {}
+        self.only_where: Value | None = None
         self.size = size
 
     def run(
@@ -279,7 +280,7 @@ class _Importer:
         computed = computed_at_run(self.editor, op, opset, given)
         if computed is not None:
             if computed.agrees is not None:
-                self.checks[computed.agrees] = check_declared(computed, given.declared, name, op.name)
+                self.check(computed.agrees, check_declared(computed, given.declared, name, op.name))
             ends = zip(computed.results, item.output, strict=False)
             return tuple(self.editor.rename(value, output) for value, output in ends)
         operands, canonical = apply_signature(op, opset, given)
@@ -396,7 +397,8 @@ class _Importer:
         plain = (attr for attr in item.attribute if attr.type not in (attr.GRAPH, attr.TYPE_PROTO))
         attrs = plain_attributes(plain, self.external)
         self.editor.origin = (*self.inside, name)
-        return convert(self, ItemNode(item, opset, attrs, tuple(map(self._input, item.input))))
+        declared = tuple(self.declared.get(output) for output in item.output)
+        return convert(self, ItemNode(item, opset, attrs, tuple(map(self._input, item.input)), declared))
 
     def open_subgraph(self, graph: onnx.GraphProto) -> Subgraph:
         """A subgraph of the node that is converted, made ready."""
@@ -406,14 +408,28 @@ class _Importer:
         nodes = in_order(graph, names, self.where)
         return Subgraph(graph, nodes, frozenset(wanted_names(graph)), constants)
 
-    def import_subgraph(self, body: Subgraph, inputs: Sequence[Item]) -> tuple[Item, ...] | None:
+    def check(self, agrees: Value, why: str) -> None:
+        """Let a run fail with `why` where an i32 is 0, and what is imported now counts."""
+        if self.only_where is not None:
+            one = self.editor.constant(np.ones((), np.int32))
+            agrees = self.editor.emit("Where", self.only_where, agrees, one)
+        self.checks[agrees] = why
+
+    def import_subgraph(
+        self, body: Subgraph, inputs: Sequence[Item], only_where: Value | None = None
+    ) -> tuple[Item, ...] | None:
         """What a subgraph makes of these inputs; None where a node in it was refused."""
         names = [info.name for info in body.graph.input]
         if len(names) != len(inputs):
             raise InvalidError(f"its body has {len(names)} inputs, expected {len(inputs)}")
         self.expect(body, 1)
         self.size += count_nodes(body.graph)
-        outside, refused = (self.values, self.inside, self.editor.origin, self.declared), len(self.refusals)
+        outside = self.values, self.inside, self.editor.origin, self.declared, self.only_where
+        refused = len(self.refusals)
+        if only_where is not None and self.only_where is not None:
+            self.only_where = self.editor.emit("And", self.only_where, only_where)
+        elif only_where is not None:
+            self.only_where = only_where
         self.declared = declared_types(body.graph)
         self.values, self.inside = self.values.new_child(), self.editor.origin
         try:
@@ -426,7 +442,7 @@ class _Importer:
                     self._node(node, number, body.used)
             made = [self._input(info.name) for info in body.graph.output]
         finally:
-            self.values, self.inside, self.editor.origin, self.declared = outside
+            self.values, self.inside, self.editor.origin, self.declared, self.only_where = outside
         known = tuple(item for item in made if item is not None)
         return known if len(known) == len(made) and len(self.refusals) == refused else None
 
