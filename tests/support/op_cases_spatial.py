@@ -141,6 +141,14 @@ def resizing() -> Iterator[Case]:
     )
 
 
+def determinants() -> Iterator[Case]:
+    yield Case("Det", [floats(1, 1)], opset=11)
+    yield Case("Det", [floats(2, 3, 5, 5)], opset=11, tolerance=1e-4)
+    swapped = np.array([[[0, 2, 1], [3, 0, 1], [0, 0, 4]], [[0, 1, 2], [0, 3, 1], [0, 2, 2]]], np.float32)
+    yield Case("Det", [swapped], opset=11, label="pivots")
+    yield Case("Det", [floats(9, 9)], opset=22, tolerance=1e-4)
+
+
 def newer() -> Iterator[Case]:
     """What onnxruntime does not have: onnx's own reference is the oracle."""
     for direction in ("LEFT", "RIGHT"):
@@ -167,5 +175,6 @@ def spatial() -> Iterator[Case]:
     yield from resizing()
     yield from regions()
     yield from images()
+    yield from determinants()
     for case in (*newer(), *chance(), *unpooling(), *signals()):
         yield replace(case, oracle=run_reference)
