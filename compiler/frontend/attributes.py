@@ -16,7 +16,9 @@ from compiler.graph.op import InvalidError, UnsupportedError
 
 Given = Mapping[str, AttrValue | Array]
 
-_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_datatype"})
+_TYPE_ATTRIBUTES = frozenset({"to", "dtype", "output_datatype", "output_dtype", "precision"})
+_UNDEFINED_TYPES = frozenset({"output_dtype", "precision"})
+"""Of these, those that may say that they are not given, by the number 0."""
 
 _PLAIN: Mapping[int, Callable[[AttributeProto], AttrValue]] = {
     AttributeProto.FLOAT: lambda attr: attr.f,
@@ -29,7 +31,11 @@ _PLAIN: Mapping[int, Callable[[AttributeProto], AttrValue]] = {
 
 def plain_attributes(attributes: Iterable[AttributeProto], external: ExternalData) -> Given:
     """Attributes by name; raises InvalidError and UnsupportedError, the latter for graphs, too."""
-    return {attr.name: _attribute(attr, external) for attr in attributes}
+    return {attr.name: _attribute(attr, external) for attr in attributes if not _is_undefined(attr)}
+
+
+def _is_undefined(attr: AttributeProto) -> bool:
+    return attr.name in _UNDEFINED_TYPES and attr.type == AttributeProto.INT and attr.i == 0
 
 
 def graph_attribute(item: onnx.NodeProto, name: str) -> onnx.GraphProto:

@@ -9,6 +9,7 @@ from onnx import TensorProto
 
 from tests.support.op_case import Case, bools, f32, floats, i64, ints, scalar
 from tests.support.op_cases_indexing import indexed
+from tests.support.op_cases_quantised import quantised
 from tests.support.op_cases_recurrent import recurrent
 from tests.support.op_cases_spatial import spatial
 from tests.support.op_cases_types import cases as types
@@ -361,5 +362,5 @@ def sources() -> Iterator[Case]:
 CASES = [
     *elementwise(), *movement(), *indexing(), *resizing(), *reductions(), *pooling(), *normalisation(),
     *linear(), *transposed(), *sources(), *functions(), *bits(), *spatial(), *indexed(),
-    *recurrent(), *types(),
+    *recurrent(), *types(), *quantised(),
 ]  # fmt: skip

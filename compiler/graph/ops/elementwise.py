@@ -341,6 +341,12 @@ BINARY = (
 )
 
 
+QUOTIENT = _make(
+    "Quotient", lambda _a, x, y: x / y, lambda _a, x, y: x / y, (2, 2), FLOATS, sign=_KEEPS,
+)  # fmt: skip
+"""Ours: a division that is never a multiplication with the reciprocal, as what follows rounds to integers."""
+
+
 # ---------------------------------------------------------------- any number of operands
 
 
@@ -380,4 +386,4 @@ VARIADIC = (
 )  # fmt: skip
 
 
-OPS = (*UNARY, *BINARY, *VARIADIC)
+OPS = (*UNARY, *BINARY, QUOTIENT, *VARIADIC)

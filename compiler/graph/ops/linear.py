@@ -27,7 +27,7 @@ from compiler.graph.op import (
     rounded_once,
     same_dtype,
 )
-from compiler.graph.ops.elementwise import FLOATS, check_kind, emit_scalar, read_broadcast, widen
+from compiler.graph.ops.elementwise import FLOATS, INTS, check_kind, emit_scalar, read_broadcast, widen
 from compiler.graph.ops.reduction import reduce_block
 from compiler.graph.ops.windows import (
     import_windows,
@@ -57,16 +57,18 @@ def check_weights(inputs: Sequence[TensorType], given: Attrs) -> tuple[int, ...]
     return kernel
 
 
-def _conv_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+def import_conv(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+    """Canonical attributes of a convolution of the first two inputs."""
     given = Attrs(attrs)
     kernel = check_weights([value.type for value in inputs], given)
     windows = import_windows(given, kernel, inputs[0].type.shape[2:])
     return inputs, {**windows.attrs(), "group": given.integer("group")}
 
 
-def _conv_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+def conv_type(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    """The type of a convolution of input, weights and maybe bias; raises InvalidError."""
     same_dtype(types)
-    check_kind("convolution", types[0].dtype, FLOATS)
+    check_kind("convolution", types[0].dtype, FLOATS + INTS)
     kernel, group = check_weights(types, Attrs()), attrs.integer("group")
     out, per_group = types[1].shape[:2]
     if group < 1 or types[0].shape[1] != per_group * group or out % group:
@@ -80,7 +82,8 @@ def _conv_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
 
 
 @rounded_once
-def _conv_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
+def conv_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
+    """The meaning of a convolution in numpy."""
     x, w, *rest = arrays
     windows, group = windows_of(attrs), attrs.integer("group")
     view = window_view(pad_array(x, windows, 0), windows)
@@ -151,13 +154,14 @@ def _conv_winograd(m: int) -> Build:
     return lambda b, inputs, info: _with_bias(b, form(b, inputs, info), inputs, info)
 
 
-_WINDOW: dict[str, AttrValue | None] = {
+WINDOW: dict[str, AttrValue | None] = {
     "kernel_shape": None, "strides": None, "dilations": None, "pads": None, "auto_pad": "NOTSET", "group": 1,
 }  # fmt: skip
+"""Attributes of ONNX's convolutions."""
 
 CONV = Op(
-    "Conv", Kind.ANCHOR, _conv_infer, _conv_reference, (2, 3),
-    (Signature(1, _WINDOW, adapt=_conv_import, optional=frozenset({2})),),
+    "Conv", Kind.ANCHOR, conv_type, conv_reference, (2, 3),
+    (Signature(1, WINDOW, adapt=import_conv, optional=frozenset({2})),),
     forms={
         "depthwise": Form(_conv_depthwise, _is_depthwise),
         "direct": Form(_conv_direct),
@@ -170,7 +174,8 @@ CONV = Op(
 # ---------------------------------------------------------------- matrix products
 
 
-def _product_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+def product_shape(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
+    """The shape of numpy's matmul; raises InvalidError."""
     if not a or not b:
         raise InvalidError("a matrix product needs tensors of rank 1 or more")
     left, right = (tuple(a) if len(a) > 1 else (1, *a)), (tuple(b) if len(b) > 1 else (*b, 1))
@@ -184,7 +189,7 @@ def _matmul_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     kind = same_dtype(types)
     if kind.is_bool:
         raise UnsupportedError("matrix products of bool are not supported")
-    return (TensorType(kind, _product_shape(types[0].shape, types[1].shape)),)
+    return (TensorType(kind, product_shape(types[0].shape, types[1].shape)),)
 
 
 @rounded_once
@@ -259,7 +264,7 @@ def _gemm_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
         raise InvalidError(f"Gemm of {types[0]} and {types[1]}, expected matrices")
     left = types[0].shape[::-1] if attrs.flag("transA") else types[0].shape
     right = types[1].shape[::-1] if attrs.flag("transB") else types[1].shape
-    shape = _product_shape(left, right)
+    shape = product_shape(left, right)
     if len(types) > 2 and broadcast_shape(types[2].shape, shape) != shape:
         raise InvalidError(f"C of Gemm is {types[2]} and does not broadcast to {list(shape)}")
     return (TensorType(kind, shape),)
