@@ -18,6 +18,7 @@ from compiler.graph.ops import (
     grids,
     images,
     indexing,
+    learned,
     linear,
     lp,
     movement,
@@ -38,6 +39,7 @@ from compiler.graph.ops import (
     sort,
     source,
     transposed,
+    trees,
     unpooling,
 )
 
@@ -74,6 +76,8 @@ FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
         "determinant": determinant.OPS,
         "signal": signal.OPS,
         "source": source.OPS,
+        "learned": learned.OPS,
+        "trees": trees.OPS,
         "random": random.OPS,
     }
 )

@@ -71,7 +71,8 @@ def random_like(kind: TensorType, rng: np.random.Generator, item: Node) -> np.nd
 
 def test_every_record_has_a_case() -> None:
     covered = {case.op for case in CASES}
-    missing = [op.name for op in OPS.values() if op.signatures and op.name not in covered]
+    own = [op.name for op in OPS.values() if op.signatures and not op.domain]  # others: tests/e2e
+    missing = [name for name in own if name not in covered]
     assert not missing
 
 

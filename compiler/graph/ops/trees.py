@@ -1,0 +1,353 @@
+"""Ensembles of decision trees (ai.onnx.ml), all rows and trees at once.
+
+Every tree of every row walks down one level at a time: what a level needs of a node stands in tables that are
+constants. A leaf's branches lead to itself, so that all end after as many levels as the deepest tree has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compiler.core.types import F32, I64
+from compiler.graph.attrs import Attrs
+from compiler.graph.dtypes import Array
+from compiler.graph.ir import Node, TensorType, Value
+from compiler.graph.op import (
+    Emitter,
+    Imported,
+    InvalidError,
+    Kind,
+    OnnxNode,
+    Op,
+    Raw,
+    Signature,
+    Types,
+    UnsupportedError,
+    Values,
+)
+from compiler.graph.ops.learned import (
+    ML,
+    as_type,
+    checked_transform,
+    labelled,
+    refuse_strings,
+    transformed,
+    transformed_array,
+)
+
+_LEAF = "LEAF"
+_COMPARISONS = {
+    "BRANCH_LEQ": "LessOrEqual",
+    "BRANCH_LT": "Less",
+    "BRANCH_GTE": "GreaterOrEqual",
+    "BRANCH_GT": "Greater",
+    "BRANCH_EQ": "Equal",
+}
+_NUMPY = {
+    "BRANCH_LEQ": np.less_equal,
+    "BRANCH_LT": np.less,
+    "BRANCH_GTE": np.greater_equal,
+    "BRANCH_GT": np.greater,
+    "BRANCH_EQ": np.equal,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Forest:
+    """Trees as tables by node: nodes of all trees are numbered through.
+
+    yes, no: where a row goes on whose feature fits the threshold, or does not. missing: whether NaN fits.
+    weights: (nodes, targets), 0 but for leaves. modes: which comparison, by node.
+    """
+
+    roots: Array
+    features: Array
+    thresholds: Array
+    yes: Array
+    no: Array
+    missing: Array
+    modes: Array
+    weights: Array
+    depth: int
+
+
+def _numbers(node: OnnxNode, name: str, kind: Any) -> Array:
+    """An attribute, or the tensor that stands for it."""
+    given = node.attrs.get(f"{name}_as_tensor")
+    if not isinstance(given, np.ndarray):
+        given = np.asarray(node.attrs.get(name, ()))
+    return np.asarray(given, kind).reshape(-1)
+
+
+def _forest(node: OnnxNode, prefix: str, targets: int) -> Forest:
+    """The trees of an ensemble before opset 5 of the domain: nodes by tree and number."""
+    trees, numbers = _numbers(node, "nodes_treeids", np.int64), _numbers(node, "nodes_nodeids", np.int64)
+    place = {key: at for at, key in enumerate(zip(trees.tolist(), numbers.tolist(), strict=True))}
+    modes = np.asarray(node.attrs.get("nodes_modes", ()))
+    if len(place) != len(trees) or modes.size != trees.size or not trees.size:
+        raise InvalidError("the nodes of the trees are not told apart, or have no modes")
+    leaf = modes == _LEAF
+
+    def branch(name: str) -> Array:
+        ends = _numbers(node, name, np.int64)
+        return np.asarray(
+            [at if leaf[at] else place[trees[at], ends[at]] for at in range(trees.size)], np.int64
+        )
+
+    yes, no = branch("nodes_truenodeids"), branch("nodes_falsenodeids")
+    weights = np.zeros((trees.size, targets), np.float32)
+    leaves = zip(
+        _numbers(node, f"{prefix}_treeids", np.int64).tolist(),
+        _numbers(node, f"{prefix}_nodeids", np.int64).tolist(),
+        strict=True,
+    )
+    at = np.asarray([place[key] for key in leaves], np.int64)
+    np.add.at(
+        weights,
+        (at, _numbers(node, f"{prefix}_ids", np.int64)),
+        _numbers(node, f"{prefix}_weights", np.float32),
+    )
+    reached = np.zeros(trees.size, bool)
+    reached[yes[~leaf]] = reached[no[~leaf]] = True
+    roots = np.flatnonzero(~reached)
+    if not np.array_equal(np.unique(trees), np.sort(trees[roots])):
+        raise InvalidError("a tree has no root, or several")
+    missing = _numbers(node, "nodes_missing_value_tracks_true", np.int64)
+    return Forest(
+        roots=roots,
+        features=np.where(leaf, 0, _numbers(node, "nodes_featureids", np.int64)),
+        thresholds=_numbers(node, "nodes_values", np.float32),
+        yes=yes,
+        no=no,
+        missing=missing.astype(bool) if missing.size else np.zeros(trees.size, bool),
+        modes=np.where(leaf, "BRANCH_LEQ", modes),
+        weights=weights,
+        depth=_depth(roots, yes, no),
+    )
+
+
+def _depth(roots: Array, yes: Array, no: Array) -> int:
+    """Levels until all walks stay where they are; raises InvalidError where they never do."""
+    level, depth = roots, 0
+    while True:
+        below = np.unique(np.concatenate([yes[level], no[level]]))
+        if np.array_equal(below, np.unique(level)):
+            return depth
+        level, depth = below, depth + 1
+        if depth > yes.size:
+            raise InvalidError("the nodes of a tree lead to themselves")
+
+
+def _packed(forest: Forest, **more: Any) -> Raw:
+    """As attributes."""
+    unknown = sorted(set(forest.modes.tolist()) - {*_COMPARISONS, "BRANCH_NEQ"})
+    if unknown:
+        raise UnsupportedError(f"trees with nodes {', '.join(unknown)} are not supported")
+    return {
+        "roots": tuple(forest.roots.tolist()), "features": tuple(forest.features.tolist()),
+        "thresholds": tuple(forest.thresholds.tolist()), "yes": tuple(forest.yes.tolist()),
+        "no": tuple(forest.no.tolist()), "missing": tuple(forest.missing.astype(int).tolist()),
+        "modes": tuple(map(str, forest.modes)), "weights": tuple(forest.weights.reshape(-1).tolist()),
+        "depth": forest.depth, **more,
+    }  # fmt: skip
+
+
+def _unpacked(attrs: Attrs) -> Forest:
+    roots, features, yes, no = (
+        np.asarray(attrs.integers(name), np.int64) for name in ("roots", "features", "yes", "no")
+    )
+    return Forest(
+        roots, features, np.asarray(attrs.numbers("thresholds"), np.float32), yes, no,
+        np.asarray(attrs.integers("missing"), bool), np.asarray(attrs.texts("modes")),
+        np.asarray(attrs.numbers("weights"), np.float32).reshape(features.size, -1), attrs.integer("depth"),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- the walk
+
+
+def _leaves(x: Array, forest: Forest) -> Array:
+    """The leaf that each row reaches in each tree."""
+    at = np.broadcast_to(forest.roots, (x.shape[0], forest.roots.size))
+    rows = np.arange(x.shape[0])[:, None]
+    for _ in range(forest.depth):
+        value, threshold, mode = x[rows, forest.features[at]], forest.thresholds[at], forest.modes[at]
+        fits = (mode == "BRANCH_NEQ") & (value != threshold)
+        for name, compare in _NUMPY.items():
+            fits |= (mode == name) & compare(value, threshold)
+        fits |= np.isnan(value) & forest.missing[at]
+        at = np.where(fits, forest.yes[at], forest.no[at])
+    return at
+
+
+def _emit_leaves(e: Emitter, data: Value, forest: Forest) -> Value:
+    """The same as operators."""
+    count, trees = data.type.shape[0], forest.roots.size
+    at = e.emit("Expand", e.constant(forest.roots.reshape(1, trees)), shape=(count, trees))
+    for _ in range(forest.depth):
+        value = e.emit("GatherElements", data, _of(e, forest.features, at), axis=1)
+        fits = _fits(e, value, forest, at)
+        if forest.missing.any():
+            stray = e.emit("And", e.emit("IsNaN", value), _of(e, forest.missing, at))
+            fits = e.emit("Or", fits, stray)
+        at = e.emit("Where", fits, _of(e, forest.yes, at), _of(e, forest.no, at))
+    return at
+
+
+def _of(e: Emitter, table: Array, at: Value) -> Value:
+    return e.emit("Gather", e.constant(table), at, axis=0, safe=True)
+
+
+def _fits(e: Emitter, value: Value, forest: Forest, at: Value) -> Value:
+    threshold = _of(e, forest.thresholds, at)
+
+    def compared(mode: str) -> Value:
+        if mode == "BRANCH_NEQ":
+            return e.emit("Not", e.emit("Equal", value, threshold))
+        return e.emit(_COMPARISONS[mode], value, threshold)
+
+    first, *others = sorted(set(forest.modes.tolist()))
+    found = compared(first)
+    for mode in others:
+        found = e.emit("Where", _of(e, forest.modes == mode, at), compared(mode), found)
+    return found
+
+
+_FOLDS: Mapping[str, Callable[..., Array]] = {"SUM": np.sum, "AVERAGE": np.mean, "MIN": np.min, "MAX": np.max}
+_TOGETHER = {"SUM": "ReduceSum", "AVERAGE": "ReduceMean", "MIN": "ReduceMin", "MAX": "ReduceMax"}
+
+
+def _emit_sums(e: Emitter, item: Node) -> Value:
+    """For each row what its leaves say of each target, over all trees, and the base values."""
+    forest, data = _unpacked(item.attrs), as_type(e, item.inputs[0], F32)
+    leaves = e.emit("Gather", e.constant(forest.weights), _emit_leaves(e, data, forest), axis=0, safe=True)
+    total = e.emit(_TOGETHER[item.attrs.text("together")], leaves, axes=(1,), keepdims=False)
+    base = item.attrs.numbers("base")
+    return e.emit("Add", total, e.constant(np.asarray(base, np.float32))) if any(base) else total
+
+
+def _sums(x: Array, attrs: Attrs) -> Array:
+    forest = _unpacked(attrs)
+    leaves = forest.weights[_leaves(x.astype(np.float32), forest)]
+    fold = _FOLDS[attrs.text("together")]
+    return np.asarray(fold(leaves, axis=1) + np.asarray(attrs.numbers("base"), np.float32), np.float32)
+
+
+# ---------------------------------------------------------------- records
+
+_TREES = frozenset({
+    "nodes_treeids", "nodes_nodeids", "nodes_featureids", "nodes_modes", "nodes_values",
+    "nodes_values_as_tensor", "nodes_truenodeids", "nodes_falsenodeids", "nodes_hitrates",
+    "nodes_hitrates_as_tensor", "nodes_missing_value_tracks_true", "base_values", "base_values_as_tensor",
+    "target_ids", "target_nodeids", "target_treeids", "target_weights", "target_weights_as_tensor",
+    "class_ids", "class_nodeids", "class_treeids", "class_weights", "class_weights_as_tensor",
+    "classlabels_strings",
+})  # fmt: skip
+
+
+def _base(node: OnnxNode, targets: int) -> tuple[float, ...]:
+    found = _numbers(node, "base_values", np.float32)
+    if found.size not in (0, targets):
+        raise InvalidError(f"{found.size} base values for {targets} targets")
+    return tuple(found.tolist()) or (0.0,) * targets
+
+
+def _check_features(inputs: Values, forest: Forest) -> None:
+    kind = inputs[0].type
+    if kind.rank != 2 or forest.features.max(initial=0) >= kind.shape[1]:
+        raise InvalidError(f"the trees ask for feature {forest.features.max(initial=0)} of {kind}")
+
+
+def _regressor_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+    given = Attrs(attrs)
+    targets, together = given.integer("n_targets"), given.text("aggregate_function")
+    forest = _forest(node, "target", targets)
+    _check_features(inputs, forest)
+    if together not in _TOGETHER:
+        raise InvalidError(f"there is no aggregate_function {together!r}")
+    transform = checked_transform(given.text("post_transform"))
+    base = _base(node, targets)
+    return inputs, _packed(forest, together=together, base=base, post_transform=transform)
+
+
+def _scores_type(types: Types, columns: int) -> TensorType:
+    return TensorType(F32, (types[0].shape[0], columns))
+
+
+REGRESSOR = Op(
+    "TreeEnsembleRegressor", Kind.REDUCTION, domain=ML,
+    infer=lambda t, a: (_scores_type(t, len(a.numbers("base"))),),
+    reference=lambda x, a: (transformed_array(_sums(x[0], a), a.text("post_transform")),),
+    expand=lambda e, n: (transformed(e, _emit_sums(e, n), n.attrs.text("post_transform")),),
+    signatures=(
+        Signature(1, {"n_targets": 1, "aggregate_function": "SUM", "post_transform": "NONE"},
+                  ignored=_TREES, adapt=_regressor_import),
+    ),
+)  # fmt: skip
+
+
+def _classifier_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+    """`positive`: whether all weights are, so that a single score is a probability."""
+    refuse_strings(node)
+    labels = Attrs(attrs).integers("classlabels_int64s")
+    classes = set(_numbers(node, "class_ids", np.int64).tolist())
+    binary = len(labels) == 2 and len(classes) == 1
+    columns = 1 if binary else len(labels)
+    weights = _numbers(node, "class_weights", np.float32)
+    ids = np.zeros_like(_numbers(node, "class_ids", np.int64)) if binary else None
+    if ids is not None:
+        node = OnnxNode(
+            {**node.attrs, "class_ids": tuple(ids.tolist())}, node.inputs, node.known, node.used_outputs
+        )
+    forest = _forest(node, "class", columns)
+    _check_features(inputs, forest)
+    transform = checked_transform(Attrs(attrs).text("post_transform"))
+    return inputs, _packed(
+        forest, together="SUM", base=_base(node, columns), post_transform=transform, labels=labels,
+        positive=bool((weights >= 0).all()),
+    )  # fmt: skip
+
+
+def _classifier_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
+    return TensorType(I64, types[0].shape[:1]), _scores_type(types, len(attrs.integers("labels")))
+
+
+def _classifier_reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
+    scores, labels = _sums(arrays[0], attrs), np.asarray(attrs.integers("labels"))
+    transform = attrs.text("post_transform")
+    if scores.shape[1] == labels.size:
+        return labels[scores.argmax(axis=1)], transformed_array(scores, transform)
+    limit = 0.5 if attrs.flag("positive") else 0.0
+    found = labels[(scores[:, 0] > limit).astype(np.int64)]
+    other = 1 - scores if attrs.flag("positive") else -scores
+    return found, transformed_array(np.concatenate([other, scores], axis=1), transform)
+
+
+def _classifier_expand(e: Emitter, item: Node) -> Values:
+    scores, attrs = _emit_sums(e, item), item.attrs
+    labels, transform = attrs.integers("labels"), attrs.text("post_transform")
+    if scores.type.shape[1] == len(labels):
+        return labelled(e, scores, labels), transformed(e, scores, transform)
+    limit = e.constant(np.asarray(0.5 if attrs.flag("positive") else 0, np.float32))
+    no, yes = (e.constant(np.asarray(label, np.int64)) for label in labels)
+    flat = e.emit("Reshape", scores, shape=scores.type.shape[:1])
+    found = e.emit("Where", e.emit("Greater", flat, limit), yes, no)
+    one = e.constant(np.asarray(1, np.float32))
+    other = e.emit("Sub", one, scores) if attrs.flag("positive") else e.emit("Neg", scores)
+    return found, transformed(e, e.emit("Concat", other, scores, axis=1), transform)
+
+
+CLASSIFIER = Op(
+    "TreeEnsembleClassifier", Kind.REDUCTION, _classifier_infer, _classifier_reference, domain=ML,
+    expand=_classifier_expand,
+    signatures=(
+        Signature(1, {"classlabels_int64s": None, "post_transform": "NONE"}, ignored=_TREES,
+                  adapt=_classifier_import, outputs=2),
+    ),
+)  # fmt: skip
+
+OPS = (REGRESSOR, CLASSIFIER)
