@@ -7,7 +7,7 @@ shapes. So one is made when the importer reaches the node.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import onnx
@@ -26,7 +26,7 @@ from compiler.graph.op import UnsupportedError
 class Body:
     """The nodes that stand for one node; `inputs` and `outputs` are its own, as the nodes call them.
 
-    `used`: what nodes read, or leaves the body.
+    `used`: what nodes read, or leaves the body. `declared`: types of values inside.
     """
 
     inputs: tuple[str, ...]
@@ -34,6 +34,7 @@ class Body:
     nodes: tuple[onnx.NodeProto, ...]
     opsets: Mapping[str, int]
     used: frozenset[str]
+    declared: Mapping[str, TensorType] = field(default_factory=dict)
 
 
 def has_body(name: str, domain: str, opset: int) -> bool:
@@ -50,13 +51,16 @@ def body_of(
     opset: int,
     types: Sequence[TensorType | None],
     known: Sequence[Array | None],
+    results: Sequence[TensorType | None],
 ) -> Body | None:
     """The body of a node whose inputs have these types (None: left out), and content where it is known.
+
+    `results`: types that the model declares for its outputs.
 
     What is written in `composites` goes before ONNX's own; None where there is neither. Raises
     UnsupportedError and InvalidError for nodes that a body does not fit.
     """
-    written = _written_body(item, domain, opset, types, known)
+    written = _written_body(item, domain, opset, types, known, results)
     return _function_body(item, domain, opset, types) if written is None else written
 
 
@@ -93,12 +97,15 @@ def _written_body(
     opset: int,
     types: Sequence[TensorType | None],
     known: Sequence[Array | None],
+    results: Sequence[TensorType | None],
 ) -> Body | None:
     write = WRITTEN.get((domain, item.op_type))
     if write is None:
         return None
-    writer = BodyWriter(item, opset, types, known)
+    writer = BodyWriter(item, opset, types, known, results)
     made = write(writer)
+    if not made:
+        return None
     writer.check_attributes()
     outputs = tuple(name for name, _ in zip(made, item.output, strict=False))
     if len(outputs) < len(item.output):
@@ -112,6 +119,7 @@ def _written_body(
         tuple(writer.nodes),
         {"": onnx.defs.onnx_opset_version()},
         frozenset(needed.union(*(node.input for node in writer.nodes))),
+        writer.declared,
     )
 
 

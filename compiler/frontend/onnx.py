@@ -305,15 +305,14 @@ class _Importer:
         domain = _domain(item)
         types = [None if value is None else value.type for value in inputs]
         known = [None if value is None else self.editor.known(value) for value in inputs]
-        body = body_of(item, domain, opset, types, known)
+        results = [self.declared.get(output) for output in item.output]
+        body = body_of(item, domain, opset, types, known, results)
         if body is None:
             raise UnsupportedError(why_unknown(domain, item.op_type))
         self.size += len(body.nodes)
         check_nodes(self.size, self.where)
         first = len(self.made)
-        declared = {
-            inner: self.declared.get(outer) for inner, outer in zip(body.outputs, item.output, strict=False)
-        }
+        declared = {**body.declared, **dict(zip(body.outputs, results, strict=False))}
         made = self._inside(body, inputs, declared, name)
         self.made[first:] = [(_op_text(item, domain), node) for _, node in self.made[first:]]
         return made

@@ -23,17 +23,20 @@ def _dropout(w: BodyWriter) -> tuple[str, ...]:
     """
     x, kind, seed = w.input(0), w.type(0), w.given("seed")
     ratio = float(w.attribute("ratio", 0.5))  # an input since opset 12
-    training = w.has(2) and bool(w.known(2, "training_mode").any())
-    if training and w.has(1):
-        ratio = float(w.known(1, "ratio").reshape(()))
-    if not 0 <= ratio <= 1:
-        raise InvalidError(f"its ratio is {ratio}, not between 0 and 1")
-    if not training or ratio == 0:
+    training = w.content(2) if w.has(2) else np.zeros((), bool)
+    known_ratio = w.content(1) if w.has(1) else np.asarray(ratio)
+    if known_ratio is not None and not 0 <= float(known_ratio.reshape(())) <= 1:
+        raise InvalidError(f"its ratio is {known_ratio}, not between 0 and 1")
+    if training is not None and not training.any():
         mask = w.constant(np.ones(kind.shape), _BOOL)
         return x, w.cast(mask, kind) if w.opset < 10 else mask
-    mask = w.emit("GreaterOrEqual", _uniform(w, kind.shape, seed), w.constant(ratio, _F64))
-    scale = 1 / (1 - ratio) if ratio < 1 else 0.0
-    return w.emit("Where", mask, w.scaled(x, scale, kind), w.constant(0, kind)), mask
+    limit = w.cast(w.input(1), _F64) if w.has(1) else w.constant(ratio, _F64)
+    if training is None:  # only a run knows
+        limit = w.emit("Where", w.input(2), limit, w.constant(0, _F64))
+    mask = w.emit("GreaterOrEqual", _uniform(w, kind.shape, seed), limit)
+    one = w.constant(1, _F64)
+    scale = w.cast(w.emit("Div", one, w.emit("Sub", one, limit)), kind)
+    return w.emit("Where", mask, w.emit("Mul", x, scale), w.constant(0, kind)), mask
 
 
 def _bernoulli(w: BodyWriter) -> tuple[str, ...]:

@@ -9,16 +9,18 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
+from compiler.core.types import F32, I64
 from compiler.frontend.tensors import element_code
 from compiler.graph.dtypes import Array, to_numpy
 from compiler.graph.ir import TensorType
-from compiler.graph.op import UnsupportedError
+from compiler.graph.op import InvalidError, UnsupportedError
 
 
 class BodyWriter:
     """A node, and the nodes that stand for it: of ONNX's own domain, in its newest version.
 
-    Values are names; "" is an input that was left out.
+    Values are names; "" is an input that was left out. `results`: what the model declares of the types of
+    the outputs. `declared`: types of values, where operands that only a run knows decide them.
     """
 
     def __init__(
@@ -27,11 +29,13 @@ class BodyWriter:
         opset: int,
         types: Sequence[TensorType | None],
         known: Sequence[Array | None],
+        results: Sequence[TensorType | None] = (),
     ) -> None:
-        self.opset = opset
+        self.op, self.opset = item.op_type, opset
+        self.declared: dict[str, TensorType] = {}
         self.nodes: list[onnx.NodeProto] = []
         self.inputs = tuple(f"in{at}" if kind is not None else "" for at, kind in enumerate(types))
-        self._types, self._known = types, known
+        self._types, self._known, self._results = types, known, results
         self._attrs: Mapping[str, Any] = {one.name: helper.get_attribute_value(one) for one in item.attribute}
         self._read: set[str] = set()
 
@@ -54,12 +58,35 @@ class BodyWriter:
 
     def known(self, at: int, what: str) -> Array:
         """The content of an input, which must be known."""
-        array = self._known[at] if at < len(self._known) else None
+        array = self.content(at)
         if array is None:
             raise UnsupportedError(
                 f"its input `{what}` must be known at compile time; if a model input carries it, give --bind"
             )
         return array
+
+    def content(self, at: int) -> Array | None:
+        """The content of an input, None where only a run knows it."""
+        return self._known[at] if at < len(self._known) else None
+
+    def result(self, rank: int) -> TensorType:
+        """The first output's type as the model declares it; raises UnsupportedError where it does not."""
+        found = self._results[0] if self._results else None
+        if found is None:
+            raise UnsupportedError(
+                "its shape depends on the content of inputs, and the model does not declare it; "
+                "if a model input carries the content, give --bind"
+            )
+        if found.rank != rank:
+            raise InvalidError(f"the model declares {found} for a result of {rank} dimensions")
+        return found
+
+    def checked(self, value: str, extents: Sequence[int]) -> tuple[int, ...]:
+        """`extents`, which a run compares with those in `value`."""
+        given = self.emit("Cast", value, to=element_code(I64))
+        filled = self.emit("ConstantOfShape", self.emit("Reshape", given, self.constant([-1])))
+        self.declared[filled] = TensorType(F32, tuple(extents))
+        return tuple(extents)
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """An attribute; text as str. Raises UnsupportedError where it is needed and missing."""
@@ -73,6 +100,11 @@ class BodyWriter:
         """Those of these attributes that the node has."""
         self._read.update(names)
         return {name: self._attrs[name] for name in names if name in self._attrs}
+
+    def attributes(self) -> Mapping[str, Any]:
+        """All that the node has."""
+        self._read.update(self._attrs)
+        return self._attrs
 
     def refuse(self, **usual: Any) -> None:
         """Raise UnsupportedError for an attribute with another value than its usual one."""
@@ -130,4 +162,4 @@ class BodyWriter:
 
 
 Write = Callable[[BodyWriter], "tuple[str, ...]"]
-"""Writes a body and returns the names of the node's outputs, "" for what it does not make."""
+"""Writes a body and returns the names of the outputs, "" for what it does not make; () for no body."""

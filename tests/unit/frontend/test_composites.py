@@ -118,6 +118,63 @@ def test_numbers_have_the_distribution_that_they_should() -> None:
     np.testing.assert_allclose(got["kept"], got["mask"] * np.float32(0.2 / 0.7), rtol=1e-6)
 
 
+THETA = rng.normal(0, 1, (2, 2, 3)).astype(np.float32)
+VOLUME = rng.normal(0, 1, (2, 3, 4)).astype(np.float32)
+
+
+@pytest.mark.parametrize(
+    ("op", "first", "content", "attrs", "shape"),
+    [
+        ("HannWindow", None, np.asarray(10), {}, (10,)),
+        ("HannWindow", None, np.asarray(9, np.int32), {"periodic": 0}, (9,)),
+        ("HammingWindow", None, np.asarray(1), {}, (1,)),
+        ("HammingWindow", None, np.asarray(7), {"periodic": 0}, (7,)),
+        ("BlackmanWindow", None, np.asarray(8), {"output_datatype": TensorProto.DOUBLE}, (8,)),
+        ("AffineGrid", THETA, np.array([2, 3, 4, 5]), {}, (2, 4, 5, 2)),
+        ("AffineGrid", THETA, np.array([2, 3, 4, 5]), {"align_corners": 1}, (2, 4, 5, 2)),
+        ("AffineGrid", VOLUME, np.array([2, 3, 4, 5, 6]), {"align_corners": 1}, (2, 4, 5, 6, 3)),
+        ("AffineGrid", VOLUME, np.array([2, 3, 4, 5, 6]), {}, (2, 4, 5, 6, 3)),
+        ("CenterCropPad", IMAGE, np.array([3, 4, 8, 9]), {}, (3, 4, 8, 9)),
+        ("CenterCropPad", IMAGE, np.array([8, 2]), {"axes": [-1, 1]}, (4, 2, 5, 8)),
+    ],
+    ids=lambda item: item if isinstance(item, str) else "",
+)  # fmt: skip
+@pytest.mark.parametrize("known", [True, False], ids=["known", "declared"])
+def test_shapes_that_an_input_holds(
+    op: str, first: np.ndarray | None, content: np.ndarray, attrs: dict[str, Any], shape: Any, *, known: bool
+) -> None:
+    """Known when compiling, else as the model declares them."""
+    feeds = {"x": first, "n": content} if first is not None else {"n": content}
+    constants = {"n": feeds.pop("n")} if known else {}
+    names = ["n"] if first is None else ["x", "n"]
+    proto = model([node(op, names, ["y"], **attrs)], feeds, ["y"], constants, opset=20, ir_version=10)
+    if not known:
+        double = "output_datatype" in attrs
+        kind = TensorProto.DOUBLE if double else TensorProto.FLOAT
+        proto.graph.output[0].CopyFrom(helper.make_tensor_value_info("y", kind, shape))
+    (want,) = ReferenceEvaluator(proto).run(None, feeds)
+    assert_close(run(proto, feeds)["y"], want, what=op)
+    if not known:
+        assert import_proto(proto, Path(), {}, {}).checks == 1
+        proto.graph.output[0].type.tensor_type.shape.dim.add().dim_value = 3
+        with pytest.raises(BadInputError):
+            run(proto, feeds)
+        proto.graph.output[0].type.tensor_type.ClearField("shape")
+        with pytest.raises(UnsupportedModelError, match="give --bind"):
+            run(proto, feeds)
+
+
+def test_training_that_only_a_run_knows() -> None:
+    nodes = [node("Dropout", ["x", "ratio", "training"], ["y", "mask"], seed=4)]
+    feeds = {"x": IMAGE, "ratio": RATIO, "training": TRAINING}
+    proto = model(nodes, feeds, ["y", "mask"])
+    for training in (True, False):
+        feeds["training"] = np.asarray(training)
+        got = run(proto, feeds)
+        for name, want in zip(("y", "mask"), ReferenceEvaluator(proto).run(None, feeds), strict=True):
+            assert_close(got[name], want, what=name)
+
+
 @pytest.mark.parametrize(
     ("op", "arrays", "attrs", "why"),
     [
