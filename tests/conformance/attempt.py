@@ -121,7 +121,10 @@ def _binds(case: OnnxCase) -> list[dict[str, np.ndarray]]:
 def _bound(model: onnx.ModelProto, binds: Mapping[str, np.ndarray]) -> onnx.ModelProto:
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
-    copy.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in binds.items())
+    # No initializers: onnx.compose does not rename those that subgraphs read.
+    for name, array in binds.items():
+        constant = onnx.helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(array))
+        copy.graph.node.insert(0, constant)
     kept = [item for item in copy.graph.input if item.name not in binds]
     del copy.graph.input[:]
     copy.graph.input.extend(kept)

@@ -141,6 +141,7 @@ def movement() -> Iterator[Case]:
     yield Case("Squeeze", [floats(1, 3, 1, 2)], opset=13)
     yield Case("Unsqueeze", [X], {"axes": [0, 4]}, 9)
     yield Case("Unsqueeze", [X, i64(-1, 1)], known=[1], opset=13)
+    yield Case("Unsqueeze", [X, scalar(-1, np.int64)], known=[1], opset=13)
     yield Case("Identity", [X])
     yield Case("Dropout", [X], {"ratio": 0.3}, 7)
     yield Case("Dropout", [X, scalar(0.3), scalar(False, np.bool_)], known=[1, 2], opset=12)

@@ -188,7 +188,9 @@ SQUEEZE = Op(
 
 
 def _unsqueeze_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
-    axes = Attrs(attrs).integers("axes")
+    given = attrs.get("axes")
+    # One axis without a dimension is no list, but ONNX's own expansions write it.
+    axes = (given,) if isinstance(given, int) else Attrs(attrs).integers("axes")
     return inputs, {"axes": normal_axes(axes, inputs[0].type.rank, len(axes))}
 
 
