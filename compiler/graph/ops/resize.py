@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from compiler.core.types import F32, F64, DType
 from compiler.graph.attrs import Attrs, AttrValue
-from compiler.graph.dtypes import Array, to_numpy, widened_array
+from compiler.graph.dtypes import Array, from_numpy, to_numpy, widened_array
 from compiler.graph.ir import Node, NodeInfo, TensorType, Value
 from compiler.graph.op import (
     Emitter,
@@ -151,7 +152,7 @@ def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
     sizes = attrs.integers("sizes")
     if len(sizes) != types[0].rank or min(sizes, default=1) < 1:
         raise InvalidError(f"Resize of {types[0]} to {list(sizes)}")
-    if attrs.text("mode") != "nearest" and not types[0].dtype.is_float:
+    if attrs.text("mode") != "nearest" and types[0].dtype.is_bool:
         raise UnsupportedError(f"Resize of {types[0].dtype} in mode {attrs.text('mode')} is not supported")
     return (types[0].with_shape(sizes),)
 
@@ -249,8 +250,25 @@ def _cubic(part: Array, a: float) -> Array:
     return np.stack([far(1 + part), near(part), near(1 - part), far(2 - part)], axis=1)
 
 
+def _between(kind: DType) -> DType:
+    """The type in which integers are interpolated; results are cut towards zero, as runtimes do."""
+    return kind if kind.is_float else F64 if kind.bits > F32.bits else F32
+
+
+def _limits(kind: DType) -> tuple[Array, Array]:
+    """The least and the greatest value between which results become integers of a type."""
+    wide, bounds = to_numpy(_between(kind)).type, np.iinfo(to_numpy(kind))
+    most = wide(bounds.max)
+    if int(most) > bounds.max:
+        most = np.nextafter(most, wide(0))
+    return np.asarray(wide(bounds.min)), np.asarray(most)
+
+
 def _reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     x, kind = arrays[0], arrays[0].dtype
+    if kind.kind in "iu" and attrs.text("mode") != "nearest":
+        found = _reference([x.astype(to_numpy(_between(from_numpy(kind))))], attrs)[0]
+        return (np.clip(found, *_limits(from_numpy(kind))).astype(kind),)
     for axis, indices, weights in _changed_axes(attrs, x.shape):
         shape = [-1 if at == axis else 1 for at in range(x.ndim)]
         outside = _outside(attrs, axis, x.shape[axis])
@@ -284,6 +302,17 @@ def _expand(e: Emitter, item: Node) -> Values:
     factors = tuple(_whole_factor(attrs, axis, n) for axis, n in enumerate(shape))
     if all(factors):
         return (e.emit("Repeat", value, repeats=factors),)
+    kind = value.type.dtype
+    if attrs.text("mode") == "nearest" or kind.is_float:
+        return (_resized(e, value, attrs),)
+    found = _resized(e, e.emit("Cast", value, to=_between(kind)), attrs)
+    for op, limit in zip(("Max", "Min"), _limits(kind), strict=True):
+        found = e.emit(op, found, e.constant(limit))
+    return (e.emit("Cast", found, to=kind),)
+
+
+def _resized(e: Emitter, value: Value, attrs: Attrs) -> Value:
+    shape = value.type.shape
     for axis, indices, weights in _changed_axes(attrs, shape):
         outside = _outside(attrs, axis, shape[axis])
         value = (_multiply_axis if weights.shape[1] > _MOST_TAPS else _resize_axis)(
@@ -292,7 +321,7 @@ def _expand(e: Emitter, item: Node) -> Values:
         if outside is not None and outside.any():
             beyond = np.asarray(attrs.number("outside"), to_numpy(value.type.dtype))
             value = e.emit("Where", _column(e, value, axis, outside), e.constant(beyond), value)
-    return (value,)
+    return value
 
 
 def _column(e: Emitter, value: Value, axis: int, items: Array) -> Value:
