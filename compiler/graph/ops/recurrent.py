@@ -51,6 +51,9 @@ _DIRECTIONS: Mapping[str, tuple[bool, ...]] = {
 }  # fmt: skip
 """For each direction of a layer whether it goes backward."""
 
+MOST_STEPS = 10_000
+"""Of all directions of a layer: each is some nodes, of which the graph would have too many."""
+
 _BIAS, _LENGTHS, _HIDDEN, _CELL, _PEEPHOLES = range(3, 8)
 
 
@@ -155,6 +158,10 @@ def _infer(kind: _Kind) -> Any:
     def infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
         check_kind(kind.name, types[0].dtype, FLOATS)
         n = _extents(types, attrs)
+        if n.steps * n.directions > MOST_STEPS:
+            raise UnsupportedError(
+                f"{n.steps * n.directions:,} steps are not supported, at most {MOST_STEPS:,}"
+            )
         rows, transposed = kind.gates * n.hidden, bool(attrs.integer("layout"))
         state = (n.batch, n.directions, n.hidden) if transposed else (n.directions, n.batch, n.hidden)
         expected = {

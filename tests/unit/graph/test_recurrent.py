@@ -145,5 +145,9 @@ def test_what_is_no_layer() -> None:
         with pytest.raises(BadInputError) as caught:
             imported(Case("LSTM", inputs, {"hidden_size": HIDDEN, **attrs}, 14, case.known, 3))
         assert why in caught.value.why
+    long = [np.zeros((6000, 1, 4), np.float32), *layer("RNN", {}, [4, 5], directions=2).inputs[1:]]
+    attrs = {"hidden_size": HIDDEN, "direction": "bidirectional"}
+    with pytest.raises(UnsupportedModelError, match="12,000 steps are not supported, at most 10,000"):
+        imported(Case("RNN", long, attrs, 14, [1, 2, 3], 2))
     with pytest.raises(UnsupportedModelError, match="'mish' is not supported"):
         imported(layer("RNN", {"activations": ["Mish"]}))
