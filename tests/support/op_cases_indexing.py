@@ -26,6 +26,7 @@ def indexed() -> Iterator[Case]:
     yield from marks()
     yield from labels()
     yield from found()
+    yield from others()
 
 
 def scattering() -> Iterator[Case]:
@@ -126,6 +127,26 @@ def labels() -> Iterator[Case]:
         yield Case("Einsum", operands, {"equation": equation}, 12)
     whole = [ints(3, 4, dtype=np.int32), ints(4, 2, dtype=np.int32)]
     yield Case("Einsum", whole, {"equation": "ij,jk->ki"}, 12, label="i32")
+
+
+def others() -> Iterator[Case]:
+    yield Case("Det", [np.zeros((1, 3, 3), np.float32)], opset=11)
+    yield Case("Det", [floats(33, 33)], opset=11, tolerance=1e-3)
+    pool = {
+        "ngram_counts": [0, 4],
+        "ngram_indexes": [0, 1, 2, 3, 4, 5, 6],
+        "pool_int64s": [2, 3, 5, 4, 5, 6, 7, 8, 6, 7],
+        "max_gram_length": 2,
+    }
+    text = ints(2, 19, low=2, high=9, dtype=np.int32)
+    for mode in ("TF", "IDF", "TFIDF"):
+        weights = {} if mode == "TF" else {"weights": [0.5, 2.0, 1.0, 3.0, 0.25, 1.5, 4.0]}
+        for least, skip in ((1, 0), (1, 3), (2, 5)):
+            attrs = {**pool, **weights, "mode": mode, "min_gram_length": least, "max_skip_count": skip}
+            yield Case("TfIdfVectorizer", [text], attrs, 9)
+    yield Case(
+        "TfIdfVectorizer", [i64(6, 7)], {**pool, "mode": "TF", "min_gram_length": 1, "max_skip_count": 4}, 9
+    )
 
 
 def found() -> Iterator[Case]:
