@@ -344,9 +344,9 @@ PACK = Op(
     "PackBits", Kind.INJECTIVE, lambda t, a: (packed_type(t[0].with_dtype(a.dtype("of"))),),
     lambda x, a: (packed_array(_typed(x[0], a.dtype("of"))).reshape(
         packed_type(TensorType(a.dtype("of"), x[0].shape)).shape),), (1, 1),
-    forms={"direct": Form(_pack)}, flops=no_flops,
+    forms={"direct": Form(_pack)}, flops=no_flops, alone=True,
 )  # fmt: skip
-"""Ours: several elements of the type `of` to a byte; the unused bits of the last one are 0."""
+"""Ours: several elements of the type `of` to a byte, read from memory; unused bits of the last one are 0."""
 
 
 def _typed(array: Array, kind: DType) -> Array:
