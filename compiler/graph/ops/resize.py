@@ -8,9 +8,8 @@ there are many taps (`antialias`) it is a product with a constant matrix.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial, reduce
-from typing import Any
 
 import numpy as np
 
@@ -32,41 +31,10 @@ from compiler.graph.op import (
     Values,
     normal_axis,
 )
+from compiler.graph.ops.resize_at_run import resized_at_run
+from compiler.graph.ops.resize_tables import COORDINATES, ROUNDINGS, cubic_weights, keys_kernel
 
-Coordinate = Callable[[Array, Any, int, int], Array]
-
-
-def _pytorch_half_pixel(at: Array, scale: Any, source: int, target: int) -> Array:
-    return (at + 0.5) / scale - 0.5 if target > 1 else np.zeros_like(at)
-
-
-def _align_corners(at: Array, scale: Any, source: int, target: int) -> Array:
-    return at * (source - 1) / (target - 1) if target > 1 else np.zeros_like(at)
-
-
-def _half_pixel_symmetric(at: Array, scale: Any, source: int, target: int) -> Array:
-    adjustment = np.float32(target) / (
-        scale * np.float32(source)
-    )  # how much rounding the result's extent stretched the scale
-    offset = np.float32(source / 2) * (1 - adjustment)
-    return np.asarray(offset + (at + 0.5) / scale - 0.5)
-
-
-_COORDINATES: dict[str, Coordinate] = {
-    "half_pixel": lambda at, scale, _source, _target: (at + 0.5) / scale - 0.5,
-    "half_pixel_symmetric": _half_pixel_symmetric,
-    "pytorch_half_pixel": _pytorch_half_pixel,
-    "align_corners": _align_corners,
-    "asymmetric": lambda at, scale, _source, _target: at / scale,
-    "tf_half_pixel_for_nn": lambda at, scale, _source, _target: (at + 0.5) / scale,
-}
 _REGION = "tf_crop_and_resize"
-_ROUNDINGS: dict[str, Callable[[Array], Array]] = {
-    "round_prefer_floor": lambda x: np.ceil(x - 0.5),
-    "round_prefer_ceil": lambda x: np.floor(x + 0.5),
-    "floor": np.floor,
-    "ceil": np.ceil,
-}
 _MOST_TAPS = 4
 """Taps above which an axis is resized by a matrix product."""
 _DEFAULTS: dict[str, AttrValue] = {
@@ -128,11 +96,11 @@ def _keep_ratio(
 def _kept(given: Attrs) -> Raw:
     kept = {name: given.get(name, default) for name, default in _DEFAULTS.items()}
     mode = kept["coordinate_transformation_mode"]
-    if mode not in (*_COORDINATES, _REGION):
+    if mode not in (*COORDINATES, _REGION):
         raise InvalidError(f"Resize has no coordinate_transformation_mode {mode!r}")
     if kept["mode"] not in ("nearest", "linear", "cubic"):
         raise InvalidError(f"Resize has no mode {kept['mode']!r}")
-    if kept["nearest_mode"] not in _ROUNDINGS:
+    if kept["nearest_mode"] not in ROUNDINGS:
         raise InvalidError(f"Resize has no nearest_mode {kept['nearest_mode']!r}")
     if given.flag("antialias", default=False):
         if kept["mode"] == "nearest":
@@ -171,7 +139,7 @@ def _coordinates(attrs: Attrs, axis: int, source: int) -> Array:
         return np.asarray(
             first * (source - 1) + at * (last - first) * (source - 1) / (target - 1), np.float32
         )
-    found = _COORDINATES[mode](at, np.float32(scale), source, target)
+    found: Array = COORDINATES[mode](at, np.float32(scale), source, target)
     assert found.dtype == np.float32
     return found
 
@@ -189,7 +157,7 @@ def _axis_table(attrs: Attrs, axis: int, source: int) -> tuple[Array, Array]:
     target = attrs.integers("sizes")[axis]
     at, kind = _coordinates(attrs, axis, source), attrs.text("mode")
     if kind == "nearest":
-        indices = _ROUNDINGS[attrs.text("nearest_mode")](at).astype(np.int64)[:, None]
+        indices = ROUNDINGS[attrs.text("nearest_mode")](at).astype(np.int64)[:, None]
         return indices.clip(0, source - 1), np.ones((target, 1))
     low = np.floor(at)
     part, scale = at - low, attrs.numbers("scales")[axis]
@@ -198,7 +166,10 @@ def _axis_table(attrs: Attrs, axis: int, source: int) -> tuple[Array, Array]:
     elif kind == "linear":
         offsets, weights = np.arange(2), np.stack([1 - part, part], axis=1)
     else:
-        offsets, weights = np.arange(-1, 3), _cubic(part, attrs.number("cubic_coeff_a"))
+        offsets, weights = (
+            np.arange(-1, 3),
+            np.stack(cubic_weights(part, attrs.number("cubic_coeff_a")), axis=1),
+        )
     indices = low[:, None].astype(np.int64) + offsets
     if attrs.flag("exclude_outside"):
         weights = weights * ((indices >= 0) & (indices < source))
@@ -214,7 +185,7 @@ def _filter(part: Array, scale: float, attrs: Attrs) -> tuple[Array, Array]:
     if reach == 1:
         weights = np.maximum(1 - distances, 0)
     else:
-        near, far = _keys(attrs.number("cubic_coeff_a"))
+        near, far = keys_kernel(attrs.number("cubic_coeff_a"))
         weights = np.where(distances <= 1, near(distances), np.where(distances < 2, far(distances), 0))
     return offsets, weights / weights.sum(axis=1, keepdims=True)
 
@@ -227,27 +198,6 @@ def _changed_axes(attrs: Attrs, shape: Sequence[int]) -> Iterator[tuple[int, Arr
         same = whole or (attrs.numbers("first")[axis], attrs.numbers("last")[axis]) == (0, 1)
         if scale != 1 or target != source or not same:
             yield axis, *_axis_table(attrs, axis, source)
-
-
-_Curve = Callable[[Array], Array]
-
-
-def _keys(a: float) -> tuple[_Curve, _Curve]:
-    """Keys' kernel at distances up to 1, and from 1 to 2."""
-
-    def near(x: Array) -> Array:
-        return ((a + 2) * x - (a + 3)) * x * x + 1
-
-    def far(x: Array) -> Array:
-        return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
-
-    return near, far
-
-
-def _cubic(part: Array, a: float) -> Array:
-    """Weights of the four neighbours."""
-    near, far = _keys(a)
-    return np.stack([far(1 + part), near(part), near(1 - part), far(2 - part)], axis=1)
 
 
 def _between(kind: DType) -> DType:
@@ -365,10 +315,11 @@ _MAYBE = frozenset({1, 2, 3})
 RESIZE = Op(
     "Resize", Kind.INJECTIVE, _infer, _reference, (1, 1),
     (
-        Signature(10, {"mode": "nearest"}, {1: "scales"}, adapt=_old_import),
-        Signature(11, _NEW, _INPUTS, adapt=_resize_import, optional=_MAYBE),
+        Signature(10, {"mode": "nearest"}, {1: "scales"}, adapt=_old_import, at_run=resized_at_run),
+        Signature(11, _NEW, _INPUTS, adapt=_resize_import, optional=_MAYBE,
+                  at_run=resized_at_run),
         Signature(18, {**_NEW, "antialias": 0, "axes": None, "keep_aspect_ratio_policy": "stretch"}, _INPUTS,
-                  adapt=_resize_import, optional=_MAYBE),
+                  adapt=_resize_import, optional=_MAYBE, at_run=resized_at_run),
     ),
     expand=_expand, flops=_flops,
 )  # fmt: skip
@@ -376,7 +327,7 @@ UPSAMPLE = Op(
     "Upsample", Kind.INJECTIVE, _infer, _reference, (1, 1),
     (
         Signature(7, {"mode": "nearest", "scales": None}, adapt=_old_import),
-        Signature(9, {"mode": "nearest"}, {1: "scales"}, adapt=_old_import),
+        Signature(9, {"mode": "nearest"}, {1: "scales"}, adapt=_old_import, at_run=resized_at_run),
     ),
     expand=_expand, flops=_flops,
 )  # fmt: skip
