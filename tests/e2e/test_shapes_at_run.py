@@ -20,11 +20,16 @@ from tests.support.onnx_models import model, run_onnxruntime, value_info
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((3, 4, 5)).astype(np.float32)
 EVEN = RNG.standard_normal((2, 3, 2)).astype(np.float32)
+IMAGE = RNG.standard_normal((1, 2, 5, 6)).astype(np.float32)
 MOST = np.iinfo(np.int64).max
 
 
 def i64(*values: int) -> np.ndarray:
     return np.asarray(values, np.int64)
+
+
+def f32(*values: float) -> np.ndarray:
+    return np.asarray(values, np.float32)
 
 
 @dataclass(frozen=True)
@@ -80,6 +85,15 @@ CASES = (
         label=" of floats",
     ),
     AtRun("Slice", [X, i64(0), i64(2), i64(1), i64(1)], {4: i64(0)}, label=" by no step"),
+    AtRun("Resize", [IMAGE, None, f32(1, 1, 0.7, 2.5)], {2: f32(1, 1, 0.7, 2.3)}, {"mode": "linear"}),
+    AtRun(
+        "Resize",
+        [IMAGE, None, None, i64(1, 2, 7, 3)],
+        {3: i64(1, 2, 7, 4)},
+        {"mode": "cubic"},
+        label=" to extents",
+    ),
+    AtRun("Resize", [IMAGE, None, f32(1, 1, 2, 0.5)], {2: f32(1, 1, 3, 0.5)}, label=" to the nearest"),
     AtRun("ReduceSum", [EVEN, i64(2)], {1: i64(1)}, {"keepdims": 0}),
     AtRun("ReduceMean", [EVEN, i64(-3, 1)], {1: i64(1, 2)}),
     AtRun("ReduceLogSumExp", [EVEN, i64(1)], {1: i64(0)}, {"keepdims": 1}),

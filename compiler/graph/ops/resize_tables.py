@@ -10,7 +10,7 @@ import numpy as np
 from compiler.graph.dtypes import Array
 
 Coordinate = Callable[[Array, Any, int, int], Any]
-"""Positions of a resized axis, its factor, and the extents before and after -> positions on the axis before."""
+"""Positions of a resized axis, its factor, the extents before and after -> positions on the axis before."""
 
 
 def _pytorch_half_pixel(at: Array, scale: Any, source: int, target: int) -> Any:
