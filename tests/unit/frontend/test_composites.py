@@ -118,6 +118,19 @@ def test_numbers_have_the_distribution_that_they_should() -> None:
     np.testing.assert_allclose(got["kept"], got["mask"] * np.float32(0.2 / 0.7), rtol=1e-6)
 
 
+def test_classes_are_drawn_as_often_as_their_weights_say() -> None:
+    weights = np.array([[0.1, 0.2, 0.7, 0.0], [0.25, 0.25, 0.25, 0.25]])
+    with np.errstate(divide="ignore"):
+        logarithms = (np.log(weights) + 3).astype(np.float32)
+    count = 20_000
+    one = node("Multinomial", ["x"], ["y"], sample_size=count, dtype=TensorProto.INT64, seed=5.0)
+    drawn = run(model([one], {"x": logarithms}, ["y"]), {"x": logarithms})["y"]
+    assert (drawn.shape, drawn.dtype) == ((2, count), np.int64)
+    for row, expected in zip(drawn, weights, strict=True):
+        found = np.bincount(row, minlength=4) / count
+        assert np.all(np.abs(found - expected) <= 4 * np.sqrt(expected * (1 - expected) / count))
+
+
 THETA = rng.normal(0, 1, (2, 2, 3)).astype(np.float32)
 VOLUME = rng.normal(0, 1, (2, 3, 4)).astype(np.float32)
 
