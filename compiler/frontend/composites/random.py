@@ -11,7 +11,7 @@ from onnx import TensorProto
 from compiler.core.types import BOOL, F64, I32
 from compiler.frontend.composites.writer import BodyWriter, Write
 from compiler.graph.ir import TensorType
-from compiler.graph.op import InvalidError
+from compiler.graph.op import InvalidError, UnsupportedError
 
 _BOOL, _F64, _I32 = (TensorType(kind, ()) for kind in (BOOL, F64, I32))
 
@@ -22,6 +22,8 @@ def _dropout(w: BodyWriter) -> tuple[str, ...]:
     Those that stay are scaled, so that sums stay what they are. Output 1 says which do.
     """
     x, kind, seed = w.input(0), w.type(0), w.given("seed")
+    if w.opset < 7:
+        raise UnsupportedError("before opset 7 it is supported outside of training mode only")
     ratio = float(w.attribute("ratio", 0.5))  # an input since opset 12
     training = w.content(2) if w.has(2) else np.zeros((), bool)
     known_ratio = w.content(1) if w.has(1) else np.asarray(ratio)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from compiler.core.types import F64
 from compiler.frontend.composites.writer import BodyWriter, Write
 from compiler.graph.ir import TensorType
-from compiler.graph.op import InvalidError
+from compiler.graph.op import InvalidError, UnsupportedError
 
 _F64 = TensorType(F64, ())
 
@@ -17,6 +17,8 @@ def _batch_normalization(w: BodyWriter) -> tuple[str, ...]:
 
     Outputs 3 and 4, mean and variance of this batch alone, there were before opset 14 only.
     """
+    if w.opset < 7:
+        raise UnsupportedError("before opset 7 it is supported outside of training mode only")
     w.refuse(spatial=1)
     w.given("training_mode")
     x, scale, bias, mean, var = (w.input(at) for at in range(5))

@@ -273,12 +273,6 @@ def test_invalid_models(body: list[onnx.NodeProto], words: str, tmp_path: Path) 
     assert caught.value.code == 3
 
 
-def test_a_training_output_is_refused(tmp_path: Path) -> None:
-    proto = model([node("Dropout", ["x"], ["y", "mask"])], {"x": X}, ["y", "mask"])
-    with pytest.raises(UnsupportedModelError, match="output 1 is used"):
-        load(proto, tmp_path)
-
-
 def test_an_unknown_attribute_is_refused(tmp_path: Path) -> None:
     proto = model([node("Relu", ["x"], ["y"], magic=3)], {"x": X}, ["y"])
     with pytest.raises(UnsupportedModelError, match="magic"):
