@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from compiler.core.types import F32
+from compiler.graph.dtypes import to_numpy
 from compiler.loops.build import Builder
 from compiler.loops.interp import interpret
 from compiler.loops.ir import Const, Func, Select, all_of, const, maximum
@@ -32,7 +33,8 @@ def random_inputs(func: Func, seed: int = 0) -> dict[str, Array]:
     source = np.random.default_rng(seed)
     inputs = func.params[: len(func.params) - func.outputs]
     return {
-        item.name: source.integers(-4, 5, shape_of(func, item.name)).astype(np.float32) for item in inputs
+        item.name: source.integers(-4, 5, shape_of(func, item.name)).astype(to_numpy(item.dtype))
+        for item in inputs
     }
 
 

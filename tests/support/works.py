@@ -74,6 +74,23 @@ def doubled(s: Sketch) -> Value:
     )
 
 
+def largest(axis: int, count: int) -> Callable[[Sketch, Value], Value]:
+    """The largest elements along an axis, in order."""
+
+    def make(s: Sketch, x: Value) -> Value:
+        places = s.emit("TopPositions", x, axis=axis, k=count, largest=True)
+        return s.emit("GatherElements", x, places, axis=axis)
+
+    return make
+
+
+def scattered(s: Sketch) -> Value:
+    """Each row added up at the places of its own order."""
+    x = s.input(4, 19)
+    places = s.emit("TopPositions", x, axis=1, k=19, largest=False)
+    return s.emit("ScatterElements", x, places, s.emit("Exp", x), axis=1, reduction="add")
+
+
 def residual(s: Sketch) -> Value:
     x = s.conv(s.input(1, 5, 7, 7), 12)
     return s.emit("Relu", s.emit("Add", s.conv(x, 12, 1), x))
@@ -214,6 +231,11 @@ GRAPHS: dict[str, Make] = {
     "deep pad": deep(lambda s, x: s.conv(s.pad(x, 2, 1), 6, 3)),
     "deep pools": deep(two_pools, 9),
     "deep join": deep(odd_join, 7),
+    "deep scan": deep(lambda s, x: s.emit("CumSum", x, axis=1, exclusive=False, reverse=True)),
+    "deep best": deep(largest(1, 3)),
+    "deep order": deep(largest(1, 36), 36, 3),
+    "scan": lambda s: s.emit("CumSum", s.input(5, 7, 3), axis=1, exclusive=True, reverse=False),
+    "scatter": scattered,
     "residual": residual,
     "conv 1-d": lambda s: s.conv(s.input(2, 5, 17), 6, 3),
     "conv 3-d": lambda s: s.conv(s.input(1, 2, 4, 5, 6), 5, 2),

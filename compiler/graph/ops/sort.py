@@ -43,6 +43,7 @@ from compiler.loops.ir import (
     Store,
     Var,
     const,
+    maximum,
     minimum,
     seq,
 )
@@ -171,9 +172,10 @@ def _inserted(b: Builder, row: _Row, extent: int, count: int, before: Before) ->
         """`held` places are taken; the element may be in as many, and one more."""
 
         def move(step: Var) -> Stmt:
-            place = held - step
+            place = maximum(held - step, 0)  # where it would be less, nothing is done
             here = If(before(number, row[place]), row.put(place, number))
-            moved = If(before(number, row[place - 1]), row.put(place, row[place - 1]), here)
+            previous = maximum(place - 1, 0)
+            moved = If(before(number, row[previous]), row.put(place, row[previous]), here)
             first = If(before(number, row[place]), row.put(place, number))
             return If(place.ge(1), moved, first)
 

@@ -15,6 +15,7 @@ from compiler.graph.ops import OPS
 from compiler.graph.rewrites import rewrite_graph
 from compiler.loops.build import Builder
 from compiler.loops.interp import interpret
+from compiler.loops.verify import verify_func
 from tests.support.onnx_models import assert_close, single
 from tests.support.op_cases import CASES, Case
 
@@ -36,11 +37,14 @@ def test_record_means_what_its_oracle_computes(case: Case, tmp_path: Path) -> No
     got = evaluate(canonical, feeds)
     for name, array in want.items():
         assert_close(got[name], array, case.tolerance, "in canonical form")
-    for item in (*graph.nodes, *canonical.nodes):
+    for item in graph.nodes:
         check_forms(item, case)
+    for item in canonical.nodes:
+        check_forms(item, case, valid=True)
 
 
-def check_forms(item: Node, case: Case) -> None:
+def check_forms(item: Node, case: Case, *, valid: bool = False) -> None:
+    """Each form means what the record says; `valid`: and is a well-formed program."""
     if any(value.type.dtype.is_stored for value in (*item.inputs, *item.outputs)):
         return  # in canonical form there are bytes instead
     rng = np.random.default_rng(1)
@@ -53,6 +57,8 @@ def check_forms(item: Node, case: Case) -> None:
         buffers = [builder.input("x", v.type.shape, v.type.dtype) for v in item.inputs]
         output = form.build(builder, buffers, item.info)
         func = builder.finish([output])
+        if valid:
+            verify_func(func)
         feeds = {buffer.name: array for buffer, array in zip(buffers, arrays, strict=True)}
         got = interpret(func, feeds)
         (array,) = want

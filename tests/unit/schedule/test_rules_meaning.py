@@ -96,7 +96,7 @@ def test_the_trace_replays(name: str) -> None:
 
 
 def test_threads_share_the_work() -> None:
-    for name in ("conv 3x3", "deep odd groups", "softmax", "elementwise"):
+    for name in ("conv 3x3", "deep odd groups", "softmax", "elementwise", "scan", "scatter"):
         for _, schedule in scheduled(name, 4, AnalyticChooser()):
             kinds = {item.kind for item in schedule.func.body.walk() if isinstance(item, For)}
             assert ForKind.PARALLEL in kinds

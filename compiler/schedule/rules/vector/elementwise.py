@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from compiler.core.target import TargetFacts
 from compiler.loops.ir import REGISTER, Binary, Const, Expr, Var
-from compiler.loops.queries import extent_of, iterations, variables
+from compiler.loops.queries import extent_of, int_of, iterations, variables
 from compiler.schedule.errors import ScheduleError
 from compiler.schedule.program import Site
 from compiler.schedule.rules.common import SMALL, fuse_all, intermediates, split_iteration, strip_mine
@@ -19,8 +20,10 @@ MOST_COPIES = 1024
 def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
     """Vectorise the innermost axis of the output and run the outer ones in parallel."""
     block = schedule.site(name)
-    if not block.is_store or block.reduce:
+    if block.reduce:
         return False
+    if not block.is_store:
+        return _rows_in_order(schedule, block)
     lanes = facts.lanes(block.store.buffer.dtype.bits)
     blocked, shared = _blocked_axis(block), intermediates(schedule, name)
     loops = _in_blocks(schedule, name, *blocked) if blocked is not None else None
@@ -35,6 +38,20 @@ def elementwise(schedule: Schedule, name: str, facts: TargetFacts) -> bool:
     if not (once and schedule.attempt(_finish, loops, once, is_large=is_large)):
         _finish(schedule, loops, (), is_large=is_large)
     return True
+
+
+def _rows_in_order(schedule: Schedule, block: Site) -> bool:
+    """A block of many statements: its iterations may run at the same time, each in order."""
+    touched = [region.extent for region in (*block.block.reads, *block.block.writes)]
+    most = max((prod(int_of(extent) or 1 for extent in extents) for extents in touched), default=1)
+    rows = iterations(block.spatial)
+    if rows == 1 or rows * most < SMALL:
+        return False
+    return schedule.attempt(_parallel_rows, block.name)
+
+
+def _parallel_rows(schedule: Schedule, name: str) -> None:
+    schedule.parallel(fuse_all(schedule, schedule.loops(name)))
 
 
 def _finish(schedule: Schedule, loops: Sequence[str], once: Sequence[str], *, is_large: bool) -> None:
