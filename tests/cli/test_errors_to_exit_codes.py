@@ -37,7 +37,7 @@ Tk = Callable[..., Result]
         (("compile", "x.onnx", "--threads", "many"), 2, "error: invalid value for '--threads'", ""),
         (("compile", "x.onnx", "--shape", "x"), 2, "error: expected NAME=VALUE, found `x`", ""),
         (("compile", "x.onnx", "--shape", "x=1,a"), 2, "error: cannot read the value of `x`", ""),
-        (("compile", "x.onnx", "--shape", "x=0"), 2, "error: cannot read the value of `x`", ""),
+        (("compile", "x.onnx", "--shape", "x=-1"), 2, "error: cannot read the value of `x`", ""),
         (("compile", "x.onnx", "--shape", "x=1", "--shape", "x=2"), 2, "error: `x` is given twice", ""),
         (("compile", "x.onnx", "--bind", "x=[1,"), 2, "error: cannot read the value of `x`", ""),
         (
