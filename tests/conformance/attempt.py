@@ -43,11 +43,12 @@ class Place:
 
 @dataclass(frozen=True)
 class _Ready:
-    """A case that can be imported. bound: inputs that were given to the compiler."""
+    """A case that can be imported. bound: inputs that were given to the compiler, and why."""
 
     case: OnnxCase
     model: onnx.ModelProto
     bound: frozenset[str] = frozenset()
+    why: str = ""
 
     def feeds(self, number: int) -> Arrays:
         """What is given in data set `number`, or the last one."""
@@ -88,7 +89,7 @@ def _prepare(case: OnnxCase) -> _Ready | Outcome:
         return _Ready(case, case.model)
     for binds in _binds(case) if refused.state is State.UNSUPPORTED else ():
         if _refusal(case.model, binds) is None:
-            return _Ready(case, _bound(case.model, binds), frozenset(binds))
+            return _Ready(case, _bound(case.model, binds), frozenset(binds), refused.reason)
     return replace(refused, case=case.name)
 
 
@@ -101,12 +102,16 @@ def _refusal(model: onnx.ModelProto, binds: Mapping[str, np.ndarray]) -> Outcome
         return Outcome("", State.INTERNAL, str(error))
     except BadInputError as error:
         unsupported = "not supported" in f"{error} {error.why}" or "cannot be used" in str(error)
-        return Outcome("", State.UNSUPPORTED if unsupported else State.FAILED, f"{error}: {error.why}")
+        return Outcome("", State.UNSUPPORTED if unsupported else State.FAILED, _text(error))
     except TkError as error:
-        return Outcome("", State.UNSUPPORTED, f"{error}: {error.why}")
+        return Outcome("", State.UNSUPPORTED, _text(error))
     except Exception as error:  # noqa: BLE001 - that is what is looked for
         return Outcome("", State.INTERNAL, f"{type(error).__name__}: {error}")
     return None
+
+
+def _text(error: TkError) -> str:
+    return f"{error.what}: {error.why}" if error.why else error.what
 
 
 def _binds(case: OnnxCase) -> list[dict[str, np.ndarray]]:
@@ -154,7 +159,7 @@ def _compute(ready: Sequence[_Ready], place: Place, tell: Tell) -> list[Outcome]
 
 def _failure(error: Exception) -> tuple[State, str]:
     if isinstance(error, TkError) and not isinstance(error, InternalError):
-        return State.FAILED, f"{error}: {error.why}"
+        return State.FAILED, _text(error)
     return State.INTERNAL, f"{type(error).__name__}: {error}"
 
 
@@ -210,7 +215,7 @@ def _judged(item: _Ready, made: Sequence[Arrays]) -> Outcome:
             why = _difference(got[name], np.asarray(want), item.case, free=free)
             if why:
                 return Outcome(item.case.name, State.WRONG, f"output {name}: {why}")
-    return Outcome(item.case.name, State.BOUND if item.bound else State.PASSED)
+    return Outcome(item.case.name, State.BOUND if item.bound else State.PASSED, item.why)
 
 
 def _difference(got: np.ndarray, want: np.ndarray, case: OnnxCase, *, free: bool) -> str:

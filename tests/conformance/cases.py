@@ -54,7 +54,8 @@ class OnnxCase:
         """Of everything in the case."""
         found = hashlib.sha256(self.model.SerializeToString(deterministic=True))
         for array in _arrays(self.data):
-            found.update(repr((array.dtype.str, array.shape)).encode() + array.tobytes())
+            content = repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes()
+            found.update(repr((array.dtype.str, array.shape)).encode() + content)
         found.update(repr((self.rtol, self.atol)).encode())
         return found.hexdigest()
 
