@@ -58,13 +58,16 @@ def _given(option: str, value: object) -> list[str]:
 def write_result(report: ReduceReport, candidate: Candidate, checker: FaultChecker) -> None:
     """Write the result to the directory of the report; files of an earlier one are replaced."""
     directory = report.output
-    _write_model(_typed(candidate, checker), checker.store, directory)
+    _write_model(_typed(candidate, checker, report.fault), checker.store, directory)
     write_inputs(candidate, checker.store, directory / INPUTS)
     write_atomic(directory / README, "\n".join(reduction_text(report)) + "\n")
 
 
-def _typed(candidate: Candidate, checker: FaultChecker) -> onnx.ModelProto:
-    """The model with the types of its outputs, where the reference makes them."""
+def _typed(candidate: Candidate, checker: FaultChecker, fault: Fault) -> onnx.ModelProto:
+    """The model with the types of its outputs, where the reference makes them.
+
+    Without extents where it is unsupported: that they are not declared may be why.
+    """
     model, feeds = checker.place(candidate), candidate.arrays(checker.store)
     reference, keep, names = checker.setup.reference, checker.store.put, candidate.outputs
     done = checker.forked(lambda _: record_values(model, names, feeds, reference, keep))
@@ -74,6 +77,8 @@ def _typed(candidate: Candidate, checker: FaultChecker) -> onnx.ModelProto:
         kept = (done.answer or {}).get(one.name)
         if kept is not None:
             one.CopyFrom(input_for(one.name, checker.store.get(kept)))
+        for dim in one.type.tensor_type.shape.dim if fault.kind == UNSUPPORTED else ():
+            dim.Clear()
     return made
 
 

@@ -22,8 +22,8 @@ from compiler.runtime.abi import DLDataType
 from compiler.runtime.elf import machine_of
 from compiler.runtime.library import INCLUDE, headers_digest
 from compiler.runtime.manifest import manifest_of
-from compiler.runtime.specs import SMALL, TensorSpec, dtype_name
-from compiler.runtime.tensors import Array, as_input, numpy_dtype
+from compiler.runtime.specs import TensorSpec, dtype_name
+from compiler.runtime.tensors import Array, PackedArray, as_input, in_memory, numpy_dtype
 from compiler.targets.toolchain import Cxx, find_cxx
 
 _SOURCE = Path(__file__).with_name("runner.cpp")
@@ -128,15 +128,34 @@ class ForeignContext(AbstractContextManager["ForeignContext"]):
         }
         with private_directory("tk-foreign") as directory:
             given, made = directory / "in", directory / "out"
-            write_atomic(given, b"".join(np.asarray(one).tobytes() for one in feeds))
-            write_atomic(made, b"".join(one.tobytes() for one in results.values()))
+            write_atomic(given, b"".join(_to_bytes(np.asarray(one)) for one in feeds))
+            write_atomic(made, b"".join(map(_to_bytes, results.values())))
             model.call(directory, str(self.threads), str(given), str(made))
             data = made.read_bytes()
         place = 0
         for array in results.values():
-            array[...] = np.frombuffer(data, array.dtype, array.size, place).reshape(array.shape)
-            place += array.nbytes
+            place += _from_bytes(array, data, place)
         return results
+
+
+def _to_bytes(array: Array) -> bytes:
+    """What a model holds in memory for an array."""
+    held = in_memory(array)
+    if not isinstance(held, PackedArray):
+        return array.tobytes()
+    held.pack()
+    return held.memory.tobytes()
+
+
+def _from_bytes(array: Array, data: bytes, place: int) -> int:
+    """Fill an array from what a model made; returns the number of bytes."""
+    held = in_memory(array)
+    if not isinstance(held, PackedArray):
+        array[...] = np.frombuffer(data, array.dtype, array.size, place).reshape(array.shape)
+        return array.nbytes
+    held.memory[:] = np.frombuffer(data, np.uint8, held.memory.size, place)
+    held.unpack()
+    return held.memory.size
 
 
 def _emulator(machine: str, where: str) -> str:
@@ -158,9 +177,5 @@ def _lines(described: list[str], kind: str) -> list[list[int]]:
 def _spec(name: str, numbers: list[int]) -> TensorSpec:
     code, bits, *shape = numbers
     dtype = dtype_name(DLDataType(code, bits, 1))
-    if dtype in SMALL:
-        raise HostError(
-            f"{name!r} holds {dtype}, which is not known in an emulator", hint="verify on such a machine"
-        )
-    size = int(np.prod(shape, dtype=np.int64)) * numpy_dtype(dtype).itemsize
+    size = -(-int(np.prod(shape, dtype=np.int64)) * bits // 8)
     return TensorSpec(name, dtype, tuple(shape), size)

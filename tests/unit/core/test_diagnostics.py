@@ -29,6 +29,7 @@ def test_codes_are_the_contract() -> None:
         "WrongResultError": 6,
         "CrashError": 7,
         "MemoryLimitError": 7,
+        "DiskLimitError": 7,
         "InternalError": 70,
     }
     assert UsageError("a", code=ExitCode.HOST).code == ExitCode.HOST

@@ -59,7 +59,7 @@ def test_every_option_of_a_run_has_its_place_in_compose() -> None:
 
     from toolchain.devices.options import Flag
 
-    of_one_run = {"rm", "interactive", "tty", "workdir"}
+    of_one_run = {"rm", "interactive", "tty", "workdir", "memory", "memory-swap"}
     assert set(get_args(Flag)) == set(compose._HOW) | of_one_run
 
 
