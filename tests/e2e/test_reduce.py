@@ -145,7 +145,10 @@ def test_constants_of_more_than_two_gigabytes(tmp_path: Path) -> None:
             helper.make_node("Add" if n else "Relu", [f"g{n}", f"s{n - 1}"] if n else ["g0"], [f"s{n}"]),
         )
     ]
-    nodes += [helper.make_node("NonZero", [f"s{parts - 1}"], ["y"])]
+    nodes += [
+        helper.make_node("Add", [f"s{parts - 1}", "x"], ["sum"]),
+        helper.make_node("NonZero", ["sum"], ["y"]),
+    ]
     proto = model(nodes, {"x": np.zeros(1, np.float32)}, ["y"], {"row": np.array([3], np.int64)})
     for n in range(parts):
         tensor = proto.graph.initializer.add(name=f"w{n}", data_type=1, dims=[rows, columns])
