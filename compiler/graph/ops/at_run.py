@@ -64,7 +64,7 @@ def _vector(e: Emitter, value: Value) -> Value:
     return wide if value.type.rank else e.emit("Reshape", wide, shape=(1,))
 
 
-def _all(e: Emitter, flags: Value) -> Value:
+def all_hold(e: Emitter, flags: Value) -> Value:
     """1 where all flags hold, else 0, as a scalar."""
     numbers = e.emit("Cast", flags, to=I32)
     axes = tuple(range(flags.type.rank))
@@ -118,7 +118,7 @@ def _either(e: Emitter, condition: Value, yes: Value, no: Value) -> Value:
     return e.emit("Where", condition, yes, no)
 
 
-def _element(e: Emitter, vector: Value, at: int) -> Value:
+def element(e: Emitter, vector: Value, at: int) -> Value:
     """One element of a vector, as a vector."""
     return e.emit("Slice", vector, begin=(at,), step=(1,), size=(1,))
 
@@ -225,7 +225,7 @@ def over_axes(name: str) -> AtRun:
             )
             if made == kind.shape:
                 flags = _integers(e, [at in chosen for at in range(rank)], I32)
-                options.append((_all(e, e.emit("Equal", hot, flags)), chosen))
+                options.append((all_hold(e, e.emit("Equal", hot, flags)), chosen))
         return _chosen(e, kind, options, lambda axes: e.emit(name, data, axes=axes, keepdims=keep))
 
     return compute
@@ -274,9 +274,9 @@ def sliced(e: Emitter, node: OnnxNode, attrs: Attrs) -> Checked:
     first = clamped(_placed(e, one_hot, starts))
     last = clamped(e.emit("Add", _placed(e, one_hot, ends), e.emit("Mul", others, extents)))
     count = _steps_between(e, first, last, step, forward)
-    agrees = _all(e, e.emit("Equal", count, _integers(e, shape)))
+    agrees = all_hold(e, e.emit("Equal", count, _integers(e, shape)))
     for axis in touched:
-        begin, by = _element(e, first, axis), _element(e, step, axis)
+        begin, by = element(e, first, axis), element(e, step, axis)
         along = _integers(e, np.arange(shape[axis]))
         data = _take(e, data, e.emit("Add", begin, e.emit("Mul", along, by)), axis)
     return Checked((data,), agrees)
@@ -311,14 +311,14 @@ def padded(e: Emitter, node: OnnxNode, attrs: Attrs) -> Checked:
     before, after = (
         _placed(e, one_hot, e.emit("Slice", pads, begin=(at,), step=(1,), size=(count,))) for at in (0, count)
     )
-    agrees = _all(
+    agrees = all_hold(
         e,
         e.emit("Equal", e.emit("Add", extents, e.emit("Add", before, after)), _integers(e, kind.shape)),
     )
     inside = None
     for axis in touched:
         extent, along = data.type.shape[axis], _integers(e, np.arange(kind.shape[axis]))
-        place = e.emit("Sub", along, _element(e, before, axis))
+        place = e.emit("Sub", along, element(e, before, axis))
         if mode == "constant":
             holds = e.emit(
                 "And",
@@ -371,7 +371,7 @@ def stepped(e: Emitter, node: OnnxNode, attrs: Attrs) -> Checked:
         count = e.emit("Max", count, _integers(e, 0))
     along = e.constant(number.astype(to_numpy(kind.dtype)))
     values = e.emit("Add", start, e.emit("Mul", along, delta))
-    return Checked((values,), _all(e, e.emit("Equal", count, _integers(e, kind.size))))
+    return Checked((values,), all_hold(e, e.emit("Equal", count, _integers(e, kind.size))))
 
 
 def triangle(e: Emitter, node: OnnxNode, attrs: Attrs) -> Checked:

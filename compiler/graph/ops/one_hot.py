@@ -100,7 +100,7 @@ def _one_hot_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     if isinstance(depth, tuple | str) or int(depth) < 0:  # type: ignore[arg-type]  # it is a number
         raise InvalidError(f"its depth is {depth}, expected one number")
     axis = normal_axis(Attrs(attrs).integer("axis"), inputs[0].type.rank, extra=1)
-    return inputs, {"axis": axis, "depth": int(depth)}  # type: ignore[arg-type]
+    return inputs, {"axis": axis, "depth": int(depth)}  # type: ignore[arg-type]  # as above
 
 
 def _one_hot_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:

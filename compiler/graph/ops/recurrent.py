@@ -237,7 +237,7 @@ def _parameters(e: Emitter, operands: Mapping[int, Value], at: int) -> Parameter
         value = emit_rows(e, operands[number], at, 1)
         return e.emit("Reshape", value, shape=value.type.shape[1:])
 
-    weights, recurrent = (e.emit("Transpose", row(number), perm=(1, 0)) for number in (1, 2))  # type: ignore[arg-type]
+    weights, recurrent = (e.emit("Transpose", row(number), perm=(1, 0)) for number in (1, 2))  # type: ignore[arg-type]  # they are always there
     return Parameters(weights, recurrent, row(_BIAS), row(_PEEPHOLES))
 
 

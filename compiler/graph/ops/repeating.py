@@ -39,12 +39,13 @@ from compiler.loops.build import Builder
 from compiler.loops.ir import Buffer, Expr, Select, maximum, minimum, wrap
 
 
-def _gather_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+def along_axis(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
+    """The axis from the front; raises InvalidError where it, or an index that is known, is out of range."""
     axis = normal_axis(Attrs(attrs).integer("axis"), inputs[0].type.rank)
     extent, known = inputs[0].type.shape[axis], node.known_at(1)
     if known is not None and known.size and not (-extent <= known.min() and known.max() < extent):
-        raise InvalidError(f"Gather takes index {known.min()} or {known.max()} of an axis of extent {extent}")
-    return inputs, {"axis": axis}
+        raise InvalidError(f"an index is {known.min()} or {known.max()}, on an axis of extent {extent}")
+    return inputs, {**attrs, "axis": axis}
 
 
 def _gather_infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
@@ -98,7 +99,7 @@ def _gather_expand(e: Emitter, item: Node) -> Values | None:
 
 GATHER = Op(
     "Gather", Kind.INJECTIVE, _gather_infer, _gather_reference, (2, 2),
-    (Signature(1, {"axis": 0}, adapt=_gather_import),),
+    (Signature(1, {"axis": 0}, adapt=along_axis),),
     forms={"direct": Form(_gather_form)}, expand=_gather_expand, flops=no_flops,
     keeps_channels=lambda info: info.attrs.integer("axis") > 1 and info.in_types[1].rank == 1,
 )  # fmt: skip

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from compiler.core.types import F32, I32, I64
+from compiler.core.types import F32, I64
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array, to_numpy
 from compiler.graph.ir import Value
 from compiler.graph.op import Checked, Emitter, OnnxNode, UnsupportedError, normal_axis
-from compiler.graph.ops.at_run import declared_type, operand
+from compiler.graph.ops.at_run import all_hold, declared_type, element, operand
 from compiler.graph.ops.resize_tables import COORDINATES, ROUNDINGS, cubic_weights
 
 _NODES: Mapping[Any, str] = {
@@ -76,22 +76,13 @@ def _factors(
     if sizes is not None and sizes.type.size:
         holds = e.emit("Equal", sizes, e.constant(np.asarray(targets, np.int64)))
         ratios = [np.float32(target / source) for target, source in zip(targets, sources, strict=True)]
-        return ratios, _all_hold(e, holds)
+        return ratios, all_hold(e, holds)
     if scales is None or scales.type.size != len(axes):
         raise UnsupportedError("its scales or sizes must be known at compile time")
     wide = e.emit("Mul", scales, e.constant(np.asarray(sources, np.float32)))
     found = e.emit("Cast", e.emit("Floor", wide), to=I64)
     holds = e.emit("Equal", found, e.constant(np.asarray(targets, np.int64)))
-    return [Traced(e, _number(e, scales, at)) for at in range(len(axes))], _all_hold(e, holds)
-
-
-def _all_hold(e: Emitter, flags: Value) -> Value:
-    return e.emit("ReduceMin", e.emit("Cast", flags, to=I32), axes=(0,), keepdims=False)
-
-
-def _number(e: Emitter, vector: Value, at: int) -> Value:
-    """One element of a vector, as a vector of it."""
-    return e.emit("Slice", vector, begin=(at,), step=(1,), size=(1,))
+    return [Traced(e, element(e, scales, at)) for at in range(len(axes))], all_hold(e, holds)
 
 
 def _axis(

@@ -35,7 +35,7 @@ from compiler.graph.op import (
 )
 from compiler.graph.ops.elementwise import narrow, widen
 from compiler.graph.ops.indexing import emit_slice
-from compiler.graph.ops.repeating import clamped_index
+from compiler.graph.ops.repeating import along_axis, clamped_index
 from compiler.loops.build import Builder, region_at
 from compiler.loops.ir import (
     Binary,
@@ -54,14 +54,6 @@ from compiler.loops.ir import (
 )
 
 # ---------------------------------------------------------------- along one axis
-
-
-def _axis_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
-    axis = normal_axis(Attrs(attrs).integer("axis"), inputs[0].type.rank)
-    extent, known = inputs[0].type.shape[axis], node.known_at(1)
-    if known is not None and known.size and not (-extent <= known.min() and known.max() < extent):
-        raise InvalidError(f"an index is {known.min()} or {known.max()}, on an axis of extent {extent}")
-    return inputs, {**attrs, "axis": axis}
 
 
 def _check_indices(name: str, data: TensorType, indices: TensorType, axis: int) -> None:
@@ -86,7 +78,7 @@ def _places(indices: Array, axis: int, extent: int) -> tuple[Array, ...]:
 
 
 def _plain_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
-    inputs, attrs = _axis_import(node, inputs, attrs)
+    inputs, attrs = along_axis(node, inputs, attrs)
     return inputs, {**attrs, "reduction": "none"}
 
 
@@ -113,7 +105,7 @@ def _gather_form(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer
 
 GATHER_ELEMENTS = Op(
     "GatherElements", Kind.INJECTIVE, _gather_infer, _gather_reference, (2, 2),
-    (Signature(11, {"axis": 0}, adapt=_axis_import),),
+    (Signature(11, {"axis": 0}, adapt=along_axis),),
     forms={"direct": Form(_gather_form)}, flops=no_flops, sign=Sign.UNKNOWN,
 )  # fmt: skip
 
@@ -214,7 +206,7 @@ SCATTER_ELEMENTS = Op(
     "ScatterElements", Kind.REDUCTION, _scatter_infer, _scatter_reference, (3, 3),
     (
         Signature(11, {"axis": 0}, adapt=_plain_import),
-        Signature(16, _AXIS, adapt=_axis_import),
+        Signature(16, _AXIS, adapt=along_axis),
     ),
     forms={PIECES: Form(_scatter_form)}, flops=no_flops, alone=True,
 )  # fmt: skip
