@@ -114,6 +114,28 @@ class Batch:
     largest: int
 
 
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A dimension whose extent a run decides: what the model calls it, and its least and largest extent."""
+
+    name: str
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much of an axis a run has: (offset + the sum of each factor times its symbol) // divisor."""
+
+    factors: tuple[int, ...]
+    offset: int = 0
+    divisor: int = 1
+
+    def of(self, symbols: Sequence[int]) -> int:
+        """The extent for these values of the symbols."""
+        return (self.offset + sum(f * n for f, n in zip(self.factors, symbols, strict=True))) // self.divisor
+
+
 @dataclass(frozen=True)
 class Graph:
     """Operators in topological order between inputs and outputs.
@@ -121,6 +143,10 @@ class Graph:
     `input_names` and `output_names` are the model's names, in order; two outputs may be the same value.
     With a `batch` everything but constants is of one sample; the model does the same with each of them.
     declared: types of inputs and outputs as the model has them, where they lie in memory as other ones.
+
+    With `symbols` types say the largest extents, by which tensors lie in memory. extents: of each tensor that
+    varies, how much of each axis a run has (None: all of it); what lies beyond has no meaning. The last `sizes`
+    inputs are not the caller's: each is one i64, the value of the symbol of its number in this run.
 
     The last `checks` outputs are no results of the model: each is one i32 that is 0 where the inputs ask for
     something that was not compiled, and its name is what the user is told then.
@@ -134,12 +160,20 @@ class Graph:
     output_names: tuple[str, ...]
     batch: Batch | None = None
     checks: int = 0
+    symbols: tuple[Symbol, ...] = ()
+    extents: Mapping[Value, tuple[Extent | None, ...]] = field(default_factory=dict)
+    sizes: int = 0
     declared: tuple[tuple[TensorType, ...], tuple[TensorType, ...]] | None = None
 
     @property
     def results(self) -> tuple[Value, ...]:
         """The outputs of the model."""
         return self.outputs[: len(self.outputs) - self.checks]
+
+    @property
+    def operands(self) -> tuple[Value, ...]:
+        """The inputs that a caller gives."""
+        return self.inputs[: len(self.inputs) - self.sizes]
 
     @property
     def input_types(self) -> tuple[TensorType, ...]:
