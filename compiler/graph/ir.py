@@ -144,9 +144,9 @@ class Graph:
     With a `batch` everything but constants is of one sample; the model does the same with each of them.
     declared: types of inputs and outputs as the model has them, where they lie in memory as other ones.
 
-    With `symbols` types say the largest extents, by which tensors lie in memory. extents: of each tensor that
-    varies, how much of each axis a run has (None: all of it); what lies beyond has no meaning. The last `sizes`
-    inputs are not the caller's: each is one i64, the value of the symbol of its number in this run.
+    With `symbols` types say the largest extents, by which tensors lie in memory. extents: of each tensor
+    that varies, how much of each axis a run has (None: all of it); what is beyond has no meaning. The last
+    `sizes` inputs are not the caller's: each is one i64, the value of the symbol of its number in this run.
 
     The last `checks` outputs are no results of the model: each is one i32 that is 0 where the inputs ask for
     something that was not compiled, and its name is what the user is told then.
