@@ -105,6 +105,7 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.verify.report import EngineTimes as EngineTimes
     from compiler.verify.report import VerifyReport as VerifyReport
     from compiler.verify.report import VerifyRequest as VerifyRequest
+    from compiler.verify.sizes import sizes_of as sizes_of
     from compiler.view.make import view_compile as view_compile
     from compiler.view.report import Profile as Profile
     from compiler.view.report import ViewReport as ViewReport
@@ -150,6 +151,7 @@ _HOMES = {
         "VerifyReport",
         "VerifyRequest",
     ),
+    "compiler.verify.sizes": ("sizes_of",),
     "compiler.view.make": ("view_compile",),
     "compiler.view.report": ("Profile", "ViewReport", "ViewRequest"),
 }

@@ -31,6 +31,7 @@ from compiler.core.files import write_atomic
 from compiler.core.passes import PassEvent
 from compiler.frontend.onnx import import_model
 from compiler.frontend.open_dims import OpenDimensionsError
+from compiler.graph.extents import check_whole_bytes
 from compiler.graph.ir import Graph, verify
 from compiler.graph.rewrites import rewrite_graph
 from compiler.render.host import render_plan
@@ -55,6 +56,7 @@ from compiler.stages.groups import fused_groups, laid_out_groups
 from compiler.stages.job import KERNEL_STAGES, STAGES, CompileJob
 from compiler.stages.kernels import Kernel, make_kernels, model_steps
 from compiler.stages.manifest import model_manifest
+from compiler.stages.plan_tensors import symbol_names
 from compiler.stages.storage import plan_model
 from compiler.stages.text import kernels_text, layouts_text
 from compiler.targets.build import KernelBuild
@@ -142,6 +144,7 @@ def _import(job: CompileJob) -> Graph:
         graph = import_model(job.model, options.shapes, options.binds, job.external, options.dims)  # type: ignore[arg-type]
     except OpenDimensionsError as error:
         graph = import_free_batch(job, error)
+    check_whole_bytes(graph, str(job.model))
     job.dump.model(IMPORT, graph)
     return graph
 
@@ -194,8 +197,15 @@ def _write_library(
 ) -> int:
     """Link everything into one file; returns its bytes."""
     made = tuple((item.kind, item.arch, item.data) for item in images.images)
-    inputs, outputs = graph.input_names, graph.output_names
-    contents = Contents(manifest, inputs, outputs, constants.write, made, build.runtime)
+    contents = Contents(
+        manifest=manifest,
+        inputs=graph.input_names[: len(graph.operands)],
+        outputs=graph.output_names,
+        constants=constants.write,
+        images=made,
+        devices=build.runtime,
+        symbols=symbol_names(graph),
+    )
     return link_library(objects, contents, job.options.output, build.toolchain, build.cache)
 
 

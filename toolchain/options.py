@@ -115,6 +115,14 @@ Dim = Annotated[
         "--dim", metavar="NAME=N", help="Value of a symbolic dimension, in every input; repeatable."
     ),
 ]
+RunShape = Annotated[
+    list[str] | None,
+    typer.Option("--shape", metavar="NAME=1,100", help="Dimensions of an input in the runs; repeatable."),
+]
+RunDim = Annotated[
+    list[str] | None,
+    typer.Option("--dim", metavar="NAME=N", help="Extent of a free dimension in the runs; repeatable."),
+]
 Bind = Annotated[
     list[str] | None,
     typer.Option("--bind", metavar="NAME=VALUE", help="Fix an input that carries a shape; repeatable."),
@@ -286,6 +294,14 @@ def read_dim(text: str) -> int:
     if len(dims) != 1 or dims[0] < 1:
         raise ValueError(f"`{text}` is not one positive whole number")
     return dims[0]
+
+
+def read_extent(text: str) -> int:
+    """Read the extent of one dimension; raises ValueError unless it is a whole number, 0 or more."""
+    (extent, *more) = read_dims(text)
+    if more:
+        raise ValueError(f"`{text}` is not one whole number")
+    return extent
 
 
 @contextlib.contextmanager

@@ -9,7 +9,8 @@ import numpy as np
 from compiler.core.diagnostics import InternalError, UsageError
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array, from_numpy, packed_array, stored_array, to_numpy, unpacked_array
-from compiler.graph.ir import Graph, TensorType, Value
+from compiler.graph.extents import part_of, symbols_of
+from compiler.graph.ir import Graph, Shape, TensorType, Value
 from compiler.graph.op import Op
 
 
@@ -30,15 +31,17 @@ def evaluate(
     graph: Graph,
     inputs: Mapping[str, Array],
     observe: Callable[[Value, Array], None] | None = None,
+    beyond: float = 0.0,
 ) -> dict[str, Array]:
     """The graph's outputs, by name, for inputs of exactly the declared names, shapes and types.
 
-    `observe` sees every value as it is computed. Memory is freed after the last use. Raises UsageError for
-    inputs that do not fit.
+    With symbols inputs may have the shapes of any run, and so have outputs; all that is computed is of the
+    largest extents. beyond: floating-point numbers of inputs that lie outside of what a run has; no result
+    depends on them. `observe` sees every value as it is computed. Memory is freed after the last use. Raises
+    UsageError for inputs that do not fit.
     """
-    held = dict(graph.constants)
-    for value, kind, name in zip(graph.inputs, graph.input_types, graph.input_names, strict=True):
-        held[value] = _in_memory(_checked_input(name, kind, inputs), value.type)
+    symbols = _symbols(graph, inputs)
+    held = dict(graph.constants) | _held_inputs(graph, inputs, symbols, beyond)
     last = {value: item for item in graph.nodes for value in item.inputs}
     kept = set(graph.outputs) | set(graph.constants)
     for item in graph.nodes:
@@ -52,7 +55,48 @@ def evaluate(
             if last[value] is item and value not in kept:
                 del held[value]
     found = zip(graph.output_names, graph.outputs, graph.output_types, strict=True)
-    return {name: _from_memory(np.ascontiguousarray(held[value]), kind) for name, value, kind in found}
+    return {
+        name: _cut(graph, value, _from_memory(np.ascontiguousarray(held[value]), kind), symbols)
+        for name, value, kind in found
+    }
+
+
+def _symbols(graph: Graph, inputs: Mapping[str, Array]) -> tuple[int, ...]:
+    """What the inputs say of the symbols; nothing where one of them is missing, which is told of later."""
+    names = graph.input_names[: len(graph.operands)]
+    if not graph.symbols or not inputs.keys() >= set(names):
+        return ()
+    return symbols_of(graph, {name: np.shape(inputs[name]) for name in names})
+
+
+def _held_inputs(
+    graph: Graph, inputs: Mapping[str, Array], symbols: Sequence[int], beyond: float
+) -> dict[Value, Array]:
+    """All inputs as they lie in memory, with the sizes."""
+    held = {}
+    for value, kind, name in zip(graph.operands, graph.input_types, graph.input_names, strict=False):
+        part = kind.with_shape(part_of(graph, value, symbols)) if value in graph.extents and symbols else kind
+        held[value] = _in_memory(_spread(_checked_input(name, part, inputs), kind.shape, beyond), value.type)
+    for value, number in zip(graph.inputs[len(graph.operands) :], symbols, strict=False):
+        held[value] = np.full(value.type.shape, number, np.int64)
+    return held
+
+
+def _spread(array: Array, shape: Shape, beyond: float) -> Array:
+    """An array of which a run has a part, as it lies in memory."""
+    if array.shape == shape:
+        return array
+    whole = np.zeros(shape, array.dtype)
+    if array.dtype.kind not in "biu":
+        whole[...] = beyond
+    whole[tuple(map(slice, array.shape))] = array
+    return whole
+
+
+def _cut(graph: Graph, value: Value, array: Array, symbols: Sequence[int]) -> Array:
+    if value not in graph.extents:
+        return array
+    return np.ascontiguousarray(array[tuple(map(slice, part_of(graph, value, symbols)))])
 
 
 def _in_memory(array: Array, kind: TensorType) -> Array:

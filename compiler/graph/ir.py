@@ -227,9 +227,12 @@ class Graph:
         inputs: Sequence[Value] | None = None,
         declared: tuple[tuple[TensorType, ...], tuple[TensorType, ...]] | None = None,
     ) -> Graph:
-        """A copy with some fields changed."""
+        """A copy with some fields changed; inputs and outputs in the place of others have their extents."""
+        pairs = (*_places(self.inputs, inputs), *_places(self.outputs, outputs))
+        extents = {new: self.extents[old] for old, new in pairs if old in self.extents}
         return replace(
             self,
+            extents={**extents, **self.extents} if extents else self.extents,
             inputs=self.inputs if inputs is None else tuple(inputs),
             declared=declared or self.declared,
             nodes=self.nodes if nodes is None else tuple(nodes),
@@ -244,6 +247,12 @@ class Graph:
 
     def __str__(self) -> str:
         return "\n".join(_text_lines(self)) + "\n"
+
+
+def _places(before: Sequence[Value], after: Sequence[Value] | None) -> list[tuple[Value, Value]]:
+    """Which tensor is where another one was; packed ones are another tensor altogether."""
+    pairs = zip(before, after or (), strict=False)
+    return [(old, new) for old, new in pairs if old != new and old.type.shape == new.type.shape]
 
 
 # ---------------------------------------------------------------- text form

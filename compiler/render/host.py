@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from compiler.core.types import DType
 
-PLAN_VERSION = 5
+PLAN_VERSION = 6
 _DLPACK_CODES = {
     "i": 0, "u": 1, "f": 2, "b": 6, "bf16": 4, "f8e4m3": 10, "f8e4m3fnuz": 11, "f8e5m2": 12, "f8e5m2fnuz": 13,
     "f8e8m0": 14, "f4e2m1": 17,
@@ -52,10 +52,16 @@ class PlanStep:
 
 @dataclass(frozen=True, slots=True)
 class PlanDim:
-    """A fixed extent, or (symbol >= 0) the symbolic dimension of that number."""
+    """So many elements; with factors, one for each symbol, a run has a part of them, from the first on.
 
-    value: int
-    symbol: int = -1
+    That is (offset + each factor times its symbol) // divisor. extent -1: a free batch, of which kernels,
+    too, find as many as a run has.
+    """
+
+    extent: int
+    factors: tuple[int, ...] = ()
+    offset: int = 0
+    divisor: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +117,8 @@ class HostPlan:
     device: the launches that take the place of the steps' calls; None where kernels are host code.
     features: names of processor features that the kernels need. threads: default, 0 = one per core.
     All sizes are in bytes; scratch_bytes is for each thread, sample_bytes what the arena has besides for each
-    sample of a free batch, the first of the symbols. The last `checks` outputs are for the runtime alone.
+    sample of a free batch, the first of the symbols. The last `checks` outputs are for the runtime alone; the
+    last `sizes` inputs come from it: the values of the symbols from number `first_size` on.
     """
 
     inputs: tuple[PlanTensor, ...]
@@ -126,6 +133,8 @@ class HostPlan:
     device: DevicePlan | None = None
     sample_bytes: int = 0
     checks: int = 0
+    sizes: int = 0
+    first_size: int = 0
 
 
 def render_plan(plan: HostPlan) -> str:
@@ -171,14 +180,19 @@ def _fields(plan: HostPlan, args: int) -> list[str]:
     numbers = (*counts, len(plan.features), plan.threads)
     sizes = (plan.arena_bytes, plan.scratch_bytes, plan.constants_bytes)
     device = "nullptr" if plan.device is None else "&device"
-    return [*map(str, numbers), *pointers, *map(str, sizes), device, str(plan.sample_bytes), str(plan.checks)]
+    rest = (plan.sample_bytes, plan.checks, plan.sizes, plan.first_size)
+    return [*map(str, numbers), *pointers, *map(str, sizes), device, *map(str, rest)]
 
 
 def _tensors(name: str, items: Sequence[PlanTensor]) -> list[str]:
     lines: list[str] = []
     rows: list[str] = []
     for number, item in enumerate(items):
-        dims = [_braces(dim.value, dim.symbol, 0) for dim in item.dims]
+        dims = []
+        for axis, dim in enumerate(item.dims):
+            factors = f"{name}_{number}_{axis}" if dim.factors else "nullptr"
+            lines += _table("int64_t", factors, dim.factors)
+            dims.append(_braces(dim.extent, factors, dim.offset, dim.divisor))
         lines += _table("tk_plan_dim", f"{name}_{number}", dims)
         code, bits = _dlpack(item.dtype)
         rows.append(_braces(code, bits, 1, len(dims), f"{name}_{number}" if dims else "nullptr"))
@@ -225,7 +239,7 @@ def _dlpack(kind: DType) -> tuple[int, int]:
     return _DLPACK_CODES.get(kind.name, _DLPACK_CODES[kind.name[0]]), kind.bits
 
 
-def _table(kind: str, name: str, rows: Sequence[str]) -> list[str]:
+def _table(kind: str, name: str, rows: Sequence[object]) -> list[str]:
     """An array; nothing when it would be empty, which C++ does not allow."""
     if not rows:
         return []

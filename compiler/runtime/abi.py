@@ -137,4 +137,5 @@ class TkModelApi(Structure):
         ("model_open_on", CFUNCTYPE(c_int32, c_char_p, POINTER(_HANDLE))),
         ("model_device", CFUNCTYPE(c_char_p, _HANDLE)),
         ("model_native_context", CFUNCTYPE(c_void_p, _HANDLE)),
+        ("model_shapes", CFUNCTYPE(c_int32, _HANDLE, _TENSORS, c_int32, _TENSORS, c_int32)),
     ]

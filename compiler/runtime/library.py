@@ -119,8 +119,9 @@ class Contents:
     """What a library holds beside code.
 
     `constants` writes the constants to a stream, in the layout of the plan; `manifest` is JSON in UTF-8;
-    `inputs` and `outputs` are the names of the model's tensors in its order. `images` are kind, arch and
-    bytes of what a device loads; `devices` names the files of `src/devices` that load them.
+    `inputs` and `outputs` are the names of the model's tensors in its order, `symbols` those of the plan's
+    symbolic dimensions. `images` are kind, arch and bytes of what a device loads; `devices` names the files
+    of `src/devices` that load them.
     """
 
     manifest: bytes
@@ -129,6 +130,7 @@ class Contents:
     constants: Callable[[BinaryIO], object]
     images: tuple[tuple[str, str, bytes], ...] = ()
     devices: tuple[str, ...] = ("none",)
+    symbols: tuple[str, ...] = ()
 
 
 def link_library(
@@ -203,7 +205,8 @@ def _write_inputs(directory: Path, contents: Contents, objects: Sequence[Path]) 
         write_atomic(directory / f"image{number}.bin", data)
     write_atomic(directory / "exports.map", _EXPORTS)
     write_atomic(directory / "manifest.bin", contents.manifest)
-    write_atomic(directory / "names.bin", b"".join(map(_c_string, (*contents.inputs, *contents.outputs))))
+    every = (*contents.inputs, *contents.outputs, *contents.symbols)
+    write_atomic(directory / "names.bin", b"".join(map(_c_string, every)))
     names = [f"object{index}.o" for index in range(len(objects))]
     for name, path in zip(names, objects, strict=True):
         (directory / name).symlink_to(path.absolute())

@@ -21,7 +21,7 @@ from compiler.runtime import abi
 from compiler.runtime.abi import Status, TkModelApi
 from compiler.runtime.elf import check_library, machine_of, read_images
 from compiler.runtime.manifest import manifest_of, parse_manifest
-from compiler.runtime.specs import SymbolicDim, TensorSpec, extents_of, spec_of
+from compiler.runtime.specs import SymbolicDim, TensorSpec, extents_of, follows, shapes_by_library, spec_of
 from compiler.runtime.streams import stream_option
 from compiler.runtime.tensors import (
     Array,
@@ -134,6 +134,25 @@ class Model(AbstractContextManager["Model"]):
                 self._default = self.context()
             return self._default.run(inputs, out=out)
 
+    def output_shapes(self, inputs: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
+        """The shapes that a run with these inputs gives to the outputs; nothing runs.
+
+        Raises BadInputError for inputs that do not fit, as far as their shapes decide over those of outputs.
+        """
+        pick("input", self.inputs, inputs)
+        shapes = self.shapes_for([as_input(info, inputs[info.name]) for info in self.inputs])
+        return {info.name: shape for info, shape in zip(self.outputs, shapes, strict=True)}
+
+    def shapes_for(self, inputs: Sequence[Array | DeviceTensor]) -> list[tuple[int, ...]]:
+        """The same for all inputs in their order; where these are wrong, perhaps any."""
+        if not follows(self.outputs, self.inputs):
+            extents = extents_of(self.inputs, inputs)
+            return [info.shape_at(extents) for info in self.outputs]
+        given = TensorArray(inputs)
+        status, shapes = shapes_by_library(self._api, self._handle, given.tensors, given.count, self.outputs)
+        _check(self._api, status, str(self.path))
+        return shapes
+
     def context(
         self, threads: int | None = None, *, flush_subnormals: bool = False, stream: int | None = None
     ) -> Context:
@@ -229,8 +248,9 @@ class Context(AbstractContextManager["Context"]):
         pick("input", self.model.inputs, inputs)
         pick("output", self.model.outputs, out or {})
         arrays = [as_input(info, inputs[info.name]) for info in self.model.inputs]
-        extents = extents_of(self.model.inputs, arrays)
-        return BoundRun(self, arrays, [_output(info, out, extents) for info in self.model.outputs])
+        shapes = self.model.shapes_for(arrays)
+        outputs = [_output(info, out, shape) for info, shape in zip(self.model.outputs, shapes, strict=True)]
+        return BoundRun(self, arrays, outputs)
 
     def profile(self, inputs: Mapping[str, object]) -> tuple[StepTime, ...]:
         """One inference with the time of each step."""
@@ -320,9 +340,8 @@ class BoundRun:
 
 
 def _output(
-    info: TensorSpec, out: Mapping[str, object] | None, extents: Mapping[int, int]
+    info: TensorSpec, out: Mapping[str, object] | None, shape: tuple[int, ...]
 ) -> Array | DeviceTensor:
-    shape = info.shape_at(extents)
     if out is None or info.name not in out:
         return aligned_empty(shape, numpy_dtype(info.dtype))
     given = out[info.name]
@@ -392,7 +411,7 @@ def _api_of(library: ctypes.CDLL, path: Path) -> TkModelApi:
     why = "its interface is older"
     try:
         api = TkModelApi.in_dll(library, abi.API_SYMBOL)
-        if api.struct_size >= ctypes.sizeof(TkModelApi):
+        if api.struct_size >= TkModelApi.model_shapes.offset:  # which only newer libraries need
             return api
     except ValueError:
         why = f"it does not export {abi.API_SYMBOL}"

@@ -5,11 +5,12 @@ It goes into packages, beside the loader that needs no numpy: any Python from 3.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Any, Protocol, cast
 
-from compiler.runtime.abi import DLDataType, TkTensorInfo
+from compiler.runtime.abi import DLDataType, DLTensor, TkModelApi, TkTensorInfo
 
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}
 _NAMES = {
@@ -93,6 +94,31 @@ def extents_of(infos: Sequence[TensorSpec], arrays: Sequence[Shaped]) -> dict[in
             if isinstance(dim, SymbolicDim) and dim.minimum <= extent <= dim.maximum:
                 found.setdefault(dim.symbol, extent)
     return found
+
+
+def follows(outputs: Sequence[TensorSpec], inputs: Sequence[TensorSpec]) -> bool:
+    """Whether extents of outputs follow from those of inputs in a way that only the library knows."""
+    found, known = (
+        {dim.symbol for info in infos for dim in info.shape if isinstance(dim, SymbolicDim)}
+        for infos in (outputs, inputs)
+    )
+    return not found <= known
+
+
+def shapes_by_library(
+    api: TkModelApi, model: Any, inputs: Any, count: int, infos: Sequence[TensorSpec]
+) -> tuple[int, list[tuple[int, ...]]]:
+    """What the library says of the outputs' shapes for `count` inputs (DLTensors), behind its status."""
+    ranks = [len(info.shape) for info in infos]
+    extents = (ctypes.c_int64 * max(1, sum(ranks)))()
+    outputs = (DLTensor * max(1, len(ranks)))()
+    at = ctypes.addressof(extents)
+    for tensor, rank in zip(outputs, ranks, strict=False):
+        tensor.ndim = rank
+        tensor.shape = ctypes.cast(at, ctypes.POINTER(ctypes.c_int64))
+        at += rank * ctypes.sizeof(ctypes.c_int64)
+    status = int(api.model_shapes(model, inputs, count, outputs, len(ranks)))
+    return status, [tuple(tensor.shape[:rank]) for tensor, rank in zip(outputs, ranks, strict=False)]
 
 
 def spec_of(info: TkTensorInfo) -> TensorSpec:

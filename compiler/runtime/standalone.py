@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from compiler.runtime.abi import API_SYMBOL, CPU, DLTensor, TkContextOptions, TkModelApi, TkTensorInfo
-from compiler.runtime.specs import TensorSpec, extents_of, spec_of
+from compiler.runtime.specs import TensorSpec, extents_of, follows, shapes_by_library, spec_of
 
 __all__ = ["ModelError", "OutputTensor", "PackagedModel", "TensorSpec"]
 
@@ -137,24 +137,32 @@ class PackagedModel(AbstractContextManager["PackagedModel"]):
         _check_names("input", self.inputs, inputs, complete=True)
         _check_names("output", self.outputs, given, complete=False)
         sources = [_Source(spec, inputs[spec.name]) for spec in self.inputs]
-        extents = extents_of(self.inputs, sources)
-        shapes = [spec.shape_at(extents) for spec in self.outputs]
+        first, n_first = _tensors(sources)
+        shapes = self._shapes(sources, first, n_first)
         targets = [
             _Source(spec, given[spec.name], shape, writable=True)
             if spec.name in given
             else _fresh(spec, shape)
             for spec, shape in zip(self.outputs, shapes, strict=True)
         ]
-        tensors = [_tensors(each) for each in (sources, targets)]
+        second, n_second = _tensors(targets)
         with self._lock:
             if not self._context.value:
                 raise ModelError("the model is closed")
-            (first, n_first), (second, n_second) = tensors
             self._check(self._api.context_run(self._context, first, n_first, second, n_second))
         return {
             spec.name: given.get(spec.name, OutputTensor(spec.dtype, one.shape, one.bytes))
             for spec, one in zip(self.outputs, targets, strict=True)
         }
+
+    def _shapes(self, sources: Sequence[_Source], tensors: Any, count: int) -> list[tuple[int, ...]]:
+        """The shapes that outputs have in a run with these inputs."""
+        if not follows(self.outputs, self.inputs):
+            extents = extents_of(self.inputs, sources)
+            return [spec.shape_at(extents) for spec in self.outputs]
+        status, shapes = shapes_by_library(self._api, self._handle, tensors, count, self.outputs)
+        self._check(status)
+        return shapes
 
     def _specs(self, count: int, describe: Any) -> tuple[TensorSpec, ...]:
         infos = [TkTensorInfo() for _ in range(count)]
@@ -282,7 +290,7 @@ def _interface(path: Path) -> TkModelApi:
         api = TkModelApi.in_dll(library, API_SYMBOL)
     except (OSError, ValueError) as error:
         raise ModelError(f"{path} cannot be loaded on this machine: {error}") from error
-    if api.struct_size < ctypes.sizeof(TkModelApi):
+    if api.struct_size < TkModelApi.model_shapes.offset:  # which only newer libraries need
         raise ModelError(f"{path} has an older interface than this loader")
     return api
 

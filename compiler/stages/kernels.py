@@ -100,7 +100,7 @@ def _of_samples(made: GroupFunc, laid_out: LaidOut) -> GroupFunc:
     graph, roots = laid_out.fused.graph, laid_out.roots
     if graph.batch is None:
         return made
-    shared = graph.constants.keys() | made.derived.keys()
+    shared = graph.constants.keys() | made.derived.keys() | {*graph.inputs[len(graph.operands) :]}
     memory = [roots[value].parent if value in roots else value for value in made.values]
     steps = tuple(0 if root in shared else laid_out.elements(root) for root in memory)
     attrs = (*made.func.attrs, (SAMPLES, (graph.batch.largest, *steps)))

@@ -8,7 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from compiler.core.files import sha256_bytes, sha256_file
-from compiler.graph.ir import Graph, TensorType
+from compiler.graph.extents import dims_text
+from compiler.graph.ir import Graph, TensorType, Value
 from compiler.loops.text import print_func
 from compiler.render.device import Launch
 from compiler.render.host import HostPlan
@@ -40,10 +41,11 @@ def model_manifest(
         "model_sha256": sha256_file(job.model),
         "toolchain": images.toolchain,
         "environment": dict(sorted(job.options.environment.items())),
-        "inputs": _tensors(graph, graph.input_names, graph.input_types),
-        "outputs": _tensors(graph, graph.output_names[: len(graph.results)], graph.output_types),
+        "inputs": _tensors(graph, graph.operands, graph.input_names, graph.input_types),
+        "outputs": _tensors(graph, graph.results, graph.output_names, graph.output_types),
         "checks": graph.output_names[len(graph.results) :],
         "batch": asdict(graph.batch) if graph.batch is not None else None,
+        "symbols": [asdict(symbol) for symbol in graph.symbols],
         "arena_bytes": plan.arena_bytes,
         "sample_bytes": plan.sample_bytes,
         "scratch_bytes": plan.scratch_bytes,
@@ -61,13 +63,24 @@ def model_manifest(
     return json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _tensors(graph: Graph, names: Sequence[str], kinds: Sequence[TensorType]) -> list[dict[str, Any]]:
-    """With the name of the free dimension, if there is one."""
-    first = () if graph.batch is None else (graph.batch.name,)
+def _tensors(
+    graph: Graph, values: Sequence[Value], names: Sequence[str], kinds: Sequence[TensorType]
+) -> list[dict[str, Any]]:
+    """With the names of free dimensions, and what follows from them."""
     return [
-        {"name": name, "dtype": str(kind.dtype), "shape": [*first, *kind.shape[len(first) :]]}
-        for name, kind in zip(names, kinds, strict=False)
+        {
+            "name": name,
+            "dtype": str(kind.dtype),
+            "shape": list(dims_text(graph, value, kind)),
+            **({"extents": _extents(graph, value)} if value in graph.extents else {}),
+        }
+        for value, name, kind in zip(values, names, kinds, strict=False)
     ]
+
+
+def _extents(graph: Graph, value: Value) -> list[dict[str, Any] | None]:
+    """How each axis follows from the symbols; null where a run has all of it."""
+    return [None if extent is None else asdict(extent) for extent in graph.extents[value]]
 
 
 def _kernel(kernel: Kernel, steps: Sequence[Step]) -> dict[str, Any]:

@@ -10,15 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from compiler.graph.convert import LaidOut
-from compiler.graph.ir import Batch, Graph, TensorType, Value
+from compiler.graph.ir import Graph, Value
 from compiler.graph.memory import NO_MEMORY, Lifetime, MemoryPlan, plan_memory
-from compiler.render.host import ArgKind, HostPlan, PlanArg, PlanDim, PlanStep, PlanSymbol, PlanTensor
+from compiler.render.host import ArgKind, HostPlan, PlanArg, PlanStep
 from compiler.stages.constants import ConstantPool
 from compiler.stages.device import device_plan
 from compiler.stages.dump import PLAN
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel, Step
 from compiler.stages.optional import SHARE_MEMORY
+from compiler.stages.plan_tensors import plan_inputs, plan_outputs, plan_symbols
 from compiler.stages.text import plan_text
 
 
@@ -116,8 +117,8 @@ def plan_model(
         args[first_output:first_output] = storage.workspace[number]
         plan_steps.append(PlanStep(kernel.number, tuple(args), kernel.number))
     plan = HostPlan(
-        inputs=tuple(_tensor(kind, graph.batch) for kind in graph.input_types),
-        outputs=tuple(_tensor(kind, graph.batch) for kind in graph.output_types),
+        inputs=plan_inputs(graph),
+        outputs=plan_outputs(graph),
         steps=tuple(plan_steps),
         arena_bytes=storage.plan.bytes,
         sample_bytes=storage.samples.bytes,
@@ -125,7 +126,9 @@ def plan_model(
         constants_bytes=constants.bytes,
         features=target.features,
         checks=graph.checks,
-        symbols=(PlanSymbol(1, graph.batch.largest),) if graph.batch is not None else (),
+        sizes=graph.sizes,
+        first_size=0 if graph.batch is None else 1,
+        symbols=plan_symbols(graph),
         threads=job.options.threads or 0,
         device=device_plan(target.text, kernels, plan_steps) if target.device is not None else None,
     )
@@ -142,12 +145,3 @@ def _use(step: Step, kernel: Kernel, graph: Graph) -> Use:
 def _arg(number: int, value: Value, kernel: Kernel, storage: Storage, constants: ConstantPool) -> PlanArg:
     found = storage.slots.get(value)
     return found or PlanArg(ArgKind.CONST, 0, constants.offset(value, kernel.maps(number)))
-
-
-def _tensor(kind: TensorType, batch: Batch | None) -> PlanTensor:
-    fixed = tuple(PlanDim(extent) for extent in kind.shape)
-    return PlanTensor(kind.dtype, fixed if batch is None else (PlanDim(0, _BATCH), *fixed[1:]))
-
-
-_BATCH = 0
-"""The one symbol of a plan: the free batch."""

@@ -48,7 +48,7 @@ def plan_text(
 
 def _sizes(plan: HostPlan) -> Iterator[str]:
     yield f"arena      {plan.arena_bytes} bytes"
-    if plan.symbols:
+    if plan.sample_bytes:
         yield f"           {plan.sample_bytes} bytes more for each sample"
     yield f"scratch    {plan.scratch_bytes} bytes a thread"
     yield f"constants  {plan.constants_bytes} bytes"

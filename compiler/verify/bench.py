@@ -21,6 +21,7 @@ from compiler.verify.inputs import read_feeds
 from compiler.verify.peak import peak_gflops
 from compiler.verify.reference import OnnxRuntime, has_onnxruntime
 from compiler.verify.report import BenchReport, BenchRequest, EngineTimes, KernelTime
+from compiler.verify.sizes import sizes_of
 from compiler.verify.timing import Percentiles, Run, difference, measure, throughput
 
 _PROFILE_RUNS = 20
@@ -37,7 +38,7 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
     contexts = [library.context(request.threads) for _ in range(request.contexts)]
     context = contexts[0]
     place = _place(library, context, request)
-    feeds = read_feeds(library.inputs, (), request.seed)
+    feeds = _feeds(library, request)
     bound = [one.bind(feeds).run for one in contexts]
     others = _others(request, library, place, feeds)
     runs = {"": bound[0], **{f"{i}": one.run for i, one in enumerate(others)}}
@@ -72,6 +73,11 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
         model_sha256=str(manifest.get("model_sha256", "")),
         arch=str(manifest.get("arch", "")),
     )
+
+
+def _feeds(library: Model, request: BenchRequest) -> dict[str, Array]:
+    sizes = sizes_of(library.manifest, library.inputs, request.dims, request.shapes)
+    return read_feeds(library.inputs, (), request.seed, sizes=sizes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +159,7 @@ def _other_library(path: Path, request: BenchRequest, library: Model, feeds: Map
     target = str(manifest_of(path).get("target", ""))
     device = request.device if target == library.manifest.get("target") else None
     other = load(path, device=device)
-    theirs = read_feeds(other.inputs, (), request.seed)
+    theirs = _feeds(other, request)
     ours, found = ({name: (one.shape, one.dtype) for name, one in some.items()} for some in (feeds, theirs))
     if ours != found:
         differing = sorted(name for name in {*ours, *found} if ours.get(name) != found.get(name))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,13 +16,14 @@ from compiler.core.files import sha256_file
 from compiler.core.progress import Progress, Steps, silent
 from compiler.frontend.functions import check_size
 from compiler.frontend.proto import read_model
-from compiler.runtime.specs import SMALL, TensorSpec, extents_of
+from compiler.runtime.specs import SMALL, TensorSpec
 from compiler.runtime.tensors import numpy_dtype
 from compiler.verify.compare import Array, compare, worse
 from compiler.verify.device import load_anywhere
 from compiler.verify.inputs import read_feeds
 from compiler.verify.reference import Reference, make_reference
 from compiler.verify.report import Comparison, VerifyReport, VerifyRequest
+from compiler.verify.sizes import sizes_of
 from compiler.verify.tolerance import reduction_length, tolerance_for
 
 
@@ -40,19 +42,20 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
             "the library was made from another model file, or from this one before it was changed",
         )
     context = library.context(request.threads)
-    largest = read_feeds(library.inputs, request.inputs, request.seed, request.runs - 1)
-    length = reduction_length(proto, {name: array.shape for name, array in largest.items()})
+    sizes = sizes_of(library.manifest, library.inputs, request.dims, request.shapes)
+    count = request.runs or sizes.tries
+    feeds_of = partial(read_feeds, library.inputs, request.inputs, request.seed, sizes=sizes)
+    length = max(_length(proto, feeds_of(run)) for run in {0, count - 1})
     bound = bound_arrays(proto, request.binds)
     tf32 = bool(library.manifest.get("tf32"))
     if tf32 and request.tolerance is None:
         notes = (*notes, "compiled with --tf32: the tolerance of f32 is that of factors rounded to tf32")
     worst: dict[str, Comparison] = {}
-    done = Steps(progress, "runs", request.runs)
-    for run in range(request.runs):
-        feeds = read_feeds(library.inputs, request.inputs, request.seed, run)
+    done = Steps(progress, "runs", count)
+    for run in range(count):
+        feeds = feeds_of(run)
         expected = reference_outputs(reference, {**feeds, **bound}, request)
-        extents = extents_of(library.inputs, [feeds[one.name] for one in library.inputs])
-        actual = context.run(feeds, out=poisoned(library.outputs, extents))
+        actual = context.run(feeds, out=poisoned(library.outputs, library.output_shapes(feeds)))
         for one in compare_outputs(actual, expected, length, request.tolerance, tf32=tf32):
             worst[one.name] = worse(one, worst[one.name]) if one.name in worst else one
         done.advance()
@@ -60,14 +63,13 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
     if request.layers:
         from compiler.verify.layers import compare_layers  # the whole compiler, needed for this alone
 
-        feeds = read_feeds(library.inputs, request.inputs, request.seed)
-        layers = compare_layers(request, library, feeds, bound, length, progress)
+        layers = compare_layers(request, library, feeds_of(0), bound, length, progress)
     return VerifyReport(
         library=request.library,
         model=request.model,
         reference=reference.name,
         seed=request.seed,
-        runs=request.runs,
+        runs=count,
         threads=context.threads,
         reduction_length=length,
         outputs=tuple(worst.values()),
@@ -75,6 +77,10 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
         notes=notes,
         device=library.device,
     )
+
+
+def _length(proto: onnx.ModelProto, feeds: Mapping[str, Array]) -> int:
+    return reduction_length(proto, {name: array.shape for name, array in feeds.items()})
 
 
 def compare_outputs(
@@ -102,13 +108,15 @@ def compare_outputs(
 
 
 def poisoned(
-    outputs: Sequence[TensorSpec], extents: Mapping[int, int] = MappingProxyType({})
+    outputs: Sequence[TensorSpec], shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 ) -> dict[str, Array]:
     """Output arrays full of values that no result has, so that an element that is never written is found.
 
-    extents: those of symbols. Memory fresh from the system is zero, and zero is often right.
+    shapes: where they are not the largest. Memory fresh from the system is zero, and zero is often right.
     """
-    arrays = {one.name: np.empty(one.shape_at(extents), numpy_dtype(one.dtype)) for one in outputs}
+    arrays = {
+        one.name: np.empty(shapes.get(one.name, one.largest_shape), numpy_dtype(one.dtype)) for one in outputs
+    }
     for array in arrays.values():
         if array.dtype.kind == "b":
             array[...] = True

@@ -61,6 +61,10 @@ class ForeignModel(AbstractContextManager["ForeignModel"]):
         """What it runs on, for people."""
         return f"{self.machine}, emulated by {Path(self._emulator).name}"
 
+    def output_shapes(self, _inputs: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
+        """The shapes of outputs, whatever the inputs."""
+        return {one.name: one.largest_shape for one in self.outputs}
+
     def context(self, threads: int | None = None) -> ForeignContext:
         """What runs it; see `compiler.runtime.loader.Model.context`."""
         return ForeignContext(self, threads or self.default_threads)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
-from compiler.runtime.specs import SMALL, SymbolicDim, TensorSpec
+from compiler.runtime.specs import SMALL, TensorSpec
 from compiler.runtime.tensors import Array, PackedArray, numpy_dtype
+from compiler.verify.sizes import Sizes
 
 
 def read_feeds(
-    specs: Sequence[TensorSpec], texts: Iterable[str], seed: int, run: int = 0
+    specs: Sequence[TensorSpec], texts: Iterable[str], seed: int, run: int = 0, sizes: Sizes | None = None
 ) -> dict[str, Array]:
     """Arrays for all `specs`: those that `texts` (NAME=FILE, or an npz FILE) give, the others random.
 
-    Raises UsageError for an unknown name and BadInputError for a file that does not hold the array.
+    sizes: how large the random ones are; without, all their free dimensions are as those of a batch. Raises
+    UsageError for an unknown name and BadInputError for a file that does not hold the array.
     """
     by_name = {spec.name: spec for spec in specs}
     feeds: dict[str, Array] = {}
@@ -27,33 +29,27 @@ def read_feeds(
         if repeated := given.keys() & feeds.keys():
             raise UsageError(f"input `{min(repeated)}` is given twice", where=f"--input {text}")
         feeds |= given
+    extents = (sizes or Sizes()).extents(specs, feeds, run)
     return {
-        spec.name: feeds[spec.name] if spec.name in feeds else _random_array(spec, seed, run)
+        spec.name: feeds[spec.name] if spec.name in feeds else _random_array(spec, extents, seed, run)
         for spec in specs
     }
 
 
-def _random_array(spec: TensorSpec, seed: int, run: int = 0) -> Array:
+def _random_array(spec: TensorSpec, extents: Mapping[int, int], seed: int, run: int = 0) -> Array:
     """Standard normal numbers; whole range for 8-bit integers; 0 or 1 for others, which often are indices.
 
-    An array depends on the seed, the run and the input's name alone, not on the other inputs. Symbolic
-    dimensions are small, and larger with each run.
+    An array depends on the seed, the run and the input's name alone, not on the other inputs.
     """
     generator = np.random.default_rng([seed, run, zlib.crc32(spec.name.encode())])
     dtype = numpy_dtype(spec.dtype)
-    shape = tuple(_extent(dim, run) if isinstance(dim, SymbolicDim) else dim for dim in spec.shape)
+    shape = spec.shape_at(extents)
     if dtype.kind not in "biu":
         return generator.standard_normal(shape, np.float32).astype(dtype)
     low, high = 0, 2
     if dtype.kind != "b" and dtype.itemsize == 1:
         low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max) + 1
     return generator.integers(low, high, shape).astype(dtype)
-
-
-def _extent(dim: SymbolicDim, run: int) -> int:
-    """1, 3, 5 and so on, as far as the dimension can be these."""
-    least = max(dim.minimum, dim.divisor)
-    return min(dim.maximum, least + 2 * run * dim.divisor)
 
 
 def _read_text(text: str, by_name: dict[str, TensorSpec]) -> dict[str, Array]:

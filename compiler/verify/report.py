@@ -17,7 +17,9 @@ class VerifyRequest:
     `inputs` are texts NAME=FILE; inputs that are not given are random, of `seed` and the number of the run.
     `tolerance` is a part of each output's scale; None lets dtype and reduction length decide. `binds` are
     values of inputs that were fixed when compiling. `layers` compares values between fused kernels too.
-    `device` chooses the device of a library for one; None leaves it to TK_DEVICE.
+    `device` chooses the device of a library for one; None leaves it to TK_DEVICE. `dims` are extents of free
+    dimensions by name, `shapes` those of inputs; what is not given differs from run to run. `runs`: None is
+    two, or three where there are more sizes to try.
     """
 
     library: Path
@@ -26,11 +28,13 @@ class VerifyRequest:
     binds: Mapping[str, object] = field(default_factory=dict)
     seed: int = 0
     threads: int | None = None
-    runs: int = 2
+    runs: int | None = None
     tolerance: float | None = None
     reference: str = "auto"
     layers: bool = False
     device: str | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +97,9 @@ class BenchRequest:
     """Measure `library` for about `seconds` after `warmup` seconds of runs that do not count.
 
     `baseline` is an ONNX file that onnxruntime runs in turns with the library, so that both see the same
-    machine; so are the libraries of `compare`. `device` is that of `VerifyRequest`. With several `contexts`
-    their throughput is measured, too.
+    machine; so are the libraries of `compare`. `device`, `dims` and `shapes` are those of `VerifyRequest`;
+    what is not given is as large as it may be, but for a batch, of which there is one. With several
+    `contexts` their throughput is measured, too.
     """
 
     library: Path
@@ -108,6 +113,8 @@ class BenchRequest:
     device: str | None = None
     compare: tuple[Path, ...] = ()
     contexts: int = 1
+    dims: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
 
 Verdict = Literal["faster", "slower", "same", "undecided"]

@@ -82,7 +82,10 @@ def build_all(directory: Path) -> None:
         build_driver(language.driver, directory)
         common = [SOURCES / "error.cpp", *(SOURCES / "devices" / f"{n}.cpp" for n in ("gpu", language.name))]
         include = ["-I", str(INCLUDE), "-I", str(SOURCES)]
-        for program, more in (("probe", []), ("context", [SOURCES / "device_context.cpp"])):
+        for program, more in (
+            ("probe", []),
+            ("context", [SOURCES / f"{name}.cpp" for name in ("device_context", "extents", "memory")]),
+        ):
             sources = [FIXTURES / f"gpu_{program}.cpp", *common, *more]
             output = directory / f"{program}-{language.name}"
             compile_cpp(directory, output, *include, *map(str, sources), "-ldl")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from compiler.core.process import run
 from compiler.core.settings import child_environment
-from tests.support.model_library import SCALE_ADD, Builder
+from tests.support.model_library import NOTHING, SCALE_ADD, Builder
 
 SANITIZERS = {
     "plain": (),
@@ -31,5 +32,17 @@ def test_stress(builder: Builder, tmp_path: Path, sanitizer: str, threads: int) 
 def test_c_interface(builder: Builder, tmp_path: Path, sanitizer: str) -> None:
     sources = ["api_calls.cpp", "scale_add.cpp"]
     program = builder.program(tmp_path / "calls", sources, *SANITIZERS[sanitizer], contents=SCALE_ADD)
+    done = run([str(program)], env=child_environment(ASAN_OPTIONS="detect_leaks=1"), timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("sanitizer", SANITIZERS)
+def test_open_extents(builder: Builder, tmp_path: Path, sanitizer: str) -> None:
+    contents = replace(
+        NOTHING, inputs=("x", "whole", "sum"), outputs=("y", "halves", "sizes"), symbols=("n", "m")
+    )
+    program = builder.program(
+        tmp_path / "calls", ["open_extents.cpp"], *SANITIZERS[sanitizer], contents=contents
+    )
     done = run([str(program)], env=child_environment(ASAN_OPTIONS="detect_leaks=1"), timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -58,6 +58,8 @@ def bench_command(
     ] = False,
     records: options.Records = None,
     bind: options.Bind = None,
+    shape: options.RunShape = None,
+    dim: options.RunDim = None,
     seed: options.Seed = 0,
     json: options.Json = False,
 ) -> None:
@@ -80,6 +82,8 @@ def bench_command(
         device=device,
         compare=tuple(options.existing_file(one) for one in compare or ()),
         contexts=contexts,
+        dims=options.pairs("--dim", dim, options.read_extent),
+        shapes=options.pairs("--shape", shape, options.read_dims),
     )
     before = _state_before(library) if record else None
     with progress_bar(f"timing {library.name}", "part") as progress:

@@ -25,6 +25,8 @@ def run_command(
     file_format: Annotated[
         str, typer.Option("--format", metavar="KIND", help="Files to write: npy, npz (one file) or raw.")
     ] = "npy",
+    shape: options.RunShape = None,
+    dim: options.RunDim = None,
     seed: options.Seed = 0,
     threads: options.Threads = None,
     device: options.Device = None,
@@ -35,7 +37,10 @@ def run_command(
 
     tensors.check_format(file_format)
     model = compiler.load(options.existing_file(library), device=device)
-    feeds = compiler.read_feeds(model.inputs, inputs or (), seed)
+    dims = options.pairs("--dim", dim, options.read_extent)
+    shapes = options.pairs("--shape", shape, options.read_dims)
+    sizes = compiler.sizes_of(model.manifest, model.inputs, dims, shapes)
+    feeds = compiler.read_feeds(model.inputs, inputs or (), seed, sizes=sizes)
     context = model.context(threads)
     started = time.perf_counter()
     outputs = context.run(feeds)

@@ -28,9 +28,18 @@ def verify_command(
     seed: options.Seed = 0,
     threads: options.Threads = None,
     device: options.Device = None,
+    shape: options.RunShape = None,
+    dim: options.RunDim = None,
     runs: Annotated[
-        int, typer.Option("--runs", metavar="N", min=1, max=1000, help="Runs, each with inputs of its own.")
-    ] = 2,
+        int | None,
+        typer.Option(
+            "--runs",
+            metavar="N",
+            min=1,
+            max=1000,
+            help="Runs, each with inputs of its own; default: 2, or 3 where sizes have a range.",
+        ),
+    ] = None,
     tolerance: Annotated[
         float | None,
         typer.Option("--tolerance", metavar="X", help="Largest error as a part of an output's scale."),
@@ -66,6 +75,8 @@ def verify_command(
         reference=reference,
         layers=layers,
         device=device,
+        dims=options.pairs("--dim", dim, options.read_extent),
+        shapes=options.pairs("--shape", shape, options.read_dims),
     )
     with progress_bar(f"verifying {library.name}") as progress:
         report = compiler.verify_library(request, timeout=timeout, progress=progress)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compiler import TkError, load, read_feeds
+from compiler import TkError, load, read_feeds, sizes_of
 from toolchain.deploy.library import PackagedLibrary
 from toolchain.deploy.packed import PackedFile
 from toolchain.tensors import npy_bytes
@@ -31,7 +31,7 @@ def make_sample(library: PackagedLibrary, inputs: Sequence[str], seed: int) -> S
     except TkError as error:
         return Sample(missing=error.what)
     with model:
-        feeds = read_feeds(model.inputs, inputs, seed)
+        feeds = read_feeds(model.inputs, inputs, seed, sizes=sizes_of(model.manifest, model.inputs))
         outputs = model.run(feeds)
         named = [
             *((f"input{number}", feeds[one.name]) for number, one in enumerate(model.inputs)),

@@ -85,7 +85,8 @@ typedef struct tk_model tk_model;
 typedef struct tk_context tk_context;
 
 /* A dimension: `symbol` is -1 and min == max == the extent, or `symbol` numbers a dimension whose value the
- * inputs decide, from min to max in steps of `divisor`. Equal symbols have equal values in one run. */
+ * inputs decide, from min to max in steps of `divisor`. Equal symbols have equal values in one run; what follows from
+ * other dimensions, as a sum does from its parts, has a symbol of its own. */
 typedef struct {
   int64_t min, max, divisor;
   int32_t symbol;
@@ -149,6 +150,11 @@ int32_t tk_model_output_count_v1(const tk_model *model);
 tk_status tk_model_input_v1(const tk_model *model, int32_t index, tk_tensor_info *info);
 tk_status tk_model_output_v1(const tk_model *model, int32_t index, tk_tensor_info *info);
 
+/* What a run with these inputs makes of the outputs' dimensions and element types, as tk_context_run_v1 writes them;
+ * for whoever gives outputs memory of exactly their size. Nothing runs, and no data is looked at: it may be null. */
+tk_status tk_model_shapes_v1(const tk_model *model, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
+                             int32_t n_outputs);
+
 /* The manifest: JSON, UTF-8, *bytes long and followed by a zero byte. Needs no open model, so that it can
  * be read on a machine that cannot run the library. */
 const char *tk_model_manifest_v1(size_t *bytes);
@@ -208,6 +214,8 @@ typedef struct {
   tk_status (*model_open_on)(const char *device, tk_model **model);
   const char *(*model_device)(const tk_model *model);
   void *(*model_native_context)(const tk_model *model);
+  tk_status (*model_shapes)(const tk_model *model, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
+                            int32_t n_outputs);
 } tk_model_api;
 
 extern const tk_model_api tk_model_api_v1;

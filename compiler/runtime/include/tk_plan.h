@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Goes into tk_plan.version. Raised whenever this file changes in an incompatible way. */
-#define TK_PLAN_VERSION 5
+#define TK_PLAN_VERSION 6
 
 /* Everything the runtime hands out (arena, scratch, constants) is aligned to this many bytes. Buffers of
  * inputs and outputs come from the caller and are aligned to the size of one element only. */
@@ -80,16 +80,19 @@ typedef struct tk_step {
   int32_t reserved; /* 0 */
 } tk_step;
 
-/* A dimension: fixed (symbol < 0, value = extent) or symbolic (symbol = index into tk_plan.symbols, value
- * ignored). */
+/* A dimension of an input or output. factors null: there are `extent` elements. Else a run has so many of them, from
+ * the first on: offset plus each factor times its symbol, by divisor, rounded down. What lies beyond does not matter,
+ * but kernels may read and write there. extent -1, for the first dimension of a free batch: kernels, too, find as many
+ * as the run has. */
 typedef struct tk_plan_dim {
-  int64_t value;
-  int32_t symbol;
-  int32_t reserved; /* 0 */
+  int64_t extent;
+  const int64_t *factors; /* null, or as many as there are symbols */
+  int64_t offset;
+  int64_t divisor; /* 1 or more */
 } tk_plan_dim;
 
-/* A symbolic dimension. Its value is taken from the first input dimension that names it and checked
- * against all others: min <= value <= max and value % divisor == 0. */
+/* A symbolic dimension. Its value is taken from the first input dimension that is this symbol and nothing else, and
+ * all others are checked against it: min <= value <= max and value % divisor == 0. */
 typedef struct tk_symbol {
   int64_t min, max, divisor;
 } tk_symbol;
@@ -143,6 +146,9 @@ typedef struct tk_plan {
   int64_t sample_bytes;         /* what the arena has besides, for each step of symbol 0 */
   int64_t n_checks;             /* of the outputs, the last ones are checks, which callers do not see: one int32
                                  * each, 0 where the inputs ask for what was not compiled; its name says what */
+  int32_t n_sizes;              /* of the inputs, the last ones are sizes, which callers do not see: one int64 each, the
+                                 * value of symbol first_size, first_size + 1 ... in this run */
+  int32_t first_size;
 } tk_plan;
 
 /* Defined by the generated source, once per library. */

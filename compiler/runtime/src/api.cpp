@@ -2,6 +2,7 @@
 #include <cstring>
 #include <new>
 
+#include "binding.h"
 #include "context.h"
 #include "error.h"
 #include "model.h"
@@ -86,6 +87,31 @@ tk_status model_output(const tk_model *model, int32_t index, tk_tensor_info *inf
   return tensor_info(model->outputs, model_output_count(model), "output", index, info);
 }
 
+tk_status check_counts(const char *function, const tk_model &model, const DLTensor *inputs, int32_t n_inputs,
+                       const DLTensor *outputs, int32_t n_outputs) {
+  const int32_t want_inputs = model_input_count(&model);
+  const int32_t want_outputs = model_output_count(&model);
+  if (n_inputs != want_inputs)
+    return fail(TK_ERR_INPUT, "got %d inputs, the model has %d", n_inputs, want_inputs);
+  if (n_outputs != want_outputs)
+    return fail(TK_ERR_OUTPUT, "got %d outputs, the model has %d", n_outputs, want_outputs);
+  if (inputs == nullptr && n_inputs > 0) return missing(function, "inputs");
+  if (outputs == nullptr && n_outputs > 0) return missing(function, "outputs");
+  return TK_OK;
+}
+
+tk_status model_shapes(const tk_model *model, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
+                       int32_t n_outputs) {
+  if (model == nullptr) return missing("tk_model_shapes", "model");
+  if (const tk_status status = check_counts("tk_model_shapes", *model, inputs, n_inputs, outputs, n_outputs))
+    return status;
+  return guarded([=] {
+    std::vector<int64_t> symbols;
+    const tk_status status = tk::bind_symbols(*model, inputs, &symbols);
+    return status != TK_OK ? status : tk::write_shapes(*model, symbols, outputs);
+  });
+}
+
 const char *model_manifest(size_t *bytes) {
   if (bytes != nullptr) *bytes = static_cast<size_t>(tk_blobs_model.manifest_bytes);
   return static_cast<const char *>(tk_blob(tk_blobs_model.manifest));
@@ -153,23 +179,11 @@ tk_status context_set_threads(tk_context *context, int32_t threads) {
 
 int32_t context_threads(const tk_context *context) { return context == nullptr ? 0 : context->threads(); }
 
-tk_status check_counts(const tk_context &context, const DLTensor *inputs, int32_t n_inputs, const DLTensor *outputs,
-                       int32_t n_outputs) {
-  const int32_t want_inputs = model_input_count(&context.model());
-  const int32_t want_outputs = model_output_count(&context.model());
-  if (n_inputs != want_inputs)
-    return fail(TK_ERR_INPUT, "got %d inputs, the model has %d", n_inputs, want_inputs);
-  if (n_outputs != want_outputs)
-    return fail(TK_ERR_OUTPUT, "got %d outputs, the model has %d", n_outputs, want_outputs);
-  if (inputs == nullptr && n_inputs > 0) return missing("tk_context_run", "inputs");
-  if (outputs == nullptr && n_outputs > 0) return missing("tk_context_run", "outputs");
-  return TK_OK;
-}
-
 tk_status run(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs, int32_t n_outputs,
               tk_step_time *times) {
   if (context == nullptr) return missing("tk_context_run", "context");
-  if (const tk_status status = check_counts(*context, inputs, n_inputs, outputs, n_outputs)) return status;
+  const tk_model &model = context->model();
+  if (const tk_status status = check_counts("tk_context_run", model, inputs, n_inputs, outputs, n_outputs)) return status;
   return exclusively(context, [=] { return context->run(inputs, outputs, times); });
 }
 
@@ -209,6 +223,10 @@ TK_EXPORT tk_status tk_model_input_v1(const tk_model *model, int32_t index, tk_t
 TK_EXPORT tk_status tk_model_output_v1(const tk_model *model, int32_t index, tk_tensor_info *info) {
   return model_output(model, index, info);
 }
+TK_EXPORT tk_status tk_model_shapes_v1(const tk_model *model, const DLTensor *inputs, int32_t n_inputs,
+                                       DLTensor *outputs, int32_t n_outputs) {
+  return model_shapes(model, inputs, n_inputs, outputs, n_outputs);
+}
 TK_EXPORT const char *tk_model_manifest_v1(size_t *bytes) { return model_manifest(bytes); }
 TK_EXPORT tk_status tk_context_open_v1(const tk_model *model, const tk_context_options *options, tk_context **context) {
   return context_open(model, options, context);
@@ -234,4 +252,5 @@ TK_EXPORT const tk_model_api tk_model_api_v1 = {
     model_input,          model_output,      model_manifest,      context_open,      context_close,
     context_set_threads,  context_threads,   context_run,         context_profile,   last_error,
     status_text,          model_open_on,     model_device,        model_native_context,
+    model_shapes,
 };

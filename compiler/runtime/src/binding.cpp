@@ -1,10 +1,10 @@
 #include "binding.h"
 
-#include <cstdarg>
-#include <cstdio>
 #include <cstring>
 
 #include "error.h"
+#include "extents.h"
+#include "tensor_text.h"
 
 namespace tk {
 namespace {
@@ -12,65 +12,10 @@ namespace {
 constexpr int64_t kUnbound = -1;
 constexpr int32_t kCpu = 1, kCudaHost = 3, kRocmHost = 11;  // devices of DLPack that this processor can address
 
-// Text of bounded length, for messages.
-class Text {
- public:
-  __attribute__((format(printf, 2, 3))) void add(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    const int n = std::vsnprintf(text_ + used_, sizeof text_ - used_, format, arguments);
-    va_end(arguments);
-    if (n > 0) used_ += static_cast<size_t>(n);
-    if (used_ >= sizeof text_) used_ = sizeof text_ - 1;
-  }
-  const char *get() const { return text_; }
-
- private:
-  char text_[256] = "";
-  size_t used_ = 0;
-};
-
-void add_dtype(Text *text, DLDataType dtype) {
-  static const char *const kKinds[] = {"int", "uint", "float", "handle", "bfloat", "complex", "bool"};
-  // DLPack's codes 10 to 17, as numbers: its own header may be one that does not have them yet.
-  static const char *const kSmall[] = {"float8_e4m3fn",   "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
-                                       "float8_e8m0fnu", nullptr,           nullptr,       "float4_e2m1fn"};
-  const char *const small = dtype.code >= 10 && dtype.code <= 17 ? kSmall[dtype.code - 10] : nullptr;
-  if (small != nullptr)
-    text->add("%s", small);
-  else if (dtype.code >= sizeof kKinds / sizeof kKinds[0])
-    text->add("dtype(%d:%d)", dtype.code, dtype.bits);
-  else if (dtype.code == kDLBool && dtype.bits == 8)
-    text->add("bool");
-  else
-    text->add("%s%d", kKinds[dtype.code], dtype.bits);
-  if (dtype.lanes != 1) text->add("x%d", dtype.lanes);
-}
-
-Text type_of(const Tensor &want) {
-  Text text;
-  add_dtype(&text, want.dtype);
-  text.add("[");
-  for (size_t i = 0; i < want.dims.size(); ++i) {
-    const tk_dim &dim = want.dims[i];
-    const char *comma = i == 0 ? "" : ",";
-    if (dim.symbol < 0)
-      text.add("%s%lld", comma, static_cast<long long>(dim.min));
-    else
-      text.add("%s%lld..%lld", comma, static_cast<long long>(dim.min), static_cast<long long>(dim.max));
-  }
-  text.add("]");
-  return text;
-}
-
-Text type_of(const DLTensor &got) {
-  Text text;
-  add_dtype(&text, got.dtype);
-  text.add("[");
-  for (int32_t i = 0; i < got.ndim; ++i)
-    text.add("%s%lld", i == 0 ? "" : ",", static_cast<long long>(got.shape[i]));
-  text.add("]");
-  return text;
+int64_t elements_of(const DLTensor &tensor) {
+  int64_t elements = 1;
+  for (int32_t i = 0; i < tensor.ndim; ++i) elements *= tensor.shape[i];
+  return elements;
 }
 
 tk_status status_of(const Tensor &want) { return want.role[0] == 'i' ? TK_ERR_INPUT : TK_ERR_OUTPUT; }
@@ -84,8 +29,8 @@ bool same_dtype(DLDataType a, DLDataType b) {
   return a.code == b.code && a.bits == b.bits && a.lanes == b.lanes;
 }
 
-// Everything but dimensions.
-tk_status check_kind(const tk_model &model, const Tensor &want, const DLTensor &got, bool *on_device) {
+// Where it lies.
+tk_status check_place(const tk_model &model, const Tensor &want, const DLTensor &got, bool *on_device) {
   const int32_t device = static_cast<int32_t>(got.device.device_type);
   const bool on_host = device == kCpu || device == kCudaHost || device == kRocmHost;
   if (!on_host && model.device == nullptr)
@@ -99,9 +44,12 @@ tk_status check_kind(const tk_model &model, const Tensor &want, const DLTensor &
                   static_cast<int>(own.device_type), own.device_id);
   }
   *on_device = !on_host;
-  if (got.ndim < 0 || (got.ndim > 0 && got.shape == nullptr))
-    return fail(status_of(want), "%s '%s' has %d dimensions and no shape", want.role, want.name, got.ndim);
   return TK_OK;
+}
+
+tk_status check_rank(const Tensor &want, const DLTensor &got) {
+  if (got.ndim >= 0 && (got.ndim == 0 || got.shape != nullptr)) return TK_OK;
+  return fail(status_of(want), "%s '%s' has %d dimensions and no shape", want.role, want.name, got.ndim);
 }
 
 tk_status check_dtype(const Tensor &want, const DLTensor &got) {
@@ -130,28 +78,43 @@ tk_status check_memory(const Tensor &want, const DLTensor &got, int64_t elements
   return TK_OK;
 }
 
-tk_status check_dim(const Tensor &want, const DLTensor &got, int32_t i, std::vector<int64_t> *symbols) {
+tk_status check_dim(const tk_model &model, const Tensor &want, const DLTensor &got, int32_t i,
+                    std::vector<int64_t> *symbols) {
   const tk_dim &dim = want.dims[static_cast<size_t>(i)];
   const int64_t extent = got.shape[i];
   Text why;
+  add_dim(&why, model, dim, i, extent);
   if (extent < dim.min || extent > dim.max || extent % dim.divisor != 0) {
-    why.add("dimension %d is %lld, expected %lld", i, static_cast<long long>(extent),
-            static_cast<long long>(dim.min));
+    why.add(", expected %lld", static_cast<long long>(dim.min));
     if (dim.max != dim.min) why.add(" to %lld", static_cast<long long>(dim.max));
     if (dim.divisor != 1) why.add(" in multiples of %lld", static_cast<long long>(dim.divisor));
+    add_option(&why, model, want, i, extent);
     return misfit(want, got, why.get());
   }
-  if (dim.symbol < 0) return TK_OK;
+  if (dim.symbol < 0 || dim.symbol >= model.plan->n_symbols) return TK_OK;
   int64_t *value = &(*symbols)[static_cast<size_t>(dim.symbol)];
   if (*value == kUnbound) *value = extent;
   if (*value == extent) return TK_OK;
-  why.add("dimension %d is %lld, and an equal dimension before is %lld", i, static_cast<long long>(extent),
-          static_cast<long long>(*value));
+  why.add(", and an equal dimension before is %lld", static_cast<long long>(*value));
   return misfit(want, got, why.get());
 }
 
-tk_status bind_input(const tk_model &model, const Tensor &want, const DLTensor &got, std::vector<int64_t> *symbols, Buffer *buffer) {
-  if (const tk_status status = check_kind(model, want, got, &buffer->on_device)) return status;
+// A dimension that follows from others, as a sum does from its parts.
+tk_status check_derived(const tk_model &model, const Tensor &want, const DLTensor &got, int32_t i,
+                        const std::vector<int64_t> &symbols) {
+  const tk_plan_dim &dim = want.plan->dims[i];
+  const int64_t expected = extent_of(dim, symbols);
+  if (got.shape[i] == expected) return TK_OK;
+  Text why;
+  add_dim(&why, model, want.dims[static_cast<size_t>(i)], i, got.shape[i]);
+  why.add(", expected %lld, which is ", static_cast<long long>(expected));
+  add_expression(&why, model, dim, symbols);
+  return misfit(want, got, why.get());
+}
+
+// Everything but what follows from other dimensions.
+tk_status check_shape(const tk_model &model, const Tensor &want, const DLTensor &got, std::vector<int64_t> *symbols) {
+  if (const tk_status status = check_rank(want, got)) return status;
   if (const tk_status status = check_dtype(want, got)) return status;
   const int32_t rank = static_cast<int32_t>(want.dims.size());
   if (got.ndim != rank) {
@@ -159,28 +122,39 @@ tk_status bind_input(const tk_model &model, const Tensor &want, const DLTensor &
     why.add("%d dimensions, expected %d", got.ndim, rank);
     return misfit(want, got, why.get());
   }
-  int64_t elements = 1;
-  for (int32_t i = 0; i < rank; ++i) {
-    if (const tk_status status = check_dim(want, got, i, symbols)) return status;
-    elements *= got.shape[i];
-  }
-  return check_memory(want, got, elements, buffer);
+  for (int32_t i = 0; i < rank; ++i)
+    if (const tk_status status = check_dim(model, want, got, i, symbols)) return status;
+  return TK_OK;
 }
 
-tk_status bind_output(const tk_model &model, const Tensor &want, DLTensor *got, const std::vector<int64_t> &symbols, Mapping *owned,
-                      Buffer *buffer) {
-  if (const tk_status status = check_kind(model, want, *got, &buffer->on_device)) return status;
+// An output that has no extent for these inputs.
+tk_status too_small(const tk_model &model, const Tensor &want, int32_t i, const std::vector<int64_t> &symbols) {
+  const tk_plan_dim &dim = want.plan->dims[i];
+  Text why;
+  add_expression(&why, model, dim, symbols);
+  return fail(TK_ERR_INPUT, "the inputs are too small: dimension %d of output '%s' would be %lld, which is %s", i,
+              want.name, static_cast<long long>(extent_of(dim, symbols)), why.get());
+}
+
+tk_status write_shape(const tk_model &model, const Tensor &want, const std::vector<int64_t> &symbols, DLTensor *got) {
+  if (const tk_status status = check_rank(want, *got)) return status;
   const int32_t rank = static_cast<int32_t>(want.dims.size());
   if (got->ndim < rank)
     return fail(TK_ERR_OUTPUT, "output '%s' has %d dimensions, and its shape has room for %d", want.name, rank,
                 got->ndim);
-  int64_t elements = 1;
   got->ndim = rank;
   for (int32_t i = 0; i < rank; ++i) {
-    const tk_dim &dim = want.dims[static_cast<size_t>(i)];
-    got->shape[i] = dim.symbol < 0 ? dim.min : symbols[static_cast<size_t>(dim.symbol)];
-    elements *= got->shape[i];
+    got->shape[i] = extent_of(want.plan->dims[i], symbols);
+    if (got->shape[i] < 0) return too_small(model, want, i, symbols);
   }
+  return TK_OK;
+}
+
+tk_status bind_output(const tk_model &model, const Tensor &want, DLTensor *got, const std::vector<int64_t> &symbols,
+                      Mapping *owned, Buffer *buffer) {
+  if (const tk_status status = check_place(model, want, *got, &buffer->on_device)) return status;
+  if (const tk_status status = write_shape(model, want, symbols, got)) return status;
+  const int64_t elements = elements_of(*got);
   if (got->data != nullptr) {
     if (const tk_status status = check_dtype(want, *got)) return status;
     return check_memory(want, *got, elements, buffer);
@@ -205,14 +179,43 @@ tk_status bind_output(const tk_model &model, const Tensor &want, DLTensor *got, 
 
 }  // namespace
 
-tk_status bind_inputs(const tk_model &model, const DLTensor *tensors, std::vector<int64_t> *symbols,
-                      std::vector<Buffer> *buffers) {
+tk_status bind_symbols(const tk_model &model, const DLTensor *tensors, std::vector<int64_t> *symbols) {
   symbols->assign(static_cast<size_t>(model.plan->n_symbols), kUnbound);
-  buffers->assign(model.inputs.size(), Buffer());
-  for (size_t i = 0; i < model.inputs.size(); ++i)
-    if (const tk_status status = bind_input(model, model.inputs[i], tensors[i], symbols, &(*buffers)[i])) return status;
+  const size_t count = model.inputs.size();
+  for (size_t i = 0; i < count; ++i)
+    if (const tk_status status = check_shape(model, model.inputs[i], tensors[i], symbols)) return status;
   for (const int64_t value : *symbols)
     if (value == kUnbound) return fail(TK_ERR_LIBRARY, "a symbolic dimension occurs in no input");
+  for (size_t i = 0; i < count; ++i)
+    for (int32_t k = 0; k < tensors[i].ndim; ++k)
+      if (const tk_status status = check_derived(model, model.inputs[i], tensors[i], k, *symbols)) return status;
+  return TK_OK;
+}
+
+tk_status write_shapes(const tk_model &model, const std::vector<int64_t> &symbols, DLTensor *tensors) {
+  for (size_t i = 0; i < static_cast<size_t>(model.n_results); ++i) {
+    if (const tk_status status = write_shape(model, model.outputs[i], symbols, &tensors[i])) return status;
+    tensors[i].dtype = model.outputs[i].dtype;
+  }
+  return TK_OK;
+}
+
+tk_status bind_inputs(const tk_model &model, const DLTensor *tensors, std::vector<int64_t> *symbols,
+                      std::vector<Buffer> *buffers) {
+  if (const tk_status status = bind_symbols(model, tensors, symbols)) return status;
+  buffers->assign(static_cast<size_t>(model.plan->n_inputs), Buffer());
+  const size_t count = model.inputs.size();
+  for (size_t i = 0; i < count; ++i) {
+    const Tensor &want = model.inputs[i];
+    Buffer *buffer = &(*buffers)[i];
+    if (const tk_status status = check_place(model, want, tensors[i], &buffer->on_device)) return status;
+    if (const tk_status status = check_memory(want, tensors[i], elements_of(tensors[i]), buffer)) return status;
+  }
+  int64_t *sizes = symbols->data() + model.plan->first_size;
+  for (size_t i = count; i < buffers->size(); ++i) {
+    (*buffers)[i].data = reinterpret_cast<unsigned char *>(sizes++);
+    (*buffers)[i].bytes = sizeof *sizes;
+  }
   return TK_OK;
 }
 

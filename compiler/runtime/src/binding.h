@@ -20,6 +20,12 @@ struct Buffer {
   }
 };
 
+// Checks types and dimensions of inputs, and fills `symbols` (one per symbol of the plan).
+tk_status bind_symbols(const tk_model &model, const DLTensor *tensors, std::vector<int64_t> *symbols);
+
+// Writes element types and dimensions of outputs.
+tk_status write_shapes(const tk_model &model, const std::vector<int64_t> &symbols, DLTensor *tensors);
+
 // Checks inputs, fills `symbols` (one per symbol of the plan) and `buffers`.
 tk_status bind_inputs(const tk_model &model, const DLTensor *tensors, std::vector<int64_t> *symbols,
                       std::vector<Buffer> *buffers);

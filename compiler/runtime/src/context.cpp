@@ -25,6 +25,14 @@ int64_t now_ns() {
   return int64_t{t.tv_sec} * 1000000000 + t.tv_nsec;
 }
 
+// Memory of one tensor with its largest extents; it grows with the samples of a batch.
+tk_status make_room(tk::Mapping *room, const tk::Box &box, const tk::Tensor &tensor) {
+  if (room->data() != nullptr && room->bytes() >= box.bytes()) return TK_OK;
+  if (room->allocate(box.bytes())) return TK_OK;
+  return tk::fail(TK_ERR_MEMORY, "no memory for %s '%s' with its largest extents (%lld bytes)", tensor.role,
+                  tensor.name, static_cast<long long>(box.bytes()));
+}
+
 }  // namespace
 
 tk_context::tk_context(const tk_model &model, const tk_context_options &options)
@@ -36,11 +44,15 @@ tk_context::tk_context(const tk_model &model, const tk_context_options &options)
 tk_status tk_context::prepare() {
   const tk_plan &plan = *model_.plan;
   owned_ = std::vector<tk::Mapping>(model_.outputs.size());
+  for (const tk::Tensor &one : model_.inputs) input_boxes_.emplace_back(plan, *one.plan);
+  for (const tk::Tensor &one : model_.outputs) output_boxes_.emplace_back(plan, *one.plan);
   if (model_.device != nullptr) return tk::DeviceContext::open(model_, stream_of(options_), &device_);
   if (!arena_.allocate(plan.arena_bytes))
     return tk::fail(TK_ERR_MEMORY, "no memory for the intermediate results (%lld bytes)",
                     static_cast<long long>(plan.arena_bytes));
   targets_.assign(model_.outputs.size(), nullptr);
+  staged_inputs_ = std::vector<tk::Mapping>(model_.inputs.size());
+  staged_outputs_ = std::vector<tk::Mapping>(model_.outputs.size());
   resolve_fixed();
   find_lifetimes();
   return set_threads(options_.threads);
@@ -107,7 +119,7 @@ tk_status tk_context::place_samples() {
 
 void tk_context::find_lifetimes() {
   const tk_plan &plan = *model_.plan;
-  last_use_.assign(model_.inputs.size(), -1);
+  last_use_.assign(static_cast<size_t>(plan.n_inputs), -1);
   first_write_.assign(model_.outputs.size(), plan.n_steps);
   for (int32_t step = plan.n_steps - 1; step >= 0; --step) {
     const tk_arg *args = plan.args + plan.steps[step].first_arg;
@@ -125,23 +137,53 @@ bool tk_context::overlaps_live_input(size_t output) const {
   return false;
 }
 
+tk_status tk_context::stage_inputs() {
+  for (size_t i = 0; i < input_boxes_.size(); ++i) {
+    const tk::Box &box = input_boxes_[i];
+    if (!box.is_part()) continue;
+    if (const tk_status status = make_room(&staged_inputs_[i], box, model_.inputs[i])) return status;
+    box.spread(staged_inputs_[i].data(), inputs_[i].data);
+    inputs_[i].data = staged_inputs_[i].data();
+    inputs_[i].bytes = box.bytes();
+  }
+  return TK_OK;
+}
+
 tk_status tk_context::stage_outputs() {
   int64_t needed = 0;
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    targets_[i] = overlaps_live_input(i) ? outputs_[i].data : nullptr;
-    if (targets_[i] != nullptr) needed += round_up(outputs_[i].bytes, kPage);
+    const tk::Box &box = output_boxes_[i];
+    targets_[i] = box.is_part() || overlaps_live_input(i) ? outputs_[i].data : nullptr;
+    if (box.is_part()) {
+      if (const tk_status status = make_room(&staged_outputs_[i], box, model_.outputs[i])) return status;
+      outputs_[i].data = staged_outputs_[i].data();
+    } else if (targets_[i] != nullptr) {
+      needed += round_up(outputs_[i].bytes, kPage);
+    }
   }
-  if (needed == 0) return TK_OK;
+  return needed == 0 ? TK_OK : stage_overlapping(needed);
+}
+
+tk_status tk_context::stage_overlapping(int64_t needed) {
   if (staging_.bytes() < needed && !staging_.allocate(needed))
     return tk::fail(TK_ERR_MEMORY, "no memory for outputs that share memory with inputs (%lld bytes)",
                     static_cast<long long>(needed));
   unsigned char *at = staging_.data();
   for (size_t i = 0; i < outputs_.size(); ++i) {
-    if (targets_[i] == nullptr) continue;
+    if (targets_[i] == nullptr || output_boxes_[i].is_part()) continue;
     outputs_[i].data = at;
     at += round_up(outputs_[i].bytes, kPage);
   }
   return TK_OK;
+}
+
+void tk_context::hand_over() {
+  for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (output_boxes_[i].is_part())
+      output_boxes_[i].gather(targets_[i], outputs_[i].data);
+    else if (targets_[i] != nullptr)
+      std::memcpy(targets_[i], outputs_[i].data, static_cast<size_t>(outputs_[i].bytes));
+  }
 }
 
 void tk_context::resolve_open(const std::vector<OpenArg> &open, const std::vector<tk::Buffer> &buffers) {
@@ -179,17 +221,18 @@ void tk_context::execute(tk_step_time *times) {
 tk_status tk_context::run(const DLTensor *inputs, DLTensor *outputs, tk_step_time *times) {
   if (const tk_status status = tk::bind_inputs(model_, inputs, &symbols_, &inputs_)) return status;
   if (const tk_status status = tk::bind_outputs(model_, outputs, symbols_, &owned_, &outputs_)) return status;
+  for (tk::Box &box : input_boxes_) box.set(symbols_);
+  for (tk::Box &box : output_boxes_) box.set(symbols_);
   if (device_ != nullptr) {
-    if (const tk_status status = device_->run(inputs_, outputs_, times)) return status;
+    if (const tk_status status = device_->run(inputs_, input_boxes_, outputs_, output_boxes_, times)) return status;
     return tk::read_checks(model_, outputs_);
   }
   if (const tk_status status = place_samples()) return status;
+  if (const tk_status status = stage_inputs()) return status;
   if (const tk_status status = stage_outputs()) return status;
   resolve_open(open_inputs_, inputs_);
   resolve_open(open_outputs_, outputs_);
   execute(times);
-  for (size_t i = 0; i < outputs_.size(); ++i)
-    if (targets_[i] != nullptr)
-      std::memcpy(targets_[i], outputs_[i].data, static_cast<size_t>(outputs_[i].bytes));
+  hand_over();
   return tk::read_checks(model_, outputs_);
 }

@@ -8,6 +8,7 @@
 #include "binding.h"
 #include "device_context.h"
 #include "exec.h"
+#include "extents.h"
 #include "memory.h"
 #include "model.h"
 
@@ -38,8 +39,12 @@ struct tk_context {
   // Makes room for the samples of this run, and gives the steps their places in it.
   tk_status place_samples();
   void resolve_open(const std::vector<OpenArg> &open, const std::vector<tk::Buffer> &buffers);
-  // Gives outputs that overlap an input still needed later a place of their own until the end.
+  // Gives inputs of which the run has a part a place where all of it would fit.
+  tk_status stage_inputs();
+  // The same for outputs, and for those that overlap an input still needed later, until the end.
   tk_status stage_outputs();
+  tk_status stage_overlapping(int64_t needed);
+  void hand_over();
   bool overlaps_live_input(size_t output) const;
   void find_lifetimes();
   void execute(tk_step_time *times);
@@ -49,6 +54,7 @@ struct tk_context {
   int32_t default_threads_;
   int32_t threads_ = 1;
   tk::Mapping arena_, scratch_, staging_;
+  std::vector<tk::Mapping> staged_inputs_, staged_outputs_;  // of those that may be parts: with their largest extents
   int64_t scratch_stride_ = 0;
   int64_t samples_ = 0;  // that pointers_ are for
   std::vector<void *> pointers_;  // one per entry of plan.args
@@ -61,6 +67,7 @@ struct tk_context {
   // Per run; kept to save allocations.
   std::vector<int64_t> symbols_;
   std::vector<tk::Buffer> inputs_, outputs_;
+  std::vector<tk::Box> input_boxes_, output_boxes_;  // of what callers give and get
   std::vector<unsigned char *> targets_;  // of a staged output: where its content goes; else null
 };
 

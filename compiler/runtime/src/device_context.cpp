@@ -29,6 +29,11 @@ bool overlaps_any(const Buffer &buffer, const std::vector<Buffer> &others) {
   return false;
 }
 
+tk_status no_memory(int64_t bytes) {
+  return fail(TK_ERR_MEMORY, "no memory for a tensor with its largest extents (%lld bytes)",
+              static_cast<long long>(bytes));
+}
+
 }  // namespace
 
 DeviceContext::DeviceContext(const tk_model &model, bool callers_stream)
@@ -42,9 +47,12 @@ tk_status DeviceContext::open(const tk_model &model, const Stream &stream, std::
   opened->queue_.reset(queue);
   if (const tk_status status = opened->reserve(&opened->arena_, model.plan->arena_bytes)) return status;
   if (const tk_status status = opened->reserve(&opened->blocks_, opened->bytes_of_blocks())) return status;
-  opened->own_inputs_.resize(model.inputs.size());
+  const size_t n_inputs = static_cast<size_t>(model.plan->n_inputs);
+  opened->own_inputs_.resize(n_inputs);
   opened->own_outputs_.resize(model.outputs.size());
-  opened->inputs_.resize(model.inputs.size());
+  opened->host_inputs_ = std::vector<Mapping>(n_inputs);
+  opened->host_outputs_ = std::vector<Mapping>(model.outputs.size());
+  opened->inputs_.resize(n_inputs);
   opened->outputs_.resize(model.outputs.size());
   *context = std::move(opened);
   return TK_OK;
@@ -82,9 +90,40 @@ tk_status DeviceContext::reserve(Own *own, int64_t bytes) {
   return TK_OK;
 }
 
-tk_status DeviceContext::place_inputs(const std::vector<Buffer> &inputs) {
+tk_status DeviceContext::reserve_zeros(Own *own, int64_t bytes) {
+  if (own->bytes >= bytes) return TK_OK;
+  if (const tk_status status = reserve(own, bytes)) return status;
+  Mapping zeros;
+  if (!zeros.allocate(bytes)) return no_memory(bytes);
+  if (const tk_status status = queue_->upload(own->data, zeros.data(), bytes)) return status;
+  return queue_->finish();
+}
+
+tk_status DeviceContext::place_part(size_t input, const Buffer &given, const Box &box) {
+  if (const tk_status status = reserve_zeros(&own_inputs_[input], box.bytes())) return status;
+  unsigned char *const own = inputs_[input] = own_inputs_[input].data;
+  if (!given.on_device && !box.is_one_run()) {
+    Mapping *host = &host_inputs_[input];
+    if (host->bytes() < box.bytes() && !host->allocate(box.bytes())) return no_memory(box.bytes());
+    box.spread(host->data(), given.data);
+    return queue_->upload(own, host->data(), box.bytes());
+  }
+  tk_status status = TK_OK;
+  box.for_each_run([&](int64_t to, int64_t from, int64_t bytes) {
+    if (status != TK_OK) return;
+    status = given.on_device ? queue_->copy(own + to, given.data + from, bytes)
+                             : queue_->upload(own + to, given.data + from, bytes);
+  });
+  return status;
+}
+
+tk_status DeviceContext::place_inputs(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Buffer &given = inputs[i];
+    if (i < boxes.size() && boxes[i].is_part()) {
+      if (const tk_status status = place_part(i, given, boxes[i])) return status;
+      continue;
+    }
     inputs_[i] = given.data;
     if (usable(given) || given.bytes == 0) continue;
     if (const tk_status status = reserve(&own_inputs_[i], given.bytes)) return status;
@@ -96,9 +135,15 @@ tk_status DeviceContext::place_inputs(const std::vector<Buffer> &inputs) {
   return TK_OK;
 }
 
-tk_status DeviceContext::place_outputs(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs) {
+tk_status DeviceContext::place_outputs(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs,
+                                       const std::vector<Box> &boxes) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Buffer &given = outputs[i];
+    if (boxes[i].is_part()) {
+      if (const tk_status status = reserve(&own_outputs_[i], boxes[i].bytes())) return status;
+      outputs_[i] = own_outputs_[i].data;
+      continue;
+    }
     outputs_[i] = given.data;
     if ((usable(given) && !overlaps_any(given, inputs)) || given.bytes == 0) continue;
     if (const tk_status status = reserve(&own_outputs_[i], given.bytes)) return status;
@@ -181,9 +226,35 @@ tk_status DeviceContext::launch_or_replay() {
   return recording.is_recorded ? queue_->replay(number) : launch_all(false);
 }
 
-tk_status DeviceContext::hand_over(const std::vector<Buffer> &outputs) {
+tk_status DeviceContext::hand_over_part(size_t output, const Buffer &given, const Box &box) {
+  unsigned char *const own = outputs_[output];
+  if (!given.on_device && !box.is_one_run()) {
+    Mapping *host = &host_outputs_[output];
+    if (host->bytes() < box.bytes() && !host->allocate(box.bytes())) return no_memory(box.bytes());
+    return queue_->download(host->data(), own, box.bytes());
+  }
+  tk_status status = TK_OK;
+  box.for_each_run([&](int64_t from, int64_t to, int64_t bytes) {
+    if (status != TK_OK) return;
+    status = given.on_device ? queue_->copy(given.data + to, own + from, bytes)
+                             : queue_->download(given.data + to, own + from, bytes);
+  });
+  return status;
+}
+
+void DeviceContext::gather_outputs(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes) {
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (boxes[i].is_part() && !outputs[i].on_device && !boxes[i].is_one_run())
+      boxes[i].gather(outputs[i].data, host_outputs_[i].data());
+}
+
+tk_status DeviceContext::hand_over(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Buffer &given = outputs[i];
+    if (boxes[i].is_part()) {
+      if (const tk_status status = hand_over_part(i, given, boxes[i])) return status;
+      continue;
+    }
     if (outputs_[i] == given.data || given.bytes == 0) continue;
     const tk_status status = given.on_device ? queue_->copy(given.data, outputs_[i], given.bytes)
                                              : queue_->download(given.data, outputs_[i], given.bytes);
@@ -201,17 +272,19 @@ tk_status DeviceContext::read_times(tk_step_time *times) {
   return TK_OK;
 }
 
-tk_status DeviceContext::enqueue(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs, bool timed) {
-  if (const tk_status status = place_inputs(inputs)) return status;
-  if (const tk_status status = place_outputs(inputs, outputs)) return status;
+tk_status DeviceContext::enqueue(const std::vector<Buffer> &inputs, const std::vector<Box> &input_boxes,
+                                 const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes, bool timed) {
+  if (const tk_status status = place_inputs(inputs, input_boxes)) return status;
+  if (const tk_status status = place_outputs(inputs, outputs, output_boxes)) return status;
   resolve();
   if (const tk_status status = timed ? launch_all(true) : launch_or_replay()) return status;
-  return hand_over(outputs);
+  return hand_over(outputs, output_boxes);
 }
 
-tk_status DeviceContext::run(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs,
+tk_status DeviceContext::run(const std::vector<Buffer> &inputs, const std::vector<Box> &input_boxes,
+                             const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes,
                              tk_step_time *times) {
-  if (const tk_status status = enqueue(inputs, outputs, times != nullptr)) {
+  if (const tk_status status = enqueue(inputs, input_boxes, outputs, output_boxes, times != nullptr)) {
     queue_->finish();  // what was begun must not touch the caller's memory any more
     return status;
   }
@@ -220,6 +293,7 @@ tk_status DeviceContext::run(const std::vector<Buffer> &inputs, const std::vecto
   for (const Buffer &one : outputs) host = host || !one.on_device;
   if (host)
     if (const tk_status status = queue_->finish()) return status;
+  gather_outputs(outputs, output_boxes);
   return times != nullptr ? read_times(times) : TK_OK;
 }
 

@@ -7,6 +7,8 @@
 
 #include "binding.h"
 #include "device.h"
+#include "extents.h"
+#include "memory.h"
 #include "model.h"
 
 namespace tk {
@@ -19,7 +21,8 @@ class DeviceContext {
   DeviceContext &operator=(const DeviceContext &) = delete;
 
   // times may be null; otherwise it has room for one entry per step.
-  tk_status run(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs, tk_step_time *times);
+  tk_status run(const std::vector<Buffer> &inputs, const std::vector<Box> &input_boxes,
+                const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes, tk_step_time *times);
 
  private:
   // Memory on the device for a tensor that the caller keeps elsewhere.
@@ -36,19 +39,27 @@ class DeviceContext {
   };
 
   DeviceContext(const tk_model &model, bool callers_stream);
-  tk_status enqueue(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs, bool timed);
+  tk_status enqueue(const std::vector<Buffer> &inputs, const std::vector<Box> &input_boxes,
+                    const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes, bool timed);
   tk_status reserve(Own *own, int64_t bytes);
+  // The same, full of zeros where it is new: kernels may read all of it.
+  tk_status reserve_zeros(Own *own, int64_t bytes);
   uint32_t columns(const tk_launch &launch) const;  // its blocks along x
   int64_t bytes_of_blocks() const;                  // what the blocks of any launch have to themselves
-  tk_status place_inputs(const std::vector<Buffer> &inputs);
-  tk_status place_outputs(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs);
+  tk_status place_inputs(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes);
+  tk_status place_part(size_t input, const Buffer &given, const Box &box);
+  tk_status place_outputs(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs,
+                          const std::vector<Box> &boxes);
   void resolve();
   tk_status launch_all(bool timed);
   // The same, as one recorded piece from the second run on that has these pointers.
   tk_status launch_or_replay();
   bool record(int32_t number);
   size_t find_recording();  // that of the pointers, else in place of the one that was not used for the longest time
-  tk_status hand_over(const std::vector<Buffer> &outputs);
+  tk_status hand_over(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes);
+  tk_status hand_over_part(size_t output, const Buffer &given, const Box &box);
+  // What is left to do on the host when the device is done.
+  void gather_outputs(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes);
   tk_status read_times(tk_step_time *times);
 
   const tk_model &model_;
@@ -57,6 +68,7 @@ class DeviceContext {
   std::unique_ptr<Queue> queue_;
   Own arena_, blocks_;
   std::vector<Own> own_inputs_, own_outputs_;
+  std::vector<Mapping> host_inputs_, host_outputs_;  // as own_..., between the device and the caller's memory
   std::vector<unsigned char *> inputs_, outputs_;  // of this run
   std::vector<void *> pointers_;                   // the arguments of all launches
   std::vector<Recording> recordings_;

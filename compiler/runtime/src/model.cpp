@@ -2,11 +2,13 @@
 
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
 #include "cpu_features.h"
 #include "error.h"
+#include "extents.h"
 #include "tk_blobs.h"
 
 namespace tk {
@@ -43,22 +45,56 @@ tk_status check_library(const tk_plan &plan) {
   return TK_OK;
 }
 
-bool fill_dims(const tk_plan &plan, const tk_plan_tensor &from, Tensor *to) {
+// Dimensions that follow from symbols; each that is another one has a number, behind those of the symbols.
+class Derived {
+ public:
+  explicit Derived(const tk_plan &plan) : plan_(plan) {}
+
+  int32_t number_of(const tk_plan_dim &dim) {
+    for (size_t i = 0; i < found_.size(); ++i)
+      if (same(*found_[i], dim)) return plan_.n_symbols + static_cast<int32_t>(i);
+    found_.push_back(&dim);
+    return plan_.n_symbols + static_cast<int32_t>(found_.size()) - 1;
+  }
+
+ private:
+  bool same(const tk_plan_dim &a, const tk_plan_dim &b) const {
+    if (a.offset != b.offset || a.divisor != b.divisor) return false;
+    return std::equal(a.factors, a.factors + plan_.n_symbols, b.factors);
+  }
+
+  const tk_plan &plan_;
+  std::vector<const tk_plan_dim *> found_;
+};
+
+// A dimension as callers see it.
+bool fill_dim(const tk_plan &plan, const tk_plan_dim &dim, Derived *derived, tk_dim *to) {
+  *to = {dim.extent, dim.extent, 1, -1, 0};
+  if (dim.factors != nullptr) {
+    if (!range_of(plan, dim, &to->min, &to->max)) return false;
+    to->symbol = symbol_of(dim, plan.n_symbols);
+    if (to->symbol >= 0) to->divisor = plan.symbols[to->symbol].divisor;
+    if (to->symbol < 0) to->symbol = derived->number_of(dim);
+    if (dim.extent >= 0 && to->max > dim.extent) return false;
+    to->min = std::max<int64_t>(to->min, 0);  // a run that asks for less is refused
+  }
+  return to->min >= 0 && to->max >= to->min && to->divisor >= 1;
+}
+
+bool fill_dims(const tk_plan &plan, const tk_plan_tensor &from, Derived *derived, Tensor *to) {
+  int64_t bound = 1;  // elements in our memory
   to->max_elements = 1;
   for (int32_t i = 0; i < from.rank; ++i) {
     const tk_plan_dim &dim = from.dims[i];
-    if (dim.symbol >= plan.n_symbols) return false;
-    tk_dim out = {dim.value, dim.value, 1, -1, 0};
-    if (dim.symbol >= 0) {
-      const tk_symbol &symbol = plan.symbols[dim.symbol];
-      out = {symbol.min, symbol.max, symbol.divisor, dim.symbol, 0};
-    }
-    if (out.min < 0 || out.max < out.min || out.divisor < 1) return false;
+    tk_dim out;
+    if (!fill_dim(plan, dim, derived, &out)) return false;
+    if (dim.factors != nullptr && dim.extent >= 0 && from.dtype_bits % 8 != 0) return false;
     to->max_elements = checked_product(to->max_elements, out.max);
+    bound = checked_product(bound, dim.extent < 0 ? out.max : dim.extent);
     to->dims.push_back(out);
   }
   // Room for the bit count, so that Tensor::bytes cannot overflow.
-  return checked_product(to->max_elements, 4096) >= 0;
+  return checked_product(to->max_elements, 4096) >= 0 && checked_product(bound, 4096) >= 0;
 }
 
 class Names {
@@ -77,14 +113,15 @@ class Names {
 };
 
 bool fill_tensors(const tk_plan &plan, const tk_plan_tensor *from, int32_t count, const char *role, Names *names,
-                  std::vector<Tensor> *to) {
+                  Derived *derived, std::vector<Tensor> *to) {
   for (int32_t i = 0; i < count; ++i) {
     Tensor tensor;
     tensor.name = names->next();
     tensor.role = role;
+    tensor.plan = &from[i];
     tensor.dtype = {from[i].dtype_code, from[i].dtype_bits, from[i].dtype_lanes};
     if (tensor.name == nullptr || tensor.dtype.bits == 0 || tensor.dtype.lanes == 0) return false;
-    if (!fill_dims(plan, from[i], &tensor)) return false;
+    if (!fill_dims(plan, from[i], derived, &tensor)) return false;
     to->push_back(tensor);
   }
   return true;
@@ -141,9 +178,16 @@ tk_status describe(const tk_plan &plan, const char *selector, tk_model *model) {
   if (const tk_status status = check_host(plan)) return status;
   model->plan = &plan;
   Names names;
-  if (!fill_tensors(plan, plan.inputs, plan.n_inputs, "input", &names, &model->inputs) ||
-      !fill_tensors(plan, plan.outputs, plan.n_outputs, "output", &names, &model->outputs))
+  Derived derived(plan);
+  const int32_t operands = plan.n_inputs - plan.n_sizes;
+  const bool sizes_fit = plan.n_sizes >= 0 && plan.first_size >= 0 && plan.first_size + plan.n_sizes <= plan.n_symbols;
+  if (!sizes_fit || !fill_tensors(plan, plan.inputs, operands, "input", &names, &derived, &model->inputs) ||
+      !fill_tensors(plan, plan.outputs, plan.n_outputs, "output", &names, &derived, &model->outputs))
     return fail(TK_ERR_LIBRARY, "the description of the inputs and outputs is damaged");
+  for (int32_t i = 0; i < plan.n_symbols; ++i) {
+    const char *name = names.next();
+    model->symbols.push_back(name == nullptr ? "" : name);
+  }
   model->n_results = plan.n_outputs - static_cast<int32_t>(plan.n_checks);
   read_ahead();
   if (plan.device == nullptr) return TK_OK;

@@ -17,6 +17,7 @@ struct Tensor {
   const char *role;  // "input" or "output"
   DLDataType dtype;
   std::vector<tk_dim> dims;
+  const tk_plan_tensor *plan;
   int64_t max_elements;  // with every symbol at its maximum
 
   int64_t element_bytes() const { return (dtype.bits * int64_t{dtype.lanes} + 7) / 8; }
@@ -28,8 +29,9 @@ struct Tensor {
 
 struct tk_model {
   const tk_plan *plan;
-  std::vector<tk::Tensor> inputs;
+  std::vector<tk::Tensor> inputs;   // those that callers give
   std::vector<tk::Tensor> outputs;  // checks of the runtime last
+  std::vector<const char *> symbols;  // what the model calls them; empty where it does not
   int32_t n_results = 0;            // outputs that callers see
   std::unique_ptr<tk::Device> device;  // null: the kernels are host code
   void *device_constants = nullptr;
