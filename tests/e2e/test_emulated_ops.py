@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from tests.support.emulated_models import TARGETS, emulate, text_only
-from tests.support.merged_cases import merge, merged
+from tests.support.merged_cases import merge, merged, typical_first
 from tests.support.onnx_models import assert_close, run_onnxruntime
 from tests.support.op_cases import CASES
 from tests.support.random_graphs import random_model
@@ -32,7 +32,7 @@ def test_tiny(target: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.sample(12)
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", typical_first(GROUPS))
 @pytest.mark.parametrize("target", TARGETS)
 def test_ops(target: str, group: str, tmp_path: Path) -> None:
     together = merge(group, GROUPS[group])

@@ -12,7 +12,7 @@ from compiler.core.diagnostics import HostError
 from compiler.core.settings import load_settings
 from compiler.targets import get_target
 from compiler.targets.device import Images, Module
-from tests.support.merged_cases import merge, merged
+from tests.support.merged_cases import merge, merged, typical_first
 from tests.support.op_cases import CASES, Case, floats
 
 GROUPS = dict(merged(CASES, 24))
@@ -34,16 +34,13 @@ def build(name: str, cases: tuple[Case, ...], target: str, directory: Path) -> t
         pytest.skip(str(error))
 
 
-def assert_built(name: str, target: str, directory: Path) -> None:
-    text, images = build(name, GROUPS[name], target, directory)
+@pytest.mark.sample(20, each=("target",))
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", typical_first(GROUPS))
+def test_ops(name: str, target: str, tmp_path: Path) -> None:
+    text, images = build(name, GROUPS[name], target, tmp_path)
     assert len(images.resources) == text.count('extern "C" __global__')
     assert all(row.registers for row in images.resources)
-
-
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", list(GROUPS)[::9])
-def test_some_ops(name: str, target: str, tmp_path: Path) -> None:
-    assert_built(name, target, tmp_path)
 
 
 def test_kernels_whose_shared_memory_copies_alone_fill(tmp_path: Path) -> None:
@@ -51,10 +48,3 @@ def test_kernels_whose_shared_memory_copies_alone_fill(tmp_path: Path) -> None:
     text, images = build("copies", (case,), "cuda:sm_80", tmp_path)
     assert "tk_async_wait<" in text[text.index("// tk_k0_0") :]
     assert all(row.registers and not row.spills for row in images.resources)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", [name for number, name in enumerate(GROUPS) if number % 9])
-def test_ops(name: str, target: str, tmp_path: Path) -> None:
-    assert_built(name, target, tmp_path)

@@ -139,7 +139,7 @@ def cases() -> Iterator[Learned]:
         attrs = {**forest("target", 5, 4, 1), "aggregate_function": together, "n_targets": 1}
         yield Learned("TreeEnsembleRegressor", [HOLES], attrs, f" {together}")
     modes = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
-    mixed = {**forest("target", 30, 4, 3, modes=modes), "n_targets": 3, "base_values": [1.0, 2, 3]}
+    mixed = {**forest("target", 30, 2, 3, modes=modes), "n_targets": 3, "base_values": [1.0, 2, 3]}
     yield Learned("TreeEnsembleRegressor", [np.round(X, 1)], mixed, " of all modes")
     for transform in ("NONE", "SOFTMAX", "LOGISTIC"):
         attrs = {**forest("class", 6, 4, 3), "classlabels_int64s": [7, 2, 5], "post_transform": transform}

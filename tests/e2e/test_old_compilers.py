@@ -14,7 +14,7 @@ import pytest
 import compiler
 from compiler.core.settings import load_settings
 from compiler.targets.toolchain import OLDEST, find_cxx
-from tests.support.merged_cases import assert_computes, merge, merged
+from tests.support.merged_cases import assert_computes, merge, merged, typical_first
 from tests.support.op_cases import CASES
 from tests.support.small_networks import small_of_each_kind
 from toolchain.zoo import write
@@ -41,7 +41,7 @@ def family(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 @pytest.mark.sample(40, each=("family", "target"))
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", GROUPS)
+@pytest.mark.parametrize("name", typical_first(GROUPS))
 def test_ops(name: str, target: str, family: str, tmp_path: Path) -> None:
     assert_computes(merge(name, GROUPS[name]), target, tmp_path)
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
+import pytest
 
 import compiler
 from compiler.verify.check import poisoned
@@ -53,12 +56,37 @@ class Merged:
 
 
 def merged(cases: Sequence[Case], size: int) -> Iterator[tuple[str, tuple[Case, ...]]]:
-    """The cases in groups of one opset and at most `size`, each with a name."""
-    ordered = sorted(cases, key=lambda case: case.opset)
-    for opset, group in groupby(ordered, key=lambda case: case.opset):
-        items = tuple(group)
-        for at in range(0, len(items), size):
-            yield f"opset{opset}-{at}", items[at : at + size]
+    """The cases in groups of one opset and at most `size`, each with a name; typical ones by themselves."""
+    typical = _typical(cases)
+    others = [case for case in cases if case.name not in typical]
+    for prefix, some in ((_TYPICAL, list(typical.values())), ("", others)):
+        ordered = sorted(some, key=lambda case: case.opset)
+        for opset, group in groupby(ordered, key=lambda case: case.opset):
+            items = tuple(group)
+            for at in range(0, len(items), size):
+                yield f"{prefix}opset{opset}-{at}", items[at : at + size]
+
+
+def typical_first(names: Iterable[str]) -> list[Any]:
+    """The names of groups as parameters of a test; those without typical cases are slow.
+
+    Attributes and opsets change the loops, which are the same for all targets: tests/unit/graph/test_ops.py
+    has every case of them.
+    """
+    return [pytest.param(name, marks=() if name.startswith(_TYPICAL) else pytest.mark.slow) for name in names]
+
+
+_TYPICAL = "typical-"
+
+
+def _typical(cases: Sequence[Case]) -> dict[str, Case]:
+    """By name one case of each operator and element types of its inputs, of as few opsets as may be."""
+    sizes = Counter(case.opset for case in cases)
+    kinds: dict[tuple[str, frozenset[str]], Case] = {}
+    for case in sorted(cases, key=lambda case: -sizes[case.opset]):
+        types = frozenset(array.dtype.name for array in case.inputs if array is not None)
+        kinds.setdefault((case.op, types), case)
+    return {case.name: case for case in kinds.values()}
 
 
 def merge(name: str, cases: Sequence[Case]) -> Merged:

@@ -21,8 +21,12 @@ class Case:
 
 
 def mark_rare(items: Iterable[pytest.Item]) -> None:
-    """Mark as slow what `@pytest.mark.sample(n, each=(...))` leaves to `bin/just test-all`."""
-    cases = {_case(item, marker): item for item in items if (marker := item.get_closest_marker("sample"))}
+    """Mark as slow what `@pytest.mark.sample(n, each=(...))` leaves to `bin/just test-all`.
+
+    Cases that are slow by themselves are no candidates.
+    """
+    quick = (item for item in items if not item.get_closest_marker("slow"))
+    cases = {_case(item, marker): item for item in quick if (marker := item.get_closest_marker("sample"))}
     for case in cases.keys() - often(cases):
         cases[case].add_marker("slow")
 
