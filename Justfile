@@ -35,6 +35,10 @@ test-network *args:
 conformance *args:
     @python -W ignore -m tests.conformance "$@"
 
+# try to break what tk promises of hostile models and failing machines: `P7 ...`, `--share 0.1`, `--write` for docs/reliability.md
+promises *args:
+    @python -W ignore -m tests.promises "$@"
+
 # every network on each OpenCL driver for processors and on SYCL; with `--record FILE` it goes on where it was stopped
 test-devices *args:
     @python -m pytest -q -n 0 tests/networks/test_device_networks.py "$@"

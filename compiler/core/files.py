@@ -1,8 +1,9 @@
 """The one place that writes files: temporary file beside the target, fsync, rename.
 
 Whoever reads a file written here sees the old content or the new content, never a part, also after `kill -9`.
-What a killed process leaves behind has a name of its own (`.NAME.<digits>.part` beside the target, or a
-private directory); its owner held a lock on it, so the next one that finds it without the lock removes it.
+What a killed process leaves behind has a name of its own (`.NAME.<16 digits>.part` beside the target, and
+`tk-NAME-<16 digits>.part` for private directories); its owner held a lock on it, so the next one that finds
+it without the lock removes it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import re
 import secrets
 import shutil
 import stat
@@ -22,6 +24,8 @@ from typing import BinaryIO
 from compiler.core.diagnostics import HostError
 
 _CHUNK_BYTES = 1 << 20
+_OURS = re.compile(r"[.-][0-9a-f]{16}\.part")
+"""How names end that nobody but us gives: what ends otherwise is somebody's, whatever it begins with."""
 _HINT = "check the permissions and the free space of the directory, or choose another place"
 
 
@@ -47,7 +51,7 @@ def stream_atomic(path: Path, *, executable: bool = False) -> Iterator[BinaryIO]
     cannot be written.
     """
     with _replacing(path) as stream:
-        _remove_abandoned(path.parent, f".{path.name[:64]}.", ".part")
+        _remove_abandoned(path.parent, f".{path.name[:64]}.")
         yield stream
         if executable:
             readable = os.fstat(stream.fileno()).st_mode & 0o777
@@ -120,7 +124,14 @@ def copy_atomic(source: Path, target: Path) -> None:
 
 def private_directory(prefix: str) -> contextlib.AbstractContextManager[Path]:
     """A new directory that only this user can enter, removed with its content at the end."""
-    return _held_directory(lambda: Path(tempfile.mkdtemp(prefix=f"{prefix}-")), Path(tempfile.gettempdir()))
+    place = Path(tempfile.gettempdir())
+
+    def make() -> Path:
+        directory = place / f"{prefix}-{secrets.token_hex(8)}.part"
+        directory.mkdir(mode=0o700)
+        return directory
+
+    return _held_directory(make, place)
 
 
 def staging_directory(target: Path) -> contextlib.AbstractContextManager[Path]:
@@ -131,7 +142,7 @@ def staging_directory(target: Path) -> contextlib.AbstractContextManager[Path]:
 
     def make() -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(target.parent, f".{target.name[:64]}.", ".part")
+        _remove_abandoned(target.parent, f".{target.name[:64]}.")
         directory = _part_beside(target)
         directory.mkdir(mode=0o700)
         return directory
@@ -155,7 +166,7 @@ def _held_directory(make: Callable[[], Path], place: Path) -> Iterator[Path]:
 
 def remove_abandoned_directories(prefix: str) -> None:
     """Remove the private directories of this user whose processes were killed."""
-    _remove_abandoned(Path(tempfile.gettempdir()), f"{prefix}-", "")
+    _remove_abandoned(Path(tempfile.gettempdir()), f"{prefix}-")
 
 
 def sha256_file(path: Path) -> str:
@@ -209,11 +220,11 @@ def _lock(handle: int) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX)
 
 
-def _remove_abandoned(directory: Path, prefix: str, suffix: str) -> None:
-    """Remove this user's entries with such names that nobody has locked."""
+def _remove_abandoned(directory: Path, prefix: str) -> None:
+    """Remove this user's entries that were named here, begin so, and that nobody has locked."""
     with contextlib.suppress(OSError), os.scandir(directory) as entries:
         for entry in entries:
-            if entry.name.startswith(prefix) and entry.name.endswith(suffix):
+            if entry.name.startswith(prefix) and _OURS.fullmatch(entry.name[-22:]):
                 with contextlib.suppress(OSError):
                     remove_unless_locked(Path(entry.path))
 

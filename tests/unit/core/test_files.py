@@ -7,6 +7,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -135,3 +136,19 @@ def test_kill_leaves_old_or_new(tmp_path: Path) -> None:
             data = target.read_bytes()
             assert len(data) == 4_000_000
             assert len(set(data)) == 1
+
+
+def test_what_others_named_alike_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    theirs = [tmp_path / "tk-notes", tmp_path / ".model.so.old.part", tmp_path / "tk-link-abcdefgh"]
+    ours = [tmp_path / f"tk-link-{'0' * 16}.part", tmp_path / f".model.so.{'f' * 16}.part"]
+    for path in (*theirs, *ours):
+        path.mkdir()
+        (path / "file").touch()
+    files.remove_abandoned_directories("tk")
+    with files.staging_directory(tmp_path / "model.so"):
+        pass
+    assert sorted(tmp_path.iterdir()) == sorted(theirs)
+    with files.private_directory("tk-link") as held:
+        files.remove_abandoned_directories("tk")
+        assert (held.is_dir(), held.stat().st_mode & 0o777) == (True, 0o700)

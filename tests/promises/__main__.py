@@ -1,0 +1,81 @@
+"""Tries to break promises: `python -m tests.promises [P7 ...]`, all of them without a name.
+
+`--share` runs a part of the cases, drawn by `--seed`; `--only` those whose names fit a pattern. `--write`
+keeps what came of all cases and writes docs/reliability.md. Exit code 1 where a promise was broken or too
+few cases were tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+
+from compiler.core.files import write_atomic
+from tests.promises.promise import MODULES, Promise, Selection, Sums, promise_of, try_promise
+from tests.promises.record import PAGE, Record, page, read_records, write_record
+
+_TELL_SECONDS = 10.0
+
+
+def main() -> int:
+    """The command."""
+    options = _options()
+    selection = Selection(options.share, options.seed, tuple(options.only or ()))
+    if options.write and not selection.is_all:
+        sys.stderr.write("only what was tried in full is written: leave out --share and --only\n")
+        return 2
+    bad = 0
+    for name in options.names or MODULES:
+        promise = promise_of(name)
+        sums = try_promise(promise, selection, _teller(name))
+        bad += _show(promise, selection, sums)
+        if options.write:
+            write_record(Record.of(promise, sums))
+    if options.write:
+        write_atomic(PAGE, page(read_records()))
+    return 1 if bad else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="just promises", description="try to break what tk promises")
+    parser.add_argument(
+        "names", nargs="*", metavar="PROMISE", choices=[[], *MODULES], help=", ".join(MODULES)
+    )
+    parser.add_argument("--share", type=float, default=1.0, help="part of the cases; default: 1, all")
+    parser.add_argument("--seed", type=int, default=0, help="draws the cases; default: 0")
+    parser.add_argument("--only", action="append", help="names of cases, or patterns; repeatable")
+    parser.add_argument("--write", action="store_true", help="write the record and docs/reliability.md")
+    return parser.parse_args()
+
+
+def _teller(name: str) -> Callable[[int, int], None]:
+    told = time.monotonic()
+
+    def tell(done: int, of: int) -> None:
+        nonlocal told
+        if time.monotonic() - told > _TELL_SECONDS:
+            told = time.monotonic()
+            sys.stderr.write(f"{name}: {done} of {of}\n")
+
+    return tell
+
+
+def _show(promise: Promise, selection: Selection, sums: Sums) -> bool:
+    """Print what came of a promise; whether it was broken."""
+    sys.stdout.write(f"{promise.name}: {promise.promised}: {sums.trials} {promise.trials}, ")
+    sys.stdout.write(f"{len(sums.faults)} faults, {sums.seconds:.0f} s\n")
+    for how, count in sums.ended.items():
+        sys.stdout.write(f"  {count:7} {how}\n")
+    for name, fault in sums.faults.items():
+        sys.stdout.write(f"  FAULT {name}: {fault}\n")
+    few = selection.is_all and sums.trials < promise.least
+    if few:
+        sys.stdout.write(f"  FEWER than the {promise.least} that there should be\n")
+    sys.stdout.flush()
+    return bool(sums.faults) or few
+
+
+if __name__ == "__main__":
+    sys.exit(main())

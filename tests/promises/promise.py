@@ -1,0 +1,116 @@
+"""What a promise is: cases that try to break it, how each ends, and the sums that are kept."""
+
+from __future__ import annotations
+
+import fnmatch
+import random
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+
+MODULES = {"P9": "paths"}
+"""Where each promise is, below `tests.promises`: a module with a `PROMISE`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a case ended, in words that many cases share; `fault` says how that breaks the promise."""
+
+    how: str
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One trial; `run` is given an empty folder of its own. The name tells it from all others."""
+
+    name: str
+    run: Callable[[Path], Ended]
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What is promised, and how that is tried.
+
+    name: as `P7`. trials: what one case is, in the plural. criterion: what is no fault. least: cases that all
+    of it must have. share: the part of them that the test suite runs. cases: of a seed, always the same.
+    """
+
+    name: str
+    promised: str
+    trials: str
+    criterion: str
+    least: int
+    share: float
+    cases: Callable[[random.Random], Iterable[Case]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What came of the cases of a promise: how many ended how, and what broke it, by the case's name."""
+
+    ended: Mapping[str, int]
+    faults: Mapping[str, str]
+    seconds: float
+
+    @property
+    def trials(self) -> int:
+        return sum(self.ended.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which cases are run: a share of all, drawn by the seed, or those whose name fits a pattern."""
+
+    share: float = 1.0
+    seed: int = 0
+    only: Sequence[str] = field(default=())
+
+    @property
+    def is_all(self) -> bool:
+        return self.share == 1 and not self.only
+
+    def of(self, promise: Promise) -> list[Case]:
+        """Those of a promise, in its order."""
+        cases = list(promise.cases(random.Random(self.seed)))
+        if len({case.name for case in cases}) < len(cases):
+            raise ValueError(f"{promise.name} has two cases of one name")
+        if self.only:
+            return [one for one in cases if any(fnmatch.fnmatchcase(one.name, text) for text in self.only)]
+        count = min(len(cases), max(1, round(self.share * len(cases))))
+        chosen = random.Random(self.seed).sample(range(len(cases)), count)
+        return [cases[number] for number in sorted(chosen)]
+
+
+def promise_of(name: str) -> Promise:
+    """The promise of this name."""
+    found = import_module(f"tests.promises.{MODULES[name]}").PROMISE
+    assert isinstance(found, Promise)
+    return found
+
+
+def try_promise(
+    promise: Promise, selection: Selection, tell: Callable[[int, int], object] | None = None
+) -> Sums:
+    """Run cases one after the other; `tell` hears how many of how many are done."""
+    started = time.monotonic()
+    ended: Counter[str] = Counter()
+    faults: dict[str, str] = {}
+    cases = selection.of(promise)
+    for number, (name, one) in enumerate(_run(cases)):
+        ended[one.how] += 1
+        if one.fault:
+            faults[name] = one.fault
+        if tell is not None:
+            tell(number + 1, len(cases))
+    return Sums(dict(sorted(ended.items())), faults, time.monotonic() - started)
+
+
+def _run(cases: Iterable[Case]) -> Iterator[tuple[str, Ended]]:
+    for case in cases:
+        with tempfile.TemporaryDirectory(prefix="promise-") as folder:
+            yield case.name, case.run(Path(folder))
