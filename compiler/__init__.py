@@ -12,6 +12,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from compiler.core import disk as disk
 from compiler.core.answer import Answer as Answer
 from compiler.core.companion import Companion as Companion
 from compiler.core.diagnostics import BadInputError as BadInputError
@@ -27,6 +28,7 @@ from compiler.core.diagnostics import UsageError as UsageError
 from compiler.core.diagnostics import WrongResultError as WrongResultError
 from compiler.core.diagnostics import did_you_mean as did_you_mean
 from compiler.core.files import private_directory as private_directory
+from compiler.core.files import publish_directory as publish_directory
 from compiler.core.files import remove_abandoned_directories as remove_abandoned_directories
 from compiler.core.files import replace_atomic as replace_atomic
 from compiler.core.files import sha256_file as sha256_file

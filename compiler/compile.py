@@ -22,6 +22,7 @@ from compiler.core.files import (
 )
 from compiler.core.progress import Progress, silent
 from compiler.core.settings import Settings, load_settings
+from compiler.core.single_flight import single_flight
 from compiler.frontend.external import ExternalData
 from compiler.reports import CompileOptions, CompileReport, StageTime, TargetReport
 from compiler.stages.finished import Finished, FinishedLibraries, externals_match, finished_key
@@ -52,11 +53,27 @@ def _compile(job: CompileJob) -> CompileReport:
         return _run(job)
     started, before = time.perf_counter(), _state(job.model)
     libraries = FinishedLibraries(job.settings.cache_dir / "libraries", job.settings.cache_bytes)
-    key, output = _key(job), job.options.output
-    found = libraries.find(key)
-    if found and externals_match(found, _digest(job.external)) and libraries.take(found, output):
-        return _report(found, job, started)
+    key = _key(job)
     remove_abandoned_directories("tk")
+    found = _taken(libraries, key, job)
+    if found is None:
+        with single_flight(libraries.root, key) as waited:
+            found = _taken(libraries, key, job) if waited else None
+            if found is None:
+                return _made(libraries, key, job, before)
+    return _report(found, job, started)
+
+
+def _taken(libraries: FinishedLibraries, key: str, job: CompileJob) -> Finished | None:
+    """The library that was made for `key` before, which lies at the output now; None where there is none."""
+    found = libraries.find(key)
+    fits = found is not None and externals_match(found, _digest(job.external))
+    return found if found and fits and libraries.take(found, job.options.output) else None
+
+
+def _made(libraries: FinishedLibraries, key: str, job: CompileJob, before: tuple[int, ...]) -> CompileReport:
+    """Compile, and keep what came of it; `before` is the state of the model before anything was read."""
+    output = job.options.output
     with staging_directory(output) as directory:
         # Private at first: what goes into the cache is what was made here, whoever else writes there.
         made = directory / "library"

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 from collections.abc import Iterator
 
-from compiler import HostError, load_settings
+from compiler import HostError, disk, load_settings
 from toolchain import console
 
 _POLL_SECONDS = 0.25
@@ -25,7 +25,7 @@ def exclusively(kind: str, what: str, *, waiting: str = "") -> Iterator[bool]:
     lock = FileLock(path)
     waited = False
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_directories(path.parent)
         try:
             lock.acquire(blocking=False)
         except Timeout:

@@ -16,8 +16,16 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from compiler.core import disk
 from compiler.core.diagnostics import HostError, InternalError
-from compiler.core.files import private_directory, sha256_bytes, sha256_file, write_atomic
+from compiler.core.files import (
+    private_directory,
+    remove_abandoned_parts,
+    sha256_bytes,
+    sha256_file,
+    write_atomic,
+)
+from compiler.core.single_flight import single_flight
 
 _DIGITS = 64
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -74,7 +82,7 @@ class ContentCache:
                 if sha256_file(path) == path.name[:_DIGITS]:
                     touch(path)
                     return path
-                path.unlink(missing_ok=True)
+                disk.remove(path)
         return None
 
     def put(self, key: str, data: bytes, suffix: str = "") -> Path:
@@ -83,16 +91,24 @@ class ContentCache:
         Where the cache cannot be written (its disk is full), the payload lies in a directory of this process
         as long as that lasts, and `cache_trouble` says so. Raises HostError where that cannot be, either.
         """
-        below = self._below(key, suffix) / f"{sha256_bytes(data)}{suffix}"
+        folder = self._below(key, suffix)
+        below = folder / f"{sha256_bytes(data)}{suffix}"
+        remove_abandoned_parts(self.root / folder)
         try:
-            write_atomic(self.root / below, data)
+            write_atomic(self.root / below, data, durable=False)
         except HostError as trouble:
             return _SPARE.put(trouble, below, data)
         return self.root / below
 
     def made(self, key: str, make: Callable[[], bytes], suffix: str = "") -> Path:
-        """Path of the payload of `key`, which `make` makes where there is none; raises what that does."""
-        return self.get(key, suffix) or self.put(key, make(), suffix)
+        """Path of the payload of `key`, which `make` makes where there is none; raises what that does.
+
+        Where several processes or threads want it, one makes it and the others wait.
+        """
+        if found := self.get(key, suffix):
+            return found
+        with single_flight(self.root, key) as waited:
+            return (self.get(key, suffix) if waited else None) or self.put(key, make(), suffix)
 
     def _below(self, key: str, suffix: str) -> Path:
         if not _KEY.fullmatch(key) or not _SUFFIX.fullmatch(suffix):

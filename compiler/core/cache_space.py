@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from compiler.core import disk
 from compiler.core.files import remove_unless_locked
 from compiler.core.settings import Settings
 
@@ -151,7 +152,7 @@ def _locked(handle: int) -> bool:
 def _open_lock(root: Path) -> int | None:
     """The lock file, made where it is missing; None where that cannot be."""
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        disk.make_directories(root)
         return os.open(root / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
     except OSError:
         return None
@@ -174,7 +175,7 @@ def _walk(kind: str, directory: Path) -> Iterator[Entry]:
 
 def _remove(path: Path) -> bool:
     try:
-        path.unlink(missing_ok=True)
+        disk.remove(path)
     except OSError:
         return False
     return True
@@ -189,4 +190,4 @@ def _remove_leftovers(root: Path) -> None:
                     with contextlib.suppress(OSError):
                         remove_unless_locked(Path(directory, name))
             with contextlib.suppress(OSError):
-                Path(directory).rmdir()
+                disk.remove_directory(Path(directory))

@@ -25,7 +25,7 @@ def compiled(
     """
     with private_directory("tk-compile") as directory:
         for name, content in files.items():
-            write_atomic(directory / name, content)
+            write_atomic(directory / name, content, durable=False)
         run_compiler(argv, directory, what, hint)
         return (directory / output).read_bytes()
 

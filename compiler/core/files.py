@@ -9,10 +9,12 @@ it without the lock removes it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import os
 import re
+import resource
 import secrets
 import shutil
 import stat
@@ -21,25 +23,34 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from compiler.core import disk
 from compiler.core.diagnostics import HostError
 
 _CHUNK_BYTES = 1 << 20
+_LOST = (errno.EIO, errno.ENOSPC, errno.EDQUOT)
+"""Of errors of a sync, those that say that something was not written."""
 _OURS = re.compile(r"[.-][0-9a-f]{16}\.part")
 """How names end that nobody but us gives: what ends otherwise is somebody's, whatever it begins with."""
 _HINT = "check the permissions and the free space of the directory, or choose another place"
 
 
-def write_atomic(path: Path, data: bytes | str, *, mode: int | None = None) -> None:
+def write_atomic(
+    path: Path, data: bytes | str, *, mode: int | None = None, is_new: bool = False, durable: bool = True
+) -> None:
     """Write `data` (text as UTF-8) to `path`, making missing parent directories.
 
-    `mode` are permission bits; without it the process's umask decides, as for any new file. Raises HostError
-    when the place cannot be written.
+    `mode` are permission bits; without it the process's umask decides, as for any new file. `is_new`: nothing
+    may have that name. Without `durable` a loss of power may leave any content, so it is for what is checked
+    when it is read, and what killed processes left beside `path` stays. Raises HostError when the place
+    cannot be written.
     """
     payload = data.encode() if isinstance(data, str) else data
-    with _replacing(path) as stream:
+    with _replacing(path, is_new=is_new, durable=durable, size=len(payload)) as stream:
+        if durable:
+            _remove_abandoned(path.parent, f".{path.name[:64]}.")
         stream.write(payload)
         if mode is not None:
-            os.fchmod(stream.fileno(), mode)
+            disk.set_mode(stream.fileno(), mode, path)
 
 
 @contextlib.contextmanager
@@ -55,27 +66,38 @@ def stream_atomic(path: Path, *, executable: bool = False) -> Iterator[BinaryIO]
         yield stream
         if executable:
             readable = os.fstat(stream.fileno()).st_mode & 0o777
-            os.fchmod(stream.fileno(), readable | (readable & 0o444) >> 2)
+            disk.set_mode(stream.fileno(), readable | (readable & 0o444) >> 2, path)
 
 
 @contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[BinaryIO]:
+def _replacing(
+    path: Path, *, is_new: bool = False, durable: bool = True, size: int | None = None
+) -> Iterator[BinaryIO]:
     """A new file beside `path` that takes its place when the block ends without an error."""
     temporary = _part_beside(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        to_sync = _make_parents(path)
         with _create(temporary) as stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(path)
-        _sync_directory(path.parent)
+            if durable:
+                disk.sync(stream.fileno(), temporary)
+        (disk.link if is_new else disk.rename)(temporary, path)
+        if durable:
+            _sync_directories(to_sync)
     except OSError as error:
         if error.errno is None:  # not the system's: of what the block reads, as requests' are
             raise
-        raise _cannot_write(path, error) from error
+        raise _cannot_write(path, error, size) from error
     finally:
         _discard(temporary)
+
+
+def _make_parents(path: Path) -> list[Path]:
+    """Make the missing directories above `path`; returns all that have to be synced when `path` is there."""
+    missing = [parent for parent in path.parents if not parent.exists()]
+    disk.make_directories(path.parent)
+    return [path.parent, *(parent.parent for parent in missing)]
 
 
 def replace_atomic(source: Path, target: Path) -> None:
@@ -85,16 +107,16 @@ def replace_atomic(source: Path, target: Path) -> None:
     """
     staged: Path | None = None
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        to_sync = _make_parents(target)
         if source.stat().st_dev != target.parent.stat().st_dev:
             staged = _stage_copy(source, target)
         finished = staged or source
         with finished.open("rb") as stream:
-            os.fsync(stream.fileno())
-        finished.replace(target)
-        _sync_directory(target.parent)
+            disk.sync(stream.fileno(), finished)
+        disk.rename(finished, target)
+        _sync_directories(to_sync)
         if staged is not None:
-            source.unlink()
+            disk.remove(source)
     except OSError as error:
         raise _cannot_write(target, error) from error
     finally:
@@ -110,10 +132,10 @@ def copy_atomic(source: Path, target: Path) -> None:
     """
     staged = _part_beside(target)
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_directories(target.parent)
         with contextlib.suppress(OSError):
-            os.link(source, staged, follow_symlinks=False)
-            staged.replace(target)
+            disk.link(source, staged)
+            disk.rename(staged, target)
             return
         replace_atomic(_stage_copy(source, target), target)
     except OSError as error:
@@ -122,13 +144,48 @@ def copy_atomic(source: Path, target: Path) -> None:
         _discard(staged)
 
 
+def make_symlink(target: Path, path: Path) -> None:
+    """Make `path` a symbolic link to `target`; raises HostError."""
+    try:
+        disk.symlink(target, path)
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def publish_directory(source: Path, target: Path) -> None:
+    """Rename the finished directory `source` to `target`, which is not there or is an empty directory.
+
+    Both are on one file system. Raises HostError.
+    """
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            disk.remove_directory(target)
+        for directory, _, names in os.walk(source, topdown=False):
+            _sync_directories([Path(directory)] if names else [])
+        disk.rename(source, target)
+        _sync_directories([target.parent])
+    except OSError as error:
+        raise _cannot_write(target, error) from error
+
+
+def remove_own(path: Path) -> None:
+    """Remove a file, or a directory with all that is in it; raises HostError where it stays."""
+    try:
+        if path.is_dir() and not path.is_symlink():
+            disk.remove_tree(path)
+        disk.remove(path)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise HostError("cannot remove a file", where=str(path), why=why, hint=_HINT) from error
+
+
 def private_directory(prefix: str) -> contextlib.AbstractContextManager[Path]:
     """A new directory that only this user can enter, removed with its content at the end."""
     place = Path(tempfile.gettempdir())
 
     def make() -> Path:
         directory = place / f"{prefix}-{secrets.token_hex(8)}.part"
-        directory.mkdir(mode=0o700)
+        disk.make_directory(directory, 0o700)
         return directory
 
     return _held_directory(make, place)
@@ -141,10 +198,10 @@ def staging_directory(target: Path) -> contextlib.AbstractContextManager[Path]:
     """
 
     def make() -> Path:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_directories(target.parent)
         _remove_abandoned(target.parent, f".{target.name[:64]}.")
-        directory = _part_beside(target)
-        directory.mkdir(mode=0o700)
+        directory = _part_beside(target, may_be_directory=True)
+        disk.make_directory(directory, 0o700)
         return directory
 
     return _held_directory(make, target)
@@ -160,13 +217,18 @@ def _held_directory(make: Callable[[], Path], place: Path) -> Iterator[Path]:
     try:
         yield directory
     finally:
-        shutil.rmtree(directory, ignore_errors=True)
+        disk.remove_tree(directory)
         os.close(handle)
 
 
 def remove_abandoned_directories(prefix: str) -> None:
     """Remove the private directories of this user whose processes were killed."""
     _remove_abandoned(Path(tempfile.gettempdir()), f"{prefix}-")
+
+
+def remove_abandoned_parts(directory: Path) -> None:
+    """Remove what killed processes left in a directory where they were writing files."""
+    _remove_abandoned(directory, ".")
 
 
 def sha256_file(path: Path) -> str:
@@ -180,12 +242,12 @@ def sha256_bytes(data: bytes | memoryview) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def _part_beside(path: Path) -> Path:
+def _part_beside(path: Path, *, may_be_directory: bool = False) -> Path:
     """A fresh name in the directory of `path`: only a rename within one file system is atomic.
 
     Raises HostError where a rename to `path` would put a file in place of a device, pipe or directory.
     """
-    if path.exists() and not path.is_file():
+    if path.exists() and not path.is_file() and not (may_be_directory and path.is_dir()):
         raise HostError(
             "cannot write a file", where=str(path), why="something else has that name", hint=_HINT
         )
@@ -195,10 +257,10 @@ def _part_beside(path: Path) -> Path:
 def _create(path: Path) -> BinaryIO:
     """Open a file that must not exist yet, with the permissions that the umask leaves, and lock it."""
     while True:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        handle = disk.create(path)
         _lock(handle)
         if os.fstat(handle).st_nlink:
-            return os.fdopen(handle, "wb")
+            return disk.stream(handle, path)
         os.close(handle)  # taken for abandoned before it was locked
 
 
@@ -238,9 +300,9 @@ def remove_unless_locked(path: Path) -> None:
             return
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if stat.S_ISDIR(facts.st_mode):
-            shutil.rmtree(path, ignore_errors=True)
+            disk.remove_tree(path)
         else:
-            path.unlink(missing_ok=True)
+            disk.remove(path)
     finally:
         os.close(handle)
 
@@ -250,7 +312,8 @@ def _stage_copy(source: Path, target: Path) -> Path:
     try:
         with source.open("rb") as reader, _create(staged) as writer:
             shutil.copyfileobj(reader, writer, _CHUNK_BYTES)
-        shutil.copymode(source, staged)
+            mode = stat.S_IMODE(os.fstat(reader.fileno()).st_mode)
+            disk.set_mode(writer.fileno(), mode, staged)
     except BaseException:
         _discard(staged)
         raise
@@ -259,23 +322,37 @@ def _stage_copy(source: Path, target: Path) -> Path:
 
 def _discard(path: Path) -> None:
     with contextlib.suppress(OSError):
-        path.unlink(missing_ok=True)
+        disk.remove(path)
 
 
-def _sync_directory(directory: Path) -> None:
-    """Make a rename durable; file systems that cannot sync a directory are left to their own promise."""
-    with contextlib.suppress(OSError):
-        handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+def _sync_directories(directories: list[Path]) -> None:
+    """Make names durable; file systems that cannot sync a directory are left to their own promise."""
+    for directory in directories:
         try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+            disk.sync_directory(directory)
+        except OSError as error:
+            if error.errno in _LOST:
+                raise
 
 
-def _cannot_write(path: Path, error: OSError) -> HostError:
+def _cannot_write(path: Path, error: OSError, size: int | None = None) -> HostError:
+    room = lack_of_room(path, error.errno, size)
+    why = error.strerror or str(error)
     return HostError(
-        "cannot write a file",
-        where=str(path),
-        why=error.strerror or str(error),
-        hint=_HINT,
+        "cannot write a file", where=str(path), why=f"{why}: {room}" if room else why, hint=_HINT
     )
+
+
+def lack_of_room(path: Path, number: int | None, size: int | None = None) -> str:
+    """In bytes, what is free where `path` was to be written and what is needed; empty for another error."""
+    needed = "" if size is None else f", {size:,} are needed"
+    if number == errno.EFBIG:
+        return f"no file may have more than {resource.getrlimit(resource.RLIMIT_FSIZE)[0]:,} bytes{needed}"
+    if number not in (errno.ENOSPC, errno.EDQUOT):
+        return ""
+    existing = next((one for one in (path, *path.parents) if one.is_dir()), path)
+    try:
+        facts = os.statvfs(existing)
+    except OSError:
+        return ""
+    return f"{facts.f_bavail * facts.f_frsize:,} bytes are free{needed}"

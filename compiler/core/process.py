@@ -195,6 +195,11 @@ def stop_all() -> None:
             _kill_group(child)
 
 
+def stopping() -> bool:
+    """Whether `stop_all` was called: what waits may give up."""
+    return _stopped.is_set()
+
+
 def start(
     argv: Sequence[str],
     *,

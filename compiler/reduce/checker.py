@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from compiler.core import disk
 from compiler.core.cache import content_key
 from compiler.core.diagnostics import CrashError, TkError
 from compiler.core.files import stream_atomic, write_atomic
@@ -125,7 +126,7 @@ class FaultChecker:
         if self.deadline is not None and time.monotonic() > self.deadline:
             raise OutOfTimeError
         outcome = tried(candidate)
-        (self.store.root / _LIBRARY).unlink(missing_ok=True)
+        disk.remove(self.store.root / _LIBRARY)
         self.store.note(kind, key, outcome.plain())
         return outcome
 

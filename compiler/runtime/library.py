@@ -16,7 +16,7 @@ from typing import BinaryIO
 from compiler.core.cache import ContentCache, content_key
 from compiler.core.compilers import compiled, run_compiler
 from compiler.core.diagnostics import BadInputError
-from compiler.core.files import private_directory, sha256_file, stream_atomic, write_atomic
+from compiler.core.files import make_symlink, private_directory, sha256_file, stream_atomic, write_atomic
 from compiler.runtime.elf import CONSTANTS_SECTION, TABLE_SECTION, append_constants
 
 ROOT = Path(__file__).resolve().parent
@@ -200,16 +200,16 @@ def _write_inputs(directory: Path, contents: Contents, objects: Sequence[Path]) 
 
     Objects get plain numbered names: the paths of a cache must not decide over the bytes of a library.
     """
-    write_atomic(directory / "data.s", _assembler(contents))
+    write_atomic(directory / "data.s", _assembler(contents), durable=False)
     for number, (_, _, data) in enumerate(contents.images):
-        write_atomic(directory / f"image{number}.bin", data)
-    write_atomic(directory / "exports.map", _EXPORTS)
-    write_atomic(directory / "manifest.bin", contents.manifest)
-    every = (*contents.inputs, *contents.outputs, *contents.symbols)
-    write_atomic(directory / "names.bin", b"".join(map(_c_string, every)))
+        write_atomic(directory / f"image{number}.bin", data, durable=False)
+    write_atomic(directory / "exports.map", _EXPORTS, durable=False)
+    write_atomic(directory / "manifest.bin", contents.manifest, durable=False)
+    every = b"".join(map(_c_string, (*contents.inputs, *contents.outputs, *contents.symbols)))
+    write_atomic(directory / "names.bin", every, durable=False)
     names = [f"object{index}.o" for index in range(len(objects))]
     for name, path in zip(names, objects, strict=True):
-        (directory / name).symlink_to(path.absolute())
+        make_symlink(path.absolute(), directory / name)
     return names
 
 

@@ -6,13 +6,12 @@ Files are numbered in the order of the stages, so that a listing reads from top 
 from __future__ import annotations
 
 import re
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
-from compiler.core.files import write_atomic
+from compiler.core.files import remove_abandoned_parts, remove_own, write_atomic
 
 IMPORT, REWRITE, FUSE, LAYOUT = "00-import", "10-rewrite", "20-fuse", "21-layout"
 KERNELS, LOWER, MODULE = "22-kernels", "40-lower", "51-module"
@@ -79,6 +78,7 @@ class Dump:
 
 def _make_room(directory: Path) -> None:
     """Remove the files of an earlier dump: a mixture of two would mislead."""
+    remove_abandoned_parts(directory)
     try:
         found = sorted(directory.iterdir())
     except FileNotFoundError:
@@ -95,11 +95,8 @@ def _make_room(directory: Path) -> None:
             why=f"it holds `{found[0].name}`, which no dump wrote",
             hint="name a new directory",
         )
-    for path in found:
-        if _OWN.fullmatch(path.name) and path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        elif _OWN.fullmatch(path.name):
-            path.unlink()
+    for path in (one for one in found if _OWN.fullmatch(one.name)):
+        remove_own(path)
 
 
 def kernel_file(number: int) -> str:
@@ -108,7 +105,7 @@ def kernel_file(number: int) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    write_atomic(path, text if text.endswith("\n") else text + "\n")
+    write_atomic(path, text if text.endswith("\n") else text + "\n", durable=False)
 
 
 @dataclass(frozen=True, slots=True)

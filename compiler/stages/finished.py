@@ -17,11 +17,12 @@ from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from compiler.core import disk
 from compiler.core.cache import content_key, touch
 from compiler.core.diagnostics import TkError
-from compiler.core.files import copy_atomic, sha256_file, stream_atomic, write_atomic
+from compiler.core.files import copy_atomic, remove_abandoned_parts, sha256_file, stream_atomic, write_atomic
 
-RECORD_VERSION = 1
+RECORD_VERSION = 2
 PACKAGE = Path(__file__).resolve().parent.parent
 _CHUNK_BYTES = 1 << 20
 _DEPENDENCIES = ("numpy", "onnx", "ml_dtypes")  # they evaluate constants
@@ -54,11 +55,12 @@ class FinishedLibraries:
     def find(self, key: str) -> Finished | None:
         """What was made for `key`; None where nothing was, or where its record is damaged."""
         try:
-            data = json.loads(self._record(key).read_bytes())
-            if data["version"] != RECORD_VERSION:
+            document = json.loads(self._record(key).read_bytes())
+            content = document["content"]
+            if document["version"] != RECORD_VERSION or document["digest"] != _digest(content):
                 return None
             touch(self._record(key))
-            return Finished(data["sha256"], data["bytes"], data["externals"], data["facts"])
+            return Finished(content["sha256"], content["bytes"], content["externals"], content["facts"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
@@ -72,7 +74,7 @@ class FinishedLibraries:
             with kept.open("rb") as source, stream_atomic(output, executable=True) as stream:
                 _check(_copy(source, stream), found.sha256)
         except _DamagedError:
-            kept.unlink(missing_ok=True)
+            disk.remove(kept)
             return False
         except FileNotFoundError:
             return False
@@ -88,15 +90,11 @@ class FinishedLibraries:
         if size > self.limit:
             return
         digest = sha256_file(library)
+        remove_abandoned_parts(self.root)
         copy_atomic(library, self._library(digest))
-        content = {
-            "version": RECORD_VERSION,
-            "sha256": digest,
-            "bytes": size,
-            "externals": dict(externals),
-            "facts": dict(facts),
-        }
-        write_atomic(self._record(key), json.dumps(content))
+        content = {"sha256": digest, "bytes": size, "externals": dict(externals), "facts": dict(facts)}
+        document = {"version": RECORD_VERSION, "digest": _digest(content), "content": content}
+        write_atomic(self._record(key), json.dumps(document))
 
     def _record(self, key: str) -> Path:
         return self.root / f"{key}.json"
@@ -151,6 +149,10 @@ def _canonical(value: Any) -> str:
 
 def _joined(kind: str, parts: Iterable[str], *, ordered: bool) -> str:
     return f"{kind}({','.join(parts if ordered else sorted(parts))})"
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return content_key("record", json.dumps(content, sort_keys=True))
 
 
 def _check(digest: str, wanted: str) -> None:

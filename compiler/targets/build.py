@@ -54,7 +54,7 @@ class KernelBuild(AbstractContextManager["KernelBuild"]):
         if found := self.cache.get(key, ".o"):
             self.hits[name] = kernels
             return found
-        return self.cache.put(key, compile_object(self.cxx, self.flags, name, text), ".o")
+        return self.cache.made(key, lambda: compile_object(self.cxx, self.flags, name, text), ".o")
 
 
 def compile_object(cxx: Cxx, flags: Sequence[str], name: str, text: str, *, output: str = "-c") -> bytes:

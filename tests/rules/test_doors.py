@@ -14,11 +14,13 @@ from tests.support.sources import ROOT, Source, violations
 SETTINGS = ("compiler/core/settings.py", "toolchain/settings.py")
 PROGRAMS = ("compiler/core/process.py", "compiler/core/companion.py", "compiler/core/forked.py")
 # file -> why it opens files for writing itself
+CHANGERS = {
+    "compiler/core/disk.py": "the door",
+}
+"""file -> why it removes, renames or makes files itself"""
 WRITERS = {
     "compiler/core/files.py": "the door",
     "toolchain/deploy/wheel.py": "members of an archive whose stream the door gives",
-    "toolchain/zoo/download.py": "streams a download into a part file that replace_atomic moves into place",
-    "toolchain/zoo/write.py": "streams constants into a part file that replace_atomic moves into place",
 }
 TARGET_NAMES = {
     "cpu", "cuda", "rocm", "hip", "dtk", "sycl-cpu", "opencl-cpu", "cuda-nvidia", "sycl-nvidia",
@@ -42,6 +44,14 @@ _OPENERS = {
 _COMPARES_A_NAME = "compares a target's name; ask the target for a capability"
 _ENVIRONMENT = {"environ", "environb", "getenv", "putenv"}
 _STARTERS = {"system", "popen", "fork", "posix_spawn", "posix_spawnp", "startfile"}
+_CHANGES = (
+    "unlink", "rename", "mkdir", "rmdir", "symlink_to", "hardlink_to", "chmod", "rmtree", "link", "remove",
+    "makedirs", "removedirs", "renames", "truncate", "move", "copytree", "copyfile", "copy2", "copymode",
+    "symlink", "mkdtemp", "mkstemp", "TemporaryDirectory", "NamedTemporaryFile", "fsync", "fchmod",
+)  # fmt: skip
+_CHANGES_OF_OS = ("replace", "copy")
+_OF_LISTS_TOO = ("remove", "rename", "truncate", "move", "link", "copytree")
+"""Methods of lists, streams and objects of ours have these names, too; of modules they are looked at."""
 _FORBIDDEN = {
     "pickle": r"\bc?[pP]ickle\b",
     "shell=True": r"\bshell\s*=\s*True",
@@ -87,6 +97,21 @@ def writes_files(source: Source) -> Iterator[str]:
             continue  # an archive in a stream that is open already
         if name == "open" and any(_is_write_mode(argument) for argument in (*node.args, *_modes(node))):
             yield f"line {node.lineno}: opens for writing; use core/files.py"
+
+
+def changes_files(source: Source) -> Iterator[str]:
+    """Removing, renaming and making names goes through core/disk.py, where tests make it fail."""
+    if source.path in CHANGERS:
+        return
+    for node in ast.walk(source.tree()):
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            continue
+        place, name = ast.unparse(node.func.value), node.func.attr
+        of_os = place in ("os", "shutil") and name in (*_CHANGES, *_CHANGES_OF_OS)
+        of_path = place not in ("disk", "editor", "self.editor") and name in _CHANGES
+        renames = name == "replace" and len(node.args) == 1 and not node.keywords
+        if of_os or renames or (of_path and name not in _OF_LISTS_TOO):
+            yield f"line {node.lineno}: {place}.{name}; use core/disk.py or core/files.py"
 
 
 def opens_urls(source: Source) -> Iterator[str]:
@@ -155,7 +180,15 @@ def _is_target(node: ast.expr) -> bool:
     return text.endswith(("target", "facts"))
 
 
-RULES = [reads_environment, starts_programs, writes_files, opens_urls, compares_target_names, forbidden_text]
+RULES = [
+    reads_environment,
+    starts_programs,
+    writes_files,
+    changes_files,
+    opens_urls,
+    compares_target_names,
+    forbidden_text,
+]
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
@@ -178,7 +211,7 @@ def test_forbidden_text_in_c_sources() -> None:
 
 
 def test_writers_exist() -> None:
-    assert [path for path in WRITERS if not Path(ROOT, path).exists()] == []
+    assert [path for path in (*WRITERS, *CHANGERS) if not Path(ROOT, path).exists()] == []
 
 
 @pytest.mark.parametrize(
@@ -193,6 +226,11 @@ def test_writers_exist() -> None:
         (writes_files, "path.write_text('x')"),
         (writes_files, "open(path, 'wb')"),
         (writes_files, "path.open(mode='a')"),
+        (changes_files, "path.unlink()"),
+        (changes_files, "path.replace(target)"),
+        (changes_files, "os.replace(path, target)"),
+        (changes_files, "shutil.rmtree(folder)"),
+        (changes_files, "folder.mkdir(parents=True)"),
         (opens_urls, "import urllib.request"),
         (opens_urls, "from urllib.request import urlopen"),
         (opens_urls, "import requests\nrequests.get(url)"),
@@ -218,6 +256,10 @@ def test_the_rules_can_fail(rule: object, text: str) -> None:
     [
         (writes_files, "path.open('rb')"),
         (writes_files, "open(path)"),
+        (changes_files, "text.replace('a', 'b')"),
+        (changes_files, "item.replace(body=body)"),
+        (changes_files, "disk.remove(path)"),
+        (changes_files, "parts.remove(part)"),
         (compares_target_names, "if node.name == other.name: pass"),
         (forbidden_text, "np.load(path, allow_pickle=False)"),
         (forbidden_text, "evaluator.eval(text)"),

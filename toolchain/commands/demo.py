@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from compiler import HostError, counted
+from compiler import HostError, counted, disk
 from toolchain import console, zoo
 
 
@@ -43,7 +43,7 @@ def demo_command(
 
 def _make(directory: Path) -> None:
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        disk.make_directories(directory)
     except OSError as error:
         raise HostError(
             "cannot make a folder", where=f"--directory {directory}", why=error.strerror or str(error)

@@ -14,6 +14,7 @@ from typing import Any, BinaryIO
 
 from compiler import (
     UsageError,
+    publish_directory,
     sha256_file,
     staging_directory,
     stream_atomic,
@@ -113,13 +114,11 @@ def write_folder(files: Sequence[PackedFile], target: Path) -> None:
             where=f"-o {target}",
             hint="name another folder, or remove it",
         )
-    if target.exists():
-        target.rmdir()
     with staging_directory(target) as staging:
         tree = staging / "tree"
         for one in files:
             _write_one(one, tree / one.path)
-        tree.rename(target)
+        publish_directory(tree, target)
 
 
 def _write_one(one: PackedFile, path: Path) -> None:

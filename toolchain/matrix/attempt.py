@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from compiler import TkError, sha256_file
+from compiler import TkError, disk, sha256_file
 from toolchain.matrix.keys import Surroundings, key_of_result
 from toolchain.matrix.models import TrialModel
 from toolchain.matrix.outcome import (
@@ -62,7 +62,7 @@ def make_model(model: TrialModel, folder: Path, limits: TrialLimits, shop: Works
     if model.path is not None:
         path = model.path.absolute()
     else:
-        folder.mkdir(parents=True, exist_ok=True)
+        disk.make_directories(folder)
         path = folder / f"{model.name}.onnx"
         verb = "make" if model.kind == "random" else "fetch"
         done = run_step(["zoo", verb, model.name, "-o", str(path)], folder, limits, tk=shop.tk)
@@ -97,7 +97,7 @@ class Attempt:
         if self.model.path is None:
             self._without_model()
             return
-        self.library.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_directories(self.library.parent)
         self._update(before=device_state(self.trial.place.target))
         steps = steps_at(self.trial.place, self.shop.around.machine)
         if self._compile(self.model.path) and len(steps) > 1:
@@ -130,7 +130,7 @@ class Attempt:
             self._without_model()
             return False
         known = {"state": self.record.state, "why": self.record.why}
-        self.library.parent.mkdir(parents=True, exist_ok=True)
+        disk.make_directories(self.library.parent)
         made = self._compile(self.model.path)
         if made:
             self._update(**known)

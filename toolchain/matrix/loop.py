@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,7 +12,15 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from compiler import Progress, TkError, load_settings, private_directory, remove_abandoned_directories, silent
+from compiler import (
+    Progress,
+    TkError,
+    disk,
+    load_settings,
+    private_directory,
+    remove_abandoned_directories,
+    silent,
+)
 from toolchain.exclusive import exclusively
 from toolchain.matrix.attempt import Attempt, MadeModel, Workshop, begin, make_model, planned_record
 from toolchain.matrix.keys import Elsewhere, Surroundings, finished_record, key_of_result, trial_key
@@ -242,7 +249,7 @@ class _Floor:
             attempt.bench()
             self._keep(attempt, attempt.trial.title)
             self.runs.drop_pending(attempt.key)
-        shutil.rmtree(folder, ignore_errors=True)
+        disk.remove_tree(folder)
         self._models.clear()
 
     def _check(self, one: PlannedTrial, folder: Path, place: int) -> Attempt | Record:
@@ -274,7 +281,7 @@ class _Floor:
             self.run.made.append(record)
             self.run.titles[record.id] = title
         if isinstance(done, Attempt):
-            shutil.rmtree(done.library.parent, ignore_errors=True)
+            disk.remove_tree(done.library.parent)
         self.clock.ended(title)
         self.run.told(record, title)
 

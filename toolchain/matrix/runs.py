@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
-from compiler import BadInputError, UsageError, did_you_mean, write_atomic
+from compiler import BadInputError, UsageError, did_you_mean, disk, write_atomic
 from toolchain.records.record import Record
 from toolchain.records.store import RecordStore, read_record
 
@@ -120,7 +120,7 @@ class RunStore:
     def drop_pending(self, key: str) -> None:
         """Forget a record that was completed."""
         with contextlib.suppress(OSError):
-            self._pending(key).unlink()
+            disk.remove(self._pending(key))
 
     def _read(self, run: str) -> RunDocument:
         try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from compiler import CrashError, DiskLimitError, MemoryLimitError, TkError, run
+from compiler import CrashError, DiskLimitError, MemoryLimitError, TkError, disk, run
 from toolchain.matrix.plan import TrialLimits
 from toolchain.settings import python_environment
 
@@ -108,7 +108,7 @@ def run_step(
     lines: list[str] = []
     started = time.monotonic()
     temporary = folder / "temporary"
-    temporary.mkdir(parents=True, exist_ok=True)
+    disk.make_directories(temporary)
     environment = python_environment() | {"TMPDIR": str(temporary)}
     environment |= {"TK_JOBS": str(jobs)} if jobs else {}
 

@@ -24,6 +24,7 @@ from compiler import (
     HostError,
     UsageError,
     counted,
+    disk,
     private_directory,
     sha256_file,
     stream_atomic,
@@ -185,7 +186,7 @@ def import_bundle(engine: Engine, path: Path, lock: Path, *, say: Say = lambda _
     """
     say(f"checking {path}")
     folder = bundle_folder(_manifest_of(path))
-    (folder / MANIFEST).unlink(missing_ok=True)  # until all is there
+    disk.remove(folder / MANIFEST)  # until all is there
     bundle = read_bundle(path, folder)
     section = section_of(bundle)
     name = bundle.manifest.name
@@ -351,7 +352,7 @@ def _fetch_packages(engine: Engine, plan: Plan, site: SiteConfig, folder: Path) 
                 continue
             with stream_atomic(folder.joinpath(places[parts[1]], *parts[2:])) as kept:
                 _copy(stream, kept)
-    archive.unlink()
+    disk.remove(archive)
 
 
 def _copy(source: Any, target: BinaryIO) -> str:

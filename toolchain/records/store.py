@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -47,15 +46,11 @@ class RecordStore:
         )  # what copies with changes have was not looked at
         document = json.loads(checked.model_dump_json())
         text = json.dumps(document, indent=1, ensure_ascii=True, sort_keys=True) + "\n"
-        staged = path.with_name(f".{path.name}.{secrets.token_hex(4)}.new")
-        write_atomic(staged, text)
         try:
-            os.link(staged, path)
-        except OSError as error:
-            why = error.strerror or str(error)
-            raise HostError("a record cannot be added", where=str(path), why=why) from error
-        finally:
-            staged.unlink()
+            write_atomic(path, text, is_new=True)
+        except HostError as error:
+            error.what = "a record cannot be added"
+            raise
         return path
 
     def read(self) -> tuple[Record, ...]:

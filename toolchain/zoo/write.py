@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx
 
-from compiler import HostError, Progress, Steps, replace_atomic, silent, write_atomic
+from compiler import Progress, Steps, silent, stream_atomic, write_atomic
 from toolchain.zoo.builder import Draft, Initializer
 
 # Protobuf refuses messages of 2^31 bytes; the margin is for everything that is not a constant.
@@ -49,28 +49,15 @@ def _attach_external(
 ) -> None:
     """Stream the constants into one file beside the model, each at a page boundary, and refer to them."""
     data = path.with_name(f"{path.name}.data")
-    staged = path.with_name(f".{data.name}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with staged.open("wb") as stream:
-            for one in initializers:
-                if one.size_bytes < _SMALL_BYTES:
-                    model.graph.initializer.append(_embedded(one))
-                    continue
-                stream.write(b"\0" * (-stream.tell() % _ALIGN_BYTES))
-                model.graph.initializer.append(_reference(one, data.name, stream.tell()))
-                stream.write(_little_endian(one))
-                done.advance(one.size_bytes)
-        replace_atomic(staged, data)
-    except OSError as error:
-        raise HostError(
-            "cannot write the constants of a model",
-            where=str(data),
-            why=error.strerror or str(error),
-            hint="check the permissions and the free space of the directory, or choose another place",
-        ) from error
-    finally:
-        staged.unlink(missing_ok=True)
+    with stream_atomic(data) as stream:
+        for one in initializers:
+            if one.size_bytes < _SMALL_BYTES:
+                model.graph.initializer.append(_embedded(one))
+                continue
+            stream.write(b"\0" * (-stream.tell() % _ALIGN_BYTES))
+            model.graph.initializer.append(_reference(one, data.name, stream.tell()))
+            stream.write(_little_endian(one))
+            done.advance(one.size_bytes)
 
 
 def _reference(one: Initializer, location: str, offset: int) -> onnx.TensorProto:

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 from pathlib import Path
 
-from compiler import HostError, write_atomic
+from compiler import HostError, disk, write_atomic
 
 
 def _folder() -> Path:
@@ -38,5 +38,5 @@ def known_locks() -> tuple[Path, ...]:
                 if path.is_file():
                     found.append(path)
                 else:
-                    entry.unlink()
+                    disk.remove(entry)
     return tuple(sorted(found))
