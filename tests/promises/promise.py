@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-MODULES = {"P9": "paths"}
+MODULES = {"P9": "paths", "P11": "kill", "P12": "power"}
 """Where each promise is, below `tests.promises`: a module with a `PROMISE`."""
 
 
