@@ -2,8 +2,9 @@
 
 The model is weaker than any journal. What a file holds is known by its last sync; each later write may be
 there or not, and the file may be empty. Which file a name leads to is known by the last sync of its
-directory; each name may lead to what it did at any time since then, independently of others. `sync` and `sync_directory`
-are all that a program may count on (fsync(2); "All file systems are not created equal", OSDI 2014).
+directory; each name may lead to what it did at any time since then, independently of others. `sync` and
+`sync_directory` are all that a program may count on (fsync(2); "All file systems
+are not created equal", OSDI 2014).
 """
 
 from __future__ import annotations
