@@ -1,11 +1,12 @@
-"""Latency of this project's libraries beside onnxruntime and OpenVINO in two tables.
+"""Latency of this project's libraries beside onnxruntime and OpenVINO in three tables.
 
-    python benchmarks/peers.py [--networks squeezenet bert-base] [--threads 1 2] [--batch 8] [--arch ARCH]
+    python benchmarks/peers.py [--tables varied] [--networks bert-base] [--threads 1 2] [--batch 8]
 
-The nine networks of convolutions, and transformers with newer ones. Each is made by the zoo with seeded
-weights, compiled once by each engine, and run with the same inputs in one process; results are compared with
-onnxruntime's. Engines take turns, so a slow moment of a shared machine meets all of them, and what counts is
-the least time of each. An engine that fails is listed with the reason, and the others are measured.
+The nine networks of convolutions; transformers with newer ones; recurrent layers, a detector with what picks
+its boxes, attention in windows and trees. Each is made by the zoo with seeded weights, compiled once by each
+engine, and run with the same inputs in one process; results are compared with onnxruntime's. Engines take
+turns, so a slow moment of a shared machine meets all of them, and what counts is the least time of each. An
+engine that fails is listed with the reason, and the others are measured.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ NEWER = (
     "efficientnet-b0",
     "unet",
 )
+TABLES = "light", "newer", "varied"
+VARIED = ("lstm-tagger", "gru-encoder", "detector", "swin-t", "forest-1", "forest-1000")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +74,23 @@ class Group:
 _BATCH_BAR = 0.75  # of the geometric mean for several images at a time
 
 
-def groups_of(names: Sequence[str], batch: int) -> tuple[Group, ...]:
-    """The tables that hold these networks; none of them, all of both tables."""
-    light = Group("Nine networks", LIGHT, 0.70 if batch == 1 else _BATCH_BAR, 0.9 if batch == 1 else math.inf)
-    newer = Group("Transformers and newer networks", NEWER, 0.85, 1.05)
+def groups_of(tables: Sequence[str], names: Sequence[str], batch: int) -> tuple[Group, ...]:
+    """These tables, by default all, or what they have of these networks; the last table has all others."""
+    known = {
+        "light": Group(
+            "Nine networks", LIGHT, 0.70 if batch == 1 else _BATCH_BAR, 0.9 if batch == 1 else math.inf
+        ),
+        "newer": Group("Transformers and newer networks", NEWER, 0.85, 1.05),
+        "varied": Group("Recurrent layers, detection, windows and trees", VARIED, 0.9, 1.2),
+    }
+    groups = tuple(known[table] for table in tables or TABLES)
     if not names:
-        return light, newer
-    others = Group("Others", tuple(name for name in names if name not in (*LIGHT, *NEWER)))
+        return groups
+    listed = {name for one in groups for name in one.networks}
+    others = Group("Others", tuple(name for name in names if name not in listed))
     chosen = [
         replace(one, networks=tuple(name for name in names if name in one.networks))
-        for one in (light, newer, others)
+        for one in (*groups, others)
     ]
     return tuple(one for one in chosen if one.networks)
 
@@ -229,7 +239,7 @@ def table(results: Sequence[Measured], engines: Sequence[str]) -> str:
     rows = []
     for one in results:
         ratio = one.ratio()
-        times = [f"{one.times[engine].best:.2f}" if engine in one.times else "-" for engine in engines]
+        times = [_shown(one.times[engine].best) if engine in one.times else "-" for engine in engines]
         error = f"{one.errors[OURS]:.1e}" if OURS in one.errors else "-"
         rows.append(
             [one.network, f"{one.gflop:.3g}", *times, "-" if ratio is None else f"{ratio:.2f}", error]
@@ -237,6 +247,11 @@ def table(results: Sequence[Measured], engines: Sequence[str]) -> str:
     ratios = [ratio for one in results if (ratio := one.ratio()) is not None]
     mean = f"{geometric_mean(ratios):.2f}" if ratios else "-"
     return markdown_table(head, [*rows, ["geometric mean", "", *("" for _ in engines), mean, ""]])
+
+
+def _shown(milliseconds: float) -> str:
+    """To a hundredth, or a ten-thousandth of less than one."""
+    return f"{milliseconds:.2f}" if milliseconds >= 1 else f"{milliseconds:.4f}"
 
 
 def verdict(results: Sequence[Measured], group: Group) -> str:
@@ -280,7 +295,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--networks", nargs="*", default=[], metavar="NAME", help="default: both tables")
+    parser.add_argument("--tables", nargs="*", choices=TABLES, default=[], help="default: all of them")
+    parser.add_argument("--networks", nargs="*", default=[], metavar="NAME", help="default: all of a table")
     parser.add_argument("--threads", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--batch", type=int, default=1, help="images at a time")
     parser.add_argument("--arch", default="", help="of our libraries; default: this machine's")
@@ -293,15 +309,15 @@ def main() -> None:
     arguments = parser.parse_args()
     run = f"batch {arguments.batch}, {OURS} for {arguments.arch or 'this machine'}, least of the turns"
     facts = {**machine(), "run": run}
-    groups = groups_of(arguments.networks, arguments.batch)
+    groups = groups_of(arguments.tables, arguments.networks, arguments.batch)
     engines = {name: one for name, one in engines_of(arguments.arch).items() if name in arguments.engines}
     results: list[Measured] = []
-    for name in (name for group in groups for name in group.networks):
+    for name in dict.fromkeys(name for group in groups for name in group.networks):
         for threads in arguments.threads:
             started = time.perf_counter()
             one = measure(name, threads, arguments.seconds, engines, arguments.models, arguments.batch)
             results.append(one)
-            shown = ", ".join(f"{key} {value.best:.2f} ms" for key, value in one.times.items())
+            shown = ", ".join(f"{key} {_shown(value.best)} ms" for key, value in one.times.items())
             print(f"{name}, {threads} thread(s): {shown} ({time.perf_counter() - started:.0f} s)", flush=True)
     text = report(results, groups, list(engines), facts)
     print(f"\n{text}")

@@ -78,7 +78,7 @@ def random_inputs(
 def network_inputs(name: str, batch: int = 1) -> dict[str, Array]:
     """Random inputs of a network of the zoo, `batch` at a time."""
     record = zoo.network(name)
-    shapes = {one: (batch, *shape[1:]) for one, shape in record.inputs}
+    shapes = {one: (batch * shape[0], *shape[1:]) for one, shape in record.inputs}
     return random_inputs(shapes, dict(record.choices))
 
 

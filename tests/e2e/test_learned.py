@@ -141,6 +141,10 @@ def cases() -> Iterator[Learned]:
     modes = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
     mixed = {**forest("target", 30, 2, 3, modes=modes), "n_targets": 3, "base_values": [1.0, 2, 3]}
     yield Learned("TreeEnsembleRegressor", [np.round(X, 1)], mixed, " of all modes")
+    blocks = np.where(RNG.random((24, 4)) < 0.1, np.nan, np.round(RNG.standard_normal((24, 4)), 1))
+    for name in ("BRANCH_LT", "BRANCH_GT"):
+        attrs = {**forest("target", 19, 5, 2, modes=(name,)), "n_targets": 2}
+        yield Learned("TreeEnsembleRegressor", [blocks.astype(np.float32)], attrs, f" of rows, {name}")
     for transform in ("NONE", "SOFTMAX", "LOGISTIC"):
         attrs = {**forest("class", 6, 4, 3), "classlabels_int64s": [7, 2, 5], "post_transform": transform}
         yield Learned("TreeEnsembleClassifier", [X], attrs, f" {transform}", 2)

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 import onnx
 
-from toolchain.zoo import modern, transformers, windowed
+from toolchain.zoo import detection, forests, modern, recurrent, transformers, windowed
 from toolchain.zoo.builder import Builder, Draft
 
 EACH_KIND = "small-of-each-kind"
@@ -43,7 +43,21 @@ SMALL_BUILT: Mapping[str, Callable[[], Draft]] = {
     "small-swin": partial(
         windowed.swin, "small-swin", 1.0, spelling="dynamo", image=56, width=32, layers=(2, 1)
     ),
+    "small-lstm": partial(
+        recurrent.lstm_tagger, "small-lstm", 1.0, tokens=5, words=20, width=12, hidden=20, tags=3
+    ),
+    "small-gru": partial(recurrent.gru_encoder, "small-gru", 1.0, frames=5, features=7, hidden=20, classes=3),
+    "small-boxes": lambda: small_boxes(),
+    "small-forest": partial(forests.forest, "small-forest", 1.0, rows=3, trees=11, features=5, levels=5),
 }
+
+
+def small_boxes() -> Draft:
+    """What picks boxes of a detector."""
+    b = Builder("small-boxes", opset=17, ir_version=8)
+    boxes, likely = b.input("cells", (1, 4, 40)), b.input("likely", (1, 5, 40))
+    detection.pick_boxes(b, boxes, likely, 30, 4)
+    return b.draft()
 
 
 def _mask(b: Builder, skip: str, x: str) -> None:

@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from toolchain.zoo import classic, light, mobile, modern, resnet, squeeze_excite, transformers, windowed
+from toolchain.zoo import (
+    classic,
+    detection,
+    forests,
+    light,
+    mobile,
+    modern,
+    recurrent,
+    resnet,
+    squeeze_excite,
+    transformers,
+    windowed,
+)
 from toolchain.zoo.builder import Draft
 from toolchain.zoo.record import Network
 
@@ -29,6 +41,10 @@ BUILDERS: Mapping[str, Callable[..., Draft]] = MappingProxyType(
         "whisper_encoder": transformers.whisper_encoder,
         "swin": windowed.swin,
         "convnext": windowed.convnext,
+        "lstm_tagger": recurrent.lstm_tagger,
+        "gru_encoder": recurrent.gru_encoder,
+        "detector": detection.detector,
+        "forest": forests.forest,
     }
 )
 

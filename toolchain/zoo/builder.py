@@ -53,6 +53,7 @@ class Builder:
         self._nodes: list[onnx.NodeProto] = []
         self._inputs: list[onnx.ValueInfoProto] = []
         self._outputs: list[onnx.ValueInfoProto] = []
+        self._declared: list[onnx.ValueInfoProto] = []
         self._initializers: list[Initializer] = []
         self._channels: dict[str, int] = {}
         self._given: dict[object, str] = {}
@@ -70,9 +71,9 @@ class Builder:
         self._channels[name] = shape[1] if channels is None else channels
         return name
 
-    def output(self, name: str, shape: Sequence[int]) -> None:
+    def output(self, name: str, shape: Sequence[int], data_type: int = onnx.TensorProto.FLOAT) -> None:
         """Declare an existing tensor as a result of the model."""
-        self._outputs.append(helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, list(shape)))
+        self._outputs.append(helper.make_tensor_value_info(name, data_type, list(shape)))
 
     def add(
         self, op: str, *inputs: str, name: str = "", channels: int | None = None, **attributes: Any
@@ -81,6 +82,16 @@ class Builder:
         result = name or f"t{self._count + 1}"
         self._append(op, inputs, [result], channels, attributes)
         return result
+
+    def top(self, x: str, count: str) -> tuple[str, str]:
+        """The greatest elements of the last axis, the greatest first, and where they are."""
+        results = [f"t{self._count + 1}.{part}" for part in ("values", "places")]
+        self._append("TopK", (x, count), results, None, {"axis": -1})
+        return results[0], results[1]
+
+    def declare(self, name: str, shape: Sequence[int], data_type: int) -> None:
+        """Say what type a tensor inside the model has, where it does not follow from its operands."""
+        self._declared.append(helper.make_tensor_value_info(name, data_type, list(shape)))
 
     def split(self, x: str, parts: int, *, axis: int, **attributes: int) -> tuple[str, ...]:
         """Equal parts of the channels, which lie on `axis`; `attributes` are those of the operator set."""
@@ -213,9 +224,8 @@ class Builder:
             helper.make_tensor_value_info(one.name, one.data_type, list(one.shape))
             for one in self._initializers
         ]
-        graph = helper.make_graph(
-            self._nodes, self.network, self._inputs + (listed if self.ir_version < 4 else []), self._outputs
-        )
+        inputs = self._inputs + (listed if self.ir_version < 4 else [])
+        graph = helper.make_graph(self._nodes, self.network, inputs, self._outputs, value_info=self._declared)
         opsets = [helper.make_opsetid("", self.opset)]
         model = helper.make_model(
             graph, producer_name="tk zoo", opset_imports=opsets, ir_version=self.ir_version

@@ -10,7 +10,7 @@ too.
 
 from __future__ import annotations
 
-from toolchain.zoo import spelled
+from toolchain.zoo import spelled, varied
 from toolchain.zoo.record import Network, Original
 
 _VISION = "vision/classification/"
@@ -448,5 +448,5 @@ _LIMITS = (
 )
 
 ALL: tuple[Network, ...] = (
-    *_LIGHT, *_CLASSIC, *_MOBILE, *_GATED, *_RESNETS, *_MODERN, *spelled.ALL, *_LIMITS,
+    *_LIGHT, *_CLASSIC, *_MOBILE, *_GATED, *_RESNETS, *_MODERN, *spelled.ALL, *varied.ALL, *_LIMITS,
 )  # fmt: skip

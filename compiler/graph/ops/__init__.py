@@ -15,6 +15,7 @@ from compiler.graph.ops import (
     determinant,
     einsum,
     elementwise,
+    forest,
     grids,
     images,
     indexing,
@@ -79,6 +80,7 @@ FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
         "signal": signal.OPS,
         "source": source.OPS,
         "learned": learned.OPS,
+        "forest": forest.OPS,
         "trees": trees.OPS,
         "random": random.OPS,
     }

@@ -1,13 +1,8 @@
-"""Ensembles of decision trees (ai.onnx.ml), all rows and trees at once.
-
-Every tree of every row walks down one level at a time: what a level needs of a node stands in tables that are
-constants. A leaf's branches lead to itself, so that all end after as many levels as the deepest tree has.
-"""
+"""Ensembles of decision trees (ai.onnx.ml): their nodes as tables, which `forest.py` walks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +24,7 @@ from compiler.graph.op import (
     UnsupportedError,
     Values,
 )
+from compiler.graph.ops.forest import MODES, Forest, emit_scores, heights, start_of
 from compiler.graph.ops.learned import (
     ML,
     as_type,
@@ -40,39 +36,6 @@ from compiler.graph.ops.learned import (
 )
 
 _LEAF = "LEAF"
-_COMPARISONS = {
-    "BRANCH_LEQ": "LessOrEqual",
-    "BRANCH_LT": "Less",
-    "BRANCH_GTE": "GreaterOrEqual",
-    "BRANCH_GT": "Greater",
-    "BRANCH_EQ": "Equal",
-}
-_NUMPY = {
-    "BRANCH_LEQ": np.less_equal,
-    "BRANCH_LT": np.less,
-    "BRANCH_GTE": np.greater_equal,
-    "BRANCH_GT": np.greater,
-    "BRANCH_EQ": np.equal,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Forest:
-    """Trees as tables by node: nodes of all trees are numbered through.
-
-    yes, no: where a row goes on whose feature fits the threshold, or does not. missing: whether NaN fits.
-    weights: (nodes, targets), 0 but for leaves. modes: which comparison, by node.
-    """
-
-    roots: Array
-    features: Array
-    thresholds: Array
-    yes: Array
-    no: Array
-    missing: Array
-    modes: Array
-    weights: Array
-    depth: int
 
 
 def _numbers(node: OnnxNode, name: str, kind: Any) -> Array:
@@ -117,7 +80,7 @@ def _forest(node: OnnxNode, prefix: str, targets: int) -> Forest:
     if not np.array_equal(np.unique(trees), np.sort(trees[roots])):
         raise InvalidError("a tree has no root, or several")
     missing = _numbers(node, "nodes_missing_value_tracks_true", np.int64)
-    return Forest(
+    found = Forest(
         roots=roots,
         features=np.where(leaf, 0, _numbers(node, "nodes_featureids", np.int64)),
         thresholds=_numbers(node, "nodes_values", np.float32),
@@ -126,25 +89,14 @@ def _forest(node: OnnxNode, prefix: str, targets: int) -> Forest:
         missing=missing.astype(bool) if missing.size else np.zeros(trees.size, bool),
         modes=np.where(leaf, "BRANCH_LEQ", modes),
         weights=weights,
-        depth=_depth(roots, yes, no),
     )
-
-
-def _depth(roots: Array, yes: Array, no: Array) -> int:
-    """Levels until all walks stay where they are; raises InvalidError where they never do."""
-    level, depth = roots, 0
-    while True:
-        below = np.unique(np.concatenate([yes[level], no[level]]))
-        if np.array_equal(below, np.unique(level)):
-            return depth
-        level, depth = below, depth + 1
-        if depth > yes.size:
-            raise InvalidError("the nodes of a tree lead to themselves")
+    heights(found)  # every walk ends
+    return found
 
 
 def _packed(forest: Forest, **more: Any) -> Raw:
     """As attributes."""
-    unknown = sorted(set(forest.modes.tolist()) - {*_COMPARISONS, "BRANCH_NEQ"})
+    unknown = sorted(set(forest.modes.tolist()) - {*MODES})
     if unknown:
         raise UnsupportedError(f"trees with nodes {', '.join(unknown)} are not supported")
     return {
@@ -152,7 +104,7 @@ def _packed(forest: Forest, **more: Any) -> Raw:
         "thresholds": tuple(forest.thresholds.tolist()), "yes": tuple(forest.yes.tolist()),
         "no": tuple(forest.no.tolist()), "missing": tuple(forest.missing.astype(int).tolist()),
         "modes": tuple(map(str, forest.modes)), "weights": tuple(forest.weights.reshape(-1).tolist()),
-        "depth": forest.depth, **more,
+        **more,
     }  # fmt: skip
 
 
@@ -163,18 +115,26 @@ def _unpacked(attrs: Attrs) -> Forest:
     return Forest(
         roots, features, np.asarray(attrs.numbers("thresholds"), np.float32), yes, no,
         np.asarray(attrs.integers("missing"), bool), np.asarray(attrs.texts("modes")),
-        np.asarray(attrs.numbers("weights"), np.float32).reshape(features.size, -1), attrs.integer("depth"),
+        np.asarray(attrs.numbers("weights"), np.float32).reshape(features.size, -1),
     )  # fmt: skip
 
 
 # ---------------------------------------------------------------- the walk
+
+_NUMPY = {
+    "BRANCH_LEQ": np.less_equal,
+    "BRANCH_LT": np.less,
+    "BRANCH_GTE": np.greater_equal,
+    "BRANCH_GT": np.greater,
+    "BRANCH_EQ": np.equal,
+}
 
 
 def _leaves(x: Array, forest: Forest) -> Array:
     """The leaf that each row reaches in each tree."""
     at = np.broadcast_to(forest.roots, (x.shape[0], forest.roots.size))
     rows = np.arange(x.shape[0])[:, None]
-    for _ in range(forest.depth):
+    for _ in range(heights(forest)[forest.roots].max(initial=0)):
         value, threshold, mode = x[rows, forest.features[at]], forest.thresholds[at], forest.modes[at]
         fits = (mode == "BRANCH_NEQ") & (value != threshold)
         for name, compare in _NUMPY.items():
@@ -184,49 +144,20 @@ def _leaves(x: Array, forest: Forest) -> Array:
     return at
 
 
-def _emit_leaves(e: Emitter, data: Value, forest: Forest) -> Value:
-    """The same as operators."""
-    count, trees = data.type.shape[0], forest.roots.size
-    at = e.emit("Expand", e.constant(forest.roots.reshape(1, trees)), shape=(count, trees))
-    for _ in range(forest.depth):
-        value = e.emit("GatherElements", data, _of(e, forest.features, at), axis=1)
-        fits = _fits(e, value, forest, at)
-        if forest.missing.any():
-            stray = e.emit("And", e.emit("IsNaN", value), _of(e, forest.missing, at))
-            fits = e.emit("Or", fits, stray)
-        at = e.emit("Where", fits, _of(e, forest.yes, at), _of(e, forest.no, at))
-    return at
-
-
-def _of(e: Emitter, table: Array, at: Value) -> Value:
-    return e.emit("Gather", e.constant(table), at, axis=0, safe=True)
-
-
-def _fits(e: Emitter, value: Value, forest: Forest, at: Value) -> Value:
-    threshold = _of(e, forest.thresholds, at)
-
-    def compared(mode: str) -> Value:
-        if mode == "BRANCH_NEQ":
-            return e.emit("Not", e.emit("Equal", value, threshold))
-        return e.emit(_COMPARISONS[mode], value, threshold)
-
-    first, *others = sorted(set(forest.modes.tolist()))
-    found = compared(first)
-    for mode in others:
-        found = e.emit("Where", _of(e, forest.modes == mode, at), compared(mode), found)
-    return found
-
-
 _FOLDS: Mapping[str, Callable[..., Array]] = {"SUM": np.sum, "AVERAGE": np.mean, "MIN": np.min, "MAX": np.max}
-_TOGETHER = {"SUM": "ReduceSum", "AVERAGE": "ReduceMean", "MIN": "ReduceMin", "MAX": "ReduceMax"}
+_TOGETHER = {"SUM": "sum", "AVERAGE": "sum", "MIN": "min", "MAX": "max"}
 
 
 def _emit_sums(e: Emitter, item: Node) -> Value:
     """For each row what its leaves say of each target, over all trees, and the base values."""
     forest, data = _unpacked(item.attrs), as_type(e, item.inputs[0], F32)
-    leaves = e.emit("Gather", e.constant(forest.weights), _emit_leaves(e, data, forest), axis=0, safe=True)
-    total = e.emit(_TOGETHER[item.attrs.text("together")], leaves, axes=(1,), keepdims=False)
-    base = item.attrs.numbers("base")
+    name, base = item.attrs.text("together"), item.attrs.numbers("base")
+    together = _TOGETHER[name]
+    if name == "SUM":
+        return emit_scores(e, data, forest, together, base)
+    total = emit_scores(e, data, forest, together, (start_of(together),) * len(base))
+    if name == "AVERAGE":
+        total = e.emit("Div", total, e.constant(np.asarray(forest.roots.size, np.float32)))
     return e.emit("Add", total, e.constant(np.asarray(base, np.float32))) if any(base) else total
 
 
