@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from compiler.reports import ImageInfo, KernelInfo, LaunchInfo, LibraryReport, ResourceInfo, TensorInfo
+from compiler.reports import (
+    FreeDimension,
+    ImageInfo,
+    KernelInfo,
+    LaunchInfo,
+    LibraryReport,
+    ResourceInfo,
+    TensorInfo,
+)
 from compiler.runtime.manifest import manifest_of
 
 
@@ -45,7 +54,14 @@ def inspect_library(path: Path, *, kernels: bool = False, check: bool = False) -
         images=tuple(ImageInfo(**item) for item in manifest["images"]),
         tf32=manifest.get("tf32", False),
         module_replays=module_replays,
+        free=_free(manifest),
     )
+
+
+def _free(manifest: Mapping[str, Any]) -> tuple[FreeDimension, ...]:
+    batch = manifest.get("batch")
+    first = [FreeDimension(batch["name"], 1, batch["largest"])] if batch else []
+    return (*first, *(FreeDimension(**one) for one in manifest.get("symbols", ())))
 
 
 def _manifest_tensors(entries: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:

@@ -193,13 +193,22 @@ class KernelInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class FreeDimension:
+    """A dimension that a run decides, from its least to its largest extent."""
+
+    name: str
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
 class LibraryReport:
     """What is inside a model library, read from its manifest.
 
     `images` are what a device may load. `module_replays`: whether the source among them is the replayed text
     of all kernels, None when that was not tried or there is none. `tf32`: whether factors of f32 may have
     been rounded to tf32, as was asked for. `sample_bytes`: memory for each sample of a free batch, beside the
-    arena.
+    arena. `free`: the dimensions that a run decides, in the shapes by name.
     """
 
     path: Path
@@ -219,6 +228,7 @@ class LibraryReport:
     module_replays: bool | None = None
     tf32: bool = False
     sample_bytes: int = 0
+    free: tuple[FreeDimension, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

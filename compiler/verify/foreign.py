@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
@@ -22,7 +24,7 @@ from compiler.runtime.abi import DLDataType
 from compiler.runtime.elf import machine_of
 from compiler.runtime.library import INCLUDE, headers_digest
 from compiler.runtime.manifest import manifest_of
-from compiler.runtime.specs import TensorSpec, dtype_name
+from compiler.runtime.specs import SymbolicDim, TensorSpec, dtype_name
 from compiler.runtime.tensors import Array, PackedArray, as_input, in_memory, numpy_dtype
 from compiler.targets.toolchain import Cxx, find_cxx
 
@@ -61,9 +63,19 @@ class ForeignModel(AbstractContextManager["ForeignModel"]):
         """What it runs on, for people."""
         return f"{self.machine}, emulated by {Path(self._emulator).name}"
 
-    def output_shapes(self, _inputs: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
-        """The shapes of outputs, whatever the inputs."""
-        return {one.name: one.largest_shape for one in self.outputs}
+    def output_shapes(self, inputs: Mapping[str, object]) -> dict[str, tuple[int, ...]]:
+        """The shapes that a run with these inputs gives to the outputs."""
+        if not any(one.symbolic for one in self.outputs):
+            return {one.name: one.largest_shape for one in self.outputs}
+        with private_directory("tk-foreign") as directory:
+            lines = _lines(self.call(directory, self.shapes_text(inputs)).stdout.splitlines(), "out")
+        shapes = (tuple(map(int, words)) for words in lines)
+        return {one.name: shape for one, shape in zip(self.outputs, shapes, strict=True)}
+
+    def shapes_text(self, inputs: Mapping[str, object]) -> str:
+        """Shapes of the inputs as the program reads them."""
+        shapes = [as_input(one, inputs[one.name]).shape for one in self.inputs]
+        return "".join(f"{','.join(map(str, shape))};" for shape in shapes)
 
     def context(self, threads: int | None = None) -> ForeignContext:
         """What runs it; see `compiler.runtime.loader.Model.context`."""
@@ -126,15 +138,16 @@ class ForeignContext(AbstractContextManager["ForeignContext"]):
         """One inference: outputs by name, in the arrays of `out` where it has them."""
         model = self.model
         feeds = [as_input(one, inputs[one.name]) for one in model.inputs]
+        shapes = model.output_shapes(inputs)
         results = {
-            one.name: (out or {}).get(one.name, np.zeros(one.largest_shape, numpy_dtype(one.dtype)))
+            one.name: (out or {}).get(one.name, np.zeros(shapes[one.name], numpy_dtype(one.dtype)))
             for one in model.outputs
         }
         with private_directory("tk-foreign") as directory:
             given, made = directory / "in", directory / "out"
             write_atomic(given, b"".join(_to_bytes(np.asarray(one)) for one in feeds))
             write_atomic(made, b"".join(map(_to_bytes, results.values())))
-            model.call(directory, str(self.threads), str(given), str(made))
+            model.call(directory, model.shapes_text(inputs), str(self.threads), str(given), str(made))
             data = made.read_bytes()
         place = 0
         for array in results.values():
@@ -174,12 +187,17 @@ def _emulator(machine: str, where: str) -> str:
     )
 
 
-def _lines(described: list[str], kind: str) -> list[list[int]]:
-    return [[int(word) for word in line.split()[1:]] for line in described if line.split()[0] == kind]
+def _lines(described: list[str], kind: str) -> list[list[str]]:
+    return [line.split()[1:] for line in described if line.split()[0] == kind]
 
 
-def _spec(name: str, numbers: list[int]) -> TensorSpec:
-    code, bits, *shape = numbers
-    dtype = dtype_name(DLDataType(code, bits, 1))
-    size = -(-int(np.prod(shape, dtype=np.int64)) * bits // 8)
-    return TensorSpec(name, dtype, tuple(shape), size)
+def _spec(name: str, words: list[str]) -> TensorSpec:
+    code, bits, *dims = words
+    spec = TensorSpec(name, dtype_name(DLDataType(int(code), int(bits), 1)), tuple(map(_dim, dims)), 0)
+    return replace(spec, nbytes=-(-math.prod(spec.largest_shape) * int(bits) // 8))
+
+
+def _dim(word: str) -> int | SymbolicDim:
+    """`3`, or `symbol:minimum:maximum:divisor`."""
+    numbers = tuple(map(int, word.split(":")))
+    return SymbolicDim(*numbers) if len(numbers) > 1 else numbers[0]

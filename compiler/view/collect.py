@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from compiler.frontend.links import NodeLinks
+from compiler.graph.extents import dims_text
 from compiler.graph.ir import Graph, Value
 from compiler.loops.layout import Layout
 from compiler.render.host import PlanArg
@@ -117,7 +118,7 @@ class CompiledParts:
             number=value.id,
             name=value.name,
             dtype=str(value.type.dtype),
-            shape=value.type.shape,
+            shape=_shape(self.graph, value),
             layout="" if internal else _layout_name(layout),
             index_map=layout_text(layout) if layout and layout.maps else "",
             bytes=(laid_out.elements(value) * value.type.dtype.bits + 7) // 8,
@@ -125,6 +126,14 @@ class CompiledParts:
             inside=inside.parent.id if inside else None,
             is_constant=value in constants,
         )
+
+
+def _shape(graph: Graph, value: Value) -> tuple[int | str, ...]:
+    """As it lies in memory; where a run has a part of it, how much."""
+    if value not in graph.extents:
+        return value.type.shape
+    dims = dims_text(graph, value, value.type)
+    return tuple(f"({dim})" if isinstance(dim, str) and " " in dim else dim for dim in dims)
 
 
 class _Origins:

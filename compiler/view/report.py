@@ -34,6 +34,7 @@ class ViewedTensor:
     """A tensor between kernels, an input, an output or a weight.
 
     number: its identity in this view. name: what the model calls it; empty for those that the compiler made.
+    shape: names of dimensions, and what follows from them, where a run decides the extent.
     layout: how it lies in memory, in words, and index_map, exactly. memory: where it lies. bytes: what it
     takes there. inside: the tensor in whose memory it lies, as a view or as a part of a concatenation. What
     stays inside of a kernel has neither layout nor memory.
@@ -42,7 +43,7 @@ class ViewedTensor:
     number: int
     name: str
     dtype: str
-    shape: tuple[int, ...]
+    shape: tuple[int | str, ...]
     layout: str
     index_map: str
     bytes: int

@@ -6,9 +6,12 @@ import platform
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import compiler
+from compiler.verify.device import load_anywhere
+from tests.support import open_graphs
 from tests.support.aarch64 import MACHINE, needs_aarch64
 from tests.support.command import Result
 from tests.support.merged_cases import assert_computes, merge, merged, typical_first
@@ -64,3 +67,16 @@ def test_a_library_of_another_processor_is_verified_and_else_refused(
     done = tk("verify", tmp_path / "arm.so", "--model", tmp_path / "mnist.onnx", env={"PATH": str(tmp_path)})
     assert done.code == 4
     assert "apt install qemu-user" in done.err
+
+
+def test_sizes_of_every_run(tmp_path: Path) -> None:
+    """A graph with symbols: what the inputs decide, the program is told."""
+    graph = open_graphs.everything()
+    with load_anywhere(open_graphs.compiled(graph, tmp_path / "m.so", f"cpu:{ARCH}")) as model:
+        for values in ((7, 5), (3, 2)):
+            feeds = open_graphs.feeds_of(graph, values)
+            wanted = open_graphs.everything_wanted(feeds)
+            got = model.context(1).run(feeds)
+            assert got.keys() == wanted.keys()
+            for name, array in wanted.items():
+                np.testing.assert_array_equal(got[name], array, err_msg=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,12 +16,17 @@ from onnx import TensorProto, helper
 
 import compiler
 from compiler.graph.interpret import evaluate
+from compiler.graph.ir import Extent
 from compiler.runtime import standalone
 from compiler.runtime.manifest import manifest_of
 from compiler.verify import check
+from compiler.view.collect import _shape
 from tests.support import open_graphs
+from tests.support.command import Result
+from tests.support.emulated_models import text_only
 from tests.support.open_graphs import Array, compiled, feeds_of
 
+Tk = Callable[..., Result]
 SIZES = [(7, 5), (3, 2), (1, 0), (6, 5), (7, 4), (2, 5)]
 """Values of the symbols, the largest first, so that what an earlier run left is there."""
 COUNTS = [3, 1, 5, 2, 4, 3]
@@ -193,3 +199,46 @@ def test_verified_at_several_sizes(tmp_path: Path) -> None:
         library, seconds=0.02, warmup=0, baseline=tmp_path / "m.onnx", dims={"rows": 5}
     )
     assert compiler.bench_library(bench).runs > 0
+
+
+def test_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory of the largest extents there; the emulator finds whoever reads what was never written."""
+    text_only(monkeypatch)
+    graph = open_graphs.everything()
+    library = compiled(graph, tmp_path / "m.so", "cuda-nvidia")
+    with compiler.load(library, device="emulator") as model, model.context() as context:
+        for values in SIZES[:4]:
+            feeds = feeds_of(graph, values)
+            assert_same(context.run(feeds), open_graphs.everything_wanted(feeds))
+
+
+def test_inspected(tk: Tk, everything: Path) -> None:
+    shown = tk("inspect", str(everything)).out
+    assert "rows: 1 to 7\npast: 0 to 5\n" in shown
+    for shape in ("2xrowsx3", "(2*rows + 1)", "((rows + 1)//2)", "(rows + past)"):
+        assert shape in shown
+    done = tk("run", str(everything), "--dim", "rows=4", "--shape", "c=3,1,0", "--json")
+    assert done.code == 0, done.err
+    sizes = {one["name"]: one["shape"] for one in json.loads(done.out)["outputs"]}
+    assert (sizes["twice"], sizes["joined"], sizes["last"]) == ([9], [4], [3, 1, 0])
+
+
+def test_a_result_that_there_is_not(tmp_path: Path) -> None:
+    s = open_graphs.OpenSketch((open_graphs.ROWS,))
+    line = s.input("line", s.alone(0))
+    s.output("short", s.editor.emit("Slice", line, begin=(2,), step=(1,), size=(5,)), Extent((1,), -2))
+    with compiler.load(compiled(s.graph(), tmp_path / "m.so")) as model:
+        line = np.arange(4, dtype=np.float32)
+        assert_same(model.run({"line": line}), {"short": line[2:]})
+        with pytest.raises(
+            compiler.BadInputError, match="output 'short' would be -1, which is rows - 2, where rows is 1"
+        ):
+            model.run({"line": line[:1]})
+
+
+def test_shapes_in_a_view() -> None:
+    graph = open_graphs.everything()
+    shapes = {
+        name: _shape(graph, value) for name, value in zip(graph.output_names, graph.outputs, strict=True)
+    }
+    assert (shapes["middle"], shapes["joined"], shapes["fixed"]) == ((2, "rows", 3), ("(rows + past)",), (3,))

@@ -339,6 +339,13 @@ def test_a_stream_of_its_own(language: Language, runs: Probe) -> None:
 
 
 @BOTH
+@pytest.mark.parametrize("place", ["part-host", "part-device"])
+def test_a_run_that_has_a_part(language: Language, runs: Probe, place: str) -> None:
+    """Columns, then rows; more of them and fewer."""
+    assert runs(language, 1, place=place)[0] == "right " * 8 + "done"
+
+
+@BOTH
 def test_buffers_in_turns_are_recorded_once_each(language: Language, runs: Probe) -> None:
     printed, calls = runs(language, 8, place="turns")
     assert printed == "4 8 12 16 20 24 28 32 done"

@@ -116,6 +116,8 @@ def _refusals(unsupported: Sequence[compiler.Unsupported]) -> list[tuple[object,
 def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     console.data(f"{report.path}  ({report.target}, {report.arch})")
     console.data(_tensors(report.inputs, report.outputs))
+    for free in report.free:
+        console.data(f"{free.name or 'a dimension without name'}: {free.minimum} to {free.maximum}")
     console.data("")
     if report.features:
         console.data(f"CPU features  {' '.join(report.features)}")
@@ -163,7 +165,12 @@ def _launches(report: compiler.LibraryReport) -> str:
     return console.table(header, rows)
 
 
+def _dim(dim: int | str) -> int | str:
+    """What follows from other dimensions stands apart from those beside it."""
+    return f"({dim})" if isinstance(dim, str) and " " in dim else dim
+
+
 def _tensors(inputs: tuple[compiler.TensorInfo, ...], outputs: tuple[compiler.TensorInfo, ...]) -> str:
-    rows = [("input", one.name, one.dtype, console.shape(one.shape)) for one in inputs]
-    rows += [("output", one.name, one.dtype, console.shape(one.shape)) for one in outputs]
+    tensors = [*(("input", one) for one in inputs), *(("output", one) for one in outputs)]
+    rows = [(kind, one.name, one.dtype, console.shape([*map(_dim, one.shape)])) for kind, one in tensors]
     return console.table(("", "name", "type", "shape"), rows)
