@@ -33,15 +33,15 @@ def remove(engine: Engine) -> None:
 
 
 @pytest.fixture
-def engine(docker_engine: TestEngine) -> Iterator[Engine]:
-    opened = docker_engine.open()
+def engine(small_docker: TestEngine) -> Iterator[Engine]:
+    opened = small_docker.open()
     yield opened
     remove(opened)
 
 
 @pytest.fixture
-def plan(docker_engine: TestEngine) -> Plan:
-    return small_plan(docker_engine.base, word="pushed")
+def plan(small_docker: TestEngine) -> Plan:
+    return small_plan(small_docker.base, word="pushed")
 
 
 def test_the_same_digest(engine: Engine, plan: Plan, registry: str) -> None:
@@ -61,9 +61,9 @@ def test_the_same_digest(engine: Engine, plan: Plan, registry: str) -> None:
 
 @pytest.mark.slow
 def test_a_cache_from_the_registry(
-    engine: Engine, docker_engine: TestEngine, plan: Plan, registry: str
+    engine: Engine, small_docker: TestEngine, plan: Plan, registry: str
 ) -> None:
-    if not docker_engine.private:
+    if not small_docker.private:
         pytest.skip("it would empty the build cache of an engine that is not ours")
     build_image(engine, plan, secrets=SECRETS, options=BuildOptions(cache_to=("type=inline",)))
     store.push_image(engine, plan, registry)

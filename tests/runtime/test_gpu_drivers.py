@@ -81,14 +81,21 @@ def build_all(directory: Path) -> None:
     for language in (CUDA, HIP):
         build_driver(language.driver, directory)
         common = [SOURCES / "error.cpp", *(SOURCES / "devices" / f"{n}.cpp" for n in ("gpu", language.name))]
-        include = ["-I", str(INCLUDE), "-I", str(SOURCES)]
         for program, more in (
             ("probe", []),
             ("context", [SOURCES / f"{name}.cpp" for name in ("device_context", "extents", "memory")]),
         ):
             sources = [FIXTURES / f"gpu_{program}.cpp", *common, *more]
             output = directory / f"{program}-{language.name}"
-            compile_cpp(directory, output, *include, *map(str, sources), "-ldl")
+            compile_cpp(directory, output, *(compiled(source, directory) for source in sources), "-ldl")
+
+
+def compiled(source: Path, directory: Path) -> str:
+    """The object of a source, which several programs have."""
+    output = directory / f"{source.stem}.o"
+    if not output.exists():
+        compile_cpp(directory, output, "-c", "-I", str(INCLUDE), "-I", str(SOURCES), str(source))
+    return str(output)
 
 
 @pytest.fixture

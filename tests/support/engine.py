@@ -2,8 +2,9 @@
 
 Fixtures, each for the whole session: `docker_engine`, `podman_engine`, `registry`, and `remote_engine`, a
 Docker engine on a TCP port in a mount namespace where this machine's temporary folder, home and checkout are
-empty, so that nothing can rely on shared files. All engines have `base`, a minimal Debian made with
-debootstrap, as the stand-in for `debian:bookworm`. What cannot be had is skipped with the reason, which the
+empty, so that nothing can rely on shared files. These engines have `base`, a minimal Debian made with
+debootstrap, as the stand-in for `debian:bookworm`; `small_docker` is `docker_engine` with a base of a few
+programs of this machine, which is made in a second. What cannot be had is skipped with the reason, which the
 closing summary repeats.
 
 Everything lives in a private folder; archives of the base, and of the base with more packages (`base_with`),
@@ -25,7 +26,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +35,12 @@ import pytest
 from compiler import TkError, load_settings
 from compiler.core.files import private_directory, remove_abandoned_directories
 from tests.support.command import ROOT
+from tests.support.small_base import write_small_base
 from toolchain.engine.client import Engine, open_engine
 from toolchain.engine.endpoint import Endpoint, resolve_endpoint
 
 BASE = "tk-test/debian:bookworm"
+SMALL_BASE = "tk-test/programs:here"
 _SUITE = "bookworm"
 _PREFIX = "tk-test-engine"
 _START_SECONDS = 60.0
@@ -52,7 +55,7 @@ _PACKAGES = {
     "catatonit": "catatonit",  # podman's init
     "docker-registry": "docker-registry",
 }
-_DOCKER = ("dockerd", "ip", "iptables", "debootstrap")
+_DOCKER = ("dockerd", "ip", "iptables")
 _PODMAN = ("podman", "runc", "catatonit", "debootstrap")
 _CACHE = load_settings().cache_dir / "test-engine"  # before the session gets a cache of its own
 _said: dict[str, str] = {}
@@ -80,10 +83,31 @@ class CannotStartError(Exception):
 
 
 @pytest.fixture(scope="session")
-def docker_engine() -> Iterator[TestEngine]:
+def docker_without_base() -> Iterator[TestEngine]:
     """Docker on a local socket: a running one, else one of our own."""
-    with _provided("docker", _running_docker()) as engine:
+    with _provided("docker", _running_docker(), with_base=False) as engine:
         yield engine
+
+
+@pytest.fixture(scope="session")
+def docker_engine(docker_without_base: TestEngine) -> TestEngine:
+    """The same with the base."""
+    try:
+        _import_base(docker_without_base)
+    except (CannotStartError, TkError) as error:
+        _skip("docker", str(error))
+    return docker_without_base
+
+
+@pytest.fixture(scope="session")
+def small_docker(docker_without_base: TestEngine, tmp_path_factory: pytest.TempPathFactory) -> TestEngine:
+    """The same with a base of a few programs, for what needs no Debian."""
+    archive = tmp_path_factory.mktemp("small-base") / "base.tar"
+    try:
+        _import_archive(docker_without_base, SMALL_BASE, lambda: write_small_base(archive))
+    except (CannotStartError, TkError) as error:
+        _skip("docker", str(error))
+    return replace(docker_without_base, base=SMALL_BASE)
 
 
 @pytest.fixture(scope="session")
@@ -120,11 +144,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 @contextlib.contextmanager
-def _provided(name: str, running: TestEngine | None, *, hidden: bool = False) -> Iterator[TestEngine]:
+def _provided(
+    name: str, running: TestEngine | None, *, hidden: bool = False, with_base: bool = True
+) -> Iterator[TestEngine]:
     with contextlib.ExitStack() as stack:
         try:
             engine = running or stack.enter_context(_started(name, hidden=hidden))
-            _import_base(engine)
+            if with_base:
+                _import_base(engine)
         except (CannotStartError, TkError) as error:
             _skip(name, str(error))
         version = engine.open().version

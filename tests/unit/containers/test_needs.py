@@ -56,6 +56,7 @@ Find = Callable[..., Given]
 @pytest.fixture
 def given(catalog: RecipeCatalog, blank: Path, tmp_path: Path) -> Find:
     """What a command gets for a target on a captured machine."""
+    machines: dict[str, Inventory] = {}
 
     def find(
         command: str,
@@ -71,7 +72,9 @@ def given(catalog: RecipeCatalog, blank: Path, tmp_path: Path) -> Find:
         if command in RUNNING:
             own = {"library": library_for(target, blank, tmp_path / "model.so")}
         needs = needs_of(command, {**own, **(values or {})}, said, catalog)
-        return give(needs, on_machine(on, tmp_path), engine, CALLER, said.wishes)
+        if on not in machines:
+            machines[on] = on_machine(on, tmp_path)
+        return give(needs, machines[on], engine, CALLER, said.wishes)
 
     return find
 
