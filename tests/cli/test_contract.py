@@ -83,6 +83,7 @@ def test_a_cache_that_cannot_be_written_fails_no_compile(directory: Path, tmp_pa
     check_without_cache(directory, tmp_path / "file" / "cache", "Not a directory")
 
 
+@pytest.mark.slow  # as above but for the system's reason
 def test_a_full_cache_fails_no_compile(directory: Path, tmp_path: Path) -> None:
     full = tmp_path / "full"
     full.mkdir()

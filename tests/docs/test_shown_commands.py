@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +52,15 @@ SHOWN = [
 ]
 
 
+@cache
+def all_commands() -> Any:
+    """`tk` with its subcommands."""
+    return typer.main.get_command(tk_app())
+
+
 def command_of(words: list[str]) -> tuple[Any, list[str]]:
     """The command that the words name, and what follows its name."""
-    found: Any = typer.main.get_command(tk_app())
+    found = all_commands()
     while words and words[0] in getattr(found, "commands", {}):
         found, words = found.commands[words[0]], words[1:]
     return found, words

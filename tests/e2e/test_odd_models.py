@@ -13,6 +13,8 @@ import pytest
 from onnx import helper
 
 import compiler
+from tests.support import merged_cases
+from tests.support.merged_cases import Part
 from tests.support.onnx_models import assert_close, model, run_onnxruntime
 
 RNG = np.random.default_rng(0)
@@ -39,6 +41,10 @@ class Case:
     outputs: str
     constants: Arrays = field(default_factory=dict)
     opset: int = 17
+
+    @property
+    def proto(self) -> onnx.ModelProto:
+        return model(self.nodes, self.inputs, self.outputs.split(), self.constants, self.opset)
 
 
 X = normal(2, 3)
@@ -222,34 +228,48 @@ LARGE = {
     ),
 }  # fmt: skip
 
-CASES = {
-    **LARGE,
-    **OUTPUTS,
-    **{f"join {k}": v for k, v in JOINS.items()},
-    **SHAPES,
-    **TYPES,
-    **of_batch(1),
-    **of_batch(3),
-}
+ALONE = {**LARGE, **OUTPUTS, **{f"join {k}": v for k, v in JOINS.items()}}
+SIDE_BY_SIDE = {"shapes": SHAPES, "types": TYPES, "batch 1": of_batch(1), "batch 3": of_batch(3)}
+"""Each table is one library for every opset: kernels do not depend on what else is in a model."""
+
+
+def compiled(proto: onnx.ModelProto, directory: Path) -> Path:
+    onnx.save(proto, directory / "m.onnx")
+    compiler.compile_model(directory / "m.onnx", compiler.CompileOptions(output=directory / "m.so"))
+    return directory / "m.so"
 
 
 def assert_computes_the_same(proto: onnx.ModelProto, feeds: Arrays, directory: Path) -> None:
     want = run_onnxruntime(proto, feeds)
-    onnx.save(proto, directory / "m.onnx")
-    compiler.compile_model(directory / "m.onnx", compiler.CompileOptions(output=directory / "m.so"))
+    path = compiled(proto, directory)
     for threads in (1, 3):
-        with compiler.load(directory / "m.so", threads=threads) as loaded:
+        with compiler.load(path, threads=threads) as loaded:
             got = loaded.run(feeds)
         assert got.keys() == want.keys()
         for name, array in want.items():
             assert_close(got[name], array, 1e-4, f"output {name}, {threads} threads")
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ALONE)
 def test_model(name: str, tmp_path: Path) -> None:
-    case = CASES[name]
-    proto = model(case.nodes, case.inputs, case.outputs.split(), case.constants, case.opset)
-    assert_computes_the_same(proto, case.inputs, tmp_path)
+    case = ALONE[name]
+    assert_computes_the_same(case.proto, case.inputs, tmp_path)
+
+
+@pytest.mark.parametrize("table", SIDE_BY_SIDE)
+def test_models_side_by_side(table: str, tmp_path: Path) -> None:
+    cases = SIDE_BY_SIDE[table]
+    for opset in {case.opset for case in cases.values()}:
+        parts = [
+            Part(name, case.proto, case.inputs, run_onnxruntime(case.proto, case.inputs), 1e-4)
+            for name, case in cases.items()
+            if case.opset == opset
+        ]
+        together = merged_cases.join(table, parts)
+        path = compiled(together.proto, tmp_path)
+        for threads in (1, 3):
+            with compiler.load(path, threads=threads) as loaded:
+                assert not together.problems(loaded.run(together.feeds)), f"{threads} threads"
 
 
 NAMES = [

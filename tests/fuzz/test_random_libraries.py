@@ -37,7 +37,7 @@ def assert_computes_the_same(
     assert [one.index for one in report.kernels if not one.replays] == []
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("seed", sorted({*GRAPHS} - {*ONCE_BROKEN}))
 def test_graph(seed: int, tmp_path: Path) -> None:
     assert_computes_the_same(*random_model(seed), tmp_path)
@@ -48,7 +48,7 @@ def test_graph_that_was_broken(seed: int, tmp_path: Path) -> None:
     assert_computes_the_same(*random_model(seed), tmp_path)
 
 
-@pytest.mark.sample(20)
+@pytest.mark.sample(40)
 @pytest.mark.parametrize("seed", NETWORKS)
 def test_network(seed: int, tmp_path: Path) -> None:
     assert_computes_the_same(*random_network(seed), tmp_path)

@@ -15,7 +15,7 @@ from tests.support.random_graphs import random_model
 from tests.support.random_networks import random_network
 from tests.support.random_parts import in_groups, together
 
-SIZE, USUAL = 10, 3
+SIZE, USUAL = 10, 2
 AS_FOR_GPUS = range(100)
 
 

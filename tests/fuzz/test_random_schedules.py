@@ -31,7 +31,7 @@ from tests.unit.schedule.test_random_schedules import (
 )
 
 CPU, GPU = get_target("opencl-cpu"), get_target("opencl-intel")
-SIZE = 50
+SIZE = 25
 MUST_RUN = 0.8
 SAMPLE = range(0, SCHEDULES, 20)
 

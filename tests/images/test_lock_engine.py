@@ -8,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
 from tests.support.command import Result, tk
 from tests.support.engine import TestEngine
+from tests.support.json_schemas import bill_problem
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +63,7 @@ def test_from_a_lock_to_a_build_without_network(
     report = ok(run("check", NAME, "--locked", "--json")).json
     assert (report["locked"], report["differences"], report["passed"]) == (True, [], True)
     document = ok(run("sbom", NAME)).out
-    assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document) is None
+    assert bill_problem(document) == ""
     assert document.strip() == Path(report["sbom"]).read_text().strip()
     versions = {one["name"]: one.get("version") for one in json.loads(document)["components"]}
     assert {name: versions.get(name) for name in pins} == pins

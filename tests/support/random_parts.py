@@ -17,7 +17,7 @@ RandomModel = Callable[[int], tuple[onnx.ModelProto, dict[str, np.ndarray]]]
 
 def in_groups(every: range, size: int, usual: int, more: Iterable[int] = ()) -> list[object]:
     """Parameters of a test: seeds in groups; the first `usual` seeds and `more` run with every test run."""
-    often = [tuple(every[:usual]), *((seed,) for seed in more)]
+    often = [one for one in (tuple(every[:usual]), tuple(more)) if one]
     rare = [tuple(every[at : at + size]) for at in range(usual, len(every), size)]
     return [
         *(pytest.param(one, id=_name(one)) for one in often),

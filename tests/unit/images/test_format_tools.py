@@ -12,10 +12,10 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
+from tests.support.json_schemas import schema_problem
 from tests.support.machines import AMD, BASE, HYGON, NVIDIA
 from tests.support.recipes import plan, shipped_names
 from toolchain.devices.options import RunOption
@@ -46,7 +46,7 @@ def run(*argv: object, cwd: Path | None = None) -> subprocess.CompletedProcess[s
 def test_compose_is_what_its_schema_says(name: str, machine: str) -> None:
     schema = vendored("compose-spec.json")
     document = yaml.safe_load(compose.compose(plan(name), MACHINES[machine]))
-    jsonschema.validators.validator_for(schema)(schema).validate(document)
+    assert schema_problem(schema, document) == ""
 
 
 def test_the_schema_of_compose_refuses_what_is_wrong() -> None:
@@ -54,8 +54,7 @@ def test_the_schema_of_compose_refuses_what_is_wrong() -> None:
     document = yaml.safe_load(compose.compose(plan("cpu"), BASE))
     (service,) = document["services"].values()
     service["cap_dropped"] = service.pop("cap_drop")
-    with pytest.raises(jsonschema.ValidationError, match="cap_dropped"):
-        jsonschema.validators.validator_for(schema)(schema).validate(document)
+    assert "cap_dropped" in schema_problem(schema, document)
 
 
 def test_compose_reads_it(tmp_path: Path) -> None:

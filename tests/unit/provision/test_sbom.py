@@ -6,16 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
-from cyclonedx.schema import SchemaVersion
-from cyclonedx.validation.json import JsonStrictValidator
 
+from tests.support.json_schemas import bill_problem
 from tests.unit.provision.test_inventory import LLVM, PLAN, read
 from toolchain.provision.sbom import sbom_path, sbom_text, store_sbom
 
 
 def test_valid() -> None:
-    problem = JsonStrictValidator(SchemaVersion.V1_6).validate_str(sbom_text(read(), PLAN))
-    assert problem is None
+    assert bill_problem(sbom_text(read(), PLAN)) == ""
 
 
 def test_the_same_bytes() -> None:

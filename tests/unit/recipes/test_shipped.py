@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import jsonschema
 import pytest
 import yaml
 
@@ -95,6 +94,8 @@ def test_the_page_is_in_step() -> None:
 
 @pytest.fixture(scope="module")
 def validator() -> Any:
+    import jsonschema  # more than a second, which collecting the tests need not take
+
     schema = json.loads(schema_text())
     jsonschema.Draft202012Validator.check_schema(schema)
     return jsonschema.Draft202012Validator(schema)
