@@ -216,24 +216,49 @@ class _Launch:
                 )
 
     def _private(self) -> Iterator[LaunchProblem]:
-        """Memory of one thread cannot be indexed by threads: each would see its own copy."""
+        """Memory of one thread of which each thread writes its own part: no other one sees that.
+
+        Where every thread writes the same elements, each has them all, whichever it reads.
+        """
+        numbered, written, read = self._thread_variables(), dict[Buffer, set[Expr]](), list[_Access]()
+        for item in self._private_accesses(numbered):
+            if item.stored:
+                written.setdefault(item.buffer, set()).update(item.conditions)
+            if item.used:
+                read.append(item)
+        for item in read:
+            if item.stored or written.get(item.buffer, set()) - item.conditions:
+                yield LaunchProblem(
+                    f"{item.buffer.name} is private to each thread, and threads pass values in it",
+                    self._where(f"buffer {item.buffer.name}, indexed by {', '.join(sorted(item.used))}"),
+                    f"it is in scope {item.buffer.scope}: what one thread writes no other one sees",
+                    "set its scope to shared",
+                )
+
+    def _private_accesses(self, numbered: set[str]) -> Iterator[_Access]:
         own = {
             item.buffer
             for item in statements(self.body)
             if isinstance(item, Alloc) and item.buffer.scope in (REGISTER, SCRATCH)
         }
-        numbered = self._thread_variables()
-        for item in self.body.walk():
-            if not isinstance(item, Load | Store) or item.buffer not in own:
-                continue
-            used = sorted(name for index in item.indices for name in variables(index) & numbered)
-            if used:
-                yield LaunchProblem(
-                    f"{item.buffer.name} is private to each thread, and threads pass values in it",
-                    self._where(f"buffer {item.buffer.name}, indexed by {', '.join(dict.fromkeys(used))}"),
-                    f"it is in scope {item.buffer.scope}: what one thread writes no other one sees",
-                    "set its scope to shared",
+        for item, scope in scoped(self.body) if own else ():
+            if isinstance(item, Load | Store) and item.buffer in own:
+                yield _Access(
+                    item.buffer,
+                    isinstance(item, Store),
+                    frozenset(name for index in item.indices for name in variables(index) & numbered),
+                    frozenset(cond for cond in scope.deciding if variables(cond) & numbered),
                 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """Of private memory: variables of threads in its indices, and conditions on threads around it."""
+
+    buffer: Buffer
+    stored: bool
+    used: frozenset[str]
+    conditions: frozenset[Expr]
 
 
 def _bytes_of(buffer: Buffer) -> int:

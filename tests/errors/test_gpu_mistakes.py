@@ -16,6 +16,7 @@ from compiler.core.diagnostics import BadInputError, TkError
 from compiler.core.passes import run_passes
 from compiler.loops.build import Builder
 from compiler.loops.ir import Func
+from compiler.loops.text import parse_func
 from compiler.lower import lowering
 from compiler.lower.verify_launch import problems_of_launches
 from compiler.render.device import render_launches
@@ -206,6 +207,26 @@ def test_private_memory_does_not_pass_values_between_threads() -> None:
     says(error.value, "t is private to each thread", "set its scope to shared")
     s.set_scope("t", "shared")
     assert problems_of_launches(lowered(s), SM_70) == ()
+
+
+def private_row(store: str) -> Func:
+    """Every thread fills a row of its own, and looks up an element that its number leads to."""
+    return parse_func(f"""func row(x: f32[4], at: i64[32]) -> (y: f32[32])
+  for t in 0..32 bound(threadIdx.x)
+    alloc row: f32[4] @register
+    for k in 0..4
+      {store}
+    y[t] = row[at[t]]
+""")
+
+
+def test_private_memory_is_read_at_a_place_of_the_thread() -> None:
+    func = private_row("row[k] = x[k] * 2.0")
+    assert problems_of_launches(func, SM_70) == ()
+    cond = private_row("if k == t\n        row[k] = x[k] * 2.0")
+    assert [item.what.split(",")[0] for item in problems_of_launches(cond, SM_70)] == [
+        "row is private to each thread"
+    ]
 
 
 def test_a_grid_of_too_many_blocks() -> None:
