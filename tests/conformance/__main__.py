@@ -82,8 +82,9 @@ def _place(text: str) -> Place:
 
 
 def _run_target(target: str, cases: Sequence[OnnxCase], options: argparse.Namespace) -> int:
-    outcomes, compiler_digest = Outcomes.of(target, ROOT), compiler.package_digest(ROOT / "compiler")
-    keys = {case.name: content_key(case.digest, compiler_digest, target) for case in cases}
+    outcomes = Outcomes.of(target, ROOT)
+    ours = [compiler.package_digest(ROOT / one) for one in ("compiler", "tests/conformance")]
+    keys = {case.name: content_key(case.digest, *ours, target) for case in cases}
     known = {} if options.again else outcomes.read()
     part, parts = map(int, options.shard.split("/"))
     mine = list(cases)[part - 1 :: parts]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -18,15 +17,8 @@ from compiler.frontend.onnx import import_proto
 from compiler.frontend.refusals import UnsupportedModelError
 from compiler.verify.device import load_anywhere
 from tests.conformance.cases import OnnxCase
+from tests.conformance.judge import judge
 from tests.conformance.outcome import Outcome, State
-
-RANDOM = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
-"""Operators whose values the standard leaves open: shapes and types are compared."""
-
-_SHORT = {"float16": 2.0**-9, "bfloat16": 2.0**-6}
-"""Two units in the last place: what is rounded between operators is not written down by the standard."""
 
 Arrays = dict[str, np.ndarray]
 Tell = Callable[[str], None]
@@ -56,10 +48,12 @@ class _Ready:
         names = _input_names(self.case.model)
         return {name: array for name, array in zip(names, given, strict=True) if name not in self.bound}
 
-    def wanted(self, number: int) -> dict[str, Any]:
-        """What is made of that."""
-        _, made = self.case.data[min(number, len(self.case.data) - 1)]
-        return dict(zip((item.name for item in self.case.model.graph.output), made, strict=True))
+    def outcome(self, made: Sequence[Arrays]) -> Outcome:
+        """How the case ends with these outputs."""
+        state, why = judge(self.case, [[got[name] for name in self.case.outputs] for got in made])
+        if state is State.PASSED and self.bound:
+            return Outcome(self.case.name, State.BOUND, self.why)
+        return Outcome(self.case.name, state, why)
 
 
 def attempt(cases: Sequence[OnnxCase], place: Place, tell: Tell) -> list[Outcome]:
@@ -154,7 +148,7 @@ def _compute(ready: Sequence[_Ready], place: Place, tell: Tell) -> list[Outcome]
             return [Outcome(ready[0].case.name, *_failure(error))]
         middle = len(ready) // 2
         return [*_compute(ready[:middle], place, tell), *_compute(ready[middle:], place, tell)]
-    return [_judged(item, made[number]) for number, item in enumerate(ready)]
+    return [item.outcome(made[number]) for number, item in enumerate(ready)]
 
 
 def _failure(error: Exception) -> tuple[State, str]:
@@ -184,8 +178,7 @@ def _run(ready: Sequence[_Ready], place: Place) -> list[list[Arrays]]:
                 }
                 got = context.run(feeds)
                 for at, item in enumerate(ready):
-                    names = item.wanted(number)
-                    made[at].append({name: np.array(got[f"c{at}_{name}"]) for name in names})
+                    made[at].append({name: np.array(got[f"c{at}_{name}"]) for name in item.case.outputs})
     return made
 
 
@@ -203,33 +196,3 @@ def _merged(models: Sequence[onnx.ModelProto]) -> onnx.ModelProto:
         more = (item for item in model.functions if (item.domain, item.name, item.overload) not in known)
         together.functions.extend(more)
     return together
-
-
-# ---------------------------------------------------------------- compared
-
-
-def _judged(item: _Ready, made: Sequence[Arrays]) -> Outcome:
-    free = not RANDOM.isdisjoint(item.case.operators)
-    for number, got in enumerate(made):
-        for name, want in item.wanted(number).items():
-            why = _difference(got[name], np.asarray(want), item.case, free=free)
-            if why:
-                return Outcome(item.case.name, State.WRONG, f"output {name}: {why}")
-    return Outcome(item.case.name, State.BOUND if item.bound else State.PASSED, item.why)
-
-
-def _difference(got: np.ndarray, want: np.ndarray, case: OnnxCase, *, free: bool) -> str:
-    """What is wrong with an output; "" for nothing."""
-    if (got.dtype, got.shape) != (want.dtype, want.shape):
-        return f"is {got.dtype}{list(got.shape)}, expected {want.dtype}{list(want.shape)}"
-    if free:
-        return ""
-    if want.dtype.kind in "biuSUO":
-        return "" if np.array_equal(got, want) else "differs"
-    wide = np.complex128 if want.dtype.kind == "c" else np.float64
-    x, y = got.astype(wide), want.astype(wide)
-    rtol = max(case.rtol, _SHORT.get(want.dtype.name, 0))
-    if np.allclose(x, y, rtol=rtol, atol=case.atol, equal_nan=True):
-        return ""
-    with np.errstate(invalid="ignore"):
-        return f"differs by at most {np.nanmax(np.abs(x - y)):.3g}"

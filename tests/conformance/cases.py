@@ -45,6 +45,11 @@ class OnnxCase:
         return tuple(dict.fromkeys(names))
 
     @property
+    def outputs(self) -> tuple[str, ...]:
+        """Their names."""
+        return tuple(item.name for item in self.model.graph.output)
+
+    @property
     def opsets(self) -> tuple[tuple[str, int], ...]:
         """Domains and their versions."""
         return tuple(sorted((item.domain, item.version) for item in self.model.opset_import))

@@ -14,8 +14,10 @@ class State(StrEnum):
     """How a case ends."""
 
     PASSED = "passed"
+    ROUNDED = "rounded"  # passes where floats of 16 bits may differ by two units in the last place
     BOUND = "bound"  # passes when the inputs that decide shapes are given to the compiler (`--bind`)
     UNSUPPORTED = "unsupported"
+    DISPUTED = "disputed"  # differs from data that are not what the standard says (`disputed.py`)
     WRONG = "wrong"
     FAILED = "failed"  # a message that calls a right model wrong, or no library
     INTERNAL = "internal error"

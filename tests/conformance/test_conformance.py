@@ -14,8 +14,10 @@ import pytest
 from onnx import TensorProto, helper
 
 from tests.conformance import __main__ as tool
+from tests.conformance import judge
 from tests.conformance.attempt import Place, attempt
 from tests.conformance.cases import NODE, OnnxCase
+from tests.conformance.disputed import Dispute
 from tests.conformance.outcome import Outcome, Outcomes, State
 from tests.conformance.page import write_page
 from tests.support.onnx_models import value_info
@@ -46,6 +48,8 @@ CASES = (
     case("differs", "Abs", [X], X + 1),
     case("shaped", "Reshape", [X, np.array([3, 2])], X.reshape(3, 2), declared=False),
     case("nobody knows it", "NoSuchOperator", [X], X),
+    case("rounded", "Neg", [X.astype(np.float16)], (-X * (1 + 2.0**-10)).astype(np.float16)),
+    case("disputed", "Abs", [X], X + 1),
 )
 
 
@@ -59,8 +63,13 @@ def strings() -> OnnxCase:
     return OnnxCase("strings", NODE, proto, [([words], [words])], 1e-3, 1e-7)
 
 
-def test_ways_to_end() -> None:
+def test_ways_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[str] = []
+    others = {
+        "disputed": Dispute("because", lambda _model, given: [np.abs(given[0])]),
+        "differs": Dispute("because", lambda _model, given: [given[0] + 2]),
+    }
+    monkeypatch.setattr(judge, "DISPUTED", others)
     found = {one.case: one for one in attempt([*CASES, strings()], Place("cpu"), told.append)}
     assert {name: one.state for name, one in found.items()} == {
         "right": State.PASSED,
@@ -68,7 +77,10 @@ def test_ways_to_end() -> None:
         "shaped": State.BOUND,
         "nobody knows it": State.UNSUPPORTED,
         "strings": State.UNSUPPORTED,
+        "rounded": State.ROUNDED,
+        "disputed": State.DISPUTED,
     }
+    assert found["disputed"].reason == "because"
     assert "differs by at most 1" in found["differs"].reason
     assert "does not declare" in found["shaped"].reason
     assert told
@@ -100,10 +112,13 @@ def test_outcomes_and_page(tmp_path: Path) -> None:
         "right": State.PASSED,
         "differs": State.WRONG,
     }
-    write_page(tmp_path / "page.md", {"cpu": outcomes.read()}, CASES)
+    same, other = outcomes.read(), {**outcomes.read(), "right": Outcome("right", State.CRASHED, "signal 11")}
+    write_page(tmp_path / "page.md", {"cpu": outcomes.read(), "same": same, "other": other}, CASES)
     text = (tmp_path / "page.md").read_text()
-    assert "| cpu | 2 node | 1 | 0 | 0 | 1 |" in text
-    assert "| wrong | a\\|b | differs |" in text
+    assert "| cpu | 2 node | 1 | 0 | 0 | 0 | 0 | 1 |" in text
+    assert text.count("| wrong | a\\|b | differs |") == 1
+    assert "## Otherwise on same\n\nEach of the 2 cases ends as on cpu.\n" in text
+    assert text.endswith("| crashed | signal 11 | right |\n")
 
 
 def test_equal_cases_have_equal_digests() -> None:

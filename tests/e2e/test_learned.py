@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import helper
+from onnx import helper, numpy_helper
 
 import compiler
 from compiler.core.diagnostics import BadInputError
@@ -39,9 +39,14 @@ class Learned:
     def name(self) -> str:
         return f"{self.op}{self.label}"
 
+    @property
+    def made(self) -> list[str]:
+        """Names of outputs."""
+        return [f"out{number}" for number in range(self.outputs)]
+
     def proto(self) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
         given = {f"in{number}": array for number, array in enumerate(self.inputs)}
-        made = [f"out{number}" for number in range(self.outputs)]
+        made = self.made
         node = helper.make_node(self.op, list(given), made, domain="ai.onnx.ml", name=self.name, **self.attrs)
         imports = [helper.make_opsetid("ai.onnx.ml", self.version)]
         return model([node], given, made, imports=imports), given
@@ -97,6 +102,46 @@ def forest(
     return rows
 
 
+def ensemble(trees: int, depth: int, targets: int, modes: Sequence[int], kind: type) -> dict[str, Any]:
+    """Trees of random shape as opset 5 of the domain writes them: leaves are apart, modes are numbers."""
+    rng = np.random.default_rng([trees, depth, targets])
+    nodes: list[list[float]] = []
+    leaves: list[tuple[int, float]] = []
+    members: list[float] = []
+
+    def branch(left: int) -> tuple[int, int]:
+        """Whether it is a leaf, and its number."""
+        if not left or (left < depth and rng.random() < 0.2):
+            leaves.append((int(rng.integers(targets)), float(rng.uniform(-1, 1))))
+            return 1, len(leaves) - 1
+        at, row = len(nodes), [0.0] * 8
+        nodes.append(row)
+        row[:4] = rng.choice(modes), rng.integers(4), np.round(rng.uniform(-1, 1), 1), rng.integers(2)
+        row[4:] = *branch(left - 1), *branch(left - 1)
+        return 0, at
+
+    roots = [branch(depth)[1] for _ in range(trees)]
+    for row in nodes:
+        if row[0] == 6:
+            members += [*rng.integers(-2, 3, rng.integers(1, 5)), np.nan]  # integers, by onnxruntime's limit
+    mode, feature, split, missing, true_leaf, true, false_leaf, false = zip(*nodes, strict=True)
+    integers = {
+        "nodes_featureids": feature, "nodes_missing_value_tracks_true": missing, "nodes_trueleafs": true_leaf,
+        "nodes_truenodeids": true, "nodes_falseleafs": false_leaf, "nodes_falsenodeids": false,
+        "tree_roots": roots, "leaf_targetids": [target for target, _ in leaves],
+    }  # fmt: skip
+    tensors = {
+        "nodes_modes": np.asarray(mode, np.uint8), "nodes_splits": np.asarray(split, kind),
+        "leaf_weights": np.asarray([weight for _, weight in leaves], kind),
+        "membership_values": np.asarray(members, kind),
+    }  # fmt: skip
+    return {
+        **{name: [int(one) for one in column] for name, column in integers.items()},
+        **{name: numpy_helper.from_array(array, name) for name, array in tensors.items() if array.size},
+        "n_targets": targets,
+    }
+
+
 def cases() -> Iterator[Learned]:
     yield Learned("ArrayFeatureExtractor", [X, np.array([[2, 0]])])
     yield Learned("Binarizer", [X], {"threshold": 0.5})
@@ -136,7 +181,7 @@ def cases() -> Iterator[Learned]:
             "LinearClassifier", [X], {**binary, "post_transform": transform}, f" of two {transform}", 2
         )
     for together in ("SUM", "AVERAGE", "MIN", "MAX"):
-        attrs = {**forest("target", 5, 4, 1), "aggregate_function": together, "n_targets": 1}
+        attrs = {**forest("target", 5, 4, 2), "aggregate_function": together, "n_targets": 2}
         yield Learned("TreeEnsembleRegressor", [HOLES], attrs, f" {together}")
     modes = ("BRANCH_LEQ", "BRANCH_LT", "BRANCH_GTE", "BRANCH_GT", "BRANCH_EQ", "BRANCH_NEQ")
     mixed = {**forest("target", 30, 2, 3, modes=modes), "n_targets": 3, "base_values": [1.0, 2, 3]}
@@ -153,25 +198,41 @@ def cases() -> Iterator[Learned]:
         yield Learned("TreeEnsembleClassifier", [X], two, f" of two from {low}", 2)
 
 
-CASES = tuple(cases())
+def ensembles() -> Iterator[Learned]:
+    """Cases of opset 5."""
+    tables = np.round(2 * X)
+    holes = np.where(np.isnan(HOLES), np.nan, tables).astype(np.float32)
+    for together in range(4):
+        attrs = {**ensemble(5, 2, 2, (0, 5, 6), np.float32), "aggregate_function": together}
+        yield Learned("TreeEnsemble", [holes], attrs, f" {together}", version=5)
+    doubles = ensemble(4, 2, 3, (3, 6), np.float64)  # without post_transform: onnxruntime swaps 1 and 2
+    yield Learned("TreeEnsemble", [tables.astype(np.float64)], doubles, " of doubles", version=5)
+
+
+CASES = (*cases(), *ensembles())
 
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, np.ndarray]:
     """The outputs of all cases."""
-    directory = tmp_path_factory.mktemp("learned")
-    together = join("learned", [case.part() for case in CASES])
-    onnx.save(together.proto, directory / "m.onnx")
-    compiler.compile_model(directory / "m.onnx", compiler.CompileOptions(output=directory / "m.so"))
-    with compiler.load(directory / "m.so") as loaded:
-        return loaded.run(together.feeds)
+    directory, found = tmp_path_factory.mktemp("learned"), {}
+    for version in {case.version for case in CASES}:
+        mine = [case for case in CASES if case.version == version]
+        together = join("learned", [case.part() for case in mine])
+        onnx.save(together.proto, directory / "m.onnx")
+        compiler.compile_model(directory / "m.onnx", compiler.CompileOptions(output=directory / "m.so"))
+        with compiler.load(directory / "m.so") as loaded:
+            made = loaded.run(together.feeds)
+        for number, case in enumerate(mine):
+            found |= {f"{case.name}/{name}": made[f"c{number}_{name}"] for name in case.made}
+    return found
 
 
-@pytest.mark.parametrize("number", range(len(CASES)), ids=[case.name for case in CASES])
-def test_computes_what_onnxruntime_does(number: int, answers: dict[str, np.ndarray]) -> None:
-    part = CASES[number].part()
+@pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
+def test_computes_what_onnxruntime_does(case: Learned, answers: dict[str, np.ndarray]) -> None:
+    part = case.part()
     for output, want in part.want.items():
-        got = answers[f"c{number}_{output}"]
+        got = answers[f"{case.name}/{output}"]
         assert got.dtype == want.dtype
         np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 

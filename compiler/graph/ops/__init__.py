@@ -41,6 +41,7 @@ from compiler.graph.ops import (
     sort,
     source,
     transposed,
+    tree_ensemble,
     trees,
     unpooling,
 )
@@ -82,6 +83,7 @@ FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
         "learned": learned.OPS,
         "forest": forest.OPS,
         "trees": trees.OPS,
+        "tree_ensemble": tree_ensemble.OPS,
         "random": random.OPS,
     }
 )

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compiler.core.types import F32, INDEX
+from compiler.core.types import INDEX
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array
 from compiler.graph.ir import NodeInfo, TensorType, Value
@@ -39,7 +39,8 @@ class Forest:
     """Trees as tables by node: nodes of all trees are numbered through.
 
     yes, no: where a row goes on whose feature fits the threshold, or does not; a leaf's are itself. missing:
-    whether NaN fits. weights: (nodes, targets), 0 but for leaves. modes: which comparison, by node.
+    whether NaN fits. weights: (nodes, targets). given: of which targets a leaf says something. modes: which
+    comparison, by node.
     """
 
     roots: Array
@@ -50,6 +51,7 @@ class Forest:
     missing: Array
     modes: Array
     weights: Array
+    given: Array
 
     @property
     def is_leaf(self) -> Array:
@@ -85,6 +87,7 @@ def _two_comparisons(forest: Forest) -> Forest:
         np.append(missing, np.zeros(both.size, bool)),
         np.append(modes, np.full(both.size, "BRANCH_LT")),
         np.concatenate([forest.weights, forest.weights[both]]),
+        np.concatenate([forest.given, forest.given[both]]),
     )
 
 
@@ -177,9 +180,9 @@ _COMBINE: Mapping[str, tuple[str, Callable[..., Array]]] = {
 
 
 def emit_scores(e: Emitter, data: Value, forest: Forest, together: str, base: Sequence[float]) -> Value:
-    """(rows, targets): `base` combined with what each tree says of a row of `data`, (rows, features) of f32.
+    """(rows, targets): `base` combined with what each tree says of a row of `data`, (rows, features).
 
-    together: sum, min or max; `base` has a number for each target.
+    Data and tables are f32 or f64. together: sum, min or max; `base` has a number for each target.
     """
     tables = walks(forest)
     given = {name: table for name in _OPERANDS if (table := getattr(tables, name)) is not None}
@@ -196,7 +199,7 @@ def start_of(together: str) -> float:
 
 
 def _infer(types: Types, attrs: Attrs) -> tuple[TensorType, ...]:
-    return (TensorType(F32, (types[0].shape[0], len(attrs.numbers("base")))),)
+    return (types[0].with_shape((types[0].shape[0], len(attrs.numbers("base")))),)
 
 
 def _runs(attrs: Attrs) -> list[tuple[int, int, int]]:
@@ -210,7 +213,7 @@ def _runs(attrs: Attrs) -> list[tuple[int, int, int]]:
 
 def _reference(arrays: Sequence[Array], attrs: Attrs) -> Sequence[Array]:
     x, tables = arrays[0], dict(zip(attrs.texts("given"), arrays[1:], strict=True))
-    scores = np.tile(np.asarray(attrs.numbers("base"), np.float32), (x.shape[0], 1))
+    scores = np.tile(np.asarray(attrs.numbers("base"), x.dtype), (x.shape[0], 1))
     rows, combine = np.arange(x.shape[0]), _COMBINE[attrs.text("together")][1]
     for first, count, levels in _runs(attrs):
         for tree in range(first, first + count):
@@ -240,8 +243,8 @@ class _Form:
         self.targets = info.out_types[0].shape[1]
 
     def begin(self, row: Expr) -> Stmt:
-        base = self.info.attrs.numbers("base")
-        return seq(*(Store(self.target, (row, const(n)), const(base[n], F32)) for n in range(self.targets)))
+        base = [const(value, self.target.dtype) for value in self.info.attrs.numbers("base")]
+        return seq(*(Store(self.target, (row, const(n)), value) for n, value in enumerate(base)))
 
     def trees(self, run: tuple[int, int, int], row: Expr) -> Stmt:
         """A run of trees on one row."""
@@ -310,7 +313,7 @@ class _Form:
 
 def _by_rows(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
     """All trees for one row after the other."""
-    target = b.local("scores", info.out_types[0].shape, F32)
+    target = b.local("scores", info.out_types[0].shape, info.out_types[0].dtype)
     form = _Form(b, inputs, info, target)
 
     def body(row: Var) -> Stmt:
@@ -331,7 +334,7 @@ def _block(rows: int) -> int:
 
 def _by_blocks(b: Builder, inputs: Sequence[Buffer], info: NodeInfo) -> Buffer:
     """One tree after the other for a block of rows."""
-    target = b.local("scores", info.out_types[0].shape, F32)
+    target = b.local("scores", info.out_types[0].shape, info.out_types[0].dtype)
     form, size = _Form(b, inputs, info, target), _block(info.out_types[0].shape[0])
 
     def body(block: Var) -> Stmt:

@@ -40,9 +40,11 @@ _LONGEST = 512
 
 
 def _matrix(n: int, rows: int, columns: int, *, inverse: bool) -> Array:
-    """e^(-+2 pi i j k / n) for k < rows, j < columns, complex."""
+    """e^(-+2 pi i j k / n) for k < rows, j < columns, complex; zeros are exact."""
     turns = np.outer(np.arange(rows), np.arange(columns)) % n
-    return np.asarray(np.exp((2j if inverse else -2j) * np.pi * turns / n))
+    found = np.exp((2j if inverse else -2j) * np.pi * turns / n)
+    real = np.where((4 * turns) % (2 * n) == n, 0, found.real)
+    return np.asarray(real + 1j * np.where((2 * turns) % n == 0, 0, found.imag))
 
 
 def _paired(matrix: Array, inputs: int) -> Array:
