@@ -30,13 +30,23 @@ GPU would get in the [emulator](emulator.md), which checks every access.
 """
 
 
-def write_page(path: Path, by_target: Mapping[str, Mapping[str, Outcome]], cases: Sequence[OnnxCase]) -> None:
-    """Write the page of these outcomes, by target and name of a case."""
+def write_page(
+    path: Path,
+    by_target: Mapping[str, Mapping[str, Outcome]],
+    cases: Sequence[OnnxCase],
+    keys: Mapping[str, Mapping[str, str]],
+) -> None:
+    """Write the page of these outcomes, by target and name of a case; `keys` are those of this compiler."""
     node = sum(case.kind == NODE for case in cases)
     head = _HEAD.format(
         node=node, model=len(cases) - node, version=onnx.__version__, targets=" ".join(by_target)
     )
-    write_atomic(path, "\n".join([head, *_sums(by_target, cases), *_rest(by_target, cases)]).encode())
+    write_atomic(
+        path,
+        "\n".join(
+            [head, *_sums(by_target, cases), *_older(by_target, keys), *_rest(by_target, cases)]
+        ).encode(),
+    )
 
 
 def _sums(by_target: Mapping[str, Mapping[str, Outcome]], cases: Sequence[OnnxCase]) -> Iterator[str]:
@@ -53,6 +63,19 @@ def _sums(by_target: Mapping[str, Mapping[str, Outcome]], cases: Sequence[OnnxCa
                 + " | ".join(str(count[state]) for state in State)
                 + " |"
             )
+
+
+def _older(
+    by_target: Mapping[str, Mapping[str, Outcome]], keys: Mapping[str, Mapping[str, str]]
+) -> Iterator[str]:
+    """Where outcomes are not of this compiler."""
+    older = {
+        target: sum(one.key != keys[target].get(one.case) for one in outcomes.values())
+        for target, outcomes in by_target.items()
+    }
+    if any(older.values()):
+        counts = ", ".join(f"{count} on {target}" for target, count in older.items() if count)
+        yield f"\nOf an earlier state of the compiler are {counts}."
 
 
 def _of(outcomes: Mapping[str, Outcome], cases: Sequence[OnnxCase], *, node: bool) -> list[Outcome]:

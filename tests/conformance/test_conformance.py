@@ -113,9 +113,12 @@ def test_outcomes_and_page(tmp_path: Path) -> None:
         "differs": State.WRONG,
     }
     same, other = outcomes.read(), {**outcomes.read(), "right": Outcome("right", State.CRASHED, "signal 11")}
-    write_page(tmp_path / "page.md", {"cpu": outcomes.read(), "same": same, "other": other}, CASES)
+    by_target = {"cpu": outcomes.read(), "same": same, "other": other}
+    keys = {"cpu": {"right": ""}, "same": {"right": "", "differs": ""}, "other": {"right": "", "differs": ""}}
+    write_page(tmp_path / "page.md", by_target, CASES, keys)
     text = (tmp_path / "page.md").read_text()
     assert "| cpu | 2 node | 1 | 0 | 0 | 0 | 0 | 1 |" in text
+    assert "\nOf an earlier state of the compiler are 1 on cpu.\n" in text
     assert text.count("| wrong | a\\|b | differs |") == 1
     assert "## Otherwise on same\n\nEach of the 2 cases ends as on cpu.\n" in text
     assert text.endswith("| crashed | signal 11 | right |\n")
