@@ -56,6 +56,7 @@ from compiler.reports import Emit as Emit
 from compiler.reports import KernelInfo as KernelInfo
 from compiler.reports import LibraryReport as LibraryReport
 from compiler.reports import ModelReport as ModelReport
+from compiler.reports import SizeRange as SizeRange
 from compiler.reports import TargetReport as TargetReport
 from compiler.reports import TensorInfo as TensorInfo
 from compiler.reports import Unsupported as Unsupported

@@ -29,8 +29,6 @@ from compiler.core.cache import cache_trouble
 from compiler.core.diagnostics import BadInputError, BuildError
 from compiler.core.files import write_atomic
 from compiler.core.passes import PassEvent
-from compiler.frontend.onnx import import_model
-from compiler.frontend.open_dims import OpenDimensionsError
 from compiler.graph.extents import check_whole_bytes
 from compiler.graph.ir import Graph, verify
 from compiler.graph.rewrites import rewrite_graph
@@ -51,7 +49,7 @@ from compiler.stages.dump import (
     REWRITE,
     kernel_file,
 )
-from compiler.stages.free_batch import import_free_batch
+from compiler.stages.free_sizes import import_for_job
 from compiler.stages.groups import fused_groups, laid_out_groups
 from compiler.stages.job import KERNEL_STAGES, STAGES, CompileJob
 from compiler.stages.kernels import Kernel, make_kernels, model_steps
@@ -138,12 +136,7 @@ def _run_stages(
 
 
 def _import(job: CompileJob) -> Graph:
-    options = job.options
-    try:
-        # Binds are objects in options, which are read without numpy.
-        graph = import_model(job.model, options.shapes, options.binds, job.external, options.dims)  # type: ignore[arg-type]
-    except OpenDimensionsError as error:
-        graph = import_free_batch(job, error)
+    graph = import_for_job(job)
     check_whole_bytes(graph, str(job.model))
     job.dump.model(IMPORT, graph)
     return graph

@@ -14,25 +14,34 @@ EMITS: tuple[Emit, ...] = ("source", "object", "library")
 
 
 @dataclass(frozen=True, slots=True)
+class SizeRange:
+    """Extents from `minimum` to `maximum`, of which a run has one."""
+
+    minimum: int
+    maximum: int
+
+
+@dataclass(frozen=True, slots=True)
 class CompileOptions:
     """How to compile one model.
 
     `target` is a target's name, by default that of the host's cores; `arch` refines it (feature names of a
     CPU, architectures of a GPU with commas between them). `shapes` gives inputs their dimensions, `dims`
-    symbols of any input their values, `binds` fixes inputs that carry shapes; `threads` is the library's
-    default, None for the machine's processors. `dump` is a directory that gets the text of every stage,
-    `stop_after` names the last stage to run and `start_from` is an edited stage file to go on from. `tf32`
-    lets matrix units take factors of f32 rounded to tf32. `without` names optional passes to leave out,
-    `limits` how often some of them may be applied, `conservative` decisions of schedules that take their
-    smallest option. `environment` says where the compile ran (an image's digest and the like); it goes into
+    symbols of any input their values (both may be ranges that each run has one of), `binds` fixes inputs that
+    carry shapes; `threads` is the library's default, None for the machine's processors. `dump` is a directory
+    that gets the text of every stage, `stop_after` names the last stage to run and `start_from` is an edited
+    stage file to go on from. `tf32` lets matrix units take factors of f32 rounded to tf32. `without` names
+    optional passes to leave out, `limits` how often some of them may be applied, `conservative` decisions of
+    schedules that take their smallest option. `environment` says where the compile ran (an image's digest and
+    the like); it goes into
     the library's manifest.
     """
 
     output: Path
     target: str | None = None
     arch: str | None = None
-    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    dims: Mapping[str, int] = field(default_factory=dict)
+    shapes: Mapping[str, tuple[int | SizeRange, ...]] = field(default_factory=dict)
+    dims: Mapping[str, int | SizeRange] = field(default_factory=dict)
     binds: Mapping[str, object] = field(default_factory=dict)
     threads: int | None = None
     emit: Emit = "library"

@@ -123,6 +123,22 @@ RunDim = Annotated[
     list[str] | None,
     typer.Option("--dim", metavar="NAME=N", help="Extent of a free dimension in the runs; repeatable."),
 ]
+Extents = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--shape",
+        metavar="NAME=1,1..512",
+        help="Dimensions of an input, each a size or a range of which every run has one; repeatable.",
+    ),
+]
+DimRange = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--dim",
+        metavar="NAME=N",
+        help="Value of a symbolic dimension, or a range (1..512), in every input; repeatable.",
+    ),
+]
 Bind = Annotated[
     list[str] | None,
     typer.Option("--bind", metavar="NAME=VALUE", help="Fix an input that carries a shape; repeatable."),
@@ -286,6 +302,27 @@ def read_dims(text: str) -> tuple[int, ...]:
     if any(dim < 0 for dim in dims):
         raise ValueError(f"dimensions cannot be negative, found `{text}`")
     return dims
+
+
+def read_extents(text: str) -> tuple[int | compiler.SizeRange, ...]:
+    """Read `1,3,64..512,64..512`; raises ValueError unless all are whole numbers, or two of them in order."""
+    return tuple(read_extent(part) for part in text.split(","))
+
+
+def read_extent(text: str) -> int | compiler.SizeRange:
+    """Read `64` or `1..512`; raises ValueError for what is neither."""
+    least, dots, most = text.partition("..")
+    if not dots:
+        return read_dims(text)[0]
+    minimum, maximum = (read_dims(end)[0] for end in (least, most))
+    if not minimum <= maximum or not maximum:
+        raise ValueError(f"`{text}` is not a range: it is empty")
+    return maximum if minimum == maximum else compiler.SizeRange(minimum, maximum)
+
+
+def read_dim_range(text: str) -> int | compiler.SizeRange:
+    """Read the value of one dimension, or its range; raises ValueError for what is neither."""
+    return read_extent(text) if ".." in text else read_dim(text)
 
 
 def read_dim(text: str) -> int:

@@ -1,0 +1,117 @@
+"""Dimensions of inputs that stay free: symbols, ranges of their values, and options for one value each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from compiler.frontend.open_dims import OpenInput, batch_name
+
+Range = tuple[int, int]
+"""Least and largest value."""
+Given = int | Range
+"""A value, or a range of which a run has one."""
+_TERM = re.compile(r"\s*([A-Za-z_][\w./]*|\d+)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """An extent: a number and some symbols."""
+
+    symbols: tuple[str, ...]
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FreeDims:
+    """The symbols of a model's inputs, and how inputs follow from their values.
+
+    symbols: by name, with the range that the caller gave. batch: which of them is the first dimension of all
+    open inputs; "" where there is none. inputs: extents of each open input, as declared and as sums.
+    """
+
+    symbols: Mapping[str, Range | None]
+    batch: str
+    inputs: tuple[tuple[OpenInput, tuple[int | Sum, ...]], ...]
+
+    def options(self, values: Mapping[str, int]) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
+        """`--shape` and `--dim` for these values of the symbols."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        dims: dict[str, int] = {}
+        for one, extents in self.inputs:
+            found = tuple(item if isinstance(item, int) else _value(item, values) for item in extents)
+            names = one.declared or ()
+            if all(item != "" for item in names):
+                pairs = zip(names, found, strict=True)
+                dims.update({item: extent for item, extent in pairs if isinstance(item, str)})
+            else:
+                shapes[one.name] = found
+        return shapes, dims
+
+    def is_term(self, symbol: str) -> bool:
+        """Whether extents are the sum of this symbol and more."""
+        sums = (item for _, extents in self.inputs for item in extents if isinstance(item, Sum))
+        return any(symbol in item.symbols and item != Sum((symbol,)) for item in sums)
+
+
+def free_dims(
+    inputs: Sequence[OpenInput], shapes: Mapping[str, Sequence[Given]], dims: Mapping[str, Given]
+) -> FreeDims | None:
+    """What stays free; None where an input does not even have a rank.
+
+    shapes, dims: what the caller gave with ranges.
+    """
+    if any(one.declared is None and one.name not in shapes for one in inputs):
+        return None
+    names = {str(item) for one in inputs for item in one.declared or () if item and not isinstance(item, int)}
+    ranges: dict[str, Range | None] = {}
+    rows = []
+    for one in inputs:
+        extents: list[int | Sum] = []
+        given = shapes.get(one.name)
+        for axis, item in enumerate(one.declared or given or ()):
+            asked = given[axis] if given is not None and axis < len(given) else None
+            found = _extent(one.name, axis, item if one.declared else "", asked, names)
+            extents.append(found)
+            for symbol in found.symbols if isinstance(found, Sum) else ():
+                alone = found == Sum((symbol,))
+                wanted = (asked if alone else None) or dims.get(symbol)
+                ranges[symbol] = (wanted if isinstance(wanted, tuple) else None) or ranges.get(symbol)
+        rows.append((one, tuple(extents)))
+    return FreeDims(ranges, _batch(inputs, rows), tuple(rows))
+
+
+def _extent(name: str, axis: int, item: object, asked: Given | None, names: set[str]) -> int | Sum:
+    if isinstance(asked, int):
+        return asked
+    if isinstance(item, int):
+        return item
+    return _sum(str(item), names) if item else Sum((f"{name}[{axis}]",))
+
+
+def _sum(text: str, names: set[str]) -> Sum:
+    """A name as exporters write it: that of a symbol, or `past + 1` of others."""
+    terms = [found.group(1) for part in text.split("+") if (found := _TERM.fullmatch(part))]
+    if len(terms) < 2 or len(terms) != text.count("+") + 1:
+        return Sum((text,))
+    symbols = tuple(item for item in terms if not item.isdigit())
+    if not all(item in names for item in symbols):
+        return Sum((text,))
+    return Sum(symbols, sum(int(item) for item in terms if item.isdigit()))
+
+
+def _batch(inputs: Sequence[OpenInput], rows: Sequence[tuple[OpenInput, tuple[int | Sum, ...]]]) -> str:
+    """The symbol that is the first dimension of all open inputs, and no other one."""
+    firsts = {extents[0] if extents else None for _, extents in rows}
+    others = {item for _, extents in rows for item in extents[1:]}
+    first = next(iter(firsts))
+    if len(firsts) != 1 or not isinstance(first, Sum) or len(first.symbols) != 1 or first.number:
+        return ""
+    named = batch_name(inputs) is not None or bool(inputs[0].declared and inputs[0].declared[0])
+    uses = {symbol for item in others if isinstance(item, Sum) for symbol in item.symbols}
+    return first.symbols[0] if first.symbols[0] not in uses and (named or len(inputs) == 1) else ""
+
+
+def _value(item: Sum, values: Mapping[str, int]) -> int:
+    return item.number + sum(values[symbol] for symbol in item.symbols)

@@ -1,0 +1,13 @@
+"""Graphs whose extents a run decides: one graph for all sizes, out of the same model at several.
+
+Tensors lie in memory by their largest extents, and operators compute on these; what a run does not have of
+them has no meaning. `symbolic.py` makes the graph, operator by operator: `restriction.py` shows which
+operators keep what has no meaning away from what has, and which operands have to be masked for that;
+`rescues.py` has other operators for those that take a size for granted.
+"""
+
+from compiler.graph.sizes.fits import Point
+from compiler.graph.sizes.instances import FixedSizeError
+from compiler.graph.sizes.symbolic import for_all_sizes
+
+__all__ = ["FixedSizeError", "Point", "for_all_sizes"]

@@ -1,0 +1,136 @@
+"""Operators in forms that do for all sizes, where their own say one size: in all instances alike.
+
+Positions that count from an end become constants that grow with a symbol, and means become sums over counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import numpy as np
+
+from compiler.graph.attrs import AttrValue
+from compiler.graph.dtypes import Array
+from compiler.graph.ir import Node
+from compiler.graph.sizes.instances import Instance, Instances, Nodes
+
+
+class _Writer:
+    """Adds nodes to all instances, in place of one node; the last one makes what that did."""
+
+    def __init__(self, instances: Instances, replaced: Nodes) -> None:
+        self.instances = instances
+        self.replaced = replaced
+        self.made: list[Nodes] = []
+        self._number = {id(item): number for number, item in enumerate(instances.all)}
+
+    def node_of(self, item: Instance) -> Node:
+        """The replaced node in an instance."""
+        return self.replaced[self._number[id(item)]]
+
+    def integers(self, make: Callable[[Instance], object]) -> int:
+        """A constant of i64, another one in each instance."""
+        return self.instances.constant(lambda item: np.asarray(make(item), np.int64))
+
+    def emit(self, op: str, *inputs: int, **attrs: AttrValue) -> int:
+        """A node with the same attributes in all instances."""
+        return self.emit_by(op, inputs, lambda _: attrs)
+
+    def emit_by(
+        self, op: str, inputs: Sequence[int], attrs: Callable[[Instance], Mapping[str, AttrValue]]
+    ) -> int:
+        """A node; returns the tensor that it makes."""
+        self.made.append(self.instances.node(op, inputs, attrs, origin=self.replaced[0].origin))
+        return self.made[-1][0].output.id
+
+    def finish(self, op: str, *inputs: int, **attrs: AttrValue) -> Sequence[Nodes]:
+        """The last node, and all that were added."""
+        makes, origin = self.replaced[0].output.id, self.replaced[0].origin
+        self.made.append(self.instances.node(op, inputs, lambda _: attrs, makes=makes, origin=origin))
+        return self.made
+
+
+def rescued(instances: Instances, nodes: Nodes) -> Sequence[Nodes] | None:
+    """Nodes that make the same; None where there is no other form."""
+    rescue = _RESCUES.get(nodes[0].op.name)
+    return rescue(_Writer(instances, nodes)) if rescue is not None else None
+
+
+def _slice(w: _Writer) -> Sequence[Nodes] | None:
+    """What is taken from a place that depends on the size is gathered."""
+    begins = [node.attrs.integers("begin") for node in w.replaced]
+    moving = [axis for axis in range(len(begins[0])) if len({begin[axis] for begin in begins}) > 1]
+    if not moving:
+        return None
+
+    def rest(item: Instance) -> Mapping[str, AttrValue]:
+        attrs, shape = w.node_of(item).attrs, w.node_of(item).inputs[0].type.shape
+        rows = zip(*(attrs.integers(name) for name in ("begin", "step", "size")), shape, strict=True)
+        kept = [(0, 1, extent) if at in moving else row for at, (*row, extent) in enumerate(rows)]
+        begin, step, size = zip(*kept, strict=True)
+        return {"begin": begin, "step": step, "size": size}
+
+    def places(axis: int, item: Instance) -> Array:
+        begin, step, size = (w.node_of(item).attrs.integers(name)[axis] for name in ("begin", "step", "size"))
+        return np.arange(size) * step + begin
+
+    found = w.emit_by("Slice", [w.replaced[0].inputs[0].id], rest)
+    for axis in moving[:-1]:
+        found = w.emit("Gather", found, w.integers(partial(places, axis)), axis=axis)
+    return w.finish("Gather", found, w.integers(partial(places, moving[-1])), axis=moving[-1])
+
+
+def _concat(w: _Writer) -> Sequence[Nodes]:
+    """Each part begins where those before it end in this run."""
+    node = w.replaced[0]
+    axis, rank = node.attrs.integer("axis"), node.output.type.rank
+
+    def end(count: int, item: Instance) -> int:
+        """How long so many parts are."""
+        return sum(value.type.shape[axis] for value in w.node_of(item).inputs[:count])
+
+    def part(number: int, index: int) -> int:
+        last = w.integers(lambda item: end(number + 1, item) - end(number, item) - 1)
+        return w.emit("Gather", node.inputs[number].id, w.emit("Min", index, last), axis=axis)
+
+    place = w.integers(lambda item: np.arange(w.node_of(item).output.type.shape[axis]))
+    zero = w.integers(lambda _: 0)
+    joined = part(0, place)
+    for number in range(1, len(node.inputs)):
+        begin = w.integers(partial(end, number))
+        after = part(number, w.emit("Max", w.emit("Sub", place, begin), zero))
+        column = w.emit_by(
+            "Reshape",
+            [w.emit("Less", place, begin)],
+            lambda item: {"shape": (w.node_of(item).output.type.shape[axis],) + (1,) * (rank - axis - 1)},
+        )
+        if number == len(node.inputs) - 1:
+            return w.finish("Where", column, joined, after)
+        joined = w.emit("Where", column, joined, after)
+    return w.made
+
+
+def _mean(w: _Writer) -> Sequence[Nodes]:
+    """The sum over the count of this run."""
+    node = w.replaced[0]
+    source, kind = node.inputs[0], node.output.type.dtype
+    axes = node.attrs.integers("axes", tuple(range(2, source.type.rank)))
+    keepdims = node.attrs.flag("keepdims", default=True)
+
+    def extent(axis: int, item: Instance) -> int:
+        return w.node_of(item).inputs[0].type.shape[axis]
+
+    found = w.emit("ReduceSum", source.id, axes=axes, keepdims=keepdims)
+    counts = [w.emit("Cast", w.integers(partial(extent, axis)), to=kind) for axis in axes]
+    for count in counts[:-1]:
+        found = w.emit("Div", found, count)
+    return w.finish("Div", found, counts[-1])
+
+
+_RESCUES: Mapping[str, Callable[[_Writer], Sequence[Nodes] | None]] = {
+    "Concat": _concat,
+    "GlobalAveragePool": _mean,
+    "ReduceMean": _mean,
+    "Slice": _slice,
+}

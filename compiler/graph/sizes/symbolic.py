@@ -1,0 +1,262 @@
+"""From a model at several sizes to one graph for all: its largest instance, masked where it has to be.
+
+Each operator is looked at by itself (`restriction.py`). What passes from one to the next is, for each tensor,
+how much of each axis a run has, and what is known to lie beyond.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+
+from compiler.graph.attrs import Attrs
+from compiler.graph.dtypes import Array, to_numpy
+from compiler.graph.interpret import apply
+from compiler.graph.ir import Extent, Graph, Node, Symbol, Value
+from compiler.graph.ops import OPS
+from compiler.graph.rewrites.drop_dead import drop_dead
+from compiler.graph.sizes.fits import Point, fit_constant, fit_extent
+from compiler.graph.sizes.inferred import Inferred
+from compiler.graph.sizes.instances import FixedSizeError, Instance, Instances, Nodes
+from compiler.graph.sizes.rescues import rescued
+from compiler.graph.sizes.restriction import Filled, Operand, Restriction, Trial, fill_value, restriction
+
+
+def for_all_sizes(graphs: Sequence[Graph], points: Sequence[Point], symbols: Sequence[Symbol]) -> Graph:
+    """The graph of the largest sizes (the first) with extents, masks, and a hidden input for each symbol.
+
+    The second instance is the one that smaller ones are parts of in experiments; both it and those after it
+    are best small. Raises FixedSizeError, with the reason, where there is no such graph.
+    """
+    return _Symbolic(Instances([drop_dead(graph) for graph in graphs], points), symbols).run()
+
+
+class _Symbolic:
+    """The graph under construction: nodes of the largest instance, and what is known of its tensors."""
+
+    def __init__(self, instances: Instances, symbols: Sequence[Symbol]) -> None:
+        self.instances = instances
+        self.symbols = symbols
+        self.nodes: list[Node] = []
+        self.beyond: dict[tuple[int, int], float] = {}
+        self.extents: dict[int, tuple[Extent | None, ...]] = {}
+        self.inferred = Inferred(instances)
+        self._known: list[dict[int, Array]] = [{} for _ in instances.all[2:]]
+        self._measured: set[int] = set()
+        self._found: dict[Hashable, Restriction | None] = {}
+        self.sizes = [instances.constant(partial(_size, at)) for at in range(len(symbols))]
+        self._masks: dict[object, Value] = {}
+
+    def run(self) -> Graph:
+        graph = self.instances.largest.graph
+        for value in (*graph.inputs, *graph.constants):
+            self._source(value)
+        for nodes in zip(*(item.graph.nodes for item in self.instances.all), strict=True):
+            self._node(nodes)
+        return self._finish(graph)
+
+    # ------------------------------------------------------------ tensors
+
+    def _source(self, value: Value) -> None:
+        self._measure(value.id, value.name or str(value))
+        if self.instances.is_constant(value.id):
+            self._grown(value.id, value.name or str(value))
+
+    def _measure(self, number: int, name: str) -> None:
+        """How much of each axis a run has."""
+        self._measured.add(number)
+        types = self.instances.types(number)
+        if len({kind.rank for kind in types}) > 1:
+            raise FixedSizeError(f"the rank of {name!r} depends on the size")
+        found: list[Extent | None] = []
+        for axis, extents in enumerate(zip(*(kind.shape for kind in types), strict=True)):
+            extent = fit_extent(self.instances.points, extents) or self.inferred.extent(number, axis)
+            if extent is None:
+                raise FixedSizeError(f"an extent of {name!r} is not a sum of dimensions: {_some(extents)}")
+            found.append(extent if any(extent.factors) else None)
+        if any(found):
+            self.extents[number] = tuple(found)
+
+    def _grown(self, number: int, name: str) -> None:
+        """Let a constant whose elements depend on the size be computed."""
+        arrays = [item.constants[number] for item in self.instances.all]
+        growth = fit_constant(self.instances.points, arrays)
+        if growth is None:
+            raise FixedSizeError(f"what is computed from shapes ({name!r}) depends on the size")
+        _, whole, *parts = self.instances.all
+        for part, known in zip(parts, self._known, strict=True):
+            steps = zip(growth, part.point, whole.point, strict=True)
+            more = sum(f * (n - m) for f, n, m in steps)
+            array = whole.constants[number]
+            known[number] = (array + more).astype(array.dtype) if more else array
+        if not any(growth):
+            return
+        largest = self.instances.largest
+        value, array = largest.values[number], arrays[0]
+        offset = array.astype(np.int64) - sum(f * n for f, n in zip(growth, largest.point, strict=True))
+        del largest.constants[number]
+        self._emit("Cast", [self._sum(self._constant(offset), growth)], to=value.type.dtype, makes=value)
+
+    def _sum(self, offset: Value, factors: Point) -> Value:
+        """An offset and so many times each symbol of the run."""
+        total = offset
+        for number, factor in zip(self.sizes, factors, strict=True):
+            if factor:
+                size = self.instances.largest.values[number]
+                times = size if factor == 1 else self._emit("Mul", [size, self._constant(factor)])
+                total = self._emit("Add", [total, times])
+        return total
+
+    def _constant(self, value: object) -> Value:
+        number = self.instances.constant(lambda _: np.asarray(value, np.int64))
+        return self.instances.largest.values[number]
+
+    # ------------------------------------------------------------ nodes
+
+    def _node(self, nodes: Nodes) -> None:
+        """Add a node for all sizes, with masks for its operands or as other operators."""
+        found = self._restriction(nodes)
+        others = rescued(self.instances, nodes) if found is None else None
+        if found is None and others is None:
+            node = nodes[0]
+            name = node.origin[-1] if node.origin else str(node.output)
+            raise FixedSizeError(f"node {name!r} ({node.op.name}) computes something else at another size")
+        if found is None:
+            for other in others or ():
+                for value in other[0].inputs:
+                    if self.instances.is_constant(value.id) and value.id not in self._measured:
+                        self._source(value)
+                self._node(other)
+            return
+        self._learn(nodes)
+        node = nodes[0]
+        inputs = list(node.inputs)
+        for operand, axis in found.masks:
+            inputs[operand] = self._masked(inputs[operand], node.inputs[operand], axis, found.fill)
+        self.nodes.append(Node(node.op, tuple(inputs), node.outputs, node.attrs, node.origin))
+        for at, value in enumerate(node.outputs):
+            self._measure(value.id, value.name or str(value))
+            for axis in range(value.type.rank):
+                if (at, axis) in found.beyond:
+                    self.beyond[value.id, axis] = found.beyond[at, axis]
+
+    def _restriction(self, nodes: Nodes) -> Restriction | None:
+        """By experiments with the instances after the largest one; the first of them is the larger one."""
+        filled: Filled = {
+            (at, axis): self.beyond[value.id, axis]
+            for at, value in enumerate(nodes[0].inputs)
+            for axis in range(value.type.rank)
+            if (value.id, axis) in self.beyond
+        }
+        trials = tuple(
+            Trial(nodes[1], node, tuple(self._operand(value.id, part) for value in node.inputs))
+            for part, node in enumerate(nodes[2:])
+        )
+        key = (_key(nodes), tuple(filled.items()), tuple(_operand_key(o) for t in trials for o in t.operands))
+        if key not in self._found:
+            self._found[key] = restriction(trials, filled)
+        return self._found[key]
+
+    def _operand(self, number: int, part: int) -> Operand:
+        whole, smaller = self.instances.all[1], self.instances.all[part + 2]
+        known = self._known[part].get(number)
+        pair = None if known is None else (known, smaller.constants[number])
+        return Operand(whole.type_of(number), smaller.type_of(number), pair)
+
+    def _learn(self, nodes: Nodes) -> None:
+        """What a node makes of operands that are all known, for each of the smaller sizes."""
+        for part, (known, item) in enumerate(zip(self._known, self.instances.all[2:], strict=True)):
+            if not all(value.id in known for value in nodes[0].inputs):
+                return
+            for held, node in ((known, nodes[1]), (item.constants, nodes[part + 2])):
+                arrays = [held[value.id] for value in node.inputs]
+                made = apply(node.op, arrays, node.attrs, [value.type for value in node.outputs])
+                held.update(zip((value.id for value in node.outputs), made, strict=True))
+
+    # ------------------------------------------------------------ masks
+
+    def _masked(self, value: Value, original: Value, axis: int, fill: float) -> Value:
+        """The operand with a number in place of what is beyond a run's part of an axis."""
+        key = (value.id, axis, fill)
+        if key not in self._masks:
+            element = np.asarray(fill_value(fill, to_numpy(value.type.dtype)), to_numpy(value.type.dtype))
+            number = self.instances.constant(lambda _: element)
+            inside = self._inside(original, axis)
+            self._masks[key] = self._emit("Where", [inside, value, self.instances.largest.values[number]])
+        return self._masks[key]
+
+    def _inside(self, value: Value, axis: int) -> Value:
+        """Which places along an axis are within the part of a run, to go with a tensor."""
+        extent, length, after = self._extent(value, axis), value.type.shape[axis], value.type.rank - axis - 1
+        key = (extent, length)
+        if key not in self._masks:
+            limit = self._sum(self._constant(extent.offset), extent.factors)
+            if extent.divisor > 1:
+                limit = self._emit("Div", [limit, self._constant(extent.divisor)])
+            self._masks[key] = self._emit("Less", [self._constant(np.arange(length)), limit])
+        if after == 0:
+            return self._masks[key]
+        if (key, after) not in self._masks:
+            shape = (length, *(1,) * after)
+            self._masks[key, after] = self._emit("Reshape", [self._masks[key]], shape=shape)
+        return self._masks[key, after]
+
+    def _extent(self, value: Value, axis: int) -> Extent:
+        extent = self.extents[value.id][axis]
+        assert extent is not None
+        return extent
+
+    def _emit(self, op: str, inputs: Sequence[Value], makes: Value | None = None, **attrs: object) -> Value:
+        """A node of the graph alone, not of the instances."""
+        given = Attrs(attrs)  # type: ignore[arg-type]
+        (kind,) = OPS[op].infer(tuple(value.type for value in inputs), given)
+        made = self.instances.fresh(kind) if makes is None else makes
+        self.nodes.append(Node(OPS[op], tuple(inputs), (made,), given))
+        return made
+
+    def _finish(self, graph: Graph) -> Graph:
+        largest = self.instances.largest
+        hidden = tuple(largest.values[number] for number in self.sizes)
+        constants: Mapping[Value, Array] = {
+            largest.values[number]: array
+            for number, array in largest.constants.items()
+            if number not in self.sizes
+        }
+        values = {value.id: value for node in self.nodes for value in node.outputs} | largest.values
+        return replace(
+            graph,
+            inputs=(*graph.inputs, *hidden),
+            input_names=(*graph.input_names, *(f"size of {item.name}" for item in self.symbols)),
+            nodes=tuple(self.nodes),
+            constants=constants,
+            symbols=tuple(self.symbols),
+            extents={values[number]: extents for number, extents in self.extents.items()},
+            sizes=len(hidden),
+        )
+
+
+def _key(nodes: Nodes) -> Hashable:
+    """What an experiment depends on beside its operands; as text, since 0.0 and -0.0 are equal."""
+    return nodes[0].op.name, tuple(repr(node.attrs) for node in nodes[1:])
+
+
+_SMALL = 1 << 12
+
+
+def _operand_key(item: Operand) -> Hashable:
+    """Weights of the same type are alike in experiments; integers say where to read."""
+    if item.known is None:
+        return item.whole, item.part, None
+    small = all(array.dtype.kind in "iub" or array.nbytes <= _SMALL for array in item.known)
+    return item.whole, item.part, tuple(array.tobytes() for array in item.known) if small else True
+
+
+def _some(extents: Sequence[int]) -> str:
+    return ", ".join(map(str, dict.fromkeys(extents)))
+
+
+def _size(symbol: int, item: Instance) -> Array:
+    return np.asarray(item.point[symbol], np.int64)

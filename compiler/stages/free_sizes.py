@@ -1,0 +1,215 @@
+"""Import of a model whose inputs have free dimensions: a batch, sizes that a run decides, or both.
+
+A free batch is a loop around what is made for one sample (decision 021). Other dimensions are compiled for
+their largest extents, of which a run has a part (decision 024).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from compiler.core.diagnostics import BadInputError, TkError, UsageError
+from compiler.frontend.free_dims import FreeDims, Given, Range, free_dims
+from compiler.frontend.onnx import import_model
+from compiler.frontend.open_dims import OpenDimensionsError
+from compiler.frontend.tensors import LIMIT_BYTES
+from compiler.graph.ir import Batch, Graph, Symbol
+from compiler.graph.rewrites import canonical
+from compiler.graph.samples import NotSeparateError, check_samples
+from compiler.graph.sizes import FixedSizeError, Point, for_all_sizes
+from compiler.reports import SizeRange
+from compiler.stages.job import CompileJob
+
+_LARGEST_BATCH = 1 << 16
+_LARGEST_SIZE = 512
+"""Where neither the model nor the caller says how large a dimension can be."""
+_TENSOR_BYTES = 256 << 20
+"""No larger tensor for a size that nobody asked for."""
+_SMALL = (12, 48, 96, 256)
+"""Sizes for experiments, the first that the model can have: windows and strides want some room."""
+
+
+def import_for_job(job: CompileJob) -> Graph:
+    """The model as the options say; what they leave open, or give ranges of, is decided by each run."""
+    shapes, dims = _fixed(job.options.shapes), _fixed_dims(job.options.dims)
+    try:
+        # Binds are objects in options, which are read without numpy.
+        graph = import_model(job.model, shapes, job.options.binds, job.external, dims)  # type: ignore[arg-type]
+    except OpenDimensionsError as error:
+        return _Free.of(job, error).graph()
+    ranged = [name for name in job.options.shapes if name not in shapes]
+    ranged += [name for name in job.options.dims if name not in dims]
+    if ranged:
+        what = f"{ranged[0]!r}: a range for dimensions that the model fixes"
+        raise UsageError(what, hint="give ranges for dimensions that the model leaves open")
+    return graph
+
+
+@dataclass(frozen=True, slots=True)
+class _Free:
+    """What is open in a model, and the error that says so where it cannot stay open."""
+
+    job: CompileJob
+    error: OpenDimensionsError
+    dims: FreeDims
+
+    @classmethod
+    def of(cls, job: CompileJob, error: OpenDimensionsError) -> _Free:
+        """Raises `error` where an input has no rank."""
+        found = free_dims(error.inputs, _ranged(job.options.shapes), _ranged_dims(job.options.dims))
+        if found is None:
+            raise error
+        return cls(job, error, found)
+
+    def graph(self) -> Graph:
+        """With the first dimension as a batch where samples are separate, else as a size like others."""
+        device = self.job.target.device is not None
+        reason = "kernels of devices have fixed extents" if device else ""
+        if self.dims.batch and not device and self.dims.symbols[self.dims.batch] is None:
+            try:
+                return self._with_batch()
+            except (NotSeparateError, FixedSizeError) as found:
+                reason = str(found)
+            except BadInputError as found:  # fine for one sample
+                reason = f"{found.what}: {found.why}"
+        try:
+            return self._sized({}, tuple(self.dims.symbols))[0]
+        except FixedSizeError as found:
+            raise self._refusal(reason or str(found)) from found
+
+    def _refusal(self, reason: str) -> OpenDimensionsError:
+        return OpenDimensionsError(self.error.inputs, self.error.where, reason)
+
+    def _with_batch(self) -> Graph:
+        batch = self.dims.batch
+        others = tuple(name for name in self.dims.symbols if name != batch)
+        one, small = self._sized({batch: 1}, others)
+        expected = canonical(self._import({**small, batch: 1}))
+        largest = _most_samples(one)
+        for count in (2, largest if not others else 3):
+            check_samples(expected, canonical(self._import({**small, batch: count})), count)
+        return replace(one, batch=Batch(batch, largest))
+
+    # ------------------------------------------------------------ sizes
+
+    def _sized(self, fixed: Mapping[str, int], names: tuple[str, ...]) -> tuple[Graph, Mapping[str, int]]:
+        """The graph for all values of these symbols, and small values of them all."""
+        if not names:
+            return self._import(fixed), {}
+        points = self._points(fixed, names)
+        graphs = [self._import({**fixed, **dict(zip(names, point, strict=True))}) for point in points[1:]]
+        top, largest = self._largest(fixed, names, points[1])
+        ranges = [self._range(name) for name in names]
+        least = [
+            item[0] if item else int(not self.dims.is_term(name))
+            for name, item in zip(names, ranges, strict=True)
+        ]
+        symbols = [Symbol(name, low, high) for name, low, high in zip(names, least, top, strict=True)]
+        graph = for_all_sizes([largest, *graphs], [top, *points[1:]], symbols)
+        return graph, dict(zip(names, points[1], strict=True))
+
+    def _range(self, name: str) -> Range | None:
+        return self.dims.symbols[name]
+
+    def _points(self, fixed: Mapping[str, int], names: tuple[str, ...]) -> list[Point]:
+        """Small points for experiments, behind a place for the largest; raises what an import raises."""
+        trouble: TkError | None = None
+        for size in _SMALL:
+            whole = tuple(
+                min(size + at, item[1]) if (item := self._range(name)) else size + at
+                for at, name in enumerate(names)
+            )
+            parts = _parts(whole)
+            try:
+                for point in (whole, *parts):
+                    self._import({**fixed, **dict(zip(names, point, strict=True))})
+            except BadInputError as found:
+                trouble = found
+                continue
+            return [whole, whole, *parts]
+        assert trouble is not None
+        raise trouble
+
+    def _largest(self, fixed: Mapping[str, int], names: tuple[str, ...], small: Point) -> tuple[Point, Graph]:
+        """The largest sizes: as asked for, else what the model takes up to a limit."""
+
+        def at(size: int) -> Point:
+            return tuple(
+                item[1] if (item := self._range(name)) else max(size, low)
+                for name, low in zip(names, small, strict=True)
+            )
+
+        def attempt(size: int) -> Graph | None:
+            try:
+                graph = self._import({**fixed, **dict(zip(names, at(size), strict=True))})
+            except BadInputError:
+                return None
+            return graph if _fits(graph) else None
+
+        if all(self._range(name) for name in names):
+            return at(0), self._import({**fixed, **dict(zip(names, at(0), strict=True))})
+        low, high = max(small), _LARGEST_SIZE
+        best = attempt(high)
+        if best is not None:
+            return at(high), best
+        while high - low > 1:
+            middle = (low + high) // 2
+            found = attempt(middle)
+            low, high, best = (middle, high, found) if found is not None else (low, middle, best)
+        return at(low), best or self._import({**fixed, **dict(zip(names, at(low), strict=True))})
+
+    def _import(self, values: Mapping[str, int]) -> Graph:
+        """The model for these values of the symbols."""
+        options = self.job.options
+        shapes, dims = self.dims.options(values)
+        binds = options.binds
+        given = {**_fixed(options.shapes), **shapes}, {**_fixed_dims(options.dims), **dims}
+        return import_model(self.job.model, given[0], binds, self.job.external, given[1])  # type: ignore[arg-type]
+
+
+def _parts(whole: Point) -> list[Point]:
+    """Points that are smaller in one symbol, and in all; two of each, as far as there are."""
+    found = []
+    for share in (3, 2):
+        smaller = tuple(max(1, size * share // 4) for size in whole)
+        found += [(*whole[:at], smaller[at], *whole[at + 1 :]) for at in range(len(whole))]
+        found.append(smaller)
+    return list(dict.fromkeys(point for point in found if point != whole))
+
+
+def _most_samples(one: Graph) -> int:
+    """As many samples as no tensor becomes too large for."""
+    return max(2, min(_LARGEST_BATCH, LIMIT_BYTES // _most_bytes(one)))
+
+
+def _fits(graph: Graph) -> bool:
+    return _most_bytes(graph) <= _TENSOR_BYTES
+
+
+def _most_bytes(graph: Graph) -> int:
+    return max((value.type.bytes for value in (*graph.inputs, *graph.producers)), default=1)
+
+
+def _fixed(shapes: Mapping[str, tuple[int | SizeRange, ...]]) -> dict[str, tuple[int, ...]]:
+    """Shapes without ranges."""
+    given = {name: tuple(item for item in shape if isinstance(item, int)) for name, shape in shapes.items()}
+    return {name: shape for name, shape in given.items() if len(shape) == len(shapes[name])}
+
+
+def _fixed_dims(dims: Mapping[str, int | SizeRange]) -> dict[str, int]:
+    return {name: item for name, item in dims.items() if isinstance(item, int)}
+
+
+def _ranged(shapes: Mapping[str, tuple[int | SizeRange, ...]]) -> dict[str, tuple[Given, ...]]:
+    """Shapes with ranges."""
+    fixed = _fixed(shapes)
+    return {
+        name: tuple(item if isinstance(item, int) else (item.minimum, item.maximum) for item in shape)
+        for name, shape in shapes.items()
+        if name not in fixed
+    }
+
+
+def _ranged_dims(dims: Mapping[str, int | SizeRange]) -> dict[str, Given]:
+    return {name: (item.minimum, item.maximum) for name, item in dims.items() if isinstance(item, SizeRange)}
