@@ -63,6 +63,7 @@ __all__ = [
     "BITWISE",
     "COMPARISONS",
     "CONSTANT",
+    "EXTENTS",
     "FRAGMENT",
     "GLOBAL",
     "LOGICAL",
@@ -70,6 +71,7 @@ __all__ = [
     "SAMPLES",
     "SCRATCH",
     "SHARED",
+    "SYMBOLS",
     "UNARY",
     "WORKSPACE",
     "AddressOf",
@@ -333,6 +335,13 @@ WORKSPACE = "workspace"
 SAMPLES = "samples"
 """Func attribute of a function for one sample of a batch: the largest batch, then how many elements lie from
 one sample to the next in each parameter but workspace, 0 where all share it. Lowering adds the loop."""
+
+
+SYMBOLS = "symbols"
+"""Func attribute of a function whose extents a run decides: least and largest value of each symbol."""
+EXTENTS = "extents"
+"""Func attribute, with SYMBOLS, a row for each axis of which a run has a part only: number of the parameter,
+axis, what is read beyond (None: nobody reads); of the part offset, divisor, and a factor for each symbol."""
 
 
 @node

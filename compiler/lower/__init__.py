@@ -16,6 +16,7 @@ from compiler.lower.async_copies import async_copies
 from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.flatten_buffers import flatten_buffers
 from compiler.lower.insert_prefetch import insert_prefetch
+from compiler.lower.limit_loops import limit_loops, shorten_loops
 from compiler.lower.limit_unrolling import limit_unrolling
 from compiler.lower.loop_kinds import settle_loop_kinds
 from compiler.lower.lower_blocks import lower_blocks
@@ -42,6 +43,7 @@ def _simplify(func: Func) -> Func:
 
 
 PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
+    ("limit_loops", lambda func, _: limit_loops(func)),
     ("place_allocations", lambda func, facts: place_allocations(func, launches=facts.launches)),
     ("reduce_subgroups", reduce_subgroups),
     ("merge_threads", merge_threads),
@@ -62,6 +64,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
     ("storage_rewrite", storage_rewrite),
     ("order_unrolled", lambda func, _: order_unrolled(func)),
     ("insert_prefetch", insert_prefetch),
+    ("shorten_loops", lambda func, _: shorten_loops(func)),
     ("over_samples", lambda func, _: over_samples(func)),
     ("simplify", lambda func, _: _simplify(func)),
     ("verify_launch", verify_launch),
@@ -71,7 +74,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
 
 def _leads_to() -> dict[str, Stage]:
     first: dict[str, Stage] = {
-        "place_allocations": "scheduled",
+        "limit_loops": "scheduled",
         "lower_blocks": "lowered",
         "assign_registers": "flat",
     }
@@ -88,6 +91,8 @@ LEADS_TO: Mapping[str, Stage] = _leads_to()
 
 OPTIONAL = frozenset(
     {
+        "limit_loops",
+        "shorten_loops",
         "split_fused",
         "partition_loops",
         "limit_unrolling",

@@ -52,7 +52,7 @@ def over_samples(func: Func) -> Func:
 
     body = _repeated(rewrite_nodes(func.body, step), count, sample, alone=not func.workspace)
     params = tuple(moved[item][0] if item in moved else item for item in func.params)
-    return func.replace(params=params, body=body, dims=(Dim(count, 1, largest),))
+    return func.replace(params=params, body=body, dims=(Dim(count, 1, largest), *func.dims))
 
 
 def _from(start: Expr, index: Expr) -> Expr:

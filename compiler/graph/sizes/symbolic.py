@@ -185,7 +185,13 @@ class _Symbolic:
             element = np.asarray(fill_value(fill, to_numpy(value.type.dtype)), to_numpy(value.type.dtype))
             number = self.instances.constant(lambda _: element)
             inside = self._inside(original, axis)
-            self._masks[key] = self._emit("Where", [inside, value, self.instances.largest.values[number]])
+            made = self._emit("Where", [inside, value, self.instances.largest.values[number]])
+            self.extents[made.id] = self.extents[original.id]
+            for other in range(value.type.rank):  # masks around each other
+                if (value.id, other) in self.beyond:
+                    self.beyond[made.id, other] = self.beyond[value.id, other]
+            self.beyond[made.id, axis] = fill
+            self._masks[key] = made
         return self._masks[key]
 
     def _inside(self, value: Value, axis: int) -> Value:
@@ -234,6 +240,7 @@ class _Symbolic:
             constants=constants,
             symbols=tuple(self.symbols),
             extents={values[number]: extents for number, extents in self.extents.items()},
+            fills={(values[number], axis): fill for (number, axis), fill in self.beyond.items()},
             sizes=len(hidden),
         )
 
