@@ -144,10 +144,9 @@ class Graph:
     With a `batch` everything but constants is of one sample; the model does the same with each of them.
     declared: types of inputs and outputs as the model has them, where they lie in memory as other ones.
 
-    With `symbols` types say the largest extents, by which tensors lie in memory. extents: of each tensor
-    that varies, how much of each axis a run has (None: all of it). What is beyond has no meaning, but where
-    `fills` says for an axis of a tensor what others read there. The last `sizes` inputs are not the caller's:
-    each is one i64, the value of the symbol of its number in this run.
+    With `symbols` types say the largest extents, by which tensors lie in memory. extents: of each input and
+    output that varies, how much of each axis a run has (None: all of it); what is beyond has no meaning. The
+    last `sizes` inputs are not the caller's: each is one i64, the value of the symbol of its number.
 
     The last `checks` outputs are no results of the model: each is one i32 that is 0 where the inputs ask for
     something that was not compiled, and its name is what the user is told then.
@@ -163,7 +162,6 @@ class Graph:
     checks: int = 0
     symbols: tuple[Symbol, ...] = ()
     extents: Mapping[Value, tuple[Extent | None, ...]] = field(default_factory=dict)
-    fills: Mapping[tuple[Value, int], float] = field(default_factory=dict)
     sizes: int = 0
     declared: tuple[tuple[TensorType, ...], tuple[TensorType, ...]] | None = None
 

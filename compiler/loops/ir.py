@@ -340,8 +340,8 @@ one sample to the next in each parameter but workspace, 0 where all share it. Lo
 SYMBOLS = "symbols"
 """Func attribute of a function whose extents a run decides: least and largest value of each symbol."""
 EXTENTS = "extents"
-"""Func attribute, with SYMBOLS, a row for each axis of which a run has a part only: number of the parameter,
-axis, what is read beyond (None: nobody reads); of the part offset, divisor, and a factor for each symbol."""
+"""Func attribute, with SYMBOLS: for each axis of a result of which a run has a part only, the number of the
+parameter, the axis, and the part: offset, divisor, a factor for each symbol. Nobody reads what is beyond."""
 
 
 @node

@@ -12,11 +12,9 @@ from compiler.core.diagnostics import BadInputError, TkError
 from compiler.core.passes import PassEvent, run_passes
 from compiler.core.progress import Steps
 from compiler.graph.convert import LaidOut
-from compiler.graph.dtypes import to_numpy
 from compiler.graph.edit import described
 from compiler.graph.fuse import Group
-from compiler.graph.ir import Graph, Value
-from compiler.graph.sizes.restriction import fill_value
+from compiler.graph.ir import Value
 from compiler.graph.to_loops import Derived, GroupFunc, GroupFuncs
 from compiler.loops.ir import CONSTANT, EXTENTS, SAMPLES, SYMBOLS, Func
 from compiler.loops.layout import Layout
@@ -35,6 +33,7 @@ from compiler.stages.dump import LOOPS, LOWER, RENDER, SCHEDULE, TRACE, Dump, Ed
 from compiler.stages.forms import Work, form_chooser, work_of
 from compiler.stages.job import CompileJob
 from compiler.stages.optional import SCHEDULE_RULES
+from compiler.stages.parts import Parts
 from compiler.targets.build import KernelBuild
 from compiler.targets.target import Target
 
@@ -90,33 +89,30 @@ def model_steps(laid_out: LaidOut, job: CompileJob) -> tuple[list[Work], list[St
     known: dict[Work, int] = {}
     steps: list[Step] = []
     funcs = GroupFuncs(constants, laid_out.layouts, choose, pieces=not facts.binds_threads)
+    parts = Parts(laid_out) if laid_out.fused.graph.symbols and job.target.device is None else None
     for group in laid_out.computed:
-        made = _of_samples(_of_sizes(funcs.of(group), laid_out, job), laid_out)
+        made = funcs.of(group)
+        if parts is not None:
+            made = _of_sizes(made, laid_out, parts)
+        made = _of_samples(made, laid_out)
         number = known.setdefault(work_of(made, laid_out.layouts), len(known))
         steps.append(Step(number, group, made.values, made.derived))
     return list(known), steps
 
 
-def _of_sizes(made: GroupFunc, laid_out: LaidOut, job: CompileJob) -> GroupFunc:
-    """The function with how much of each axis of its results a run has, where kernels get to know that."""
-    graph = laid_out.fused.graph
-    if not graph.symbols or job.target.device is not None:
-        return made
+def _of_sizes(made: GroupFunc, laid_out: LaidOut, parts: Parts) -> GroupFunc:
+    """The function with how much of each axis of its results a run has, as far as it is row-major."""
+    parts.add(made)
+    layouts, first = laid_out.layouts, len(made.values) - made.func.outputs
     rows = [
-        (number, axis, _fill(graph, value, axis), extent.offset, extent.divisor, *extent.factors)
-        for number, value in enumerate(made.values)
-        if number >= len(made.values) - made.func.outputs and value not in laid_out.layouts
-        for axis, extent in enumerate(graph.extents.get(value, ()))
-        if extent is not None
+        (number, axis, extent.offset, extent.divisor, *extent.factors)
+        for number, value in enumerate(made.values[first:], first)
+        if value not in layouts or not layouts[value].maps
+        for axis, extent in parts.of(value).items()
     ]
-    ranges = tuple((item.minimum, item.maximum) for item in graph.symbols)
+    ranges = tuple((item.minimum, item.maximum) for item in laid_out.fused.graph.symbols)
     attrs = (*made.func.attrs, (SYMBOLS, ranges), (EXTENTS, tuple(rows)))
     return replace(made, func=made.func.replace(attrs=attrs)) if rows else made
-
-
-def _fill(graph: Graph, value: Value, axis: int) -> float | int | bool | None:
-    found = graph.fills.get((value, axis))
-    return None if found is None else fill_value(found, to_numpy(value.type.dtype))
 
 
 def _of_samples(made: GroupFunc, laid_out: LaidOut) -> GroupFunc:

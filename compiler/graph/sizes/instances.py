@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
 from compiler.graph.attrs import Attrs, AttrValue
@@ -38,10 +38,10 @@ class Instances:
     """All instances, that of the largest extents first; new nodes and tensors come to all of them at once."""
 
     def __init__(self, graphs: Sequence[Graph], points: Sequence[Point]) -> None:
-        _check_alike(graphs)
-        self.all = tuple(Instance(graph, point) for graph, point in zip(graphs, points, strict=True))
+        aligned = _aligned(graphs)
+        self.all = tuple(Instance(graph, point) for graph, point in zip(aligned, points, strict=True))
         self.points = tuple(points)
-        self._next = max(graph.next_id for graph in graphs)
+        self._next = max(graph.next_id for graph in aligned)
 
     @property
     def largest(self) -> Instance:
@@ -98,14 +98,63 @@ class Instances:
         return self._next - 1
 
 
-def _check_alike(graphs: Sequence[Graph]) -> None:
-    """Raise FixedSizeError unless all have the same operators on the same tensors."""
-    first = graphs[0]
-    for other in graphs[1:]:
-        for a, b in zip_longest(first.nodes, other.nodes):
-            if a is None or b is None or a.op is not b.op or a.inputs != b.inputs or a.outputs != b.outputs:
-                extra = b or a
-                name = extra.origin[-1] if extra.origin else str(extra.output)
-                raise FixedSizeError(f"node {name!r} ({extra.op.name}) is there for some sizes only")
-        if first.constants.keys() != other.constants.keys() or first.outputs != other.outputs:
-            raise FixedSizeError("some of its tensors are known for some sizes only")
+Row = tuple[Value, ...]
+"""One tensor, as each graph has it."""
+
+
+def _aligned(graphs: Sequence[Graph]) -> list[Graph]:
+    """The graphs with numbers by which the same tensor is found in all of them.
+
+    Raises FixedSizeError unless all have the same operators on the same tensors.
+    """
+    _check_operators(graphs)
+    numbers: dict[Row, int] = {}
+
+    def rows(parts: Iterable[Sequence[Value]]) -> list[Row]:
+        found = list(zip(*parts, strict=True))
+        for row in found:
+            numbers.setdefault(row, len(numbers))
+        return found
+
+    inputs = rows(graph.inputs for graph in graphs)
+    nodes = list(zip(*(graph.nodes for graph in graphs), strict=True))
+    ends = [(rows(n.inputs for n in group), rows(n.outputs for n in group)) for group in nodes]
+    outputs = rows(graph.outputs for graph in graphs)
+    _check_sources(graphs, numbers)
+
+    def aligned(at: int, graph: Graph) -> Graph:
+        def values(found: Sequence[Row]) -> tuple[Value, ...]:
+            return tuple(Value(numbers[row], row[at].type, row[at].name) for row in found)
+
+        made = [
+            Node(node.op, values(read), values(written), node.attrs, node.origin)
+            for node, (read, written) in zip(graph.nodes, ends, strict=True)
+        ]
+        known = [row for row in numbers if row[at] in graph.constants]
+        constants = {value: graph.constants[row[at]] for value, row in zip(values(known), known, strict=True)}
+        return graph.replace(inputs=values(inputs), nodes=made, outputs=values(outputs), constants=constants)
+
+    return [aligned(at, graph) for at, graph in enumerate(graphs)]
+
+
+def _check_operators(graphs: Sequence[Graph]) -> None:
+    """The same, one after the other, between as many inputs and outputs."""
+    if len({(len(graph.inputs), len(graph.outputs)) for graph in graphs}) > 1:
+        raise FixedSizeError("some inputs or outputs are there for some sizes only")
+    for group in zip_longest(*(graph.nodes for graph in graphs)):
+        there = [item for item in group if item is not None]
+        if len(there) < len(group) or len({(n.op, len(n.inputs), len(n.outputs)) for n in there}) > 1:
+            name = there[-1].origin[-1] if there[-1].origin else str(there[-1].output)
+            raise FixedSizeError(f"node {name!r} ({there[-1].op.name}) is there for some sizes only")
+
+
+def _check_sources(graphs: Sequence[Graph], numbers: Iterable[Row]) -> None:
+    """What one instance knows all know; what is computed is one tensor in all."""
+    computed: set[tuple[int, Value]] = set()
+    for row in numbers:
+        known = {value in graph.constants for value, graph in zip(row, graphs, strict=True)}
+        places = set() if all(known) else set(enumerate(row))
+        if len(known) > 1 or places & computed:
+            name = row[0].name or str(row[0])
+            raise FixedSizeError(f"tensor {name!r} is known, or shared, for some sizes only")
+        computed |= places

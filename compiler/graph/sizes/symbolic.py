@@ -18,6 +18,7 @@ from compiler.graph.interpret import apply
 from compiler.graph.ir import Extent, Graph, Node, Symbol, Value
 from compiler.graph.ops import OPS
 from compiler.graph.rewrites.drop_dead import drop_dead
+from compiler.graph.rewrites.fold_constants import fold_constants
 from compiler.graph.sizes.fits import Point, fit_constant, fit_extent
 from compiler.graph.sizes.inferred import Inferred
 from compiler.graph.sizes.instances import FixedSizeError, Instance, Instances, Nodes
@@ -31,7 +32,7 @@ def for_all_sizes(graphs: Sequence[Graph], points: Sequence[Point], symbols: Seq
     The second instance is the one that smaller ones are parts of in experiments; both it and those after it
     are best small. Raises FixedSizeError, with the reason, where there is no such graph.
     """
-    return _Symbolic(Instances([drop_dead(graph) for graph in graphs], points), symbols).run()
+    return _Symbolic(Instances([drop_dead(fold_constants(graph)) for graph in graphs], points), symbols).run()
 
 
 class _Symbolic:
@@ -185,13 +186,7 @@ class _Symbolic:
             element = np.asarray(fill_value(fill, to_numpy(value.type.dtype)), to_numpy(value.type.dtype))
             number = self.instances.constant(lambda _: element)
             inside = self._inside(original, axis)
-            made = self._emit("Where", [inside, value, self.instances.largest.values[number]])
-            self.extents[made.id] = self.extents[original.id]
-            for other in range(value.type.rank):  # masks around each other
-                if (value.id, other) in self.beyond:
-                    self.beyond[made.id, other] = self.beyond[value.id, other]
-            self.beyond[made.id, axis] = fill
-            self._masks[key] = made
+            self._masks[key] = self._emit("Where", [inside, value, self.instances.largest.values[number]])
         return self._masks[key]
 
     def _inside(self, value: Value, axis: int) -> Value:
@@ -231,7 +226,6 @@ class _Symbolic:
             for number, array in largest.constants.items()
             if number not in self.sizes
         }
-        values = {value.id: value for node in self.nodes for value in node.outputs} | largest.values
         return replace(
             graph,
             inputs=(*graph.inputs, *hidden),
@@ -239,8 +233,11 @@ class _Symbolic:
             nodes=tuple(self.nodes),
             constants=constants,
             symbols=tuple(self.symbols),
-            extents={values[number]: extents for number, extents in self.extents.items()},
-            fills={(values[number], axis): fill for (number, axis), fill in self.beyond.items()},
+            extents={
+                value: self.extents[value.id]
+                for value in (*graph.inputs, *graph.outputs)
+                if value.id in self.extents
+            },
             sizes=len(hidden),
         )
 
