@@ -6,6 +6,7 @@ their largest extents, of which a run has a part (decision 024).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -64,9 +65,9 @@ class _Free:
 
     def graph(self) -> Graph:
         """With the first dimension as a batch where samples are separate, else as a size like others."""
-        device = self.job.target.device is not None
-        reason = "kernels of devices have fixed extents" if device else ""
-        if self.dims.batch and not device and self.dims.symbols[self.dims.batch] is None:
+        reason = ""
+        on_device = self.job.target.device is not None  # whose launches are for one number of samples
+        if self.dims.batch and not on_device and self.dims.symbols[self.dims.batch] is None:
             try:
                 return self._with_batch()
             except (NotSeparateError, FixedSizeError) as found:
@@ -76,10 +77,8 @@ class _Free:
         try:
             return self._sized({}, tuple(self.dims.symbols))[0]
         except FixedSizeError as found:
-            raise self._refusal(reason or str(found)) from found
-
-    def _refusal(self, reason: str) -> OpenDimensionsError:
-        return OpenDimensionsError(self.error.inputs, self.error.where, reason)
+            reasons = dict.fromkeys(item for item in (reason, str(found)) if item)
+            raise OpenDimensionsError(self.error.inputs, self.error.where, "; ".join(reasons)) from found
 
     def _with_batch(self) -> Graph:
         batch = self.dims.batch
@@ -97,39 +96,52 @@ class _Free:
         """The graph for all values of these symbols, and small values of them all."""
         if not names:
             return self._import(fixed), {}
-        points = self._points(fixed, names)
-        graphs = [self._import({**fixed, **dict(zip(names, point, strict=True))}) for point in points[1:]]
-        top, largest = self._largest(fixed, names, points[1])
-        ranges = [self._range(name) for name in names]
-        least = [
-            item[0] if item else int(not self.dims.is_term(name))
-            for name, item in zip(names, ranges, strict=True)
+        small = self._small(fixed, names)
+        point = next(iter(small))
+        top, largest = self._largest(fixed, names, point)
+        symbols = [
+            Symbol(name, self._least(fixed, dict(zip(names, point, strict=True)), name), high)
+            for name, high in zip(names, top, strict=True)
         ]
-        symbols = [Symbol(name, low, high) for name, low, high in zip(names, least, top, strict=True)]
-        graph = for_all_sizes([largest, *graphs], [top, *points[1:]], symbols)
-        return graph, dict(zip(names, points[1], strict=True))
+        graph = for_all_sizes([largest, *small.values()], [top, *small], symbols)
+        return graph, dict(zip(names, point, strict=True))
 
     def _range(self, name: str) -> Range | None:
         return self.dims.symbols[name]
 
-    def _points(self, fixed: Mapping[str, int], names: tuple[str, ...]) -> list[Point]:
-        """Small points for experiments, behind a place for the largest; raises what an import raises."""
+    def _small(self, fixed: Mapping[str, int], names: tuple[str, ...]) -> dict[Point, Graph]:
+        """The model at sizes for experiments, the largest of them first; raises what an import raises."""
         trouble: TkError | None = None
         for size in _SMALL:
             whole = tuple(
                 min(size + at, item[1]) if (item := self._range(name)) else size + at
                 for at, name in enumerate(names)
             )
-            parts = _parts(whole)
             try:
-                for point in (whole, *parts):
-                    self._import({**fixed, **dict(zip(names, point, strict=True))})
+                return {
+                    point: self._import({**fixed, **dict(zip(names, point, strict=True))})
+                    for point in (whole, *_parts(whole))
+                }
             except BadInputError as found:
                 trouble = found
-                continue
-            return [whole, whole, *parts]
         assert trouble is not None
         raise trouble
+
+    def _least(self, fixed: Mapping[str, int], small: Mapping[str, int], name: str) -> int:
+        """The least value of a symbol: as asked for, 0 for a part of sums, else what the model takes."""
+        given = self._range(name)
+        if given is not None or self.dims.is_term(name):
+            return given[0] if given is not None else 0
+
+        def takes(size: int) -> bool:
+            try:
+                graph = self._import({**fixed, **small, name: size})
+            except BadInputError:
+                return False
+            return all(value.type.size for value in graph.producers)
+
+        sizes = range(1, small[name])
+        return sizes[0] if takes(1) else 1 + bisect_left(sizes, 1, lo=1, key=lambda size: int(takes(size)))
 
     def _largest(self, fixed: Mapping[str, int], names: tuple[str, ...], small: Point) -> tuple[Point, Graph]:
         """The largest sizes: as asked for, else what the model takes up to a limit."""

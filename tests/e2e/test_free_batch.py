@@ -12,7 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import compiler
-from compiler import CompileOptions, OpenDimensionsError
+from compiler import CompileOptions
 from compiler.library_inspection import inspect_library
 from compiler.runtime.manifest import manifest_of
 from tests.support.command import Result
@@ -137,19 +137,14 @@ def test_an_extent_beyond_the_largest_is_refused(tmp_path: Path) -> None:
         loaded.run({"x": np.zeros((65537, 3), np.float32)})
 
 
-REFUSED = {
-    "samples meet": (model([node("Softmax", ["x"], ["y"], axis=0)], ("N", 4)), "cpu", "mixes the samples"),
-    "more is free": (model([node("Relu", ["x"], ["y"])], ("N", "rows")), "cpu", ""),
-    "a device": (model([node("Relu", ["x"], ["y"])], ("N", 4)), "opencl-cpu", "fixed extents"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_stay_free(name: str, tmp_path: Path) -> None:
-    proto, target, why = REFUSED[name]
+@pytest.mark.parametrize("target", ["cpu", "opencl-cpu"])
+def test_where_samples_meet_the_batch_is_a_size_like_others(target: str, tmp_path: Path) -> None:
+    proto = model([node("Softmax", ["x"], ["y"], axis=0)], ("N", 4))
     onnx.save(proto, tmp_path / "m.onnx")
-    with pytest.raises(OpenDimensionsError) as caught:
-        compiler.compile_model(tmp_path / "m.onnx", CompileOptions(output=tmp_path / "m.so", target=target))
-    assert why in caught.value.why
-    assert ("cannot stay free" in caught.value.why) == bool(why)
-    assert "--dim N=1" in caught.value.hint
+    compiler.compile_model(tmp_path / "m.onnx", CompileOptions(output=tmp_path / "m.so", target=target))
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    assert manifest_of(tmp_path / "m.so")["batch"] is None
+    with compiler.load(tmp_path / "m.so") as loaded:
+        for count in COUNTS:
+            x = some(count, 4)
+            np.testing.assert_allclose(loaded.run({"x": x})["y"], *session.run(None, {"x": x}), rtol=1e-5)

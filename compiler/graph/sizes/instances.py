@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
+import numpy as np
+
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, from_numpy
 from compiler.graph.ir import Graph, Node, TensorType, Value
@@ -41,6 +43,7 @@ class Instances:
         aligned = _aligned(graphs)
         self.all = tuple(Instance(graph, point) for graph, point in zip(aligned, points, strict=True))
         self.points = tuple(points)
+        self.lengths: dict[int, tuple[int, int]] = {}
         self._next = max(graph.next_id for graph in aligned)
 
     @property
@@ -65,28 +68,36 @@ class Instances:
             item.values[number] = Value(number, TensorType(from_numpy(array.dtype), array.shape))
         return number
 
+    def length(self, number: int, axis: int) -> int:
+        """Add a constant, an i64, that is the extent of an axis; `lengths` says which."""
+        made = self.constant(lambda item: np.asarray(item.type_of(number).shape[axis], np.int64))
+        self.lengths[made] = number, axis
+        return made
+
     def node(
         self,
         op: str,
         inputs: Sequence[int],
         attrs: Callable[[Instance], Mapping[str, AttrValue]] = lambda _: {},
         *,
-        makes: int | None = None,
+        makes: Sequence[int] = (),
         origin: tuple[str, ...] = (),
     ) -> Nodes:
-        """A node of one result for each instance, not folded where its operands are known.
+        """A node for each instance, not folded where its operands are known.
 
-        makes: the tensor that it makes; by default a new one.
+        makes: the tensors that it makes; by default a new one.
         """
-        number = self._number() if makes is None else makes
+        numbers = makes or (self._number(),)
         made = []
         for item in self.all:
             operands = tuple(item.values[one] for one in inputs)
             given = Attrs(attrs(item))
-            (kind,) = OPS[op].infer(tuple(value.type for value in operands), given)
-            name = item.values[number].name if number in item.values else ""
-            item.values[number] = Value(number, kind, name)
-            made.append(Node(OPS[op], operands, (item.values[number],), given, origin))
+            types = OPS[op].infer(tuple(value.type for value in operands), given)
+            for number, kind in zip(numbers, types, strict=True):
+                name = item.values[number].name if number in item.values else ""
+                item.values[number] = Value(number, kind, name)
+            results = tuple(item.values[number] for number in numbers)
+            made.append(Node(OPS[op], operands, results, given, origin))
         return tuple(made)
 
     def fresh(self, kind: TensorType) -> Value:

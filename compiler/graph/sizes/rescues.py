@@ -46,8 +46,9 @@ class _Writer:
 
     def finish(self, op: str, *inputs: int, **attrs: AttrValue) -> Sequence[Nodes]:
         """The last node, and all that were added."""
-        makes, origin = self.replaced[0].output.id, self.replaced[0].origin
-        self.made.append(self.instances.node(op, inputs, lambda _: attrs, makes=makes, origin=origin))
+        node = self.replaced[0]
+        makes = [value.id for value in node.outputs]
+        self.made.append(self.instances.node(op, inputs, lambda _: attrs, makes=makes, origin=node.origin))
         return self.made
 
 
@@ -118,19 +119,42 @@ def _mean(w: _Writer) -> Sequence[Nodes]:
     axes = node.attrs.integers("axes", tuple(range(2, source.type.rank)))
     keepdims = node.attrs.flag("keepdims", default=True)
 
-    def extent(axis: int, item: Instance) -> int:
-        return w.node_of(item).inputs[0].type.shape[axis]
-
     found = w.emit("ReduceSum", source.id, axes=axes, keepdims=keepdims)
-    counts = [w.emit("Cast", w.integers(partial(extent, axis)), to=kind) for axis in axes]
+    counts = [w.emit("Cast", w.instances.length(source.id, axis), to=kind) for axis in axes]
     for count in counts[:-1]:
         found = w.emit("Div", found, count)
     return w.finish("Div", found, counts[-1])
 
 
+_LENGTHS = 4
+"""The place of the operand that says how long sequences are."""
+
+
+def _recurrent(w: _Writer) -> Sequence[Nodes] | None:
+    """Sequences are as long as this run has steps, which other steps change nothing of."""
+    node = w.replaced[0]
+    given = node.attrs.integers("given")
+    if _LENGTHS in given:
+        return None
+    time = node.attrs.integer("layout")
+
+    def lengths(item: Instance) -> Array:
+        shape = w.node_of(item).inputs[0].type.shape
+        return np.full(shape[1 - time], shape[time], np.int32)
+
+    operands = dict(zip((0, 1, 2, *given), (value.id for value in node.inputs), strict=True))
+    operands[_LENGTHS] = w.instances.constant(lengths)
+    places = sorted(operands)
+    attrs = {**node.attrs, "given": tuple(place for place in places if place > 2)}
+    return w.finish(node.op.name, *(operands[place] for place in places), **attrs)
+
+
 _RESCUES: Mapping[str, Callable[[_Writer], Sequence[Nodes] | None]] = {
     "Concat": _concat,
+    "GRU": _recurrent,
     "GlobalAveragePool": _mean,
+    "LSTM": _recurrent,
+    "RNN": _recurrent,
     "ReduceMean": _mean,
     "Slice": _slice,
 }

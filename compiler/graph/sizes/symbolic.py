@@ -63,7 +63,9 @@ class _Symbolic:
 
     def _source(self, value: Value) -> None:
         self._measure(value.id, value.name or str(value))
-        if self.instances.is_constant(value.id):
+        if value.id in self.instances.lengths:
+            self._grown_length(value.id)
+        elif self.instances.is_constant(value.id):
             self._grown(value.id, value.name or str(value))
 
     def _measure(self, number: int, name: str) -> None:
@@ -93,13 +95,30 @@ class _Symbolic:
             more = sum(f * (n - m) for f, n, m in steps)
             array = whole.constants[number]
             known[number] = (array + more).astype(array.dtype) if more else array
-        if not any(growth):
-            return
-        largest = self.instances.largest
-        value, array = largest.values[number], arrays[0]
-        offset = array.astype(np.int64) - sum(f * n for f, n in zip(growth, largest.point, strict=True))
-        del largest.constants[number]
-        self._emit("Cast", [self._sum(self._constant(offset), growth)], to=value.type.dtype, makes=value)
+        if any(growth):
+            point = self.instances.largest.point
+            offset = arrays[0].astype(np.int64) - sum(f * n for f, n in zip(growth, point, strict=True))
+            self._compute(number, self._sum(self._constant(offset), growth))
+
+    def _grown_length(self, number: int) -> None:
+        """Let a constant that is the extent of an axis be computed."""
+        source, axis = self.instances.lengths[number]
+        for part, known in zip(self.instances.all[2:], self._known, strict=True):
+            known[number] = part.constants[number]
+        extent = self.extents.get(source, (None,) * (axis + 1))[axis]
+        if extent is not None:
+            self._compute(number, self._limit(extent))
+
+    def _compute(self, number: int, made: Value) -> None:
+        """Let a tensor that was a constant be what is computed."""
+        value = self.instances.largest.values[number]
+        del self.instances.largest.constants[number]
+        self._emit("Cast", [made], to=value.type.dtype, makes=value)
+
+    def _limit(self, extent: Extent) -> Value:
+        """How much of an axis a run has."""
+        total = self._sum(self._constant(extent.offset), extent.factors)
+        return total if extent.divisor == 1 else self._emit("Div", [total, self._constant(extent.divisor)])
 
     def _sum(self, offset: Value, factors: Point) -> Value:
         """An offset and so many times each symbol of the run."""
@@ -194,10 +213,7 @@ class _Symbolic:
         extent, length, after = self._extent(value, axis), value.type.shape[axis], value.type.rank - axis - 1
         key = (extent, length)
         if key not in self._masks:
-            limit = self._sum(self._constant(extent.offset), extent.factors)
-            if extent.divisor > 1:
-                limit = self._emit("Div", [limit, self._constant(extent.divisor)])
-            self._masks[key] = self._emit("Less", [self._constant(np.arange(length)), limit])
+            self._masks[key] = self._emit("Less", [self._constant(np.arange(length)), self._limit(extent)])
         if after == 0:
             return self._masks[key]
         if (key, after) not in self._masks:

@@ -1,0 +1,70 @@
+"""Models with free dimensions, compiled once and run at many sizes; oracle: onnxruntime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+import compiler
+from compiler import CompileOptions, SizeRange
+from tests.support.command import Result
+from tests.support.sized_models import SIZED, attention, feeds, model, node
+
+Tk = Callable[..., Result]
+SIZES = {
+    "attention": [{"B": b, "S": n} for b, n in ((1, 3), (2, 64), (1, 17), (3, 1), (2, 33))],
+    "windows": [{"N": n, "H": h, "W": w} for n, h, w in ((1, 6, 9), (2, 31, 33), (1, 40, 7), (1, 12, 12))],
+    "cache": [{"past": p, "steps": n} for p, n in ((0, 4), (4, 1), (5, 1), (40, 24))],
+}
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_as_onnxruntime(name: str, tmp_path: Path) -> None:
+    proto, library = SIZED[name](), tmp_path / "m.so"
+    onnx.save(proto, tmp_path / "m.onnx")
+    ranges = {symbol: SizeRange(0 if symbol == "past" else 1, 64) for symbol in SIZES[name][0]}
+    dims = {symbol: item for symbol, item in ranges.items() if symbol not in "NB"}
+    compiler.compile_model(tmp_path / "m.onnx", CompileOptions(output=library, target="cpu", dims=dims))
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    with compiler.load(library) as loaded:
+        for threads in (1, 2):
+            with loaded.context(threads) as context:
+                for sizes in SIZES[name]:
+                    given = feeds(proto, sizes)
+                    got = context.run(given)
+                    for item, expected in zip(session.get_outputs(), session.run(None, given), strict=True):
+                        np.testing.assert_allclose(got[item.name], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_size_out_of_range(tk: Tk, tmp_path: Path) -> None:
+    proto = model([node("Softmax", ["x"], ["y"])], {"x": ("B", "tokens")}, ("y",))
+    onnx.save(proto, tmp_path / "m.onnx")
+    done = tk("compile", "m.onnx", "--shape", "x=1,2..8")
+    assert done.code == 0, done.err
+    with compiler.load(tmp_path / "m.so") as loaded:
+        for count in (1, 9):
+            with pytest.raises(compiler.BadInputError, match=r"tokens.* 2 to 8"):
+                loaded.run({"x": np.zeros((1, count), np.float32)})
+
+
+def test_what_leads_nowhere_is_not_computed(tmp_path: Path) -> None:
+    """Kernels end with what a run has: their source says so."""
+    onnx.save(attention(batch=1), tmp_path / "m.onnx")
+    options = CompileOptions(output=tmp_path / "source", target="cpu", emit="source")
+    compiler.compile_model(tmp_path / "m.onnx", options)
+    texts = [item.read_text() for item in (tmp_path / "source").glob("k*.cpp")]
+    limited = [text for text in texts if "tk_symbols" in text]
+    assert len(limited) >= len(texts) - 4, "all but the masks and what sums over all tokens"
+
+
+@pytest.mark.parametrize("text", ["x=1,8..2", "x=1,2..", "x=1,0..0"])
+def test_ranges_that_are_none(text: str, tk: Tk, tmp_path: Path) -> None:
+    onnx.save(model([node("Relu", ["x"], ["y"])], {"x": (1, "N")}, ("y",)), tmp_path / "m.onnx")
+    done = tk("compile", "m.onnx", "--shape", text)
+    assert done.code == 2
+    assert "cannot read the value of `x`" in done.err

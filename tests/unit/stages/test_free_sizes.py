@@ -1,0 +1,132 @@
+"""Models with free dimensions at many sizes: their one graph, interpreted, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from onnx import helper
+
+from compiler import BadInputError, CompileOptions, OpenDimensionsError, SizeRange, UsageError
+from compiler.graph.interpret import evaluate
+from compiler.graph.ir import Graph
+from compiler.stages.free_sizes import import_for_job
+from compiler.stages.job import CompileJob
+from tests.support.sized_models import SIZED, feeds, model, node, some
+
+SIZES = {
+    "attention": [{"B": 1, "S": n} for n in (1, 2, 7, 40)],
+    "windows": [{"N": 1, "H": h, "W": w} for h, w in ((6, 9), (13, 13), (30, 7))],
+    "cache": [{"past": p, "steps": n} for p, n in ((1, 1), (5, 1), (9, 3), (20, 17))],
+    "running sum, and the largest": [{"B": 1, "S": n} for n in (3, 4, 40)],
+    "backwards": [{"B": 1, "S": n} for n in (1, 2, 40)],
+    "products over what is free": [{"rows": n} for n in (1, 5, 40)],
+    "recurrent": [{"T": n} for n in (1, 5, 16)],
+}
+LARGEST = {"recurrent": 16}
+
+
+def imported(proto: onnx.ModelProto, tmp_path: Path, **options: object) -> Graph:
+    onnx.save(proto, tmp_path / "m.onnx")
+    given = CompileOptions(output=tmp_path / "m.so", target="cpu", **options)  # type: ignore[arg-type]
+    return import_for_job(CompileJob.of(tmp_path / "m.onnx", given))
+
+
+@pytest.mark.parametrize("name", SIZED)
+def test_one_graph_computes_what_onnxruntime_does_at_every_size(name: str, tmp_path: Path) -> None:
+    proto = SIZED[name]()
+    graph = imported(
+        proto, tmp_path, dims=dict.fromkeys(_symbols(proto) - {"B", "N"}, SizeRange(1, LARGEST.get(name, 48)))
+    )
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for sizes in SIZES[name]:
+        given = feeds(proto, sizes)
+        expected = dict(zip(graph.output_names, session.run(None, given), strict=True))
+        for beyond in (np.nan, 1e6):
+            got = evaluate(graph, given, beyond=beyond)
+            for output, array in expected.items():
+                np.testing.assert_allclose(got[output], array, rtol=1e-4, atol=1e-5, err_msg=f"{sizes}")
+
+
+def _symbols(proto: onnx.ModelProto) -> set[str]:
+    shapes = (item.type.tensor_type.shape for item in proto.graph.input)
+    return {dim.dim_param for shape in shapes for dim in shape.dim if dim.dim_param}
+
+
+def test_the_largest_sizes_are_those_that_the_model_takes(tmp_path: Path) -> None:
+    proto = SIZED["attention"]()
+    (positions,) = [item for item in proto.graph.initializer if item.name == "positions"]
+    positions.CopyFrom(onnx.numpy_helper.from_array(some(1, 77, 32), "positions"))
+    graph = imported(proto, tmp_path)
+    assert [(item.name, item.minimum, item.maximum) for item in graph.symbols] == [("S", 1, 77)]
+    assert graph.batch is not None
+    assert graph.batch.name == "B"
+
+
+def test_the_least_sizes_are_those_that_the_model_takes(tmp_path: Path) -> None:
+    graph = imported(SIZED["running sum, and the largest"](), tmp_path)
+    assert [(item.name, item.minimum) for item in graph.symbols] == [("S", 3)]
+    graph = imported(SIZED["windows"](), tmp_path)
+    assert [(item.name, item.minimum) for item in graph.symbols] == [("H", 2), ("W", 2)]
+
+
+def test_extents_that_are_sums_by_name(tmp_path: Path) -> None:
+    """As exporters write them, and what is added may be nothing."""
+    proto = model(
+        [node("Concat", ["past", "new"], ["all"], axis=0), node("Add", ["all", "mask_bias"], ["y"])],
+        {"past": ("past_length", 3), "new": (1, 3), "mask_bias": ("past_length + 1", 3)},
+        ("y",),
+    )
+    graph = imported(proto, tmp_path)
+    assert [(item.name, item.minimum) for item in graph.symbols] == [("past_length", 0)]
+    for length in (1, 6):
+        past, new, bias = some(length, 3), some(1, 3), some(length + 1, 3)
+        got = evaluate(graph, {"past": past, "new": new, "mask_bias": bias}, beyond=np.nan)
+        np.testing.assert_allclose(got["y"], np.concatenate([past, new]) + bias, rtol=1e-6)
+
+
+REFUSED = {
+    "depends on the size": (
+        model(
+            [node("Resize", ["x", "", "", "s"], ["y"], mode="linear")],
+            {"x": (1, 3, "H")},
+            ("y",),
+            s=np.array([1, 3, 50]),
+        ),
+        "computes something else at another size",
+    ),
+    "no rank": (
+        helper.make_model(
+            helper.make_graph(
+                [node("Relu", ["x"], ["y"])],
+                "g",
+                [helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, None)],
+                [helper.make_empty_tensor_value_info("y")],
+            ),
+            opset_imports=[helper.make_opsetid("", 17)],
+        ),
+        "a shape that the model does not say",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_stay_free(name: str, tmp_path: Path) -> None:
+    proto, why = REFUSED[name]
+    with pytest.raises(OpenDimensionsError) as caught:
+        imported(proto, tmp_path)
+    assert why in caught.value.why
+
+
+def test_a_range_for_a_fixed_dimension(tmp_path: Path) -> None:
+    proto = model([node("Relu", ["x"], ["y"])], {"x": (1, 8)}, ("y",))
+    with pytest.raises(UsageError, match="a range for dimensions that the model fixes"):
+        imported(proto, tmp_path, shapes={"x": (1, SizeRange(1, 8))})
+
+
+def test_a_range_beyond_what_the_model_takes(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match="not valid"):
+        imported(SIZED["attention"](), tmp_path, dims={"S": SizeRange(1, 600)})
