@@ -306,10 +306,10 @@ def read_dims(text: str) -> tuple[int, ...]:
 
 def read_extents(text: str) -> tuple[int | compiler.SizeRange, ...]:
     """Read `1,3,64..512,64..512`; raises ValueError unless all are whole numbers, or two of them in order."""
-    return tuple(read_extent(part) for part in text.split(","))
+    return tuple(read_extent_range(part) for part in text.split(","))
 
 
-def read_extent(text: str) -> int | compiler.SizeRange:
+def read_extent_range(text: str) -> int | compiler.SizeRange:
     """Read `64` or `1..512`; raises ValueError for what is neither."""
     least, dots, most = text.partition("..")
     if not dots:
@@ -322,7 +322,7 @@ def read_extent(text: str) -> int | compiler.SizeRange:
 
 def read_dim_range(text: str) -> int | compiler.SizeRange:
     """Read the value of one dimension, or its range; raises ValueError for what is neither."""
-    return read_extent(text) if ".." in text else read_dim(text)
+    return read_extent_range(text) if ".." in text else read_dim(text)
 
 
 def read_dim(text: str) -> int:

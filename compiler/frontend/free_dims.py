@@ -16,7 +16,7 @@ _TERM = re.compile(r"\s*([A-Za-z_][\w./]*|\d+)\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Sum:
+class SymbolSum:
     """An extent: a number and some symbols."""
 
     symbols: tuple[str, ...]
@@ -33,7 +33,7 @@ class FreeDims:
 
     symbols: Mapping[str, Range | None]
     batch: str
-    inputs: tuple[tuple[OpenInput, tuple[int | Sum, ...]], ...]
+    inputs: tuple[tuple[OpenInput, tuple[int | SymbolSum, ...]], ...]
 
     def options(self, values: Mapping[str, int]) -> tuple[dict[str, tuple[int, ...]], dict[str, int]]:
         """`--shape` and `--dim` for these values of the symbols."""
@@ -51,8 +51,8 @@ class FreeDims:
 
     def is_term(self, symbol: str) -> bool:
         """Whether extents are the sum of this symbol and more."""
-        sums = (item for _, extents in self.inputs for item in extents if isinstance(item, Sum))
-        return any(symbol in item.symbols and item != Sum((symbol,)) for item in sums)
+        sums = (item for _, extents in self.inputs for item in extents if isinstance(item, SymbolSum))
+        return any(symbol in item.symbols and item != SymbolSum((symbol,)) for item in sums)
 
 
 def free_dims(
@@ -68,50 +68,50 @@ def free_dims(
     ranges: dict[str, Range | None] = {}
     rows = []
     for one in inputs:
-        extents: list[int | Sum] = []
+        extents: list[int | SymbolSum] = []
         given = shapes.get(one.name)
         for axis, item in enumerate(one.declared or given or ()):
             asked = given[axis] if given is not None and axis < len(given) else None
             found = _extent(one.name, axis, item if one.declared else "", asked, names)
             extents.append(found)
-            for symbol in found.symbols if isinstance(found, Sum) else ():
-                alone = found == Sum((symbol,))
+            for symbol in found.symbols if isinstance(found, SymbolSum) else ():
+                alone = found == SymbolSum((symbol,))
                 wanted = (asked if alone else None) or dims.get(symbol)
                 ranges[symbol] = (wanted if isinstance(wanted, tuple) else None) or ranges.get(symbol)
         rows.append((one, tuple(extents)))
     return FreeDims(ranges, _batch(inputs, rows), tuple(rows))
 
 
-def _extent(name: str, axis: int, item: object, asked: Given | None, names: set[str]) -> int | Sum:
+def _extent(name: str, axis: int, item: object, asked: Given | None, names: set[str]) -> int | SymbolSum:
     if isinstance(asked, int):
         return asked
     if isinstance(item, int):
         return item
-    return _sum(str(item), names) if item else Sum((f"{name}[{axis}]",))
+    return _sum(str(item), names) if item else SymbolSum((f"{name}[{axis}]",))
 
 
-def _sum(text: str, names: set[str]) -> Sum:
+def _sum(text: str, names: set[str]) -> SymbolSum:
     """A name as exporters write it: that of a symbol, or `past + 1` of others."""
     terms = [found.group(1) for part in text.split("+") if (found := _TERM.fullmatch(part))]
     if len(terms) < 2 or len(terms) != text.count("+") + 1:
-        return Sum((text,))
+        return SymbolSum((text,))
     symbols = tuple(item for item in terms if not item.isdigit())
     if not all(item in names for item in symbols):
-        return Sum((text,))
-    return Sum(symbols, sum(int(item) for item in terms if item.isdigit()))
+        return SymbolSum((text,))
+    return SymbolSum(symbols, sum(int(item) for item in terms if item.isdigit()))
 
 
-def _batch(inputs: Sequence[OpenInput], rows: Sequence[tuple[OpenInput, tuple[int | Sum, ...]]]) -> str:
+def _batch(inputs: Sequence[OpenInput], rows: Sequence[tuple[OpenInput, tuple[int | SymbolSum, ...]]]) -> str:
     """The symbol that is the first dimension of all open inputs, and no other one."""
     firsts = {extents[0] if extents else None for _, extents in rows}
     others = {item for _, extents in rows for item in extents[1:]}
     first = next(iter(firsts))
-    if len(firsts) != 1 or not isinstance(first, Sum) or len(first.symbols) != 1 or first.number:
+    if len(firsts) != 1 or not isinstance(first, SymbolSum) or len(first.symbols) != 1 or first.number:
         return ""
     named = batch_name(inputs) is not None or bool(inputs[0].declared and inputs[0].declared[0])
-    uses = {symbol for item in others if isinstance(item, Sum) for symbol in item.symbols}
+    uses = {symbol for item in others if isinstance(item, SymbolSum) for symbol in item.symbols}
     return first.symbols[0] if first.symbols[0] not in uses and (named or len(inputs) == 1) else ""
 
 
-def _value(item: Sum, values: Mapping[str, int]) -> int:
+def _value(item: SymbolSum, values: Mapping[str, int]) -> int:
     return item.number + sum(values[symbol] for symbol in item.symbols)

@@ -17,8 +17,8 @@ from compiler.frontend.open_dims import OpenDimensionsError
 from compiler.frontend.tensors import LIMIT_BYTES
 from compiler.graph.ir import Batch, Graph, Symbol
 from compiler.graph.rewrites import canonical
+from compiler.graph.rewrites.sizes import FixedSizeError, Point, for_all_sizes
 from compiler.graph.samples import NotSeparateError, check_samples
-from compiler.graph.sizes import FixedSizeError, Point, for_all_sizes
 from compiler.reports import SizeRange
 from compiler.stages.job import CompileJob
 

@@ -45,6 +45,7 @@ EXCEPTIONS: dict[str, str] = {
     "AsyncCopy": "the verifier compares the types of its sides, and pairs groups",
     "AsyncCommit": "the verifier pairs groups",
     "AsyncWait": "the verifier pairs groups",
+    "Dim": "two passes make it, one for samples and one for sizes, and it is written in a way of its own",
     "Evaluate": "a call is written as a statement without its keyword",
     "Shuffle": "two passes make it: vectors of neighbouring strides, transposes in registers",
 }

@@ -19,11 +19,18 @@ from compiler.graph.ir import Extent, Graph, Node, Symbol, Value
 from compiler.graph.ops import OPS
 from compiler.graph.rewrites.drop_dead import drop_dead
 from compiler.graph.rewrites.fold_constants import fold_constants
-from compiler.graph.sizes.fits import Point, fit_constant, fit_extent
-from compiler.graph.sizes.inferred import Inferred
-from compiler.graph.sizes.instances import FixedSizeError, Instance, Instances, Nodes
-from compiler.graph.sizes.rescues import rescued
-from compiler.graph.sizes.restriction import Filled, Operand, Restriction, Trial, fill_value, restriction
+from compiler.graph.rewrites.sizes.fits import Point, fit_constant, fit_extent
+from compiler.graph.rewrites.sizes.inferred import Inferred
+from compiler.graph.rewrites.sizes.instances import FixedSizeError, Instance, Instances, Nodes
+from compiler.graph.rewrites.sizes.rescues import rescued
+from compiler.graph.rewrites.sizes.restriction import (
+    Filled,
+    Operand,
+    Restriction,
+    Trial,
+    fill_value,
+    restriction,
+)
 
 
 def for_all_sizes(graphs: Sequence[Graph], points: Sequence[Point], symbols: Sequence[Symbol]) -> Graph:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from compiler.graph.ir import Extent, Shape
 from compiler.graph.op import InvalidError
-from compiler.graph.sizes.instances import Instance, Instances
+from compiler.graph.rewrites.sizes.instances import Instance, Instances
 
 _DIVISORS = (2, 4, 8, 16, 32, 64, 3, 5, 6, 7)
 _SIZES = 2 * max(_DIVISORS)

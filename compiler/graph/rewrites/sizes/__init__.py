@@ -6,8 +6,8 @@ operators keep what has no meaning away from what has, and which operands have t
 `rescues.py` has other operators for those that take a size for granted.
 """
 
-from compiler.graph.sizes.fits import Point
-from compiler.graph.sizes.instances import FixedSizeError
-from compiler.graph.sizes.symbolic import for_all_sizes
+from compiler.graph.rewrites.sizes.fits import Point
+from compiler.graph.rewrites.sizes.instances import FixedSizeError
+from compiler.graph.rewrites.sizes.symbolic import for_all_sizes
 
 __all__ = ["FixedSizeError", "Point", "for_all_sizes"]

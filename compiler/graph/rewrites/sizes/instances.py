@@ -11,7 +11,7 @@ from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, from_numpy
 from compiler.graph.ir import Graph, Node, TensorType, Value
 from compiler.graph.ops import OPS
-from compiler.graph.sizes.fits import Point
+from compiler.graph.rewrites.sizes.fits import Point
 
 Nodes = tuple[Node, ...]
 """The same node in all instances."""

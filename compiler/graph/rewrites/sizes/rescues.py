@@ -13,7 +13,7 @@ import numpy as np
 from compiler.graph.attrs import AttrValue
 from compiler.graph.dtypes import Array
 from compiler.graph.ir import Node
-from compiler.graph.sizes.instances import Instance, Instances, Nodes
+from compiler.graph.rewrites.sizes.instances import Instance, Instances, Nodes
 
 
 class _Writer:
