@@ -43,7 +43,7 @@ def inline_injective(schedule: Schedule, *, repeat: bool) -> None:
 
 def _copied(site: Site, readers: Sequence[Site]) -> int:
     """Operations that inlining a block adds to its readers beyond those that it takes away."""
-    parts = (item for reader in readers for item in reader.body.walk())
+    parts = (item for reader in readers for item in reader.block.body.walk())
     loads = sum(isinstance(item, Load) and item.buffer.name == site.target for item in parts)
     return (loads - 1) * _operations(site.body.value)
 

@@ -1,0 +1,103 @@
+"""Whether what a library made of a graph is right: within the tolerance of `tk verify` of what the oracles made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from compiler.verify.compare import compare
+from compiler.verify.report import Comparison
+from compiler.verify.tolerance import reduction_length, tolerance_for
+from tests.fuzz.graphs import FuzzGraph
+from tests.fuzz.grow import Array
+from tests.fuzz.oracle import Expected, Oracle, Outputs, by_nodes, moved
+from tests.fuzz.outcome import Outcome, State
+
+_DRAWS = 12
+_MARGIN = 8.0
+"""How much farther than rounding moves an output a right result may be."""
+
+
+def judge(graph: FuzzGraph, expected: Expected, made: Sequence[Outputs]) -> Outcome:
+    """Compare all outputs of all runs with all oracles."""
+    doubts = ""
+    for run, feeds in enumerate(graph.feeds):
+        length = reduction_length(graph.proto, {name: array.shape for name, array in feeds.items()})
+        by_oracle = {oracle: runs[run] for oracle, runs in expected.made.items()}
+        for item in graph.proto.graph.output:
+            state, why = _of_output(graph, run, item.name, made[run][item.name], by_oracle, length)
+            if state is State.WRONG and _by_nodes_too(graph, run, item.name, made[run][item.name], expected, length):
+                state, why = State.UNDECIDED, f"output {item.name}: oracles disagree; like ours: by_nodes"
+            if state is State.WRONG:
+                return Outcome(graph.seed, state, f"run {run}, output {item.name}: {why}")
+            doubts = doubts or why
+    return Outcome(graph.seed, State.UNDECIDED if doubts else State.PASSED, doubts)
+
+
+def _by_nodes_too(graph: FuzzGraph, run: int, name: str, got: Array, expected: Expected, length: int) -> bool:
+    """Whether ours is what comes out where each node is run by itself, by onnxruntime where it can."""
+    if by_nodes in expected.made:
+        return False
+    made = by_nodes(graph.proto, [graph.feeds[run]])
+    return not isinstance(made, str) and _compared(name, got, made[0][name], length).passed
+
+
+def _of_output(
+    graph: FuzzGraph, run: int, name: str, got: Array, by_oracle: Mapping[Oracle, Outputs], length: int
+) -> tuple[State, str]:
+    """Passed, wrong or undecided, and why."""
+    found = {oracle: _compared(name, got, made[name], length) for oracle, made in by_oracle.items()}
+    if all(one.passed for one in found.values()):
+        return State.PASSED, ""
+    first, *others = by_oracle.values()
+    if any(not _compared(name, other[name], first[name], length).passed for other in others):
+        right = [oracle.__name__ for oracle, one in found.items() if one.passed]
+        return State.UNDECIDED, f"output {name}: oracles disagree; like ours: {', '.join(right) or 'none'}"
+    if any(one.passed for one in found.values()):
+        return State.PASSED, ""
+    oracle = next(iter(by_oracle))
+    worst = found[oracle]
+    if _is_rounding(graph, run, name, got, oracle, by_oracle[oracle][name], worst):
+        return State.UNDECIDED, f"output {name}: rounding of intermediates moves it as far"
+    return State.WRONG, worst.problem or (
+        f"differs from {oracle.__name__} by {worst.needed:.2g} of its scale at {list(worst.where)}: {worst.actual:.7g}, "
+        f"expected {worst.expected:.7g}; tolerance {worst.tolerance:.2g} ({worst.dtype}{list(worst.shape)})"
+    )
+
+
+def _compared(name: str, got: Array, want: Array, length: int) -> Comparison:
+    return compare(name, got, want, tolerance_for(want.dtype, length))
+
+
+def _is_rounding(
+    graph: FuzzGraph, run: int, name: str, got: Array, oracle: Oracle, want: Array, worst: Comparison
+) -> bool:
+    """Whether rounding errors in intermediates move an output as far as it is off, in as many places."""
+    if worst.problem:
+        return False
+    off = _distance(got, want)
+    farthest, places = 0.0, 0
+    for seed in range(_DRAWS):
+        proto = moved(graph.proto, graph.feeds[run], seed)
+        # A model that no oracle runs as a whole is run node by node.
+        made = oracle(proto, [graph.feeds[run]]) if proto is not None else "no types"
+        if isinstance(made, str):
+            made = by_nodes(proto, [graph.feeds[run]]) if proto is not None else made
+        if isinstance(made, str):
+            return False
+        distance = _distance(made[0][name], want)
+        farthest = max(farthest, float(distance.max(initial=0.0)))
+        places = max(places, int((distance > worst.tolerance * worst.scale).sum()))
+    wrong = int((off > worst.tolerance * worst.scale).sum())
+    return float(off.max(initial=0.0)) <= _MARGIN * farthest and wrong <= _MARGIN * max(places, 1)
+
+
+def _distance(a: Array, b: Array) -> Array:
+    """Absolute differences; infinite where only one is a number."""
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        distance = np.asarray(np.abs(x - y))
+    distance[(x == y) | (np.isnan(x) & np.isnan(y))] = 0.0
+    distance[np.isnan(distance)] = np.inf
+    return distance

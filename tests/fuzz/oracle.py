@@ -1,0 +1,163 @@
+"""What a graph's outputs should be: by onnxruntime, by ONNX's reference evaluator, and how far rounding may move them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+from tests.fuzz.graphs import FuzzGraph
+from tests.fuzz.grow import BF16, F16, F32, F64, Array, code
+
+Outputs = dict[str, Array]
+Oracle = Callable[[onnx.ModelProto, Sequence[Mapping[str, Array]]], "list[Outputs] | str"]
+_NOISY = {F32: 2.0**-23, F64: 2.0**-52, F16: 2.0**-10, BF16: 2.0**-7}
+"""How much each intermediate of a type is moved: two units of roundoff, up or down."""
+
+
+def by_onnxruntime(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -> list[Outputs] | str:
+    """Outputs of each run, or why there are none."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        session = onnxruntime.InferenceSession(
+            proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        names = [item.name for item in session.get_outputs()]
+        return [dict(zip(names, session.run(names, dict(one)), strict=True)) for one in feeds]
+    except Exception as error:  # noqa: BLE001 - it has no common class for what it lacks
+        return f"onnxruntime: {_line(error)}"
+
+
+_WRONG = {
+    "Loop": "stacks results whose first extent is 1 without that axis",
+    "GlobalMaxPool": "leaves axes over beyond two of space",
+}
+"""Operators that ONNX's evaluator does not do as the standard says; alone, with onnxruntime, they have an oracle."""
+
+
+def by_reference(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -> list[Outputs] | str:
+    """The same by ONNX's own evaluator."""
+    if wrong := _WRONG.keys() & {node.op_type for node in proto.graph.node}:
+        return "; ".join(f"reference: {name} {_WRONG[name]}" for name in sorted(wrong))
+    try:
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            evaluator = ReferenceEvaluator(proto)
+            made = [evaluator.run(None, dict(one)) for one in feeds]
+    except Exception as error:  # noqa: BLE001 - numpy's, mostly
+        return f"reference: {type(error).__name__}: {_line(error)}"
+    return [{name: np.asarray(one) for name, one in zip(evaluator.output_names, run, strict=True)} for run in made]
+
+
+def by_nodes(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -> list[Outputs] | str:
+    """The same node by node: each by onnxruntime where it has the operator in these types, else by the evaluator."""
+    runs = []
+    for one in feeds:
+        known = {item.name: numpy_helper.to_array(item) for item in proto.graph.initializer} | dict(one)
+        for node in proto.graph.node:
+            made = _of_node(proto, node, known)
+            if isinstance(made, str):
+                return f"{node.op_type}: {made}"
+            known |= made
+        runs.append({item.name: known[item.name] for item in proto.graph.output})
+    return runs
+
+
+def _of_node(proto: onnx.ModelProto, node: onnx.NodeProto, known: Mapping[str, Array]) -> Outputs | str:
+    names = [name for name in dict.fromkeys((*node.input, *_captured(node))) if name in known]
+    inputs = [helper.make_tensor_value_info(name, code(known[name].dtype), known[name].shape) for name in names]
+    outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
+    graph = helper.make_graph([node], "node", inputs, outputs)
+    single = helper.make_model(graph, opset_imports=proto.opset_import, ir_version=proto.ir_version)
+    given = [{name: known[name] for name in names}]
+    reasons = []
+    for oracle in (by_onnxruntime, by_reference):
+        made = oracle(single, given)
+        if not isinstance(made, str):
+            return made[0]
+        reasons.append(made)
+    return "; ".join(reasons)
+
+
+def _captured(node: onnx.NodeProto) -> list[str]:
+    """Names that subgraphs read."""
+    graphs = [item.g for item in node.attribute if item.HasField("g")]
+    return [name for graph in graphs for inner in graph.node for name in inner.input]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What each oracle that can run a graph makes of it, in each run."""
+
+    made: Mapping[Oracle, Sequence[Outputs]]
+
+
+def expected_of(graph: FuzzGraph) -> Expected | str:
+    """What oracles say of a graph; without any, why."""
+    asked = {oracle: oracle(graph.proto, graph.feeds) for oracle in (by_onnxruntime, by_reference)}
+    made = {oracle: one for oracle, one in asked.items() if not isinstance(one, str)}
+    if made:
+        return Expected(made)
+    by_parts = by_nodes(graph.proto, graph.feeds)
+    return f"no oracle: {by_parts}" if isinstance(by_parts, str) else Expected({by_nodes: by_parts})
+
+
+def moved(proto: onnx.ModelProto, feeds: Mapping[str, Array], seed: int) -> onnx.ModelProto | None:
+    """The model with every float between nodes moved by about a rounding error; None where types are not known."""
+    try:
+        typed = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph
+    except Exception:  # noqa: BLE001 - whatever onnx says of a model
+        return None
+    rng = np.random.default_rng([seed, 0x6E])
+    outputs = {one.name for one in proto.graph.output}
+    kinds = {
+        one.name: np.dtype(helper.tensor_dtype_to_np_dtype(one.type.tensor_type.elem_type))
+        for one in (*typed.value_info, *typed.output, *typed.input)
+        if one.type.tensor_type.elem_type
+    }
+    shapes = {
+        one.name: tuple(dim.dim_value for dim in one.type.tensor_type.shape.dim)
+        for one in (*typed.value_info, *typed.output)
+    }
+    made = onnx.ModelProto()
+    made.CopyFrom(proto)
+    del made.graph.node[:]
+    names: dict[str, str] = {}
+
+    def move(name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        signs = rng.choice((-1.0, 0.0, 1.0), shape)
+        factor = f"{name}_by"
+        made.graph.initializer.append(numpy_helper.from_array((1 + signs * _NOISY[kind]).astype(kind), factor))
+        names[name] = f"{name}_moved"
+        made.graph.node.append(helper.make_node("Mul", [name, factor], [names[name]]))
+
+    for name, array in feeds.items():
+        if array.dtype in _NOISY:
+            move(name, array.dtype, array.shape)
+    for node in proto.graph.node:
+        copy = made.graph.node.add()
+        copy.CopyFrom(node)
+        copy.input[:] = [names.get(name, name) for name in node.input]
+        for name in node.output:
+            if kinds.get(name) in _NOISY and name not in outputs:
+                # A batch that is open counts 0 in shapes: one factor for all samples.
+                move(name, kinds[name], tuple(n or 1 for n in shapes.get(name, ())) if _static(feeds, shapes, name) else ())
+    return made
+
+
+def _static(feeds: Mapping[str, Array], shapes: Mapping[str, tuple[int, ...]], name: str) -> bool:
+    return name in shapes and 0 not in shapes[name]
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
