@@ -54,6 +54,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="end after so long; default: 60 where no --graphs are given")
     parser.add_argument("--graphs", type=int, help="end after so many")
     parser.add_argument("--first", type=int, default=0, help="seed of the first graph")
+    parser.add_argument(
+        "--each", type=int, default=TOGETHER, help=f"of {TOGETHER} graphs with the same types; fewer: more types"
+    )
     parser.add_argument("--seed", type=int, help="run this one graph again")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes; default: one a processor")
     parser.add_argument("--sanitize", action="store_true", help="with the address and undefined-behaviour sanitizers")
@@ -85,12 +88,12 @@ def _many(options: argparse.Namespace, how: How) -> list[Outcome]:
     """Outcomes of seeds from the first one on, block by block, until time or count is reached."""
     seconds = options.seconds or (None if options.graphs else 60.0)
     count = options.graphs or 10**9
-    parts = (compiler.package_digest(ROOT / "compiler"), compiler.package_digest(ROOT / "tests" / "fuzz"), *how.flags)
+    parts = (compiler.package_digest(), compiler.package_digest(ROOT / "tests" / "fuzz"), *how.flags)
     kept = Outcomes(FOLDER / "outcomes.jsonl", content_key("fuzz", *parts))
     known = {} if options.again else kept.read()
     export({"TK_JOBS": "1"})  # of each process
     found: list[Outcome] = []
-    for outcome in of_blocks(blocks(options.first, count), known, options.jobs, how, seconds):
+    for outcome in of_blocks(blocks(options.first, count, options.each), known, options.jobs, how, seconds):
         found.append(outcome)
         if outcome.seed not in known or options.again:
             kept.add(outcome)

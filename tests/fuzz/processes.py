@@ -19,13 +19,13 @@ _GRAPH_SECONDS = 60.0
 _MEMORY = 8 << 30
 
 
-def blocks(first: int, count: int) -> Iterator[list[int]]:
-    """Seeds by profile."""
-    end = first + count
-    while first < end:
-        last = min(end, (first // TOGETHER + 1) * TOGETHER)
-        yield list(range(first, last))
-        first = last
+def blocks(first: int, count: int, each: int) -> Iterator[list[int]]:
+    """Seeds by profile, at most `each` of one."""
+    while count > 0:
+        last = (first // TOGETHER + 1) * TOGETHER
+        seeds = list(range(first, last))[: min(each, count)]
+        yield seeds
+        first, count = last, count - len(seeds)
 
 
 def of_blocks(
