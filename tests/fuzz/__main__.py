@@ -45,24 +45,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for outcome in faults:
         _say([_line(outcome)])
         if options.shrink:
-            _say(f"    {text}" for text in shrink(graph_of(outcome.seed), outcome, FOLDER / f"seed-{outcome.seed}"))
+            _say(
+                f"    {text}"
+                for text in shrink(graph_of(outcome.seed), outcome, FOLDER / f"seed-{outcome.seed}")
+            )
     return 1 if faults else 0
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="just fuzz", description="random graphs, compiled and compared with oracles")
-    parser.add_argument("--seconds", type=float, help="end after so long; default: 60 where no --graphs are given")
+    parser = argparse.ArgumentParser(
+        prog="just fuzz", description="random graphs, compiled and compared with oracles"
+    )
+    parser.add_argument(
+        "--seconds", type=float, help="end after so long; default: 60 where no --graphs are given"
+    )
     parser.add_argument("--graphs", type=int, help="end after so many")
     parser.add_argument("--first", type=int, default=0, help="seed of the first graph")
     parser.add_argument(
-        "--each", type=int, default=TOGETHER, help=f"of {TOGETHER} graphs with the same types; fewer: more types"
+        "--each",
+        type=int,
+        default=TOGETHER,
+        help=f"of {TOGETHER} graphs with the same types; fewer: more types",
     )
     parser.add_argument("--seed", type=int, help="run this one graph again")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="processes; default: one a processor")
-    parser.add_argument("--sanitize", action="store_true", help="with the address and undefined-behaviour sanitizers")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count(), help="processes; default: one a processor"
+    )
+    parser.add_argument(
+        "--sanitize", action="store_true", help="with the address and undefined-behaviour sanitizers"
+    )
     parser.add_argument("--stop", action="store_true", help="end with the first fault")
     parser.add_argument("--again", action="store_true", help="run what has an outcome, too")
-    parser.add_argument("--no-shrink", dest="shrink", action="store_false", help="only say which graphs are wrong")
+    parser.add_argument(
+        "--no-shrink", dest="shrink", action="store_false", help="only say which graphs are wrong"
+    )
     return parser.parse_args(arguments)
 
 
@@ -76,7 +92,9 @@ def _again_with_sanitizers(arguments: Sequence[str] | None) -> int:
     """The same in a process that has the sanitizers' runtime from its beginning."""
     library = run(["g++", "-print-file-name=libasan.so"]).stdout.strip()
     # Python frees little at its end, and onnxruntime's exceptions are no business of ours.
-    env = child_environment(LD_PRELOAD=library, ASAN_OPTIONS="detect_leaks=0", UBSAN_OPTIONS="print_stacktrace=1")
+    env = child_environment(
+        LD_PRELOAD=library, ASAN_OPTIONS="detect_leaks=0", UBSAN_OPTIONS="print_stacktrace=1"
+    )
     words = list(sys.argv[1:] if arguments is None else arguments)
     os.execve(sys.executable, [sys.executable, "-W", "ignore", "-m", "tests.fuzz", *words], env)
 

@@ -43,6 +43,7 @@ class How:
 PLAIN = How(("-O1",))
 SANITIZED = How(("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-g1"))
 
+
 @dataclass(frozen=True)
 class _Ready:
     graph: FuzzGraph

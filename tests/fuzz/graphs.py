@@ -10,7 +10,14 @@ import numpy as np
 import onnx
 from onnx import helper, numpy_helper
 
-from tests.fuzz import steps_composed, steps_elementwise, steps_images, steps_moving, steps_sums
+from tests.fuzz import (
+    steps_composed,
+    steps_elementwise,
+    steps_images,
+    steps_moving,
+    steps_special,
+    steps_sums,
+)
 from tests.fuzz.grow import (
     BF16,
     BOOL,
@@ -45,7 +52,7 @@ _TYPES = (
 _ARCHS = ("host", "host", "host", "x86-64-v3", "x86-64-v2", "x86-64")
 _FAMILIES = (
     *((steps_elementwise.STEPS,) * 4), *((steps_moving.STEPS,) * 3), *((steps_sums.STEPS,) * 3),
-    *((steps_images.STEPS,) * 2), steps_composed.STEPS,
+    *((steps_images.STEPS,) * 2), steps_composed.STEPS, steps_special.STEPS,
 )  # fmt: skip
 _ATTEMPTS = 60
 
@@ -117,7 +124,8 @@ def _proto(g: Pool) -> onnx.ModelProto:
     by_node = {name for node in g.nodes for name in node.input}
     used = {**g.constants}
     inputs = [
-        helper.make_tensor_value_info(name, code(runs[0].dtype), _shape(g, name, runs[0])) for name, runs in g.inputs.items()
+        helper.make_tensor_value_info(name, code(runs[0].dtype), _shape(g, name, runs[0]))
+        for name, runs in g.inputs.items()
     ]
     graph = helper.make_graph(
         g.nodes,

@@ -155,14 +155,16 @@ class Pool:
         self.inputs[name] = [np.asarray(values, np.int64)] * RUNS
         return name
 
-    def random(self, dtype: np.dtype[Any], shape: Sequence[int], scale: float = 1.0) -> Array:
+    def random(
+        self, dtype: np.dtype[Any], shape: Sequence[int], scale: float = 1.0, *, negative: bool = False
+    ) -> Array:
         """Elements within `scale` (floats) or of a range that arithmetic can bear (integers)."""
         if dtype == BOOL:
             return self.rng.integers(0, 2, shape).astype(bool)
         if dtype in INTEGERS or dtype in (I4, U4):
-            low, high = (0, 16) if dtype.name.startswith("u") else (-8, 8)
+            low, high = (0, 16) if dtype.name.startswith("u") else (-8, 0 if negative else 8)
             return np.asarray(self.rng.integers(low, high, shape)).astype(dtype)
-        return np.asarray(self.rng.uniform(-scale, scale, shape)).astype(dtype)
+        return np.asarray(self.rng.uniform(-scale, -scale / 8 if negative else scale, shape)).astype(dtype)
 
     def weights(self, dtype: np.dtype[Any], *shape: int, scale: float = 1.0) -> str:
         return self.constant(self.random(dtype, shape, scale))
@@ -172,7 +174,8 @@ class Pool:
         name = f"{self.prefix}x{len(self.inputs)}"
         sizes = self.profile.batches if self.profile.free else (0,) * RUNS
         shapes = [(batch, *shape[1:]) if self.profile.free else shape for batch in sizes]
-        self.inputs[name] = [self.random(dtype, one, 2.0) for one in shapes]
+        negative = self.chance(0.2)
+        self.inputs[name] = [self.random(dtype, one, 2.0, negative=negative) for one in shapes]
         made = Tensor(name, dtype, shape, 2.0 if dtype not in (*INTEGERS, I4, U4) else 16.0)
         self.values.append(made)
         return made

@@ -40,7 +40,9 @@ class Hunted:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(prog="just fuzz-mutants", description="faults in our compiler, found by fuzzing")
+    parser = argparse.ArgumentParser(
+        prog="just fuzz-mutants", description="faults in our compiler, found by fuzzing"
+    )
     parser.add_argument("--only", default="", help="mutants with this in their name")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--first", type=int, default=0, help="seed of the first graph")
@@ -63,7 +65,9 @@ def hunt(mutant: Mutant, first: int = 0) -> Hunted:
         words = f"--graphs {GRAPHS} --each {EACH} --first {first} --stop --again --no-shrink --jobs 1"
         argv = [sys.executable, "-W", "ignore", "-m", "tests.fuzz", *words.split()]
         try:
-            done = run(argv, cwd=directory, env=child_environment(PYTHONPATH=str(directory)), timeout=_SECONDS)
+            done = run(
+                argv, cwd=directory, env=child_environment(PYTHONPATH=str(directory)), timeout=_SECONDS
+            )
         except CrashError as error:
             return Hunted(mutant, f"did not end: {error.what}", 0)
     lines = done.stdout.splitlines()
@@ -83,7 +87,9 @@ def plant(mutant: Mutant, directory: Path) -> None:
 
 
 def _line(one: Hunted) -> str:
-    return f"{'found' if one.found else 'SURVIVED':9} {one.mutant.name}: {one.graphs} graphs; {one.found[:220]}"
+    return (
+        f"{'found' if one.found else 'SURVIVED':9} {one.mutant.name}: {one.graphs} graphs; {one.found[:220]}"
+    )
 
 
 def _summary(hunted: Sequence[Hunted]) -> Iterator[str]:

@@ -48,7 +48,9 @@ def judge(graph: FuzzGraph, expected: Expected, made: Sequence[Outputs]) -> Outc
         for item in graph.proto.graph.output:
             length = None if item.name in exact else summed
             state, why = _of_output(graph, run, item.name, made[run][item.name], by_oracle, length)
-            if state is State.WRONG and _by_nodes_too(graph, run, item.name, made[run][item.name], expected, length):
+            if state is State.WRONG and _by_nodes_too(
+                graph, run, item.name, made[run][item.name], expected, length
+            ):
                 state, why = State.UNDECIDED, f"output {item.name}: oracles disagree; like ours: by_nodes"
             if state is State.WRONG:
                 return Outcome(graph.seed, state, f"run {run}, output {item.name}: {why}")
@@ -56,7 +58,9 @@ def judge(graph: FuzzGraph, expected: Expected, made: Sequence[Outputs]) -> Outc
     return Outcome(graph.seed, State.UNDECIDED if doubts else State.PASSED, doubts)
 
 
-def _by_nodes_too(graph: FuzzGraph, run: int, name: str, got: Array, expected: Expected, length: int | None) -> bool:
+def _by_nodes_too(
+    graph: FuzzGraph, run: int, name: str, got: Array, expected: Expected, length: int | None
+) -> bool:
     """Whether ours is what comes out where each node is run by itself, by onnxruntime where it can."""
     if by_nodes in expected.made:
         return False

@@ -41,6 +41,8 @@ def by_onnxruntime(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]])
 _WRONG = {
     "Loop": "stacks results whose first extent is 1 without that axis",
     "GlobalMaxPool": "leaves axes over beyond two of space",
+    "LRN": "takes other neighbours",
+    "MaxPool": "takes other windows where pads differ",
 }
 """Operators that ONNX's evaluator does not do as the standard says; alone, with onnxruntime, they have an oracle."""
 
@@ -56,7 +58,9 @@ def by_reference(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -
             made = [evaluator.run(None, dict(one)) for one in feeds]
     except Exception as error:  # noqa: BLE001 - numpy's, mostly
         return f"reference: {type(error).__name__}: {_line(error)}"
-    return [{name: np.asarray(one) for name, one in zip(evaluator.output_names, run, strict=True)} for run in made]
+    return [
+        {name: np.asarray(one) for name, one in zip(evaluator.output_names, run, strict=True)} for run in made
+    ]
 
 
 def by_nodes(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -> list[Outputs] | str:
@@ -75,7 +79,9 @@ def by_nodes(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -> li
 
 def _of_node(proto: onnx.ModelProto, node: onnx.NodeProto, known: Mapping[str, Array]) -> Outputs | str:
     names = [name for name in dict.fromkeys((*node.input, *_captured(node))) if name in known]
-    inputs = [helper.make_tensor_value_info(name, code(known[name].dtype), known[name].shape) for name in names]
+    inputs = [
+        helper.make_tensor_value_info(name, code(known[name].dtype), known[name].shape) for name in names
+    ]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     graph = helper.make_graph([node], "node", inputs, outputs)
     single = helper.make_model(graph, opset_imports=proto.opset_import, ir_version=proto.ir_version)
@@ -137,7 +143,9 @@ def moved(proto: onnx.ModelProto, feeds: Mapping[str, Array], seed: int) -> onnx
     def move(name: str, kind: np.dtype[Any], shape: tuple[int, ...]) -> None:
         signs = rng.choice((-1.0, 0.0, 1.0), shape)
         factor = f"{name}_by"
-        made.graph.initializer.append(numpy_helper.from_array((1 + signs * _NOISY[kind]).astype(kind), factor))
+        made.graph.initializer.append(
+            numpy_helper.from_array((1 + signs * _NOISY[kind]).astype(kind), factor)
+        )
         names[name] = f"{name}_moved"
         made.graph.node.append(helper.make_node("Mul", [name, factor], [names[name]]))
 
@@ -151,7 +159,11 @@ def moved(proto: onnx.ModelProto, feeds: Mapping[str, Array], seed: int) -> onnx
         for name in node.output:
             if kinds.get(name) in _NOISY and name not in outputs:
                 # A batch that is open counts 0 in shapes: one factor for all samples.
-                move(name, kinds[name], tuple(n or 1 for n in shapes.get(name, ())) if _static(feeds, shapes, name) else ())
+                move(
+                    name,
+                    kinds[name],
+                    tuple(n or 1 for n in shapes.get(name, ())) if _static(feeds, shapes, name) else (),
+                )
     return made
 
 

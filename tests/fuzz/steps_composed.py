@@ -5,7 +5,22 @@ from __future__ import annotations
 import numpy as np
 from onnx import helper
 
-from tests.fuzz.grow import F32, F64, FLOATS, I8, I32, I64, U8, U16, Pool, Step, Tensor, code, is_float, tensor
+from tests.fuzz.grow import (
+    F32,
+    F64,
+    FLOATS,
+    I8,
+    I32,
+    I64,
+    U8,
+    U16,
+    Pool,
+    Step,
+    Tensor,
+    code,
+    is_float,
+    tensor,
+)
 
 
 def quantise(g: Pool) -> None:
@@ -26,7 +41,9 @@ def quantise(g: Pool) -> None:
 
 
 def integer_product(g: Pool) -> None:
-    x = g.find(lambda one: one.dtype in (U8, I8) and one.rank >= 2 and 0 not in one.shape and one.shape[-1] <= 300)
+    x = g.find(
+        lambda one: one.dtype in (U8, I8) and one.rank >= 2 and 0 not in one.shape and one.shape[-1] <= 300
+    )
     if x is None:
         return
     weights = g.constant(g.rng.integers(-128, 128, (x.shape[-1], g.dim())).astype(np.int8))
@@ -48,12 +65,20 @@ def recurrent(g: Pool) -> None:
     count = 2 if both else 1
     direction = "bidirectional" if both else g.pick("forward", "reverse")
     weights = [g.weights(F32, count, gates * hidden, n, scale=0.3) for n in (width, hidden)]
-    operands: list[str | Tensor] = [g.within(x, 4.0), *weights, g.weights(F32, count, 2 * gates * hidden, scale=0.3)]
+    operands: list[str | Tensor] = [
+        g.within(x, 4.0),
+        *weights,
+        g.weights(F32, count, 2 * gates * hidden, scale=0.3),
+    ]
     attrs = {"hidden_size": hidden, "direction": direction}
     if op == "GRU":
         attrs["linear_before_reset"] = g.integer(0, 1)
     state = (F32, (count, batch, hidden), 1.0)
-    results = [(F32, (steps, count, batch, hidden), 1.0), state, *([(F32, (count, batch, hidden), 8.0)] if op == "LSTM" else [])]
+    results = [
+        (F32, (steps, count, batch, hidden), 1.0),
+        state,
+        *([(F32, (count, batch, hidden), 8.0)] if op == "LSTM" else []),
+    ]
     g.add_all(op, operands, results, **attrs)
 
 
@@ -102,7 +127,11 @@ def loop(g: Pool) -> None:
     body = helper.make_graph(
         nodes,
         "body",
-        [info(f"{mark}i", code(I64), ()), info(f"{mark}c", 9, ()), info(carried.name, code(x.dtype), x.shape)],
+        [
+            info(f"{mark}i", code(I64), ()),
+            info(f"{mark}c", 9, ()),
+            info(carried.name, code(x.dtype), x.shape),
+        ],
         [info(f"{mark}d", 9, ()), *(info(one, code(x.dtype), x.shape) for one in (last, f"{mark}s"))],
     )
     count, go = g.constant(np.asarray(turns, np.int64)), g.constant(np.asarray(True))
@@ -132,12 +161,17 @@ def source(g: Pool) -> None:
 
 def attention(g: Pool) -> None:
     """softmax(q k^T) v as exporters spell it."""
-    x = g.find(lambda one: one.dtype in FLOATS and one.rank == 3 and 1 < one.size <= 4000 and 0 not in one.shape)
+    x = g.find(
+        lambda one: one.dtype in FLOATS and one.rank == 3 and 1 < one.size <= 4000 and 0 not in one.shape
+    )
     if x is None or not (g.takes("MatMul", x.dtype) and g.takes("Softmax", x.dtype)):
         return
     x = g.within(x, 4.0)
     n, tokens, width = x.shape
-    q, k, v = (g.add("MatMul", [x, g.weights(x.dtype, width, 16, scale=width**-0.5)], (n, tokens, 16), x) for _ in range(3))
+    q, k, v = (
+        g.add("MatMul", [x, g.weights(x.dtype, width, 16, scale=width**-0.5)], (n, tokens, 16), x)
+        for _ in range(3)
+    )
     turned = g.add("Transpose", [k], (n, 16, tokens), x, perm=[0, 2, 1])
     scores = g.add("MatMul", [q, turned], (n, tokens, tokens), x, limit=64.0)
     scaled = g.add("Mul", [scores, g.constant(np.asarray(0.25).astype(x.dtype))], scores.shape, x, limit=16.0)

@@ -31,6 +31,7 @@ _UNARY: dict[str, tuple[dict[str, float], float | None]] = {
     "Softsign": ({}, 1), "Identity": ({}, None), "Sin": ({}, 1), "Cos": ({}, 1), "Atan": ({}, 2), "Asinh": ({}, None),
     "Celu": ({"alpha": 0.75}, None), "ThresholdedRelu": ({"alpha": 0.5}, None), "Gelu": ({}, None), "Mish": ({}, None),
     "Floor": ({}, None), "Ceil": ({}, None), "Round": ({}, None), "Sign": ({}, 1), "Shrink": ({"lambd": 0.5}, None),
+    "Swish": ({"alpha": 0.5}, None),
 }  # fmt: skip
 _IN_F32 = ("Erf", "Gelu", "HardSwish")
 """Of f64 too, by oracles, or with constants that are an f32."""
@@ -40,7 +41,11 @@ _BOUNDED = {
     "Exp": (3.0, 21.0), "Sinh": (3.0, 11.0), "Cosh": (3.0, 11.0), "Tan": (1.0, 1.6), "Asin": (0.9, 1.2),
     "Acos": (0.9, 3.2), "Atanh": (0.9, 1.5), "Softplus": (20.0, 21.0), "Selu": (20.0, 36.0),
 }  # fmt: skip
-_OF_POSITIVE = {"Sqrt": lambda x: math.sqrt(x), "Log": lambda x: max(0.7, math.log(x)), "Reciprocal": lambda _: 2.0}
+_OF_POSITIVE = {
+    "Sqrt": lambda x: math.sqrt(x),
+    "Log": lambda x: max(0.7, math.log(x)),
+    "Reciprocal": lambda _: 2.0,
+}
 _MOST = {2: 1e3, 4: 1e6, 8: 1e6}
 """Magnitudes of floats, by their bytes, beyond which operands are clipped."""
 
@@ -80,7 +85,9 @@ def bounded(g: Pool) -> None:
 
 def operand(g: Pool, x: Tensor, scale: float = 1.0) -> tuple[str, float]:
     """Another value of the shape and type, or a constant that broadcasts to it; and what bounds it."""
-    other = g.find(lambda one: one.dtype == x.dtype and (one.shape == x.shape or _fits(one.shape, x.shape, g.first)))
+    other = g.find(
+        lambda one: one.dtype == x.dtype and (one.shape == x.shape or _fits(one.shape, x.shape, g.first))
+    )
     if other is not None and g.chance(0.6):
         return limited(g, other).name, min(other.limit, _MOST.get(x.dtype.itemsize, 1e9))
     kept = x.shape[g.integer(g.first, x.rank) :] if x.rank >= g.first else ()

@@ -10,19 +10,24 @@ import numpy as np
 from tests.fuzz.grow import F16, F32, F64, FLOATS, MOST_ELEMENTS, Pool, Step, Tensor
 
 
+_IN_F32 = ("LRN", "GlobalMaxPool", "GlobalLpPool")
+"""What no oracle does in other types."""
+
+
 def image(g: Pool, op: str, least: int = 3) -> Tensor | None:
     """Floats with channels and one to three dimensions of space, made where there are none."""
+    types = (F32,) if op in _IN_F32 else FLOATS
 
     def fits(one: Tensor) -> bool:
         sized = one.rank in (3, 4, 5) and 0 not in one.shape and min(one.shape[2:]) >= least
-        return one.dtype in FLOATS and sized and one.size <= 8000 and g.takes(op, one.dtype)
+        return one.dtype in types and sized and one.size <= 8000 and g.takes(op, one.dtype)
 
     found = g.find(fits)
     if found is not None:
         return g.within(found, 8.0)
     if len(g.inputs) > 5:
         return None
-    kinds = [kind for kind in g.profile.types if kind in FLOATS and g.takes(op, kind)] or [F32]
+    kinds = [kind for kind in g.profile.types if kind in types and g.takes(op, kind)] or [F32]
     channels = g.pick(1, 2, 3, 4, 6, 8, 16, 17, 32)
     space = [g.integer(least, 12) for _ in range(g.pick(1, 2, 2, 2, 2, 3))]
     batch = 1 if g.profile.free else g.integer(1, 2)
@@ -59,7 +64,10 @@ def conv(g: Pool) -> None:
     group = g.pick(1, 1, c, 2 if c % 2 == 0 else 1)
     outer = group * (g.integer(1, 4) if group > 1 else g.pick(1, 3, 4, 8, 16, 17, 32))
     taps = c // group * math.prod(attrs["kernel_shape"])
-    operands: list[str | Tensor] = [x, g.weights(x.dtype, outer, c // group, *attrs["kernel_shape"], scale=taps**-0.5)]
+    operands: list[str | Tensor] = [
+        x,
+        g.weights(x.dtype, outer, c // group, *attrs["kernel_shape"], scale=taps**-0.5),
+    ]
     if g.chance(0.6):
         operands.append(g.weights(x.dtype, outer))
     shape = (n, outer, *space)
@@ -84,7 +92,10 @@ def conv_transpose(g: Pool) -> None:
     strides = [g.integer(1, 2) for _ in space]
     rank = len(space)
     pads = [g.integer(0, (kernel[at % rank] - 1) // 2) for at in range(2 * rank)]
-    shape = [(m - 1) * s + k - pads[at] - pads[at + rank] for at, (m, s, k) in enumerate(zip(space, strides, kernel, strict=True))]
+    shape = [
+        (m - 1) * s + k - pads[at] - pads[at + rank]
+        for at, (m, s, k) in enumerate(zip(space, strides, kernel, strict=True))
+    ]
     if min(shape) < 1 or n * group * outer * math.prod(shape) > 2 * MOST_ELEMENTS:
         return
     weights = g.weights(x.dtype, c, outer, *kernel, scale=(c * math.prod(kernel)) ** -0.5)
@@ -93,13 +104,13 @@ def conv_transpose(g: Pool) -> None:
 
 
 def pool(g: Pool) -> None:
-    op = g.pick("MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool")
+    op = g.pick("MaxPool", "AveragePool", "LpPool", "GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
     x = image(g, op)
     if x is None:
         return
     n, c, *space = x.shape
     if op.startswith("Global"):
-        g.add(op, [x], (n, c, *(1 for _ in space)), x)
+        g.add(op, [x], (n, c, *(1 for _ in space)), x, limit=x.limit * (90 if op == "GlobalLpPool" else 1))
         return
     window = _window(g, tuple(space))
     if window is None:
@@ -141,15 +152,28 @@ def resize(g: Pool) -> None:
     sizes = [*x.shape[:2], *(n * 2 if g.chance(0.5) else g.integer(2, 2 * n) for n in x.shape[2:])]
     mode = g.pick("nearest", "linear", "cubic") if x.rank == 4 else g.pick("nearest", "linear")
     # With other coordinates a result may sit exactly between two sources, where runtimes differ.
-    attrs: dict[str, Any] = {"coordinate_transformation_mode": "asymmetric" if mode == "nearest" else "half_pixel"}
+    attrs: dict[str, Any] = {
+        "coordinate_transformation_mode": "asymmetric" if mode == "nearest" else "half_pixel"
+    }
     if mode == "nearest":
         attrs["nearest_mode"] = "floor"
     # Places and weights are computed in f32, whatever the elements are.
-    if math.prod(sizes) > 2 * MOST_ELEMENTS or x.dtype not in (F32, F16, *([F64] if mode == "nearest" else [])):
+    if math.prod(sizes) > 2 * MOST_ELEMENTS or x.dtype not in (
+        F32,
+        F16,
+        *([F64] if mode == "nearest" else []),
+    ):
         return
     if g.profile.free:  # sizes would fix the batch
         factors = np.asarray([1.0, 1.0, *(2.0 for _ in x.shape[2:])], np.float32)
-        g.add("Resize", [x, "", g.constant(factors)], (*x.shape[:2], *(2 * n for n in x.shape[2:])), x, mode=mode, **attrs)
+        g.add(
+            "Resize",
+            [x, "", g.constant(factors)],
+            (*x.shape[:2], *(2 * n for n in x.shape[2:])),
+            x,
+            mode=mode,
+            **attrs,
+        )
         return
     g.add("Resize", [x, "", "", g.numbers(*sizes)], sizes, x, mode=mode, limit=2 * x.limit, **attrs)
 

@@ -194,7 +194,10 @@ def gather_elements(g: Pool) -> None:
         return
     axis = g.axis(x)
     smaller = g.chance(0.3)  # which onnx's own evaluator does not do
-    shape = tuple(g.integer(1, n + 2) if at == axis else g.integer(1, n) if smaller else n for at, n in enumerate(x.shape))
+    shape = tuple(
+        g.integer(1, n + 2) if at == axis else g.integer(1, n) if smaller else n
+        for at, n in enumerate(x.shape)
+    )
     g.add("GatherElements", [x, _indices(g, x.shape[axis], shape)], shape, x, axis=axis)
 
 
@@ -221,7 +224,15 @@ def scatter(g: Pool) -> None:
     kind = g.pick(*kinds)
     attrs = {} if kind == "none" else {"reduction": kind}
     limit = x.limit + 16
-    g.add("ScatterElements", [x, g.constant(index), g.weights(x.dtype, *shape)], x.shape, x, limit=limit, axis=axis, **attrs)
+    g.add(
+        "ScatterElements",
+        [x, g.constant(index), g.weights(x.dtype, *shape)],
+        x.shape,
+        x,
+        limit=limit,
+        axis=axis,
+        **attrs,
+    )
 
 
 def scatter_nd(g: Pool) -> None:
@@ -260,7 +271,7 @@ def depth(g: Pool) -> None:
 
 
 def one_hot(g: Pool) -> None:
-    x = g.find(lambda one: one.dtype in (I64, I32) and one.size <= 400 and one.rank < 4)
+    x = g.find(lambda one: one.dtype in (I64, I32) and one.size <= 400 and 0 < one.rank < 4)
     if x is None or not g.since(11):
         return
     count, dtype = g.integer(2, 9), g.pick(F32, I64)

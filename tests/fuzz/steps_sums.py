@@ -78,7 +78,15 @@ def rows(g: Pool) -> None:
     x = g.find(lambda one: is_float(one) and one.rank > g.first and one.size > 0)
     if x is None:
         return
-    op = g.pick("Softmax", "Softmax", "LogSoftmax", "LayerNormalization", "RMSNormalization", "LpNormalization", "Hardmax")
+    op = g.pick(
+        "Softmax",
+        "Softmax",
+        "LogSoftmax",
+        "LayerNormalization",
+        "RMSNormalization",
+        "LpNormalization",
+        "Hardmax",
+    )
     if not g.takes(op, x.dtype):
         return
     x, axis = g.within(x, 30.0), g.axis(x)
@@ -128,10 +136,16 @@ def matmul(g: Pool) -> None:
 
 def matrix(g: Pool, least: int = 1) -> Tensor | None:
     """Floats of rank 2 with at least so many columns, made where there is none."""
-    found = g.find(lambda one: one.dtype in FLOATS and one.rank == 2 and least <= one.shape[-1] <= 400 and one.shape[0])
+    found = g.find(
+        lambda one: one.dtype in FLOATS and one.rank == 2 and least <= one.shape[-1] <= 400 and one.shape[0]
+    )
     if found is not None:
         return found
-    x = g.find(lambda one: one.dtype in FLOATS and one.rank > 2 and 0 < math.prod(one.shape[1:]) <= 400 and one.shape[0])
+    x = g.find(
+        lambda one: (
+            one.dtype in FLOATS and one.rank > 2 and 0 < math.prod(one.shape[1:]) <= 400 and one.shape[0]
+        )
+    )
     if x is None or math.prod(x.shape[1:]) < least:
         return None
     return g.add("Flatten", [x], (x.shape[0], math.prod(x.shape[1:])), x, axis=1)
@@ -155,7 +169,9 @@ def gemm(g: Pool) -> None:
 
 
 def einsum(g: Pool) -> None:
-    x = g.find(lambda one: one.dtype in (F32, F64, F16) and one.rank == 3 and 0 not in one.shape and one.size < 4000)
+    x = g.find(
+        lambda one: one.dtype in (F32, F64, F16) and one.rank == 3 and 0 not in one.shape and one.size < 4000
+    )
     if x is None or not g.since(12):
         return
     x = g.within(x, 8.0)

@@ -266,6 +266,8 @@ def pooling() -> Iterator[Case]:
     yield Case("AveragePool", [IMAGE], {**square, **counted}, 11)
     yield Case("AveragePool", [IMAGE], {**square, **counted, "ceil_mode": 1}, 19)
     yield Case("AveragePool", [IMAGE], {**square, "dilations": [2, 2], "pads": [1, 1, 1, 1]}, 19)
+    pads = {"kernel_shape": [3], "pads": [1, 2]}
+    yield Case("AveragePool", [floats(2, 3, 9, dtype=np.float64)], pads, 19, tolerance=1e-14)
     yield Case("GlobalAveragePool", [IMAGE])
     yield Case("GlobalAveragePool", [floats(2, 3, 4)])
     yield Case("GlobalMaxPool", [IMAGE])

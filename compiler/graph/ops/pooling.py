@@ -197,17 +197,17 @@ def _average_reference(arrays: Sequence[Array], attrs: Attrs) -> Array:
 
 
 def _count_table(attrs: Attrs, spatial: Sequence[int]) -> Array:
-    """How many elements each window counts, as an f32 array over the windows."""
+    """How many elements each window counts, over the windows: in f64, as 1 / count is rounded to any type."""
     windows = windows_of(attrs)
     low, high = attrs.integers("counted_before"), attrs.integers("counted_after")
-    table: Array = np.ones((1,) * len(spatial), np.float32)
+    table: Array = np.ones((1,) * len(spatial), np.float64)
     for axis, count in enumerate(windows.counts(spatial)):
         first = np.arange(count)[:, None] * windows.strides[axis] - windows.before[axis]
         taps = first + np.arange(windows.kernel[axis]) * windows.dilations[axis]
         inside = (taps >= -low[axis]) & (taps < spatial[axis] + high[axis])
         shape = [1] * len(spatial)
         shape[axis] = count
-        table = table * inside.sum(axis=1).reshape(shape).astype(np.float32)
+        table = table * inside.sum(axis=1).reshape(shape)
     return table
 
 
