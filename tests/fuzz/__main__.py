@@ -1,8 +1,9 @@
 """Random graphs of all operators and types, compiled, run and compared with oracles: `python -m tests.fuzz`.
 
-A seed gives one graph, always the same. Graphs whose outcome is known for this compiler are not run again, so that an
-interrupted run goes on where it was. Exit code 1 where a graph is wrong or ends in an error that is none of its own;
-each of these is written to build/fuzz/seed-N, made small, with the command that shows it again.
+A seed gives one graph, always the same. Graphs whose outcome is known for this compiler are not run again, so
+that an interrupted run goes on where it was. Exit code 1 where a graph is wrong or ends in an error that is
+none of its own; each of these is written to build/fuzz/seed-N, made small, with the command that shows it
+again.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -36,10 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     how = SANITIZED if options.sanitize else PLAIN
     if options.sanitize and "LD_PRELOAD" not in os.environ:
         return _again_with_sanitizers(arguments)
-    if options.seed is not None:
-        found = outcomes_of([graph_of(options.seed)], how)
-    else:
-        found = _many(options, how)
+    alone = options.seed is not None
+    found = outcomes_of([graph_of(options.seed)], how) if alone else _many(options, how)
     _say(_summary(found))
     faults = [one for one in found if one.state in FAULTS]
     for outcome in faults:

@@ -1,4 +1,4 @@
-"""Random graphs: a seed gives a model, its inputs and what it is compiled with; the same seed gives the same."""
+"""Random graphs: a seed gives a model, its inputs and what it is compiled with, always the same."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ FREE = "N"
 OPSETS = (11, 13, 15, 17, 18, 19, 20, 21, 22, 23, 24)
 _IR = 10
 _TYPES = (
-    (F32,), (F32,), (F32, F32, I64), (F32, I32, I64, BOOL), (F32, F64, I64), (F64, I32), (I64, I32, U8, I8, F32, BOOL),
-    (F16, F32), (BF16, F32), (F32, F16, BF16, F64, I16, U32), (F32, *SMALL),
+    (F32,), (F32,), (F32, F32, I64), (F32, I32, I64, BOOL), (F32, F64, I64), (F64, I32),
+    (I64, I32, U8, I8, F32, BOOL), (F16, F32), (BF16, F32), (F32, F16, BF16, F64, I16, U32), (F32, *SMALL),
 )  # fmt: skip
 _ARCHS = ("host", "host", "host", "x86-64-v3", "x86-64-v2", "x86-64")
 _FAMILIES = (

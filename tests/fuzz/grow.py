@@ -1,8 +1,8 @@
 """A graph under construction: a pool of typed tensors from which steps pick operands that fit.
 
-Shapes are solved by construction: a step chooses operands among what there is, derives what else it needs and says the
-shape of its result. Of every tensor a bound of its magnitude is kept, so that operators with a domain get what lies in
-it.
+Shapes are solved by construction: a step chooses operands among what there is, derives what else it needs and
+says the shape of its result. Of every tensor a bound of its magnitude is kept, so that operators with a
+domain get what lies in it.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ RUNS = 2
 class Profile:
     """What graphs that are compiled together have in common.
 
-    types: of their inputs, likely ones several times. free: whether the first dimension is left open, and the batches
-    that it is run with. arch: of the processor that is compiled for.
+    types: of their inputs, likely ones several times. free: whether the first dimension is left open, and the
+    batches that it is run with. arch: of the processor that is compiled for.
     """
 
     opset: int
@@ -75,10 +75,11 @@ class Tensor:
 
 @dataclass
 class Pool:
-    """Values, constants and nodes so far; names begin with `prefix`, so that graphs lie side by side in one model.
+    """Values, constants and nodes so far; names begin with `prefix`, so that graphs lie side by side in one
+    model.
 
-    In graphs with a free batch every tensor's first axis is the batch (1 in shapes here), and `first` is the first axis
-    that a step may do anything with.
+    In graphs with a free batch every tensor's first axis is the batch (1 in shapes here), and `first` is the
+    first axis that a step may do anything with.
     """
 
     rng: np.random.Generator
@@ -185,7 +186,8 @@ class Pool:
     def add(
         self, op: str, inputs: Sequence[str | Tensor], shape: Sequence[int], like: Tensor, **options: Any
     ) -> Tensor:
-        """A node with one result: of the type and limit of `like` where options `dtype` and `limit` say nothing."""
+        """A node with one result: of the type and limit of `like` where options `dtype` and `limit` say
+        nothing."""
         dtype, limit = options.pop("dtype", like.dtype), options.pop("limit", like.limit)
         (made,) = self.add_all(op, inputs, [(dtype, tuple(shape), limit)], **options)
         return made
@@ -234,7 +236,8 @@ Step = Callable[[Pool], None]
 
 @cache
 def allowed(op: str, opset: int, operand: int) -> frozenset[str]:
-    """Types of an operand as ONNX's schema spells them (`tensor(float)`); none where there is no such operator."""
+    """Types of an operand as ONNX's schema spells them (`tensor(float)`); none where there is no such
+    operator."""
     try:
         schema = onnx.defs.get_schema(op, opset)
     except onnx.defs.SchemaError:

@@ -1,7 +1,8 @@
-"""Plants faults in our own compiler, one at a time, and tells which the fuzzer finds: `python -m tests.fuzz.hunt`.
+"""Plants faults in our own compiler, one at a time, and tells which the fuzzer finds: `python -m
+tests.fuzz.hunt`.
 
-Each mutant is a copy of `compiler/` with one line changed, which is fuzzed until a graph is wrong, or with so many
-graphs. Exit code 1 where more than one in twenty survives.
+Each mutant is a copy of `compiler/` with one line changed, which is fuzzed until a graph is wrong, or with so
+many graphs. Exit code 1 where more than one in twenty survives.
 """
 
 from __future__ import annotations

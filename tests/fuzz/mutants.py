@@ -1,6 +1,7 @@
 """Faults for our own compiler, each one line: what a fuzzer of compilers has to find.
 
-`before` stands once in its file; with `after` in its place the compiler still compiles, and is wrong somewhere.
+`before` stands once in its file; with `after` in its place the compiler still compiles, and is wrong
+somewhere.
 """
 
 from __future__ import annotations
@@ -24,16 +25,18 @@ MUTANTS: tuple[Mutant, ...] = (
     # ---------------------------------------------------------------- operators
     Mutant("maximum of floats begins with 0", "loops/build.py",
            'const(sign * float("inf"), dtype)', "const(0.0, dtype)"),
-    Mutant("product begins with 0", "loops/build.py", 'const(0 if op == "add" else 1, dtype)', "const(0, dtype)"),
+    Mutant("product begins with 0", "loops/build.py",
+           'const(0 if op == "add" else 1, dtype)', "const(0, dtype)"),
     Mutant("maximum of integers begins with 0", "loops/build.py",
            'const(-(2 ** (dtype.bits - 1)) if op == "max"', 'const(0 if op == "max"'),
-    Mutant("slice without its step", _OPS + "indexing.py", "return (i * by + first for i", "return (i + first for i"),
+    Mutant("slice without its step", _OPS + "indexing.py",
+           "return (i * by + first for i", "return (i + first for i"),
     Mutant("parts of a split begin with those of the next", _OPS + "indexing.py",
            "accumulate(sizes[:-1], initial=0)", "accumulate(sizes[1:], initial=0)"),
-    Mutant("concatenation takes one more of a part", _OPS + "indexing.py",
-           "index[axis].lt(ends[number])", "index[axis].le(ends[number])"),
-    Mutant("padding without a guard at the end", _OPS + "indexing.py",
-           "inside.append(place.lt(extent) if high > 0 else None)", "inside.append(None)"),
+    Mutant("parts of a concatenation overlap by one", _OPS + "indexing.py",
+           "index[axis] + start, *index", "index[axis] + max(start - 1, 0), *index"),
+    Mutant("border at the end is one short", _OPS + "indexing.py",
+           "((0, low), (low + n, high))", "((0, low), (low + n, max(high - 1, 0)))"),
     Mutant("reflection repeats the edge", _OPS + "indexing.py", "+ 2 * (extent - 1))", "+ 2 * extent - 1)"),
     Mutant("index from the end is one off", _OPS + "repeating.py",
            "Select(index.lt(0), index + extent, index)", "Select(index.lt(0), index + (extent - 1), index)"),
@@ -50,7 +53,8 @@ MUTANTS: tuple[Mutant, ...] = (
            'e.emit("Add", var, emit_scalar(e, item.attrs.number("epsilon"), var))', "var"),
     Mutant("variance of a sample", _OPS + "norm.py",
            "spread[i] * (1 / count) + epsilon", "spread[i] * (1 / max(count - 1, 1)) + epsilon"),
-    Mutant("quantisation cuts", _OPS + "quantised.py", 'wide = e.emit("Round", wide)', 'wide = e.emit("Floor", wide)'),
+    Mutant("quantisation cuts", _OPS + "quantised.py",
+           'wide = e.emit("Round", wide)', 'wide = e.emit("Floor", wide)'),
     Mutant("gates of a GRU change places", _OPS + "recurrent_cells.py",
            'e.emit("Mul", cell.one_minus(update), found)', 'e.emit("Mul", update, found)'),
     Mutant("smallest in place of largest", _OPS + "sort.py",
@@ -76,7 +80,8 @@ MUTANTS: tuple[Mutant, ...] = (
     Mutant("pieces of a loop overlap by one", _LOWER + "partition_loops.py",
            '{loop.var.name: binary("add", var, low)}', '{loop.var.name: binary("add", var, low - 1)}'),
     Mutant("rest of a vectorised loop is one short", _LOWER + "vectorize.py",
-           "self._rest(loop, full * lanes, rest, lanes)", "self._rest(loop, full * lanes, max(rest - 1, 0), lanes)"),
+           "self._rest(loop, full * lanes, rest, lanes)",
+           "self._rest(loop, full * lanes, max(rest - 1, 0), lanes)"),
     Mutant("mask is one lane short", _LOWER + "vectorize.py",
            "Broadcast(const(count), lanes))", "Broadcast(const(count - 1), lanes))"),
     Mutant("lanes of a sum begin with 1", _LOWER + "accumulate.py",

@@ -1,4 +1,5 @@
-"""What a graph's outputs should be: by onnxruntime, by ONNX's reference evaluator, and how far rounding may move them."""
+"""What a graph's outputs should be: by onnxruntime, by ONNX's reference evaluator, and how far rounding may
+move them."""
 
 from __future__ import annotations
 
@@ -14,12 +15,16 @@ from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 from tests.fuzz.graphs import FuzzGraph
-from tests.fuzz.grow import BF16, F16, F32, F64, Array, code
+from tests.fuzz.grow import BF16, F8, F16, F32, F64, Array, code, type_name
 
 Outputs = dict[str, Array]
 Oracle = Callable[[onnx.ModelProto, Sequence[Mapping[str, Array]]], "list[Outputs] | str"]
 _NOISY = {F32: 2.0**-23, F64: 2.0**-52, F16: 2.0**-10, BF16: 2.0**-7}
 """How much each intermediate of a type is moved: two units of roundoff, up or down."""
+
+
+_CODES = {type_name(kind): kind for kind in F8}
+"""Types whose elements onnxruntime gives as their codes."""
 
 
 def by_onnxruntime(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -> list[Outputs] | str:
@@ -32,10 +37,14 @@ def by_onnxruntime(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]])
         session = onnxruntime.InferenceSession(
             proto.SerializeToString(), options, providers=["CPUExecutionProvider"]
         )
-        names = [item.name for item in session.get_outputs()]
-        return [dict(zip(names, session.run(names, dict(one)), strict=True)) for one in feeds]
+        types = {item.name: _CODES.get(item.type) for item in session.get_outputs()}
+        runs = [session.run(list(types), dict(one)) for one in feeds]
     except Exception as error:  # noqa: BLE001 - it has no common class for what it lacks
         return f"onnxruntime: {_line(error)}"
+    return [
+        {name: array.view(types[name] or array.dtype) for name, array in zip(types, run, strict=True)}
+        for run in runs
+    ]
 
 
 _WRONG = {
@@ -44,7 +53,8 @@ _WRONG = {
     "LRN": "takes other neighbours",
     "MaxPool": "takes other windows where pads differ",
 }
-"""Operators that ONNX's evaluator does not do as the standard says; alone, with onnxruntime, they have an oracle."""
+"""Operators that ONNX's evaluator does not do as the standard says; alone, with onnxruntime, they have an
+oracle."""
 
 
 def by_reference(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -> list[Outputs] | str:
@@ -64,7 +74,8 @@ def by_reference(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -
 
 
 def by_nodes(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -> list[Outputs] | str:
-    """The same node by node: each by onnxruntime where it has the operator in these types, else by the evaluator."""
+    """The same node by node: each by onnxruntime where it has the operator in these types, else by the
+    evaluator."""
     runs = []
     for one in feeds:
         known = {item.name: numpy_helper.to_array(item) for item in proto.graph.initializer} | dict(one)
@@ -101,6 +112,65 @@ def _captured(node: onnx.NodeProto) -> list[str]:
     return [name for graph in graphs for inner in graph.node for name in inner.input]
 
 
+def by_wider(proto: onnx.ModelProto, feeds: Sequence[Mapping[str, Array]]) -> list[Outputs] | str:
+    """A model with bf16, computed in f32: other runtimes lack it, and numpy keeps sums in it."""
+    wide = [{name: _widened(array) for name, array in one.items()} for one in feeds]
+    reasons = []
+    for oracle in (by_onnxruntime, by_reference, by_nodes):
+        made = oracle(_in_f32(proto), wide)
+        if not isinstance(made, str):
+            kinds = _types(proto)
+            return [
+                {
+                    name: array.astype(BF16) if kinds.get(name) == BF16 else array
+                    for name, array in run.items()
+                }
+                for run in made
+            ]
+        reasons.append(made)
+    return "; ".join(reasons)
+
+
+def has_bf16(proto: onnx.ModelProto) -> bool:
+    return BF16 in _types(proto).values()
+
+
+def _types(proto: onnx.ModelProto) -> dict[str, np.dtype[Any]]:
+    """Element types of all values, as far as onnx infers them."""
+    graph = onnx.shape_inference.infer_shapes(proto).graph
+    kinds = {one.name: one.data_type for one in graph.initializer}
+    for one in (*graph.input, *graph.value_info, *graph.output):
+        kinds[one.name] = one.type.tensor_type.elem_type
+    return {name: np.dtype(helper.tensor_dtype_to_np_dtype(kind)) for name, kind in kinds.items() if kind}
+
+
+def _widened(array: Array) -> Array:
+    return array.astype(np.float32) if array.dtype == BF16 else array
+
+
+def _in_f32(proto: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with f32 in place of bf16; what is cast to bf16 is rounded to it still."""
+    made = onnx.ModelProto()
+    made.CopyFrom(proto)
+    for kind in ("node", "initializer", "value_info"):
+        made.graph.ClearField(kind)
+    made.graph.initializer.extend(
+        numpy_helper.from_array(_widened(numpy_helper.to_array(one)), one.name)
+        for one in proto.graph.initializer
+    )
+    for one in (*made.graph.input, *made.graph.output):
+        if one.type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16:
+            one.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    for node in proto.graph.node:
+        copy = made.graph.node.add()
+        copy.CopyFrom(node)
+        if node.op_type == "Cast" and node.attribute[0].i == onnx.TensorProto.BFLOAT16:
+            copy.output[0] = f"{node.output[0]}_rounded"
+            again = helper.make_node("Cast", [copy.output[0]], list(node.output), to=onnx.TensorProto.FLOAT)
+            made.graph.node.append(again)
+    return made
+
+
 @dataclass(frozen=True)
 class Expected:
     """What each oracle that can run a graph makes of it, in each run."""
@@ -110,8 +180,11 @@ class Expected:
 
 def expected_of(graph: FuzzGraph) -> Expected | str:
     """What oracles say of a graph; without any, why."""
-    asked = {oracle: oracle(graph.proto, graph.feeds) for oracle in (by_onnxruntime, by_reference)}
-    made = {oracle: one for oracle, one in asked.items() if not isinstance(one, str)}
+    oracles = (by_wider,) if has_bf16(graph.proto) else (by_onnxruntime, by_reference)
+    asked: dict[Oracle, list[Outputs] | str] = {one: one(graph.proto, graph.feeds) for one in oracles}
+    made: dict[Oracle, Sequence[Outputs]] = {
+        oracle: one for oracle, one in asked.items() if not isinstance(one, str)
+    }
     if made:
         return Expected(made)
     by_parts = by_nodes(graph.proto, graph.feeds)
@@ -119,7 +192,8 @@ def expected_of(graph: FuzzGraph) -> Expected | str:
 
 
 def moved(proto: onnx.ModelProto, feeds: Mapping[str, Array], seed: int) -> onnx.ModelProto | None:
-    """The model with every float between nodes moved by about a rounding error; None where types are not known."""
+    """The model with every float between nodes moved by about a rounding error; None where types are not
+    known."""
     try:
         typed = onnx.shape_inference.infer_shapes(proto, data_prop=True).graph
     except Exception:  # noqa: BLE001 - whatever onnx says of a model

@@ -35,7 +35,8 @@ class Outcome:
 
 
 class Outcomes:
-    """Outcomes in a file, one line of JSON each, which say what they were made with; what is appended later counts."""
+    """Outcomes in a file, one line of JSON each, which say what they were made with; what is appended later
+    counts."""
 
     def __init__(self, path: Path, made_with: str) -> None:
         self._path, self._made_with = path, made_with

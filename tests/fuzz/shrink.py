@@ -1,4 +1,5 @@
-"""A graph that shows a fault, as files with the command that shows it again, and made small by `tk reduce`'s machinery."""
+"""A graph that shows a fault, as files with the command that shows it again, and made small by `tk reduce`'s
+machinery."""
 
 from __future__ import annotations
 

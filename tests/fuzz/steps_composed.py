@@ -1,8 +1,9 @@
-"""Steps: quantisation, recurrent layers, control flow with known counts, what makes tensors out of nothing."""
+"""Steps: quantisation, recurrent layers, control flow with known counts, tensors out of nothing."""
 
 from __future__ import annotations
 
 import numpy as np
+import onnx
 from onnx import helper
 
 from tests.fuzz.grow import (
@@ -82,7 +83,7 @@ def recurrent(g: Pool) -> None:
     g.add_all(op, operands, results, **attrs)
 
 
-def _body(g: Pool, x: Tensor, name: str) -> tuple[str, list[object]]:
+def _body(g: Pool, x: Tensor, name: str) -> tuple[str, list[onnx.NodeProto]]:
     """A node or two on a value, as subgraphs hold them; their names are new."""
     first, last = (f"{g.prefix}b{len(g.nodes)}{name}{at}" for at in "ab")
     constant = g.weights(x.dtype, scale=0.5)

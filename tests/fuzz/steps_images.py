@@ -9,7 +9,6 @@ import numpy as np
 
 from tests.fuzz.grow import F16, F32, F64, FLOATS, MOST_ELEMENTS, Pool, Step, Tensor
 
-
 _IN_F32 = ("LRN", "GlobalMaxPool", "GlobalLpPool")
 """What no oracle does in other types."""
 

@@ -306,7 +306,7 @@ def compress(g: Pool) -> None:
 
 
 STEPS: tuple[Step, ...] = (
-    reshape, reshape, flatten, unsqueeze, squeeze, transpose, transpose, slices, slices, concat, concat, split, pad, pad,
-    expand, tile, gather, looked_up, gather_elements, gather_nd, scatter, scatter_nd, trilu, reverse, depth, one_hot,
-    nonzero, compress,
+    reshape, reshape, flatten, unsqueeze, squeeze, transpose, transpose, slices, slices, concat, concat,
+    split, pad, pad, expand, tile, gather, looked_up, gather_elements, gather_nd, scatter, scatter_nd,
+    trilu, reverse, depth, one_hot, nonzero, compress,
 )  # fmt: skip

@@ -73,7 +73,7 @@ def groups(g: Pool) -> None:
 
 def quantised_product(g: Pool) -> None:
     """Products of integers with scales; what is rounded is far from halves only by luck."""
-    x = g.find(lambda one: one.dtype in (U8, I8) and one.rank == 2 and 0 < one.size and one.shape[-1] <= 200)
+    x = g.find(lambda one: one.dtype in (U8, I8) and one.rank == 2 and one.size > 0 and one.shape[-1] <= 200)
     if x is None or not g.since(21) or g.profile.free:
         return
     outer = g.dim()
@@ -82,7 +82,7 @@ def quantised_product(g: Pool) -> None:
     zeros = [
         g.constant(np.asarray(value).astype(kind)) for value, kind in ((3, x.dtype), (0, I8), (5, x.dtype))
     ]
-    operands = [x, scales[0], zeros[0], weights, scales[1], zeros[1], scales[2], zeros[2]]
+    operands: list[str | Tensor] = [x, scales[0], zeros[0], weights, scales[1], zeros[1], scales[2], zeros[2]]
     g.add("QLinearMatMul", operands, (x.shape[0], outer), x, limit=256.0)
 
 

@@ -22,8 +22,8 @@ from tests.fuzz.grow import (
 )
 
 _REDUCTIONS = (
-    "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare", "ReduceProd",
-    "ReduceLogSum", "ReduceLogSumExp",
+    "ReduceMean", "ReduceMax", "ReduceMin", "ReduceSum", "ReduceL1", "ReduceL2", "ReduceSumSquare",
+    "ReduceProd", "ReduceLogSum", "ReduceLogSumExp",
 )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def rows(g: Pool) -> None:
             g.add(op, [g.positive(x)], x.shape, x, limit=1.0, axis=axis, p=g.integer(1, 2))
         return
     inner = x.shape[axis:]
-    operands = [x, g.weights(x.dtype, *inner)]
+    operands: list[str | Tensor] = [x, g.weights(x.dtype, *inner)]
     if op == "LayerNormalization" and g.chance(0.7):
         operands.append(g.weights(x.dtype, *inner))
     if math.prod(inner) > 1:
@@ -137,13 +137,15 @@ def matmul(g: Pool) -> None:
 def matrix(g: Pool, least: int = 1) -> Tensor | None:
     """Floats of rank 2 with at least so many columns, made where there is none."""
     found = g.find(
-        lambda one: one.dtype in FLOATS and one.rank == 2 and least <= one.shape[-1] <= 400 and one.shape[0]
+        lambda one: (
+            one.dtype in FLOATS and one.rank == 2 and least <= one.shape[-1] <= 400 and one.shape[0] > 0
+        )
     )
     if found is not None:
         return found
     x = g.find(
         lambda one: (
-            one.dtype in FLOATS and one.rank > 2 and 0 < math.prod(one.shape[1:]) <= 400 and one.shape[0]
+            one.dtype in FLOATS and one.rank > 2 and 0 < math.prod(one.shape[1:]) <= 400 and one.shape[0] > 0
         )
     )
     if x is None or math.prod(x.shape[1:]) < least:
@@ -160,7 +162,7 @@ def gemm(g: Pool) -> None:
     turned, outer = g.integer(0, 1), g.dim()
     count, inner = (x.shape[1], x.shape[0]) if flip else x.shape
     weights = g.weights(x.dtype, *((outer, inner) if turned else (inner, outer)), scale=inner**-0.5)
-    operands = [x, weights]
+    operands: list[str | Tensor] = [x, weights]
     if g.chance(0.7):
         shapes = [(outer,), (1, outer), (), *([(count, 1), (count, outer)] if not g.profile.free else [])]
         operands.append(g.weights(x.dtype, *g.pick(*shapes)))
@@ -177,11 +179,13 @@ def einsum(g: Pool) -> None:
     x = g.within(x, 8.0)
     a, b, c = x.shape
     d = g.integer(1, 9)
-    table = (("abc,cd->abd", (c, d), (a, b, d)), ("abc,bd->acd", (b, d), (a, c, d)), ("abc,bc->a", (b, c), (a,)),
-             ("abc->acb", None, (a, c, b)), ("abc->ab", None, (a, b)), ("abc,db->acd", (d, b), (a, c, d)),
-             ("abc,dcb->ad", (d, c, b), (a, d)), ("...c,cd->...d", (c, d), (a, b, d)))  # fmt: skip
+    table = (
+        ("abc,cd->abd", (c, d), (a, b, d)), ("abc,bd->acd", (b, d), (a, c, d)), ("abc,bc->a", (b, c), (a,)),
+        ("abc->acb", None, (a, c, b)), ("abc->ab", None, (a, b)), ("abc,db->acd", (d, b), (a, c, d)),
+        ("abc,dcb->ad", (d, c, b), (a, d)), ("...c,cd->...d", (c, d), (a, b, d)),
+    )  # fmt: skip
     text, other, shape = g.pick(*table)
-    operands = [x] if other is None else [x, g.weights(x.dtype, *other, scale=0.25)]
+    operands: list[str | Tensor] = [x] if other is None else [x, g.weights(x.dtype, *other, scale=0.25)]
     g.add("Einsum", operands, shape, x, limit=8.0 * b * c, equation=text)
 
 
