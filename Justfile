@@ -39,6 +39,14 @@ conformance *args:
 promises *args:
     @python -W ignore -m tests.promises "$@"
 
+# random graphs of all operators and types beside onnxruntime; `--seconds 60`, `--graphs 5000`, `--seed N` again, `--sanitize`
+fuzz *args:
+    @python -W ignore -m tests.fuzz "$@"
+
+# plant 40 faults in our compiler, one at a time, and tell which of them a hundred random graphs find
+fuzz-mutants *args:
+    @python -W ignore -m tests.fuzz.hunt "$@"
+
 # every network on each OpenCL driver for processors and on SYCL; with `--record FILE` it goes on where it was stopped
 test-devices *args:
     @python -m pytest -q -n 0 tests/networks/test_device_networks.py "$@"

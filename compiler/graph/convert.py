@@ -76,8 +76,9 @@ def _outermost(value: Value, inside: Mapping[Value, Alias]) -> Alias:
 def lay_out(fused: FusedGraph, costs: LayoutCosts, *, blocks: bool = True) -> LaidOut:
     """The graph with the conversions that pay, and the cheapest layout of every tensor.
 
-    Every conversion that might pay is tried; those whose two sides get the same layout are left out again.
-    Without `blocks` everything is row-major.
+    Every conversion that might pay is tried; those whose two sides get the same layout are left out again, as
+    are copies without memory, which readers compute by index arithmetic. Without `blocks` everything is
+    row-major.
     """
     if costs.lanes < 2 or not blocks:  # no vectors of channels, so no blocks of them
         choices = layout_choices(fused, costs.lanes)
@@ -85,7 +86,8 @@ def lay_out(fused: FusedGraph, costs: LayoutCosts, *, blocks: bool = True) -> La
     copies = possible_copies(fused)
     tried = _with_copies(fused, copies)
     layouts = choose_layouts(tried, costs, copies.items())
-    wanted = {value: copy for value, copy in copies.items() if layouts[value] != layouts[copy]}
+    real = ((value, copy) for value, copy in copies.items() if copy in layouts)
+    wanted = {value: copy for value, copy in real if layouts[value] != layouts[copy]}
     dropped = {copies[value] for value in copies.keys() - wanted.keys()}
     if not dropped:
         return LaidOut(tried, layouts)

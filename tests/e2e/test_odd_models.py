@@ -135,6 +135,10 @@ SHAPES = {
         [node("Slice", "x s e a", "c"), node("TopK", "c k", "v y", axis=1)], {"x": normal(11, 11)}, "y",
         {name: np.array([n]) for name, n in {"s": 5, "e": 11, "a": 1, "k": 1}.items()},
     ),
+    "an image that is a slice, an output, and pooled": Case(
+        [node("Slice", "x s e a", "c"), node("MaxPool", "c", "p", kernel_shape=[2])], {"x": normal(1, 4, 3)}, "c p",
+        {name: np.array([n]) for name, n in {"s": 2, "e": 4, "a": 1}.items()},
+    ),
     "seven axes": Case(
         [node("Add", "x z", "y"), node("Transpose", "y", "t", perm=[6, 5, 4, 3, 2, 1, 0])],
         {"x": normal(2, 1, 3, 1, 2, 2, 3), "z": normal(2, 3, 1, 2, 1, 3)}, "t",

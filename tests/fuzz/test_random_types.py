@@ -19,8 +19,8 @@ from tests.fuzz.oracle import Expected, by_nodes, by_onnxruntime, by_reference, 
 from tests.fuzz.outcome import FAULTS, Outcome, Outcomes, State
 from tests.fuzz.shrink import shrink
 
-SEEDS = (tuple(range(60, 66)), tuple(range(140, 146)))
-"""With one profile each: `f64`, and small types."""
+SEEDS = (tuple(range(280, 285)), tuple(range(340, 345)))
+"""With one profile each: a free batch, and small types."""
 
 
 @pytest.mark.parametrize("seeds", SEEDS, ids=str)
@@ -31,7 +31,7 @@ def test_graphs_compute_what_oracles_say(seeds: Sequence[int]) -> None:
 
 
 def test_graphs_are_varied() -> None:
-    graphs = [graph_of(seed) for seed in range(0, 3000, 3)]
+    graphs = [graph_of(seed) for seed in range(0, 3000, 6)]
     assert len(set().union(*(one.operators for one in graphs))) >= 120
     kinds = {array.dtype for one in graphs for array in one.feeds[0].values()}
     assert kinds >= {F16, F32, F64, BF16, I64, U8, I4, *F8}
