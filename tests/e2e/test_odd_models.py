@@ -136,7 +136,8 @@ SHAPES = {
         {name: np.array([n]) for name, n in {"s": 5, "e": 11, "a": 1, "k": 1}.items()},
     ),
     "an image that is a slice, an output, and pooled": Case(
-        [node("Slice", "x s e a", "c"), node("MaxPool", "c", "p", kernel_shape=[2])], {"x": normal(1, 4, 3)}, "c p",
+        [node("Slice", "x s e a", "c"), node("MaxPool", "c", "p", kernel_shape=[2])],
+        {"x": normal(1, 4, 3)}, "c p",
         {name: np.array([n]) for name, n in {"s": 2, "e": 4, "a": 1}.items()},
     ),
     "seven axes": Case(

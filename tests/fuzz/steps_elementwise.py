@@ -135,7 +135,7 @@ def divide(g: Pool) -> None:
     signs = (1,) if x.dtype.name.startswith("u") else (1, -1)
     values = g.rng.integers(2, 8, shape) * g.rng.choice(signs, shape)
     op = g.pick("Div", "Mod", "Mod") if g.takes("Mod", x.dtype) else "Div"
-    attrs = {"fmod": g.pick(0, 0, 1)} if op == "Mod" else {}
+    attrs = {"fmod": g.pick(0, 0, 0, 1)} if op == "Mod" else {}
     g.add(op, [x, g.constant(np.asarray(values).astype(x.dtype))], x.shape, x, **attrs)
 
 
@@ -270,6 +270,6 @@ def special(g: Pool) -> None:
 
 
 STEPS: tuple[Step, ...] = (
-    unary, unary, bounded, binary, binary, binary, divide, power, compare, logic, choice, clip, bits,
+    unary, unary, bounded, binary, binary, binary, divide, divide, power, compare, logic, choice, clip, bits,
     cast, cast, cast, back_to_floats, special,
 )  # fmt: skip

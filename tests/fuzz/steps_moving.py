@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tests.fuzz.grow import BOOL, F32, I32, I64, MOST_ELEMENTS, Pool, Shape, Step, Tensor, is_number
+from tests.fuzz.grow import BOOL, F32, FLOATS, I32, I64, MOST_ELEMENTS, Pool, Shape, Step, Tensor, is_number
 
 
 def _at(shape: Shape, axis: int, extent: int) -> Shape:
@@ -76,6 +76,43 @@ def transpose(g: Pool) -> None:
     if g.chance(0.3) and is_number(x) and g.takes("Neg", x.dtype):
         y = g.add("Neg", [moved], moved.shape, x)
         g.add("Transpose", [y], x.shape, x, perm=[int(axis) for axis in np.argsort(perm)])
+
+
+def turned(g: Pool) -> None:
+    """A transposition, and behind it an operator along an axis."""
+    x = g.found(
+        "Transpose", lambda one: one.rank > g.first + 1 and one.dtype in FLOATS and 0 not in one.shape
+    )
+    if x is None:
+        return
+    order = np.roll(np.arange(g.first, x.rank), g.integer(1, x.rank - g.first - 1))
+    perm = [*range(g.first), *(int(axis) for axis in order)]
+    moved = g.add(
+        "Transpose", [g.within(x, 30.0)], [x.shape[axis] for axis in perm], x, perm=perm, limit=30.0
+    )
+    axis, op = g.axis(moved), g.pick("Softmax", "Concat", "ReduceMax", "Pad")
+    if op == "Softmax" and g.since(13):
+        g.add(op, [moved], moved.shape, x, axis=axis, limit=1.0)
+    elif op == "Concat":
+        g.add(op, [moved, moved], _at(moved.shape, axis, 2 * moved.shape[axis]), x, axis=axis, limit=30.0)
+    elif op == "ReduceMax" and not g.since(18):
+        g.add(op, [moved], _at(moved.shape, axis, 1), x, axes=[axis], keepdims=1, limit=30.0)
+    elif op == "Pad" and g.since(11):
+        ends = [1 if at == axis else 0 for at in range(moved.rank)]
+        shape = _at(moved.shape, axis, moved.shape[axis] + 1)
+        g.add(op, [moved, g.numbers(*ends, *(0 for _ in ends))], shape, x, limit=30.0)
+
+
+def joined(g: Pool) -> None:
+    """Parts that are computed for a concatenation alone, along any axis."""
+    x = g.found(
+        "Concat", lambda one: one.rank > g.first and one.dtype in FLOATS and 0 < one.size <= MOST_ELEMENTS / 3
+    )
+    if x is None:
+        return
+    x, axis = g.within(x, 100.0), g.axis(x)
+    parts = [g.add(op, [x], x.shape, x) for op in ("Neg", "Abs", "Tanh")[: g.integer(2, 3)]]
+    g.add("Concat", list(parts), _at(x.shape, axis, len(parts) * x.shape[axis]), x, axis=axis)
 
 
 def slices(g: Pool) -> None:
@@ -306,7 +343,7 @@ def compress(g: Pool) -> None:
 
 
 STEPS: tuple[Step, ...] = (
-    reshape, reshape, flatten, unsqueeze, squeeze, transpose, transpose, slices, slices, concat, concat,
-    split, pad, pad, expand, tile, gather, looked_up, gather_elements, gather_nd, scatter, scatter_nd,
+    reshape, reshape, flatten, unsqueeze, squeeze, transpose, transpose, turned, joined, slices, slices,
+    concat, concat, split, pad, pad, expand, tile, gather, looked_up, gather_elements, gather_nd, scatter, scatter_nd,
     trilu, reverse, depth, one_hot, nonzero, compress,
 )  # fmt: skip

@@ -27,6 +27,15 @@ _REDUCTIONS = (
 )  # fmt: skip
 
 
+def one_sided(g: Pool, x: Tensor) -> Tensor:
+    """Sometimes values of one sign, so that what a search for the extreme begins with would show."""
+    if g.chance(0.5) or not (g.takes("Neg", x.dtype) and g.takes("Sub", x.dtype)):
+        return x
+    least = g.constant(np.asarray(1).astype(x.dtype))
+    below = g.add("Sub", [g.add("Neg", [g.add("Abs", [x], x.shape, x)], x.shape, x), least], x.shape, x)
+    return below if g.chance(0.7) else g.add("Neg", [below], x.shape, x)
+
+
 def reduce(g: Pool) -> None:
     x = g.find(lambda one: is_number(one) and one.rank > g.first and one.size > 0)
     if x is None:
@@ -38,6 +47,8 @@ def reduce(g: Pool) -> None:
         x = g.within(x, 2.0 if op == "ReduceProd" else 8.0)
     if op == "ReduceLogSum":
         x = g.positive(x)
+    elif op in ("ReduceMax", "ReduceMin"):
+        x = one_sided(g, x)
     axes = sorted({g.axis(x) for _ in range(g.integer(1, 3))})
     keep = g.integer(0, 1)
     shape = tuple(1 if at in axes else n for at, n in enumerate(x.shape) if keep or at not in axes)
@@ -60,6 +71,7 @@ def arg(g: Pool) -> None:
     attrs = {"select_last_index": g.integer(0, 1)} if g.since(12) else {}
     shape = tuple(1 if at == axis else n for at, n in enumerate(x.shape) if keep or at != axis)
     if g.takes(op, x.dtype):
+        x = one_sided(g, x)
         g.add(op, [x], shape, x, dtype=I64, limit=x.shape[axis], axis=axis, keepdims=keep, **attrs)
 
 
