@@ -139,7 +139,12 @@ def concat(g: Pool) -> None:
     axis = g.axis(x)
     parts = [x]
     for _ in range(g.integer(1, 3)):
-        other = g.find(lambda one: one.dtype == x.dtype and _at(one.shape, axis, 0) == _at(x.shape, axis, 0))
+        other = g.find(
+            lambda one: (
+                (one.dtype, one.rank) == (x.dtype, x.rank)
+                and _at(one.shape, axis, 0) == _at(x.shape, axis, 0)
+            )
+        )
         parts.append(other or x)
     names: list[str | Tensor] = [*parts]
     extent = sum(one.shape[axis] for one in parts)
@@ -344,6 +349,6 @@ def compress(g: Pool) -> None:
 
 STEPS: tuple[Step, ...] = (
     reshape, reshape, flatten, unsqueeze, squeeze, transpose, transpose, turned, joined, slices, slices,
-    concat, concat, split, pad, pad, expand, tile, gather, looked_up, gather_elements, gather_nd, scatter, scatter_nd,
-    trilu, reverse, depth, one_hot, nonzero, compress,
+    concat, concat, split, pad, pad, expand, tile, gather, looked_up, gather_elements, gather_nd,
+    scatter, scatter_nd, trilu, reverse, depth, one_hot, nonzero, compress,
 )  # fmt: skip
