@@ -16,7 +16,7 @@ from tests.fuzz.graphs import TOGETHER, FuzzGraph, graph_of
 from tests.fuzz.outcome import Outcome, State
 
 _GRAPH_SECONDS = 60.0
-_MEMORY = 8 << 30
+_MEMORY = 2 << 30
 
 
 def blocks(first: int, count: int, each: int) -> Iterator[list[int]]:
