@@ -10,7 +10,9 @@ import difflib
 from collections.abc import Iterable
 from enum import IntEnum
 
-from compiler.core.visible import cut_numbers, visible
+from compiler.core.visible import cut_numbers, cut_text, visible
+
+_LONGEST_WORD = 200
 
 
 class ExitCode(IntEnum):
@@ -56,8 +58,8 @@ class TkError(Exception):
         Only `why` and `hint` may have several lines.
         """
         return (
-            ("what", cut_numbers(visible(self.what))),
-            ("where", cut_numbers(visible(self.where))),
+            ("what", cut_numbers(cut_text(visible(self.what)))),
+            ("where", cut_numbers(cut_text(visible(self.where)))),
             ("why", cut_numbers(visible(self.why, keep="\n\t"))),
             ("hint", cut_numbers(visible(self.hint, keep="\n\t"))),
         )
@@ -130,6 +132,8 @@ class InternalError(TkError):
 
 def did_you_mean(name: str, choices: Iterable[str]) -> str:
     """Suggest the closest of `choices`: `did you mean 'x'?`, or the empty string when nothing is close."""
+    if len(name) > _LONGEST_WORD:  # nobody mistypes that, and to compare it takes long
+        return ""
     by_folded = {choice.casefold(): choice for choice in choices}
     matches = difflib.get_close_matches(name.casefold(), list(by_folded), n=1, cutoff=0.6)
     return f"did you mean {by_folded[matches[0]]!r}?" if matches else ""

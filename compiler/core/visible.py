@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 _SHOWN = 8
+_READABLE = 2000
 _MANY_NUMBERS = 16
 _NUMBER = r"[-+]?(?:\d{1,24}(?:\.\d{0,24})?(?:[eE][-+]?\d{1,4})?|nan|inf)"
 _NEXT = rf"(?:, ?| ){_NUMBER}"
@@ -27,6 +28,13 @@ def visible(text: str, keep: str = "") -> str:
 
 def _escaped(one: str) -> str:
     return one.encode("unicode_escape").decode("ascii")
+
+
+def cut_text(text: str) -> str:
+    """`text`, or where nobody would read it to its end its first and last characters."""
+    if len(text) <= 2 * _READABLE:
+        return text
+    return f"{text[:_READABLE]} ... {len(text) - 2 * _READABLE:,} characters ... {text[-_READABLE:]}"
 
 
 def cut_numbers(text: str) -> str:

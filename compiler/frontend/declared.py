@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import onnx
 
-from compiler.frontend.tensors import LIMIT_BYTES, element_type
+from compiler.frontend.tensors import element_type, why_too_large
 from compiler.graph.ir import TensorType
 from compiler.graph.op import Checked, InvalidError
 
@@ -34,7 +34,7 @@ def _type(tensor: onnx.TypeProto.Tensor) -> TensorType | None:
         kind = TensorType(element_type(tensor.elem_type), tuple(dim.dim_value for dim in dims))
     except ValueError:  # no type, or none that we have
         return None
-    return kind if kind.bytes <= LIMIT_BYTES else None
+    return None if why_too_large(kind) else kind
 
 
 def check_declared(computed: Checked, declared: Sequence[TensorType | None], name: str, op: str) -> str:

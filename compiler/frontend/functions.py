@@ -52,15 +52,20 @@ class _Size:
         )
 
 
+def check_counts(model: onnx.ModelProto, where: str) -> None:
+    """Raise BadInputError for more of anything than is worth looking at one by one."""
+    _within(len(model.functions), MOST_FUNCTIONS, "functions", where)
+    _within(len(model.graph.input), MOST_ENDS, "inputs", where)
+    _within(len(model.graph.output), MOST_ENDS, "outputs", where)
+    _within(len(model.graph.node), MOST_NODES, "nodes", where)
+
+
 def check_size(model: onnx.ModelProto, where: str) -> int:
     """The number of nodes that a model has when its functions are inlined.
 
     Raises BadInputError for a model that is too large to compile, or has a function that calls itself.
     """
-    _within(len(model.functions), MOST_FUNCTIONS, "functions", where)
-    _within(len(model.graph.input), MOST_ENDS, "inputs", where)
-    _within(len(model.graph.output), MOST_ENDS, "outputs", where)
-    _within(len(model.graph.node), MOST_NODES, "nodes", where)
+    check_counts(model, where)
     functions = {(item.domain, item.name, item.overload): item for item in model.functions}
     size = _counted(model.graph.node, _function_sizes(functions, where))
     _within(size.depth, DEEPEST_CALL, "levels of functions that call functions", where)

@@ -22,7 +22,7 @@ from compiler.frontend.bodies import Body, body_of, has_body
 from compiler.frontend.control_flow import CONTROL_FLOW
 from compiler.frontend.declared import Declared, check_declared, declared_types
 from compiler.frontend.external import ExternalData
-from compiler.frontend.functions import check_nodes, check_size, check_unrolled, inlined
+from compiler.frontend.functions import check_counts, check_nodes, check_size, check_unrolled, inlined
 from compiler.frontend.item_node import Convert, ItemNode, Subgraph
 from compiler.frontend.old_opsets import FIRST_OF_RECORDS, renewed
 from compiler.frontend.proto import broken, first_line, read_model, schema_of
@@ -32,7 +32,7 @@ from compiler.frontend.sequences import ON_ANY_ITEM, SEQUENCES
 from compiler.frontend.shapes import Bind, input_types
 from compiler.frontend.signatures import apply_signature, computed_at_run
 from compiler.frontend.subgraphs import count_nodes, in_order, reads, texts, wanted_names
-from compiler.frontend.tensors import LIMIT_BYTES, check_stored_types, element_type, tensor_array
+from compiler.frontend.tensors import check_stored_types, element_type, tensor_array, why_too_large
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import to_numpy
 from compiler.graph.edit import Editor
@@ -41,6 +41,7 @@ from compiler.graph.op import InvalidError, OnnxNode, Op, RefusedError, Unsuppor
 from compiler.graph.ops import find_op
 
 OLDEST_OPSET = 1
+LONGEST_NAME = 1 << 20
 EAGER_FOLD_ELEMENTS = 1 << 16
 """The importer folds what may be arithmetic on shapes; larger constants wait for `fold_constants`."""
 
@@ -76,8 +77,8 @@ def import_proto(
     dims: Mapping[str, int] = MappingProxyType({}),
 ) -> Graph:
     """The graph of a parsed model; `data` opens external data, or is the directory below which it lies."""
-    if not all(isinstance(text, str) for text in texts(model.graph)):
-        raise broken(where, "a name in it is not UTF-8")
+    check_counts(model, where)
+    _check_texts(model.graph, where)
     size = check_size(model, where)
     external = data if isinstance(data, ExternalData) else ExternalData(data)
     try:
@@ -450,10 +451,19 @@ class _Importer:
         check_unrolled(self.size + times * count_nodes(body.graph), self.where)
 
 
+def _check_texts(graph: onnx.GraphProto, where: str) -> None:
+    for text in texts(graph):
+        if not isinstance(text, str):
+            raise broken(where, "a name in it is not UTF-8")
+        if len(text) > LONGEST_NAME:
+            why = f"a name in it has {len(text):,} characters; at most {LONGEST_NAME:,} are read"
+            raise broken(where, why)
+
+
 def _check_types(types: Iterable[TensorType]) -> None:
     for kind in types:
-        if kind.bytes > LIMIT_BYTES:
-            raise InvalidError(f"the result {kind} would be larger than {LIMIT_BYTES >> 30} GiB")
+        if why := why_too_large(kind):
+            raise InvalidError(f"its result cannot be: {why}")
 
 
 def _reason(error: BaseException) -> str:

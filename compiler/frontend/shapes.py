@@ -13,9 +13,12 @@ from compiler.core.diagnostics import BadInputError, UsageError, did_you_mean
 from compiler.core.types import DType
 from compiler.core.visible import some
 from compiler.frontend.open_dims import Declared, OpenDimensionsError, declared_text, open_dimensions
-from compiler.frontend.tensors import LIMIT_BYTES, element_type
+from compiler.frontend.tensors import element_type, why_too_large
 from compiler.graph.dtypes import Array, to_numpy
 from compiler.graph.ir import TensorType
+
+_UNKNOWN = -1
+"""Written by some exporters for an extent that is open."""
 
 Bind = float | int | bool | Sequence[float] | Sequence[int] | Array
 
@@ -54,8 +57,8 @@ def input_types(
     for name in names:
         shape = given[name] if name in given else _resolved(declared[name], symbols)
         types[name] = TensorType(kinds[name], shape)
-        if types[name].bytes > LIMIT_BYTES:
-            raise BadInputError(f"input {name!r} is too large", why=f"{types[name]}")
+        if why := why_too_large(types[name]):
+            raise BadInputError(f"input {name!r} is too large", where=where, why=why)
     return types, {name: _shaped(name, array, types[name]) for name, array in bound.items()}
 
 
@@ -95,7 +98,9 @@ def _declared(item: onnx.ValueInfoProto) -> Declared | None:
         return None
     found: list[int | str] = []
     for dim in tensor.shape.dim:
-        if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0:
+        if dim.dim_value < _UNKNOWN:
+            raise BadInputError(f"input {item.name!r} cannot be used", why=f"an extent is {dim.dim_value}")
+        if dim.WhichOneof("value") == "dim_value" and dim.dim_value > _UNKNOWN:
             found.append(dim.dim_value)
         else:
             found.append(dim.dim_param)

@@ -14,7 +14,8 @@ from compiler.core.diagnostics import BadInputError
 from compiler.core.types import DType, dtype
 from compiler.frontend.external import ExternalData
 from compiler.graph.dtypes import Array, from_numpy, to_numpy, unpacked_array
-from compiler.graph.op import InvalidError
+from compiler.graph.ir import TensorType
+from compiler.graph.op import MOST_AXES, InvalidError
 
 _TYPES: dict[int, str] = {
     TensorProto.FLOAT: "f32", TensorProto.DOUBLE: "f64", TensorProto.FLOAT16: "f16",
@@ -30,6 +31,13 @@ _CODES = {name: code for code, name in _TYPES.items()}
 
 LIMIT_BYTES = 64 << 30
 """No single tensor may be larger: an absurd shape is refused before anything is allocated."""
+
+
+def why_too_large(kind: TensorType) -> str:
+    """Why no tensor can be of such a type; empty where one can."""
+    if kind.rank > MOST_AXES:
+        return f"it has {kind.rank:,} dimensions; {MOST_AXES} are possible"
+    return f"{kind} is larger than {LIMIT_BYTES >> 30} GiB" if kind.bytes > LIMIT_BYTES else ""
 
 
 def element_type(code: int) -> DType:
@@ -102,6 +110,6 @@ def _number(facts: dict[str, str], key: str, default: int, name: str) -> int:
     text = facts.get(key, "")
     if not text:
         return default
-    if not text.isdecimal() or len(text) > 18:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 18:
         raise BadInputError(f"external data of {name!r} is broken", why=f"its {key} is {text[:40]!r}")
     return int(text)

@@ -282,8 +282,14 @@ def normal_axis(axis: int, rank: int, extra: int = 0) -> int:
     return axis + limit if axis < 0 else axis
 
 
+MOST_AXES = 32
+"""Of a tensor: what every numpy can hold, and far more than networks have."""
+
+
 def normal_axes(axes: Sequence[int], rank: int, extra: int = 0) -> tuple[int, ...]:
-    """Axes counted from the front, sorted; raises InvalidError for repeated ones."""
+    """Axes counted from the front, sorted; raises InvalidError for repeated ones, and more than can be."""
+    if len(axes) > MOST_AXES:
+        raise InvalidError(f"it names {len(axes):,} axes; a tensor can have {MOST_AXES}")
     found = sorted(normal_axis(axis, rank, extra) for axis in axes)
     if len(set(found)) != len(found):
         raise InvalidError(f"axes {list(axes)} name one axis twice")

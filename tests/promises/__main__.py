@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 from compiler.core.files import write_atomic
+from compiler.core.settings import usable_processors
 from tests.promises.promise import MODULES, Promise, Selection, Sums, promise_of, try_promise
 from tests.promises.record import PAGE, Record, page, read_records, write_record
 
@@ -29,7 +30,7 @@ def main() -> int:
     bad = 0
     for name in options.names or MODULES:
         promise = promise_of(name)
-        sums = try_promise(promise, selection, _teller(name))
+        sums = try_promise(promise, selection, _teller(name), options.jobs)
         bad += _show(promise, selection, sums)
         if options.write:
             write_record(Record.of(promise, sums))
@@ -46,18 +47,19 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--share", type=float, default=1.0, help="part of the cases; default: 1, all")
     parser.add_argument("--seed", type=int, default=0, help="draws the cases; default: 0")
     parser.add_argument("--only", action="append", help="names of cases, or patterns; repeatable")
+    parser.add_argument("--jobs", type=int, default=usable_processors(), help="cases at a time")
     parser.add_argument("--write", action="store_true", help="write the record and docs/reliability.md")
     return parser.parse_args()
 
 
-def _teller(name: str) -> Callable[[int, int], None]:
+def _teller(name: str) -> Callable[[str, str], None]:
     told = time.monotonic()
 
-    def tell(done: int, of: int) -> None:
+    def tell(done: str, fault: str) -> None:
         nonlocal told
-        if time.monotonic() - told > _TELL_SECONDS:
+        if fault or time.monotonic() - told > _TELL_SECONDS:
             told = time.monotonic()
-            sys.stderr.write(f"{name}: {done} of {of}\n")
+            sys.stderr.write(f"{name}: {done} {fault}\n")
 
     return tell
 

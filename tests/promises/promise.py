@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import multiprocessing
 import random
 import tempfile
 import time
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-MODULES = {"P9": "paths", "P11": "kill", "P12": "power"}
+MODULES = {"P7": "malformed", "P8": "hostile", "P9": "paths", "P11": "kill", "P12": "power"}
 """Where each promise is, below `tests.promises`: a module with a `PROMISE`."""
 
 
@@ -86,6 +87,10 @@ class Selection:
         return [cases[number] for number in sorted(chosen)]
 
 
+_left: list[Case] = []
+"""What copies of this process run: cases are functions, which cannot be sent to them."""
+
+
 def promise_of(name: str) -> Promise:
     """The promise of this name."""
     found = import_module(f"tests.promises.{MODULES[name]}").PROMISE
@@ -94,23 +99,37 @@ def promise_of(name: str) -> Promise:
 
 
 def try_promise(
-    promise: Promise, selection: Selection, tell: Callable[[int, int], object] | None = None
+    promise: Promise,
+    selection: Selection,
+    tell: Callable[[str, str], object] | None = None,
+    jobs: int = 1,
 ) -> Sums:
-    """Run cases one after the other; `tell` hears how many of how many are done."""
+    """Run cases, `jobs` at a time; `tell` hears how far it is, and what was wrong with the last."""
     started = time.monotonic()
     ended: Counter[str] = Counter()
     faults: dict[str, str] = {}
     cases = selection.of(promise)
-    for number, (name, one) in enumerate(_run(cases)):
+    ends = map(_run, cases) if jobs == 1 else _run_in_copies(cases, jobs)
+    for number, (case, one) in enumerate(zip(cases, ends, strict=True)):
         ended[one.how] += 1
         if one.fault:
-            faults[name] = one.fault
+            faults[case.name] = one.fault
         if tell is not None:
-            tell(number + 1, len(cases))
+            tell(f"{number + 1} of {len(cases)}", f"{case.name}: {one.fault}" if one.fault else "")
     return Sums(dict(sorted(ended.items())), faults, time.monotonic() - started)
 
 
-def _run(cases: Iterable[Case]) -> Iterator[tuple[str, Ended]]:
-    for case in cases:
-        with tempfile.TemporaryDirectory(prefix="promise-") as folder:
-            yield case.name, case.run(Path(folder))
+def _run(case: Case) -> Ended:
+    with tempfile.TemporaryDirectory(prefix="promise-") as folder:
+        return case.run(Path(folder))
+
+
+def _run_in_copies(cases: Sequence[Case], jobs: int) -> Iterator[Ended]:
+    """In copies of this process, which have the cases already."""
+    _left[:] = cases
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap(_run_numbered, range(len(cases)))
+
+
+def _run_numbered(number: int) -> Ended:
+    return _run(_left[number])

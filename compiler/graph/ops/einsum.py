@@ -227,7 +227,7 @@ def _arranged(e: Emitter, operand: _Operand, equation: _Equation) -> Value:
 
 # ---------------------------------------------------------------- the order of products
 
-_MOST_TRIED = 8
+_MOST_TRIED = 6
 """Of so many operands all orders are looked at; of more, the cheapest product comes first."""
 
 

@@ -111,6 +111,8 @@ def _split_import(node: OnnxNode, inputs: Values, attrs: Raw) -> Imported:
     axis = normal_axis(given.integer("axis"), inputs[0].type.rank)
     extent = inputs[0].type.shape[axis]
     parts = given.integer("num_outputs", count)
+    if parts != count and not given.integers("split", ()):
+        raise InvalidError(f"it is split into {parts} parts and has {count} outputs")
     even = -(-extent // parts)
     sizes = given.integers("split", tuple(max(min(even, extent - even * i), 0) for i in range(parts)))
     if sum(sizes) != extent or min(sizes, default=0) < 0 or len(sizes) != count:
