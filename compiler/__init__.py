@@ -13,6 +13,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from compiler.core import disk as disk
+from compiler.core.allowance import Allowance as Allowance
+from compiler.core.allowance import GoneOn as GoneOn
+from compiler.core.allowance import go_on_within as go_on_within
+from compiler.core.allowance import is_copy as is_copy
 from compiler.core.answer import Answer as Answer
 from compiler.core.companion import Companion as Companion
 from compiler.core.diagnostics import BadInputError as BadInputError
@@ -22,6 +26,7 @@ from compiler.core.diagnostics import DiskLimitError as DiskLimitError
 from compiler.core.diagnostics import ExitCode as ExitCode
 from compiler.core.diagnostics import HostError as HostError
 from compiler.core.diagnostics import InternalError as InternalError
+from compiler.core.diagnostics import LimitError as LimitError
 from compiler.core.diagnostics import MemoryLimitError as MemoryLimitError
 from compiler.core.diagnostics import TkError as TkError
 from compiler.core.diagnostics import UsageError as UsageError
@@ -35,6 +40,7 @@ from compiler.core.files import sha256_file as sha256_file
 from compiler.core.files import staging_directory as staging_directory
 from compiler.core.files import stream_atomic as stream_atomic
 from compiler.core.files import write_atomic as write_atomic
+from compiler.core.memory import memory_here as memory_here
 from compiler.core.process import run as run
 from compiler.core.process import stop_all as stop_all
 from compiler.core.progress import Progress as Progress

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import itertools
+import os
 import re
 import signal
 import sys
@@ -18,12 +19,14 @@ import typer
 
 from compiler import (
     ExitCode,
+    GoneOn,
     HostError,
     InternalError,
     TkError,
     UsageError,
     __version__,
     did_you_mean,
+    is_copy,
     load_settings,
     stop_all,
 )
@@ -123,6 +126,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGINT, _interrupt)
     signal.signal(signal.SIGTERM, _terminate)
     console.expect_nothing_written()
+    try:
+        code = _main(arguments, debug=debug)
+    except GoneOn as ended:
+        return ended.code
+    if is_copy():  # whoever called this goes on in the process that waits
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _main(arguments: list[str], *, debug: bool) -> int:
     with contextlib.suppress(console.ReaderGoneError):
         code, error = _code_of(arguments, debug=debug)
         if code and _asks_for_json(arguments) and not console.has_data():
@@ -194,7 +210,9 @@ def _in_our_words(error: Exception) -> TkError:
     if isinstance(error, _ClickException):
         return _usage_error(error)
     if isinstance(error, MemoryError):
-        return HostError("out of memory", hint="free some memory or use a larger machine")
+        return HostError(
+            "out of memory", hint="free some memory, use a larger machine, or raise `--max-memory`"
+        )
     if isinstance(error, OSError) and error.errno in _FULL:
         return HostError(
             "the disk is full",

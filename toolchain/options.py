@@ -7,6 +7,7 @@ import enum
 import functools
 import inspect
 import json
+import math
 import shlex
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,6 +21,8 @@ import compiler
 from compiler import BadInputError, UsageError, did_you_mean
 
 T = TypeVar("T")
+_HOUR = 3600.0
+_NONE = "none"
 
 
 class Role(enum.Enum):
@@ -93,6 +96,52 @@ def _declared(function: Callable[..., Any]) -> dict[str, tuple[inspect.Parameter
         name: (one.replace(annotation=hints[name]), metadata(hints[name], Depends))
         for name, one in inspect.signature(function).parameters.items()
     }
+
+
+def allowance_of(
+    max_memory: Annotated[
+        str | None,
+        typer.Option(
+            "--max-memory",
+            metavar="SIZE",
+            help="What this and all that it starts may hold, as `8 GB`, or `none`; default: three quarters "
+            "of the machine's memory.",
+        ),
+    ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--timeout",
+            metavar="SECONDS",
+            help="How long this may take, or `none`; default: an hour.",
+        ),
+    ] = None,
+) -> compiler.Allowance:
+    """What the options allow a command that reads a model; raises UsageError."""
+    return compiler.Allowance(_seconds(timeout), _most_memory(max_memory))
+
+
+def _seconds(text: str | None) -> float | None:
+    if text is None:
+        return _HOUR
+    if text == _NONE:
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise UsageError("no time", where=f"--timeout {text}", hint="a number of seconds, or `none`")
+    return seconds
+
+
+def _most_memory(text: str | None) -> int | None:
+    if text == _NONE:
+        return None
+    if text is not None:
+        return read_size(text, "--max-memory")
+    here = compiler.memory_here()
+    return None if here is None else here * 3 // 4
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]

@@ -59,6 +59,14 @@ class Companion:
                 stream.write(f"{line}\n".encode())
                 stream.flush()
 
+    def let_go(self) -> None:
+        """Close a copy of our end of its input, which else would keep it from seeing the end of ours."""
+        stream = self._child.stdin
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                os.close(stream.fileno())
+            self._child.stdin = None
+
     def dismiss(self) -> None:
         """Close its input; wait for its end if it has nothing to do, else leave it to its work."""
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
@@ -73,6 +81,16 @@ def reap_if_killed(group: int) -> None:
 def reaped(group: int) -> None:
     """A process group has ended: its number may soon be another's."""
     _tell(f"ended {group}")
+
+
+def forget_companions() -> None:
+    """In a copy of a process: let go of its companions, which wait for the end of that process alone."""
+    with _lock:
+        for companion in _reapers.values():
+            if companion is not None:
+                atexit.unregister(companion.dismiss)
+                companion.let_go()
+        _reapers.clear()
 
 
 def _tell(line: str) -> None:

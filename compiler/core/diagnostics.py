@@ -96,6 +96,10 @@ class HostError(TkError):
     default_code = ExitCode.HOST
 
 
+class LimitError(HostError):
+    """Something took more time or memory than it was given, and was ended."""
+
+
 class BuildError(TkError):
     """A compiler or linker that we started refused our text."""
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compiler.core.companion import reap_if_killed, reaped
+from compiler.core.companion import forget_companions, reap_if_killed, reaped
 from compiler.core.diagnostics import InternalError
 
 _CHUNK_BYTES = 1 << 16
@@ -84,6 +84,7 @@ def _answer_and_end(
 ) -> None:
     """What the copy does; it never returns, and runs nothing that this process has for its own end."""
     try:
+        forget_companions()
         with contextlib.suppress(OSError):
             os.setpgid(0, 0)
         for number in (signal.SIGINT, signal.SIGTERM):

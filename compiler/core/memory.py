@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 _PROC = Path("/proc")
+_GROUP = Path("/sys/fs/cgroup/memory.max")
 _FIELDS = re.compile(rb"^(PPid|RssAnon|RssShmem|VmRSS):\s*(\d+)", re.MULTILINE)
+
+
+def memory_here(proc: Path = _PROC, group: Path = _GROUP) -> int | None:
+    """Bytes of memory that this machine has, or this container may have; None where nobody tells."""
+    found = []
+    with suppress(OSError, ValueError, IndexError):
+        found.append(int((proc / "meminfo").read_text().split()[1]) * 1024)
+    with suppress(OSError, ValueError):  # "max", where there is no limit
+        found.append(int(group.read_text()))
+    return min(found, default=None)
 
 
 def held_bytes(root: int, proc: Path = _PROC) -> int:

@@ -123,11 +123,13 @@ def compile_command(
     ] = None,
     *,
     settings: Annotated[compiler.CompileOptions, options.Depends(compile_options)],
+    allowance: Annotated[compiler.Allowance, options.Depends(options.allowance_of)],
     json: options.Json = False,
 ) -> None:
     """Compile an ONNX model into one self-contained library."""
     where = output or Path(model.stem + options.suffix_of(settings.emit))
     options.existing_file(model)
+    compiler.go_on_within(allowance, str(model))
     shown = progress_bar(f"compiling {model.name}")
     with options.naming_the_command("compile", model), shown as progress:
         report = compiler.compile_model(model, replace(settings, output=where), progress=progress)

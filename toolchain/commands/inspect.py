@@ -24,10 +24,13 @@ def inspect_command(
     shape: options.Shape = None,
     dim: options.Dim = None,
     bind: options.Bind = None,
+    *,
+    allowance: Annotated[compiler.Allowance, options.Depends(options.allowance_of)],
     json: options.Json = False,
 ) -> None:
     """Show what is inside an ONNX file or a model library."""
     options.existing_file(file)
+    compiler.go_on_within(allowance, str(file))
     shapes = options.pairs("--shape", shape, options.read_dims)
     dims = options.pairs("--dim", dim, options.read_dim)
     binds = options.pairs("--bind", bind, options.read_value)

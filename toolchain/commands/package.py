@@ -124,6 +124,7 @@ def package_command(
     settings: Annotated[
         compiler.CompileOptions, options.Depends(compile_options, without=_OF_A_COMPILE_ALONE)
     ],
+    allowance: Annotated[compiler.Allowance, options.Depends(options.allowance_of)],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be in it; write nothing.")
     ] = False,
@@ -146,7 +147,9 @@ def package_command(
             where="--tag, --base, --input, --seed, --load, --push, --engine, --docker-host",
             hint="--format oci",
         )
-    with _library_of(options.existing_file(file), settings) as path, progress_bar(f"packaging {file.name}"):
+    if not options.is_library(options.existing_file(file)):
+        compiler.go_on_within(allowance, str(file))
+    with _library_of(file, settings) as path, progress_bar(f"packaging {file.name}"):
         name = about.name or _plain_stem(file)
         library = read_library(path, name=name, version=about.version, licence=about.licence)
         place = default_output(library, kind, output)

@@ -70,6 +70,7 @@ def view_command(
         compiler.CompileOptions,
         options.Depends(compile_options, without=_ELSEWHERE),
     ],
+    allowance: Annotated[compiler.Allowance, options.Depends(options.allowance_of)],
     json: options.Json = False,
 ) -> None:
     """Show a compile as one HTML page: graph, kernels, loops, code, memory and times.
@@ -77,6 +78,7 @@ def view_command(
     The page is one file that loads nothing.
     """
     options.existing_file(file)
+    compiler.go_on_within(allowance, str(file))
     where = output or Path(f"{file.stem}.html")
     if not json:
         _check_output(where, file)

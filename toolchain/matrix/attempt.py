@@ -153,6 +153,7 @@ class Attempt:
     def _compile(self, model: Path) -> bool:
         place = self.trial.place
         words = ["compile", str(model), "-o", str(self.library), f"--target={place.target}"]
+        words += ["--timeout=none", "--max-memory=none"]  # a trial has limits of its own
         words += [f"--arch={place.arch}"] * bool(place.arch) + ["--tf32"] * (place.precision == "tf32")
         done = self._step(words)
         failed = state_after("compile", done)
