@@ -40,9 +40,9 @@ def slow(tmp_path: Path) -> Callable[[str], dict[str, str]]:
 
 
 def test_too_long(tk: Tk, slow: Callable[[str], dict[str, str]], tmp_path: Path) -> None:
-    result = tk("compile", "m.onnx", "--timeout", "3", "--json", env=slow("sleep 60"))
+    result = tk("compile", "m.onnx", "--timeout", "8", "--json", env=slow("sleep 60"))
     assert (result.code, result.json["error"]["code"]) == (4, 4)
-    assert "3 s are allowed" in result.err
+    assert "8 s are allowed" in result.err
     assert "--timeout" in result.json["error"]["hint"]
     assert not (tmp_path / "m.so").exists()
     _all_end(tmp_path / "started")
@@ -96,7 +96,7 @@ def _runs(process: int) -> bool:
 def _all_end(started: Path) -> None:
     """No process that said so there is left."""
     deadline = time.monotonic() + 60
-    for number in map(int, started.read_text().split()):
+    for number in map(int, started.read_text().split() if started.exists() else ()):
         while _runs(number):
             assert time.monotonic() < deadline, f"process {number} is still there"
             time.sleep(0.02)

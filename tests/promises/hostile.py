@@ -171,7 +171,7 @@ def _growing_loop() -> onnx.ModelProto:
 
 def _tree(kind: str) -> onnx.ModelProto:
     """Trees whose nodes follow each other in a circle, to nowhere, or in one long line."""
-    count = {"circle": 2, "nowhere": 2, "line": 20_000}[kind]
+    count = {"circle": 2, "nowhere": 2, "line": 10_000}[kind]
     numbers = list(range(count))
     true = {"circle": [1, 0], "nowhere": [7, -3], "line": [*numbers[1:], 0]}[kind]
     modes = ["BRANCH_LEQ"] * count
@@ -353,7 +353,7 @@ MODELS: Mapping[str, Made] = MappingProxyType({
     "attribute of no kind": _strange_attribute,
     "trees in a circle": partial(_tree, "circle"),
     "trees that lead nowhere": partial(_tree, "nowhere"),
-    "a tree of 20,000 levels": partial(_tree, "line"),
+    "a tree of 10,000 levels": partial(_tree, "line"),
     # the file
     "opset 2^62": lambda: _changed(lambda made: setattr(made.opset_import[0], "version", _HUGE)),
     "opset -1": lambda: _changed(lambda made: setattr(made.opset_import[0], "version", -1)),
@@ -372,7 +372,7 @@ MODELS: Mapping[str, Made] = MappingProxyType({
 _FINE = frozenset({
     "Add doubled 60 times", "loop of a negative count", "external data with __class__ and a place",
     "branches 12 deep", "ConstantOfShape negative", "Conv with dilation 2^62", "Conv padded by 2^40",
-    "a tree of 20,000 levels", "Einsum of 26 letters",
+    "a tree of 10,000 levels", "Einsum of 26 letters",
 })  # fmt: skip
 """What may be compiled as well: strange, and no harm."""
 
