@@ -12,7 +12,7 @@ import pytest
 from tests.support.sources import ROOT, Source, violations
 
 SETTINGS = ("compiler/core/settings.py", "toolchain/settings.py")
-PROGRAMS = ("compiler/core/process.py", "compiler/core/companion.py", "compiler/core/forked.py")
+PROGRAMS = tuple(f"compiler/core/{name}.py" for name in ("process", "companion", "forked", "allowance"))
 # file -> why it opens files for writing itself
 CHANGERS = {
     "compiler/core/disk.py": "the door",
