@@ -47,6 +47,10 @@ fuzz *args:
 fuzz-mutants *args:
     @python -W ignore -m tests.fuzz.hunt "$@"
 
+# the models that exporters wrote, at five sizes beside onnxruntime; `--write` for docs/exporters.md
+exporters *args:
+    @python -W ignore -m tests.exporters "$@"
+
 # every network on each OpenCL driver for processors and on SYCL; with `--record FILE` it goes on where it was stopped
 test-devices *args:
     @python -m pytest -q -n 0 tests/networks/test_device_networks.py "$@"

@@ -79,7 +79,12 @@ if TYPE_CHECKING:  # the same names as in _HOMES, for type checkers and editors
     from compiler.core.cache_space import prune_cache as prune_cache
     from compiler.core.relay import Streams as Streams
     from compiler.core.relay import relay as relay
+    from compiler.frontend.exports import EXPORT_NEEDS as EXPORT_NEEDS
+    from compiler.frontend.exports import ExampleInput as ExampleInput
+    from compiler.frontend.exports import export_words as export_words
     from compiler.frontend.files import external_files as external_files
+    from compiler.frontend.foreign import exportable as exportable
+    from compiler.frontend.foreign import onnx_beside as onnx_beside
     from compiler.frontend.open_dims import OpenDimensionsError as OpenDimensionsError
     from compiler.inspect import inspect_model as inspect_model
     from compiler.library_inspection import inspect_library as inspect_library
@@ -127,7 +132,9 @@ _HOMES = {
     "compiler.core.cache": ("content_key",),
     "compiler.core.cache_space": ("CacheUsage", "Pruned", "cache_usage", "prune_cache"),
     "compiler.core.relay": ("Streams", "relay"),
+    "compiler.frontend.exports": ("EXPORT_NEEDS", "ExampleInput", "export_words"),
     "compiler.frontend.files": ("external_files",),
+    "compiler.frontend.foreign": ("exportable", "onnx_beside"),
     "compiler.frontend.open_dims": ("OpenDimensionsError",),
     "compiler.inspect": ("inspect_model",),
     "compiler.library_inspection": ("inspect_library",),

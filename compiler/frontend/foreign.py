@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler.core.diagnostics import BadInputError
+from compiler.frontend.exports import INPUT, export_words
 
 _LARGEST_POINTER = 1024  # bytes, of Git LFS, by its specification
 _MOST_NAMES = 100_000  # of an archive that is looked into
@@ -22,18 +23,53 @@ _LARGEST_HEADER = 100_000_000  # bytes, of safetensors, by its own reader
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """A kind of files: what one is, and what to do with it to get an ONNX model."""
+    """A kind of files: what one is, and what to do with it to get an ONNX model.
+
+    export: its name among those that programs export, else empty.
+    """
 
     is_a: str
     hint: Callable[[Path], str]
+    export: str = ""
+    why: str = ""
 
 
 def refuse_foreign(data: bytes, path: Path) -> None:
     """Raise BadInputError, with how to get an ONNX model, when `data` is of another kind that is known."""
-    for recognise in (_by_text, _by_signature, _by_archive, _safetensors):
-        kind = recognise(data)
-        if kind is not None:
-            raise BadInputError(kind.is_a, where=str(path), hint=kind.hint(path))
+    kind = _kind_of(data)
+    if kind is not None:
+        raise _refusal(kind, path)
+
+
+def exportable(path: Path) -> str:
+    """Which kind of `compiler.frontend.exports` a file is, by its bytes.
+
+    Raises BadInputError for any other one, with how it becomes an ONNX model where that is known.
+    """
+    try:
+        kind = _kind_of(path.read_bytes())
+    except OSError as error:
+        raise BadInputError(
+            "the file cannot be read", where=str(path), why=error.strerror or str(error)
+        ) from error
+    if kind is None:
+        raise BadInputError(
+            "this is no file of torch.export, TorchScript or TensorFlow Lite",
+            where=str(path),
+            hint=f"an ONNX model is compiled as it is: `{shlex.join(('tk', 'compile', str(path)))}`",
+        )
+    if not kind.export:
+        raise _refusal(kind, path)
+    return kind.export
+
+
+def _kind_of(data: bytes) -> _Kind | None:
+    found = (recognise(data) for recognise in (_by_text, _by_signature, _by_archive, _safetensors))
+    return next((kind for kind in found if kind is not None), None)
+
+
+def _refusal(kind: _Kind, path: Path) -> BadInputError:
+    return BadInputError(kind.is_a, where=str(path), why=kind.why, hint=kind.hint(path))
 
 
 # ---------------------------------------------------------------- hints
@@ -45,18 +81,19 @@ def _always(hint: str) -> Callable[[Path], str]:
 
 def _tf2onnx(option: str) -> Callable[[Path], str]:
     def hint(path: Path) -> str:
-        words = ("python", "-m", "tf2onnx.convert", option, str(path), "--output", str(_onnx(path)))
+        words = ("python", "-m", "tf2onnx.convert", option, str(path), "--output", str(onnx_beside(path)))
         return f"convert it (pip install tf2onnx tensorflow): `{shlex.join(words)}`"
 
     return hint
 
 
-def _python(code: str, words: str = "export it") -> Callable[[Path], str]:
-    """A line of Python in which {file} and {onnx} stand for the names."""
+def _import(kind: str, packages: str, *options: str) -> Callable[[Path], str]:
+    """Our command, and the one that it runs."""
 
     def hint(path: Path) -> str:
-        named = code.format(file=json.dumps(str(path)), onnx=json.dumps(str(_onnx(path))))
-        return f"{words}: `{shlex.join(('python', '-c', named))}`"
+        ours = shlex.join(("tk", "import", str(path), *options))
+        command = shlex.join(("python", *export_words(kind, path, onnx_beside(path))))
+        return f"export it with `{ours}` (pip install {packages}), which runs: `{command}`"
 
     return hint
 
@@ -65,7 +102,7 @@ def _torch_state(path: Path) -> str:
     return (
         "export the model where its class is, in Python: "
         f"`model.load_state_dict(torch.load({json.dumps(str(path))}))` where the file holds weights, then "
-        f"`torch.onnx.export(model.eval(), (example_input,), {json.dumps(str(_onnx(path)))})`"
+        f"`torch.onnx.export(model.eval(), (example_input,), {json.dumps(str(onnx_beside(path)))})`"
     )
 
 
@@ -73,12 +110,13 @@ def _optimum(path: Path) -> str:
     words = ("optimum-cli", "export", "onnx", "--model", str(path.parent), f"{path.stem}-onnx")
     return (
         "export the model that the weights are for: `torch.onnx.export(model.eval(), (example_input,), "
-        f"{json.dumps(str(_onnx(path)))})`; one of Hugging Face from its folder (pip install optimum-onnx): "
-        f"`{shlex.join(words)}`"
+        f"{json.dumps(str(onnx_beside(path)))})`; one of Hugging Face from its folder "
+        f"(pip install optimum-onnx): `{shlex.join(words)}`"
     )
 
 
-def _onnx(path: Path) -> Path:
+def onnx_beside(path: Path) -> Path:
+    """What the model of a file is called."""
     return path.with_suffix(".onnx") if path.suffix != ".onnx" else path.with_suffix(".exported.onnx")
 
 
@@ -97,21 +135,25 @@ _PAGE = _Kind(
     "this is a web page, not an ONNX model",
     _always("download the file itself, not the page about it (on GitHub `Raw`, on Hugging Face `resolve`)"),
 )
-_TORCH_STATE = _Kind("this is a PyTorch file (pickled weights or a module), not an ONNX model", _torch_state)
+_TORCH_STATE = _Kind(
+    "this is a PyTorch file (pickled weights or a module), not an ONNX model",
+    _torch_state,
+    why="to read a pickle is to run the program in it, so tk does not; nor does it hold the network",
+)
 _TORCH_SCRIPT = _Kind(
     "this is a TorchScript program, not an ONNX model",
-    _python(
-        "import torch; x = torch.randn(1, 3, 224, 224); "
-        "torch.onnx.export(torch.jit.load({file}), (x,), {onnx}, dynamo=False)",
-        "export it, with an input as the model takes it",
-    ),
+    _import("torchscript", "torch onnxscript", "--shape", f"{INPUT.name}={','.join(map(str, INPUT.shape))}"),
+    "torchscript",
 )
 _TORCH_EXPORT = _Kind(
     "this is a program of torch.export, not an ONNX model",
-    _python("import torch; torch.onnx.export(torch.export.load({file}), f={onnx}, dynamo=True)"),
+    _import("torch-export", "torch onnxscript"),
+    "torch-export",
 )
 _KERAS = _Kind("this is a Keras model, not an ONNX model", _tf2onnx("--keras"))
-_TFLITE = _Kind("this is a TensorFlow Lite model, not an ONNX model", _tf2onnx("--tflite"))
+_TFLITE = _Kind(
+    "this is a TensorFlow Lite model, not an ONNX model", _import("tflite", "tf2onnx tensorflow"), "tflite"
+)
 _SAFETENSORS = _Kind(
     "this is a file of weights (safetensors), without the network that they belong to", _optimum
 )

@@ -23,7 +23,7 @@ Output = Annotated[
 @app.command("list")
 def zoo_list_command(json: options.Json = False) -> None:
     """List the networks."""
-    records = list(networks.networks().values())
+    records = [*networks.networks().values(), *networks.exported().values()]
     if json:
         console.data_json(records)
         return

@@ -11,24 +11,31 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from compiler import Progress, UsageError, did_you_mean, silent
-from toolchain.zoo import catalog
+from toolchain.zoo import catalog, exporters
 from toolchain.zoo.record import UNRESOLVED, Network, Original
 
 if TYPE_CHECKING:
     from toolchain.site import SiteConfig
     from toolchain.zoo.download import Fetched
 
-__all__ = ["UNRESOLVED", "Network", "Original", "fetch", "make", "network", "networks", "trained"]
+__all__ = ["UNRESOLVED", "Network", "Original", "exported", "fetch", "make", "network", "networks", "trained"]
 
-_BY_NAME: Mapping[str, Network] = MappingProxyType({one.name: one for one in catalog.ALL})
+_NETWORKS: Mapping[str, Network] = MappingProxyType({one.name: one for one in catalog.ALL})
+_EXPORTED: Mapping[str, Network] = MappingProxyType({one.name: one for one in exporters.ALL})
+_BY_NAME: Mapping[str, Network] = MappingProxyType({**_NETWORKS, **_EXPORTED})
 _REVISIONS: Mapping[str, tuple[Network, Original]] = MappingProxyType(
     {original.name: (one, original) for one in catalog.ALL for original in one.originals}
 )
 
 
 def networks() -> Mapping[str, Network]:
-    """All networks by name, in the order of the table."""
-    return _BY_NAME
+    """The networks of fixed size by name, in the order of the table."""
+    return _NETWORKS
+
+
+def exported() -> Mapping[str, Network]:
+    """Tiny models with free dimensions, as exporters wrote them, by name."""
+    return _EXPORTED
 
 
 def network(name: str) -> Network:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 from toolchain.zoo import (
     classic,
     detection,
+    exporter_files,
     forests,
     light,
     mobile,
@@ -24,6 +25,7 @@ from toolchain.zoo.record import Network
 BUILDERS: Mapping[str, Callable[..., Draft]] = MappingProxyType(
     {
         "light": light.build,
+        "exported": exporter_files.build,
         "mnist": classic.mnist,
         "caffenet": classic.caffenet,
         "vgg": classic.vgg,

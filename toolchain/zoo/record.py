@@ -37,13 +37,15 @@ class Network:
     normalisation scale and shift). `logit_gain` scales the last layer's weights, so that random weights still
     give a softmax that is neither flat nor one-hot. `source` says where the architecture comes from.
     `original` is the trained model that `fetch` gets by the network's name, `revisions` are others that are
-    got by their own.
+    got by their own. `exporter` is the program that wrote the model, where it was no builder of ours; then
+    dimensions of inputs may be symbols, and `free` has sizes for each of them, with which the model is
+    compared: the first of every symbol together, the second, and so on.
     """
 
     name: str
     family: str
     builder: str
-    inputs: tuple[tuple[str, tuple[int, ...]], ...]
+    inputs: tuple[tuple[str, tuple[int | str, ...]], ...]
     source: str
     arguments: tuple[tuple[str, int | str | bool], ...] = ()
     gflop: float | None = None
@@ -52,8 +54,18 @@ class Network:
     original: Original | None = None
     revisions: tuple[Original, ...] = ()
     choices: tuple[tuple[str, int], ...] = ()
+    exporter: str = ""
+    free: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
     @property
     def originals(self) -> tuple[Original, ...]:
         """Every revision of the trained model that is known."""
         return (*(() if self.original is None else (self.original,)), *self.revisions)
+
+    @property
+    def sizes(self) -> tuple[dict[str, int], ...]:
+        """Values for all symbols of `inputs`, as often as there are sizes."""
+        names = [name for name, _ in self.free]
+        return tuple(
+            dict(zip(names, row, strict=True)) for row in zip(*(row for _, row in self.free), strict=True)
+        )
