@@ -56,7 +56,7 @@ _COMMANDS = {
     "reduce": "reduce:reduce_command",
     "bench": "bench:bench_command",
     "inspect": "inspect:inspect_command",
-    "import": "import_model:import_command",
+    "import": "import_model:import_model_command",
     "package": "package:package_command",
     "matrix": "matrix:app",
     "view": "view:view_command",

@@ -138,7 +138,7 @@ _PAGE = _Kind(
 _TORCH_STATE = _Kind(
     "this is a PyTorch file (pickled weights or a module), not an ONNX model",
     _torch_state,
-    why="to read a pickle is to run the program in it, so tk does not; nor does it hold the network",
+    why="to read pickled objects is to run the program in them, so tk does not; nor does it hold the network",
 )
 _TORCH_SCRIPT = _Kind(
     "this is a TorchScript program, not an ONNX model",

@@ -66,8 +66,8 @@ def test_dry_run_shows_the_command(
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("m.pt", "to read a pickle is to run the program in it"),
-        ("old.pth", "to read a pickle"),
+        ("m.pt", "to read pickled objects is to run the program in them"),
+        ("old.pth", "to read pickled objects"),
         ("m.zip", "a zip archive"),
     ],
 )

@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
+import compiler
 from compiler import ExampleInput, UsageError
 from toolchain import console, options
 from toolchain.importing import ImportReport, plan_import, run_import
 from toolchain.progress import progress_bar
 
 
-def import_command(
+def import_model_command(
     file: Annotated[
         Path,
         typer.Argument(
@@ -63,8 +64,8 @@ def import_command(
     """Export a model of PyTorch or TensorFlow Lite to ONNX, by its own exporter.
 
     A program of torch.export or TorchScript is exported by PyTorch (pip install 'tk-toolchain[import]'), a
-    TensorFlow Lite model by tf2onnx, where it is installed. Pickled modules are refused: to read one is to
-    run the program in it.
+    TensorFlow Lite model by tf2onnx, where it is installed. Pickled modules are refused: to read
+    them is to run the program in them.
     """
     inputs = example_inputs(shape, integer, free)
     options.existing_file(file)
@@ -93,7 +94,8 @@ def example_inputs(
                 raise UsageError(f"input `{name}` has no --shape", where=option)
     for name, named in axes.items():
         if named and max(named) >= len(found[name]):
-            raise UsageError(f"input `{name}` has {len(found[name])} dimensions", where="--free")
+            dims = compiler.counted(len(found[name]), "dimension")
+            raise UsageError(f"input `{name}` has {dims}", where="--free")
     return tuple(
         ExampleInput(name, dims, name in (integers or ()), axes.get(name, {})) for name, dims in found.items()
     )
