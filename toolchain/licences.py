@@ -83,7 +83,8 @@ DISTRIBUTIONS: Mapping[str, str] = {
     "synr": "Apache-2.0",
     "tomli-w": "MIT",
     "tornado": "Apache-2.0",
-    "torch": "Apache-2.0 AND Apache-2.0 WITH LLVM-exception AND BSD-2-Clause AND BSD-3-Clause AND BSL-1.0 AND MIT",
+    "torch": "Apache-2.0 AND Apache-2.0 WITH LLVM-exception AND BSD-2-Clause AND BSD-3-Clause AND BSL-1.0 "
+    "AND MIT",
     "typer": "MIT",
     "types-dockerfile-parse": "Apache-2.0",
     "types-openpyxl": "Apache-2.0",
