@@ -25,7 +25,7 @@ from toolchain.zoo.record import Network
 BUILDERS: Mapping[str, Callable[..., Draft]] = MappingProxyType(
     {
         "light": light.build,
-        "exported": exporter_files.exported,
+        "exported": exporter_files.exported_model,
         "mnist": classic.mnist,
         "caffenet": classic.caffenet,
         "vgg": classic.vgg,

@@ -21,7 +21,7 @@ RANGE = "uniform"
 """First word of the text of a tensor without values, before the two ends of its range."""
 
 
-def exported(network: str, logit_gain: float) -> Draft:
+def exported_model(network: str, logit_gain: float) -> Draft:
     """The exported model of this name with its weights; `logit_gain` changes none of them."""
     del logit_gain
     path = FOLDER / f"{network}.onnx"
