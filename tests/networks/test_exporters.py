@@ -51,7 +51,7 @@ GIVEN = {
     "tiny-temporal": "samples",
     "tiny-speech": "batch samples",
 }
-"""Dimensions that have to be given a value today, by model: a list that shrinks."""
+"""Dimensions that may have to be given a value, by model: a list that shrinks."""
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ GIVEN = {
 def test_as_onnxruntime(name: str, tmp_path: Path) -> None:
     outcome = attempt(name, tmp_path)
     assert outcome.passed, outcome
-    assert outcome.fixed == tuple(GIVEN.get(name, "").split()), outcome.why
+    assert {*outcome.fixed} <= {*GIVEN.get(name, "").split()}, outcome.why
 
 
 def test_the_tables_name_models() -> None:
