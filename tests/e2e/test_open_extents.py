@@ -29,7 +29,7 @@ from tests.support.open_graphs import Array, compiled, feeds_of
 Tk = Callable[..., Result]
 SIZES = [(7, 5), (3, 2), (1, 0), (6, 5), (7, 4), (2, 5)]
 """Values of the symbols, the largest first, so that what an earlier run left is there."""
-COUNTS = [3, 1, 5, 2, 4, 3]
+COUNTS = [3, 1, 100, 2, 4, 3]
 
 
 @pytest.fixture(scope="module")
@@ -64,15 +64,18 @@ def test_any_extents(everything: Path, threads: int) -> None:
             assert_same(out, wanted)
 
 
-@pytest.mark.parametrize("beyond", [0.0, np.nan])
-def test_samples(tmp_path: Path, beyond: float) -> None:
+def test_samples(tmp_path: Path) -> None:
     graph = open_graphs.samples()
     with compiler.load(compiled(graph, tmp_path / "m.so")) as model:
         for values, count in zip(SIZES, COUNTS, strict=True):
             feeds = feeds_of(graph, values, count)
             assert_same(model.run(feeds), open_graphs.samples_wanted(feeds))
             one = {name: array[:1] for name, array in feeds.items()}
-            assert_same(evaluate(graph, one, beyond=beyond), open_graphs.samples_wanted(one))
+            assert_same(evaluate(graph, one, beyond=np.nan), open_graphs.samples_wanted(one))
+        with pytest.raises(compiler.BadInputError) as caught:
+            model.run({**feeds, "b": np.zeros((1, 600, 3), np.float32)})
+        assert "dimension 1 ('rows') is 600, expected 1 to 7" in str(caught.value)
+        assert "--dim rows=1..600" in str(caught.value)
 
 
 def test_in_place(everything: Path) -> None:
@@ -226,14 +229,14 @@ def test_inspected(tk: Tk, everything: Path) -> None:
 def test_a_result_that_there_is_not(tmp_path: Path) -> None:
     s = open_graphs.OpenSketch((open_graphs.ROWS,))
     line = s.input("line", s.alone(0))
-    s.output("short", s.editor.emit("Slice", line, begin=(2,), step=(1,), size=(5,)), Extent((1,), -2))
+    s.output("some", s.editor.emit("Slice", line, begin=(3,), step=(2,), size=(2,)), Extent((1,), -3, 2))
     with compiler.load(compiled(s.graph(), tmp_path / "m.so")) as model:
-        line = np.arange(4, dtype=np.float32)
-        assert_same(model.run({"line": line}), {"short": line[2:]})
-        with pytest.raises(
-            compiler.BadInputError, match="output 'short' would be -1, which is rows - 2, where rows is 1"
-        ):
-            model.run({"line": line[:1]})
+        for rows in (7, 5, 3):
+            given = np.arange(rows, dtype=np.float32)
+            assert_same(model.run({"line": given}), {"some": given[3::2][: (rows - 3) // 2]})
+        words = r"output 'some' would be -1, which is \(rows - 3\)/2, where rows is 2"
+        with pytest.raises(compiler.BadInputError, match=words):
+            model.run({"line": given[:2]})
 
 
 def test_shapes_in_a_view() -> None:

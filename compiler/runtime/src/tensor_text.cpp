@@ -114,20 +114,24 @@ void add_option(Text *text, const tk_model &model, const Tensor &want, int32_t i
     const int32_t symbol = want.dims[n].symbol;
     return symbol >= 0 && symbol < model.plan->n_symbols && want.plan->dims[n].extent >= 0;
   };
-  if (!is_range(static_cast<size_t>(i)) || extent < 1) return;
-  const char *quote = is_plain(want.name) ? "" : "'";
-  text->add("; compile the model with --shape %s%.60s=", quote, want.name);
-  for (size_t n = 0; n < want.dims.size(); ++n) {
-    const tk_dim &dim = want.dims[n];
-    const bool is_asked = n == static_cast<size_t>(i);
-    text->add("%s", n == 0 ? "" : ",");
+  const auto add_range = [&](const tk_dim &dim, bool is_asked) {
+    text->add("%lld..%lld", static_cast<long long>(is_asked && extent < dim.min ? extent : dim.min),
+              static_cast<long long>(is_asked && extent > dim.max ? extent : dim.max));
+  };
+  const size_t asked = static_cast<size_t>(i), rank = want.dims.size();
+  if (!is_range(asked) || extent < 1) return;
+  bool has_batch = false;  // which a shape would fix
+  for (size_t n = 0; n < rank; ++n) has_batch = has_batch || want.plan->dims[n].extent < 0;
+  const char *const name = has_batch ? model.symbols[static_cast<size_t>(want.dims[asked].symbol)] : want.name;
+  if (name[0] == 0) return;
+  const char *const quote = is_plain(name) ? "" : "'";
+  text->add("; compile the model with %s %s%.60s=", has_batch ? "--dim" : "--shape", quote, name);
+  for (size_t n = has_batch ? asked : 0; n < (has_batch ? asked + 1 : rank); ++n) {
+    text->add("%s", n == 0 || has_batch ? "" : ",");
     if (is_range(n))
-      text->add("%lld..%lld", static_cast<long long>(is_asked && extent < dim.min ? extent : dim.min),
-                static_cast<long long>(is_asked && extent > dim.max ? extent : dim.max));
-    else if (dim.symbol >= 0 && dim.symbol < model.plan->n_symbols)
-      add_symbol(text, model, dim.symbol);
+      add_range(want.dims[n], n == asked);
     else
-      text->add("%lld", static_cast<long long>(dim.max));
+      text->add("%lld", static_cast<long long>(want.dims[n].max));
   }
   text->add("%s", quote);
 }
