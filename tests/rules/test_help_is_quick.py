@@ -17,6 +17,8 @@ from toolchain.images import parse_back
 LIMIT_SECONDS = 0.150
 LIMIT_STARTS = 7.5
 """The same limit in starts of an empty interpreter, for machines that take longer than 20 ms for one."""
+MOST_MODULES = 95
+"""Of ours that `tk --help` loads: 87 when this was written."""
 HEAVY = ("numpy", "onnx", "onnxruntime", "ml_dtypes", "rich", "docker", "requests", "yaml", "jinja2")
 _PROBE = """
 import sys
@@ -88,6 +90,18 @@ def test_a_dockerfile_is_read_back_once(
     monkeypatch.setattr(parse_back, "parse_rendered", lambda text: read.append(text) or plain(text))
     list_images.list_command(json=True)
     assert len(read) == len(json.loads(capsys.readouterr().out)["images"])
+
+
+def test_help_loads_few_modules() -> None:
+    """Where no clock can tell: on a busy machine."""
+    probe = (
+        "import sys; from toolchain.main import main; main(['--help']); "
+        "ours = [one for one in sys.modules if one.partition('.')[0] in ('toolchain', 'compiler')]; "
+        "print(len(ours), file=sys.stderr)"
+    )
+    argv = [sys.executable, "-c", probe]
+    done = subprocess.run(argv, env=environment(), capture_output=True, text=True, check=True)
+    assert int(done.stderr) <= MOST_MODULES
 
 
 def test_the_rule_can_fail() -> None:
