@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,9 @@ from tests.conformance.outcome import Outcome, State
 _HEAD = """# ONNX conformance
 
 The cases that ONNX itself has: {node} of single operators and their expansions, and {model} small models, of
-onnx {version}. Written by `just conformance {targets} --write`; do not edit.
+onnx {version}. Do not edit; written by
+
+    just conformance {targets} --write
 
 - passed: compiled without options, and every output equals ONNX's within the tolerance of the case
 - rounded: passes where floats of 16 bits may differ by two units in the last place: the data are
@@ -75,7 +78,7 @@ def _older(
     }
     if any(older.values()):
         counts = ", ".join(f"{count} on {target}" for target, count in older.items() if count)
-        yield f"\nOf an earlier state of the compiler are {counts}."
+        yield "\n" + textwrap.fill(f"Of an earlier state of the compiler are {counts}.", 110)
 
 
 def _of(outcomes: Mapping[str, Outcome], cases: Sequence[OnnxCase], *, node: bool) -> list[Outcome]:
