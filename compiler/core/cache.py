@@ -118,6 +118,27 @@ class ContentCache:
         return Path(key[:2], key)
 
 
+def checked_content(path: Path) -> bytes:
+    """The bytes of an entry, if they are still those that its name tells; of another file just its bytes.
+
+    Who goes on with these bytes, not with the file, is not handed what somebody puts there meanwhile. Raises
+    HostError.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise _changed(path, error.strerror or str(error)) from error
+    if _KEY.fullmatch(path.name[:_DIGITS]) and sha256_bytes(data) != path.name[:_DIGITS]:
+        raise _changed(path, "its content is another one now")
+    return data
+
+
+def _changed(path: Path, why: str) -> HostError:
+    return HostError(
+        "an entry of the cache changed while it was used", where=str(path), why=why, hint="compile again"
+    )
+
+
 def touch(path: Path) -> None:
     """Remember that an entry was used now: those not used for the longest time are removed first."""
     with contextlib.suppress(OSError):  # the cache of somebody else: read only

@@ -8,7 +8,7 @@ from pathlib import Path
 from compiler.core.diagnostics import BuildError
 from compiler.core.files import private_directory, write_atomic
 from compiler.core.process import check_host, run
-from compiler.core.settings import child_environment
+from compiler.core.settings import compiler_environment
 
 DEFECT = "this is a defect of tk: please report it with the output of --dump"
 SHOWN_LINES = 12
@@ -36,8 +36,8 @@ def run_compiler(argv: Sequence[str], directory: Path, what: str, hint: str = DE
     Raises BuildError when it refuses (`what`), HostError when the machine lacks space or memory for it.
     """
     # The compiler's own temporary files go the way of the directory, also when everything is killed.
-    done = run(argv, cwd=directory, env=child_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
+    done = run(argv, cwd=directory, env=compiler_environment(TMPDIR=str(directory)), timeout=_LIMIT_SECONDS)
     if done.returncode != 0:
-        check_host(done)
+        check_host(done, directory)
         shown = "\n".join((done.stderr or done.stdout).splitlines()[:SHOWN_LINES])
         raise BuildError(what, where=" ".join(argv), why=shown, hint=hint)

@@ -19,8 +19,8 @@ from typing import BinaryIO, cast
 class DiskCall:
     """A change that is about to be made.
 
-    name: create, write, truncate, set_mode, sync, sync_directory, rename, link, symlink, remove,
-    make_directory or remove_directory. path: what is changed; of rename, link and symlink what gets the name
+    name: create, write, truncate, set_mode, sync, sync_directory, rename, link, remove,
+    make_directory or remove_directory. path: what is changed; of rename and link what gets the name
     `target`. data: of write, at this offset; of truncate the offset is the new size.
     """
 
@@ -124,13 +124,6 @@ def link(path: Path, target: Path) -> None:
     if _hook is not None:
         _hook(DiskCall("link", path, target))
     os.link(path, target, follow_symlinks=False)
-
-
-def symlink(path: Path, target: Path) -> None:
-    """Make the symbolic link `target`, which leads to `path`."""
-    if _hook is not None:
-        _hook(DiskCall("symlink", path, target))
-    target.symlink_to(path)
 
 
 def remove(path: Path) -> None:

@@ -144,14 +144,6 @@ def copy_atomic(source: Path, target: Path) -> None:
         _discard(staged)
 
 
-def make_symlink(target: Path, path: Path) -> None:
-    """Make `path` a symbolic link to `target`; raises HostError."""
-    try:
-        disk.symlink(target, path)
-    except OSError as error:
-        raise _cannot_write(path, error) from error
-
-
 def publish_directory(source: Path, target: Path) -> None:
     """Rename the finished directory `source` to `target`, which is not there or is an empty directory.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -15,12 +16,15 @@ from typing import IO
 
 from compiler.core.companion import cannot_start, reap_if_killed, reaped
 from compiler.core.diagnostics import CrashError, HostError, MemoryLimitError
+from compiler.core.files import lack_of_room
 from compiler.core.memory import held_bytes
 
 _GRACE_SECONDS = 0.5
 _CHECK_SECONDS = 0.25
 _LACKS = {
     "no space left on device": "free some space there, or choose another place with TMPDIR",
+    "file too large": "raise the limit of a file's size (ulimit -f)",
+    "file size limit exceeded": "raise the limit of a file's size (ulimit -f)",
     "disk quota exceeded": "free some space there, or choose another place with TMPDIR",
     "cannot allocate memory": "free some memory, or set TK_JOBS=1 to compile one file at a time",
     "virtual memory exhausted": "free some memory, or set TK_JOBS=1 to compile one file at a time",
@@ -28,6 +32,12 @@ _LACKS = {
     "killed signal terminated program": "free some memory, or set TK_JOBS=1 to compile one file at a time",
 }
 """What compilers and linkers say when the machine, not their input, is the trouble, and what helps."""
+_NUMBERS = {
+    "no space left on device": errno.ENOSPC,
+    "disk quota exceeded": errno.EDQUOT,
+    "file too large": errno.EFBIG,
+    "file size limit exceeded": errno.EFBIG,
+}
 Child = subprocess.Popen[bytes]
 _lock = threading.RLock()  # re-entrant: a signal handler may call stop_all while its own thread holds it
 _running: set[Child] = set()
@@ -45,12 +55,18 @@ class Completed:
     seconds: float
 
 
-def check_host(done: Completed) -> None:
-    """Raise HostError when a failed program says that the machine lacks something: space or memory."""
+def check_host(done: Completed, place: Path | None = None) -> None:
+    """Raise HostError when a failed program says that the machine lacks something: space or memory.
+
+    `place` is where it writes: how much is free there is said, too.
+    """
     for line in done.stderr.splitlines():
         for complaint, hint in _LACKS.items():
             if complaint in line.lower():
-                raise HostError(f"`{Path(done.argv[0]).name}` cannot go on", why=line.strip(), hint=hint)
+                room = "" if place is None else lack_of_room(place, _NUMBERS.get(complaint))
+                why = "\n".join(part for part in (line.strip(), room) if part)
+                where = "" if place is None else str(place)
+                raise HostError(f"`{Path(done.argv[0]).name}` cannot go on", where=where, why=why, hint=hint)
 
 
 def run(

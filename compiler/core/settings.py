@@ -61,6 +61,15 @@ KNOBS: tuple[Knob, ...] = (
 )
 
 
+# GCC's manual, "Environment Variables Affecting GCC"; LD_RUN_PATH: ld(1); CCC_*: clang's driver
+_HEADERS = (
+    "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "DEPENDENCIES_OUTPUT", "SUNPRO_DEPENDENCIES",
+)  # fmt: skip
+_COMPILERS = (
+    "COMPILER_PATH", "GCC_EXEC_PREFIX", "LIBRARY_PATH", "LD_RUN_PATH", "CCC_OVERRIDE_OPTIONS", "LDEMULATION",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Values of all knobs; what nothing was asked for is None."""
@@ -106,6 +115,16 @@ def usable_processors() -> int:
         return max(1, len(os.sched_getaffinity(0)))
     except (AttributeError, OSError):
         return max(1, os.cpu_count() or 1)
+
+
+def compiler_environment(**changes: str) -> dict[str, str]:
+    """That of a compiler or linker: no variable adds folders of headers or files that it writes."""
+    return {name: text for name, text in child_environment(**changes).items() if name not in _HEADERS}
+
+
+def compiler_variables() -> tuple[str, ...]:
+    """What else in the environment may change what compilers and linkers make, as `NAME=value`."""
+    return tuple(f"{name}={os.environ[name]}" for name in _COMPILERS if name in os.environ)
 
 
 def child_environment(**changes: str) -> dict[str, str]:

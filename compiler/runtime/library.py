@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from compiler.core.cache import ContentCache, content_key
+from compiler.core.cache import ContentCache, checked_content, content_key
 from compiler.core.compilers import compiled, run_compiler
 from compiler.core.diagnostics import BadInputError
-from compiler.core.files import make_symlink, private_directory, sha256_file, stream_atomic, write_atomic
+from compiler.core.files import private_directory, sha256_file, stream_atomic, write_atomic
 from compiler.runtime.elf import CONSTANTS_SECTION, TABLE_SECTION, append_constants
 
 ROOT = Path(__file__).resolve().parent
@@ -209,7 +209,7 @@ def _write_inputs(directory: Path, contents: Contents, objects: Sequence[Path]) 
     write_atomic(directory / "names.bin", every, durable=False)
     names = [f"object{index}.o" for index in range(len(objects))]
     for name, path in zip(names, objects, strict=True):
-        make_symlink(path.absolute(), directory / name)
+        write_atomic(directory / name, checked_content(path), durable=False)
     return names
 
 

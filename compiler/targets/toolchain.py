@@ -7,11 +7,13 @@ import re
 import shutil
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from compiler.core.cache import content_key
 from compiler.core.diagnostics import HostError
+from compiler.core.files import sha256_file
 from compiler.core.process import run
-from compiler.core.settings import Settings, child_environment, search_path
+from compiler.core.settings import Settings, compiler_environment, compiler_variables, search_path
 
 CANDIDATES = ("g++", "c++", "clang++")
 CROSS = "{machine}-linux-gnu-g++"
@@ -83,7 +85,7 @@ def _named_cxx(name: str) -> Cxx:
 def probe_cxx(path: str) -> Cxx:
     """Ask the compiler at `path` for its family and version; raises HostError when it will not do."""
     macros = run(
-        [path, "-x", "c++", "-E", "-dM", "-"], input=b"", env=child_environment(), timeout=_PROBE_SECONDS
+        [path, "-x", "c++", "-E", "-dM", "-"], input=b"", env=compiler_environment(), timeout=_PROBE_SECONDS
     )
     if macros.returncode != 0:
         raise HostError(
@@ -93,7 +95,7 @@ def probe_cxx(path: str) -> Cxx:
             hint=_INSTALL,
         )
     defined = dict(re.findall(r"^#define (\w+) (.*)$", macros.stdout, re.MULTILINE))
-    banner = run([path, "--version"], env=child_environment(), timeout=_PROBE_SECONDS).stdout
+    banner = run([path, "--version"], env=compiler_environment(), timeout=_PROBE_SECONDS).stdout
     found = _read(path, defined, banner)
     if found.version[0] < OLDEST[found.family]:
         raise HostError(
@@ -117,5 +119,7 @@ def _read(path: str, defined: dict[str, str], banner: str) -> Cxx:
     major, minor, patch = (int(defined[key]) for key in keys)
     machine = "x86_64" if "__x86_64__" in defined else "aarch64" if "__aarch64__" in defined else "other"
     macros = "\n".join(f"{name} {value}" for name, value in sorted(defined.items()))
-    identity = content_key("cxx", banner.partition("\n")[0], macros)
+    # Of a wrapper its own text, as what it adds to a compile need not show in the macros.
+    program = sha256_file(Path(path))
+    identity = content_key("cxx", banner.partition("\n")[0], macros, program, *compiler_variables())
     return Cxx(path, "clang" if clang else "gcc", (major, minor, patch), machine, identity)

@@ -27,7 +27,7 @@ from toolchain.records.store import RecordStore
 
 _STATES = 2400
 _RECOVERIES, _STATES_OF_EACH = 20, 30
-_COMPILED_AGAIN = 20  # of so many states one is given to a compile
+_COMPILED_AGAIN = 60  # of so many states one is given to a compile
 
 
 @dataclass(frozen=True, slots=True)

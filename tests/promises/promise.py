@@ -13,7 +13,19 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 
-MODULES = {"P5": "renamed", "P7": "malformed", "P8": "hostile", "P9": "paths", "P11": "kill", "P12": "power"}
+MODULES = {
+    "P5": "renamed",
+    "P7": "malformed",
+    "P8": "hostile",
+    "P9": "paths",
+    "P11": "kill",
+    "P12": "power",
+    "P13": "full_disk",
+    "P14": "concurrent",
+    "P18": "tampering",
+    "P19": "cache_keys",
+    "P20": "reproducible",
+}
 """Where each promise is, below `tests.promises`: a module with a `PROMISE`."""
 
 

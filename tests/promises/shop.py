@@ -146,7 +146,10 @@ def _compile(made: Shop, name: str, cache_folder: Path) -> None:
 
 
 def _linked(source: str, target: str) -> None:
-    os.link(source, target)
+    try:
+        os.link(source, target)
+    except OSError:  # another file system
+        shutil.copyfile(source, target)
 
 
 def _own_locks(_folder: str, names: list[str]) -> list[str]:

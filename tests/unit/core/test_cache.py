@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from compiler.core.cache import ContentCache, content_key
-from compiler.core.diagnostics import InternalError
+from compiler.core.cache import ContentCache, checked_content, content_key
+from compiler.core.diagnostics import HostError, InternalError
 
 KEY = content_key("a key")
 
@@ -40,6 +40,19 @@ def test_every_flipped_byte_is_noticed(tmp_path: Path) -> None:
         path = cache.put(KEY, data)
         path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
         assert cache.get(KEY) is None
+
+
+def test_an_entry_that_changes_while_it_is_used_is_refused(tmp_path: Path) -> None:
+    path = ContentCache(tmp_path).put(KEY, b"data", ".o")
+    assert checked_content(path) == b"data"
+    path.write_bytes(b"date")
+    with pytest.raises(HostError, match="changed while it was used"):
+        checked_content(path)
+    path.unlink()
+    with pytest.raises(HostError, match="changed while it was used"):
+        checked_content(path)
+    (tmp_path / "plain.o").write_bytes(b"anything")
+    assert checked_content(tmp_path / "plain.o") == b"anything"
 
 
 def test_other_content_of_one_key_stays_valid(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -108,6 +109,7 @@ def test_stop_all_ends_what_other_threads_wait_for() -> None:
     [
         ("k.s: fatal error: error closing k.s: No space left on device", "space"),
         ("g++: fatal error: Killed signal terminated program cc1plus", "memory"),
+        ("as: k.o: File too large", "limit of a file's size"),
         ("cc1plus: out of memory allocating 65536 bytes", "memory"),
     ],
 )
@@ -117,6 +119,14 @@ def test_a_machine_that_lacks_something_is_no_defect(said: str, words: str) -> N
         process.check_host(done)
     assert said in caught.value.why
     assert words in caught.value.hint
+
+
+def test_how_much_is_free_is_said(tmp_path: Path) -> None:
+    done = process.Completed(("as",), 1, "", "as: k.o: No space left on device\n", 0.0)
+    with pytest.raises(HostError, match="cannot go on") as caught:
+        process.check_host(done, tmp_path)
+    assert re.fullmatch(r"as: k.o: No space left on device\n[\d,]+ bytes are free", caught.value.why)
+    assert caught.value.where == str(tmp_path)
 
 
 def test_other_complaints_are_left_alone() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from compiler.core import settings as module
 from compiler.core.diagnostics import UsageError
 from compiler.core.settings import KNOBS, child_environment, load_settings, usable_processors
 
@@ -58,3 +59,13 @@ def test_child_environment_speaks_english() -> None:
     env = child_environment(EXTRA="1")
     assert env["LC_ALL"] == "C.UTF-8"
     assert env["EXTRA"] == "1"
+
+
+def test_no_variable_gives_compilers_other_headers(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("CPATH", "CPLUS_INCLUDE_PATH", "DEPENDENCIES_OUTPUT", "LIBRARY_PATH"):
+        monkeypatch.setenv(name, "somewhere")
+    found = module.compiler_environment(TMPDIR="here")
+    assert found["TMPDIR"] == "here"
+    assert found["LIBRARY_PATH"] == "somewhere"
+    assert not {"CPATH", "CPLUS_INCLUDE_PATH", "DEPENDENCIES_OUTPUT"} & found.keys()
+    assert "LIBRARY_PATH=somewhere" in module.compiler_variables()
