@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,8 @@ from tests.promises.shop import Bench, shop
 
 _LIBRARY_FLIPS, _OBJECT_FLIPS, _SWAPS = 700, 300, 50
 _NO_LIMIT = 1 << 40
+_HELD = ExitStack()
+"""As long as a process of a trial lasts."""
 
 
 def _only(folder: Path, pattern: str) -> Path:
@@ -88,7 +91,7 @@ class Swap:
             if seen == self.number:
                 self.swap()
 
-        disk.hooked(hook).__enter__()
+        _HELD.enter_context(disk.hooked(hook))
 
     def swap(self) -> None:
         """Do it."""
