@@ -216,6 +216,7 @@ def _almost(place: int, root: Path) -> Ended:
 
 def cases(_drawn: random.Random) -> Iterator[Case]:
     """One change each."""
+    shop()
     for name, change in RELEVANT.items():
         yield Case(f"matters: {name}", partial(_trial, change, True))
     for place in (0, 15, 16, 63):

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from tests.support import command
 from tests.support.disk_faults import DiskFault, DiskLog
 
 _LIMIT_SECONDS = 300.0
+_owner = [os.getpid()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +115,20 @@ class Started:
         return Ended(code, out, err)
 
 
-def start(args: Sequence[object], cwd: Path, env: Mapping[str, str], conditions: Conditions) -> Started:
-    """Start `tk` with these arguments."""
+def own_forkserver() -> multiprocessing.context.ForkServerContext:
+    """That of this process, which may be a copy of one that has another and may have no children."""
+    if _owner[0] != os.getpid():
+        _owner[0] = os.getpid()
+        forkserver._forkserver.__init__()  # type: ignore[attr-defined]
+        multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([command.__name__, __name__, *command._IMPORTED])
+    return context
+
+
+def start(args: Sequence[object], cwd: Path, env: Mapping[str, str], conditions: Conditions) -> Started:
+    """Start `tk` with these arguments."""
+    context = own_forkserver()
     held = tempfile.TemporaryDirectory(prefix="promise-")
     files = [Path(held.name, name) for name in ("in", "out", "err")]
     for path in files:

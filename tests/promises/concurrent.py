@@ -53,6 +53,7 @@ def _wait_for(path: Path) -> None:
 
 def cases(drawn: random.Random) -> Iterator[Case]:
     """In half of the rounds one is killed."""
+    shop()
     for number in range(_ROUNDS):
         after = drawn.uniform(0, 0.5) if number % 2 else None
         yield Case(f"round {number}", partial(_round, after))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import multiprocessing
 import os
 import random
 import re
@@ -16,7 +15,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from tests.promises.commands import Conditions
+from tests.promises.commands import Conditions, own_forkserver
 from tests.promises.promise import Case, Ended, Promise
 from tests.promises.shop import Bench, Shop, shop
 from tests.support import command
@@ -131,16 +130,10 @@ def _answer(task: Task, answer: Path) -> None:
 def _why_not() -> str:
     """Why this machine has no disks of one's own; empty where it has."""
     with tempfile.TemporaryDirectory(prefix="promise-") as folder:
-        process = _context().Process(target=_own_disk, args=(Path(folder), 1 << 20))
+        process = own_forkserver().Process(target=_own_disk, args=(Path(folder), 1 << 20))
         process.start()
         process.join()
         return "" if process.exitcode == 0 else "no user namespace with a tmpfs of its own here"
-
-
-def _context() -> multiprocessing.context.ForkServerContext:
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([command.__name__, __name__, *command._IMPORTED])
-    return context
 
 
 def _trial(name: str, free: int | None, limit: int | None, root: Path) -> Ended:
@@ -149,7 +142,7 @@ def _trial(name: str, free: int | None, limit: int | None, root: Path) -> Ended:
     task = Task(name, root / "disk", free, limit, shop())
     if limit is not None:
         task.root.mkdir()
-    process = _context().Process(target=_answer, args=(task, root / "answer"))
+    process = own_forkserver().Process(target=_answer, args=(task, root / "answer"))
     process.start()
     process.join()
     if process.exitcode != 0:
@@ -176,6 +169,7 @@ def _judged(name: str, found: Mapping[str, Any]) -> Ended:
 
 def cases(drawn: random.Random) -> Iterator[Case]:
     """Levels of free space, with a page more or less, and limits of a file's size."""
+    shop()
     for name, most in _MOST_BYTES.items():
         for level in range(_LEVELS):
             free = level * most // _LEVELS + drawn.randrange(4096)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import random
 import shutil
 import tempfile
@@ -72,12 +73,12 @@ def recovered(seed: int) -> History:
     """A compile after a loss of power during `compiled`: what it does is interrupted by another one."""
     first = compiled()
     drawn = random.Random(seed)
-    root = _held() / f"recovered-{seed}"
+    root = _held() / f"recovered-{seed}-{os.getpid()}"
     made = CrashDisk.of(first.at, first.before)
     made.play(first.calls[: drawn.randrange(len(first.calls))])
     made.crash(root, drawn)
     _folders(root)
-    before = _copied(root, f"recovered-{seed}-before")
+    before = _copied(root, f"{root.name}-before")
     bench = Bench(root, shop())
     ended = bench.tk(bench.compile_new, log=root / "state" / "log")
     if ended.code != 0:
@@ -182,6 +183,8 @@ def _of_records(seed: str, root: Path) -> Ended:
 def cases(drawn: random.Random) -> Iterator[Case]:
     """States after compiles, after compiles that followed a loss of power, and after records."""
     seed = drawn.randrange(1 << 30)
+    compiled()
+    noted()
     for number in range(_STATES):
         name = f"{seed}-{number}"
         yield Case(f"compile, state {number}", lambda root, name=name: _of_a_compile(compiled(), name, root))

@@ -91,7 +91,7 @@ def _models() -> Iterator[onnx.ModelProto]:
 @cache
 def _place(around: Around) -> Path:
     """A folder of a variation, with a cache of its own: of what was compiled elsewhere it has the runtime."""
-    place = _root() / around.name / around.folder
+    place = _root() / str(os.getpid()) / around.name / around.folder
     (place / "tmp").mkdir(parents=True)
     if not around.is_empty:
         shutil.copytree(shop().root / "cache" / "objects", place / "cache" / "objects")
@@ -140,6 +140,7 @@ def _same(around: Around, number: int, _folder: Path) -> Ended:
 
 def cases(_drawn: random.Random) -> Iterator[Case]:
     """Every model in every variation."""
+    shop()
     for around in VARIATIONS:
         for number in range(10):
             yield Case(f"{around.name}, model {number}", partial(_same, around, number))
