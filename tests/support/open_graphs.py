@@ -89,7 +89,7 @@ def compiled(graph: Graph, path: Path, target: str = "cpu", model: Path | None =
         model = path.with_suffix(".onnx")
         model.write_bytes(b"no model: the graph was written by hand")
     job = CompileJob.of(model, CompileOptions(output=path, target=target))
-    with patch.object(pipeline, "import_model", lambda *_: replace(graph)):
+    with patch.object(pipeline, "import_for_job", lambda _: replace(graph)):
         pipeline.run_job(job)
     return path
 
