@@ -31,7 +31,7 @@ from compiler.frontend.scope import Item, NameScope, item_text
 from compiler.frontend.sequences import ON_ANY_ITEM, SEQUENCES
 from compiler.frontend.shapes import Bind, input_types
 from compiler.frontend.signatures import apply_signature, computed_at_run
-from compiler.frontend.subgraphs import count_nodes, in_order, reads, texts, wanted_names
+from compiler.frontend.subgraphs import count_nodes, in_order, model_texts, reads, wanted_names
 from compiler.frontend.tensors import check_stored_types, element_type, tensor_array, why_too_large
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import to_numpy
@@ -78,7 +78,7 @@ def import_proto(
 ) -> Graph:
     """The graph of a parsed model; `data` opens external data, or is the directory below which it lies."""
     check_counts(model, where)
-    _check_texts(model.graph, where)
+    _check_texts(model, where)
     size = check_size(model, where)
     external = data if isinstance(data, ExternalData) else ExternalData(data)
     try:
@@ -451,8 +451,8 @@ class _Importer:
         check_unrolled(self.size + times * count_nodes(body.graph), self.where)
 
 
-def _check_texts(graph: onnx.GraphProto, where: str) -> None:
-    for text in texts(graph):
+def _check_texts(model: onnx.ModelProto, where: str) -> None:
+    for text in model_texts(model):
         if not isinstance(text, str):
             raise broken(where, "a name in it is not UTF-8")
         if len(text) > LONGEST_NAME:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from graphlib import CycleError, TopologicalSorter
 
 import onnx
@@ -75,13 +75,29 @@ def _is_ordered(nodes: Sequence[onnx.NodeProto], defined: Container[str]) -> boo
     return True
 
 
-def texts(graph: onnx.GraphProto) -> Iterator[object]:
-    """All names in a graph; protobuf hands out bytes where a text is not UTF-8."""
-    for item in graph.node:
-        yield from (item.name, item.op_type, item.domain, *item.input, *item.output)
-        yield from (attr.name for attr in item.attribute)
+def model_texts(model: onnx.ModelProto) -> Iterator[object]:
+    """All names in a model, and domains; protobuf hands out bytes where a text is not UTF-8."""
+    yield from (item.domain for item in model.opset_import)
+    for function in model.functions:
+        yield from (function.name, function.domain, function.overload)
+        yield from (*function.input, *function.output, *function.attribute)
+        yield from (item.domain for item in function.opset_import)
+        yield from _node_texts(function.node)
+    yield from texts(model.graph)
+
+
+def _node_texts(nodes: Iterable[onnx.NodeProto]) -> Iterator[object]:
+    for item in nodes:
+        yield from (item.name, item.op_type, item.domain, item.overload, *item.input, *item.output)
+        for attr in item.attribute:
+            yield from (attr.name, attr.ref_attr_name)
         for graph_inside in subgraphs(item):
             yield from texts(graph_inside)
+
+
+def texts(graph: onnx.GraphProto) -> Iterator[object]:
+    """All names in a graph."""
+    yield from _node_texts(graph.node)
     for tensor in graph.initializer:
         yield tensor.name
         yield from (text for entry in tensor.external_data for text in (entry.key, entry.value))

@@ -6,12 +6,12 @@ import datetime as dt
 import json
 import os
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from compiler.core.files import write_atomic
-from tests.promises.promise import Promise, Sums
+from tests.promises.promise import MODULES, Promise, Sums
 from toolchain.records.host import processor_name
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,12 +71,14 @@ def read_records(folder: Path = RECORDS) -> list[Record]:
     return sorted(found, key=lambda one: int(one.name[1:]))
 
 
-def page(records: Sequence[Record]) -> str:
-    """The page of these records."""
+def page(records: Sequence[Record], names: Iterable[str] = MODULES) -> str:
+    """The page of these records; of promises with these names that have none it says so."""
+    left = [name for name in names if name not in {one.name for one in records}]
     rows = (
         f"| {one.name} | {one.promised} | {one.count:,} {one.trials} | {len(one.faults)} |" for one in records
     )
-    return _HEAD + "\n".join([*rows, *(line for one in records for line in _section(one))]) + "\n"
+    rest = f"\nNot tried in full yet: {', '.join(left)}." if left else ""
+    return _HEAD + "\n".join([*rows, rest, *(line for one in records for line in _section(one))]) + "\n"
 
 
 def _section(one: Record) -> Iterator[str]:
