@@ -205,7 +205,7 @@ class _Lanes:
     def _store(self, item: Store, mask: Expr | None) -> Stmt:
         if item.mask is not None:
             raise _NotVectorizableError
-        index = self._index(item.buffer, item.indices[0])
+        index = self._index(item.buffer, item.indices[0], mask)
         if index.dtype.lanes == 1:
             return self._combine(item, index, mask)
         value = self._wide(self.expr(item.value, mask))
@@ -294,7 +294,7 @@ class _Lanes:
         if item.mask is not None:
             raise _NotVectorizableError
         buffer = self.private.get(item.buffer, item.buffer)
-        index = self._index(item.buffer, item.indices[0])
+        index = self._index(item.buffer, item.indices[0], mask)
         if index.dtype.lanes > 1 and not isinstance(index, Ramp) and mask is None:
             return self._lane_by_lane(item)
         if mask is None or self._inside(buffer, index):
@@ -316,13 +316,14 @@ class _Lanes:
         each = [self.sim.simplify(substitute(index, {self.lane.name: const(lane)})) for lane in lanes]
         return Shuffle(tuple(Load(item.buffer, (at,)) for at in each), tuple(lanes))
 
-    def _index(self, buffer: Buffer, index: Expr) -> Expr:
+    def _index(self, buffer: Buffer, index: Expr, mask: Expr | None) -> Expr:
+        """Where lanes access a buffer; an index that is loaded itself is there for lanes of the mask only."""
         if buffer in self.private:
             base = self.expr(index, None)
             if base.dtype.lanes > 1:
                 raise _NotVectorizableError
             return Ramp(binary("mul", base, self.lanes), const(1), self.lanes)
-        return self._ramp(index) or self.expr(index, None)
+        return self._ramp(index) or self.expr(index, mask)
 
     def _ramp(self, index: Expr) -> Expr | None:
         """The index as a ramp (or a scalar), when it is linear in the lane."""
