@@ -15,6 +15,7 @@ from compiler.core.cache_space import cache_in_use, make_room
 from compiler.core.diagnostics import BadInputError, HostError, UsageError
 from compiler.core.files import (
     remove_abandoned_directories,
+    remove_abandoned_parts,
     replace_atomic,
     sha256_bytes,
     sha256_file,
@@ -49,12 +50,13 @@ def compile_model(path: Path, options: CompileOptions, *, progress: Progress = s
 
 
 def _compile(job: CompileJob) -> CompileReport:
+    remove_abandoned_directories("tk")
     if not _may_be_kept(job):
         return _run(job)
     started, before = time.perf_counter(), _state(job.model)
     libraries = FinishedLibraries(job.settings.cache_dir / "libraries", job.settings.cache_bytes)
     key = _key(job)
-    remove_abandoned_directories("tk")
+    remove_abandoned_parts(libraries.root)
     found = _taken(libraries, key, job)
     if found is None:
         with single_flight(libraries.root, key) as waited:

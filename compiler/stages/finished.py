@@ -20,7 +20,7 @@ from typing import Any, BinaryIO
 from compiler.core import disk
 from compiler.core.cache import content_key, touch
 from compiler.core.diagnostics import TkError
-from compiler.core.files import copy_atomic, remove_abandoned_parts, sha256_file, stream_atomic, write_atomic
+from compiler.core.files import copy_atomic, sha256_file, stream_atomic, write_atomic
 
 RECORD_VERSION = 2
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -90,7 +90,6 @@ class FinishedLibraries:
         if size > self.limit:
             return
         digest = sha256_file(library)
-        remove_abandoned_parts(self.root)
         copy_atomic(library, self._library(digest))
         content = {"sha256": digest, "bytes": size, "externals": dict(externals), "facts": dict(facts)}
         document = {"version": RECORD_VERSION, "digest": _digest(content), "content": content}

@@ -42,6 +42,7 @@ def _compiled(bench: Bench) -> None:
     ended = bench.tk(bench.compile_new)
     if ended.code != 0:
         raise RuntimeError(ended.short)
+    bench.output.unlink()  # the cache may have the same file
     bench.output.write_bytes(bench.shop.library("old"))
 
 
