@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -27,7 +28,7 @@ from compiler.core.disk import DiskCall
 from compiler.core.process import Completed
 from compiler.targets import toolchain as cxx
 from tests.support import command
-from tests.support.disk_faults import DiskFault, DiskLog
+from tests.support.disk_faults import DiskFault
 
 _LIMIT_SECONDS = 300.0
 _owner = [os.getpid()]
@@ -71,7 +72,6 @@ class Conditions:
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Have them in this process."""
-        log = DiskLog()
         with ExitStack() as held:
             if self.prepare is not None:
                 self.prepare()
@@ -82,14 +82,10 @@ class Conditions:
                     module.run = remembered  # type: ignore[assignment, attr-defined]
             if self.fault is not None:
                 held.enter_context(disk.hooked(DiskFault(*self.fault)))
-            if self.log is None:
-                yield
-                return
-            held.enter_context(disk.hooked(log))
-            try:
-                yield
-            finally:
-                self.log.write_text(_log_text(log.calls))
+            if self.log is not None:
+                self.log.touch()
+                held.enter_context(disk.hooked(partial(_note, self.log)))
+            yield
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,16 +154,16 @@ def read_log(path: Path) -> list[DiskCall]:
     """The calls that were noted."""
     return [
         DiskCall(name, Path(at), Path(target) if target else None, offset, base64.b64decode(data))
-        for name, at, target, offset, data in json.loads(path.read_text())
+        for name, at, target, offset, data in map(json.loads, path.read_text().splitlines())
     ]
 
 
-def _log_text(calls: Sequence[DiskCall]) -> str:
-    rows = [
-        (one.name, str(one.path), str(one.target or ""), one.offset, base64.b64encode(one.data).decode())
-        for one in calls
-    ]
-    return json.dumps(rows)
+def _note(path: Path, call: DiskCall) -> None:
+    """A line of the log, also from a copy of the process."""
+    data = base64.b64encode(call.data).decode()
+    row = (call.name, str(call.path), str(call.target or ""), call.offset, data)
+    with path.open("a") as stream:
+        stream.write(f"{json.dumps(row)}\n")
 
 
 @dataclass(frozen=True, slots=True)
