@@ -93,7 +93,7 @@ def test_all_unsupported_operators_at_once(tk: Tk, tmp_path: Path) -> None:
 
 def test_open_dimension_names_the_flag(tk: Tk, tmp_path: Path) -> None:
     onnx.save(model(shape=("batch", "width")), tmp_path / "open.onnx")
-    check(tk("compile", "open.onnx"), 2, "--shape", "x", "batch")
+    check(tk("inspect", "open.onnx"), 2, "--dim", "x", "batch")
     assert tk("compile", "open.onnx", "--shape", "x=3,4").code == 0
 
 
