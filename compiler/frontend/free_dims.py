@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compiler.frontend.open_dims import OpenInput, batch_name
 
@@ -48,6 +48,15 @@ class FreeDims:
             else:
                 shapes[one.name] = found
         return shapes, dims
+
+    def with_sum(self, symbol: str, terms: tuple[str, ...]) -> FreeDims:
+        """The same where one symbol is the sum of others."""
+        whole, total = SymbolSum((symbol,)), SymbolSum(terms)
+        inputs = tuple(
+            (one, tuple(total if item == whole else item for item in extents)) for one, extents in self.inputs
+        )
+        left = {name: item for name, item in self.symbols.items() if name != symbol}
+        return replace(self, symbols=left, inputs=inputs)
 
     def is_term(self, symbol: str) -> bool:
         """Whether extents are the sum of this symbol and more."""

@@ -7,13 +7,16 @@ their largest extents, of which a run has a part (decision 024).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import combinations
 
 from compiler.core.diagnostics import BadInputError, TkError, UsageError
 from compiler.frontend.free_dims import FreeDims, Given, Range, free_dims
 from compiler.frontend.onnx import import_model
 from compiler.frontend.open_dims import OpenDimensionsError
+from compiler.frontend.refusals import UnsupportedModelError
 from compiler.frontend.tensors import LIMIT_BYTES
 from compiler.graph.ir import Batch, Graph, Symbol
 from compiler.graph.rewrites import canonical
@@ -27,6 +30,8 @@ _LARGEST_SIZE = 512
 """Where neither the model nor the caller says how large a dimension can be."""
 _TENSOR_BYTES = 256 << 20
 """No larger tensor for a size that nobody asked for."""
+_MANY = 6
+"""Symbols, of which a few may be sums; of more there are too many combinations."""
 _SMALL = (12, 48, 96, 256)
 """Sizes for experiments, the first that the model can have: windows and strides want some room."""
 
@@ -64,6 +69,34 @@ class _Free:
         return cls(job, error, found)
 
     def graph(self) -> Graph:
+        """The graph for all sizes.
+
+        Exporters give a sum of dimensions a name of its own, too: where sizes do not go together, one may be
+        two others. Raises OpenDimensionsError where there is no such graph.
+        """
+        try:
+            return self.attempt()
+        except UnsupportedModelError:
+            raise
+        except BadInputError as found:
+            if any(self.dims.symbols.values()):
+                raise  # it is what was asked for that does not do
+            for dims in self._with_sums():
+                with suppress(BadInputError):
+                    return replace(self, dims=dims).attempt()
+            raise self._refusal(f"{found.what}: {found.why}") from found
+
+    def _with_sums(self) -> Iterator[FreeDims]:
+        """With one of the symbols as the sum of two others."""
+        names = [name for name, item in self.dims.symbols.items() if item is None]
+        for name in names if len(names) <= _MANY else ():
+            for terms in combinations([item for item in names if item != name], 2):
+                yield self.dims.with_sum(name, terms)
+
+    def _refusal(self, reason: str) -> OpenDimensionsError:
+        return OpenDimensionsError(self.error.inputs, self.error.where, reason)
+
+    def attempt(self) -> Graph:
         """With the first dimension as a batch where samples are separate, else as a size like others."""
         reason = ""
         on_device = self.job.target.device is not None  # whose launches are for one number of samples
@@ -78,7 +111,7 @@ class _Free:
             return self._sized({}, tuple(self.dims.symbols))[0]
         except FixedSizeError as found:
             reasons = dict.fromkeys(item for item in (reason, str(found)) if item)
-            raise OpenDimensionsError(self.error.inputs, self.error.where, "; ".join(reasons)) from found
+            raise self._refusal("; ".join(reasons)) from found
 
     def _with_batch(self) -> Graph:
         batch = self.dims.batch

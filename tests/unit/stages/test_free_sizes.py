@@ -88,6 +88,26 @@ def test_extents_that_are_sums_by_name(tmp_path: Path) -> None:
         np.testing.assert_allclose(got["y"], np.concatenate([past, new]) + bias, rtol=1e-6)
 
 
+def test_extents_that_are_sums_by_another_name(tmp_path: Path) -> None:
+    """As decoders have them: the mask is for what was before, and for what is new."""
+    proto = model(
+        [node("Concat", ["past", "new"], ["all"], axis=0), node("Add", ["all", "bias"], ["y"])],
+        {"past": ("before", 3), "new": ("steps", 3), "bias": ("total", 3)},
+        ("y",),
+    )
+    graph = imported(proto, tmp_path)
+    assert [item.name for item in graph.symbols] == ["before", "steps"]
+    past, new, bias = some(5, 3), some(2, 3), some(7, 3)
+    got = evaluate(graph, {"past": past, "new": new, "bias": bias}, beyond=np.nan)
+    np.testing.assert_allclose(got["y"], np.concatenate([past, new]) + bias, rtol=1e-6)
+
+
+def test_sizes_that_do_not_go_together(tmp_path: Path) -> None:
+    proto = model([node("Add", ["a", "b"], ["y"])], {"a": ("N", 3), "b": ("M", 3)}, ("y",))
+    with pytest.raises(OpenDimensionsError, match="do not broadcast"):
+        imported(proto, tmp_path)
+
+
 REFUSED = {
     "depends on the size": (
         model(
