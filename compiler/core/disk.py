@@ -144,7 +144,7 @@ def make_directories(path: Path) -> None:
     """A directory and those above it, as far as they are missing."""
     if path.is_dir():
         return
-    if path.parent != path:
+    if not path.parent.exists():  # else the system says why, as of a file in the way
         make_directories(path.parent)
     try:
         make_directory(path)
