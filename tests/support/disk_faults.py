@@ -38,7 +38,7 @@ class DiskFault:
                 return None
             self.struck = self.struck or call
         if self.kind == "KILL":
-            for pid in {self.owner, os.getpid()}:  # it may be a copy that works for the other
+            for pid in (self.owner, os.getpid()):  # it may be a copy that works for the other
                 os.kill(pid, signal.SIGKILL)
         if self.kind == "SHORT":
             return len(call.data) // 2 if call.name == "write" else None
