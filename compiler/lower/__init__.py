@@ -43,11 +43,11 @@ def _simplify(func: Func) -> Func:
 
 
 PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
-    ("limit_loops", lambda func, _: limit_loops(func)),
     ("place_allocations", lambda func, facts: place_allocations(func, launches=facts.launches)),
     ("reduce_subgroups", reduce_subgroups),
     ("merge_threads", merge_threads),
     ("async_copies", async_copies),
+    ("limit_loops", lambda func, _: limit_loops(func)),
     ("lower_blocks", lambda func, _: lower_blocks(func)),
     ("split_fused", lambda func, _: split_fused(func)),
     ("settle_loop_kinds", lambda func, _: settle_loop_kinds(func)),
@@ -74,7 +74,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
 
 def _leads_to() -> dict[str, Stage]:
     first: dict[str, Stage] = {
-        "limit_loops": "scheduled",
+        "place_allocations": "scheduled",
         "lower_blocks": "lowered",
         "assign_registers": "flat",
     }

@@ -181,7 +181,7 @@ def test_file_names_are_safe_and_differ(names: list[str]) -> None:
         (["cache", "c"], ["clear"]),
         (["cache", "prune", "--max"], ["--max-size"]),
         (["zoo", "make", "mnist", "-o", "m"], []),
-        (["compile", "--json", "--ti"], ["--timings"]),
+        (["compile", "--json", "--timi"], ["--timings"]),
         (["--de"], ["--debug"]),
     ],
 )

@@ -28,7 +28,7 @@ def test_an_engine_that_fails_is_a_row_with_its_reason(module: Any, tmp_path: Pa
 
     engines = {**peers.engines_of(""), "openvino": missing}
     one = peers.measure("mnist", 1, 0.1, engines, tmp_path)
-    (group,) = peers.groups_of(["mnist"], 1)
+    (group,) = peers.groups_of([], ["mnist"], 1)
     facts = {
         "versions": {},
         "processor": "",
@@ -56,7 +56,7 @@ def test_ratios_are_to_the_best_other_engine_and_meet_bars(module: Any) -> None:
         one.times = {name: support.Times(9.0, best, 9.0, 1) for name, best in times.items()}
         return one
 
-    light, newer = peers.groups_of([], 1)
+    light, newer, _ = peers.groups_of([], [], 1)
     results = [
         measured("vgg19", tk=3.0, onnxruntime=9.0, openvino=4.0),
         measured("resnet50", tk=2.0, openvino=4.0),

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 from onnx import TensorProto
 
+from tests.support.onnx_models import run_reference
 from tests.support.op_case import Case, bools, f32, floats, i64, ints, scalar
 from tests.support.op_cases_indexing import indexed
 from tests.support.op_cases_quantised import quantised
@@ -267,7 +268,8 @@ def pooling() -> Iterator[Case]:
     yield Case("AveragePool", [IMAGE], {**square, **counted, "ceil_mode": 1}, 19)
     yield Case("AveragePool", [IMAGE], {**square, "dilations": [2, 2], "pads": [1, 1, 1, 1]}, 19)
     pads = {"kernel_shape": [3], "pads": [1, 2]}
-    yield Case("AveragePool", [floats(2, 3, 9, dtype=np.float64)], pads, 19, tolerance=1e-14)
+    wide = floats(2, 3, 9, dtype=np.float64)  # which onnxruntime does not have
+    yield Case("AveragePool", [wide], pads, 19, tolerance=1e-14, oracle=run_reference)
     yield Case("GlobalAveragePool", [IMAGE])
     yield Case("GlobalAveragePool", [floats(2, 3, 4)])
     yield Case("GlobalMaxPool", [IMAGE])

@@ -25,6 +25,7 @@ def test_codes_are_the_contract() -> None:
         "UsageError": 2,
         "BadInputError": 3,
         "HostError": 4,
+        "LimitError": 4,
         "BuildError": 5,
         "WrongResultError": 6,
         "CrashError": 7,

@@ -78,7 +78,7 @@ def test_telling_a_companion_that_is_gone_is_no_error() -> None:
 
 def test_it_waits_for_the_engine_and_removes_what_a_killed_process_left(tmp_path: Path) -> None:
     """Nobody listens when the input ends; private directories are removed at once, containers later."""
-    secrets = tmp_path / "tk-build-killed"
+    secrets = tmp_path / "tk-build-0123456789abcdef.part"
     secrets.mkdir()
     (secrets / "tk-ca").write_text("mark")
     asked: list[str] = []
@@ -114,7 +114,7 @@ def test_it_waits_for_the_engine_and_removes_what_a_killed_process_left(tmp_path
 
 def test_a_lock_that_outlives_the_pipe_keeps_no_directory(tmp_path: Path) -> None:
     """What is still locked when the input ends is looked at again: a dying process closes file after file."""
-    held = tmp_path / "tk-job-killed"
+    held = tmp_path / "tk-job-0123456789abcdef.part"
     held.mkdir()
     handle = os.open(held, os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
