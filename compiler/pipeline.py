@@ -29,7 +29,6 @@ from compiler.core.cache import cache_trouble
 from compiler.core.diagnostics import BadInputError, BuildError
 from compiler.core.files import write_atomic
 from compiler.core.passes import PassEvent
-from compiler.graph.extents import check_whole_bytes
 from compiler.graph.ir import Graph, verify
 from compiler.graph.rewrites import rewrite_graph
 from compiler.render.host import render_plan
@@ -137,7 +136,6 @@ def _run_stages(
 
 def _import(job: CompileJob) -> Graph:
     graph = import_for_job(job)
-    check_whole_bytes(graph, str(job.model))
     job.dump.model(IMPORT, graph)
     return graph
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from compiler.core.diagnostics import BadInputError, UsageError
+from compiler.core.diagnostics import UsageError
 from compiler.graph.ir import Extent, Graph, Shape, TensorType, Value
 
 _BYTE = 8
@@ -88,8 +88,8 @@ def _joined(before: str, sign: int, term: str) -> str:
     return f"-{term}" if sign < 0 else term
 
 
-def check_whole_bytes(graph: Graph, where: str) -> None:
-    """Raise BadInputError for inputs and outputs of fewer than 8 bits an element whose extents a run decides.
+def packed_ends(graph: Graph) -> list[str]:
+    """Inputs and outputs of fewer than 8 bits an element whose extents a run decides.
 
     Such elements are packed without gaps, so that rows would begin inside bytes.
     """
@@ -97,11 +97,4 @@ def check_whole_bytes(graph: Graph, where: str) -> None:
         *zip(graph.operands, graph.input_names, strict=False),
         *zip(graph.results, graph.output_names, strict=False),
     )
-    packed = [name for value, name in ends if value in graph.extents and value.type.dtype.bits % _BYTE]
-    if packed:
-        raise BadInputError(
-            f"{', '.join(map(repr, packed))} cannot have dimensions of any size",
-            where=where,
-            why="elements of fewer than 8 bits are packed",
-            hint="give these inputs one size: see `--shape` and `--dim`",
-        )
+    return [name for value, name in ends if value in graph.extents and value.type.dtype.bits % _BYTE]

@@ -18,6 +18,7 @@ from compiler.frontend.onnx import import_model
 from compiler.frontend.open_dims import OpenDimensionsError
 from compiler.frontend.refusals import UnsupportedModelError
 from compiler.frontend.tensors import LIMIT_BYTES
+from compiler.graph.extents import packed_ends
 from compiler.graph.ir import Batch, Graph, Symbol
 from compiler.graph.rewrites import canonical
 from compiler.graph.rewrites.sizes import FixedSizeError, Point, for_all_sizes
@@ -137,6 +138,9 @@ class _Free:
             for name, high in zip(names, top, strict=True)
         ]
         graph = for_all_sizes([largest, *small.values()], [top, *small], symbols)
+        packed = packed_ends(graph)
+        if packed:
+            raise FixedSizeError(f"{packed[0]!r} has elements of fewer than 8 bits, which are packed")
         return graph, dict(zip(names, point, strict=True))
 
     def _range(self, name: str) -> Range | None:

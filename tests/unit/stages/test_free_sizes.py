@@ -118,6 +118,18 @@ REFUSED = {
         ),
         "computes something else at another size",
     ),
+    "packed": (
+        helper.make_model(
+            helper.make_graph(
+                [node("Identity", ["x"], ["y"])],
+                "g",
+                [helper.make_tensor_value_info("x", onnx.TensorProto.INT4, ("N", "M"))],
+                [helper.make_empty_tensor_value_info("y")],
+            ),
+            opset_imports=[helper.make_opsetid("", 21)],
+        ),
+        "fewer than 8 bits",
+    ),
     "no rank": (
         helper.make_model(
             helper.make_graph(
