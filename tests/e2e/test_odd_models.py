@@ -70,6 +70,13 @@ OUTPUTS = {
     "a constant is an output": Case([node("Add", "c c", "y"), RELU], {"x": X}, "y a", {"c": normal(4)}),
     "nothing but constants": Case([node("Add", "c c", "y")], {}, "y", {"c": normal(4)}),
     "an input that nobody reads": Case([RELU], {"x": X, "unused": normal(5)}, "a"),
+    "an index that leads to the one element there is": Case(
+        [
+            node("Add", "i j", "k"), node("Gather", "x k", "a", axis=0),
+            node("Mul", "j i", "l"), node("Gather", "a l", "b", axis=1), node("Neg", "b", "y"),
+        ],
+        {"x": normal(3, 1), "i": np.ones(1, np.int64), "j": np.zeros(1, np.int64)}, "y",
+    ),
     "64 outputs": Case([node("Neg", "x", f"y{i}") for i in range(64)], {"x": X}, names("y", 64)),
     "300 outputs": Case(
         [node("Split", "x n", names("y", 300))],

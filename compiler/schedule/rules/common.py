@@ -35,6 +35,8 @@ def inline_injective(schedule: Schedule, *, repeat: bool) -> None:
         if site.target in program.outputs or len(program.writers(site.target)) != 1:
             continue
         readers = program.readers(site.target)
+        if not readers:  # of an index into an axis of one element nothing is left
+            continue
         if pure and _copied(site, readers) > MOST_COPIED:
             continue
         if repeat or len(readers) == 1 or not any(item.block.is_reduction for item in readers):
