@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from compiler.frontend.open_dims import OpenInput, batch_name
+from compiler.frontend.open_dims import OpenInput
 
 Range = tuple[int, int]
 """Least and largest value."""
@@ -57,6 +57,10 @@ class FreeDims:
         )
         left = {name: item for name, item in self.symbols.items() if name != symbol}
         return replace(self, symbols=left, inputs=inputs)
+
+    def is_named(self, symbol: str) -> bool:
+        """Whether the model has a name for it."""
+        return any(symbol in (one.declared or ()) for one, _ in self.inputs)
 
     def is_term(self, symbol: str) -> bool:
         """Whether extents are the sum of this symbol and more."""
@@ -117,7 +121,7 @@ def _batch(inputs: Sequence[OpenInput], rows: Sequence[tuple[OpenInput, tuple[in
     first = next(iter(firsts))
     if len(firsts) != 1 or not isinstance(first, SymbolSum) or len(first.symbols) != 1 or first.number:
         return ""
-    named = batch_name(inputs) is not None or bool(inputs[0].declared and inputs[0].declared[0])
+    named = bool(inputs[0].declared and inputs[0].declared[0])
     uses = {symbol for item in others if isinstance(item, SymbolSum) for symbol in item.symbols}
     return first.symbols[0] if first.symbols[0] not in uses and (named or len(inputs) == 1) else ""
 

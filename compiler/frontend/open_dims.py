@@ -37,15 +37,15 @@ class OpenInput:
 class OpenDimensionsError(UsageError):
     """Inputs have dimensions without a value; `options` are words of a command line that would give them.
 
-    no_batch: why a library for any extent of the first dimension cannot be made.
+    not_free: why a library for any extents of them cannot be made.
     """
 
-    def __init__(self, inputs: Sequence[OpenInput], where: str, no_batch: str = "") -> None:
+    def __init__(self, inputs: Sequence[OpenInput], where: str, not_free: str = "") -> None:
         self.inputs = tuple(inputs)
         self.options = example(self.inputs)
-        self.no_batch = no_batch
+        self.not_free = not_free
         count = len(_free(self.inputs))
-        fixed = [f"it cannot stay free as a batch: {no_batch}"] if no_batch else []
+        fixed = [f"they cannot all stay free: {not_free}"] if not_free else []
         super().__init__(
             f"the model has {counted(count, 'dimension')} without a value",
             where=where,
@@ -55,7 +55,7 @@ class OpenDimensionsError(UsageError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Copy with the inputs, also across process pools."""
-        return (OpenDimensionsError, (self.inputs, self.where, self.no_batch))
+        return (OpenDimensionsError, (self.inputs, self.where, self.not_free))
 
 
 def open_dimensions(

@@ -7,7 +7,7 @@ their largest extents, of which a run has a part (decision 024).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -41,8 +41,7 @@ def import_for_job(job: CompileJob) -> Graph:
     """The model as the options say; what they leave open, or give ranges of, is decided by each run."""
     shapes, dims = _fixed(job.options.shapes), _fixed_dims(job.options.dims)
     try:
-        # Binds are objects in options, which are read without numpy.
-        graph = import_model(job.model, shapes, job.options.binds, job.external, dims)  # type: ignore[arg-type]
+        graph = _imported(job, shapes, dims)
     except OpenDimensionsError as error:
         return _Free.of(job, error).graph()
     ranged = [name for name in job.options.shapes if name not in shapes]
@@ -122,7 +121,7 @@ class _Free:
         largest = _most_samples(one)
         for count in (2, largest if not others else 3):
             check_samples(expected, canonical(self._import({**small, batch: count})), count)
-        return replace(one, batch=Batch(batch, largest))
+        return replace(one, batch=Batch(batch if self.dims.is_named(batch) else "batch", largest))
 
     # ------------------------------------------------------------ sizes
 
@@ -212,9 +211,15 @@ class _Free:
         """The model for these values of the symbols."""
         options = self.job.options
         shapes, dims = self.dims.options(values)
-        binds = options.binds
-        given = {**_fixed(options.shapes), **shapes}, {**_fixed_dims(options.dims), **dims}
-        return import_model(self.job.model, given[0], binds, self.job.external, given[1])  # type: ignore[arg-type]
+        return _imported(
+            self.job, {**_fixed(options.shapes), **shapes}, {**_fixed_dims(options.dims), **dims}
+        )
+
+
+def _imported(job: CompileJob, shapes: Mapping[str, Sequence[int]], dims: Mapping[str, int]) -> Graph:
+    """The model with the sizes that these options give."""
+    # Binds are objects in options, which are read without numpy.
+    return import_model(job.model, shapes, job.options.binds, job.external, dims)  # type: ignore[arg-type]
 
 
 def _parts(whole: Point) -> list[Point]:

@@ -59,7 +59,7 @@ def attempt(name: str, folder: Path, sizes: int = 5) -> Outcome:
         try:
             worst = max(_differences(path, folder / f"{name}.so", record, fixed, runs))
         except OpenDimensionsError as error:
-            why = why or error.no_batch or "more than the batch is free"
+            why = why or error.not_free or "more than the batch is free"
         except (TkError, AssertionError) as error:
             what = f"{error.what}: {error.why}" if isinstance(error, TkError) else str(error)
             return Outcome(name, fixed, problem=f"{type(error).__name__}: {what}", why=why)

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 node = helper.make_node
 Array = np.ndarray[Any, np.dtype[Any]]
-Inputs = Mapping[str, Sequence[int | str]]
+Inputs = Mapping[str, Sequence[int | str | None]]
 INDICES = ("ids", "mask")
 """Inputs of integers."""
 

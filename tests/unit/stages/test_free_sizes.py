@@ -73,6 +73,20 @@ def test_the_least_sizes_are_those_that_the_model_takes(tmp_path: Path) -> None:
     assert [(item.name, item.minimum) for item in graph.symbols] == [("H", 2), ("W", 2)]
 
 
+def test_a_batch_without_a_name(tmp_path: Path) -> None:
+    graph = imported(model([node("Relu", ["x"], ["y"])], {"x": (None, 3)}, ("y",)), tmp_path)
+    assert graph.batch is not None
+    assert (graph.batch.name, graph.symbols) == ("batch", ())
+
+
+def test_sizes_that_are_alike(tmp_path: Path) -> None:
+    """Quotients of two dimensions of the same range are told apart."""
+    ranges = {"H": SizeRange(4, 8), "W": SizeRange(4, 8)}
+    graph = imported(SIZED["windows"](), tmp_path, dims=ranges)
+    got = evaluate(graph, feeds(SIZED["windows"](), {"N": 1, "H": 4, "W": 7}), beyond=np.nan)
+    assert got["y"].shape == (1, 4, 1, 2)
+
+
 def test_extents_that_are_sums_by_name(tmp_path: Path) -> None:
     """As exporters write them, and what is added may be nothing."""
     proto = model(

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from compiler.graph.ir import Extent, Shape
 from compiler.graph.op import InvalidError
+from compiler.graph.rewrites.sizes.fits import fit_extent
 from compiler.graph.rewrites.sizes.instances import Instance, Instances
 
 _DIVISORS = (2, 4, 8, 16, 32, 64, 3, 5, 6, 7)
@@ -20,8 +21,11 @@ class Inferred:
     def __init__(self, instances: Instances) -> None:
         self._instances = instances
 
-    def extent(self, number: int, axis: int) -> Extent | None:
-        """How an extent follows from one symbol as a quotient; None where it does not."""
+    def extent(self, number: int, axis: int, extents: Sequence[int]) -> Extent | None:
+        """How an extent follows from one symbol as a quotient; None where it does not.
+
+        extents: what it is in each instance.
+        """
         tables = self._tables
         if tables is None:
             return None
@@ -32,7 +36,9 @@ class Inferred:
             if len(column) < _SIZES or len(set(column)) == 1 or len(set(others)) > 1:
                 continue
             first = self._base.point[symbol]
-            return _quotient(range(first, first + _SIZES), column, symbol, count)
+            found = _quotient(range(first, first + _SIZES), column, symbol, count)
+            pairs = zip(self._instances.points, extents, strict=True)
+            return found if found and all(found.of(point) == extent for point, extent in pairs) else None
         return None
 
     @property
@@ -51,13 +57,14 @@ class Inferred:
 
     def _shapes(self, symbol: int, more: int) -> dict[int, Shape]:
         """Shapes where a symbol is larger than in the small instance, as far as they can be told."""
-        largest, base = self._instances.all[:2]
+        base = self._base
+        point = (*base.point[:symbol], base.point[symbol] + more, *base.point[symbol + 1 :])
         types = {value.id: base.type_of(value.id) for value in (*base.graph.inputs, *base.graph.constants)}
         for value in base.graph.inputs:
-            sizes = zip(value.type.shape, largest.type_of(value.id).shape, strict=True)
-            at = base.point[symbol]
-            shape = tuple(a + more if a != b and a == at else a for a, b in sizes)
-            types[value.id] = value.type.with_shape(shape)
+            shapes = (kind.shape for kind in self._instances.types(value.id))
+            fits = [fit_extent(self._instances.points, extents) for extents in zip(*shapes, strict=True)]
+            known = zip(fits, value.type.shape, strict=True)
+            types[value.id] = value.type.with_shape([n if fit is None else fit.of(point) for fit, n in known])
         for node in base.graph.nodes:
             try:
                 made = node.op.infer(tuple(types[value.id] for value in node.inputs), node.attrs)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from compiler.graph.dtypes import Array, to_numpy
+from compiler.graph.dtypes import Array, from_numpy, to_numpy
 from compiler.graph.interpret import apply
 from compiler.graph.ir import Node, Shape, TensorType
 
@@ -27,6 +27,7 @@ _FILLS = (0.0, -np.inf, np.inf, 1.0)
 """What changes no sum and product, maximum, minimum, product of all."""
 _TOLERANCE = {"f64": 1e-9, "f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}
 _LOOSE = 0.5
+"""For floats of 8 bits, which have two or three of fraction."""
 _SHIFT = 4
 """What makes almost all numbers of a normal distribution positive."""
 _INTEGERS = (
@@ -223,12 +224,6 @@ def _close(a: Array, b: Array) -> bool:
         return bool(np.array_equal(a, b))
     wide, other = a.astype(np.float64), b.astype(np.float64)
     finite = np.abs(other[np.isfinite(other)])
-    rtol = _TOLERANCE.get(_name(a.dtype), _LOOSE)
+    rtol = _TOLERANCE.get(from_numpy(a.dtype).name, _LOOSE)
     scale = float(finite.max()) if finite.size else 0.0
     return bool(np.allclose(wide, other, rtol=rtol, atol=rtol * scale, equal_nan=True))
-
-
-def _name(kind: np.dtype[Any]) -> str:
-    return {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16"}.get(
-        kind.name, kind.name
-    )

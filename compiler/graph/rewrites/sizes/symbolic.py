@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from compiler.graph.attrs import Attrs
+from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, to_numpy
 from compiler.graph.interpret import apply
 from compiler.graph.ir import Extent, Graph, Node, Symbol, Value
@@ -83,7 +83,8 @@ class _Symbolic:
             raise FixedSizeError(f"the rank of {name!r} depends on the size")
         found: list[Extent | None] = []
         for axis, extents in enumerate(zip(*(kind.shape for kind in types), strict=True)):
-            extent = fit_extent(self.instances.points, extents) or self.inferred.extent(number, axis)
+            extent = fit_extent(self.instances.points, extents)
+            extent = extent or self.inferred.extent(number, axis, extents)
             if extent is None:
                 raise FixedSizeError(f"an extent of {name!r} is not a sum of dimensions: {_some(extents)}")
             found.append(extent if any(extent.factors) else None)
@@ -233,9 +234,11 @@ class _Symbolic:
         assert extent is not None
         return extent
 
-    def _emit(self, op: str, inputs: Sequence[Value], makes: Value | None = None, **attrs: object) -> Value:
+    def _emit(
+        self, op: str, inputs: Sequence[Value], makes: Value | None = None, **attrs: AttrValue
+    ) -> Value:
         """A node of the graph alone, not of the instances."""
-        given = Attrs(attrs)  # type: ignore[arg-type]
+        given = Attrs(attrs)
         (kind,) = OPS[op].infer(tuple(value.type for value in inputs), given)
         made = self.instances.fresh(kind) if makes is None else makes
         self.nodes.append(Node(OPS[op], tuple(inputs), (made,), given))
