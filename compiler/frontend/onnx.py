@@ -168,6 +168,7 @@ class _Importer:
             tuple(value.name for value in inputs),
             (*names, *self.checks.values()),
             checks=len(self.checks),
+            folded=self.editor.folded,
         )
 
     def _result(self, name: str) -> Value:
@@ -357,9 +358,8 @@ class _Importer:
     def _fold(
         self, op: Op, operands: Sequence[Value], types: Sequence[TensorType], attrs: Attrs
     ) -> tuple[Value, ...] | None:
-        if operands and sum(kind.size for kind in types) > EAGER_FOLD_ELEMENTS:
-            return None
-        return self.editor.fold(op, operands, attrs, types)
+        is_large = bool(operands) and sum(kind.size for kind in types) > EAGER_FOLD_ELEMENTS
+        return None if is_large else self.editor.fold(op, operands, attrs, types)
 
     def _input(self, name: str) -> Item | None:
         if not name:

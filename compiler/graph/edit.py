@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,6 +33,7 @@ class Editor:
     def __init__(self, graph: Graph | None = None, *, expand: bool = False) -> None:
         self.nodes: list[Node] = []
         self.constants: dict[Value, Array] = dict(graph.constants) if graph else {}
+        self.folded: dict[Value, Node] = dict(graph.folded) if graph else {}
         self.producers: dict[Value, int] = {}
         self.uses: Counter[Value] = _count_uses(graph) if graph else Counter()
         self.origin: tuple[str, ...] = ()
@@ -103,7 +104,14 @@ class Editor:
             return None
         made, read = sum(kind.bytes for kind in types), sum(array.nbytes for array in known)
         results = None if made > max(FOLD_LIMIT_BYTES, read) and known else apply(op, known, attrs, types)
-        return None if results is None else tuple(self.constant(array) for array in results)
+        if results is None:
+            return None
+        fresh = self._next
+        folded = tuple(self.constant(array) for array in results)
+        if all(value.id >= fresh for value in folded):
+            item = Node(op, tuple(inputs), folded, attrs, self.origin)
+            self.folded.update(dict.fromkeys(folded, item))
+        return folded
 
     # ------------------------------------------------------------ looking
 
@@ -188,7 +196,8 @@ def rewrite(graph: Graph, rule: Rule, applications: Applications, *, expand: boo
     if not moved:
         return graph
     outputs = tuple(moved.get(value, value) for value in graph.outputs)
-    return graph.replace(nodes=editor.nodes, outputs=outputs, constants=editor.constants)
+    made = graph.replace(nodes=editor.nodes, outputs=outputs, constants=editor.constants)
+    return replace(made, folded=editor.folded)
 
 
 def rewriting(*, expand: bool = False) -> Callable[[Rule], GraphRewrite]:

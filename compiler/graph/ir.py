@@ -148,6 +148,8 @@ class Graph:
     output that varies, how much of each axis a run has (None: all of it); what is beyond has no meaning. The
     last `sizes` inputs are not the caller's: each is one i64, the value of the symbol of its number.
 
+    folded: what made constants of constants, as long as these are all there.
+
     The last `checks` outputs are no results of the model: each is one i32 that is 0 where the inputs ask for
     something that was not compiled, and its name is what the user is told then.
     """
@@ -164,6 +166,7 @@ class Graph:
     extents: Mapping[Value, tuple[Extent | None, ...]] = field(default_factory=dict)
     sizes: int = 0
     declared: tuple[tuple[TensorType, ...], tuple[TensorType, ...]] | None = None
+    folded: Mapping[Value, Node] = field(default_factory=dict)
 
     @property
     def results(self) -> tuple[Value, ...]:

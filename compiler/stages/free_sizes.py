@@ -21,7 +21,7 @@ from compiler.frontend.tensors import LIMIT_BYTES
 from compiler.graph.extents import packed_ends
 from compiler.graph.ir import Batch, Graph, Symbol
 from compiler.graph.rewrites import canonical
-from compiler.graph.rewrites.sizes import FixedSizeError, Point, for_all_sizes
+from compiler.graph.rewrites.sizes import COUNTS, FixedSizeError, Point, for_all_sizes, try_samples
 from compiler.graph.samples import NotSeparateError, check_samples
 from compiler.reports import SizeRange
 from compiler.stages.job import CompileJob
@@ -87,8 +87,8 @@ class _Free:
             raise self._refusal(f"{found.what}: {found.why}") from found
 
     def _with_sums(self) -> Iterator[FreeDims]:
-        """With one of the symbols as the sum of two others."""
-        names = [name for name, item in self.dims.symbols.items() if item is None]
+        """With one of the symbols as the sum of two others; the batch is none."""
+        names = [name for name, item in self.dims.symbols.items() if item is None and name != self.dims.batch]
         for name in names if len(names) <= _MANY else ():
             for terms in combinations([item for item in names if item != name], 2):
                 yield self.dims.with_sum(name, terms)
@@ -117,10 +117,12 @@ class _Free:
         batch = self.dims.batch
         others = tuple(name for name in self.dims.symbols if name != batch)
         one, small = self._sized({batch: 1}, others)
-        expected = canonical(self._import({**small, batch: 1}))
-        largest = _most_samples(one)
-        for count in (2, largest if not others else 3):
-            check_samples(expected, canonical(self._import({**small, batch: count})), count)
+        first, largest = self._import({**small, batch: 1}), _most_samples(one)
+        try:
+            for count in (2, largest if not others else 3):
+                check_samples(canonical(first), canonical(self._import({**small, batch: count})), count)
+        except NotSeparateError:
+            try_samples([self._import({**small, batch: count}) for count in COUNTS])
         return replace(one, batch=Batch(batch if self.dims.is_named(batch) else "batch", largest))
 
     # ------------------------------------------------------------ sizes

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compiler.graph.ir import Graph, Node, Value
 
 
@@ -16,4 +18,4 @@ def drop_dead(graph: Graph) -> Graph:
     constants = {value: array for value, array in graph.constants.items() if value in needed}
     if len(kept) == len(graph.nodes) and len(constants) == len(graph.constants):
         return graph
-    return graph.replace(nodes=kept[::-1], constants=constants)
+    return replace(graph.replace(nodes=kept[::-1], constants=constants), folded={})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from compiler.frontend.onnx import import_model
+from compiler.graph.ir import Graph
 from compiler.graph.rewrites import canonical
+from compiler.graph.rewrites.sizes import COUNTS, try_samples
 from compiler.graph.samples import NotSeparateError, check_samples
 
 Nodes = list[onnx.NodeProto]
@@ -23,6 +26,9 @@ WEIGHTS = {
     "zero": np.array([0], np.int64),
     "hundred": np.array([100], np.int64),
     "image": np.array([-1, 3, 2, 2], np.int64),
+    "rows": np.array([-1, 3, 4], np.int64),
+    "flat": np.array([-1, 4], np.int64),
+    "small": np.ones((4, 4), np.float32),
 }
 
 SEPARATE: dict[str, Nodes] = {
@@ -79,7 +85,28 @@ MIXED: dict[str, tuple[Nodes, str]] = {
 }
 
 
-def prove(nodes: Nodes, folder: Path) -> None:
+TOLD_APART: dict[str, Nodes] = {
+    **{name: nodes for name, nodes in SEPARATE.items() if name != "shape of itself"},
+    "samples side by side, as attention has them": [
+        node("Reshape", ["x", "rows"], ["a"]),
+        node("Transpose", ["a"], ["b"], perm=[1, 0, 2]),
+        node("Shape", ["b"], ["s"]),
+        node("Reshape", ["b", "flat"], ["c"]),
+        node("MatMul", ["c", "small"], ["d"]),
+        node("Reshape", ["d", "s"], ["e"]),
+        node("Transpose", ["e"], ["f"], perm=[1, 2, 0]),
+        node("Softmax", ["f"], ["y"], axis=-1),
+    ],
+    "a copy of the same for each": [
+        node("Shape", ["x"], ["s"]),
+        node("Expand", ["row", "s"], ["a"]),
+        node("Mul", ["a", "x"], ["y"]),
+    ],
+}
+"""Found by experiment, with what loops do not show."""
+
+
+def graphs_of(nodes: Nodes, folder: Path, counts: Sequence[int]) -> list[Graph]:
     names = {name for item in nodes for name in item.input}
     graph = helper.make_graph(
         nodes,
@@ -90,9 +117,14 @@ def prove(nodes: Nodes, folder: Path) -> None:
     )
     path = folder / "m.onnx"
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), path)
-    one = canonical(import_model(path, dims={"N": 1}))
-    for count in (2, 1000):
-        check_samples(one, canonical(import_model(path, dims={"N": count})), count)
+    return [import_model(path, dims={"N": count}) for count in counts]
+
+
+def prove(nodes: Nodes, folder: Path) -> None:
+    counts = (1, 2, 1000)
+    one, *others = (canonical(graph) for graph in graphs_of(nodes, folder, counts))
+    for count, several in zip(counts[1:], others, strict=True):
+        check_samples(one, several, count)
 
 
 @pytest.mark.parametrize("name", SEPARATE)
@@ -105,3 +137,14 @@ def test_samples_that_meet(name: str, tmp_path: Path) -> None:
     nodes, why = MIXED[name]
     with pytest.raises(NotSeparateError, match=why.replace(")", r"\)")):
         prove(nodes, tmp_path)
+
+
+@pytest.mark.parametrize("name", TOLD_APART)
+def test_samples_that_experiments_tell_apart(name: str, tmp_path: Path) -> None:
+    try_samples(graphs_of(TOLD_APART[name], tmp_path, COUNTS))
+
+
+@pytest.mark.parametrize("name", MIXED)
+def test_samples_that_meet_in_experiments(name: str, tmp_path: Path) -> None:
+    with pytest.raises(NotSeparateError):
+        try_samples(graphs_of(MIXED[name][0], tmp_path, COUNTS))

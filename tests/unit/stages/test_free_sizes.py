@@ -21,6 +21,8 @@ SIZES = {
     "attention": [{"B": 1, "S": n} for n in (1, 2, 7, 40)],
     "windows": [{"N": 1, "H": h, "W": w} for h, w in ((6, 9), (13, 13), (30, 7))],
     "cache": [{"past": p, "steps": n} for p, n in ((1, 1), (5, 1), (9, 3), (20, 17))],
+    "positions": [{"past": p, "steps": n} for p, n in ((1, 1), (5, 1), (9, 3), (20, 17))],
+    "frames": [{"T": n} for n in (8, 11, 12, 40)],
     "running sum, and the largest": [{"B": 1, "S": n} for n in (3, 4, 40)],
     "backwards": [{"B": 1, "S": n} for n in (1, 2, 40)],
     "products over what is free": [{"rows": n} for n in (1, 5, 40)],

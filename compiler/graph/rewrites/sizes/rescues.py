@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from compiler.graph.attrs import AttrValue
-from compiler.graph.dtypes import Array
+from compiler.graph.dtypes import Array, from_numpy
 from compiler.graph.ir import Node
 from compiler.graph.rewrites.sizes.instances import Instance, Instances, Nodes
 
@@ -138,12 +138,12 @@ def _recurrent(w: _Writer) -> Sequence[Nodes] | None:
         return None
     time = node.attrs.integer("layout")
 
-    def lengths(item: Instance) -> Array:
-        shape = w.node_of(item).inputs[0].type.shape
-        return np.full(shape[1 - time], shape[time], np.int32)
+    def none(item: Instance) -> Array:
+        return np.zeros(w.node_of(item).inputs[0].type.shape[1 - time], np.int32)
 
     operands = dict(zip((0, 1, 2, *given), (value.id for value in node.inputs), strict=True))
-    operands[_LENGTHS] = w.instances.constant(lengths)
+    length = w.emit("Cast", w.instances.length(node.inputs[0].id, time), to=from_numpy(np.dtype(np.int32)))
+    operands[_LENGTHS] = w.emit("Add", w.instances.constant(none), length)
     places = sorted(operands)
     attrs = {**node.attrs, "given": tuple(place for place in places if place > 2)}
     return w.finish(node.op.name, *(operands[place] for place in places), **attrs)

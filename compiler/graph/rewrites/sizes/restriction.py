@@ -30,7 +30,9 @@ _LOOSE = 0.5
 """For floats of 8 bits, which have two or three of fraction."""
 _SHIFT = 4
 """What makes almost all numbers of a normal distribution positive."""
-_INTEGERS = (
+SHIFTS = (0, -_SHIFT, _SHIFT)
+"""Numbers of both signs, and of either."""
+INTEGERS = (
     {0: (-2, -1, 1, 3), -_SHIFT: (-3, -2, -1), _SHIFT: (1, 2, 3)},
     {0: (-1, 1), -_SHIFT: (-1,), _SHIFT: (1,)},
     {0: (0,), -_SHIFT: (0,), _SHIFT: (0,)},
@@ -113,7 +115,7 @@ def _comes_out(trials: Sequence[Trial], filled: Filled, masks: Sequence[Mask], f
     for trial in trials:
         for whole, part in _results(trial, filled, masks, fill):
             for a, b in zip(whole, part, strict=True):
-                if a.ndim != b.ndim or not _close(a[_within(b.shape)], b):
+                if a.ndim != b.ndim or not close(a[_within(b.shape)], b):
                     return False
     return True
 
@@ -135,10 +137,10 @@ def _results(
     trial: Trial, filled: Filled, masks: Sequence[Mask], fill: float
 ) -> Iterator[tuple[Sequence[Array], Sequence[Array]]]:
     """What the node makes at both sizes, for numbers of both signs, and garbage that is no number."""
-    for shift in (0, -_SHIFT, _SHIFT):
+    for shift in SHIFTS:
         yield next(
             made
-            for numbers in _INTEGERS
+            for numbers in INTEGERS
             if (made := _tried(trial, filled, masks, fill, shift, numbers[shift]))
         )
 
@@ -155,12 +157,13 @@ def _tried(
         _fill(*pairs[number], axis, fill, alone=False)
     try:
         with np.errstate(all="ignore"):
-            return _apply(trial.whole, [a for a, _ in pairs]), _apply(trial.part, [b for _, b in pairs])
+            return applied(trial.whole, [a for a, _ in pairs]), applied(trial.part, [b for _, b in pairs])
     except IndexError:
         return None
 
 
-def _apply(node: Node, arrays: Sequence[Array]) -> Sequence[Array]:
+def applied(node: Node, arrays: Sequence[Array]) -> Sequence[Array]:
+    """What a node makes of these operands, by its reference."""
     return apply(node.op, arrays, node.attrs, [value.type for value in node.outputs])
 
 
@@ -170,17 +173,18 @@ def _operand(
     """What the operand holds at both sizes: the same within the part, garbage beyond."""
     if item.known is not None:
         return item.known
-    part = _random(item.part, rng, shift, integers)
+    part = random_array(item.part, rng, shift, integers)
     if item.whole == item.part:
         return part, part
-    whole = _random(item.whole, rng, -shift, integers)
+    whole = random_array(item.whole, rng, -shift, integers)
     if not shift and item.whole.dtype.is_float and not item.whole.dtype.is_stored:
         whole = np.full_like(whole, np.nan)
     whole[_within(part.shape)] = part
     return whole, part
 
 
-def _random(kind: TensorType, rng: np.random.Generator, shift: int, integers: Sequence[int]) -> Array:
+def random_array(kind: TensorType, rng: np.random.Generator, shift: int, integers: Sequence[int]) -> Array:
+    """A tensor for an experiment: numbers around `shift`, or some of these integers."""
     dtype = to_numpy(kind.dtype)
     if kind.dtype.is_bool:
         return rng.integers(0, 2, kind.shape).astype(dtype)
@@ -217,7 +221,8 @@ def _past(shape: Sequence[int | None], axis: int, first: int | None = None) -> t
     return tuple(slice(begin, None) if at == axis else slice(extent) for at, extent in enumerate(shape))
 
 
-def _close(a: Array, b: Array) -> bool:
+def close(a: Array, b: Array) -> bool:
+    """Whether they are equal but for rounding."""
     if a.shape != b.shape:
         return False
     if a.dtype.kind in "iub":

@@ -17,8 +17,6 @@ from compiler.graph.dtypes import Array, to_numpy
 from compiler.graph.interpret import apply
 from compiler.graph.ir import Extent, Graph, Node, Symbol, Value
 from compiler.graph.ops import OPS
-from compiler.graph.rewrites.drop_dead import drop_dead
-from compiler.graph.rewrites.fold_constants import fold_constants
 from compiler.graph.rewrites.sizes.fits import Point, fit_constant, fit_extent
 from compiler.graph.rewrites.sizes.inferred import Inferred
 from compiler.graph.rewrites.sizes.instances import FixedSizeError, Instance, Instances, Nodes
@@ -31,6 +29,7 @@ from compiler.graph.rewrites.sizes.restriction import (
     fill_value,
     restriction,
 )
+from compiler.graph.rewrites.sizes.unfolded import unfolded
 
 
 def for_all_sizes(graphs: Sequence[Graph], points: Sequence[Point], symbols: Sequence[Symbol]) -> Graph:
@@ -39,7 +38,7 @@ def for_all_sizes(graphs: Sequence[Graph], points: Sequence[Point], symbols: Seq
     The second instance is the one that smaller ones are parts of in experiments; both it and those after it
     are best small. Raises FixedSizeError, with the reason, where there is no such graph.
     """
-    return _Symbolic(Instances([drop_dead(fold_constants(graph)) for graph in graphs], points), symbols).run()
+    return _Symbolic(Instances(unfolded(graphs, points), points), symbols).run()
 
 
 class _Symbolic:
