@@ -49,9 +49,9 @@ class FreeDims:
                 shapes[one.name] = found
         return shapes, dims
 
-    def with_sum(self, symbol: str, terms: tuple[str, ...]) -> FreeDims:
-        """The same where one symbol is the sum of others."""
-        whole, total = SymbolSum((symbol,)), SymbolSum(terms)
+    def with_sum(self, symbol: str, terms: tuple[str, ...], number: int = 0) -> FreeDims:
+        """The same where one symbol is the sum of others and a number."""
+        whole, total = SymbolSum((symbol,)), SymbolSum(terms, number)
         inputs = tuple(
             (one, tuple(total if item == whole else item for item in extents)) for one, extents in self.inputs
         )

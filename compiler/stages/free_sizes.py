@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 
 from compiler.core.diagnostics import BadInputError, TkError, UsageError
 from compiler.frontend.free_dims import FreeDims, Given, Range, free_dims
@@ -87,10 +87,18 @@ class _Free:
             raise self._refusal(f"{found.what}: {found.why}") from found
 
     def _with_sums(self) -> Iterator[FreeDims]:
-        """With one of the symbols as the sum of two others; the batch is none."""
-        names = [name for name, item in self.dims.symbols.items() if item is None and name != self.dims.batch]
+        """With one of the symbols as another one and a value that was given, or as the sum of two others.
+
+        A batch is no part of sums.
+        """
+        batch = self.dims.batch
+        names = [name for name, item in self.dims.symbols.items() if item is None and name != batch]
+        given = sorted(set(_fixed_dims(self.job.options.dims).values()))
         for name in names if len(names) <= _MANY else ():
-            for terms in combinations([item for item in names if item != name], 2):
+            others = [item for item in names if item != name]
+            for other, number in product(others, given):
+                yield self.dims.with_sum(name, (other,), number)
+            for terms in combinations(others, 2):
                 yield self.dims.with_sum(name, terms)
 
     def _refusal(self, reason: str) -> OpenDimensionsError:

@@ -78,7 +78,7 @@ def candidates(root: Any, words: list[str]) -> list[str]:
         choices = [name for name, child in command.commands.items() if not child.hidden]
     else:
         choices = list(zoo.networks()) if path in (["zoo", "make"], ["zoo", "fetch"], ["demo"]) else []
-        choices += list(zoo.exported()) if path == ["zoo", "make"] else []
+        choices += [*zoo.of_free_sizes(), *zoo.exported()] if path == ["zoo", "make"] else []
     return [choice for choice in choices if choice.startswith(last)]
 
 

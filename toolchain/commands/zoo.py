@@ -23,7 +23,11 @@ Output = Annotated[
 @app.command("list")
 def zoo_list_command(json: options.Json = False) -> None:
     """List the networks."""
-    records = [*networks.networks().values(), *networks.exported().values()]
+    records = [
+        *networks.networks().values(),
+        *networks.of_free_sizes().values(),
+        *networks.exported().values(),
+    ]
     if json:
         console.data_json(records)
         return

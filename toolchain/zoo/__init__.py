@@ -11,18 +11,30 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from compiler import Progress, UsageError, did_you_mean, silent
-from toolchain.zoo import catalog, exporters
+from toolchain.zoo import catalog, decoders, exporters
 from toolchain.zoo.record import UNRESOLVED, Network, Original
 
 if TYPE_CHECKING:
     from toolchain.site import SiteConfig
     from toolchain.zoo.download import Fetched
 
-__all__ = ["UNRESOLVED", "Network", "Original", "exported", "fetch", "make", "network", "networks", "trained"]
+__all__ = [
+    "UNRESOLVED",
+    "Network",
+    "Original",
+    "exported",
+    "fetch",
+    "make",
+    "network",
+    "networks",
+    "of_free_sizes",
+    "trained",
+]
 
 _NETWORKS: Mapping[str, Network] = MappingProxyType({one.name: one for one in catalog.ALL})
 _EXPORTED: Mapping[str, Network] = MappingProxyType({one.name: one for one in exporters.ALL})
-_BY_NAME: Mapping[str, Network] = MappingProxyType({**_NETWORKS, **_EXPORTED})
+_FREE: Mapping[str, Network] = MappingProxyType({one.name: one for one in decoders.ALL})
+_BY_NAME: Mapping[str, Network] = MappingProxyType({**_NETWORKS, **_EXPORTED, **_FREE})
 _REVISIONS: Mapping[str, tuple[Network, Original]] = MappingProxyType(
     {original.name: (one, original) for one in catalog.ALL for original in one.originals}
 )
@@ -36,6 +48,11 @@ def networks() -> Mapping[str, Network]:
 def exported() -> Mapping[str, Network]:
     """Tiny models with free dimensions, as exporters wrote them, by name."""
     return _EXPORTED
+
+
+def of_free_sizes() -> Mapping[str, Network]:
+    """Networks of a usual size with free dimensions, by name."""
+    return _FREE
 
 
 def network(name: str) -> Network:

@@ -62,16 +62,16 @@ class Builder:
     def input(
         self,
         name: str,
-        shape: Sequence[int],
+        shape: Sequence[int | str],
         channels: int | None = None,
         data_type: int = onnx.TensorProto.FLOAT,
     ) -> str:
-        """Declare an input; `channels` defaults to the second dimension."""
+        """Declare an input; `channels` defaults to the second dimension, which then is no symbol."""
         self._inputs.append(helper.make_tensor_value_info(name, data_type, list(shape)))
-        self._channels[name] = shape[1] if channels is None else channels
+        self._channels[name] = int(shape[1]) if channels is None else channels
         return name
 
-    def output(self, name: str, shape: Sequence[int], data_type: int = onnx.TensorProto.FLOAT) -> None:
+    def output(self, name: str, shape: Sequence[int | str], data_type: int = onnx.TensorProto.FLOAT) -> None:
         """Declare an existing tensor as a result of the model."""
         self._outputs.append(helper.make_tensor_value_info(name, data_type, list(shape)))
 

@@ -118,6 +118,20 @@ def test_extents_that_are_sums_by_another_name(tmp_path: Path) -> None:
     np.testing.assert_allclose(got["y"], np.concatenate([past, new]) + bias, rtol=1e-6)
 
 
+def test_extents_that_are_sums_with_a_size_that_was_given(tmp_path: Path) -> None:
+    """A decoder for one token at a time; the batch is no part of any sum."""
+    proto = model(
+        [node("Concat", ["past", "new"], ["all"], axis=1), node("Add", ["all", "bias"], ["y"])],
+        {"past": ("B", "before", 3), "new": ("B", "steps", 3), "bias": ("B", "total", 3)},
+        ("y",),
+    )
+    graph = imported(proto, tmp_path, dims={"steps": 2})
+    assert [item.name for item in graph.symbols] == ["before"]
+    past, new, bias = some(1, 5, 3), some(1, 2, 3), some(1, 7, 3)
+    got = evaluate(graph, {"past": past, "new": new, "bias": bias}, beyond=np.nan)
+    np.testing.assert_allclose(got["y"], np.concatenate([past, new], 1) + bias, rtol=1e-6)
+
+
 def test_sizes_that_do_not_go_together(tmp_path: Path) -> None:
     proto = model([node("Add", ["a", "b"], ["y"])], {"a": ("N", 3), "b": ("M", 3)}, ("y",))
     with pytest.raises(OpenDimensionsError, match="do not broadcast"):

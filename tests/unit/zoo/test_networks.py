@@ -226,3 +226,16 @@ def _gflop(model: onnx.ModelProto) -> float:
         elif node.op_type in ("LSTM", "GRU"):
             total += shapes[node.input[0]][0] * sum(math.prod(shapes[one]) for one in node.input[1:3])
     return 2e-9 * total
+
+
+@pytest.mark.parametrize("name", zoo.of_free_sizes())
+def test_of_free_sizes_as_recorded(name: str) -> None:
+    record = zoo.network(name)
+    draft = build.draft(record)
+    drawn = (one for one in draft.initializers if one.name.endswith(("weight", "scale", "words")))
+    assert sum(math.prod(one.shape) for one in drawn) == record.parameters
+    inputs = {
+        one.name: tuple(dim.dim_param or dim.dim_value for dim in one.type.tensor_type.shape.dim)
+        for one in draft.model.graph.input
+    }
+    assert inputs == dict(record.inputs)
