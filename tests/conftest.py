@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -31,6 +33,23 @@ def pytest_xdist_auto_num_workers() -> int:
     """A worker more for every two processors: tests wait for engines, clocks and disks."""
     processors = len(os.sched_getaffinity(0))
     return processors + (processors + 1) // 2
+
+
+@pytest.hookimpl(tryfirst=True)  # before workers start and tests are imported
+def pytest_configure() -> None:
+    """Keep what Python and pytest make of each source, as for a user, whatever the caller's environment says.
+
+    Without, every worker and every process that a test starts compiles all modules anew.
+    """
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Modules and thousands of tests stay to the end: collections of garbage need not look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects

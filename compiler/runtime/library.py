@@ -168,13 +168,17 @@ def start_runtime(
 ) -> list[Future[Path]]:
     """Objects of the runtime with its files for `devices`, compiled in `pool` where the cache has none.
 
+    The files that every library has are two translation units: half of the time for each one alone would
+    be that of reading the standard library's headers.
+
     Raises BuildError through them. Started before there is a kernel, they are in the
     cache when it comes to the link.
     """
     digest = headers_digest(INCLUDE, SOURCES)
     compile_one = partial(_runtime_object, toolchain=toolchain, cache=cache, headers=digest)
-    sources = [*sorted(SOURCES.glob("*.cpp")), *(SOURCES / "devices" / f"{name}.cpp" for name in devices)]
-    return [pool.submit(compile_one, source) for source in sources]
+    common = sorted(SOURCES.glob("*.cpp"))
+    units = [common[::2], common[1::2], *([SOURCES / "devices" / f"{name}.cpp"] for name in devices)]
+    return [pool.submit(compile_one, unit) for unit in units]
 
 
 def headers_digest(*folders: Path) -> str:
@@ -183,15 +187,19 @@ def headers_digest(*folders: Path) -> str:
     return content_key("headers", *(part for path in headers for part in (path.name, sha256_file(path))))
 
 
-def _runtime_object(source: Path, *, toolchain: Toolchain, cache: ContentCache, headers: str) -> Path:
-    text = source.read_bytes()
+def _runtime_object(
+    sources: Sequence[Path], *, toolchain: Toolchain, cache: ContentCache, headers: str
+) -> Path:
+    # Copies under plain names, so that no path of this machine gets into the object.
+    files = {source.name: source.read_bytes() for source in sources}
+    unit = "".join(f'#include "{name}"\n' for name in files)
     flags = (*COMPILE_FLAGS, *toolchain.flags)
-    key = content_key("runtime", source.name, text, headers, toolchain.identity, *flags)
+    parts = (part for name, text in files.items() for part in (name, text))
+    key = content_key("runtime", *parts, headers, toolchain.identity, *flags)
     include = ("-I", str(INCLUDE), "-I", str(SOURCES))
-    argv = [toolchain.cxx, *flags, *include, "-c", source.name, "-o", "runtime.o"]
-    what = f"the C++ compiler rejected the runtime ({source.name})"
-    # A copy under a plain name, so that no path of this machine gets into the object.
-    make = partial(compiled, argv, {source.name: text}, "runtime.o", what, _DEFECT)
+    argv = [toolchain.cxx, *flags, *include, "-c", "runtime_unit.cpp", "-o", "runtime.o"]
+    what = f"the C++ compiler rejected the runtime ({', '.join(files)})"
+    make = partial(compiled, argv, {**files, "runtime_unit.cpp": unit}, "runtime.o", what, _DEFECT)
     return cache.made(key, make, ".o")
 
 

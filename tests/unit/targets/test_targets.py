@@ -199,7 +199,7 @@ def test_the_runtime_is_compiled_while_kernels_are_made(tmp_path: Path) -> None:
     with ThreadPoolExecutor(max_workers=1) as pool:
         made = [item.result() for item in start_runtime(build.toolchain, build.cache, build.runtime, pool)]
     assert before == set(made)
-    assert len(made) > 10
+    assert len(made) == 3
 
 
 def test_rejected_code_is_a_build_error(tmp_path: Path) -> None:
