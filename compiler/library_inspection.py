@@ -65,7 +65,10 @@ def _free(manifest: Mapping[str, Any]) -> tuple[FreeDimension, ...]:
 
 
 def _manifest_tensors(entries: list[dict[str, Any]]) -> tuple[TensorInfo, ...]:
-    return tuple(TensorInfo(item["name"], item["dtype"], tuple(item["shape"])) for item in entries)
+    return tuple(
+        TensorInfo(item["name"], item["dtype"], tuple(item["shape"]), tuple(item.get("labels", ())))
+        for item in entries
+    )
 
 
 def _kernel(

@@ -101,11 +101,15 @@ class CompileReport:
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """An input or output: element type by its short name, dimensions as numbers or symbols."""
+    """An input or output: element type by its short name, dimensions as numbers or symbols.
+
+    labels: the strings that its elements are the numbers of.
+    """
 
     name: str
     dtype: str
     shape: tuple[int | str, ...]
+    labels: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

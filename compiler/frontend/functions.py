@@ -15,7 +15,7 @@ from onnx import inliner
 
 from compiler.core.diagnostics import BadInputError
 from compiler.frontend.proto import broken, first_line
-from compiler.frontend.subgraphs import all_nodes
+from compiler.frontend.subgraphs import all_nodes, model_texts
 
 MOST_NODES = 200_000
 """Functions inlined; the largest networks that people export have some ten thousand."""
@@ -24,6 +24,7 @@ MOST_VALUES = 1_000_000
 MOST_ENDS = 10_000
 """Inputs and outputs of a model, each."""
 MOST_FUNCTIONS = 10_000
+LONGEST_NAME = 1 << 20
 DEEPEST_CALL = 100
 """As ONNX's inliner has it."""
 MOST_BYTES = 2 << 30
@@ -63,9 +64,11 @@ def check_counts(model: onnx.ModelProto, where: str) -> None:
 def check_size(model: onnx.ModelProto, where: str) -> int:
     """The number of nodes that a model has when its functions are inlined.
 
-    Raises BadInputError for a model that is too large to compile, or has a function that calls itself.
+    Raises BadInputError for a model that is too large to compile, has a name that is no text, or a function
+    that calls itself.
     """
     check_counts(model, where)
+    _check_texts(model, where)
     functions = {(item.domain, item.name, item.overload): item for item in model.functions}
     size = _counted(model.graph.node, _function_sizes(functions, where))
     _within(size.depth, DEEPEST_CALL, "levels of functions that call functions", where)
@@ -83,6 +86,15 @@ def check_nodes(found: int, where: str) -> None:
 def check_unrolled(nodes: int, where: str) -> None:
     """Raise BadInputError where loops would make more nodes than can be compiled."""
     _within(nodes, MOST_NODES, "nodes", where, "loops unrolled")
+
+
+def _check_texts(model: onnx.ModelProto, where: str) -> None:
+    for text in model_texts(model):
+        if not isinstance(text, str):
+            raise broken(where, "a name in it is not UTF-8")
+        if len(text) > LONGEST_NAME:
+            why = f"a name in it has {len(text):,} characters; at most {LONGEST_NAME:,} are read"
+            raise broken(where, why)
 
 
 def _within(found: int, most: int, what: str, where: str, done: str = "functions inlined") -> None:

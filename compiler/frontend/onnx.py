@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -22,8 +23,9 @@ from compiler.frontend.bodies import Body, body_of, has_body
 from compiler.frontend.control_flow import CONTROL_FLOW
 from compiler.frontend.declared import Declared, check_declared, declared_types
 from compiler.frontend.external import ExternalData
-from compiler.frontend.functions import check_counts, check_nodes, check_size, check_unrolled, inlined
+from compiler.frontend.functions import check_nodes, check_size, check_unrolled, inlined
 from compiler.frontend.item_node import Convert, ItemNode, Subgraph
+from compiler.frontend.labels import number_labels
 from compiler.frontend.old_opsets import FIRST_OF_RECORDS, renewed
 from compiler.frontend.proto import broken, first_line, read_model, schema_of
 from compiler.frontend.refusals import Known, Refusal, Shape, UnsupportedModelError, why_unknown
@@ -31,7 +33,7 @@ from compiler.frontend.scope import Item, NameScope, item_text
 from compiler.frontend.sequences import ON_ANY_ITEM, SEQUENCES
 from compiler.frontend.shapes import Bind, input_types
 from compiler.frontend.signatures import apply_signature, computed_at_run
-from compiler.frontend.subgraphs import count_nodes, in_order, model_texts, reads, wanted_names
+from compiler.frontend.subgraphs import count_nodes, in_order, reads, wanted_names
 from compiler.frontend.tensors import check_stored_types, element_type, tensor_array, why_too_large
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import to_numpy
@@ -41,7 +43,6 @@ from compiler.graph.op import InvalidError, OnnxNode, Op, RefusedError, Unsuppor
 from compiler.graph.ops import find_op
 
 OLDEST_OPSET = 1
-LONGEST_NAME = 1 << 20
 EAGER_FOLD_ELEMENTS = 1 << 16
 """The importer folds what may be arithmetic on shapes; larger constants wait for `fold_constants`."""
 
@@ -77,12 +78,12 @@ def import_proto(
     dims: Mapping[str, int] = MappingProxyType({}),
 ) -> Graph:
     """The graph of a parsed model; `data` opens external data, or is the directory below which it lies."""
-    check_counts(model, where)
-    _check_texts(model, where)
     size = check_size(model, where)
     external = data if isinstance(data, ExternalData) else ExternalData(data)
     try:
-        return _Importer(inlined(model, where), external, where, size).run(shapes, binds, dims)
+        plain, labels = number_labels(inlined(model, where), where)
+        graph = _Importer(plain, external, where, size).run(shapes, binds, dims)
+        return replace(graph, labels=labels)
     except (UnicodeDecodeError, RecursionError) as error:
         raise broken(where, str(error)) from error
 
@@ -449,15 +450,6 @@ class _Importer:
     def expect(self, body: Subgraph, times: int) -> None:
         """Raise BadInputError where importing a subgraph so often would make too many nodes."""
         check_unrolled(self.size + times * count_nodes(body.graph), self.where)
-
-
-def _check_texts(model: onnx.ModelProto, where: str) -> None:
-    for text in model_texts(model):
-        if not isinstance(text, str):
-            raise broken(where, "a name in it is not UTF-8")
-        if len(text) > LONGEST_NAME:
-            why = f"a name in it has {len(text):,} characters; at most {LONGEST_NAME:,} are read"
-            raise broken(where, why)
 
 
 def _check_types(types: Iterable[TensorType]) -> None:

@@ -152,6 +152,8 @@ class Graph:
 
     The last `checks` outputs are no results of the model: each is one i32 that is 0 where the inputs ask for
     something that was not compiled, and its name is what the user is told then.
+
+    labels: the strings that the elements of an output are the numbers of, by its name.
     """
 
     inputs: tuple[Value, ...]
@@ -167,6 +169,7 @@ class Graph:
     sizes: int = 0
     declared: tuple[tuple[TensorType, ...], tuple[TensorType, ...]] | None = None
     folded: Mapping[Value, Node] = field(default_factory=dict)
+    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def results(self) -> tuple[Value, ...]:

@@ -20,7 +20,7 @@ from compiler.core.settings import load_settings
 from compiler.runtime import abi
 from compiler.runtime.abi import Status, TkModelApi
 from compiler.runtime.elf import check_library, machine_of, read_images
-from compiler.runtime.manifest import manifest_of, parse_manifest
+from compiler.runtime.manifest import labels_of, manifest_of, parse_manifest
 from compiler.runtime.specs import SymbolicDim, TensorSpec, extents_of, follows, shapes_by_library, spec_of
 from compiler.runtime.streams import stream_option
 from compiler.runtime.tensors import (
@@ -121,6 +121,11 @@ class Model(AbstractContextManager["Model"]):
         size = ctypes.c_size_t()
         start = self._api.model_manifest(ctypes.byref(size))
         return parse_manifest(ctypes.string_at(start, size.value), str(self.path))
+
+    @cached_property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """The strings that the elements of outputs are the numbers of, by output; none for most."""
+        return labels_of(self.manifest)
 
     def run(
         self, inputs: Mapping[str, object], *, out: Mapping[str, object] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +28,9 @@ def parse_manifest(data: bytes, where: str) -> dict[str, Any]:
     if not isinstance(manifest, dict):
         raise BadInputError("the manifest of the library is damaged", where=where, why="it is no object")
     return manifest
+
+
+def labels_of(manifest: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """The strings that the elements of outputs are the numbers of, by output; none for most."""
+    outputs = manifest.get("outputs", ())
+    return {str(one["name"]): tuple(one["labels"]) for one in outputs if "labels" in one}

@@ -73,6 +73,7 @@ def _tensors(
             "dtype": str(kind.dtype),
             "shape": list(dims_text(graph, value, kind)),
             **({"extents": _extents(graph, value)} if value in graph.extents else {}),
+            **({"labels": graph.labels[name]} if name in graph.labels else {}),
         }
         for value, name, kind in zip(values, names, kinds, strict=False)
     ]

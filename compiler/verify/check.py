@@ -21,6 +21,7 @@ from compiler.runtime.tensors import numpy_dtype
 from compiler.verify.compare import Array, compare, worse
 from compiler.verify.device import load_anywhere
 from compiler.verify.inputs import read_feeds
+from compiler.verify.labels import in_numbers
 from compiler.verify.reference import Reference, make_reference
 from compiler.verify.report import Comparison, VerifyReport, VerifyRequest
 from compiler.verify.sizes import sizes_of
@@ -54,7 +55,8 @@ def verify_here(request: VerifyRequest, progress: Progress = silent) -> VerifyRe
     done = Steps(progress, "runs", count)
     for run in range(count):
         feeds = feeds_of(run)
-        expected = reference_outputs(reference, {**feeds, **bound}, request)
+        found = reference_outputs(reference, {**feeds, **bound}, request)
+        expected = in_numbers(found, library.manifest, proto)
         actual = context.run(feeds, out=poisoned(library.outputs, library.output_shapes(feeds)))
         for one in compare_outputs(actual, expected, length, request.tolerance, tf32=tf32):
             worst[one.name] = worse(one, worst[one.name]) if one.name in worst else one

@@ -23,6 +23,7 @@ from compiler.verify.boundaries import boundaries
 from compiler.verify.check import compare_outputs, reference_outputs
 from compiler.verify.device import load_anywhere
 from compiler.verify.foreign import ForeignModel
+from compiler.verify.labels import in_numbers
 from compiler.verify.reference import make_reference
 from compiler.verify.report import Comparison, VerifyRequest
 
@@ -62,8 +63,9 @@ def compare_layers(
             exposed.context(request.threads) as context,
         ):
             actual = context.run(feeds)
+            manifest = exposed.manifest
         reference, _ = make_reference(model, request.reference)
-        expected = reference_outputs(reference, {**feeds, **bound}, request)
+        expected = in_numbers(reference_outputs(reference, {**feeds, **bound}, request), manifest, proto)
     kept = {name: actual[name] for name in names if name in actual}
     return tuple(compare_outputs(kept, expected, length, request.tolerance, tf32=options.tf32))
 

@@ -198,6 +198,39 @@ def cases() -> Iterator[Learned]:
         yield Learned("TreeEnsembleClassifier", [X], two, f" of two from {low}", 2)
 
 
+def machines() -> Iterator[Learned]:
+    """Support vectors of each kernel; of two, three and four classes, with probabilities and without."""
+    for kernel in ("LINEAR", "POLY", "RBF", "SIGMOID"):
+        attrs = {**support_vectors(kernel, 5), "n_supports": 5, "rho": [0.3]}
+        yield Learned("SVMRegressor", [X], attrs, f" {kernel}")
+    attrs = {**support_vectors("RBF", 5), "n_supports": 5, "rho": [-0.1], "one_class": 1}
+    yield Learned("SVMRegressor", [X], attrs, " of one class")
+    linear = {"coefficients": [1.0, 2, 3, 4], "kernel_type": "LINEAR", "rho": [0.5]}
+    yield Learned("SVMRegressor", [X], {**linear, "kernel_params": [0.0, 0.0, 3.0]}, " without vectors")
+    for classes in (2, 3, 4):
+        pairs = classes * (classes - 1) // 2
+        sizes = list(range(1, classes + 1))
+        attrs = {
+            **support_vectors("RBF", sum(sizes), classes - 1), "vectors_per_class": sizes,
+            "classlabels_ints": [7, 2, 5, 3][:classes], "rho": RNG.standard_normal(pairs).tolist(),
+        }  # fmt: skip
+        for transform in ("NONE", "LOGISTIC", "SOFTMAX"):
+            more = {"post_transform": transform}
+            if (classes, transform) != (2, "SOFTMAX"):  # refused: onnxruntime gives 1 - s and s
+                yield Learned("SVMClassifier", [X], attrs | more, f" of {classes} {transform}", 2)
+        odds = {"prob_a": (-2 * RNG.random(pairs)).tolist(), "prob_b": RNG.standard_normal(pairs).tolist()}
+        yield Learned("SVMClassifier", [X], attrs | odds, f" of {classes} with probabilities", 2)
+
+
+def support_vectors(kernel: str, count: int, rows: int = 1) -> dict[str, Any]:
+    """Vectors of four features, `rows` coefficients for each, and a kernel of degree 2."""
+    return {
+        "kernel_type": kernel, "kernel_params": [0.5, 0.25, 2.0],
+        "support_vectors": RNG.standard_normal(4 * count).tolist(),
+        "coefficients": RNG.standard_normal(rows * count).tolist(),
+    }  # fmt: skip
+
+
 def ensembles() -> Iterator[Learned]:
     """Cases of opset 5."""
     tables = np.round(2 * X)
@@ -209,7 +242,7 @@ def ensembles() -> Iterator[Learned]:
     yield Learned("TreeEnsemble", [tables.astype(np.float64)], doubles, " of doubles", version=5)
 
 
-CASES = (*cases(), *ensembles())
+CASES = (*cases(), *machines(), *ensembles())
 
 
 @pytest.fixture(scope="module")
@@ -253,13 +286,6 @@ def test_a_map_of_scores_is_a_row_of_them(tmp_path: Path) -> None:
     with compiler.load(tmp_path / "m.so") as loaded:
         got = loaded.run(given)["out0"]
     assert [dict(zip([3, 1, 2, 0], row.tolist(), strict=True)) for row in got] == want
-
-
-def test_strings_are_refused(tmp_path: Path) -> None:
-    proto, _ = Learned("LabelEncoder", [COUNTS], {"keys_int64s": [1], "values_strings": ["a"]}).proto()
-    onnx.save(proto, tmp_path / "m.onnx")
-    with pytest.raises(BadInputError, match="values_strings are strings"):
-        compiler.compile_model(tmp_path / "m.onnx", compiler.CompileOptions(output=tmp_path / "m.so"))
 
 
 def test_a_tree_that_never_ends_is_refused(tmp_path: Path) -> None:

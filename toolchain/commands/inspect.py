@@ -13,6 +13,7 @@ from toolchain import console, options
 from toolchain.progress import progress_bar
 
 _AGAIN = "it was built by another version of tk, or from edited loops or sources (`--from`): compile it again"
+_SHOWN_LABELS = 10
 
 
 def inspect_command(
@@ -176,4 +177,11 @@ def _dim(dim: int | str) -> int | str:
 def _tensors(inputs: tuple[compiler.TensorInfo, ...], outputs: tuple[compiler.TensorInfo, ...]) -> str:
     tensors = [*(("input", one) for one in inputs), *(("output", one) for one in outputs)]
     rows = [(kind, one.name, one.dtype, console.shape([*map(_dim, one.shape)])) for kind, one in tensors]
-    return console.table(("", "name", "type", "shape"), rows)
+    labelled = [_labels(one) for one in outputs if one.labels]
+    return "\n".join([console.table(("", "name", "type", "shape"), rows), *labelled])
+
+
+def _labels(one: compiler.TensorInfo) -> str:
+    words = [f"{number} {compiler.visible(label)}" for number, label in enumerate(one.labels[:_SHOWN_LABELS])]
+    more = ["..."] if len(one.labels) > _SHOWN_LABELS else []
+    return f"labels of {compiler.visible(one.name)}: {', '.join([*words, *more])}"
