@@ -47,6 +47,9 @@ def symbols_of(graph: Graph, shapes: Mapping[str, Shape]) -> tuple[int, ...]:
         if not symbol.minimum <= found[number] <= symbol.maximum:
             why = f"it is from {symbol.minimum} to {symbol.maximum}"
             raise UsageError(f"`{symbol.name}` cannot be {found[number]}", why=why)
+        if found[number] % symbol.step:
+            why = f"the model takes multiples of {symbol.step}"
+            raise UsageError(f"`{symbol.name}` cannot be {found[number]}", why=why)
     values = tuple(found[number] for number in range(len(graph.symbols)))
     for (name, shape, _), value in zip(operands, graph.operands, strict=True):
         if shape != part_of(graph, value, values):

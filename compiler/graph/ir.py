@@ -116,11 +116,15 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Symbol:
-    """A dimension whose extent a run decides: what the model calls it, and its least and largest extent."""
+    """A dimension whose extent a run decides: what the model calls it, its least and largest extent.
+
+    Extents are multiples of the step.
+    """
 
     name: str
     minimum: int
     maximum: int
+    step: int = 1
 
 
 @dataclass(frozen=True, slots=True)

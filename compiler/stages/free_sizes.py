@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import combinations, product
 
 from compiler.core.diagnostics import BadInputError, TkError, UsageError
@@ -33,6 +33,8 @@ _TENSOR_BYTES = 256 << 20
 """No larger tensor for a size that nobody asked for."""
 _MANY = 6
 """Symbols, of which a few may be sums; of more there are too many combinations."""
+_MULTIPLES = (64, 192, 224)
+"""Sizes that models take which take multiples of something only."""
 _SMALL = (12, 48, 96, 256)
 """Sizes for experiments, the first that the model can have: windows and strides want some room."""
 
@@ -59,6 +61,7 @@ class _Free:
     job: CompileJob
     error: OpenDimensionsError
     dims: FreeDims
+    steps: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: CompileJob, error: OpenDimensionsError) -> _Free:
@@ -71,15 +74,19 @@ class _Free:
     def graph(self) -> Graph:
         """The graph for all sizes.
 
-        Exporters give a sum of dimensions a name of its own, too: where sizes do not go together, one may be
-        two others. Raises OpenDimensionsError where there is no such graph.
+        Where sizes do not go together, it may be that a model takes multiples of some only: what is halved
+        and doubled has to meet what was not. Or that one size is the sum of two others: exporters give these
+        names of their own, too. Raises OpenDimensionsError where there is no such graph.
         """
         try:
             return self.attempt()
         except UnsupportedModelError:
             raise
-        except BadInputError as found:
-            if any(self.dims.symbols.values()):
+        except (BadInputError, OpenDimensionsError) as found:
+            steps = self._found_steps()
+            if steps:
+                return replace(self, steps=steps).attempt()
+            if isinstance(found, OpenDimensionsError) or any(self.dims.symbols.values()):
                 raise  # it is what was asked for that does not do
             for dims in self._with_sums():
                 with suppress(BadInputError):
@@ -142,31 +149,67 @@ class _Free:
         small = self._small(fixed, names)
         point = next(iter(small))
         top, largest = self._largest(fixed, names, point)
+        one = dict(zip(names, point, strict=True))
         symbols = [
-            Symbol(name, self._least(fixed, dict(zip(names, point, strict=True)), name), high)
+            Symbol(name, self._least(fixed, one, name), high, self._step(name))
             for name, high in zip(names, top, strict=True)
         ]
-        graph = for_all_sizes([largest, *small.values()], [top, *small], symbols)
+
+        def at(point: Point) -> Graph:
+            return self._import({**fixed, **dict(zip(names, point, strict=True))})
+
+        graph = for_all_sizes([largest, *small.values()], [top, *small], symbols, at)
         packed = packed_ends(graph)
         if packed:
             raise FixedSizeError(f"{packed[0]!r} has elements of fewer than 8 bits, which are packed")
-        return graph, dict(zip(names, point, strict=True))
+        return graph, one
+
+    def _found_steps(self) -> Mapping[str, int]:
+        """What symbols are multiples of in sizes that the model takes; nothing where it is 1, or unknown."""
+        few = {self.dims.batch: 1} if self.dims.batch else {}
+        names = [name for name in self.dims.symbols if name not in few]
+        size = next((n for n in _MULTIPLES if self._takes({**few, **dict.fromkeys(names, n)})), 0)
+        some = {**few, **dict.fromkeys(names, size)}
+        found = {name: self._step_from(size, some, name) for name in names} if size else {}
+        return found if all(found.values()) and max(found.values(), default=1) > 1 else {}
+
+    def _step_from(self, size: int, some: Mapping[str, int], name: str) -> int:
+        """The least step from one size to more, all multiples of it; 0 where there is none."""
+        steps = (step for step in range(1, size + 1) if size % step == 0)
+        for step in steps:
+            if all(self._takes({**some, name: size + count * step}) for count in (1, 2)):
+                return step
+        return 0
+
+    def _takes(self, values: Mapping[str, int]) -> bool:
+        try:
+            self._import(values)
+        except BadInputError:
+            return False
+        return True
+
+    def _step(self, name: str) -> int:
+        return self.steps.get(name, 1)
 
     def _range(self, name: str) -> Range | None:
-        return self.dims.symbols[name]
+        """As asked for, in whole steps."""
+        found, step = self.dims.symbols[name], self._step(name)
+        return (-(-found[0] // step) * step, found[1] // step * step) if found else None
 
     def _small(self, fixed: Mapping[str, int], names: tuple[str, ...]) -> dict[Point, Graph]:
         """The model at sizes for experiments, the largest of them first; raises what an import raises."""
         trouble: TkError | None = None
         for size in _SMALL:
+            steps = tuple(map(self._step, names))
+            sizes = [(-(-size // step) + at) * step for at, step in enumerate(steps)]
             whole = tuple(
-                min(size + at, item[1]) if (item := self._range(name)) else size + at
-                for at, name in enumerate(names)
+                min(n, item[1]) if (item := self._range(name)) else n
+                for n, name in zip(sizes, names, strict=True)
             )
             try:
                 return {
                     point: self._import({**fixed, **dict(zip(names, point, strict=True))})
-                    for point in (whole, *_parts(whole))
+                    for point in (whole, *_parts(whole, steps))
                 }
             except BadInputError as found:
                 trouble = found
@@ -186,16 +229,19 @@ class _Free:
                 return False
             return all(value.type.size for value in graph.producers)
 
-        sizes = range(1, small[name])
-        return sizes[0] if takes(1) else 1 + bisect_left(sizes, 1, lo=1, key=lambda size: int(takes(size)))
+        step = self._step(name)
+        sizes = range(step, small[name], step)
+        if takes(step):
+            return step
+        return step * (1 + bisect_left(sizes, 1, lo=1, key=lambda size: int(takes(size))))
 
     def _largest(self, fixed: Mapping[str, int], names: tuple[str, ...], small: Point) -> tuple[Point, Graph]:
         """The largest sizes: as asked for, else what the model takes up to a limit."""
 
         def at(size: int) -> Point:
             return tuple(
-                item[1] if (item := self._range(name)) else max(size, low)
-                for name, low in zip(names, small, strict=True)
+                item[1] if (item := self._range(name)) else max(size // step * step, low)
+                for name, low, step in zip(names, small, map(self._step, names), strict=True)
             )
 
         def attempt(size: int) -> Graph | None:
@@ -232,11 +278,15 @@ def _imported(job: CompileJob, shapes: Mapping[str, Sequence[int]], dims: Mappin
     return import_model(job.model, shapes, job.options.binds, job.external, dims)  # type: ignore[arg-type]
 
 
-def _parts(whole: Point) -> list[Point]:
-    """Points that are smaller in one symbol, and in all; two of each, as far as there are."""
+def _parts(whole: Point, steps: Point) -> list[Point]:
+    """Points that are smaller in one symbol, and in all; two of each, as far as there are.
+
+    They have no divisor in common but the step: what comes out even at some is to show where it does not.
+    """
     found = []
-    for share in (3, 2):
-        smaller = tuple(max(1, size * share // 4) for size in whole)
+    for times, by, less in ((3, 4, 0), (2, 3, 1)):
+        sizes = ((n * times // by - less) // step * step for n, step in zip(whole, steps, strict=True))
+        smaller = tuple(max(step, size) for step, size in zip(steps, sizes, strict=True))
         found += [(*whole[:at], smaller[at], *whole[at + 1 :]) for at in range(len(whole))]
         found.append(smaller)
     return list(dict.fromkeys(point for point in found if point != whole))

@@ -20,7 +20,7 @@ def plan_symbols(graph: Graph) -> tuple[PlanSymbol, ...]:
         if number not in own:
             raise InternalError(f"no dimension of an input is {symbol.name!r}")
     batch = [PlanSymbol(1, graph.batch.largest)] if graph.batch is not None else []
-    return (*batch, *(PlanSymbol(symbol.minimum, symbol.maximum) for symbol in graph.symbols))
+    return (*batch, *(PlanSymbol(item.minimum, item.maximum, item.step) for item in graph.symbols))
 
 
 def symbol_names(graph: Graph) -> tuple[str, ...]:

@@ -148,16 +148,66 @@ SIZED: Mapping[str, Callable[[], onnx.ModelProto]] = {
         last=np.array([1]),
         little=np.float32(-1e9),
     ),
+    # What is halved twice and doubled twice has to meet what was not.
+    "there and back": lambda: model(
+        [
+            node("MaxPool", ["x"], ["a"], kernel_shape=[2, 2], strides=[2, 2]),
+            node("Conv", ["a", "k"], ["b"], pads=[1, 1, 1, 1], strides=[2, 2]),
+            node("ConvTranspose", ["b", "l"], ["c"], strides=[2, 2]),
+            node("Concat", ["a", "c"], ["d"], axis=1),
+            node("Resize", ["d", "", "twice"], ["e"], mode="linear"),
+            node("Concat", ["x", "e"], ["y"], axis=1),
+        ],
+        {"x": (1, 3, "H", 8)},
+        ("y",),
+        k=some(4, 3, 3, 3),
+        l=some(4, 2, 2, 2),
+        twice=np.array([1, 1, 2, 2], np.float32),
+    ),
+    # To the extents of another tensor, whatever these are.
+    "resized": lambda: model(
+        [
+            node("Conv", ["x", "k"], ["a"], strides=[3, 1]),
+            node("Shape", ["x"], ["s"], start=2),
+            node("Concat", ["one_three", "s"], ["sizes"], axis=0),
+            *(
+                node(
+                    "Resize",
+                    ["a", "", "", "sizes"],
+                    [f"y{at}"],
+                    mode=mode,
+                    coordinate_transformation_mode=where,
+                    nearest_mode="floor",
+                )
+                for at, (mode, where) in enumerate(
+                    [
+                        ("linear", "half_pixel"),
+                        ("linear", "align_corners"),
+                        ("nearest", "asymmetric"),
+                        ("cubic", "pytorch_half_pixel"),
+                    ]
+                )
+            ),
+        ],
+        {"x": (1, 2, "T", 6)},
+        ("y0", "y1", "y2", "y3"),
+        k=some(3, 2, 3, 1),
+        one_three=np.array([1, 3]),
+    ),
     # Steps of a recurrent layer are windows, of which there are a quotient.
     "frames": lambda: model(
         [
-            node("Conv", ["x", "k"], ["a"], strides=[4]),
+            node("Conv", ["x", "k"], ["c"], strides=[4]),
+            node("Slice", ["c", "nothing", "three", "channels"], ["a"]),
             node("Transpose", ["a"], ["b"], perm=[2, 0, 1]),
             node("GRU", ["b", "w", "r"], ["y", "h"], hidden_size=4),
         ],
         {"x": (1, 1, "T")},
         ("y", "h"),
-        k=some(3, 1, 8),
+        k=some(5, 1, 8),
+        nothing=np.array([0]),
+        three=np.array([3]),
+        channels=np.array([1]),
         w=some(1, 12, 3),
         r=some(1, 12, 4),
     ),

@@ -22,6 +22,8 @@ SIZES = {
     "windows": [{"N": 1, "H": h, "W": w} for h, w in ((6, 9), (13, 13), (30, 7))],
     "cache": [{"past": p, "steps": n} for p, n in ((1, 1), (5, 1), (9, 3), (20, 17))],
     "positions": [{"past": p, "steps": n} for p, n in ((1, 1), (5, 1), (9, 3), (20, 17))],
+    "there and back": [{"H": h} for h in (4, 8, 12, 40)],
+    "resized": [{"T": n} for n in (3, 7, 8, 13, 40)],
     "frames": [{"T": n} for n in (8, 11, 12, 40)],
     "running sum, and the largest": [{"B": 1, "S": n} for n in (3, 4, 40)],
     "backwards": [{"B": 1, "S": n} for n in (1, 2, 40)],
@@ -132,6 +134,19 @@ def test_extents_that_are_sums_with_a_size_that_was_given(tmp_path: Path) -> Non
     np.testing.assert_allclose(got["y"], np.concatenate([past, new], 1) + bias, rtol=1e-6)
 
 
+def test_sizes_in_steps(tmp_path: Path) -> None:
+    """Of the largest sizes, of those asked for, and of those of a run."""
+    proto = SIZED["there and back"]()
+    (symbol,) = imported(proto, tmp_path).symbols
+    assert (symbol.name, symbol.minimum, symbol.maximum, symbol.step) == ("H", 4, 512, 4)
+    graph = imported(proto, tmp_path, dims={"H": SizeRange(5, 50)})
+    (symbol,) = graph.symbols
+    assert (symbol.minimum, symbol.maximum) == (8, 48)
+    with pytest.raises(UsageError, match="`H` cannot be 10") as caught:
+        evaluate(graph, feeds(proto, {"H": 10}))
+    assert caught.value.why == "the model takes multiples of 4"
+
+
 def test_sizes_that_do_not_go_together(tmp_path: Path) -> None:
     proto = model([node("Add", ["a", "b"], ["y"])], {"a": ("N", 3), "b": ("M", 3)}, ("y",))
     with pytest.raises(OpenDimensionsError, match="do not broadcast"):
@@ -141,10 +156,10 @@ def test_sizes_that_do_not_go_together(tmp_path: Path) -> None:
 REFUSED = {
     "depends on the size": (
         model(
-            [node("Resize", ["x", "", "", "s"], ["y"], mode="linear")],
-            {"x": (1, 3, "H")},
+            [node("Reshape", ["x", "s"], ["y"])],
+            {"x": (1, "W", 3, "H")},
             ("y",),
-            s=np.array([1, 3, 50]),
+            s=np.array([-1, 3]),
         ),
         "computes something else at another size",
     ),

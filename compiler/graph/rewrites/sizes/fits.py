@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
+from math import lcm
 
 import numpy as np
 
@@ -13,22 +15,24 @@ Point = tuple[int, ...]
 """A value for each symbol."""
 
 
-def fit_extent(points: Sequence[Point], extents: Sequence[int]) -> Extent | None:
+def fit_extent(points: Sequence[Point], extents: Sequence[int], steps: Point) -> Extent | None:
     """The sum of symbols, each some times, and an offset, that gives these extents at these points.
 
-    None where there is none in whole numbers. Points must determine it: one, and for each symbol one that
-    differs from it in that symbol alone.
+    steps: what each symbol is a multiple of, and may be divided by. None where there is no such sum. Points
+    must determine it: one, and for each symbol one that differs from it in that symbol alone.
     """
-    factors = _slopes(points, extents)
-    if factors is None:
+    slopes = _slopes(points, extents)
+    if any((slope * step).denominator != 1 for slope, step in zip(slopes, steps, strict=True)):
         return None
-    offset = extents[0] - sum(f * n for f, n in zip(factors, points[0], strict=True))
-    found = Extent(factors, offset)
+    divisor = lcm(*(slope.denominator for slope in slopes))
+    factors = tuple(int(slope * divisor) for slope in slopes)
+    offset = extents[0] * divisor - sum(f * n for f, n in zip(factors, points[0], strict=True))
+    found = Extent(factors, offset, divisor)
     agrees = all(found.of(point) == extent for point, extent in zip(points, extents, strict=True))
     return found if agrees else None
 
 
-def fit_constant(points: Sequence[Point], arrays: Sequence[Array]) -> Point | None:
+def fit_constant(points: Sequence[Point], arrays: Sequence[Array], steps: Point) -> Point | None:
     """By how much every element of a constant grows with each symbol.
 
     Zeros where all arrays are parts of the first, that of the largest point. None where elements do not grow
@@ -47,8 +51,8 @@ def fit_constant(points: Sequence[Point], arrays: Sequence[Array]) -> Point | No
     ]
     if any(item.min() != item.max() for item in differences):
         return None
-    found = fit_extent(points, [int(item.flat[0]) for item in differences])
-    return found.factors if found is not None else None
+    found = fit_extent(points, [int(item.flat[0]) for item in differences], steps)
+    return found.factors if found is not None and found.divisor == 1 else None
 
 
 def _same(a: Array, b: Array) -> bool:
@@ -57,7 +61,7 @@ def _same(a: Array, b: Array) -> bool:
     )  # the same number where none equals itself
 
 
-def _slopes(points: Sequence[Point], values: Sequence[int]) -> Point | None:
+def _slopes(points: Sequence[Point], values: Sequence[int]) -> list[Fraction]:
     """How much a value grows with each symbol, from points that differ in one alone."""
     slopes = []
     for symbol in range(len(points[0])):
@@ -68,11 +72,8 @@ def _slopes(points: Sequence[Point], values: Sequence[int]) -> Point | None:
             if a[symbol] != b[symbol] and _without(a, symbol) == _without(b, symbol)
         )
         a, b, x, y = next(pairs)
-        slope, rest = divmod(x - y, a[symbol] - b[symbol])
-        if rest:
-            return None
-        slopes.append(slope)
-    return tuple(slopes)
+        slopes.append(Fraction(x - y, a[symbol] - b[symbol]))
+    return slopes
 
 
 def _without(point: Point, symbol: int) -> Point:

@@ -2,67 +2,107 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
-from compiler.graph.ir import Extent, Shape
+from compiler.core.diagnostics import BadInputError
+from compiler.graph.ir import Extent, Graph, Shape
 from compiler.graph.op import InvalidError
-from compiler.graph.rewrites.sizes.fits import fit_extent
+from compiler.graph.rewrites.drop_dead import drop_dead
+from compiler.graph.rewrites.fold_constants import fold_constants
+from compiler.graph.rewrites.sizes.fits import Point, fit_extent
 from compiler.graph.rewrites.sizes.instances import Instance, Instances
 
 _DIVISORS = (2, 4, 8, 16, 32, 64, 3, 5, 6, 7)
 _SIZES = 2 * max(_DIVISORS)
 """Of each symbol: more than any divisor, so that they show where a quotient steps."""
+_COUNTS = (8, 32, _SIZES)
+"""How many sizes to look at, where each is an import of its own: few do for small divisors."""
+
+Shapes = Mapping[int, Shape]
+Probe = Callable[[Point], Graph]
+"""The model at another size."""
 
 
 class Inferred:
-    """Types of tensors at sizes that there is no instance of, where no attribute depends on the size."""
+    """Types of tensors at sizes that there is no instance of.
 
-    def __init__(self, instances: Instances) -> None:
+    probe: tells where attributes depend on the size.
+    """
+
+    def __init__(self, instances: Instances, steps: Point, probe: Probe) -> None:
         self._instances = instances
+        self._steps = steps
+        self._probe = probe
+        self._known: dict[tuple[int, int], Shapes] = {}
 
     def extent(self, number: int, axis: int, extents: Sequence[int]) -> Extent | None:
         """How an extent follows from one symbol as a quotient; None where it does not.
 
         extents: what it is in each instance.
         """
-        tables = self._tables
-        if tables is None:
-            return None
-        count = len(self._instances.points[0])
-        for symbol, table in enumerate(tables):
-            column = [shapes[number][axis] for shapes in table if number in shapes]
-            others = [shapes[number][axis] for k, t in enumerate(tables) if k != symbol for shapes in t]
-            if len(column) < _SIZES or len(set(column)) == 1 or len(set(others)) > 1:
+        symbols = range(len(self._instances.points[0]))
+        for count in (_SIZES,) if self._are_alike else _COUNTS:
+            columns = [self._column(symbol, number, axis, count) for symbol in symbols]
+            moving = [symbol for symbol, column in enumerate(columns) if len(set(column)) > 1]
+            if len(moving) != 1 or len(columns[moving[0]]) < count:
                 continue
-            first = self._base.point[symbol]
-            found = _quotient(range(first, first + _SIZES), column, symbol, count)
+            (symbol,) = moving
+            first, step = self._base.point[symbol], self._steps[symbol]
+            sizes = range(first, first + count * step, step)
+            found = _quotient(sizes, columns[symbol], symbol, len(symbols))
             pairs = zip(self._instances.points, extents, strict=True)
-            return found if found and all(found.of(point) == extent for point, extent in pairs) else None
+            if found and all(found.of(point) == extent for point, extent in pairs):
+                return found
         return None
 
     @property
     def _base(self) -> Instance:
         return self._instances.all[1]
 
-    @cached_property
-    def _tables(self) -> list[list[dict[int, Shape]]] | None:
-        """For each symbol, shapes of all tensors at one size after the other; None where attributes vary."""
-        graphs = [item.graph for item in self._instances.all]
-        for nodes in zip(*(graph.nodes for graph in graphs), strict=True):
-            if any(repr(node.attrs) != repr(nodes[0].attrs) for node in nodes):
-                return None
-        symbols = range(len(self._instances.points[0]))
-        return [[self._shapes(symbol, more) for more in range(_SIZES)] for symbol in symbols]
+    def _column(self, symbol: int, number: int, axis: int, count: int) -> list[int]:
+        """An extent at one size of a symbol after the other, as far as it is known."""
+        found = []
+        for more in range(count):
+            if (symbol, more) not in self._known:
+                self._known[symbol, more] = (self._shapes if self._are_alike else self._probed)(symbol, more)
+            shape = self._known[symbol, more].get(number, ())
+            found += [shape[axis]] if axis < len(shape) else []
+        return found
 
-    def _shapes(self, symbol: int, more: int) -> dict[int, Shape]:
-        """Shapes where a symbol is larger than in the small instance, as far as they can be told."""
-        base = self._base
-        point = (*base.point[:symbol], base.point[symbol] + more, *base.point[symbol + 1 :])
+    @cached_property
+    def _are_alike(self) -> bool:
+        """Whether no attribute depends on the size."""
+        graphs = [item.graph for item in self._instances.all]
+        groups = zip(*(graph.nodes for graph in graphs), strict=True)
+        return all(repr(node.attrs) == repr(nodes[0].attrs) for nodes in groups for node in nodes)
+
+    def _point(self, symbol: int, more: int) -> Point:
+        base = self._base.point
+        return (*base[:symbol], base[symbol] + more * self._steps[symbol], *base[symbol + 1 :])
+
+    def _probed(self, symbol: int, more: int) -> Shapes:
+        """Shapes where a symbol is larger than in the small instance, by an import."""
+        try:
+            graph = drop_dead(fold_constants(self._probe(self._point(symbol, more))))
+        except BadInputError:
+            return {}
+        # In front of an instance's nodes may be others: what it computes that was folded here.
+        pairs = list(zip(reversed(self._base.graph.nodes), reversed(graph.nodes), strict=False))
+        if len(pairs) < len(graph.nodes) or any(a.op is not b.op for a, b in pairs):
+            return {}
+        ends = ((*a.inputs, *a.outputs) for a, _ in pairs), ((*b.inputs, *b.outputs) for _, b in pairs)
+        rows = (row for a, b in zip(*ends, strict=True) for row in zip(a, b, strict=True))
+        return {ours.id: theirs.type.shape for ours, theirs in rows}
+
+    def _shapes(self, symbol: int, more: int) -> Shapes:
+        """The same by types alone, as far as they can be told."""
+        base, point = self._base, self._point(symbol, more)
         types = {value.id: base.type_of(value.id) for value in (*base.graph.inputs, *base.graph.constants)}
         for value in base.graph.inputs:
             shapes = (kind.shape for kind in self._instances.types(value.id))
-            fits = [fit_extent(self._instances.points, extents) for extents in zip(*shapes, strict=True)]
+            rows = zip(*shapes, strict=True)
+            fits = [fit_extent(self._instances.points, row, self._steps) for row in rows]
             known = zip(fits, value.type.shape, strict=True)
             types[value.id] = value.type.with_shape([n if fit is None else fit.of(point) for fit, n in known])
         for node in base.graph.nodes:

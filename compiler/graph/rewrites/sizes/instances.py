@@ -37,13 +37,18 @@ class Instance:
 
 
 class Instances:
-    """All instances, that of the largest extents first; new nodes and tensors come to all of them at once."""
+    """All instances, that of the largest extents first; new nodes and tensors come to all of them at once.
+
+    instead: ends of the node in whose place nodes are being added; akin: the same for each tensor that was.
+    """
 
     def __init__(self, graphs: Sequence[Graph], points: Sequence[Point]) -> None:
         aligned = _aligned(graphs)
         self.all = tuple(Instance(graph, point) for graph, point in zip(aligned, points, strict=True))
         self.points = tuple(points)
         self.lengths: dict[int, tuple[int, int]] = {}
+        self.akin: dict[int, tuple[int, ...]] = {}
+        self.instead: tuple[int, ...] = ()
         self._next = max(graph.next_id for graph in aligned)
 
     @property
@@ -105,6 +110,7 @@ class Instances:
         return Value(self._number(), kind)
 
     def _number(self) -> int:
+        self.akin[self._next] = self.instead
         self._next += 1
         return self._next - 1
 

@@ -12,53 +12,19 @@ import numpy as np
 
 from compiler.graph.attrs import AttrValue
 from compiler.graph.dtypes import Array, from_numpy
-from compiler.graph.ir import Node
 from compiler.graph.rewrites.sizes.instances import Instance, Instances, Nodes
-
-
-class _Writer:
-    """Adds nodes to all instances, in place of one node; the last one makes what that did."""
-
-    def __init__(self, instances: Instances, replaced: Nodes) -> None:
-        self.instances = instances
-        self.replaced = replaced
-        self.made: list[Nodes] = []
-        self._number = {id(item): number for number, item in enumerate(instances.all)}
-
-    def node_of(self, item: Instance) -> Node:
-        """The replaced node in an instance."""
-        return self.replaced[self._number[id(item)]]
-
-    def integers(self, make: Callable[[Instance], object]) -> int:
-        """A constant of i64, another one in each instance."""
-        return self.instances.constant(lambda item: np.asarray(make(item), np.int64))
-
-    def emit(self, op: str, *inputs: int, **attrs: AttrValue) -> int:
-        """A node with the same attributes in all instances."""
-        return self.emit_by(op, inputs, lambda _: attrs)
-
-    def emit_by(
-        self, op: str, inputs: Sequence[int], attrs: Callable[[Instance], Mapping[str, AttrValue]]
-    ) -> int:
-        """A node; returns the tensor that it makes."""
-        self.made.append(self.instances.node(op, inputs, attrs, origin=self.replaced[0].origin))
-        return self.made[-1][0].output.id
-
-    def finish(self, op: str, *inputs: int, **attrs: AttrValue) -> Sequence[Nodes]:
-        """The last node, and all that were added."""
-        node = self.replaced[0]
-        makes = [value.id for value in node.outputs]
-        self.made.append(self.instances.node(op, inputs, lambda _: attrs, makes=makes, origin=node.origin))
-        return self.made
+from compiler.graph.rewrites.sizes.node_writer import NodeWriter
+from compiler.graph.rewrites.sizes.resizing import resized
 
 
 def rescued(instances: Instances, nodes: Nodes) -> Sequence[Nodes] | None:
     """Nodes that make the same; None where there is no other form."""
     rescue = _RESCUES.get(nodes[0].op.name)
-    return rescue(_Writer(instances, nodes)) if rescue is not None else None
+    instances.instead = tuple(value.id for value in (*nodes[0].inputs, *nodes[0].outputs))
+    return rescue(NodeWriter(instances, nodes)) if rescue is not None else None
 
 
-def _slice(w: _Writer) -> Sequence[Nodes] | None:
+def _slice(w: NodeWriter) -> Sequence[Nodes] | None:
     """What is taken from a place that depends on the size is gathered."""
     begins = [node.attrs.integers("begin") for node in w.replaced]
     moving = [axis for axis in range(len(begins[0])) if len({begin[axis] for begin in begins}) > 1]
@@ -82,7 +48,7 @@ def _slice(w: _Writer) -> Sequence[Nodes] | None:
     return w.finish("Gather", found, w.integers(partial(places, moving[-1])), axis=moving[-1])
 
 
-def _concat(w: _Writer) -> Sequence[Nodes]:
+def _concat(w: NodeWriter) -> Sequence[Nodes]:
     """Each part begins where those before it end in this run."""
     node = w.replaced[0]
     axis, rank = node.attrs.integer("axis"), node.output.type.rank
@@ -112,7 +78,7 @@ def _concat(w: _Writer) -> Sequence[Nodes]:
     return w.made
 
 
-def _mean(w: _Writer) -> Sequence[Nodes]:
+def _mean(w: NodeWriter) -> Sequence[Nodes]:
     """The sum over the count of this run."""
     node = w.replaced[0]
     source, kind = node.inputs[0], node.output.type.dtype
@@ -130,7 +96,7 @@ _LENGTHS = 4
 """The place of the operand that says how long sequences are."""
 
 
-def _recurrent(w: _Writer) -> Sequence[Nodes] | None:
+def _recurrent(w: NodeWriter) -> Sequence[Nodes] | None:
     """Sequences are as long as this run has steps, which other steps change nothing of."""
     node = w.replaced[0]
     given = node.attrs.integers("given")
@@ -149,12 +115,13 @@ def _recurrent(w: _Writer) -> Sequence[Nodes] | None:
     return w.finish(node.op.name, *(operands[place] for place in places), **attrs)
 
 
-_RESCUES: Mapping[str, Callable[[_Writer], Sequence[Nodes] | None]] = {
+_RESCUES: Mapping[str, Callable[[NodeWriter], Sequence[Nodes] | None]] = {
     "Concat": _concat,
     "GRU": _recurrent,
     "GlobalAveragePool": _mean,
     "LSTM": _recurrent,
     "RNN": _recurrent,
     "ReduceMean": _mean,
+    "Resize": resized,
     "Slice": _slice,
 }

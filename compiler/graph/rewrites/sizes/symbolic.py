@@ -17,8 +17,9 @@ from compiler.graph.dtypes import Array, to_numpy
 from compiler.graph.interpret import apply
 from compiler.graph.ir import Extent, Graph, Node, Symbol, Value
 from compiler.graph.ops import OPS
+from compiler.graph.rewrites.sizes.attributes import attributes_follow
 from compiler.graph.rewrites.sizes.fits import Point, fit_constant, fit_extent
-from compiler.graph.rewrites.sizes.inferred import Inferred
+from compiler.graph.rewrites.sizes.inferred import Inferred, Probe
 from compiler.graph.rewrites.sizes.instances import FixedSizeError, Instance, Instances, Nodes
 from compiler.graph.rewrites.sizes.rescues import rescued
 from compiler.graph.rewrites.sizes.restriction import (
@@ -32,25 +33,30 @@ from compiler.graph.rewrites.sizes.restriction import (
 from compiler.graph.rewrites.sizes.unfolded import unfolded
 
 
-def for_all_sizes(graphs: Sequence[Graph], points: Sequence[Point], symbols: Sequence[Symbol]) -> Graph:
+def for_all_sizes(
+    graphs: Sequence[Graph], points: Sequence[Point], symbols: Sequence[Symbol], probe: Probe
+) -> Graph:
     """The graph of the largest sizes (the first) with extents, masks, and a hidden input for each symbol.
 
     The second instance is the one that smaller ones are parts of in experiments; both it and those after it
-    are best small. Raises FixedSizeError, with the reason, where there is no such graph.
+    are best small. probe: the model at other sizes. Raises FixedSizeError, with the reason, where there is
+    no such graph.
     """
-    return _Symbolic(Instances(unfolded(graphs, points), points), symbols).run()
+    steps = tuple(symbol.step for symbol in symbols)
+    return _Symbolic(Instances(unfolded(graphs, points, steps), points), symbols, probe).run()
 
 
 class _Symbolic:
     """The graph under construction: nodes of the largest instance, and what is known of its tensors."""
 
-    def __init__(self, instances: Instances, symbols: Sequence[Symbol]) -> None:
+    def __init__(self, instances: Instances, symbols: Sequence[Symbol], probe: Probe) -> None:
         self.instances = instances
         self.symbols = symbols
         self.nodes: list[Node] = []
         self.beyond: dict[tuple[int, int], float] = {}
         self.extents: dict[int, tuple[Extent | None, ...]] = {}
-        self.inferred = Inferred(instances)
+        self.steps = tuple(symbol.step for symbol in symbols)
+        self.inferred = Inferred(instances, self.steps, probe)
         self._known: list[dict[int, Array]] = [{} for _ in instances.all[2:]]
         self._measured: set[int] = set()
         self._found: dict[Hashable, Restriction | None] = {}
@@ -82,18 +88,35 @@ class _Symbolic:
             raise FixedSizeError(f"the rank of {name!r} depends on the size")
         found: list[Extent | None] = []
         for axis, extents in enumerate(zip(*(kind.shape for kind in types), strict=True)):
-            extent = fit_extent(self.instances.points, extents)
-            extent = extent or self.inferred.extent(number, axis, extents)
+            extent = self._fit(extents)
+            extent = extent or self._inferred(number, axis, extents)
             if extent is None:
                 raise FixedSizeError(f"an extent of {name!r} is not a sum of dimensions: {_some(extents)}")
             found.append(extent if any(extent.factors) else None)
         if any(found):
             self.extents[number] = tuple(found)
 
+    def _fit(self, values: Sequence[int]) -> Extent | None:
+        return fit_extent(self.instances.points, values, self.steps)
+
+    def _inferred(self, number: int, axis: int, extents: Point) -> Extent | None:
+        """As a quotient; what was added has the extents of what is around."""
+        places = [(number, axis)]
+        if number in self.instances.akin:
+            around = [(other, self.instances.types(other)) for other in self.instances.akin[number]]
+            places = [
+                (other, at)
+                for other, types in around
+                for at in range(types[0].rank)
+                if tuple(kind.shape[at] for kind in types) == extents
+            ]
+        found = (self.inferred.extent(other, at, extents) for other, at in places)
+        return next((extent for extent in found if extent is not None), None)
+
     def _grown(self, number: int, name: str) -> None:
         """Let a constant whose elements depend on the size be computed."""
         arrays = [item.constants[number] for item in self.instances.all]
-        growth = fit_constant(self.instances.points, arrays)
+        growth = fit_constant(self.instances.points, arrays, self.steps)
         if growth is None:
             raise FixedSizeError(f"what is computed from shapes ({name!r}) depends on the size")
         _, whole, *parts = self.instances.all
@@ -145,7 +168,8 @@ class _Symbolic:
 
     def _node(self, nodes: Nodes) -> None:
         """Add a node for all sizes, with masks for its operands or as other operators."""
-        found = self._restriction(nodes)
+        follow = attributes_follow(nodes, lambda values: self._fit(values) is not None)
+        found = self._restriction(nodes) if follow else None
         others = rescued(self.instances, nodes) if found is None else None
         if found is None and others is None:
             node = nodes[0]

@@ -6,8 +6,9 @@ grows, but some change. Positions are embedded in rows of a table; which ones, d
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from compiler.graph.dtypes import Array
 from compiler.graph.ir import Graph, Node, Value
 from compiler.graph.rewrites.drop_dead import drop_dead
 from compiler.graph.rewrites.fold_constants import fold_constants
@@ -17,7 +18,7 @@ Row = tuple[Value, ...]
 """One tensor, as each graph has it."""
 
 
-def unfolded(graphs: Sequence[Graph], points: Sequence[Point]) -> list[Graph]:
+def unfolded(graphs: Sequence[Graph], points: Sequence[Point], steps: Point) -> list[Graph]:
     """The graphs, folded but for constants that do not follow from the sizes.
 
     Where graphs are not alike, they are only folded.
@@ -28,7 +29,7 @@ def unfolded(graphs: Sequence[Graph], points: Sequence[Point]) -> list[Graph]:
     pending = list(zip(*(graph.nodes for graph in plain), strict=False))
     while pending:
         for row in _rows(pending.pop()):
-            nodes = _makers(folded, points, row)
+            nodes = _makers(folded, row, lambda arrays: fit_constant(points, arrays, steps) is not None)
             if nodes is not None and row[0] not in made[0]:
                 for known, value, node in zip(made, row, nodes, strict=True):
                     known[value] = node
@@ -42,12 +43,14 @@ def _rows(nodes: Sequence[Node]) -> Iterator[Row]:
     yield from zip(*(node.inputs for node in nodes), strict=False)
 
 
-def _makers(folded: Sequence[Graph], points: Sequence[Point], row: Row) -> tuple[Node, ...] | None:
+def _makers(
+    folded: Sequence[Graph], row: Row, fits: Callable[[Sequence[Array]], bool]
+) -> tuple[Node, ...] | None:
     """The nodes that made constants, where these do not follow from the sizes."""
     pairs = list(zip(folded, row, strict=True))
     if any(value not in graph.folded for graph, value in pairs):
         return None
-    if fit_constant(points, [graph.constants[value] for graph, value in pairs]) is not None:
+    if fits([graph.constants[value] for graph, value in pairs]):
         return None
     nodes = tuple(graph.folded[value] for graph, value in pairs)
     alike = len({(node.op, len(node.inputs), len(node.outputs)) for node in nodes}) == 1
