@@ -207,11 +207,12 @@ class KernelInfo:
 
 @dataclass(frozen=True, slots=True)
 class FreeDimension:
-    """A dimension that a run decides, from its least to its largest extent."""
+    """A dimension that a run decides: multiples of its step from its least to its largest extent."""
 
     name: str
     minimum: int
     maximum: int
+    step: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,24 @@ def test_a_size_out_of_range(tk: Tk, tmp_path: Path) -> None:
                 loaded.run({"x": np.zeros((1, count), np.float32)})
 
 
+def test_a_size_between_steps(tk: Tk, tmp_path: Path) -> None:
+    """What is halved twice has to meet what was not: the library says so, and refuses others."""
+    proto = SIZED["there and back"]()
+    onnx.save(proto, tmp_path / "m.onnx")
+    done = tk("compile", "m.onnx", "--dim", "H=1..30")
+    assert done.code == 0, done.err
+    assert "H: 4 to 28 in steps of 4" in tk("inspect", "m.so").out
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    with compiler.load(tmp_path / "m.so") as loaded:
+        for height in (4, 20, 28):
+            given = feeds(proto, {"H": height})
+            np.testing.assert_allclose(
+                loaded.run(given)["y"], session.run(None, given)[0], rtol=1e-4, atol=1e-5
+            )
+        with pytest.raises(compiler.BadInputError, match=r"'H'.* is 10, expected 4 to 28 in multiples of 4"):
+            loaded.run(feeds(proto, {"H": 10}))
+
+
 def test_what_leads_nowhere_is_not_computed(tmp_path: Path) -> None:
     """Kernels end with what a run has: their source says so."""
     onnx.save(attention(batch=1), tmp_path / "m.onnx")

@@ -121,7 +121,8 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     console.data(f"{report.path}  ({report.target}, {report.arch})")
     console.data(_tensors(report.inputs, report.outputs))
     for free in report.free:
-        console.data(f"{free.name or 'a dimension without name'}: {free.minimum} to {free.maximum}")
+        steps = f" in steps of {free.step}" if free.step > 1 else ""
+        console.data(f"{free.name or 'a dimension without name'}: {free.minimum} to {free.maximum}{steps}")
     console.data("")
     if report.features:
         console.data(f"CPU features  {' '.join(report.features)}")

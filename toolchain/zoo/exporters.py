@@ -15,7 +15,7 @@ _BATCH = ("batch", (1, 2, 3, 5, 8))
 _ROWS = ("height", (32, 40, 64, 48, 96))
 _COLUMNS = ("width", (32, 64, 40, 56, 80))
 _TOKENS = ("tokens", (7, 1, 16, 33, 12))
-_SAMPLES = ("samples", (400, 333, 512, 640, 257))
+_SAMPLES = ("samples", (400, 333, 512, 480, 257))
 
 
 def _batched(name: str, *shape: int | str) -> _Inputs:
