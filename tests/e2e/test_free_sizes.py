@@ -66,8 +66,11 @@ def test_a_size_between_steps(tk: Tk, tmp_path: Path) -> None:
             np.testing.assert_allclose(
                 loaded.run(given)["y"], session.run(None, given)[0], rtol=1e-4, atol=1e-5
             )
-        with pytest.raises(compiler.BadInputError, match=r"'H'.* is 10, expected 4 to 28 in multiples of 4"):
+        with pytest.raises(
+            compiler.BadInputError, match=r"'H'.* is 10, expected 4 to 28 in multiples of 4"
+        ) as caught:
             loaded.run(feeds(proto, {"H": 10}))
+    assert "--shape" not in caught.value.hint, "no range has it"
 
 
 def test_what_leads_nowhere_is_not_computed(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ tk_status check_dim(const tk_model &model, const Tensor &want, const DLTensor &g
     why.add(", expected %lld", static_cast<long long>(dim.min));
     if (dim.max != dim.min) why.add(" to %lld", static_cast<long long>(dim.max));
     if (dim.divisor != 1) why.add(" in multiples of %lld", static_cast<long long>(dim.divisor));
-    add_option(&why, model, want, i, extent);
+    if (extent < dim.min || extent > dim.max) add_option(&why, model, want, i, extent);
     return misfit(want, got, why.get());
   }
   if (dim.symbol < 0 || dim.symbol >= model.plan->n_symbols) return TK_OK;

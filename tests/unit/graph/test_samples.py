@@ -24,6 +24,8 @@ WEIGHTS = {
     "kernel": np.ones((4, 3, 3, 3), np.float32),
     "one": np.array([1], np.int64),
     "zero": np.array([0], np.int64),
+    "nothing": np.array(0, np.int64),
+    "step": np.array(1, np.int64),
     "hundred": np.array([100], np.int64),
     "image": np.array([-1, 3, 2, 2], np.int64),
     "rows": np.array([-1, 3, 4], np.int64),
@@ -74,6 +76,21 @@ MIXED: dict[str, tuple[Nodes, str]] = {
         [node("Slice", ["x", "zero", "hundred", "zero"], ["y"])],
         "one: Slice",
     ),
+    "the first sample for all": (
+        [node("Slice", ["x", "zero", "one", "zero"], ["first"]), node("Add", ["x", "first"], ["y"])],
+        "one: Slice",
+    ),
+    "numbers of samples": (
+        [
+            node("Shape", ["x"], ["n"], end=1),
+            node("Squeeze", ["n"], ["count"]),
+            node("Range", ["nothing", "count", "step"], ["samples"]),
+            node("Cast", ["samples"], ["first"], to=TensorProto.FLOAT),
+            node("Unsqueeze", ["first", "one"], ["column"]),
+            node("Add", ["x", "column"], ["y"]),
+        ],
+        "one: Add",
+    ),
     "how many": (
         [
             node("Shape", ["x"], ["s"], end=1),
@@ -96,6 +113,15 @@ TOLD_APART: dict[str, Nodes] = {
         node("Reshape", ["d", "s"], ["e"]),
         node("Transpose", ["e"], ["f"], perm=[1, 2, 0]),
         node("Softmax", ["f"], ["y"], axis=-1),
+    ],
+    "one element of each": [
+        node("Shape", ["x"], ["n"], end=1),
+        node("Squeeze", ["n"], ["count"]),
+        node("Range", ["nothing", "count", "step"], ["samples"]),
+        node("Unsqueeze", ["samples", "one"], ["first"]),
+        node("ArgMax", ["x"], ["second"], axis=1),
+        node("Concat", ["first", "second"], ["both"], axis=1),
+        node("GatherND", ["x", "both"], ["y"]),
     ],
     "a copy of the same for each": [
         node("Shape", ["x"], ["s"]),
