@@ -12,36 +12,11 @@ from toolchain import zoo
 QUICK = {"tiny-logistic", "tiny-forest", "tiny-latents-dynamo"}
 """One each of a pipeline, trees and a network, in every run of the tests; `just exporters` tries all."""
 GIVEN = {
-    "tiny-detr": "batch",
-    "tiny-detr-dynamo": "batch",
-    "tiny-vit": "batch",
-    "tiny-vit-dynamo": "batch",
-    "tiny-swin-dynamo": "batch",
-    "tiny-clip": "batch",
-    "tiny-lstm-dynamo": "batch",
-    "tiny-rnn": "batch",
-    "tiny-mamba": "batch",
-    "tiny-wav2vec-dynamo": "batch",
-    "tiny-keras-lstm": "batch",
     "tiny-pyramid": "height width",
-    "tiny-unet": "height width",
-    "tiny-deeplab": "height width",
     "tiny-diffusion": "height width tokens",
     "tiny-diffusion-dynamo": "height width tokens",
-    "tiny-lstm": "batch tokens",
-    "tiny-gru": "batch tokens",
-    "tiny-encoder-dynamo": "batch tokens",
-    "tiny-t5-dynamo": "batch tokens",
-    "tiny-keras-attention": "batch tokens",
-    "tiny-keras-separable": "batch height width",
-    "tiny-llama-cache": "batch tokens past total",
-    "tiny-gpt2-cache": "batch tokens past",
-    "tiny-gpt2-cache-dynamo": "batch tokens past",
-    "tiny-keywords": "samples",
-    "tiny-temporal": "samples",
-    "tiny-speech": "batch samples",
 }
-"""Dimensions that may have to be given a value, by model: a list that shrinks."""
+"""Dimensions that may have to be given a value, by model: places of images become one axis, a product."""
 
 
 @pytest.mark.parametrize(

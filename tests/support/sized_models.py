@@ -164,6 +164,17 @@ SIZED: Mapping[str, Callable[[], onnx.ModelProto]] = {
         l=some(4, 2, 2, 2),
         twice=np.array([1, 1, 2, 2], np.float32),
     ),
+    # How much is padded, and where, depends on what does not come out even.
+    "rounded up": lambda: model(
+        [
+            node("Conv", ["x", "k"], ["a"], strides=[2, 2], auto_pad="SAME_UPPER"),
+            node("MaxPool", ["a"], ["b"], kernel_shape=[3, 2], strides=[2, 2], auto_pad="SAME_LOWER"),
+            node("MaxPool", ["b"], ["y"], kernel_shape=[2, 1], strides=[2, 1], ceil_mode=1),
+        ],
+        {"x": (1, 2, "H", "W")},
+        ("y",),
+        k=some(3, 2, 3, 3),
+    ),
     # To the extents of another tensor, whatever these are.
     "resized": lambda: model(
         [

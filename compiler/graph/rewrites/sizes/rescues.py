@@ -14,6 +14,7 @@ from compiler.graph.attrs import AttrValue
 from compiler.graph.dtypes import Array, from_numpy
 from compiler.graph.rewrites.sizes.instances import Instance, Instances, Nodes
 from compiler.graph.rewrites.sizes.node_writer import NodeWriter
+from compiler.graph.rewrites.sizes.padding import with_equal_padding
 from compiler.graph.rewrites.sizes.resizing import resized
 
 
@@ -117,9 +118,11 @@ def _recurrent(w: NodeWriter) -> Sequence[Nodes] | None:
 
 _RESCUES: Mapping[str, Callable[[NodeWriter], Sequence[Nodes] | None]] = {
     "Concat": _concat,
+    "Conv": partial(with_equal_padding, fill=0.0),
     "GRU": _recurrent,
     "GlobalAveragePool": _mean,
     "LSTM": _recurrent,
+    "MaxPool": partial(with_equal_padding, fill=-np.inf),
     "RNN": _recurrent,
     "ReduceMean": _mean,
     "Resize": resized,

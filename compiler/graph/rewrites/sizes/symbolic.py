@@ -101,17 +101,17 @@ class _Symbolic:
 
     def _inferred(self, number: int, axis: int, extents: Point) -> Extent | None:
         """As a quotient; what was added has the extents of what is around."""
-        places = [(number, axis)]
-        if number in self.instances.akin:
-            around = [(other, self.instances.types(other)) for other in self.instances.akin[number]]
-            places = [
-                (other, at)
-                for other, types in around
-                for at in range(types[0].rank)
-                if tuple(kind.shape[at] for kind in types) == extents
-            ]
-        found = (self.inferred.extent(other, at, extents) for other, at in places)
-        return next((extent for extent in found if extent is not None), None)
+        if number not in self.instances.akin:
+            return self.inferred.extent(number, axis, extents)
+        for other in self.instances.akin[number]:
+            for at, known in enumerate(
+                zip(*(kind.shape for kind in self.instances.types(other)), strict=True)
+            ):
+                more = {n - m for n, m in zip(extents, known, strict=True)}
+                found = self.inferred.extent(other, at, known) if len(more) == 1 else None
+                if found is not None:
+                    return replace(found, offset=found.offset + more.pop() * found.divisor)
+        return None
 
     def _grown(self, number: int, name: str) -> None:
         """Let a constant whose elements depend on the size be computed."""
