@@ -151,6 +151,8 @@ class Graph:
     With `symbols` types say the largest extents, by which tensors lie in memory. extents: of each input and
     output that varies, how much of each axis a run has (None: all of it); what is beyond has no meaning. The
     last `sizes` inputs are not the caller's: each is one i64, the value of the symbol of its number.
+    undefined: the same of tensors that nodes make, but for axes along which something is known of what is
+    beyond.
 
     folded: what made constants of constants, as long as these are all there.
 
@@ -170,6 +172,7 @@ class Graph:
     checks: int = 0
     symbols: tuple[Symbol, ...] = ()
     extents: Mapping[Value, tuple[Extent | None, ...]] = field(default_factory=dict)
+    undefined: Mapping[Value, tuple[Extent | None, ...]] = field(default_factory=dict)
     sizes: int = 0
     declared: tuple[tuple[TensorType, ...], tuple[TensorType, ...]] | None = None
     folded: Mapping[Value, Node] = field(default_factory=dict)

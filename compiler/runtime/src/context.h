@@ -47,6 +47,7 @@ struct tk_context {
   void hand_over();
   bool overlaps_live_input(size_t output) const;
   void find_lifetimes();
+  bool is_needed(const tk_step &step) const;
   void execute(tk_step_time *times);
 
   const tk_model &model_;

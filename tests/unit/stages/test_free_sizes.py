@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 from onnx import helper
 
 from compiler import BadInputError, CompileOptions, OpenDimensionsError, SizeRange, UsageError
+from compiler.graph.extents import regrouped
 from compiler.graph.interpret import evaluate
-from compiler.graph.ir import Graph
+from compiler.graph.ir import Extent, Graph
+from compiler.graph.rewrites import rewrite_graph
 from compiler.stages.free_sizes import import_for_job
 from compiler.stages.job import CompileJob
 from tests.support.sized_models import SIZED, feeds, model, node, some
@@ -46,12 +49,13 @@ def test_one_graph_computes_what_onnxruntime_does_at_every_size(name: str, tmp_p
     graph = imported(
         proto, tmp_path, dims=dict.fromkeys(_symbols(proto) - {"B", "N"}, SizeRange(1, LARGEST.get(name, 48)))
     )
+    rewritten = rewrite_graph(graph)
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     for sizes in SIZES[name]:
         given = feeds(proto, sizes)
         expected = dict(zip(graph.output_names, session.run(None, given), strict=True))
-        for beyond in (np.nan, 1e6):
-            got = evaluate(graph, given, beyond=beyond)
+        for one, beyond in product((graph, rewritten), (np.nan, 1e6)):
+            got = evaluate(one, given, beyond=beyond)
             for output, array in expected.items():
                 np.testing.assert_allclose(got[output], array, rtol=1e-4, atol=1e-5, err_msg=f"{sizes}")
 
@@ -208,3 +212,25 @@ def test_a_range_for_a_fixed_dimension(tmp_path: Path) -> None:
 def test_a_range_beyond_what_the_model_takes(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="not valid"):
         imported(SIZED["attention"](), tmp_path, dims={"S": SizeRange(1, 600)})
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "extent", "other", "expected"),
+    [
+        ((6, 2, 5), 0, Extent((1,)), (12, 5), (0, Extent((2,)))),
+        ((12, 5), 0, Extent((2,)), (6, 10), (0, Extent((1,)))),
+        ((12, 5), 0, Extent((1,)), (6, 10), None),
+        ((3, 6, 4), 1, Extent((1,), 2), (3, 6, 2, 2), (1, Extent((1,), 2))),
+        ((3, 6, 4), 1, Extent((1,)), (18, 4), None),
+        ((1, 6, 4), 1, Extent((1,), 1, 2), (6, 4), (0, Extent((1,), 1, 2))),
+        ((6, 4), 0, Extent((1,), 1, 2), (12, 2), None),
+    ],
+)
+def test_ends_in_another_shape_of_the_same_memory(
+    shape: tuple[int, ...],
+    axis: int,
+    extent: Extent,
+    other: tuple[int, ...],
+    expected: tuple[int, Extent] | None,
+) -> None:
+    assert regrouped(shape, axis, extent, other) == expected

@@ -98,7 +98,10 @@ _LENGTHS = 4
 
 
 def _recurrent(w: NodeWriter) -> Sequence[Nodes] | None:
-    """Sequences are as long as this run has steps, which other steps change nothing of."""
+    """Sequences are as long as this run has steps, which other steps change nothing of.
+
+    Results of steps behind the end are zero, which is worth less than not to compute what is made of them.
+    """
     node = w.replaced[0]
     given = node.attrs.integers("given")
     if _LENGTHS in given:
@@ -113,6 +116,7 @@ def _recurrent(w: NodeWriter) -> Sequence[Nodes] | None:
     operands[_LENGTHS] = w.emit("Add", w.instances.constant(none), length)
     places = sorted(operands)
     attrs = {**node.attrs, "given": tuple(place for place in places if place > 2)}
+    w.instances.ignored.add((node.outputs[0].id, time))
     return w.finish(node.op.name, *(operands[place] for place in places), **attrs)
 
 

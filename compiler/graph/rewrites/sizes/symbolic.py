@@ -191,7 +191,7 @@ class _Symbolic:
         for at, value in enumerate(node.outputs):
             self._measure(value.id, value.name or str(value))
             for axis in range(value.type.rank):
-                if (at, axis) in found.beyond:
+                if (at, axis) in found.beyond and (value.id, axis) not in self.instances.ignored:
                     self.beyond[value.id, axis] = found.beyond[at, axis]
 
     def _restriction(self, nodes: Nodes) -> Restriction | None:
@@ -287,8 +287,17 @@ class _Symbolic:
                 for value in (*graph.inputs, *graph.outputs)
                 if value.id in self.extents
             },
+            undefined=self._undefined(),
             sizes=len(hidden),
         )
+
+    def _undefined(self) -> Mapping[Value, tuple[Extent | None, ...]]:
+        """The extents of what nodes make along axes behind which nothing is relied on."""
+        found = {}
+        for value in (value for node in self.nodes for value in node.outputs if value.id in self.extents):
+            pairs = enumerate(self.extents[value.id])
+            found[value] = tuple(None if (value.id, axis) in self.beyond else end for axis, end in pairs)
+        return {value: ends for value, ends in found.items() if any(ends)}
 
 
 def _key(nodes: Nodes) -> Hashable:
