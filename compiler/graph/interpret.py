@@ -36,9 +36,9 @@ def evaluate(
     """The graph's outputs, by name, for inputs of exactly the declared names, shapes and types.
 
     With symbols inputs may have the shapes of any run, and so have outputs; all that is computed is of the
-    largest extents. beyond: floating-point numbers that lie outside of what a run has, of inputs and of all
-    that is undefined there; no result depends on them. `observe` sees every value as it is computed. Memory is freed after the last use. Raises
-    UsageError for inputs that do not fit.
+    largest extents. beyond: floating-point numbers that lie outside of what a run has, of inputs and of what
+    is undefined there; no result depends on them. `observe` sees every value as it is computed. Memory is
+    freed after the last use. Raises UsageError for inputs that do not fit.
     """
     symbols = _symbols(graph, inputs)
     held = dict(graph.constants) | _held_inputs(graph, inputs, symbols, beyond)

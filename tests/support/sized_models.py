@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -108,6 +109,20 @@ SIZED: Mapping[str, Callable[[], onnx.ModelProto]] = {
         ("y", "mean"),
         k=some(8, 3, 3, 3),
         l=some(4, 8, 3, 3),
+    ),
+    # Behind strides of 32 small images have one place, whatever their size.
+    "strides": lambda: model(
+        [
+            *(
+                node("Conv", [x, f"k{at}"], [y], pads=[1, 1, 1, 1], strides=[2, 2])
+                for at, (x, y) in enumerate(pairwise("xabcdy"))
+            ),
+            node("GlobalAveragePool", ["y"], ["mean"]),
+            node("GlobalMaxPool", ["c"], ["largest"]),
+        ],
+        {"x": (1, 2, "H", "W")},
+        ("y", "mean", "largest"),
+        **{f"k{at}": some(2, 2, 3, 3) for at in range(5)},
     ),
     # What comes after the keys of former steps begins where these end.
     "cache": lambda: model(

@@ -14,7 +14,6 @@ import numpy as np
 
 from compiler.graph.attrs import Attrs, AttrValue
 from compiler.graph.dtypes import Array, to_numpy
-from compiler.graph.interpret import apply
 from compiler.graph.ir import Extent, Graph, Node, Symbol, Value
 from compiler.graph.ops import OPS
 from compiler.graph.rewrites.sizes.attributes import attributes_follow
@@ -22,14 +21,8 @@ from compiler.graph.rewrites.sizes.fits import Point, fit_constant, fit_extent
 from compiler.graph.rewrites.sizes.inferred import Inferred, Probe
 from compiler.graph.rewrites.sizes.instances import FixedSizeError, Instance, Instances, Nodes
 from compiler.graph.rewrites.sizes.rescues import rescued
-from compiler.graph.rewrites.sizes.restriction import (
-    Filled,
-    Operand,
-    Restriction,
-    Trial,
-    fill_value,
-    restriction,
-)
+from compiler.graph.rewrites.sizes.restriction import Filled, Operand, Restriction, fill_value, restriction
+from compiler.graph.rewrites.sizes.trials import AnySize
 from compiler.graph.rewrites.sizes.unfolded import unfolded
 
 
@@ -54,10 +47,10 @@ class _Symbolic:
         self.symbols = symbols
         self.nodes: list[Node] = []
         self.beyond: dict[tuple[int, int], float] = {}
-        self.extents: dict[int, tuple[Extent | None, ...]] = {}
-        self.steps = tuple(symbol.step for symbol in symbols)
+        self.any_size = AnySize(instances, symbols)
+        self.extents = self.any_size.extents
+        self.steps = self.any_size.steps
         self.inferred = Inferred(instances, self.steps, probe)
-        self._known: list[dict[int, Array]] = [{} for _ in instances.all[2:]]
         self._measured: set[int] = set()
         self._found: dict[Hashable, Restriction | None] = {}
         self.sizes = [instances.constant(partial(_size, at)) for at in range(len(symbols))]
@@ -119,12 +112,7 @@ class _Symbolic:
         growth = fit_constant(self.instances.points, arrays, self.steps)
         if growth is None:
             raise FixedSizeError(f"what is computed from shapes ({name!r}) depends on the size")
-        _, whole, *parts = self.instances.all
-        for part, known in zip(parts, self._known, strict=True):
-            steps = zip(growth, part.point, whole.point, strict=True)
-            more = sum(f * (n - m) for f, n, m in steps)
-            array = whole.constants[number]
-            known[number] = (array + more).astype(array.dtype) if more else array
+        self.any_size.grown[number] = arrays[0], growth
         if any(growth):
             point = self.instances.largest.point
             offset = arrays[0].astype(np.int64) - sum(f * n for f, n in zip(growth, point, strict=True))
@@ -133,8 +121,6 @@ class _Symbolic:
     def _grown_length(self, number: int) -> None:
         """Let a constant that is the extent of an axis be computed."""
         source, axis = self.instances.lengths[number]
-        for part, known in zip(self.instances.all[2:], self._known, strict=True):
-            known[number] = part.constants[number]
         extent = self.extents.get(source, (None,) * (axis + 1))[axis]
         if extent is not None:
             self._compute(number, self._limit(extent))
@@ -168,31 +154,40 @@ class _Symbolic:
 
     def _node(self, nodes: Nodes) -> None:
         """Add a node for all sizes, with masks for its operands or as other operators."""
-        follow = attributes_follow(nodes, lambda values: self._fit(values) is not None)
+        follow = attributes_follow(nodes, self._fit)
         found = self._restriction(nodes) if follow else None
-        others = rescued(self.instances, nodes) if found is None else None
-        if found is None and others is None:
+        if found is not None:
+            self._add(nodes, found)
+            return
+        others = rescued(self.instances, nodes)
+        if others is None:
             node = nodes[0]
             name = node.origin[-1] if node.origin else str(node.output)
             raise FixedSizeError(f"node {name!r} ({node.op.name}) computes something else at another size")
-        if found is None:
-            for other in others or ():
-                for value in other[0].inputs:
-                    if self.instances.is_constant(value.id) and value.id not in self._measured:
-                        self._source(value)
-                self._node(other)
-            return
-        self._learn(nodes)
+        for other in others:
+            for value in other[0].inputs:
+                if self.instances.is_constant(value.id) and value.id not in self._measured:
+                    self._source(value)
+            self._node(other)
+
+    def _add(self, nodes: Nodes, found: Restriction) -> None:
+        """Add a node as it is, with masks for its operands."""
         node = nodes[0]
+        if all(self.any_size.is_known(value.id) for value in node.inputs):
+            self.any_size.learned.update(dict.fromkeys((value.id for value in node.outputs), nodes))
         inputs = list(node.inputs)
         for operand, axis in found.masks:
             inputs[operand] = self._masked(inputs[operand], node.inputs[operand], axis, found.fill)
         self.nodes.append(Node(node.op, tuple(inputs), node.outputs, node.attrs, node.origin))
-        for at, value in enumerate(node.outputs):
+        for value in node.outputs:
             self._measure(value.id, value.name or str(value))
-            for axis in range(value.type.rank):
-                if (at, axis) in found.beyond and (value.id, axis) not in self.instances.ignored:
-                    self.beyond[value.id, axis] = found.beyond[at, axis]
+        wrong = self.any_size.differs(nodes)
+        if wrong is not None:
+            raise FixedSizeError(f"an extent of {wrong.name or str(wrong)!r} does not follow from the sizes")
+        for (at, axis), fill in found.beyond.items():
+            number = node.outputs[at].id
+            if (number, axis) not in self.instances.ignored:
+                self.beyond[number, axis] = fill
 
     def _restriction(self, nodes: Nodes) -> Restriction | None:
         """By experiments with the instances after the largest one; the first of them is the larger one."""
@@ -202,30 +197,13 @@ class _Symbolic:
             for axis in range(value.type.rank)
             if (value.id, axis) in self.beyond
         }
-        trials = tuple(
-            Trial(nodes[1], node, tuple(self._operand(value.id, part) for value in node.inputs))
-            for part, node in enumerate(nodes[2:])
-        )
-        key = (_key(nodes), tuple(filled.items()), tuple(_operand_key(o) for t in trials for o in t.operands))
+        seen = self.any_size.seen(nodes)
+        operands = tuple(_operand_key(operand) for trial in seen for operand in trial.operands)
+        ends = tuple(self.extents.get(value.id) for value in nodes[0].inputs)
+        key = (_key(nodes), tuple(filled.items()), operands, ends)
         if key not in self._found:
-            self._found[key] = restriction(trials, filled)
+            self._found[key] = restriction((*seen, *self.any_size.more(nodes)), filled)
         return self._found[key]
-
-    def _operand(self, number: int, part: int) -> Operand:
-        whole, smaller = self.instances.all[1], self.instances.all[part + 2]
-        known = self._known[part].get(number)
-        pair = None if known is None else (known, smaller.constants[number])
-        return Operand(whole.type_of(number), smaller.type_of(number), pair)
-
-    def _learn(self, nodes: Nodes) -> None:
-        """What a node makes of operands that are all known, for each of the smaller sizes."""
-        for part, (known, item) in enumerate(zip(self._known, self.instances.all[2:], strict=True)):
-            if not all(value.id in known for value in nodes[0].inputs):
-                return
-            for held, node in ((known, nodes[1]), (item.constants, nodes[part + 2])):
-                arrays = [held[value.id] for value in node.inputs]
-                made = apply(node.op, arrays, node.attrs, [value.type for value in node.outputs])
-                held.update(zip((value.id for value in node.outputs), made, strict=True))
 
     # ------------------------------------------------------------ masks
 
