@@ -140,6 +140,17 @@ def test_extents_that_are_sums_with_a_size_that_was_given(tmp_path: Path) -> Non
     np.testing.assert_allclose(got["y"], np.concatenate([past, new], 1) + bias, rtol=1e-6)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.int64, np.uint8, np.bool_])
+def test_the_last_of_a_sequence(kind: type, tmp_path: Path) -> None:
+    """A single element, which may be right by chance."""
+    proto = model([node("Gather", ["x", "last"], ["y"])], {"x": ("T",)}, ("y",), last=-1)
+    proto.graph.input[0].type.tensor_type.elem_type = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+    graph = imported(proto, tmp_path, dims={"T": SizeRange(1, 29)})
+    for length in (1, 3, 28, 29):
+        given = np.arange(length).astype(kind) if kind != np.bool_ else np.arange(length) == length - 1
+        assert evaluate(graph, {"x": given}, beyond=0)["y"] == given[-1], length
+
+
 def test_sizes_in_steps(tmp_path: Path) -> None:
     """Of the largest sizes, of those asked for, and of those of a run."""
     proto = SIZED["there and back"]()

@@ -79,6 +79,21 @@ def _concat(w: NodeWriter) -> Sequence[Nodes]:
     return w.made
 
 
+def _gather(w: NodeWriter) -> Sequence[Nodes] | None:
+    """Known places that are counted from the end are so many from the start as this run has."""
+    node = w.replaced[0]
+    source, places = (value.id for value in node.inputs)
+    if not w.instances.is_constant(places) or np.all(w.instances.largest.constants[places] >= 0):
+        return None
+    axis = node.attrs.integer("axis")
+
+    def counted(item: Instance) -> Array:
+        known = item.constants[places]
+        return np.where(known < 0, known + item.type_of(source).shape[axis], known).astype(known.dtype)
+
+    return w.finish("Gather", source, w.instances.constant(counted), axis=axis)
+
+
 def _mean(w: NodeWriter) -> Sequence[Nodes]:
     """The sum over the count of this run."""
     node = w.replaced[0]
@@ -124,6 +139,7 @@ _RESCUES: Mapping[str, Callable[[NodeWriter], Sequence[Nodes] | None]] = {
     "Concat": _concat,
     "Conv": partial(with_equal_padding, fill=0.0),
     "GRU": _recurrent,
+    "Gather": _gather,
     "GlobalAveragePool": _mean,
     "LSTM": _recurrent,
     "MaxPool": partial(with_equal_padding, fill=-np.inf),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from itertools import combinations, product
 from typing import Any
 
 import numpy as np
@@ -23,11 +23,15 @@ Mask = tuple[int, int]
 Filled = Mapping[Mask, float]
 """By what is beyond the part of an axis, where that is known for what is within the parts of the others."""
 
+_FEW = 64
+"""Elements, or fewer, of which a few kinds may come out right by chance."""
 _FILLS = (0.0, -np.inf, np.inf, 1.0)
 """What changes no sum and product, maximum, minimum, product of all."""
 _TOLERANCE = {"f64": 1e-9, "f32": 1e-4, "f16": 2e-2, "bf16": 1e-1}
 _LOOSE = 0.5
 """For floats of 8 bits, which have two or three of fraction."""
+_TRUE = {0: 0.5, -1: 0.1, 1: 0.9}
+"""How many truth values hold, by the sign of the shift."""
 _SHIFT = 4
 """What makes almost all numbers of a normal distribution positive."""
 SHIFTS = (0, -_SHIFT, _SHIFT)
@@ -137,19 +141,32 @@ def _results(
     trial: Trial, filled: Filled, masks: Sequence[Mask], fill: float
 ) -> Iterator[tuple[Sequence[Array], Sequence[Array]]]:
     """What the node makes at both sizes, for numbers of both signs, and garbage that is no number."""
-    for shift in SHIFTS:
+    for seed, shift in draws(trial.part):
         yield next(
             made
             for numbers in INTEGERS
-            if (made := _tried(trial, filled, masks, fill, shift, numbers[shift]))
+            if (made := _tried(trial, filled, masks, fill, np.random.default_rng(seed), shift, numbers))
         )
 
 
+def draws(node: Node) -> Iterator[tuple[int, int]]:
+    """A seed and a shift for each experiment: more of them where few elements may be alike by chance."""
+    kinds = [value.type for value in (*node.inputs, *node.outputs)]
+    few = any(value.type.size < _FEW for value in node.outputs)
+    coarse = any(kind.dtype.is_int or kind.dtype.is_bool for kind in kinds)
+    return product(range(20, 24 if few and coarse else 21), SHIFTS)
+
+
 def _tried(
-    trial: Trial, filled: Filled, masks: Sequence[Mask], fill: float, shift: int, integers: Sequence[int]
+    trial: Trial,
+    filled: Filled,
+    masks: Sequence[Mask],
+    fill: float,
+    rng: np.random.Generator,
+    shift: int,
+    integers: Mapping[int, Sequence[int]],
 ) -> tuple[Sequence[Array], Sequence[Array]] | None:
     """None where integers are places that a tensor does not have."""
-    rng = np.random.default_rng(20)
     pairs = [_operand(item, rng, shift, integers) for item in trial.operands]
     for (number, axis), value in filled.items():
         _fill(*pairs[number], axis, value, alone=True)
@@ -168,15 +185,15 @@ def applied(node: Node, arrays: Sequence[Array]) -> Sequence[Array]:
 
 
 def _operand(
-    item: Operand, rng: np.random.Generator, shift: int, integers: Sequence[int]
+    item: Operand, rng: np.random.Generator, shift: int, integers: Mapping[int, Sequence[int]]
 ) -> tuple[Array, Array]:
     """What the operand holds at both sizes: the same within the part, garbage beyond."""
     if item.known is not None:
         return item.known
-    part = random_array(item.part, rng, shift, integers)
+    part = random_array(item.part, rng, shift, integers[shift])
     if item.whole == item.part:
         return part, part
-    whole = random_array(item.whole, rng, -shift, integers)
+    whole = random_array(item.whole, rng, -shift, integers[-shift])
     if not shift and item.whole.dtype.is_float and not item.whole.dtype.is_stored:
         whole = np.full_like(whole, np.nan)
     whole[_within(part.shape)] = part
@@ -187,9 +204,10 @@ def random_array(kind: TensorType, rng: np.random.Generator, shift: int, integer
     """A tensor for an experiment: numbers around `shift`, or some of these integers."""
     dtype = to_numpy(kind.dtype)
     if kind.dtype.is_bool:
-        return rng.integers(0, 2, kind.shape).astype(dtype)
+        return (rng.random(kind.shape) < _TRUE[np.sign(shift)]).astype(dtype)
     if kind.dtype.is_int:
-        numbers = np.array(integers if kind.dtype.is_signed else [abs(item) for item in integers])
+        more = 0 if kind.dtype.is_signed or shift <= 0 else len(integers)
+        numbers = np.array(integers if kind.dtype.is_signed else [abs(item) + more for item in integers])
         return rng.choice(numbers, kind.shape).astype(dtype)
     return (rng.standard_normal(kind.shape, np.float32) + shift).astype(dtype)
 
