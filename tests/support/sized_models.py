@@ -124,6 +124,31 @@ SIZED: Mapping[str, Callable[[], onnx.ModelProto]] = {
         ("y", "mean", "largest"),
         **{f"k{at}": some(2, 2, 3, 3) for at in range(5)},
     ),
+    # Windows at the end of an axis have fewer elements to divide by.
+    "averages": lambda: model(
+        [
+            node("Conv", ["x", "k"], ["a"], strides=[2, 2], pads=[1, 1, 1, 1]),
+            *(
+                node(
+                    "AveragePool",
+                    ["a"],
+                    [name],
+                    strides=[step, step],
+                    pads=pads,
+                    kernel_shape=[size, size],
+                    **more,
+                )
+                for name, size, step, pads, more in (
+                    ("y", 2, 2, [0, 0, 1, 1], {}),
+                    ("inside", 3, 1, [1, 1, 1, 1], {}),
+                    ("all", 3, 2, [1, 1, 1, 1], {"count_include_pad": 1, "ceil_mode": 1}),
+                )
+            ),
+        ],
+        {"x": (1, 2, "H", "W")},
+        ("y", "inside", "all"),
+        k=some(2, 2, 3, 3),
+    ),
     # What comes after the keys of former steps begins where these end.
     "cache": lambda: model(
         [

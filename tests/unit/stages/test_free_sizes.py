@@ -26,6 +26,7 @@ SIZES = {
     "cache": [{"past": p, "steps": n} for p, n in ((1, 1), (5, 1), (9, 3), (20, 17))],
     "positions": [{"past": p, "steps": n} for p, n in ((1, 1), (5, 1), (9, 3), (20, 17))],
     "strides": [{"H": h, "W": w} for h, w in ((1, 1), (17, 90), (33, 33), (40, 65), (64, 31), (96, 96))],
+    "averages": [{"H": h, "W": w} for h, w in ((1, 1), (5, 6), (6, 5), (7, 8), (40, 39))],
     "there and back": [{"H": h} for h in (4, 8, 12, 40)],
     "rounded up": [{"H": h, "W": w} for h, w in ((1, 1), (5, 6), (6, 5), (7, 8), (40, 39))],
     "resized": [{"T": n} for n in (3, 7, 8, 13, 40)],

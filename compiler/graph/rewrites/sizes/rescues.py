@@ -12,6 +12,7 @@ import numpy as np
 
 from compiler.graph.attrs import AttrValue
 from compiler.graph.dtypes import Array, from_numpy
+from compiler.graph.rewrites.sizes.averaging import averaged
 from compiler.graph.rewrites.sizes.instances import Instance, Instances, Nodes
 from compiler.graph.rewrites.sizes.node_writer import NodeWriter
 from compiler.graph.rewrites.sizes.padding import with_equal_padding
@@ -136,6 +137,7 @@ def _recurrent(w: NodeWriter) -> Sequence[Nodes] | None:
 
 
 _RESCUES: Mapping[str, Callable[[NodeWriter], Sequence[Nodes] | None]] = {
+    "AveragePool": averaged,
     "Concat": _concat,
     "Conv": partial(with_equal_padding, fill=0.0),
     "GRU": _recurrent,
@@ -147,4 +149,5 @@ _RESCUES: Mapping[str, Callable[[NodeWriter], Sequence[Nodes] | None]] = {
     "ReduceMean": _mean,
     "Resize": resized,
     "Slice": _slice,
+    "SumPool": partial(with_equal_padding, fill=0.0),
 }

@@ -97,9 +97,9 @@ class _Symbolic:
         if number not in self.instances.akin:
             return self.inferred.extent(number, axis, extents)
         for other in self.instances.akin[number]:
-            for at, known in enumerate(
-                zip(*(kind.shape for kind in self.instances.types(other)), strict=True)
-            ):
+            rows = zip(*(kind.shape for kind in self.instances.types(other)), strict=True)
+            # The same axis first: two that are alike at all sizes seen may follow from two symbols.
+            for at, known in sorted(enumerate(rows), key=lambda item: item[0] != axis):
                 more = {n - m for n, m in zip(extents, known, strict=True)}
                 found = self.inferred.extent(other, at, known) if len(more) == 1 else None
                 if found is not None:
