@@ -206,10 +206,13 @@ class _Free:
                 min(n, item[1]) if (item := self._range(name)) else n
                 for n, name in zip(sizes, names, strict=True)
             )
+            parts = _parts(whole, steps)
+            if size != _SMALL[-1] and not _differ(whole, parts):
+                continue
             try:
                 return {
                     point: self._import({**fixed, **dict(zip(names, point, strict=True))})
-                    for point in (whole, *_parts(whole, steps))
+                    for point in (whole, *parts)
                 }
             except BadInputError as found:
                 trouble = found
@@ -290,6 +293,11 @@ def _parts(whole: Point, steps: Point) -> list[Point]:
         found += [(*whole[:at], smaller[at], *whole[at + 1 :]) for at in range(len(whole))]
         found.append(smaller)
     return list(dict.fromkeys(point for point in found if point != whole))
+
+
+def _differ(whole: Point, parts: Sequence[Point]) -> bool:
+    """Whether there are parts with two other values of each symbol, which show how extents follow from it."""
+    return all(len({point[at] for point in (whole, *parts)}) > 2 for at in range(len(whole)))
 
 
 def _most_samples(one: Graph) -> int:

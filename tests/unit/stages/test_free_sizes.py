@@ -152,6 +152,22 @@ def test_the_last_of_a_sequence(kind: type, tmp_path: Path) -> None:
         assert evaluate(graph, {"x": given}, beyond=0)["y"] == given[-1], length
 
 
+def test_steps_that_are_larger_than_the_sizes_tried_first(tmp_path: Path) -> None:
+    places = np.array([1, 1, 16, 16], np.float32)
+    nodes = [
+        node("MaxPool", ["x"], ["a"], kernel_shape=[16, 16], strides=[16, 16]),
+        node("Resize", ["a", "", "places"], ["b"], mode="nearest"),
+        node("Add", ["x", "b"], ["y"]),
+    ]
+    proto = model(nodes, {"x": (1, 2, "H", 16)}, ("y",), places=places)
+    graph = imported(proto, tmp_path, dims={"H": SizeRange(16, 64)})
+    assert [(one.minimum, one.step) for one in graph.symbols] == [(16, 16)]
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    for height in (16, 48):
+        given = feeds(proto, {"H": height})
+        np.testing.assert_allclose(evaluate(graph, given, beyond=np.nan)["y"], session.run(None, given)[0])
+
+
 def test_sizes_in_steps(tmp_path: Path) -> None:
     """Of the largest sizes, of those asked for, and of those of a run."""
     proto = SIZED["there and back"]()

@@ -90,8 +90,9 @@ def restriction(trials: Sequence[Trial], filled: Filled) -> Restriction | None:
 
     filled: what is known to lie beyond the parts of operands.
     """
-    if _comes_out(trials, filled, (), 0.0):
-        return Restriction((), 0.0, _beyond(trials, filled, (), 0.0))
+    beyond = _comes_out(trials, filled, (), 0.0)
+    if beyond is not None:
+        return Restriction((), 0.0, beyond)
     every = tuple(
         (number, axis)
         for number, item in enumerate(trials[0].operands)
@@ -99,15 +100,13 @@ def restriction(trials: Sequence[Trial], filled: Filled) -> Restriction | None:
         if item.known is None
     )
     for fill in _FILLS:
-        if not every or not _comes_out(trials, filled, every, fill):
+        if not every or _comes_out(trials, filled, every, fill) is None:
             continue
-        masks = next(
-            some
-            for count in range(1, len(every) + 1)
-            for some in combinations(every, count)
-            if _comes_out(trials, filled, some, fill)
-        )
-        return Restriction(masks, fill, _beyond(trials, filled, masks, fill))
+        fewest = (some for count in range(1, len(every) + 1) for some in combinations(every, count))
+        for masks in fewest:
+            beyond = _comes_out(trials, filled, masks, fill)
+            if beyond is not None:
+                return Restriction(masks, fill, beyond)
     return None
 
 
@@ -115,23 +114,18 @@ def _varying(trials: Sequence[Trial], number: int) -> list[int]:
     return sorted({axis for item in trials for axis in item.operands[number].varying})
 
 
-def _comes_out(trials: Sequence[Trial], filled: Filled, masks: Sequence[Mask], fill: float) -> bool:
-    for trial in trials:
-        for whole, part in _results(trial, filled, masks, fill):
-            for a, b in zip(whole, part, strict=True):
-                if a.ndim != b.ndim or not close(a[_within(b.shape)], b):
-                    return False
-    return True
-
-
-def _beyond(trials: Sequence[Trial], filled: Filled, masks: Sequence[Mask], fill: float) -> Filled:
+def _comes_out(trials: Sequence[Trial], filled: Filled, masks: Sequence[Mask], fill: float) -> Filled | None:
+    """What lies beyond parts of results then, where it is one number; None where a part comes out otherwise."""
     found: dict[Mask, set[float]] = {}
     for trial in trials:
         for whole, part in _results(trial, filled, masks, fill):
             for number, (a, b) in enumerate(zip(whole, part, strict=True)):
+                if a.ndim != b.ndim or not close(a[_within(b.shape)], b):
+                    return None
                 for axis in (axis for axis in range(a.ndim) if a.shape[axis] != b.shape[axis]):
-                    values = np.unique(a[_past(b.shape, axis)]).tolist()[:2]
-                    found.setdefault((number, axis), set()).update(map(float, values))
+                    known = found.setdefault((number, axis), set())
+                    if len(known) <= 1:
+                        known.update(map(float, np.unique(a[_past(b.shape, axis)]).tolist()[:2]))
     return {
         key: min(values) for key, values in found.items() if len(values) == 1 and not np.isnan(min(values))
     }
@@ -193,9 +187,10 @@ def _operand(
     part = random_array(item.part, rng, shift, integers[shift])
     if item.whole == item.part:
         return part, part
-    whole = random_array(item.whole, rng, -shift, integers[-shift])
     if not shift and item.whole.dtype.is_float and not item.whole.dtype.is_stored:
-        whole = np.full_like(whole, np.nan)
+        whole = np.full(item.whole.shape, np.nan, part.dtype)
+    else:
+        whole = random_array(item.whole, rng, -shift, integers[-shift])
     whole[_within(part.shape)] = part
     return whole, part
 

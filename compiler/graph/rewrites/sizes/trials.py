@@ -7,10 +7,9 @@ in its own operands, from what is known of extents, attributes and constants.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
-from math import lcm
+from math import gcd, lcm
 
 import numpy as np
 
@@ -28,8 +27,13 @@ _PLACES = (8, 20, 70)
 """About so many places along an axis, the first that an operator takes: windows want some room."""
 _ALONE, _TOGETHER = (1, 2, 3, 4, 5), (1, 2, 5)
 """By how many places parts are smaller: along one symbol alone, and along all."""
-_FEWEST = 3
-"""Parts that an operator has to take at least."""
+_UNITS, _FEWEST = 4, 3
+"""Steps of a symbol that make the larger size, and parts that an operator has to take: at least so many."""
+
+
+def _counts(counts: Sequence[int], more: int) -> Sequence[int]:
+    """By how many steps to be smaller, where each is so many places: many places are large tensors."""
+    return counts if more == 1 else counts[: _UNITS - 1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,47 +90,44 @@ class AnySize:
         if not ends:
             return ()
         found: list[tuple[Point, Point]] = []
+        units = [self._units(ends, number) for number in range(len(self.symbols))]
         for places in _PLACES:
-            units = [self._units(ends, number) for number in range(len(self.symbols))]
-            whole = tuple(
-                self._large(number, max(some, default=0) * places) for number, some in enumerate(units)
-            )
+            whole = tuple(self._large(number, some, places) for number, some in enumerate(units))
             if self._node(nodes, whole) is None:
                 continue
-            found = [
-                (whole, part) for part in self._smaller(whole, units) if self._node(nodes, part) is not None
-            ]
+            smaller = self._smaller(whole, units)
+            found = [(whole, part) for part in smaller if self._node(nodes, part) is not None]
             if len(found) >= _FEWEST:
                 break
         return found
 
-    def _units(self, ends: Sequence[Extent], number: int) -> list[int]:
-        """How much larger a symbol is where operands have a place more, the least and the most of them."""
+    def _units(self, ends: Sequence[Extent], number: int) -> Mapping[int, int]:
+        """By how much a symbol grows, at least and at most, for operands to grow: how many places that is."""
         step = self.steps[number]
-        found = {lcm(step, end.divisor) for end in ends if end.factors[number]}
-        return sorted({min(found), max(found)}) if found else []
+        found = {
+            lcm(step, end.divisor): step // gcd(step, end.divisor) for end in ends if end.factors[number]
+        }
+        return {unit: found[unit] for unit in sorted(found) if unit in (min(found), max(found))}
 
-    def _large(self, number: int, size: int) -> int:
-        """About a size, that a symbol can have; 0: as in the small instances."""
+    def _large(self, number: int, units: Mapping[int, int], places: int) -> int:
+        """Where operands have about so many places; without units as in the small instances."""
         symbol = self.symbols[number]
-        wanted = max(size, symbol.minimum) if size else self.instances.all[1].point[number]
+        sizes = [unit * max(-(-places // more), _UNITS) for unit, more in units.items()]
+        wanted = max(sizes, default=self.instances.all[1].point[number])
         return min(wanted, symbol.maximum) // symbol.step * symbol.step
 
-    def _smaller(self, whole: Point, units: Sequence[Sequence[int]]) -> Iterator[Point]:
+    def _smaller(self, whole: Point, units: Sequence[Mapping[int, int]]) -> Iterator[Point]:
         """Points that are less in one symbol, or in all, by a few places."""
-        moving = [number for number, some in enumerate(units) if some]
-
-        def less(numbers: Sequence[int], at: int, count: int) -> Point:
-            return tuple(
-                size - count * units[number][min(at, len(units[number]) - 1)] if number in numbers else size
-                for number, size in enumerate(whole)
-            )
-
-        found = [less([number], at, count) for number in moving for at, count in product((0, 1), _ALONE)]
-        if len(moving) > 1:
-            found += [less(moving, at, count) for at, count in product((0, 1), _TOGETHER)]
-        for point in dict.fromkeys(found):
-            if all(size >= symbol.minimum for size, symbol in zip(point, self.symbols, strict=True)):
+        moving = [(number, unit, more) for number, some in enumerate(units) for unit, more in some.items()]
+        alone = [{number: unit * count} for number, unit, more in moving for count in _counts(_ALONE, more)]
+        together = [
+            {number: unit * count for number, unit, _ in moving if pick([*units[number]]) == unit}
+            for pick in (min, max)
+            for count in _counts(_TOGETHER, max((more for _, _, more in moving), default=1))
+        ]
+        for less in (*alone, *(one for one in together if len(one) > 1)):
+            point = tuple(size - less.get(number, 0) for number, size in enumerate(whole))
+            if all(size > 0 for number, size in enumerate(point) if number in less):
                 yield point
 
     # ------------------------------------------------------------ nodes and tensors
