@@ -113,6 +113,20 @@ class _Arrays(Decoder):
         return made[self.shape.logits]
 
 
+class _Kept(Decoder):
+    """Our context keeps caches and extends them in place."""
+
+    def __init__(self, shape: Shape, context: compiler.Context, most: int) -> None:
+        super().__init__(shape, most)
+        self.context = context
+
+    def reset(self) -> None:
+        self.context.reset()
+
+    def step(self, given: Mapping[str, Array]) -> Array:
+        return self.context.run(given)[self.shape.logits]
+
+
 class _Bound(Decoder):
     """onnxruntime with its own memory for caches, which no step copies to Python."""
 
@@ -140,11 +154,15 @@ class _Bound(Decoder):
         return np.asarray(made[self.shape.logits].numpy())
 
 
-def open_tk(path: Path, shape: Shape, threads: int, dims: str = "") -> Decoder:
-    """Our library; dims: sizes as `tk compile --dim` takes them, with commas between; else the default's."""
+def open_tk(path: Path, shape: Shape, threads: int, dims: str = "", *, copied: bool = False) -> Decoder:
+    """Our library; dims: sizes as `tk compile --dim` takes them, with commas between; else the default's.
+
+    copied: caches go in and come out of each run.
+    """
     sizes = pairs("--dim", dims.split(","), read_dim_range) if dims else {}
     context = compiler.load(_compiled(path, dims, tuple(sizes.items()))).context(threads)
-    return _Arrays(shape, context.run, 1 if sizes.get("tokens") == 1 else len(PROMPT))
+    most = 1 if sizes.get("tokens") == 1 else len(PROMPT)
+    return _Arrays(shape, context.run, most) if copied else _Kept(shape, context, most)
 
 
 @cache
@@ -206,7 +224,7 @@ PEERS: Mapping[str, Open] = {
 def engines_of(dims: Sequence[str]) -> dict[str, Open]:
     """What opens a decoder with each engine; ours with default sizes, and once for each of `dims`."""
     ours = {f"{OURS} {sizes}": partial(open_tk, dims=sizes) for sizes in dims}
-    return {**PEERS, OURS: open_tk, **ours}
+    return {**PEERS, OURS: open_tk, f"{OURS}, copied": partial(open_tk, copied=True), **ours}
 
 
 @dataclass(slots=True)

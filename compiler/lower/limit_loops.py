@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import (
     EXTENTS,
+    LIMITS,
     SYMBOLS,
     Binary,
     Block,
@@ -51,8 +52,8 @@ def limit_loops(func: Func) -> Func:
     names = names_in(func.body)
     symbols = [Var(fresh(f"size{number}", names)) for number in range(len(ranges))]
     dims = tuple(Dim(symbol, low, high) for symbol, (low, high) in zip(symbols, ranges, strict=True))
-    ends = {(func.params[row[0]].name, row[1]): _end(row, symbols) for row in rows}
-    limited = with_body(func, _LimitLoops(func, ends).visit(func.body))
+    ends = {(func.params[row[0]].name, row[1]): _end(row[2:], symbols) for row in rows}
+    limited = with_body(func, _LimitLoops(func, ends, symbols).visit(func.body))
     return limited if limited.body is func.body else limited.replace(dims=dims)
 
 
@@ -86,7 +87,7 @@ def _tiles(var: Var, cond: Expr) -> Expr | None:
 
 def _end(row: Sequence[int], symbols: Sequence[Var]) -> Expr:
     """How many places of an axis a run has."""
-    _, _, offset, divisor, *factors = row
+    offset, divisor, *factors = row
     end: Expr = const(offset)
     for factor, symbol in zip(factors, symbols, strict=True):
         if factor:
@@ -98,42 +99,45 @@ def _end(row: Sequence[int], symbols: Sequence[Var]) -> Expr:
 class _LimitLoops(Rewriter):
     func: Func
     ends: Ends
+    symbols: Sequence[Var]
 
     def visit_for(self, item: For) -> Stmt:
-        found = _condition(item, self.func, self.ends) if item.kind in _TILED else None
+        found = self._condition(item) if item.kind in _TILED else None
         done = self.parts(item)
         return done if found is None else done.replace(body=If(found, done.body))
 
+    def _condition(self, loop: For) -> Expr | None:
+        """What holds where an iteration of a loop computes any place that a run has.
 
-def _condition(loop: For, func: Func, ends: Ends) -> Expr | None:
-    """What holds where an iteration of a loop computes any place that a run has.
+        None where the loop goes along no axis that ends, or also makes what is read elsewhere.
+        """
+        func = self.func
+        blocks = [item for item in statements(loop.body) if isinstance(item, Block)]
+        writers = [item for item in blocks if any(region.buffer in func.results for region in item.writes)]
+        if not writers or _is_read_elsewhere(blocks, func):
+            return None
+        inner = {item.var.name: const(0) for item in statements(loop.body) if isinstance(item, For)}
+        places = [dict(self._places(block)) for block in writers]
+        found = [
+            binary("lt", first, end)
+            for index, end in places[0].items()
+            if loop.var.name in variables(first := simplify(substitute(index, inner)))
+            and all(other.get(index) == end for other in places)
+        ]
+        return all_of(*found)
 
-    None where the loop goes along no axis that ends, or also makes what is read elsewhere.
-    """
-    blocks = [item for item in statements(loop.body) if isinstance(item, Block)]
-    writers = [item for item in blocks if any(region.buffer in func.results for region in item.writes)]
-    if not writers or _is_read_elsewhere(blocks, func):
-        return None
-    inner = {item.var.name: const(0) for item in statements(loop.body) if isinstance(item, For)}
-    places = [dict(_places(block, ends)) for block in writers]
-    found = [
-        binary("lt", first, end)
-        for index, end in places[0].items()
-        if loop.var.name in variables(first := simplify(substitute(index, inner)))
-        and all(other.get(index) == end for other in places)
-    ]
-    return all_of(*found)
-
-
-def _places(block: Block, ends: Ends) -> Iterator[tuple[Expr, Expr]]:
-    """Where along axes that end a block writes, by the variables around, and where these end."""
-    iters = {item.var.name: item for item in block.iters}
-    for store in (item for item in statements(block.body) if isinstance(item, Store)):
-        for at, index in enumerate(store.indices):
-            end = ends.get((store.buffer.name, at))
-            found = iters.get(index.name) if isinstance(index, Var) else None
-            if end is not None and found is not None and found.kind == "spatial":
-                yield found.binding, end
+    def _places(self, block: Block) -> Iterator[tuple[Expr, Expr]]:
+        """Where along axes that end a block writes, by the variables around, and where these end."""
+        iters = {item.var.name: item for item in block.iters}
+        for store in (item for item in statements(block.body) if isinstance(item, Store)):
+            for at, index in enumerate(store.indices):
+                end = self.ends.get((store.buffer.name, at))
+                found = iters.get(index.name) if isinstance(index, Var) else None
+                if end is not None and found is not None and found.kind == "spatial":
+                    yield found.binding, end
+        for name, *row in dict(block.annotations).get(LIMITS, ()):
+            if name in iters:
+                yield iters[name].binding, _end(row, self.symbols)
 
 
 def _is_read_elsewhere(blocks: Sequence[Block], func: Func) -> bool:

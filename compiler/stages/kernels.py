@@ -14,9 +14,9 @@ from compiler.core.progress import Steps
 from compiler.graph.convert import LaidOut
 from compiler.graph.edit import described
 from compiler.graph.fuse import Group
-from compiler.graph.ir import Value
+from compiler.graph.ir import Node, Value
 from compiler.graph.to_loops import Derived, GroupFunc, GroupFuncs
-from compiler.loops.ir import CONSTANT, EXTENTS, SAMPLES, SYMBOLS, Func
+from compiler.loops.ir import CONSTANT, EXTENTS, IN_PLACE, SAMPLES, SYMBOLS, Func
 from compiler.loops.layout import Layout
 from compiler.loops.queries import static_shape
 from compiler.loops.text import parse_func, print_func
@@ -34,6 +34,7 @@ from compiler.stages.forms import Work, form_chooser, work_of
 from compiler.stages.job import CompileJob
 from compiler.stages.optional import SCHEDULE_RULES
 from compiler.stages.parts import Parts
+from compiler.stages.states import states_of
 from compiler.targets.build import KernelBuild
 from compiler.targets.target import Target
 
@@ -89,12 +90,15 @@ def model_steps(laid_out: LaidOut, job: CompileJob) -> tuple[list[Work], list[St
     known: dict[Work, int] = {}
     steps: list[Step] = []
     funcs = GroupFuncs(constants, laid_out.layouts, choose, pieces=not facts.binds_threads)
+    grown = {state.present for state in states_of(laid_out)}
     parts = Parts(laid_out) if laid_out.fused.graph.symbols and job.target.device is None else None
     for group in laid_out.computed:
         made = funcs.of(group)
         if parts is not None:
-            made = _of_sizes(made, laid_out, parts)
+            made = _of_sizes(parts.add(group, made), laid_out, parts)
         made = _of_samples(made, laid_out)
+        if group.nodes[-1].output in grown:
+            made = _in_place(made, group.nodes[-1])
         number = known.setdefault(work_of(made, laid_out.layouts), len(known))
         steps.append(Step(number, group, made.values, made.derived))
     return list(known), steps
@@ -102,7 +106,6 @@ def model_steps(laid_out: LaidOut, job: CompileJob) -> tuple[list[Work], list[St
 
 def _of_sizes(made: GroupFunc, laid_out: LaidOut, parts: Parts) -> GroupFunc:
     """The function with how much of each axis of its results a run has, as far as it is row-major."""
-    parts.add(made)
     layouts, first = laid_out.layouts, len(made.values) - made.func.outputs
     rows = [
         (number, axis, extent.offset, extent.divisor, *extent.factors)
@@ -113,6 +116,12 @@ def _of_sizes(made: GroupFunc, laid_out: LaidOut, parts: Parts) -> GroupFunc:
     ranges = tuple((item.minimum, item.maximum) for item in laid_out.fused.graph.symbols)
     attrs = (*made.func.attrs, (SYMBOLS, ranges), (EXTENTS, tuple(rows)))
     return replace(made, func=made.func.replace(attrs=attrs)) if rows else made
+
+
+def _in_place(made: GroupFunc, node: Node) -> GroupFunc:
+    """The function that finds its result begun: with the first operand of its last node."""
+    attrs = (*made.func.attrs, (IN_PLACE, made.values.index(node.inputs[0])))
+    return replace(made, func=made.func.replace(attrs=attrs))
 
 
 def _of_samples(made: GroupFunc, laid_out: LaidOut) -> GroupFunc:
