@@ -2,7 +2,7 @@
 
 A function's attribute EXTENTS says how much of each axis of its results a run has. Here loops over tiles of
 such an axis get a branch: where even the first place of a tile is beyond the end, nothing is computed. Places
-beyond within the last tile are computed, as they have memory.
+beyond within the last tile are computed, as they have memory; but where only its first row is there, that is all.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ from compiler.loops.ir import (
 from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import buffers_read, buffers_written
-from compiler.loops.simplify import simplify, substitute
+from compiler.loops.simplify import renamed, simplify, substitute
 from compiler.loops.walk import Rewriter, with_body
+from compiler.lower.single_rows import single_row
 
 Ends = Mapping[tuple[str, int], Expr]
 """How many places of an axis of a result a run has."""
@@ -50,10 +51,11 @@ def limit_loops(func: Func) -> Func:
     if not ranges or not rows:
         return func
     names = names_in(func.body)
+    names.update(item.name for item in func.blocks())
     symbols = [Var(fresh(f"size{number}", names)) for number in range(len(ranges))]
     dims = tuple(Dim(symbol, low, high) for symbol, (low, high) in zip(symbols, ranges, strict=True))
     ends = {(func.params[row[0]].name, row[1]): _end(row[2:], symbols) for row in rows}
-    limited = with_body(func, _LimitLoops(func, ends, symbols).visit(func.body))
+    limited = with_body(func, _LimitLoops(func, ends, symbols, names).visit(func.body))
     return limited if limited.body is func.body else limited.replace(dims=dims)
 
 
@@ -100,31 +102,39 @@ class _LimitLoops(Rewriter):
     func: Func
     ends: Ends
     symbols: Sequence[Var]
+    names: set[str]
 
     def visit_for(self, item: For) -> Stmt:
-        found = self._condition(item) if item.kind in _TILED else None
+        found = self._ends_of(item) if item.kind in _TILED else []
         done = self.parts(item)
-        return done if found is None else done.replace(body=If(found, done.body))
+        cond = all_of(*(binary("lt", first, end) for first, end in found))
+        if cond is None:
+            return done
+        alone = single_row(done.body, found[0][0], self.func.results) if len(found) == 1 else None
+        if alone is None:
+            return done.replace(body=If(cond, done.body))
+        first, end = found[0]
+        last = binary("le", end, binary("add", first, 1))
+        return done.replace(body=If(cond, If(last, renamed(alone, self.names), done.body)))
 
-    def _condition(self, loop: For) -> Expr | None:
-        """What holds where an iteration of a loop computes any place that a run has.
+    def _ends_of(self, loop: For) -> list[tuple[Expr, Expr]]:
+        """The first places that an iteration of a loop computes along axes that end, and where these end.
 
-        None where the loop goes along no axis that ends, or also makes what is read elsewhere.
+        Nothing where the loop goes along no axis that ends, or also makes what is read elsewhere.
         """
         func = self.func
         blocks = [item for item in statements(loop.body) if isinstance(item, Block)]
         writers = [item for item in blocks if any(region.buffer in func.results for region in item.writes)]
         if not writers or _is_read_elsewhere(blocks, func):
-            return None
+            return []
         inner = {item.var.name: const(0) for item in statements(loop.body) if isinstance(item, For)}
         places = [dict(self._places(block)) for block in writers]
-        found = [
-            binary("lt", first, end)
+        return [
+            (first, end)
             for index, end in places[0].items()
             if loop.var.name in variables(first := simplify(substitute(index, inner)))
             and all(other.get(index) == end for other in places)
         ]
-        return all_of(*found)
 
     def _places(self, block: Block) -> Iterator[tuple[Expr, Expr]]:
         """Where along axes that end a block writes, by the variables around, and where these end."""
