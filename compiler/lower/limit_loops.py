@@ -14,6 +14,7 @@ from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import (
     EXTENTS,
     LIMITS,
+    OPERANDS,
     SYMBOLS,
     Binary,
     Block,
@@ -29,6 +30,7 @@ from compiler.loops.ir import (
     all_of,
     binary,
     const,
+    maximum,
     minimum,
     statements,
 )
@@ -37,6 +39,7 @@ from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import buffers_read, buffers_written
 from compiler.loops.simplify import renamed, simplify, substitute
 from compiler.loops.walk import Rewriter, with_body
+from compiler.lower.inner_ends import InnerEnd, inner_ends
 from compiler.lower.single_rows import single_row
 
 Ends = Mapping[tuple[str, int], Expr]
@@ -48,14 +51,17 @@ def limit_loops(func: Func) -> Func:
     """Scheduled loops -> the same with branches around what a run does not have."""
     attrs = dict(func.attrs)
     ranges, rows = attrs.get(SYMBOLS, ()), attrs.get(EXTENTS, ())
-    if not ranges or not rows:
+    given = attrs.get(OPERANDS, ())
+    if not ranges or not (rows or given):
         return func
     names = names_in(func.body)
     names.update(item.name for item in func.blocks())
     symbols = [Var(fresh(f"size{number}", names)) for number in range(len(ranges))]
     dims = tuple(Dim(symbol, low, high) for symbol, (low, high) in zip(symbols, ranges, strict=True))
     ends = {(func.params[row[0]].name, row[1]): _end(row[2:], symbols) for row in rows}
-    limited = with_body(func, _LimitLoops(func, ends, symbols, names).visit(func.body))
+    operands = {(func.params[row[0]].name, row[1]): _end(row[2:], symbols) for row in given}
+    inner = inner_ends(func, operands) if operands else {}
+    limited = with_body(func, _LimitLoops(func, ends, symbols, names, inner).visit(func.body))
     return limited if limited.body is func.body else limited.replace(dims=dims)
 
 
@@ -103,11 +109,18 @@ class _LimitLoops(Rewriter):
     ends: Ends
     symbols: Sequence[Var]
     names: set[str]
+    inner: Mapping[str, InnerEnd]
 
     def visit_for(self, item: For) -> Stmt:
         found = self._ends_of(item) if item.kind in _TILED else []
         done = self.parts(item)
         cond = all_of(*(binary("lt", first, end) for first, end in found))
+        if cond is None and item.var.name in self.inner:
+            inner = self.inner[item.var.name]
+            begins = any(isinstance(one, Block) and one.init is not None for one in statements(item.body))
+            end = maximum(inner.end, 1) if begins else inner.end  # sums begin in the first iteration
+            cond = binary("lt", inner.first, end)
+            return done.replace(body=If(cond, done.body))
         if cond is None:
             return done
         alone = single_row(done.body, found[0][0], self.func.results) if len(found) == 1 else None

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from compiler.core.node import IRNode, rewrite_nodes
-from compiler.loops.ir import Block, Buffer, Expr, For, Iter, Stmt, Var, binary, const, statements
 from compiler.loops.exprs import Indexed
+from compiler.loops.ir import Block, Buffer, Expr, For, Iter, Stmt, Var, binary, const, statements
 from compiler.loops.queries import int_of, variables
 from compiler.loops.simplify import simplify
 
@@ -29,7 +29,9 @@ def single_row(body: Stmt, first: Expr, results: Collection[Buffer]) -> Stmt | N
     counts = {name for row in rows.values() for name in variables(row.binding) & loops.keys()}
     if not any(block.is_reduction for block in blocks) or not _are_several(counts, loops):
         return None
-    if not all(_is_apart(block, rows, counts, results) for block in blocks) or not _pass_rows(blocks, rows, results):
+    if not all(_is_apart(block, rows, counts, results) for block in blocks) or not _pass_rows(
+        blocks, rows, results
+    ):
         return None
 
     def step(item: IRNode) -> IRNode | None:

@@ -191,9 +191,7 @@ class Model(AbstractContextManager["Model"]):
         found = {}
         for index in range(self._api.model_state_count(self._handle) if self._offers("context_reset") else 0):
             info = abi.TkStateInfo()
-            _check(
-                self._api, self._api.model_state(self._handle, index, ctypes.byref(info)), str(self.path)
-            )
+            _check(self._api, self._api.model_state(self._handle, index, ctypes.byref(info)), str(self.path))
             found[self.inputs[info.input].name] = self.outputs[info.output].name
         return found
 

@@ -16,7 +16,7 @@ from compiler.graph.edit import described
 from compiler.graph.fuse import Group
 from compiler.graph.ir import Node, Value
 from compiler.graph.to_loops import Derived, GroupFunc, GroupFuncs
-from compiler.loops.ir import CONSTANT, EXTENTS, IN_PLACE, SAMPLES, SYMBOLS, Func
+from compiler.loops.ir import CONSTANT, EXTENTS, IN_PLACE, OPERANDS, SAMPLES, SYMBOLS, Func
 from compiler.loops.layout import Layout
 from compiler.loops.queries import static_shape
 from compiler.loops.text import parse_func, print_func
@@ -105,17 +105,20 @@ def model_steps(laid_out: LaidOut, job: CompileJob) -> tuple[list[Work], list[St
 
 
 def _of_sizes(made: GroupFunc, laid_out: LaidOut, parts: Parts) -> GroupFunc:
-    """The function with how much of each axis of its results a run has, as far as it is row-major."""
+    """The function with how much of each axis of its tensors a run has, as far as they are row-major."""
     layouts, first = laid_out.layouts, len(made.values) - made.func.outputs
     rows = [
         (number, axis, extent.offset, extent.divisor, *extent.factors)
-        for number, value in enumerate(made.values[first:], first)
-        if value not in layouts or not layouts[value].maps
+        for number, value in enumerate(made.values)
+        if value not in made.derived and (value not in layouts or not layouts[value].maps)
         for axis, extent in parts.of(value).items()
     ]
+    results = tuple(row for row in rows if row[0] >= first)
+    sums = any(block.is_reduction for block in made.func.blocks())
+    operands = tuple(row for row in rows if row[0] < first and sums)
     ranges = tuple((item.minimum, item.maximum) for item in laid_out.fused.graph.symbols)
-    attrs = (*made.func.attrs, (SYMBOLS, ranges), (EXTENTS, tuple(rows)))
-    return replace(made, func=made.func.replace(attrs=attrs)) if rows else made
+    attrs = (*made.func.attrs, (SYMBOLS, ranges), (EXTENTS, results), (OPERANDS, operands))
+    return replace(made, func=made.func.replace(attrs=attrs)) if results or operands else made
 
 
 def _in_place(made: GroupFunc, node: Node) -> GroupFunc:

@@ -10,7 +10,18 @@ from compiler.core.types import INDEX
 from compiler.graph.attrs import Attrs
 from compiler.graph.dtypes import Array
 from compiler.graph.ir import NodeInfo, TensorType
-from compiler.graph.op import Form, InvalidError, Kind, Op, PIECES, Sign, Types, everywhere, no_flops, same_dtype
+from compiler.graph.op import (
+    PIECES,
+    Form,
+    InvalidError,
+    Kind,
+    Op,
+    Sign,
+    Types,
+    everywhere,
+    no_flops,
+    same_dtype,
+)
 from compiler.graph.ops.elementwise import narrow
 from compiler.loops.build import Builder
 from compiler.loops.ir import Buffer, Expr, ExprLike, const, maximum, minimum
