@@ -58,8 +58,9 @@ def limit_loops(func: Func) -> Func:
     names.update(item.name for item in func.blocks())
     symbols = [Var(fresh(f"size{number}", names)) for number in range(len(ranges))]
     dims = tuple(Dim(symbol, low, high) for symbol, (low, high) in zip(symbols, ranges, strict=True))
-    ends = {(func.params[row[0]].name, row[1]): _end(row[2:], symbols) for row in rows}
-    operands = {(func.params[row[0]].name, row[1]): _end(row[2:], symbols) for row in given}
+    tensors = [item for item in func.params if item not in func.workspace]  # that rows number
+    ends = {(tensors[row[0]].name, row[1]): _end(row[2:], symbols) for row in rows}
+    operands = {(tensors[row[0]].name, row[1]): _end(row[2:], symbols) for row in given}
     inner = inner_ends(func, operands) if operands else {}
     limited = with_body(func, _LimitLoops(func, ends, symbols, names, inner).visit(func.body))
     return limited if limited.body is func.body else limited.replace(dims=dims)
