@@ -245,6 +245,8 @@ class Op:
     """Of a view: how many elements of its operand's memory lie before its own."""
     concatenates: bool = False
     """Lays its operands side by side along its attribute `axis`, and does nothing else."""
+    extends: bool = False
+    """Its result begins with its first operand along its attribute `axis`, and may lie in the same memory."""
 
     selects: bool = False
     """Its elements are those of its second operand where its first holds, else those of its third."""

@@ -64,6 +64,9 @@ __all__ = [
     "COMPARISONS",
     "CONSTANT",
     "EXTENTS",
+    "IN_PLACE",
+    "LIMITS",
+    "OPERANDS",
     "FRAGMENT",
     "GLOBAL",
     "LOGICAL",
@@ -342,6 +345,13 @@ SYMBOLS = "symbols"
 EXTENTS = "extents"
 """Func attribute, with SYMBOLS: for each axis of a result of which a run has a part only, the number of the
 parameter, the axis, and the part: offset, divisor, a factor for each symbol. Nobody reads what is beyond."""
+OPERANDS = "operands"
+"""The same of operands, of a function that sums."""
+LIMITS = "limits"
+"""Block annotation, with SYMBOLS: iterations beyond which nobody needs what a block writes, where the place in
+the result is a sum: the name of the iteration's variable, and how many there are, as above."""
+IN_PLACE = "in_place"
+"""Func attribute: the number of the parameter that is the beginning of the result, and lies in its memory."""
 
 
 @node

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from compiler.core.node import rewrite_nodes
+from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.arith import Bounds, Interval, Simplifier
 from compiler.loops.ir import (
     Block,
@@ -24,13 +24,16 @@ from compiler.loops.ir import (
     const,
 )
 from compiler.loops.linear import Linear
-from compiler.loops.walk import N, Rewriter, Scope, is_empty
+from compiler.loops.names import fresh
+from compiler.loops.regions import variables_of
+from compiler.loops.walk import N, Rewriter, Scope, is_empty, with_own_buffers
 
 __all__ = [
     "Bounds",
     "Interval",
     "Linear",
     "Simplifier",
+    "renamed",
     "simplify",
     "simplify_stmt",
     "substitute",
@@ -54,6 +57,18 @@ def substitute(root: N, values: Mapping[str, Expr]) -> N:
     if not values:
         return root
     return rewrite_nodes(root, lambda item: values.get(item.name) if isinstance(item, Var) else None)
+
+
+def renamed(body: Stmt, taken: set[str]) -> Stmt:
+    """A copy whose loops, lets, buffers and blocks have names of their own; `taken` grows by them."""
+    bound = [var for item in body.walk() for var in variables_of(item)]
+    own = with_own_buffers(body, taken)
+    done = substitute(own, {var.name: Var(fresh(var.name, taken), var.type) for var in bound})
+
+    def step(item: IRNode) -> IRNode | None:
+        return item.replace(name=fresh(item.name, taken)) if isinstance(item, Block) else None
+
+    return rewrite_nodes(done, step)
 
 
 # ---------------------------------------------------------------- statements

@@ -15,6 +15,7 @@ from compiler.lower.assign_registers import assign_registers
 from compiler.lower.async_copies import async_copies
 from compiler.lower.compact_buffers import compact_buffers
 from compiler.lower.flatten_buffers import flatten_buffers
+from compiler.lower.in_place import leave_in_place
 from compiler.lower.insert_prefetch import insert_prefetch
 from compiler.lower.limit_loops import limit_loops, shorten_loops
 from compiler.lower.limit_unrolling import limit_unrolling
@@ -43,6 +44,7 @@ def _simplify(func: Func) -> Func:
 
 
 PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
+    ("leave_in_place", lambda func, _: leave_in_place(func)),
     ("place_allocations", lambda func, facts: place_allocations(func, launches=facts.launches)),
     ("reduce_subgroups", reduce_subgroups),
     ("merge_threads", merge_threads),
@@ -74,7 +76,7 @@ PASSES: tuple[tuple[str, Callable[[Func, TargetFacts], Func]], ...] = (
 
 def _leads_to() -> dict[str, Stage]:
     first: dict[str, Stage] = {
-        "place_allocations": "scheduled",
+        "leave_in_place": "scheduled",
         "lower_blocks": "lowered",
         "assign_registers": "flat",
     }

@@ -19,6 +19,7 @@ from compiler.loops.ir import (
     For,
     ForKind,
     Func,
+    If,
     Load,
     ReduceLanes,
     Seq,
@@ -114,15 +115,21 @@ def _stands_still(store: Store, loop: For) -> bool:
 
 
 def _only_store(loop: For) -> Store | None:
-    """The single store of a nest of serial loops with nothing else in it."""
+    """The single store of a nest of serial loops, perhaps in branches, with nothing else in it."""
     inner: Stmt = loop
-    while isinstance(inner, For):
-        if inner.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+    while isinstance(inner, For | If):
+        if isinstance(inner, If):
+            if inner.orelse is not None:
+                return None
+            inner = inner.then
+        elif inner.kind in (ForKind.SERIAL, ForKind.UNROLLED):
+            inner = inner.body
+        else:
             return None
-        inner = inner.body
     return inner if isinstance(inner, Store) else None
 
 
-def _with_store(loop: For, store: Store) -> For:
-    body = _with_store(loop.body, store) if isinstance(loop.body, For) else store
-    return loop.replace(body=body)
+def _with_store(nest: Stmt, store: Store) -> Stmt:
+    if isinstance(nest, For):
+        return nest.replace(body=_with_store(nest.body, store))
+    return nest.replace(then=_with_store(nest.then, store)) if isinstance(nest, If) else store

@@ -145,9 +145,13 @@ class _Insert(Rewriter):
 
 
 def _nests(stmt: Stmt, around: tuple[For, ...], buffer: Buffer, sim: Simplifier) -> Iterator[_Nest]:
-    """The innermost serial loops below a statement that load from the buffer."""
+    """The innermost serial loops below a statement that load from the buffer.
+
+    Of branches the second one: the first is for a single row, which asks for nothing. It reads as fast as
+    memory gives, and the processor sees by itself what comes next.
+    """
     for child in stmt.children():
-        if not isinstance(child, Stmt):
+        if not isinstance(child, Stmt) or (isinstance(stmt, If) and stmt.orelse and child is stmt.then):
             continue
         if not isinstance(child, For) or child.kind is not ForKind.SERIAL:
             yield from _nests(child, around, buffer, sim)

@@ -2,7 +2,7 @@
 
 A function's attribute EXTENTS says how much of each axis of its results a run has. Here loops over tiles of
 such an axis get a branch: where even the first place of a tile is beyond the end, nothing is computed. Places
-beyond within the last tile are computed, as they have memory.
+beyond within the last tile are computed, as they have memory; but where only its first row is there, that is all.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from compiler.core.node import IRNode, rewrite_nodes
 from compiler.loops.ir import (
     EXTENTS,
+    LIMITS,
+    OPERANDS,
     SYMBOLS,
     Binary,
     Block,
@@ -28,14 +30,17 @@ from compiler.loops.ir import (
     all_of,
     binary,
     const,
+    maximum,
     minimum,
     statements,
 )
 from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of, variables
 from compiler.loops.regions import buffers_read, buffers_written
-from compiler.loops.simplify import simplify, substitute
+from compiler.loops.simplify import renamed, simplify, substitute
 from compiler.loops.walk import Rewriter, with_body
+from compiler.lower.inner_ends import InnerEnd, inner_ends
+from compiler.lower.single_rows import single_row
 
 Ends = Mapping[tuple[str, int], Expr]
 """How many places of an axis of a result a run has."""
@@ -46,13 +51,18 @@ def limit_loops(func: Func) -> Func:
     """Scheduled loops -> the same with branches around what a run does not have."""
     attrs = dict(func.attrs)
     ranges, rows = attrs.get(SYMBOLS, ()), attrs.get(EXTENTS, ())
-    if not ranges or not rows:
+    given = attrs.get(OPERANDS, ())
+    if not ranges or not (rows or given):
         return func
     names = names_in(func.body)
+    names.update(item.name for item in func.blocks())
     symbols = [Var(fresh(f"size{number}", names)) for number in range(len(ranges))]
     dims = tuple(Dim(symbol, low, high) for symbol, (low, high) in zip(symbols, ranges, strict=True))
-    ends = {(func.params[row[0]].name, row[1]): _end(row, symbols) for row in rows}
-    limited = with_body(func, _LimitLoops(func, ends).visit(func.body))
+    tensors = [item for item in func.params if item not in func.workspace]  # that rows number
+    ends = {(tensors[row[0]].name, row[1]): _end(row[2:], symbols) for row in rows}
+    operands = {(tensors[row[0]].name, row[1]): _end(row[2:], symbols) for row in given}
+    inner = inner_ends(func, operands) if operands else {}
+    limited = with_body(func, _LimitLoops(func, ends, symbols, names, inner).visit(func.body))
     return limited if limited.body is func.body else limited.replace(dims=dims)
 
 
@@ -86,7 +96,7 @@ def _tiles(var: Var, cond: Expr) -> Expr | None:
 
 def _end(row: Sequence[int], symbols: Sequence[Var]) -> Expr:
     """How many places of an axis a run has."""
-    _, _, offset, divisor, *factors = row
+    offset, divisor, *factors = row
     end: Expr = const(offset)
     for factor, symbol in zip(factors, symbols, strict=True):
         if factor:
@@ -98,42 +108,60 @@ def _end(row: Sequence[int], symbols: Sequence[Var]) -> Expr:
 class _LimitLoops(Rewriter):
     func: Func
     ends: Ends
+    symbols: Sequence[Var]
+    names: set[str]
+    inner: Mapping[str, InnerEnd]
 
     def visit_for(self, item: For) -> Stmt:
-        found = _condition(item, self.func, self.ends) if item.kind in _TILED else None
+        found = self._ends_of(item) if item.kind in _TILED else []
         done = self.parts(item)
-        return done if found is None else done.replace(body=If(found, done.body))
+        cond = all_of(*(binary("lt", first, end) for first, end in found))
+        if cond is None and item.var.name in self.inner:
+            inner = self.inner[item.var.name]
+            begins = any(isinstance(one, Block) and one.init is not None for one in statements(item.body))
+            end = maximum(inner.end, 1) if begins else inner.end  # sums begin in the first iteration
+            cond = binary("lt", inner.first, end)
+            return done.replace(body=If(cond, done.body))
+        if cond is None:
+            return done
+        alone = single_row(done.body, found[0][0], self.func.results) if len(found) == 1 else None
+        if alone is None:
+            return done.replace(body=If(cond, done.body))
+        first, end = found[0]
+        last = binary("le", end, binary("add", first, 1))
+        return done.replace(body=If(cond, If(last, renamed(alone, self.names), done.body)))
 
+    def _ends_of(self, loop: For) -> list[tuple[Expr, Expr]]:
+        """The first places that an iteration of a loop computes along axes that end, and where these end.
 
-def _condition(loop: For, func: Func, ends: Ends) -> Expr | None:
-    """What holds where an iteration of a loop computes any place that a run has.
+        Nothing where the loop goes along no axis that ends, or also makes what is read elsewhere.
+        """
+        func = self.func
+        blocks = [item for item in statements(loop.body) if isinstance(item, Block)]
+        writers = [item for item in blocks if any(region.buffer in func.results for region in item.writes)]
+        if not writers or _is_read_elsewhere(blocks, func):
+            return []
+        inner = {item.var.name: const(0) for item in statements(loop.body) if isinstance(item, For)}
+        places = [dict(self._places(block)) for block in writers]
+        return [
+            (first, end)
+            for index, end in places[0].items()
+            if loop.var.name in variables(first := simplify(substitute(index, inner)))
+            and all(other.get(index) == end for other in places)
+        ]
 
-    None where the loop goes along no axis that ends, or also makes what is read elsewhere.
-    """
-    blocks = [item for item in statements(loop.body) if isinstance(item, Block)]
-    writers = [item for item in blocks if any(region.buffer in func.results for region in item.writes)]
-    if not writers or _is_read_elsewhere(blocks, func):
-        return None
-    inner = {item.var.name: const(0) for item in statements(loop.body) if isinstance(item, For)}
-    places = [dict(_places(block, ends)) for block in writers]
-    found = [
-        binary("lt", first, end)
-        for index, end in places[0].items()
-        if loop.var.name in variables(first := simplify(substitute(index, inner)))
-        and all(other.get(index) == end for other in places)
-    ]
-    return all_of(*found)
-
-
-def _places(block: Block, ends: Ends) -> Iterator[tuple[Expr, Expr]]:
-    """Where along axes that end a block writes, by the variables around, and where these end."""
-    iters = {item.var.name: item for item in block.iters}
-    for store in (item for item in statements(block.body) if isinstance(item, Store)):
-        for at, index in enumerate(store.indices):
-            end = ends.get((store.buffer.name, at))
-            found = iters.get(index.name) if isinstance(index, Var) else None
-            if end is not None and found is not None and found.kind == "spatial":
-                yield found.binding, end
+    def _places(self, block: Block) -> Iterator[tuple[Expr, Expr]]:
+        """Where along axes that end a block writes, by the variables around, and where these end."""
+        iters = {item.var.name: item for item in block.iters}
+        for store in (item for item in statements(block.body) if isinstance(item, Store)):
+            for at, index in enumerate(store.indices):
+                end = self.ends.get((store.buffer.name, at))
+                found = iters.get(index.name) if isinstance(index, Var) else None
+                if end is not None and found is not None and found.kind == "spatial":
+                    yield found.binding, end
+        for name, *row in dict(block.annotations).get(LIMITS, ()):
+            if name in iters:
+                yield iters[name].binding, _end(row, self.symbols)
 
 
 def _is_read_elsewhere(blocks: Sequence[Block], func: Func) -> bool:

@@ -43,9 +43,8 @@ from compiler.loops.ir import (
 from compiler.loops.linear import Linear, is_division, operands
 from compiler.loops.names import fresh, names_in
 from compiler.loops.queries import int_of, variables
-from compiler.loops.regions import variables_of
-from compiler.loops.simplify import Simplifier, simplify_stmt, substitute
-from compiler.loops.walk import Rewriter, Scope, bind_loop, is_empty, with_body, with_own_buffers
+from compiler.loops.simplify import Simplifier, renamed, simplify_stmt, substitute
+from compiler.loops.walk import Rewriter, Scope, bind_loop, is_empty, with_body
 
 MAX_PIECES = 6
 MAX_WEIGHT = 6000
@@ -95,7 +94,7 @@ class _Partition(Rewriter):
         for low, high in pairwise(ends):
             known = bind_loop(outer.known, loop).bind(var.name, low, high - 1)
             self.scope = Scope((*outer.around, loop), known)
-            piece = simplify_stmt(self._renamed(body) if low else body, known)
+            piece = simplify_stmt(renamed(body, self.names) if low else body, known)
             bodies.append((high, self.visit(piece)))
         self.scope = outer
         *firsts, (_, result) = bodies
@@ -105,7 +104,7 @@ class _Partition(Rewriter):
 
     def _piece(self, loop: For, low: int, high: int) -> Stmt:
         """The iterations low..high-1 as a loop of their own, with fresh names inside."""
-        body = self._renamed(loop.body) if low else loop.body
+        body = renamed(loop.body, self.names) if low else loop.body
         if high - low == 1:
             return self.visit(simplify_stmt(substitute(body, {loop.var.name: const(low)}), self.known))
         var = Var(fresh(loop.var.name, self.names)) if low else loop.var
@@ -133,12 +132,6 @@ class _Partition(Rewriter):
             return []
         wanted = PARTITION in dict(loop.annotations)
         return cuts if wanted or _weight(loop.body) * (len(cuts) + 1) <= MAX_WEIGHT else []
-
-    def _renamed(self, body: Stmt) -> Stmt:
-        """A copy whose loops, lets and buffers have names of their own."""
-        bound = [var for item in body.walk() for var in variables_of(item)]
-        own = with_own_buffers(body, self.names)
-        return substitute(own, {var.name: Var(fresh(var.name, self.names), var.type) for var in bound})
 
 
 def _unswitched(loop: For) -> Stmt:

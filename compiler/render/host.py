@@ -11,7 +11,7 @@ from enum import IntEnum
 
 from compiler.core.types import DType
 
-PLAN_VERSION = 7
+PLAN_VERSION = 8
 _DLPACK_CODES = {
     "i": 0, "u": 1, "f": 2, "b": 6, "bf16": 4, "f8e4m3": 10, "f8e4m3fnuz": 11, "f8e5m2": 12, "f8e5m2fnuz": 13,
     "f8e8m0": 14, "f4e2m1": 17,
@@ -101,6 +101,15 @@ class PlanSymbol:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanState:
+    """Input number `input` is extended along `axis` to an output, in the output's memory."""
+
+    input: int
+    output: int
+    axis: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlanLaunch:
     """One launch of device function number `function` for a step; `args` number the arguments of all steps.
 
@@ -154,6 +163,7 @@ class HostPlan:
     checks: int = 0
     sizes: int = 0
     first_size: int = 0
+    states: tuple[PlanState, ...] = ()
 
 
 def render_plan(plan: HostPlan) -> str:
@@ -176,6 +186,7 @@ def render_plan(plan: HostPlan) -> str:
     rows = [_braces(one.elements, int(one.expected), one.sample_stride) for one in guards]
     parts += _table("tk_guard", "guards", rows)
     parts += _table("tk_step", "steps", _steps(plan))
+    parts += _table("tk_state", "states", [_braces(s.input, s.output, s.axis, 0) for s in plan.states])
     parts += _table("char *const", "features", [f'"{_checked(name)}"' for name in plan.features])
     if plan.device is not None:
         parts += _device(plan.device)
@@ -204,7 +215,8 @@ def _fields(plan: HostPlan, args: int) -> list[str]:
     sizes = (plan.arena_bytes, plan.scratch_bytes, plan.constants_bytes)
     device = "nullptr" if plan.device is None else "&device"
     rest = (plan.sample_bytes, plan.checks, plan.sizes, plan.first_size)
-    return [*map(str, numbers), *pointers, *map(str, sizes), device, *map(str, rest)]
+    states = ("states" if plan.states else "nullptr", str(len(plan.states)))
+    return [*map(str, numbers), *pointers, *map(str, sizes), device, *map(str, rest), *states]
 
 
 def _tensors(name: str, items: Sequence[PlanTensor]) -> list[str]:

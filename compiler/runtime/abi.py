@@ -98,6 +98,17 @@ class TkContextOptions(Structure):
     ]
 
 
+class TkStateInfo(Structure):
+    """tk_state_info."""
+
+    _fields_: ClassVar = [
+        ("input", c_int32),
+        ("output", c_int32),
+        ("axis", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
 class TkStepTime(Structure):
     """tk_step_time."""
 
@@ -138,4 +149,8 @@ class TkModelApi(Structure):
         ("model_device", CFUNCTYPE(c_char_p, _HANDLE)),
         ("model_native_context", CFUNCTYPE(c_void_p, _HANDLE)),
         ("model_shapes", CFUNCTYPE(c_int32, _HANDLE, _TENSORS, c_int32, _TENSORS, c_int32)),
+        ("model_state_count", CFUNCTYPE(c_int32, _HANDLE)),
+        ("model_state", CFUNCTYPE(c_int32, _HANDLE, c_int32, POINTER(TkStateInfo))),
+        ("context_shapes", CFUNCTYPE(c_int32, _HANDLE, _TENSORS, c_int32, _TENSORS, c_int32)),
+        ("context_reset", CFUNCTYPE(c_int32, _HANDLE, c_int64)),
     ]

@@ -82,6 +82,7 @@ class Model(AbstractContextManager["Model"]):
         self._finalizer.atexit = False
         self.inputs = self._describe(self._api.model_input_count, self._api.model_input)
         self.outputs = self._describe(self._api.model_output_count, self._api.model_output)
+        self.states = self._describe_states()
         self._lock = threading.Lock()
         self._default: Context | None = None
         self._contexts: WeakSet[Context] = WeakSet()
@@ -153,8 +154,8 @@ class Model(AbstractContextManager["Model"]):
         if not follows(self.outputs, self.inputs):
             extents = extents_of(self.inputs, inputs)
             return [info.shape_at(extents) for info in self.outputs]
-        given = TensorArray(inputs)
-        status, shapes = shapes_by_library(self._api, self._handle, given.tensors, given.count, self.outputs)
+        given, shapes_of = TensorArray(inputs), self._api.model_shapes
+        status, shapes = shapes_by_library(shapes_of, self._handle, given.tensors, given.count, self.outputs)
         _check(self._api, status, str(self.path))
         return shapes
 
@@ -184,6 +185,23 @@ class Model(AbstractContextManager["Model"]):
         for context in self._contexts:
             context.close()
         self._finalizer()
+
+    def _describe_states(self) -> dict[str, str]:
+        """The input of each state -> its output: what a context keeps from run to run."""
+        found = {}
+        for index in range(self._api.model_state_count(self._handle) if self._offers("context_reset") else 0):
+            info = abi.TkStateInfo()
+            _check(self._api, self._api.model_state(self._handle, index, ctypes.byref(info)), str(self.path))
+            found[self.inputs[info.input].name] = self.outputs[info.output].name
+        return found
+
+    def without_states(self) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
+        """The inputs and outputs that are no states."""
+        kept = {*self.states, *self.states.values()}
+        inputs, outputs = (
+            tuple(info for info in infos if info.name not in kept) for infos in (self.inputs, self.outputs)
+        )
+        return inputs, outputs
 
     def _describe(self, count: Callable[..., int], describe: Callable[..., int]) -> tuple[TensorSpec, ...]:
         infos = []
@@ -242,6 +260,10 @@ class Context(AbstractContextManager["Context"]):
         must be done, or be in this context's stream. With symbolic dimensions the result is a view of the
         actual shape. Raises BadInputError naming the input or output that does not fit, and UsageError when
         another thread is running this context.
+
+        States (`Model.states`, as keys and values of a decoder) may be left out: the run goes on from those
+        of the last run, nothing at first, which the context extends in its memory. Then they are no outputs,
+        unless `out` has all of them.
         """
         bound = self.bind(inputs, out=out)
         bound.run()
@@ -250,12 +272,39 @@ class Context(AbstractContextManager["Context"]):
     def bind(self, inputs: Mapping[str, object], *, out: Mapping[str, object] | None = None) -> BoundRun:
         """A run with fixed arrays, to be repeated at the least cost (under 2 us beyond the inference)."""
         self.check_open()
-        pick("input", self.model.inputs, inputs)
-        pick("output", self.model.outputs, out or {})
-        arrays = [as_input(info, inputs[info.name]) for info in self.model.inputs]
-        shapes = self.model.shapes_for(arrays)
-        outputs = [_output(info, out, shape) for info, shape in zip(self.model.outputs, shapes, strict=True)]
-        return BoundRun(self, arrays, outputs)
+        model, kept = self.model, self.model.states and self.model.states.keys().isdisjoint(inputs)
+        pick("input", model.inputs, inputs, model.states if kept else ())
+        pick("output", model.outputs, out or {})
+        operands, results = model.without_states() if kept else (model.inputs, model.outputs)
+        if kept and not set(model.states.values()).isdisjoint(out or {}):
+            results = model.outputs
+        arrays = [as_input(info, inputs[info.name]) for info in operands]
+        shapes = self._shapes_for(operands, arrays, results) if kept else model.shapes_for(arrays)
+        outputs = [_output(info, out, shape) for info, shape in zip(results, shapes, strict=True)]
+        return BoundRun(self, arrays, outputs, results)
+
+    def _shapes_for(
+        self,
+        operands: Sequence[TensorSpec],
+        arrays: Sequence[Array | DeviceTensor],
+        results: Sequence[TensorSpec],
+    ) -> list[tuple[int, ...]]:
+        """The shapes that a run gives to outputs that goes on from what is kept."""
+        if not follows(results, operands):
+            extents = extents_of(operands, arrays)
+            return [info.shape_at(extents) for info in results]
+        given, shapes_of = TensorArray(arrays), self._api.context_shapes
+        status, shapes = shapes_by_library(shapes_of, self._handle, given.tensors, given.count, results)
+        _check(self._api, status, str(self.model.path))
+        return shapes
+
+    def reset(self, length: int = 0) -> None:
+        """Forget what is kept of runs before, but for the first `length` places: tokens of a decoder.
+
+        Raises UsageError where there are fewer.
+        """
+        self.check_open()
+        _check(self._api, self._api.context_reset(self._handle, length), str(self.model.path))
 
     def profile(self, inputs: Mapping[str, object]) -> tuple[StepTime, ...]:
         """One inference with the time of each step."""
@@ -279,8 +328,9 @@ class BoundRun:
         context: Context,
         inputs: Sequence[Array | DeviceTensor],
         outputs: Sequence[Array | DeviceTensor],
+        results: Sequence[TensorSpec],
     ) -> None:
-        self.context = context
+        self.context, self._results = context, results
         given, made = [in_memory(one) for one in inputs], [in_memory(one) for one in outputs]
         self._packed = tuple(one for one in given if isinstance(one, PackedArray))
         self._unpacked = tuple(one for one in made if isinstance(one, PackedArray))
@@ -328,7 +378,7 @@ class BoundRun:
         Those on the device are the objects that were given, uncut.
         """
         found: dict[str, Array] = {}
-        for index, (info, array) in enumerate(zip(self.context.model.outputs, self._arrays, strict=True)):
+        for index, (info, array) in enumerate(zip(self._results, self._arrays, strict=True)):
             if isinstance(array, DeviceTensor):
                 found[info.name] = array.owner
             elif info.symbolic:

@@ -6,11 +6,11 @@ It goes into packages, beside the loader that needs no numpy: any Python from 3.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from compiler.runtime.abi import DLDataType, DLTensor, TkModelApi, TkTensorInfo
+from compiler.runtime.abi import DLDataType, DLTensor, TkTensorInfo
 
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex"}
 _NAMES = {
@@ -106,9 +106,12 @@ def follows(outputs: Sequence[TensorSpec], inputs: Sequence[TensorSpec]) -> bool
 
 
 def shapes_by_library(
-    api: TkModelApi, model: Any, inputs: Any, count: int, infos: Sequence[TensorSpec]
+    shapes: Callable[..., int], handle: Any, inputs: Any, count: int, infos: Sequence[TensorSpec]
 ) -> tuple[int, list[tuple[int, ...]]]:
-    """What the library says of the outputs' shapes for `count` inputs (DLTensors), behind its status."""
+    """What the library says of the outputs' shapes for `count` inputs (DLTensors), behind its status.
+
+    shapes: `model_shapes` or `context_shapes` of its interface, with the handle that it takes.
+    """
     ranks = [len(info.shape) for info in infos]
     extents = (ctypes.c_int64 * max(1, sum(ranks)))()
     outputs = (DLTensor * max(1, len(ranks)))()
@@ -117,7 +120,7 @@ def shapes_by_library(
         tensor.ndim = rank
         tensor.shape = ctypes.cast(at, ctypes.POINTER(ctypes.c_int64))
         at += rank * ctypes.sizeof(ctypes.c_int64)
-    status = int(api.model_shapes(model, inputs, count, outputs, len(ranks)))
+    status = int(shapes(handle, inputs, count, outputs, len(ranks)))
     return status, [tuple(tensor.shape[:rank]) for tensor, rank in zip(outputs, ranks, strict=False)]
 
 

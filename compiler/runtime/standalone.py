@@ -160,7 +160,7 @@ class PackagedModel(AbstractContextManager["PackagedModel"]):
         if not follows(self.outputs, self.inputs):
             extents = extents_of(self.inputs, sources)
             return [spec.shape_at(extents) for spec in self.outputs]
-        status, shapes = shapes_by_library(self._api, self._handle, tensors, count, self.outputs)
+        status, shapes = shapes_by_library(self._api.model_shapes, self._handle, tensors, count, self.outputs)
         self._check(status)
         return shapes
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -121,7 +121,9 @@ def _from_dlpack(info: TensorSpec, value: Any) -> Array:
         ) from error
 
 
-def pick(kind: str, infos: Sequence[TensorSpec], given: Mapping[str, object]) -> None:
+def pick(
+    kind: str, infos: Sequence[TensorSpec], given: Mapping[str, object], optional: Collection[str] = ()
+) -> None:
     """Check the names in `given`; raises BadInputError for an unknown one or a missing input."""
     names = [info.name for info in infos]
     if len(given) == len(names) and all(name in given for name in names):
@@ -133,7 +135,7 @@ def pick(kind: str, infos: Sequence[TensorSpec], given: Mapping[str, object]) ->
                 why=f"its {kind}s are {', '.join(map(repr, names))}",
                 hint=did_you_mean(name, names),
             )
-    missing = [name for name in names if name not in given]
+    missing = [name for name in names if name not in given and name not in optional]
     if kind == "input" and missing:
         raise BadInputError(
             f"input {missing[0]!r} is missing", why=f"the model has the inputs {', '.join(names)}"

@@ -14,9 +14,9 @@ from compiler.core.progress import Steps
 from compiler.graph.convert import LaidOut
 from compiler.graph.edit import described
 from compiler.graph.fuse import Group
-from compiler.graph.ir import Value
+from compiler.graph.ir import Node, Value
 from compiler.graph.to_loops import Derived, GroupFunc, GroupFuncs
-from compiler.loops.ir import CONSTANT, EXTENTS, SAMPLES, SYMBOLS, Func
+from compiler.loops.ir import CONSTANT, EXTENTS, IN_PLACE, OPERANDS, SAMPLES, SYMBOLS, Func
 from compiler.loops.layout import Layout
 from compiler.loops.queries import static_shape
 from compiler.loops.text import parse_func, print_func
@@ -34,6 +34,7 @@ from compiler.stages.forms import Work, form_chooser, work_of
 from compiler.stages.job import CompileJob
 from compiler.stages.optional import SCHEDULE_RULES
 from compiler.stages.parts import Parts
+from compiler.stages.states import states_of
 from compiler.targets.build import KernelBuild
 from compiler.targets.target import Target
 
@@ -89,30 +90,41 @@ def model_steps(laid_out: LaidOut, job: CompileJob) -> tuple[list[Work], list[St
     known: dict[Work, int] = {}
     steps: list[Step] = []
     funcs = GroupFuncs(constants, laid_out.layouts, choose, pieces=not facts.binds_threads)
+    grown = {state.present for state in states_of(laid_out)}
     parts = Parts(laid_out) if laid_out.fused.graph.symbols and job.target.device is None else None
     for group in laid_out.computed:
         made = funcs.of(group)
         if parts is not None:
-            made = _of_sizes(made, laid_out, parts)
+            made = _of_sizes(parts.add(group, made), laid_out, parts)
         made = _of_samples(made, laid_out)
+        if group.nodes[-1].output in grown:
+            made = _in_place(made, group.nodes[-1])
         number = known.setdefault(work_of(made, laid_out.layouts), len(known))
         steps.append(Step(number, group, made.values, made.derived))
     return list(known), steps
 
 
 def _of_sizes(made: GroupFunc, laid_out: LaidOut, parts: Parts) -> GroupFunc:
-    """The function with how much of each axis of its results a run has, as far as it is row-major."""
-    parts.add(made)
+    """The function with how much of each axis of its tensors a run has, as far as they are row-major."""
     layouts, first = laid_out.layouts, len(made.values) - made.func.outputs
     rows = [
         (number, axis, extent.offset, extent.divisor, *extent.factors)
-        for number, value in enumerate(made.values[first:], first)
-        if value not in layouts or not layouts[value].maps
+        for number, value in enumerate(made.values)
+        if value not in made.derived and (value not in layouts or not layouts[value].maps)
         for axis, extent in parts.of(value).items()
     ]
+    results = tuple(row for row in rows if row[0] >= first)
+    sums = any(block.is_reduction for block in made.func.blocks())
+    operands = tuple(row for row in rows if row[0] < first and sums)
     ranges = tuple((item.minimum, item.maximum) for item in laid_out.fused.graph.symbols)
-    attrs = (*made.func.attrs, (SYMBOLS, ranges), (EXTENTS, tuple(rows)))
-    return replace(made, func=made.func.replace(attrs=attrs)) if rows else made
+    attrs = (*made.func.attrs, (SYMBOLS, ranges), (EXTENTS, results), (OPERANDS, operands))
+    return replace(made, func=made.func.replace(attrs=attrs)) if results or operands else made
+
+
+def _in_place(made: GroupFunc, node: Node) -> GroupFunc:
+    """The function that finds its result begun: with the first operand of its last node."""
+    attrs = (*made.func.attrs, (IN_PLACE, made.values.index(node.inputs[0])))
+    return replace(made, func=made.func.replace(attrs=attrs))
 
 
 def _of_samples(made: GroupFunc, laid_out: LaidOut) -> GroupFunc:

@@ -46,6 +46,10 @@ def model_manifest(
         "checks": graph.output_names[len(graph.results) :],
         "batch": asdict(graph.batch) if graph.batch is not None else None,
         "symbols": [asdict(symbol) for symbol in graph.symbols],
+        "states": [
+            {"input": graph.input_names[s.input], "output": graph.output_names[s.output], "axis": s.axis}
+            for s in plan.states
+        ],
         "arena_bytes": plan.arena_bytes,
         "sample_bytes": plan.sample_bytes,
         "scratch_bytes": plan.scratch_bytes,

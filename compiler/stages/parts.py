@@ -7,14 +7,19 @@ selection by the place itself is where that ends: masks give what is beyond a nu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
+from compiler.core.node import IRNode, rewrite_nodes
 from compiler.graph.convert import LaidOut
 from compiler.graph.extents import regrouped
+from compiler.graph.fuse import Group
 from compiler.graph.ir import Extent, Node, Value
 from compiler.graph.op import Kind
 from compiler.graph.to_loops import GroupFunc
 from compiler.loops.ir import (
+    LIMITS,
     Binary,
     Block,
     Call,
@@ -29,7 +34,11 @@ from compiler.loops.ir import (
     statements,
 )
 from compiler.loops.queries import variables
+from compiler.loops.walk import with_body
 
+Limit = tuple[str | int, ...]
+"""As the annotation LIMITS has it."""
+Limits = tuple[Limit, ...]
 Part = Mapping[int, Extent]
 """Of the axes behind which there is no meaning, how much a run has."""
 _ABSORBS = frozenset({"mul", "min", "max", "and", "or", "bitand", "bitor"})
@@ -67,8 +76,8 @@ class Parts:
         found = (regrouped(source.type.shape, axis, end, result.type.shape) for axis, end in pairs)
         return dict(item for item in found if item is not None)
 
-    def add(self, made: GroupFunc) -> None:
-        """Find the parts of what a group makes."""
+    def add(self, group: Group, made: GroupFunc) -> GroupFunc:
+        """Find the parts of what a group makes; pieces of it are told how much of them is needed."""
         func = made.func
         values = dict(zip((item.name for item in func.params), made.values, strict=True))
         known: dict[str, Part] = {
@@ -76,11 +85,19 @@ class Parts:
         }
         for item in func.results:
             known.pop(item.name, None)
+        limits: dict[str, Limits] = {}
         for block in func.blocks():
             _follow(block, known)
+            limits[block.name] = tuple(_limits(block, known, {item.name for item in func.results}))
         for item in func.results:
             value = values[item.name]
             self._known[value] = {**known.get(item.name, {}), **self._declared.get(value, {})}
+        if not group.nodes[-1].op.extends:
+            return made
+        result = group.outputs[-1]
+        extents = self._graph.extents.get(result, ())
+        self._known[result] = {axis: extent for axis, extent in enumerate(extents) if extent is not None}
+        return replace(made, func=with_body(func, rewrite_nodes(func.body, partial(_noted, limits))))
 
 
 def _follow(block: Block, known: dict[str, Part]) -> None:
@@ -98,6 +115,22 @@ def _follow(block: Block, known: dict[str, Part]) -> None:
         known[name] = (
             found if before is None else {axis: e for axis, e in found.items() if before.get(axis) == e}
         )
+
+
+def _limits(block: Block, known: Mapping[str, Part], results: Collection[str]) -> Iterator[Limit]:
+    """Iterations that a run has, where places in a result are sums of them and something else."""
+    places = {item.var.name for item in block.iters if item.kind == "spatial"}
+    for store in (item for item in statements(block.body) if isinstance(item, Store)):
+        moved = [index for index in store.indices if not isinstance(index, Var)]
+        for name in sorted(places & {name for index in moved for name in variables(index)}):
+            extent = _decided(store.value, name, known) if store.buffer.name in results else None
+            if extent is not None:
+                yield name, extent.offset, extent.divisor, *extent.factors
+
+
+def _noted(limits: Mapping[str, Limits], item: IRNode) -> IRNode | None:
+    found = limits.get(item.name) if isinstance(item, Block) else None
+    return item.replace(annotations=(*item.annotations, (LIMITS, found))) if found else None
 
 
 def _decided(expr: Expr, place: str, known: Mapping[str, Part]) -> Extent | None:

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from compiler.core.diagnostics import InternalError
 from compiler.graph.extents import symbol_of
 from compiler.graph.ir import Extent, Graph, TensorType, Value
-from compiler.render.host import PlanDim, PlanSymbol, PlanTensor
+from compiler.render.host import PlanDim, PlanState, PlanSymbol, PlanTensor
+from compiler.stages.states import State
 
 
 def plan_symbols(graph: Graph) -> tuple[PlanSymbol, ...]:
@@ -39,6 +40,14 @@ def plan_inputs(graph: Graph) -> tuple[PlanTensor, ...]:
 def plan_outputs(graph: Graph) -> tuple[PlanTensor, ...]:
     """The outputs, checks last."""
     return tuple(_tensor(graph, *one) for one in zip(graph.outputs, graph.output_types, strict=True))
+
+
+def plan_states(graph: Graph, states: Sequence[State]) -> tuple[PlanState, ...]:
+    """Inputs that a run extends to outputs, by their numbers."""
+    inputs, outputs = (
+        {value: number for number, value in enumerate(part)} for part in (graph.inputs, graph.outputs)
+    )
+    return tuple(PlanState(inputs[item.past], outputs[item.present], item.axis) for item in states)
 
 
 def _fixed(kind: TensorType) -> PlanTensor:

@@ -20,7 +20,8 @@ from compiler.stages.guards import Guard, guards_of
 from compiler.stages.job import CompileJob
 from compiler.stages.kernels import Kernel, Step
 from compiler.stages.optional import SHARE_MEMORY
-from compiler.stages.plan_tensors import plan_inputs, plan_outputs, plan_symbols
+from compiler.stages.plan_tensors import plan_inputs, plan_outputs, plan_states, plan_symbols
+from compiler.stages.states import states_of
 from compiler.stages.text import plan_text
 
 
@@ -135,6 +136,7 @@ def plan_model(
         sizes=graph.sizes,
         first_size=0 if graph.batch is None else 1,
         symbols=plan_symbols(graph),
+        states=plan_states(graph, states_of(laid_out)),
         threads=job.options.threads or 0,
         device=device_plan(target.text, kernels, plan_steps) if target.device is not None else None,
     )

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from compiler.graph.op import Op
 from compiler.graph.ops import (
+    append,
     bits,
     boxes,
     casting,
@@ -54,6 +55,7 @@ FAMILIES: Mapping[str, tuple[Op, ...]] = MappingProxyType(
         "bits": bits.OPS,
         "movement": movement.OPS,
         "indexing": indexing.OPS,
+        "append": append.OPS,
         "scatter": scatter.OPS,
         "scan": scan.OPS,
         "sort": sort.OPS,

@@ -102,6 +102,13 @@ typedef struct {
   int64_t bytes;
 } tk_tensor_info;
 
+/* A state: input `input` is what output `output` was in the run before, which begins with it along dimension `axis`, as
+ * the keys and values that a decoder keeps. */
+typedef struct {
+  int32_t input, output, axis;
+  int32_t reserved;
+} tk_state_info;
+
 enum {
   TK_CONTEXT_FLUSH_SUBNORMALS = 1, /* treat subnormal numbers as zero */
   TK_CONTEXT_CALLERS_STREAM = 2    /* `stream` is the caller's also where it is null: the default stream of CUDA and HIP */
@@ -155,6 +162,10 @@ tk_status tk_model_output_v1(const tk_model *model, int32_t index, tk_tensor_inf
 tk_status tk_model_shapes_v1(const tk_model *model, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
                              int32_t n_outputs);
 
+/* The states of a model, in the order of the inputs; none for most. */
+int32_t tk_model_state_count_v1(const tk_model *model);
+tk_status tk_model_state_v1(const tk_model *model, int32_t index, tk_state_info *info);
+
 /* The manifest: JSON, UTF-8, *bytes long and followed by a zero byte. Needs no open model, so that it can
  * be read on a machine that cannot run the library. */
 const char *tk_model_manifest_v1(size_t *bytes);
@@ -175,9 +186,20 @@ int32_t tk_context_threads_v1(const tk_context *context);
  *   - An output may share memory with inputs (in place) or lie beside them; the result is the same as with
  *     memory of its own. Two outputs must not overlap.
  *   - For an output, `ndim` says how many elements `shape` has room for. The actual dimensions are written
- *     to shape and ndim. dtype is checked where data is given (for a null data it is written). */
+ *     to shape and ndim. dtype is checked where data is given (for a null data it is written).
+ *   - A context keeps the states of its last run. The inputs of all states may be left out: the run goes on from what
+ *     is kept, nothing at first, and only what is new is written. Their outputs may be left out, too, and are not copied
+ *     then. The other tensors keep their order. A run that fails changes nothing of what is kept, unless it was given
+ *     states: then nothing is kept. */
 tk_status tk_context_run_v1(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
                             int32_t n_outputs);
+
+/* As tk_model_shapes_v1, with states as tk_context_run_v1 takes them. */
+tk_status tk_context_shapes_v1(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
+                               int32_t n_outputs);
+
+/* Forgets all but the first `length` places of the states, which is as much as there is at most; 0: all of it. */
+tk_status tk_context_reset_v1(tk_context *context, int64_t length);
 
 /* As tk_context_run_v1, and measures each step. times has room for *count; *count is set to the number of
  * steps. With times == null nothing runs and only *count is set. */
@@ -216,6 +238,11 @@ typedef struct {
   void *(*model_native_context)(const tk_model *model);
   tk_status (*model_shapes)(const tk_model *model, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
                             int32_t n_outputs);
+  int32_t (*model_state_count)(const tk_model *model);
+  tk_status (*model_state)(const tk_model *model, int32_t index, tk_state_info *info);
+  tk_status (*context_shapes)(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
+                              int32_t n_outputs);
+  tk_status (*context_reset)(tk_context *context, int64_t length);
 } tk_model_api;
 
 extern const tk_model_api tk_model_api_v1;

@@ -15,7 +15,7 @@ extern "C" {
 #endif
 
 /* Goes into tk_plan.version. Raised whenever this file changes in an incompatible way. */
-#define TK_PLAN_VERSION 7
+#define TK_PLAN_VERSION 8
 
 /* Everything the runtime hands out (arena, scratch, constants) is aligned to this many bytes. Buffers of
  * inputs and outputs come from the caller and are aligned to the size of one element only. */
@@ -116,6 +116,13 @@ typedef struct tk_plan_tensor {
   const tk_plan_dim *dims; /* rank of them; may be null when rank is 0 */
 } tk_plan_tensor;
 
+/* An input that a run extends along `axis` to an output, in the memory of the output, with its strides: kernels find
+ * the input there, and write what is new behind it. They do not touch the memory of the input itself. */
+typedef struct tk_state {
+  int32_t input, output, axis;
+  int32_t reserved; /* 0 */
+} tk_state;
+
 /* One launch of a device function. Its arguments are pointers: those of the step, in the order that
  * tk_device_plan.args says. */
 typedef struct tk_launch {
@@ -159,6 +166,8 @@ typedef struct tk_plan {
   int32_t n_sizes;              /* of the inputs, the last ones are sizes, which callers do not see: one int64 each, the
                                  * value of symbol first_size, first_size + 1 ... in this run */
   int32_t first_size;
+  const tk_state *states; /* null where there are none */
+  int64_t n_states;
 } tk_plan;
 
 /* Defined by the generated source, once per library. */

@@ -1,4 +1,5 @@
 // The exported functions of tk_model.h: they check the call itself and let no exception out.
+#include <cstdio>
 #include <cstring>
 #include <new>
 
@@ -88,13 +89,16 @@ tk_status model_output(const tk_model *model, int32_t index, tk_tensor_info *inf
 }
 
 tk_status check_counts(const char *function, const tk_model &model, const DLTensor *inputs, int32_t n_inputs,
-                       const DLTensor *outputs, int32_t n_outputs) {
+                       const DLTensor *outputs, int32_t n_outputs, bool may_leave_out) {
   const int32_t want_inputs = model_input_count(&model);
   const int32_t want_outputs = model_output_count(&model);
-  if (n_inputs != want_inputs)
-    return fail(TK_ERR_INPUT, "got %d inputs, the model has %d", n_inputs, want_inputs);
-  if (n_outputs != want_outputs)
-    return fail(TK_ERR_OUTPUT, "got %d outputs, the model has %d", n_outputs, want_outputs);
+  const int32_t states = may_leave_out ? static_cast<int32_t>(model.states.size()) : 0;
+  char without[64] = "";
+  if (states > 0) std::snprintf(without, sizeof without, ", %d of which are states, which may be left out", states);
+  if (n_inputs != want_inputs && n_inputs != want_inputs - states)
+    return fail(TK_ERR_INPUT, "got %d inputs, the model has %d%s", n_inputs, want_inputs, without);
+  if (n_outputs != want_outputs && n_outputs != want_outputs - states)
+    return fail(TK_ERR_OUTPUT, "got %d outputs, the model has %d%s", n_outputs, want_outputs, without);
   if (inputs == nullptr && n_inputs > 0) return missing(function, "inputs");
   if (outputs == nullptr && n_outputs > 0) return missing(function, "outputs");
   return TK_OK;
@@ -103,13 +107,29 @@ tk_status check_counts(const char *function, const tk_model &model, const DLTens
 tk_status model_shapes(const tk_model *model, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
                        int32_t n_outputs) {
   if (model == nullptr) return missing("tk_model_shapes", "model");
-  if (const tk_status status = check_counts("tk_model_shapes", *model, inputs, n_inputs, outputs, n_outputs))
+  if (const tk_status status = check_counts("tk_model_shapes", *model, inputs, n_inputs, outputs, n_outputs, false))
     return status;
   return guarded([=] {
     std::vector<int64_t> symbols;
+    std::vector<DLTensor *> wanted;
+    for (int32_t i = 0; i < n_outputs; ++i) wanted.push_back(outputs + i);
     const tk_status status = tk::bind_symbols(*model, inputs, &symbols);
-    return status != TK_OK ? status : tk::write_shapes(*model, symbols, outputs);
+    return status != TK_OK ? status : tk::write_shapes(*model, symbols, wanted);
   });
+}
+
+int32_t model_state_count(const tk_model *model) {
+  return model == nullptr ? 0 : static_cast<int32_t>(model->states.size());
+}
+
+tk_status model_state(const tk_model *model, int32_t index, tk_state_info *info) {
+  if (model == nullptr) return missing("tk_model_state", "model");
+  if (info == nullptr) return missing("tk_model_state", "info");
+  if (index < 0 || index >= model_state_count(model))
+    return fail(TK_ERR_ARGUMENT, "there is no state %d: the model has %d", index, model_state_count(model));
+  const tk_state &state = model->states[static_cast<size_t>(index)];
+  *info = {state.input, state.output, state.axis, 0};
+  return TK_OK;
 }
 
 const char *model_manifest(size_t *bytes) {
@@ -183,8 +203,23 @@ tk_status run(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLT
               tk_step_time *times) {
   if (context == nullptr) return missing("tk_context_run", "context");
   const tk_model &model = context->model();
-  if (const tk_status status = check_counts("tk_context_run", model, inputs, n_inputs, outputs, n_outputs)) return status;
-  return exclusively(context, [=] { return context->run(inputs, outputs, times); });
+  if (const tk_status status = check_counts("tk_context_run", model, inputs, n_inputs, outputs, n_outputs, true))
+    return status;
+  return exclusively(context, [=] { return context->run({inputs, n_inputs, outputs, n_outputs}, times); });
+}
+
+tk_status context_shapes(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
+                         int32_t n_outputs) {
+  if (context == nullptr) return missing("tk_context_shapes", "context");
+  const tk_model &model = context->model();
+  if (const tk_status status = check_counts("tk_context_shapes", model, inputs, n_inputs, outputs, n_outputs, true))
+    return status;
+  return exclusively(context, [=] { return context->shapes({inputs, n_inputs, outputs, n_outputs}); });
+}
+
+tk_status context_reset(tk_context *context, int64_t length) {
+  if (context == nullptr) return missing("tk_context_reset", "context");
+  return exclusively(context, [=] { return context->reset(length); });
 }
 
 tk_status context_run(tk_context *context, const DLTensor *inputs, int32_t n_inputs, DLTensor *outputs,
@@ -244,6 +279,15 @@ TK_EXPORT tk_status tk_context_profile_v1(tk_context *context, const DLTensor *i
                                           DLTensor *outputs, int32_t n_outputs, tk_step_time *times, int32_t *count) {
   return context_profile(context, inputs, n_inputs, outputs, n_outputs, times, count);
 }
+TK_EXPORT int32_t tk_model_state_count_v1(const tk_model *model) { return model_state_count(model); }
+TK_EXPORT tk_status tk_model_state_v1(const tk_model *model, int32_t index, tk_state_info *info) {
+  return model_state(model, index, info);
+}
+TK_EXPORT tk_status tk_context_shapes_v1(tk_context *context, const DLTensor *inputs, int32_t n_inputs,
+                                         DLTensor *outputs, int32_t n_outputs) {
+  return context_shapes(context, inputs, n_inputs, outputs, n_outputs);
+}
+TK_EXPORT tk_status tk_context_reset_v1(tk_context *context, int64_t length) { return context_reset(context, length); }
 TK_EXPORT const char *tk_last_error_v1(void) { return last_error(); }
 TK_EXPORT const char *tk_status_text_v1(tk_status status) { return status_text(status); }
 
@@ -252,5 +296,5 @@ TK_EXPORT const tk_model_api tk_model_api_v1 = {
     model_input,          model_output,      model_manifest,      context_open,      context_close,
     context_set_threads,  context_threads,   context_run,         context_profile,   last_error,
     status_text,          model_open_on,     model_device,        model_native_context,
-    model_shapes,
+    model_shapes,         model_state_count, model_state,         context_shapes,    context_reset,
 };

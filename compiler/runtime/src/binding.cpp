@@ -192,10 +192,12 @@ tk_status bind_symbols(const tk_model &model, const DLTensor *tensors, std::vect
   return TK_OK;
 }
 
-tk_status write_shapes(const tk_model &model, const std::vector<int64_t> &symbols, DLTensor *tensors) {
-  for (size_t i = 0; i < static_cast<size_t>(model.n_results); ++i) {
-    if (const tk_status status = write_shape(model, model.outputs[i], symbols, &tensors[i])) return status;
-    tensors[i].dtype = model.outputs[i].dtype;
+tk_status write_shapes(const tk_model &model, const std::vector<int64_t> &symbols,
+                       const std::vector<DLTensor *> &tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (tensors[i] == nullptr) continue;
+    if (const tk_status status = write_shape(model, model.outputs[i], symbols, tensors[i])) return status;
+    tensors[i]->dtype = model.outputs[i].dtype;
   }
   return TK_OK;
 }
@@ -219,13 +221,14 @@ tk_status bind_inputs(const tk_model &model, const DLTensor *tensors, std::vecto
   return TK_OK;
 }
 
-tk_status bind_outputs(const tk_model &model, DLTensor *tensors, const std::vector<int64_t> &symbols,
+tk_status bind_outputs(const tk_model &model, const std::vector<DLTensor *> &tensors, const std::vector<int64_t> &symbols,
                        std::vector<Mapping> *owned, std::vector<Buffer> *buffers) {
   buffers->assign(model.outputs.size(), Buffer());
   for (size_t i = 0; i < model.outputs.size(); ++i) {
     Buffer *buffer = &(*buffers)[i];
     DLTensor check = {nullptr, {kDLCPU, 0}, 0, {}, nullptr, nullptr, 0};
-    DLTensor *tensor = i < static_cast<size_t>(model.n_results) ? &tensors[i] : &check;
+    DLTensor *tensor = i < tensors.size() ? tensors[i] : &check;
+    if (tensor == nullptr) continue;
     if (const tk_status status = bind_output(model, model.outputs[i], tensor, symbols, &(*owned)[i], buffer))
       return status;
     for (size_t j = 0; j < i; ++j)

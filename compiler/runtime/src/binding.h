@@ -23,16 +23,17 @@ struct Buffer {
 // Checks types and dimensions of inputs, and fills `symbols` (one per symbol of the plan).
 tk_status bind_symbols(const tk_model &model, const DLTensor *tensors, std::vector<int64_t> *symbols);
 
-// Writes element types and dimensions of outputs.
-tk_status write_shapes(const tk_model &model, const std::vector<int64_t> &symbols, DLTensor *tensors);
+// Writes element types and dimensions of outputs; null: nobody wants to know.
+tk_status write_shapes(const tk_model &model, const std::vector<int64_t> &symbols,
+                       const std::vector<DLTensor *> &tensors);
 
 // Checks inputs, fills `symbols` (one per symbol of the plan) and `buffers`.
 tk_status bind_inputs(const tk_model &model, const DLTensor *tensors, std::vector<int64_t> *symbols,
                       std::vector<Buffer> *buffers);
 
 // Checks outputs, writes back their dimensions, and gives memory of `owned` to those without, and to checks, of which
-// the caller knows nothing.
-tk_status bind_outputs(const tk_model &model, DLTensor *tensors, const std::vector<int64_t> &symbols,
+// the caller knows nothing. An output that is null, which nobody wants, has no memory.
+tk_status bind_outputs(const tk_model &model, const std::vector<DLTensor *> &tensors, const std::vector<int64_t> &symbols,
                        std::vector<Mapping> *owned, std::vector<Buffer> *buffers);
 
 // Fails where a check, which has run, says that the inputs ask for what was not compiled.

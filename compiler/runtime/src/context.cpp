@@ -36,7 +36,7 @@ tk_status make_room(tk::Mapping *room, const tk::Box &box, const tk::Tensor &ten
 }  // namespace
 
 tk_context::tk_context(const tk_model &model, const tk_context_options &options)
-    : model_(model), options_(options), default_threads_(model.plan->threads) {
+    : model_(model), options_(options), default_threads_(model.plan->threads), states_(model) {
   if (default_threads_ <= 0) default_threads_ = tk::usable_processors();
   if (default_threads_ > kMaxThreads) default_threads_ = kMaxThreads;
 }
@@ -44,8 +44,15 @@ tk_context::tk_context(const tk_model &model, const tk_context_options &options)
 tk_status tk_context::prepare() {
   const tk_plan &plan = *model_.plan;
   owned_ = std::vector<tk::Mapping>(model_.outputs.size());
-  for (const tk::Tensor &one : model_.inputs) input_boxes_.emplace_back(plan, *one.plan);
-  for (const tk::Tensor &one : model_.outputs) output_boxes_.emplace_back(plan, *one.plan);
+  std::vector<const tk_plan_tensor *> extended(model_.inputs.size(), nullptr);
+  for (const tk_state &one : model_.states)
+    extended[static_cast<size_t>(one.input)] = model_.outputs[static_cast<size_t>(one.output)].plan;
+  for (size_t i = 0; i < model_.inputs.size(); ++i) {
+    const tk_plan_tensor &own = *model_.inputs[i].plan;
+    input_boxes_.emplace_back(plan, own, extended[i] != nullptr ? *extended[i] : own, extended[i] != nullptr);
+  }
+  for (size_t i = 0; i < model_.outputs.size(); ++i)
+    output_boxes_.emplace_back(plan, *model_.outputs[i].plan, *model_.outputs[i].plan, model_.is_present[i]);
   if (model_.device != nullptr) return tk::DeviceContext::open(model_, stream_of(options_), &device_);
   if (!arena_.allocate(plan.arena_bytes))
     return tk::fail(TK_ERR_MEMORY, "no memory for the intermediate results (%lld bytes)",
@@ -141,7 +148,7 @@ bool tk_context::overlaps_live_input(size_t output) const {
 tk_status tk_context::stage_inputs() {
   for (size_t i = 0; i < input_boxes_.size(); ++i) {
     const tk::Box &box = input_boxes_[i];
-    if (!box.is_part()) continue;
+    if (!box.is_part() || model_.is_past[i]) continue;
     if (const tk_status status = make_room(&staged_inputs_[i], box, model_.inputs[i])) return status;
     box.spread(staged_inputs_[i].data(), inputs_[i].data);
     inputs_[i].data = staged_inputs_[i].data();
@@ -178,11 +185,21 @@ tk_status tk_context::stage_overlapping(int64_t needed) {
   return TK_OK;
 }
 
+void tk_context::place_states() {
+  for (const tk_state &state : model_.states) {
+    tk::Buffer *past = &inputs_[static_cast<size_t>(state.input)];
+    unsigned char *const own = outputs_[static_cast<size_t>(state.output)].data;
+    if (past->data != nullptr) input_boxes_[static_cast<size_t>(state.input)].spread(own, past->data);
+    past->data = own;
+  }
+}
+
 void tk_context::hand_over() {
   for (size_t i = 0; i < outputs_.size(); ++i) {
+    if (targets_[i] == nullptr) continue;
     if (output_boxes_[i].is_part())
       output_boxes_[i].gather(targets_[i], outputs_[i].data);
-    else if (targets_[i] != nullptr)
+    else
       std::memcpy(targets_[i], outputs_[i].data, static_cast<size_t>(outputs_[i].bytes));
   }
 }
@@ -230,21 +247,36 @@ void tk_context::execute(tk_step_time *times) {
   if (exec.team.n_workers > 0) tk::tk_pool_v1.release(exec.team.n_workers, workers_.data());
 }
 
-tk_status tk_context::run(const DLTensor *inputs, DLTensor *outputs, tk_step_time *times) {
+tk_status tk_context::shapes(const tk::Arguments &arguments) {
+  const DLTensor *inputs = states_.complete(arguments);
+  if (const tk_status status = tk::bind_symbols(model_, inputs, &symbols_)) return status;
+  return tk::write_shapes(model_, symbols_, states_.wanted(arguments));
+}
+
+tk_status tk_context::run(const tk::Arguments &arguments, tk_step_time *times) {
+  const DLTensor *inputs = states_.complete(arguments);
   if (const tk_status status = tk::bind_inputs(model_, inputs, &symbols_, &inputs_)) return status;
-  if (const tk_status status = tk::bind_outputs(model_, outputs, symbols_, &owned_, &outputs_)) return status;
+  if (const tk_status status = tk::bind_outputs(model_, states_.wanted(arguments), symbols_, &owned_, &outputs_))
+    return status;
   for (tk::Box &box : input_boxes_) box.set(symbols_);
   for (tk::Box &box : output_boxes_) box.set(symbols_);
-  if (device_ != nullptr) {
-    if (const tk_status status = device_->run(inputs_, input_boxes_, outputs_, output_boxes_, times)) return status;
-    return tk::read_checks(model_, outputs_);
-  }
+  states_.begin(&inputs_);
+  if (const tk_status status = device_ != nullptr ? device_->run(inputs_, input_boxes_, outputs_, output_boxes_, times)
+                                                  : run_on_host(times))
+    return status;
+  if (const tk_status status = tk::read_checks(model_, outputs_)) return status;
+  states_.keep(symbols_);
+  return TK_OK;
+}
+
+tk_status tk_context::run_on_host(tk_step_time *times) {
   if (const tk_status status = place_samples()) return status;
   if (const tk_status status = stage_inputs()) return status;
   if (const tk_status status = stage_outputs()) return status;
+  place_states();
   resolve_open(open_inputs_, inputs_);
   resolve_open(open_outputs_, outputs_);
   execute(times);
   hand_over();
-  return tk::read_checks(model_, outputs_);
+  return TK_OK;
 }

@@ -11,6 +11,7 @@
 #include "extents.h"
 #include "memory.h"
 #include "model.h"
+#include "states.h"
 
 struct tk_context {
  public:
@@ -21,7 +22,11 @@ struct tk_context {
   tk_status set_threads(int32_t threads);
   int32_t threads() const { return threads_; }
   // times may be null; otherwise it has room for one entry per step.
-  tk_status run(const DLTensor *inputs, DLTensor *outputs, tk_step_time *times);
+  tk_status run(const tk::Arguments &arguments, tk_step_time *times);
+  // What such a run makes of the outputs' dimensions and types.
+  tk_status shapes(const tk::Arguments &arguments);
+  // Keeps the first `length` places of states.
+  tk_status reset(int64_t length) { return states_.cut(length); }
 
   const tk_model &model() const { return model_; }
   // Set while a run is under way; guards against a second thread.
@@ -44,10 +49,13 @@ struct tk_context {
   // The same for outputs, and for those that overlap an input still needed later, until the end.
   tk_status stage_outputs();
   tk_status stage_overlapping(int64_t needed);
+  // Puts states that the caller gave where they are extended.
+  void place_states();
   void hand_over();
   bool overlaps_live_input(size_t output) const;
   void find_lifetimes();
   bool is_needed(const tk_step &step) const;
+  tk_status run_on_host(tk_step_time *times);
   void execute(tk_step_time *times);
 
   const tk_model &model_;
@@ -64,6 +72,7 @@ struct tk_context {
   std::vector<int32_t> first_write_;  // of each output: the first step that has it as argument
   std::vector<tk::Mapping> owned_;    // memory of outputs that the caller gave none for
   std::vector<tk::Worker *> workers_;
+  tk::States states_;
   std::unique_ptr<tk::DeviceContext> device_;  // null: the kernels are host code
   // Per run; kept to save allocations.
   std::vector<int64_t> symbols_;

@@ -100,8 +100,7 @@ tk_status DeviceContext::reserve_zeros(Own *own, int64_t bytes) {
 }
 
 tk_status DeviceContext::place_part(size_t input, const Buffer &given, const Box &box) {
-  if (const tk_status status = reserve_zeros(&own_inputs_[input], box.bytes())) return status;
-  unsigned char *const own = inputs_[input] = own_inputs_[input].data;
+  unsigned char *const own = inputs_[input];
   if (!given.on_device && !box.is_one_run()) {
     Mapping *host = &host_inputs_[input];
     if (host->bytes() < box.bytes() && !host->allocate(box.bytes())) return no_memory(box.bytes());
@@ -120,7 +119,10 @@ tk_status DeviceContext::place_part(size_t input, const Buffer &given, const Box
 tk_status DeviceContext::place_inputs(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     const Buffer &given = inputs[i];
+    if (i < boxes.size() && model_.is_past[i]) continue;
     if (i < boxes.size() && boxes[i].is_part()) {
+      if (const tk_status status = reserve_zeros(&own_inputs_[i], boxes[i].bytes())) return status;
+      inputs_[i] = own_inputs_[i].data;
       if (const tk_status status = place_part(i, given, boxes[i])) return status;
       continue;
     }
@@ -135,13 +137,26 @@ tk_status DeviceContext::place_inputs(const std::vector<Buffer> &inputs, const s
   return TK_OK;
 }
 
+tk_status DeviceContext::place_states(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes) {
+  for (const tk_state &state : model_.states) {
+    const size_t input = static_cast<size_t>(state.input);
+    inputs_[input] = outputs_[static_cast<size_t>(state.output)];
+    if (inputs[input].data == nullptr) continue;  // it is there
+    if (const tk_status status = place_part(input, inputs[input], boxes[input])) return status;
+  }
+  return TK_OK;
+}
+
 tk_status DeviceContext::place_outputs(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs,
                                        const std::vector<Box> &boxes) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Buffer &given = outputs[i];
     if (boxes[i].is_part()) {
-      if (const tk_status status = reserve(&own_outputs_[i], boxes[i].bytes())) return status;
-      outputs_[i] = own_outputs_[i].data;
+      const bool read = model_.is_present[i];  // as a whole, by what comes after
+      Own *own = &own_outputs_[i];
+      if (const tk_status status = read ? reserve_zeros(own, boxes[i].bytes()) : reserve(own, boxes[i].bytes()))
+        return status;
+      outputs_[i] = own->data;
       continue;
     }
     outputs_[i] = given.data;
@@ -244,13 +259,14 @@ tk_status DeviceContext::hand_over_part(size_t output, const Buffer &given, cons
 
 void DeviceContext::gather_outputs(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes) {
   for (size_t i = 0; i < outputs.size(); ++i)
-    if (boxes[i].is_part() && !outputs[i].on_device && !boxes[i].is_one_run())
+    if (outputs[i].data != nullptr && boxes[i].is_part() && !outputs[i].on_device && !boxes[i].is_one_run())
       boxes[i].gather(outputs[i].data, host_outputs_[i].data());
 }
 
 tk_status DeviceContext::hand_over(const std::vector<Buffer> &outputs, const std::vector<Box> &boxes) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Buffer &given = outputs[i];
+    if (given.data == nullptr) continue;
     if (boxes[i].is_part()) {
       if (const tk_status status = hand_over_part(i, given, boxes[i])) return status;
       continue;
@@ -276,6 +292,7 @@ tk_status DeviceContext::enqueue(const std::vector<Buffer> &inputs, const std::v
                                  const std::vector<Buffer> &outputs, const std::vector<Box> &output_boxes, bool timed) {
   if (const tk_status status = place_inputs(inputs, input_boxes)) return status;
   if (const tk_status status = place_outputs(inputs, outputs, output_boxes)) return status;
+  if (const tk_status status = place_states(inputs, input_boxes)) return status;
   resolve();
   if (const tk_status status = timed ? launch_all(true) : launch_or_replay()) return status;
   return hand_over(outputs, output_boxes);
@@ -290,7 +307,7 @@ tk_status DeviceContext::run(const std::vector<Buffer> &inputs, const std::vecto
   }
   bool host = times != nullptr || !callers_stream_;
   for (const Buffer &one : inputs) host = host || !one.on_device;
-  for (const Buffer &one : outputs) host = host || !one.on_device;
+  for (const Buffer &one : outputs) host = host || (one.data != nullptr && !one.on_device);
   if (host)
     if (const tk_status status = queue_->finish()) return status;
   gather_outputs(outputs, output_boxes);

@@ -47,6 +47,8 @@ class DeviceContext {
   uint32_t columns(const tk_launch &launch) const;  // its blocks along x
   int64_t bytes_of_blocks() const;                  // what the blocks of any launch have to themselves
   tk_status place_inputs(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes);
+  // States lie in the memory of the outputs that they are extended to.
+  tk_status place_states(const std::vector<Buffer> &inputs, const std::vector<Box> &boxes);
   tk_status place_part(size_t input, const Buffer &given, const Box &box);
   tk_status place_outputs(const std::vector<Buffer> &inputs, const std::vector<Buffer> &outputs,
                           const std::vector<Box> &boxes);

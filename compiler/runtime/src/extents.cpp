@@ -53,7 +53,8 @@ bool range_of(const tk_plan &plan, const tk_plan_dim &dim, int64_t *least, int64
   return true;
 }
 
-Box::Box(const tk_plan &plan, const tk_plan_tensor &tensor) : tensor_(tensor) {
+Box::Box(const tk_plan &plan, const tk_plan_tensor &tensor, const tk_plan_tensor &memory, bool apart)
+    : tensor_(tensor), memory_(memory), apart_(apart) {
   const size_t rank = static_cast<size_t>(tensor.rank);
   extents_.resize(rank);
   steps_.resize(rank);
@@ -72,7 +73,7 @@ void Box::set(const std::vector<int64_t> &symbols) {
     const tk_plan_dim &dim = tensor_.dims[i];
     extents_[i] = extent_of(dim, symbols);
     steps_[i] = step;
-    const int64_t bound = dim.extent < 0 ? extents_[i] : dim.extent;
+    const int64_t bound = dim.extent < 0 ? extents_[i] : memory_.dims[i].extent;
     step *= bound;
     if (whole_) run_ *= extents_[i];
     if (whole_ && extents_[i] != bound) outer_ = i;

@@ -22,12 +22,14 @@ bool range_of(const tk_plan &plan, const tk_plan_dim &dim, int64_t *least, int64
 // A tensor that is dense where the caller keeps it, and lies in ours as if it had its largest extents.
 class Box {
  public:
-  Box(const tk_plan &plan, const tk_plan_tensor &tensor);
+  Box(const tk_plan &plan, const tk_plan_tensor &tensor) : Box(plan, tensor, tensor, false) {}
+  // The same at the beginning of another tensor's memory; `apart`: which is never the caller's.
+  Box(const tk_plan &plan, const tk_plan_tensor &tensor, const tk_plan_tensor &memory, bool apart);
 
   // For a run with these symbols, which fit the tensor.
   void set(const std::vector<int64_t> &symbols);
   // Whether kernels must not be given the caller's memory: they find elements elsewhere, or go beyond its end.
-  bool is_part() const { return open_ && !whole_; }
+  bool is_part() const { return apart_ || (open_ && !whole_); }
   // Whether the caller's elements lie side by side in our memory, too.
   bool is_one_run() const { return outer_ == 0; }
   int64_t bytes() const { return bytes_; }  // in our memory
@@ -54,7 +56,8 @@ class Box {
     for (int64_t i = 0; i < extents_[axis]; ++i) walk(axis + 1, ours + i * steps_[axis], callers, move);
   }
 
-  const tk_plan_tensor &tensor_;
+  const tk_plan_tensor &tensor_, &memory_;
+  const bool apart_;
   bool open_ = false;              // more than the samples of a batch differ from run to run
   bool whole_ = true;
   int64_t bytes_ = 0, run_ = 0;    // run_: bytes side by side in both

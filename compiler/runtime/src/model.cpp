@@ -127,6 +127,24 @@ bool fill_tensors(const tk_plan &plan, const tk_plan_tensor *from, int32_t count
   return true;
 }
 
+// A state's input and output are alike but for the axis along which it grows, and whole bytes.
+bool fill_states(const tk_plan &plan, tk_model *model) {
+  model->is_past.assign(model->inputs.size(), false);
+  model->is_present.assign(model->outputs.size(), false);
+  for (int64_t i = 0; i < plan.n_states; ++i) {
+    const tk_state &state = plan.states[i];
+    if (state.input < 0 || state.input >= static_cast<int32_t>(model->inputs.size())) return false;
+    if (state.output < 0 || state.output >= model->n_results) return false;
+    const tk_plan_tensor &past = plan.inputs[state.input], &present = plan.outputs[state.output];
+    if (past.rank != present.rank || state.axis < 0 || state.axis >= past.rank || past.dtype_bits % 8 != 0) return false;
+    if (past.dtype_bits != present.dtype_bits || symbol_of(past.dims[state.axis], plan.n_symbols) < 0) return false;
+    model->states.push_back(state);
+    model->is_past[static_cast<size_t>(state.input)] = true;
+    model->is_present[static_cast<size_t>(state.output)] = true;
+  }
+  return true;
+}
+
 // Starts reading the constants ahead: the first inference then rarely waits for the disk.
 void read_ahead() {
   constexpr uintptr_t kPage = 4096;
@@ -189,6 +207,7 @@ tk_status describe(const tk_plan &plan, const char *selector, tk_model *model) {
     model->symbols.push_back(name == nullptr ? "" : name);
   }
   model->n_results = plan.n_outputs - static_cast<int32_t>(plan.n_checks);
+  if (!fill_states(plan, model)) return fail(TK_ERR_LIBRARY, "the description of the states is damaged");
   read_ahead();
   if (plan.device == nullptr) return TK_OK;
   if (const tk_status status = open_device(*plan.device, selector, model)) return status;

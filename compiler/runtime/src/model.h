@@ -33,6 +33,8 @@ struct tk_model {
   std::vector<tk::Tensor> outputs;  // checks of the runtime last
   std::vector<const char *> symbols;  // what the model calls them; empty where it does not
   int32_t n_results = 0;            // outputs that callers see
+  std::vector<tk_state> states;
+  std::vector<bool> is_past, is_present;  // of each input and output: whether a state is one of them
   std::unique_ptr<tk::Device> device;  // null: the kernels are host code
   void *device_constants = nullptr;
 

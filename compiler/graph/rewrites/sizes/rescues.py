@@ -51,9 +51,13 @@ def _slice(w: NodeWriter) -> Sequence[Nodes] | None:
 
 
 def _concat(w: NodeWriter) -> Sequence[Nodes]:
-    """Each part begins where those before it end in this run."""
+    """Each part begins where those before it end in this run; an input that becomes an output is extended."""
     node = w.replaced[0]
     axis, rank = node.attrs.integer("axis"), node.output.type.rank
+    graph = w.instances.largest.graph
+    if len(node.inputs) == 2 and node.inputs[0] in graph.operands and node.output in graph.results:
+        length = w.integers(lambda item: w.node_of(item).inputs[0].type.shape[axis])
+        return w.finish("Append", *(value.id for value in node.inputs), length, axis=axis)
 
     def end(count: int, item: Instance) -> int:
         """How long so many parts are."""
