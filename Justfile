@@ -104,6 +104,10 @@ docs:
 bench *args:
     @python benchmarks/peers.py "$@"
 
+# libraries with free dimensions beside libraries for one size
+bench-sizes *args:
+    @python benchmarks/free_sizes.py "$@"
+
 # latency of devices on the host's cores (OpenCL, SYCL) beside target cpu
 bench-devices *args:
     @python benchmarks/devices.py "$@"
