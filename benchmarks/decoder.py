@@ -183,7 +183,7 @@ def _session(path: Path, threads: int) -> Any:
 
 
 def open_onnxruntime(path: Path, shape: Shape, threads: int) -> Decoder:
-    """numpy arrays in and out."""
+    """Arrays of numpy in and out."""
     session = _session(path, threads)
     names = [one.name for one in session.get_outputs()]
     return _Arrays(shape, lambda given: dict(zip(names, session.run(None, dict(given)), strict=True)))
@@ -249,12 +249,13 @@ def measure(name: str, path: Path, threads: int, rounds: int, engines: Mapping[s
         try:
             opened[engine] = open_engine(path, shape, threads)
             tokens = opened[engine].generate()[0]
-            expected = expected or tokens
-            if tokens != expected:
-                raise ValueError(f"other tokens than {next(iter(engines))}: {tokens}, expected {expected}")
         except Exception as error:  # noqa: BLE001 - one engine's failure is a row of the table, not the end
-            opened.pop(engine, None)
             result.failures[engine] = f"{type(error).__name__}: {error}".replace("\n", "; ")
+            continue
+        expected = expected or tokens
+        if tokens != expected:
+            result.failures[engine] = f"other tokens than {next(iter(opened))}: {tokens}, expected {expected}"
+    opened = {engine: one for engine, one in opened.items() if engine not in result.failures}
     for _ in range(rounds):
         for engine, one in opened.items():
             time.sleep(0.08)  # threads of the engine before spin that long on the processors

@@ -12,12 +12,14 @@ import pytest
 
 import compiler
 from compiler import CompileOptions
+from compiler.core.process import run
 from tests.support.emulated_models import text_only
 from tests.support.sized_models import Array
 from toolchain import zoo
 from toolchain.zoo.llama import llama
 from toolchain.zoo.write import write_model
 
+ROOT = Path(__file__).parents[2]
 PROMPT, STEPS = (7, 3, 41, 12, 5), 64
 Step = Callable[[Mapping[str, Array]], Sequence[Array]]
 Made = tuple[onnx.ModelProto, "Arrays", compiler.Model]
@@ -50,7 +52,8 @@ class Arrays:
 
     def reset(self) -> None:
         self.kept = {
-            name: np.zeros((1, heads, 0, depth), np.float32) for name, (_, heads, _, depth) in self.caches.items()
+            name: np.zeros((1, heads, 0, depth), np.float32)
+            for name, (_, heads, _, depth) in self.caches.items()
         }
 
     def __call__(self, given: Mapping[str, Array]) -> Array:
@@ -118,7 +121,7 @@ def test_the_same_tokens_as_onnxruntime(decoder: Made) -> None:
 
 def test_states_in_place(decoder: Made) -> None:
     """Two texts in two contexts, in turns; what was guessed is taken back; a text that came with its past."""
-    proto, reference, model = decoder
+    _, reference, model = decoder
     first, second = (generate(reference, prompt, 4) for prompt in (PROMPT, (1, 2)))
     reference.reset()
     logits = reference(given_for(PROMPT, 0))
@@ -154,16 +157,18 @@ def test_more_than_there_is_room_for(tmp_path: Path) -> None:
     dims = {"past": compiler.SizeRange(0, 7), "tokens": compiler.SizeRange(1, 6)}
     compiler.compile_model(path, CompileOptions(output=library, target="cpu", dims=dims))
     with compiler.load(library) as model, model.context(1) as context:
-        run = InPlace(context)
-        run(given_for(PROMPT, 0))
-        wanted = run(given_for((3, 4, 5), 5))
-        with pytest.raises(compiler.BadInputError, match=r"'past_key_values.0.key'.*'past'.* is 8, expected 0 to 7"):
-            run(given_for((6,), 8))
+        decode = InPlace(context)
+        decode(given_for(PROMPT, 0))
+        wanted = decode(given_for((3, 4, 5), 5))
+        with pytest.raises(
+            compiler.BadInputError, match=r"'past_key_values.0.key'.*'past'.* is 8, expected 0 to 7"
+        ):
+            decode(given_for((6,), 8))
         context.reset(5)
-        np.testing.assert_array_equal(run(given_for((3, 4, 5), 5)), wanted)
-        with pytest.raises(compiler.UsageError, match="has 8 places of 'past_key_values.0.key'"):
+        np.testing.assert_array_equal(decode(given_for((3, 4, 5), 5)), wanted)
+        with pytest.raises(compiler.UsageError, match=r"has 8 places of 'past_key_values.0.key'"):
             context.reset(9)
-        with pytest.raises(compiler.BadInputError, match="'past_key_values.0.value' is missing"):
+        with pytest.raises(compiler.BadInputError, match=r"'past_key_values.0.value' is missing"):
             context.run({**given_for((1,), 0), "past_key_values.0.key": np.zeros((1, 2, 0, 16), np.float32)})
 
 
@@ -182,3 +187,17 @@ def test_on_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert list(model.states) == list(reference.caches)
         assert generate(InPlace(context), PROMPT, 4) == expected
         assert generate(InPlace(context), PROMPT, 4) == expected, "after a reset"
+
+
+def test_in_c(decoder: Made, tmp_path: Path) -> None:
+    """The example, with strict warnings."""
+    _, reference, model = decoder
+    program, flags = tmp_path / "generate", ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+    include = ROOT / "compiler" / "runtime" / "include"
+    made = run(["cc", *flags, f"-I{include}", str(ROOT / "examples/generate.c"), "-o", str(program), "-ldl"])
+    assert made.returncode == 0, made.stderr
+    done = run([str(program), str(model.path), str(STEPS), *map(str, PROMPT)])
+    assert (done.returncode, list(map(int, done.stdout.split()))) == (0, generate(reference)), done.stderr
+    done = run([str(program), str(model.path), "600", *map(str, PROMPT)])
+    assert done.returncode == 1
+    assert "'past') is 513, expected 0 to 512" in done.stderr
