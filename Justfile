@@ -104,6 +104,10 @@ docs:
 bench *args:
     @python benchmarks/peers.py "$@"
 
+# time per token of decoders that keep keys and values, beside onnxruntime and OpenVINO
+bench-decoder *args:
+    @python benchmarks/decoder.py "$@"
+
 # latency of devices on the host's cores (OpenCL, SYCL) beside target cpu
 bench-devices *args:
     @python benchmarks/devices.py "$@"
