@@ -264,20 +264,22 @@ def measure(name: str, path: Path, threads: int, rounds: int, engines: Mapping[s
 
 
 def table(results: Sequence[Measured], engines: Sequence[str]) -> str:
-    """One row for each engine: medians by number of threads, and by the best other engine."""
+    """One row for each engine: median and least by number of threads, and the medians by the best other's."""
     rows = []
     for engine in engines:
         row = [engine]
         for one in results:
             medians = one.medians()
             others = [value for name, value in medians.items() if name in PEERS]
-            found = medians.get(engine)
-            row.append("-" if found is None else f"{found:.3f}")
-            row.append("-" if found is None or not others else f"{found / min(others):.2f}")
+            if engine not in medians:
+                row += ["-", "-", "-"]
+                continue
+            ratio = f"{medians[engine] / min(others):.2f}" if others else "-"
+            row += [f"{medians[engine]:.2f}", f"{min(one.times[engine]):.2f}", ratio]
         rows.append(row)
     head = ["engine"]
     for one in results:
-        head += [f"ms, {one.threads} thread{'s' if one.threads > 1 else ''}", "by the best other"]
+        head += [f"ms, {one.threads} thread{'s' if one.threads > 1 else ''}", "least", "by the best other"]
     return markdown_table(head, rows)
 
 
@@ -304,7 +306,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, default=WORK / "models", help="where models are kept")
     parser.add_argument("--name", default="decoder", help="of the files that are written")
     arguments = parser.parse_args()
-    run = f"{STEPS} steps behind a prompt of {len(PROMPT)}, median of {arguments.rounds} generations in turns"
+    run = f"{STEPS} steps behind a prompt of {len(PROMPT)}, {arguments.rounds} generations in turns, medians and least of all steps"
     facts, engines = {**machine(), "run": run}, engines_of(arguments.dims)
     results: list[Measured] = []
     for name in arguments.models:
