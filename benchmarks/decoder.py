@@ -306,7 +306,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, default=WORK / "models", help="where models are kept")
     parser.add_argument("--name", default="decoder", help="of the files that are written")
     arguments = parser.parse_args()
-    run = f"{STEPS} steps behind a prompt of {len(PROMPT)}, {arguments.rounds} generations in turns, medians and least of all steps"
+    run = f"{STEPS} steps behind a prompt of {len(PROMPT)}, {arguments.rounds} generations in turns"
     facts, engines = {**machine(), "run": run}, engines_of(arguments.dims)
     results: list[Measured] = []
     for name in arguments.models:
