@@ -108,6 +108,10 @@ bench *args:
 bench-sizes *args:
     @python benchmarks/free_sizes.py "$@"
 
+# time per token of decoders that keep keys and values, beside onnxruntime and OpenVINO
+bench-decoder *args:
+    @python benchmarks/decoder.py "$@"
+
 # latency of devices on the host's cores (OpenCL, SYCL) beside target cpu
 bench-devices *args:
     @python benchmarks/devices.py "$@"

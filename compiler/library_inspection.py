@@ -55,6 +55,7 @@ def inspect_library(path: Path, *, kernels: bool = False, check: bool = False) -
         tf32=manifest.get("tf32", False),
         module_replays=module_replays,
         free=_free(manifest),
+        states=tuple((one["input"], one["output"]) for one in manifest.get("states", ())),
     )
 
 

@@ -222,7 +222,8 @@ class LibraryReport:
     `images` are what a device may load. `module_replays`: whether the source among them is the replayed text
     of all kernels, None when that was not tried or there is none. `tf32`: whether factors of f32 may have
     been rounded to tf32, as was asked for. `sample_bytes`: memory for each sample of a free batch, beside the
-    arena. `free`: the dimensions that a run decides, in the shapes by name.
+    arena. `free`: the dimensions that a run decides, in the shapes by name. `states`: inputs that a context
+    keeps from the output of the run before, each with that output.
     """
 
     path: Path
@@ -243,6 +244,7 @@ class LibraryReport:
     tf32: bool = False
     sample_bytes: int = 0
     free: tuple[FreeDimension, ...] = ()
+    states: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

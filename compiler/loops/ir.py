@@ -64,12 +64,12 @@ __all__ = [
     "COMPARISONS",
     "CONSTANT",
     "EXTENTS",
-    "IN_PLACE",
-    "LIMITS",
-    "OPERANDS",
     "FRAGMENT",
     "GLOBAL",
+    "IN_PLACE",
+    "LIMITS",
     "LOGICAL",
+    "OPERANDS",
     "REGISTER",
     "SAMPLES",
     "SCRATCH",
@@ -348,8 +348,8 @@ parameter, the axis, and the part: offset, divisor, a factor for each symbol. No
 OPERANDS = "operands"
 """The same of operands, of a function that sums."""
 LIMITS = "limits"
-"""Block annotation, with SYMBOLS: iterations beyond which nobody needs what a block writes, where the place in
-the result is a sum: the name of the iteration's variable, and how many there are, as above."""
+"""Block annotation, with SYMBOLS: iterations beyond which nobody needs what a block writes, where the place
+in the result is a sum: the name of the iteration's variable, and how many there are, as above."""
 IN_PLACE = "in_place"
 """Func attribute: the number of the parameter that is the beginning of the result, and lies in its memory."""
 

@@ -1,4 +1,4 @@
-"""What is in place already is not copied: of an operand that is the beginning of its result, and its memory."""
+"""What is in place already is not copied: an operand that is the beginning of its result, in its memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where loops inside a kernel end: what is summed along an axis of which a run has a part ends with that part.
+"""Where loops inside a kernel end: a sum along an axis of which a run has a part ends with that part.
 
 The attribute OPERANDS says how much of each axis of its operands a run has. From there it follows through the
 blocks of a kernel which iterations are about places beyond the end. A sum over an axis has, at the run's own
@@ -84,7 +84,7 @@ class _Analysis:
 
     def run(self) -> dict[str, InnerEnd]:
         self._enter(self.func.body, ())
-        while any([self._follow(block) for block in self.blocks.values()]):
+        while sum(self._follow(block) for block in self.blocks.values()):
             pass
         ends = self._loops()
         while self._bar(ends):
@@ -202,7 +202,7 @@ class _Analysis:
         return len(self.barred) > before
 
     def _all_within(self, store: Store, axis: _Axis, span: int, ends: Mapping[str, InnerEnd]) -> bool:
-        """Whether all readers of what is written in tiles of `span` places read such tiles, or parts of them."""
+        """Whether all readers of what is written in tiles of `span` places read such, or parts of them."""
         for block in self.blocks.values():
             for item in (one for one in _accesses(block) if isinstance(one, Load)):
                 if item.buffer != store.buffer:

@@ -2,7 +2,7 @@
 
 A function's attribute EXTENTS says how much of each axis of its results a run has. Here loops over tiles of
 such an axis get a branch: where even the first place of a tile is beyond the end, nothing is computed. Places
-beyond within the last tile are computed, as they have memory; but where only its first row is there, that is all.
+beyond within the last tile are computed, as they have memory; where only its first row is there, that is all.
 """
 
 from __future__ import annotations

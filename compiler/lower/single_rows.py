@@ -1,7 +1,7 @@
 """The work of a tile of rows for its first row alone: where a run has no more, as where it makes one token.
 
-A product of a tile reads each weight once for all of its rows, and computes them all; for one row it is bound by
-reading, and the other rows would be computed for nothing.
+A product of a tile reads each weight once for all of its rows, and computes them all; for one row it is bound
+by reading, and the other rows would be computed for nothing.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def single_row(body: Stmt, first: Expr, results: Collection[Buffer]) -> Stmt | N
         return None
 
     def step(item: IRNode) -> IRNode | None:
-        alone = isinstance(item, For) and item.var.name in counts
-        return item.replace(extent=const(1), body=rewrite_nodes(item.body, step)) if alone else None
+        if not isinstance(item, For) or item.var.name not in counts:
+            return None
+        return item.replace(extent=const(1), body=rewrite_nodes(item.body, step))
 
     return rewrite_nodes(body, step)
 

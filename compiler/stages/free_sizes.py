@@ -86,23 +86,24 @@ class _Free:
             steps = self._found_steps()
             if steps:
                 return replace(self, steps=steps).attempt()
-            if isinstance(found, OpenDimensionsError) or any(self.dims.symbols.values()):
-                raise  # it is what was asked for that does not do
+            if isinstance(found, OpenDimensionsError):
+                raise
             for dims in self._with_sums():
                 with suppress(BadInputError):
                     return replace(self, dims=dims).attempt()
+            if any(self.dims.symbols.values()):
+                raise  # it is what was asked for that does not do
             raise self._refusal(f"{found.what}: {found.why}") from found
 
     def _with_sums(self) -> Iterator[FreeDims]:
         """With one of the symbols as another one and a value that was given, or as the sum of two others.
 
-        A batch is no part of sums.
+        A batch is no part of sums, and what the caller gave a range is none.
         """
-        batch = self.dims.batch
-        names = [name for name, item in self.dims.symbols.items() if item is None and name != batch]
+        names = [name for name in self.dims.symbols if name != self.dims.batch]
         given = sorted(set(_fixed_dims(self.job.options.dims).values()))
         for name in names if len(names) <= _MANY else ():
-            others = [item for item in names if item != name]
+            others = [item for item in names if item != name] if self.dims.symbols[name] is None else []
             for other, number in product(others, given):
                 yield self.dims.with_sum(name, (other,), number)
             for terms in combinations(others, 2):

@@ -129,8 +129,9 @@ def _limits(block: Block, known: Mapping[str, Part], results: Collection[str]) -
 
 
 def _noted(limits: Mapping[str, Limits], item: IRNode) -> IRNode | None:
-    found = limits.get(item.name) if isinstance(item, Block) else None
-    return item.replace(annotations=(*item.annotations, (LIMITS, found))) if found else None
+    if not isinstance(item, Block) or not limits.get(item.name):
+        return None
+    return item.replace(annotations=(*item.annotations, (LIMITS, limits[item.name])))
 
 
 def _decided(expr: Expr, place: str, known: Mapping[str, Part]) -> Extent | None:

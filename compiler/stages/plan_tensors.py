@@ -11,7 +11,7 @@ from compiler.core.diagnostics import InternalError
 from compiler.graph.extents import symbol_of
 from compiler.graph.ir import Extent, Graph, TensorType, Value
 from compiler.render.host import PlanDim, PlanState, PlanSymbol, PlanTensor
-from compiler.stages.states import State
+from compiler.stages.states import StatePair
 
 
 def plan_symbols(graph: Graph) -> tuple[PlanSymbol, ...]:
@@ -42,7 +42,7 @@ def plan_outputs(graph: Graph) -> tuple[PlanTensor, ...]:
     return tuple(_tensor(graph, *one) for one in zip(graph.outputs, graph.output_types, strict=True))
 
 
-def plan_states(graph: Graph, states: Sequence[State]) -> tuple[PlanState, ...]:
+def plan_states(graph: Graph, states: Sequence[StatePair]) -> tuple[PlanState, ...]:
     """Inputs that a run extends to outputs, by their numbers."""
     inputs, outputs = (
         {value: number for number, value in enumerate(part)} for part in (graph.inputs, graph.outputs)

@@ -11,7 +11,7 @@ from compiler.graph.ir import Graph, Node, Value
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class StatePair:
     """An input `past` that an operator extends along `axis` to the output `present`."""
 
     past: Value
@@ -19,13 +19,13 @@ class State:
     axis: int
 
 
-def states_of(laid_out: LaidOut) -> tuple[State, ...]:
+def states_of(laid_out: LaidOut) -> tuple[StatePair, ...]:
     """Inputs that nothing else reads, and outputs that lie in no other tensor's memory; both row-major."""
     graph = laid_out.fused.graph
     reads = Counter(value for node in graph.nodes for value in node.inputs)
     outputs = Counter(graph.outputs)
     return tuple(
-        State(node.inputs[0], node.output, node.attrs.integer("axis"))
+        StatePair(node.inputs[0], node.output, node.attrs.integer("axis"))
         for node in _extending(graph)
         if reads[node.inputs[0]] == 1
         and outputs[node.output] == 1

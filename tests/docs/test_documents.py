@@ -86,6 +86,16 @@ def test_python_of_the_readme_runs(tmp_path: Path) -> None:
     assert code
 
 
+def test_decoders_as_shown(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "decoders.md").read_text()
+    for line in re.findall(r"^\$ (.*)", text, re.MULTILINE):
+        assert execute(line, tmp_path)[0] == 0, line
+    (code,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    argv = [sys.executable, "-c", f"{code}\nprint(len(tokens))"]
+    done = subprocess.run(argv, cwd=tmp_path, env=environment(), capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, ["16"]), done.stderr
+
+
 def test_recipes_that_documents_name_exist() -> None:
     recipes = set(re.findall(r"^([a-z][a-z-]*)[^:\n]*:(?!=)", (ROOT / "Justfile").read_text(), re.MULTILINE))
     named = {name for path in DOCUMENTS for name in re.findall(r"bin/just ([a-z-]+)", path.read_text())}

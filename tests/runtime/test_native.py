@@ -50,9 +50,7 @@ def test_open_extents(builder: Builder, tmp_path: Path, sanitizer: str) -> None:
 
 @pytest.mark.parametrize("sanitizer", SANITIZERS)
 def test_states(builder: Builder, tmp_path: Path, sanitizer: str) -> None:
-    contents = replace(
-        NOTHING, inputs=("past", "new"), outputs=("present", "total"), symbols=("n", "p", "t")
-    )
+    contents = replace(NOTHING, inputs=("past", "new"), outputs=("present", "total"), symbols=("n", "p", "t"))
     program = builder.program(tmp_path / "calls", ["states.cpp"], *SANITIZERS[sanitizer], contents=contents)
     done = run([str(program)], env=child_environment(ASAN_OPTIONS="detect_leaks=1"), timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -123,6 +123,8 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     for free in report.free:
         steps = f" in steps of {free.step}" if free.step > 1 else ""
         console.data(f"{free.name or 'a dimension without name'}: {free.minimum} to {free.maximum}{steps}")
+    for past, present in report.states:
+        console.data(f"state: {past} is {present} of the run before, kept by the context")
     console.data("")
     if report.features:
         console.data(f"CPU features  {' '.join(report.features)}")
