@@ -21,7 +21,7 @@ from compiler.verify.inputs import read_feeds
 from compiler.verify.peak import peak_gflops
 from compiler.verify.reference import OnnxRuntime, has_onnxruntime
 from compiler.verify.report import BenchReport, BenchRequest, EngineTimes, KernelTime
-from compiler.verify.sizes import sizes_of
+from compiler.verify.sizes import plan_of, sizes_of
 from compiler.verify.timing import Percentiles, Run, difference, measure, throughput
 
 _PROFILE_RUNS = 20
@@ -47,7 +47,7 @@ def bench_library(request: BenchRequest, *, progress: Progress = silent) -> Benc
     peak, warnings = (None, ()) if place.threads is None else _peak(place.threads)
     mine = measured[""]
     manifest = library.manifest
-    rates = _Rates(manifest.get("flops"), peak)
+    rates = _Rates(plan_of(manifest, library.inputs, feeds).get("flops"), peak)
     times = [_times(one, measured[f"{i}"], rates, mine) for i, one in enumerate(others)]
     return BenchReport(
         library=request.library,

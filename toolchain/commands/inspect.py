@@ -123,6 +123,9 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     for free in report.free:
         steps = f" in steps of {free.step}" if free.step > 1 else ""
         console.data(f"{free.name or 'a dimension without name'}: {free.minimum} to {free.maximum}{steps}")
+    for part in report.specialisations:
+        count = compiler.counted(len(part.kernels), "kernel")
+        console.data(f"specialised for {_sizes(part)}: {part.flops / 1e9:.3g} GFLOP in {count}")
     console.data("")
     if report.features:
         console.data(f"CPU features  {' '.join(report.features)}")
@@ -154,6 +157,14 @@ def _show_library(report: compiler.LibraryReport, *, kernels: bool) -> None:
     for one in report.kernels:
         console.data(f"\n# kernel {one.index}\n{one.func.rstrip()}")
         console.data(f"\n# trace of kernel {one.index}\n{one.trace.rstrip()}")
+
+
+def _sizes(one: compiler.SpecialisationInfo) -> str:
+    return ", ".join(
+        f"{free.name or 'a dimension without name'} "
+        + (f"{free.minimum}" if free.minimum == free.maximum else f"{free.minimum} to {free.maximum}")
+        for free in one.sizes
+    )
 
 
 def _launches(report: compiler.LibraryReport) -> str:

@@ -138,6 +138,15 @@ typedef struct tk_device_plan {
   const int32_t *args;          /* indices into tk_plan.args */
 } tk_device_plan;
 
+/* A plan for some of the model's sizes, with kernels and memory of its own: for runs in which each symbol of the general
+ * plan is in its range. It is whole, as if it were a library of its own with these sizes: inputs and results are those
+ * of the general plan, symbols and checks are numbered and named by themselves. The functions of a device and the
+ * constants are shared; features, threads, constants_bytes and specialisations have no meaning in it. */
+typedef struct tk_specialisation {
+  const struct tk_plan *plan;
+  const tk_symbol *ranges; /* for each symbol of the general plan; divisors are as there */
+} tk_specialisation;
+
 typedef struct tk_plan {
   int32_t version; /* TK_PLAN_VERSION */
   int32_t n_inputs, n_outputs, n_symbols, n_steps, n_args, n_features;
@@ -159,6 +168,8 @@ typedef struct tk_plan {
   int32_t n_sizes;              /* of the inputs, the last ones are sizes, which callers do not see: one int64 each, the
                                  * value of symbol first_size, first_size + 1 ... in this run */
   int32_t first_size;
+  int32_t n_specialisations; /* a run takes the first one that holds its sizes, else this plan, the general one */
+  const tk_specialisation *specialisations;
 } tk_plan;
 
 /* Defined by the generated source, once per library. */
