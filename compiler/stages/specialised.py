@@ -108,6 +108,9 @@ def _values(asked: SpecialisedSizes, dims: FreeDims) -> Iterator[tuple[str, Give
 
 def _of_dims(asked: SpecialisedSizes, dims: FreeDims) -> Iterator[tuple[str, Given]]:
     for name, extent in asked.dims.items():
+        if any(name in (one.declared or ()) for one, _ in dims.inputs) and name not in dims.symbols:
+            hint = "give the range of all sizes first, then some of them"
+            raise UsageError(f"{name!r} has one size only", where=f"--dim {name}", hint=hint)
         if name not in dims.symbols:
             hint = did_you_mean(name, dims.symbols) or f"free are {', '.join(map(repr, dims.symbols))}"
             what = f"{name!r} is no free dimension of the library"
