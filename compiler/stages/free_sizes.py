@@ -79,7 +79,7 @@ class _Free:
     def imported(self) -> Imported:
         """The graph for all sizes, and those for some of them that were asked for."""
         graph, found = self._found()
-        kinds = specialised_sizes(graph, found.dims, self.job.options.specialisations)
+        kinds = specialised_sizes(graph, found.dims, self.job.options)
         narrowed = [replace(found, dims=found.dims.with_values(one.values)) for one in kinds]
         made = (Specialised(one.attempt(), sizes.ranges) for one, sizes in zip(narrowed, kinds, strict=True))
         return Imported(graph, tuple(made))

@@ -6,14 +6,14 @@ first whose sizes hold its own; the narrowest ones come first.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from compiler.core.diagnostics import UsageError, did_you_mean
 from compiler.frontend.free_dims import FreeDims, Given, SymbolSum
 from compiler.graph.ir import Graph, Symbol
-from compiler.reports import SizeRange, SpecialisedSizes
+from compiler.reports import CompileOptions, SizeRange, SpecialisedSizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def _symbols(graph: Graph, dims: FreeDims) -> tuple[Symbol, ...]:
     return (*batch, *graph.symbols)
 
 
-def specialised_sizes(graph: Graph, dims: FreeDims, asked: Sequence[SpecialisedSizes]) -> tuple[_Sizes, ...]:
+def specialised_sizes(graph: Graph, dims: FreeDims, options: CompileOptions) -> tuple[_Sizes, ...]:
     """The sizes of each specialisation of the general graph, the narrowest first.
 
     Raises UsageError for names that there are not, for sizes that are no part of the library's, and for those
@@ -64,8 +64,9 @@ def specialised_sizes(graph: Graph, dims: FreeDims, asked: Sequence[SpecialisedS
     """
     general = _symbols(graph, dims)
     found: list[_Sizes] = []
-    for one in asked:
-        sizes = _narrowed(general, dict(_values(one, dims)))
+    fixed = {name for name, extent in options.dims.items() if isinstance(extent, int)}
+    for one in options.specialisations:
+        sizes = _narrowed(general, dict(_values(one, dims, fixed)))
         same = next((item for item in found if item.ranges == sizes.ranges), None)
         if same is not None or sizes.ranges == general:
             other = "those of another one" if same is not None else "all that the library has"
@@ -96,19 +97,19 @@ def _narrowed(general: Sequence[Symbol], asked: Mapping[str, Given]) -> _Sizes:
     return _Sizes(values, tuple(ranges))
 
 
-def _values(asked: SpecialisedSizes, dims: FreeDims) -> Iterator[tuple[str, Given]]:
+def _values(asked: SpecialisedSizes, dims: FreeDims, fixed: Collection[str]) -> Iterator[tuple[str, Given]]:
     """What sizes of inputs and symbols say of symbols; raises UsageError where two of them differ."""
     found: dict[str, Given] = {}
-    for name, item in (*_of_shapes(asked, dims), *_of_dims(asked, dims)):
+    for name, item in (*_of_shapes(asked, dims), *_of_dims(asked, dims, fixed)):
         if found.setdefault(name, item) != item:
             both = " and ".join(_given_text(one) for one in (found[name], item))
             raise UsageError(f"a specialisation has {both} for {name!r}", where="--shape, --dim")
     yield from found.items()
 
 
-def _of_dims(asked: SpecialisedSizes, dims: FreeDims) -> Iterator[tuple[str, Given]]:
+def _of_dims(asked: SpecialisedSizes, dims: FreeDims, fixed: Collection[str]) -> Iterator[tuple[str, Given]]:
     for name, extent in asked.dims.items():
-        if any(name in (one.declared or ()) for one, _ in dims.inputs) and name not in dims.symbols:
+        if name in fixed:
             hint = "give the range of all sizes first, then some of them"
             raise UsageError(f"{name!r} has one size only", where=f"--dim {name}", hint=hint)
         if name not in dims.symbols:
