@@ -13,17 +13,22 @@ import pytest
 
 import compiler
 from compiler import CompileOptions, SizeRange, SpecialisedSizes
+from compiler.pipeline import run_job
+from compiler.stages.job import CompileJob
 from tests.support.command import Result
+from tests.support.emulated_models import text_only
 from tests.support.sized_models import SIZED, feeds, model, node, some
 
 Tk = Callable[..., Result]
 
 
-def check(library: Path, proto: onnx.ModelProto, runs: list[dict[str, int]]) -> list[frozenset[int]]:
+def check(
+    library: Path, proto: onnx.ModelProto, runs: list[dict[str, int]], device: str | None = None
+) -> list[frozenset[int]]:
     """Compare all runs with onnxruntime, in one context after the other; the kernels that each took."""
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
     taken: list[frozenset[int]] = []
-    with compiler.load(library) as loaded, loaded.context(2) as context:
+    with compiler.load(library, device=device) as loaded, loaded.context(2) as context:
         for sizes in runs:
             given = feeds(proto, sizes)
             got = context.run(given)
@@ -145,3 +150,29 @@ def test_sizes_that_are_none(words: tuple[str, ...], said: str, tk: Tk, tmp_path
     done = tk("compile", "m.onnx", "--target", "cpu", *words)
     assert done.code == 2, done.out
     assert said in done.err
+
+
+@pytest.mark.parametrize("target", ["cuda-nvidia", "opencl-cpu"])
+def test_launches_of_devices(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One module has the kernels of all plans, whose runs take turns in the same memory."""
+    emulated = target == "cuda-nvidia"
+    if emulated:
+        text_only(monkeypatch)
+    nodes = [node("MatMul", ["x", "w"], ["p"]), node("Softmax", ["p"], ["y"], axis=1)]
+    proto = model(nodes, {"x": (1, "S", 8)}, ("y",), w=some(8, 8))
+    onnx.save(proto, tmp_path / "m.onnx")
+    sizes = (SpecialisedSizes(dims={"S": 6}), SpecialisedSizes(dims={"S": SizeRange(3, 8)}))
+    dims = {"S": SizeRange(1, 20)}
+    options = CompileOptions(tmp_path / "m.so", target=target, dims=dims, specialisations=sizes)
+    run_job(CompileJob.of(tmp_path / "m.onnx", options))
+    taken = check(
+        tmp_path / "m.so",
+        proto,
+        [{"S": size} for size in (6, 20, 5, 6, 2, 8, 9, 6)],
+        device="emulator" if emulated else None,
+    )
+    manifest = compiler.manifest_of(tmp_path / "m.so")
+    general, exact, range_ = (
+        {step["kernel"] for step in plan["steps"]} for plan in (manifest, *manifest["specialisations"])
+    )
+    assert taken == [exact, general, range_, exact, general, range_, general, exact]
