@@ -100,6 +100,12 @@ def plan_of(
     return plan_for(manifest, extents_of(specs, [feeds[one.name] for one in specs]))
 
 
+def free_names(manifest: Mapping[str, Any]) -> list[str]:
+    """What the model calls the dimensions that a run decides, by the library's number of them."""
+    batch = manifest.get("batch")
+    return [*([batch["name"]] if batch else []), *(one["name"] for one in manifest.get("symbols", ()))]
+
+
 def sizes_of(
     manifest: Mapping[str, Any],
     specs: Sequence[TensorSpec],
@@ -111,9 +117,7 @@ def sizes_of(
     dims: extents by what the model calls a dimension; shapes: those of inputs. Raises UsageError for a name
     that there is not, for a shape that does not fit, and for two extents of one dimension.
     """
-    batch, symbols = manifest.get("batch"), manifest.get("symbols", [])
-    names = [*([batch["name"]] if batch else []), *(one["name"] for one in symbols)]
-    first = 1 if batch else 0
+    names, first = free_names(manifest), 1 if manifest.get("batch") else 0
     ranges = frozenset(range(first, len(names)))
     asked: dict[int, int] = {}
     for name, extent in (dims or {}).items():

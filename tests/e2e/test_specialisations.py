@@ -121,6 +121,12 @@ def test_constants_are_there_once(tmp_path: Path) -> None:
         compiler.compile_model(tmp_path / "m.onnx", options)
         found.append(compiler.manifest_of(tmp_path / "m.so")["constant_bytes"])
     assert found[0] == found[1] == 4 * (256 * 512 + 512)
+    options = CompileOptions(tmp_path / "just.so", target="cpu", dims={"S": 128})
+    compiler.compile_model(tmp_path / "m.onnx", options)
+    compared = compiler.BenchRequest(
+        tmp_path / "m.so", seconds=0.01, warmup=0, compare=(tmp_path / "just.so",), dims={"S": 128}
+    )
+    assert len(compiler.bench_library(compared).others) == 1, "a library for one size has no such dimension"
     check(tmp_path / "m.so", proto, [{"S": n} for n in (128, 40, 7, 256)])
 
 
@@ -152,26 +158,26 @@ def test_sizes_that_are_none(words: tuple[str, ...], said: str, tk: Tk, tmp_path
     assert said in done.err
 
 
-@pytest.mark.parametrize("target", ["cuda-nvidia", "opencl-cpu"])
-def test_launches_of_devices(target: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launches_in_the_emulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text_only(monkeypatch)
+    check_launches("cuda-nvidia", "emulator", tmp_path)
+
+
+def test_launches_by_opencl(tmp_path: Path, opencl_driver: str) -> None:
+    check_launches("opencl-cpu", opencl_driver, tmp_path)
+
+
+def check_launches(target: str, device: str, directory: Path) -> None:
     """One module has the kernels of all plans, whose runs take turns in the same memory."""
-    emulated = target == "cuda-nvidia"
-    if emulated:
-        text_only(monkeypatch)
     nodes = [node("MatMul", ["x", "w"], ["p"]), node("Softmax", ["p"], ["y"], axis=1)]
-    proto = model(nodes, {"x": (1, "S", 8)}, ("y",), w=some(8, 8))
-    onnx.save(proto, tmp_path / "m.onnx")
+    proto, library = model(nodes, {"x": (1, "S", 8)}, ("y",), w=some(8, 8)), directory / "m.so"
+    onnx.save(proto, directory / "m.onnx")
     sizes = (SpecialisedSizes(dims={"S": 6}), SpecialisedSizes(dims={"S": SizeRange(3, 8)}))
     dims = {"S": SizeRange(1, 20)}
-    options = CompileOptions(tmp_path / "m.so", target=target, dims=dims, specialisations=sizes)
-    run_job(CompileJob.of(tmp_path / "m.onnx", options))
-    taken = check(
-        tmp_path / "m.so",
-        proto,
-        [{"S": size} for size in (6, 20, 5, 6, 2, 8, 9, 6)],
-        device="emulator" if emulated else None,
-    )
-    manifest = compiler.manifest_of(tmp_path / "m.so")
+    options = CompileOptions(library, target=target, dims=dims, specialisations=sizes)
+    run_job(CompileJob.of(directory / "m.onnx", options))
+    taken = check(library, proto, [{"S": size} for size in (6, 20, 5, 6, 2, 8, 9, 6)], device)
+    manifest = compiler.manifest_of(library)
     general, exact, range_ = (
         {step["kernel"] for step in plan["steps"]} for plan in (manifest, *manifest["specialisations"])
     )
