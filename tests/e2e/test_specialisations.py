@@ -24,17 +24,17 @@ Tk = Callable[..., Result]
 
 def check(
     library: Path, proto: onnx.ModelProto, runs: list[dict[str, int]], device: str | None = None
-) -> list[frozenset[int]]:
+) -> list[set[int]]:
     """Compare all runs with onnxruntime, in one context after the other; the kernels that each took."""
     session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
-    taken: list[frozenset[int]] = []
+    taken: list[set[int]] = []
     with compiler.load(library, device=device) as loaded, loaded.context(2) as context:
         for sizes in runs:
             given = feeds(proto, sizes)
             got = context.run(given)
             for item, expected in zip(session.get_outputs(), session.run(None, given), strict=True):
                 np.testing.assert_allclose(got[item.name], expected, rtol=1e-4, atol=1e-5)
-            taken.append(frozenset(step.kernel for step in context.profile(given)))
+            taken.append({step.kernel for step in context.profile(given)})
     return taken
 
 
